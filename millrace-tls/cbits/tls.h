@@ -135,8 +135,7 @@ bool tls_certificate_ends(const tls_certificate *certificate, int64_t *seconds);
 /* NULL without memory. */
 tls_connection *tls_connection_new(tls_context *context);
 
-/* Sets which server a client expects: a name, or an address in text form. Call it before the handshake. False if OpenSSL refuses.
- * */
+/* Sets which server a client expects: a name, or an address in text form. Call it before the handshake. */
 bool tls_connection_expect(tls_connection *connection, const char *name);
 
 /* Frees OpenSSL's part of the connection. Later calls return TLS_CLOSED. */

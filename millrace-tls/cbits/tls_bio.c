@@ -24,7 +24,7 @@ static int read_input(BIO *bio, char *to, size_t room, size_t *count)
     return 0;
 }
 
-/* Never asks OpenSSL to try again: what has no room in the caller's memory is kept. */
+/* Takes all bytes, so OpenSSL never has to write again: bytes that do not fit into the caller's memory are kept. */
 static int write_output(BIO *bio, const char *from, size_t count, size_t *written)
 {
     tls_connection *connection = BIO_get_data(bio);

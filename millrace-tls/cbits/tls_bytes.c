@@ -12,7 +12,7 @@ size_t tls_bytes_count(const tls_bytes *bytes)
     return bytes->end - bytes->start;
 }
 
-/* Makes room for so many bytes before and behind those that are held. */
+/* Makes room for `before` bytes before those in the queue and for `behind` bytes behind them. */
 static bool make_room(tls_bytes *bytes, size_t before, size_t behind)
 {
     if (bytes->start >= before && bytes->room - bytes->end >= behind)

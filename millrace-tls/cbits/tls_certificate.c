@@ -159,7 +159,7 @@ static void put_serial(target *target, const X509 *certificate)
     BIO_free(memory);
 }
 
-/* A name with a NUL in it is a trick, and not listed. */
+/* Leaves out a name with a NUL in it: a program that stops at the NUL would take it for another name. */
 static void put_dns_name(target *target, const ASN1_STRING *name)
 {
     const uint8_t *bytes = ASN1_STRING_get0_data(name);

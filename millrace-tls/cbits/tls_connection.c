@@ -11,10 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a record adds to plain bytes, with the ciphers that are the default. More than that is kept for the next call. */
+/* A record has at most 16,384 plain bytes. With the default ciphers it is at most 64 bytes longer. If another cipher adds more, the
+ * bytes that do not fit are kept for the next call. */
 enum { RECORD_PLAIN_MAX = 16384, RECORD_EXTRA = 64 };
 
-/* What we answer while we send nothing (key updates) is kept. A peer that makes it more than this does not read. */
+/* Answers to key updates are kept until the next send. A peer that causes more than this many bytes does not read them: the
+ * connection fails. */
 enum { KEPT_OUT_MAX = 65536 };
 
 tls_connection *tls_connection_new(tls_context *context)
@@ -44,7 +46,7 @@ tls_connection *tls_connection_new(tls_context *context)
     return connection;
 }
 
-/* Offers a session of the same server. Without memory it is a full handshake. */
+/* Offers a session of the same server. Without memory the client makes a full handshake. */
 static void resume(tls_connection *connection, const char *name)
 {
     char *copy = connection->context->sessions ? strdup(name) : NULL;
@@ -62,7 +64,7 @@ bool tls_connection_expect(tls_connection *connection, const char *name)
     SSL *ssl = connection->ssl;
     bool is_set = ssl && X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
     if (ssl && !is_set) {
-        /* A certificate's subject is no name, whatever it looks like (RFC 9525, section 2). */
+        /* Only alternative names count as names, not the certificate's subject (RFC 9525, section 2). */
         SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
         is_set = SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
     }
@@ -77,7 +79,7 @@ void tls_connection_close(tls_connection *connection)
 {
     (void)pthread_mutex_lock(&connection->lock);
     if (connection->ssl) {
-        /* Otherwise OpenSSL would take the session for a broken one, that cannot be resumed. */
+        /* Without this, OpenSSL would mark the session as not resumable. */
         if (!connection->has_failed && connection->has_handshake)
             SSL_set_shutdown(connection->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
         SSL_free(connection->ssl);
@@ -116,7 +118,7 @@ static void begin(tls_connection *connection, const uint8_t *in, size_t in_count
     connection->kept_before = 0;
 }
 
-/* Keeps the input that OpenSSL has not taken. */
+/* Keeps the input that OpenSSL has not read. */
 static void keep_input(tls_connection *connection)
 {
     if (connection->in_left > 0 && !connection->has_failed &&
@@ -131,12 +133,12 @@ static bool has_input(const tls_connection *connection)
            SSL_pending(connection->ssl) > 0;
 }
 
-/* A step has 28 bits for each of its two numbers of bytes. */
+/* A tls_step has 28 bits for each of its two numbers of bytes. */
 #define STEP_BYTES ((size_t)1 << 28)
 
 static tls_step finish(tls_connection *connection, tls_status status, size_t plain)
 {
-    MR_CHECK(plain < STEP_BYTES && connection->out_count < STEP_BYTES); /* otherwise one number would change another */
+    MR_CHECK(plain < STEP_BYTES && connection->out_count < STEP_BYTES); /* more would change the other bits */
     tls_step step = (tls_step)plain | (tls_step)connection->out_count << 28 | (tls_step)status << 56 |
                     (tls_step)(tls_bytes_count(&connection->kept_out) > connection->kept_before) << 60 |
                     (tls_step)has_input(connection) << 61;
@@ -150,21 +152,21 @@ static tls_step finish(tls_connection *connection, tls_status status, size_t pla
     return step;
 }
 
-/* OpenSSL says what went wrong by errors that stay in the thread until somebody forgets them. There are hardly ever any, and looking
- * costs a quarter of forgetting. */
+/* OpenSSL's errors stay in the OS thread until they are cleared. There are hardly ever any, and ERR_peek_error costs a quarter of
+ * ERR_clear_error. */
 static void forget_errors(void)
 {
     if (ERR_peek_error() != 0)
         ERR_clear_error();
 }
 
-/* Did the latest call of OpenSSL stop for nothing but a lack of input? */
+/* Did the latest call of OpenSSL stop only because it needs more input? */
 static bool only_starves(const tls_connection *connection)
 {
     return connection->is_starved && !connection->is_without_memory && ERR_peek_error() == 0;
 }
 
-/* True if OpenSSL only wants more input; false if the connection has ended or failed, which is noted. */
+/* True if OpenSSL only needs more input. Otherwise notes the end or the failure of the connection, and returns false. */
 static bool only_wants_input(tls_connection *connection, int result)
 {
     if (only_starves(connection))
@@ -178,7 +180,7 @@ static bool only_wants_input(tls_connection *connection, int result)
     return false;
 }
 
-/* The tickets of a TLS 1.3 server need not go before its first answer: together they are one system call. */
+/* Keeps the tickets of a TLS 1.3 server until its first answer, so that both go with one system call. */
 static void hold_back_tickets(tls_connection *connection)
 {
     if (connection->context->role != TLS_SERVER || SSL_version(connection->ssl) < TLS1_3_VERSION)
@@ -232,7 +234,7 @@ bool tls_connection_use(tls_connection *connection, const tls_identity *identity
 {
     (void)pthread_mutex_lock(&connection->lock);
     ERR_clear_error();
-    /* The context's identities are not to be shown beside them. */
+    /* Otherwise the context's identities could be used, too. */
     if (connection->ssl && !connection->has_own_identity)
         SSL_certs_clear(connection->ssl);
     bool is_used = connection->ssl &&
@@ -253,7 +255,7 @@ void tls_connection_answer(tls_connection *connection, tls_name_answer answer)
     (void)pthread_mutex_unlock(&connection->lock);
 }
 
-/* Reads until the plain bytes have no more room, the input is used up, or the connection has ended or failed. */
+/* Reads plain bytes until there is no more room or input, or the connection has ended or failed. Returns how many. */
 static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room)
 {
     size_t got = 0;
@@ -273,7 +275,7 @@ static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room
     return got;
 }
 
-/* After `begin`. */
+/* Call it after `begin`. */
 static tls_step receive(tls_connection *connection, uint8_t *plain, size_t room)
 {
     connection->kept_before = tls_bytes_count(&connection->kept_out);
@@ -302,8 +304,8 @@ tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *bu
     begin(connection, buffer, count, NULL, 0);
     if (!connection->ssl)
         return finish(connection, TLS_CLOSED, 0);
-    /* OpenSSL copies a record before it opens it, and a record is longer than its plain bytes: what is written never passes what
-     * is read. That does not hold if plain bytes of earlier records, or the beginning of a record, are waiting. */
+    /* OpenSSL copies a record before it decrypts it, and a record is longer than its plain bytes. So plain bytes never overwrite
+     * input that was not read. But if there are bytes left from earlier input, the new input must be copied first. */
     if (has_input(connection) || SSL_has_pending(connection->ssl)) {
         keep_input(connection);
         connection->in_left = 0;
@@ -332,7 +334,7 @@ void tls_connection_unread(tls_connection *connection, const uint8_t *plain, siz
     (void)pthread_mutex_unlock(&connection->lock);
 }
 
-/* How many plain bytes the next record may have: none if another one would not fit. */
+/* How many plain bytes the next record may have; 0 if there is no room for a record. */
 static size_t next_record(const tls_connection *connection, size_t left)
 {
     size_t room = connection->out_room - connection->out_count;
@@ -342,7 +344,7 @@ static size_t next_record(const tls_connection *connection, size_t left)
     return left < most ? left : most;
 }
 
-/* TLS_DONE if there is nothing to say against it. */
+/* TLS_DONE if the connection can send, otherwise the reason. */
 static tls_status can_send(const tls_connection *connection)
 {
     if (!connection->ssl)
@@ -352,7 +354,8 @@ static tls_status can_send(const tls_connection *connection)
     return SSL_get_shutdown(connection->ssl) & SSL_SENT_SHUTDOWN ? TLS_SENDING_ENDED : TLS_DONE;
 }
 
-/* Makes one record. A failure is noted. TLS_WANTS_INPUT: OpenSSL is within a message that has come in part. */
+/* Makes one record, and notes a failure. TLS_WANTS_INPUT: a message of the peer has arrived only in part, and OpenSSL needs the
+ * rest first. */
 static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t count)
 {
     size_t written = 0;
@@ -378,13 +381,13 @@ static void announce_end(tls_connection *connection)
     ERR_clear_error();
 }
 
-/* The end of a step that has sealed so many plain bytes, until this status. */
+/* Ends a step that has sealed `done` plain bytes and stopped with this status. The next step finds TLS_WANTS_INPUT again. */
 static tls_step finish_sending(tls_connection *connection, tls_status status, size_t done)
 {
     return finish(connection, status == TLS_WANTS_INPUT && done > 0 ? TLS_DONE : status, done);
 }
 
-/* After `begin`. Seals as many of the plain bytes as there is room for, and returns how many. */
+/* Call it after `begin`. Seals as many plain bytes as there is room for, and returns how many. */
 static size_t seal_some(tls_connection *connection, const uint8_t *plain, size_t count, tls_status *status)
 {
     connection->out_count = tls_bytes_take(&connection->kept_out, connection->out, connection->out_room);
@@ -424,7 +427,8 @@ tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffe
     size_t kept = tls_bytes_count(&connection->kept_out);
     if (count > RECORD_PLAIN_MAX || kept + count + RECORD_EXTRA > room)
         return finish(connection, TLS_DONE, 0);
-    /* OpenSSL copies the plain bytes before it writes the record. What was kept comes first, so the record is kept behind it. */
+    /* OpenSSL copies the plain bytes before it writes the record. Bytes that were kept before must be sent first: then the record
+     * is kept behind them, and all are moved to the buffer. */
     if ((status = seal(connection, buffer, count)) != TLS_DONE)
         return finish_sending(connection, status, 0);
     if (kept > 0)
@@ -502,7 +506,7 @@ bool tls_connection_is_over(tls_connection *connection)
 
 /* What was negotiated ********************************************************************************************* */
 
-/* The connection's SSL, locked; NULL if it is closed. */
+/* Locks the connection, and returns its SSL; NULL if it is closed. */
 static SSL *begin_look(tls_connection *connection)
 {
     (void)pthread_mutex_lock(&connection->lock);

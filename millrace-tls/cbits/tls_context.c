@@ -1,4 +1,4 @@
-/* tls_context.c - what many connections have in common. Must not know: system calls, sockets. */
+/* tls_context.c - the settings, identities and names that many connections share. Must not know: system calls, sockets. */
 #include "tls_internal.h"
 
 #include "millrace_check.h"
@@ -12,12 +12,12 @@
 
 static const char default_ciphers_1_3[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
 
-/* With forward secrecy and authenticated encryption only; the cheapest first. */
+/* All have forward secrecy and authenticated encryption. The cheapest come first. */
 static const char default_ciphers_1_2[] = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:"
                                           "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:"
                                           "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
 
-/* RSA with 2048 bits, SHA-2. A configuration of OpenSSL may ask for more. */
+/* OpenSSL's level 2 requires RSA keys of 2048 bits and SHA-2. The machine's configuration may set a higher level. */
 enum { LEAST_SECURITY_LEVEL = 2 };
 
 static SSL_CTX *new_group(tls_role role)
@@ -37,9 +37,9 @@ static SSL_CTX *new_group(tls_role role)
     return group;
 }
 
-/* Makes sessions those of contexts for which the same was called. Whose certificates a context asks for is part of that. Otherwise a
- * client without a certificate could begin a session where none is required, and resume it where one is: contexts may have the
- * same keys of tickets. */
+/* Adds a setting to the session scope: a session can only be resumed in a context with the same settings. They include which
+ * client certificates a context requires. Contexts may share ticket keys, so without this a client could begin a session where no
+ * certificate is required, and resume it where one is. */
 static bool narrow_sessions(tls_context *context, const void *bytes, size_t length)
 {
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
@@ -176,7 +176,7 @@ int tls_no_password(char *to, int room, int is_writing, void *unused)
     return -1;
 }
 
-/* Has the reading of PEM ended because there is no more, and not because of something broken? */
+/* Has the reading of PEM ended at the end of the input, and not at an error? */
 static bool is_end_of_pem(void)
 {
     unsigned long last = ERR_peek_last_error();
@@ -195,7 +195,7 @@ int tls_context_trust(tls_context *context, const uint8_t *pem, size_t length)
     for (X509 *one = NULL; from && count >= 0 && (one = PEM_read_bio_X509(from, NULL, tls_no_password, NULL));
          X509_free(one)) {
         bool is_added = X509_STORE_add_cert(store, one) == 1;
-        /* A server tells its clients whose certificates it takes. */
+        /* A server sends its clients the list of authorities whose certificates it accepts. */
         if (is_added && context->role == TLS_SERVER)
             is_added = SSL_CTX_add_client_CA(context->groups[0], one) == 1;
         count = is_added ? count + 1 : -1;
@@ -279,7 +279,7 @@ static const tls_name *find_name(const tls_context *context, char *name)
                : bsearch(&wanted, context->names, context->name_count, sizeof wanted, compare_names);
 }
 
-/* The entry for a name, or for "*" and all but its first label. */
+/* The entry for a name, or else for the name with "*" instead of its first label. */
 static const tls_name *find_group(const tls_context *context, const char *asked)
 {
     char name[256];
@@ -298,8 +298,8 @@ static const tls_name *find_group(const tls_context *context, const char *asked)
     return find_name(context, dot - 1);
 }
 
-/* The name in the client's message: a list (2 bytes of length) with one entry (a byte of type, 2 bytes of length). NULL if there is none
- * that can be one. OpenSSL refuses a list that is broken. */
+/* The server name in the ClientHello: a list (2 bytes of length) with one entry (1 byte of type, 2 bytes of length). NULL if
+ * there is no usable name. OpenSSL refuses a malformed list itself. */
 static char *name_in_hello(SSL *ssl)
 {
     const unsigned char *list = NULL;
@@ -313,7 +313,7 @@ static char *name_in_hello(SSL *ssl)
     return is_name ? strndup((const char *)list + PREFIX, size) : NULL;
 }
 
-/* The handshake stops here until somebody has said which identities the client is shown. */
+/* Stops the handshake until the program has chosen the identities (tls_connection_answer). */
 static int on_hello(SSL *ssl, int *alert, void *unused)
 {
     (void)unused;
@@ -346,7 +346,7 @@ int tls_on_server_name(SSL *ssl, int *alert, void *argument)
 {
     const tls_context *context = argument;
     const char *asked = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-    /* Another group's identities would take the place of the connection's own. */
+    /* Choosing a group would replace the connection's own identities. */
     if (((const tls_connection *)SSL_get_app_data(ssl))->has_own_identity)
         return asked ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
     const tls_name *found = asked ? find_group(context, asked) : NULL;

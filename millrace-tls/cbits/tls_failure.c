@@ -23,7 +23,7 @@ void tls_failure_free(tls_connection *connection)
     connection->failure = NULL;
 }
 
-/* The first failure is the cause of the others. */
+/* Keeps only the first failure, because it causes the later ones. */
 void tls_failure_set(tls_connection *connection, tls_problem problem, const char *detail)
 {
     if (connection->has_failed)
@@ -95,13 +95,13 @@ void tls_failure_note(tls_connection *connection, int ssl_error)
     tls_failure_set(connection, problem, detail ? detail : "");
 }
 
-/* Does this alert end the connection? In TLS 1.3 the level that the peer writes says nothing (RFC 8446, section 6). */
+/* Does this alert end the connection? In TLS 1.3 the level that the peer sends is ignored (RFC 8446, section 6). */
 static bool is_fatal(const SSL *ssl, int level, int description)
 {
     return level == SSL3_AL_FATAL || (SSL_version(ssl) == TLS1_3_VERSION && description != SSL_AD_USER_CANCELLED);
 }
 
-/* Notes alerts, which OpenSSL does not keep. Warnings are not the cause of what fails later. */
+/* Notes fatal alerts, which OpenSSL does not keep. Warnings are ignored, because they do not cause later failures. */
 void tls_on_info(const SSL *ssl, int where, int value)
 {
     if (!(where & SSL_CB_ALERT))

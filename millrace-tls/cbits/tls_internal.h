@@ -62,7 +62,7 @@ struct tls_connection {
     tls_bytes kept_in;    /* received bytes that OpenSSL has not read yet */
     tls_bytes unread;     /* plain bytes that were given back */
     tls_bytes kept_out;   /* bytes to send that the caller has not taken yet */
-    tls_failure *failure; /* allocated at the first alert or failure */
+    tls_failure *failure; /* NULL until the connection fails */
     bool is_without_memory;
     int alert_sent;
     int alert_received;

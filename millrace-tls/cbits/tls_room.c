@@ -1,7 +1,6 @@
 /* tls_room.c - memory for several sealed records. Must not know: system calls, sockets.
  *
- * A few pieces are kept for the next one who needs some, because a general allocator gives memory of this size back to the system
- * again and again. */
+ * A few freed pieces are kept for the next use, because malloc would return memory of this size to the system again and again. */
 #include "tls_internal.h"
 
 #include <stdlib.h>

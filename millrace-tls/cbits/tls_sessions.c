@@ -1,9 +1,9 @@
 /*
  * tls_sessions.c - the sessions that a client can resume, by the name of the server. Must not know: system calls, sockets.
  *
- * A session stands for a certificate that was verified. So it belongs to one context, whose settings it was verified by, and to one
- * name, which was looked for in the certificate. A resumed connection brings new tickets: they count as verified when the first
- * session was, so that nobody is trusted for ever without another look.
+ * Resuming a session skips the verification of the server's certificate. So a session belongs to the context whose settings the
+ * certificate was verified with, and to the name that was verified. A resumed connection brings new tickets. They keep the time
+ * of the first verification, so that the certificate is verified again from time to time.
  */
 #include "tls_internal.h"
 
@@ -15,7 +15,7 @@
 
 enum { SESSIONS_MAX = 256, SESSIONS_OF_NAME_MAX = 4 };
 
-/* So long after the certificate was verified, the server has to show it again. */
+/* After this time the certificate must be verified again. */
 enum { TRUSTED_SECONDS = 7200 };
 
 typedef struct known_session {
@@ -48,7 +48,7 @@ void tls_sessions_free(tls_sessions *sessions)
     free(sessions);
 }
 
-/* OpenSSL 3.4 has a function that is right after 2038 too, and calls the older one deprecated. */
+/* When the session was made. OpenSSL 3.4 has a function that also works after 2038, and deprecates the older one. */
 static time_t established(const SSL_SESSION *session)
 {
 #if OPENSSL_VERSION_PREREQ(3, 4)
@@ -58,7 +58,7 @@ static time_t established(const SSL_SESSION *session)
 #endif
 }
 
-/* Has its time passed, or has OpenSSL found that it is good for nothing? */
+/* Is the session too old, or not resumable for OpenSSL? */
 static bool is_over(const known_session *one, time_t now)
 {
     if (now - one->verified >= TRUSTED_SECONDS || now < one->verified || !SSL_SESSION_is_resumable(one->session))
@@ -70,7 +70,8 @@ static bool is_over(const known_session *one, time_t now)
     return certificate && X509_cmp_time(X509_get0_notAfter(certificate), &now) < 0;
 }
 
-/* The place for a session with this name: an empty one, unless this name or all have as many as they may. */
+/* The place for a new session with this name: an empty one, or that of the oldest session if the name or the table has no more
+ * room. */
 static known_session *place_for(tls_sessions *sessions, const char *name)
 {
     known_session *empty = NULL;
@@ -122,7 +123,7 @@ void tls_sessions_keep(tls_connection *connection, SSL_SESSION *session)
     free(name);
 }
 
-/* The newest of a name; NULL if there is none. */
+/* The newest session for a name; NULL if there is none. */
 static known_session *find(tls_sessions *sessions, const char *name, time_t now)
 {
     known_session *newest = NULL;
@@ -148,8 +149,8 @@ void tls_sessions_resume(tls_connection *connection)
     known_session *found = find(sessions, connection->expected, now);
     if (found && SSL_set_session(connection->ssl, found->session) == 1) {
         connection->verified_before = found->verified;
-        /* A ticket of TLS 1.3 that is used twice lets those who watch the network know that it is the same client (RFC 8446,
-         * appendix C.4). A session of TLS 1.2 stays good. */
+        /* A TLS 1.3 ticket is used once: with a second use, an observer of the network could tell that it is the same client
+         * (RFC 8446, appendix C.4). A TLS 1.2 session can be used again. */
         if (SSL_SESSION_get_protocol_version(found->session) == TLS1_3_VERSION)
             forget(found);
     }
@@ -161,7 +162,7 @@ void tls_sessions_note_handshake(tls_connection *connection)
     if (!connection->context->sessions || SSL_session_reused(connection->ssl) == 0)
         return;
     connection->verified = connection->verified_before;
-    /* OpenSSL does not report a ticket that has replaced an older one of TLS 1.2. */
+    /* In TLS 1.2, OpenSSL does not report a new ticket that replaces the one used. */
     if (SSL_version(connection->ssl) < TLS1_3_VERSION)
         tls_sessions_keep(connection, SSL_get0_session(connection->ssl));
 }
@@ -178,7 +179,7 @@ void tls_sessions_forget(tls_connection *connection)
     (void)pthread_mutex_unlock(&sessions->lock);
 }
 
-/* A session is complete. Returns 0: we hold it ourselves. */
+/* OpenSSL has a new session. Returns 0 because tls_sessions_keep takes its own reference. */
 static int on_session(SSL *ssl, SSL_SESSION *session)
 {
     tls_sessions_keep(SSL_get_app_data(ssl), session);

@@ -1,5 +1,5 @@
-/* tls_staple.c - answers of certificate authorities that a server shows with its certificates (OCSP), and the log of secrets for
- * debugging. Must not know: sockets. */
+/* tls_staple.c - OCSP responses that a server sends with its certificates (stapling), and the log of secrets for debugging. Must
+ * not know: sockets. */
 #include "tls_internal.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ struct tls_staple {
 
 typedef enum { ANSWER_BROKEN, ANSWER_ABOUT_ANOTHER, ANSWER_GOOD } answer_kind;
 
-/* The part of an answer that is about the certificate; NULL if there is none. */
+/* The part of an OCSP response that is about the certificate; NULL if there is none. */
 static OCSP_SINGLERESP *part_about(OCSP_BASICRESP *basic, const X509 *certificate)
 {
     for (int i = 0; i < OCSP_resp_count(basic); i++) {
@@ -35,7 +35,7 @@ static OCSP_SINGLERESP *part_about(OCSP_BASICRESP *basic, const X509 *certificat
     return NULL;
 }
 
-/* What an answer is to the certificate, and if it is good, the end of its validity: 0 if it says none. */
+/* Checks an OCSP response for the certificate. If it is good, stores in *ends when it becomes too old; 0: never. */
 static answer_kind read_answer(const uint8_t *answer, size_t length, const X509 *certificate, time_t *ends)
 {
     const uint8_t *at = answer;
@@ -57,7 +57,7 @@ static answer_kind read_answer(const uint8_t *answer, size_t length, const X509 
     return kind;
 }
 
-/* Shows the answer for the certificate that was chosen, if there is one that is not too old. */
+/* Sends the OCSP response for the chosen certificate, if there is one that is not too old. */
 static int on_status(SSL *ssl, void *argument)
 {
     const tls_context *context = argument;
@@ -79,7 +79,7 @@ bool tls_context_staple(tls_context *context, const tls_identity *identity, cons
     ERR_clear_error();
     time_t ends = 0;
     answer_kind kind = read_answer(answer, length, identity->certificate, &ends);
-    /* After a renewal the answer about the certificate before may still be there. */
+    /* After the renewal of a certificate, the program may still have the response for the old one. */
     if (kind == ANSWER_ABOUT_ANOTHER)
         return true;
     struct tls_staple *one = kind == ANSWER_GOOD ? malloc(sizeof *one + length) : NULL;
@@ -109,7 +109,7 @@ void tls_staples_free(struct tls_staple *staples)
 
 /* The log of secrets ********************************************************************************************** */
 
-/* One log for the whole program: OpenSSL gives the callback nothing but the connection. */
+/* One log for the whole program, because OpenSSL's callback has no argument of its own. */
 static atomic_int key_log = -1;
 
 static void on_secret(const SSL *ssl, const char *line)

@@ -10,7 +10,7 @@
 
 enum { NAME_SIZE = 16, SECRET_SIZE = 32, KEYS_MAX = 16, KEYS_KEPT = 3 };
 
-/* A key made by us protects new tickets for so long, and opens them for twice as long again. */
+/* A random key encrypts new tickets for this time, and decrypts tickets for twice that time afterwards. */
 enum { ROTATION_SECONDS = 3600 };
 
 typedef struct ticket_key {
@@ -25,7 +25,7 @@ struct tls_tickets {
     pthread_mutex_t lock;
     bool is_given; /* the keys are the caller's, and stay as they are */
     int count;
-    ticket_key keys[KEYS_MAX]; /* the first one protects new tickets */
+    ticket_key keys[KEYS_MAX]; /* the first one encrypts new tickets */
     EVP_CIPHER *cipher;
 };
 
@@ -106,7 +106,7 @@ static bool newest(tls_tickets *tickets, ticket_key *key)
     return is_good;
 }
 
-/* The position of the key with a name, or -1. */
+/* The position of the key with this name; -1 if there is none or it is too old. */
 static int find(tls_tickets *tickets, const unsigned char *name, ticket_key *key)
 {
     int found = -1;
@@ -133,7 +133,8 @@ static bool set_mac(EVP_MAC_CTX *mac, ticket_key *key)
     return EVP_MAC_CTX_set_params(mac, settings) == 1;
 }
 
-/* What OpenSSL wants to know: 1 if the ticket is good, 2 if it is to be replaced, 0 if its key is not known, -1 for a failure. */
+/* OpenSSL's callback. Returns 1 if the ticket is good, 2 if it is good and must be replaced, 0 if its key is unknown, -1 on
+ * failure. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac,
                      int seals)
 {
@@ -155,7 +156,7 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     OPENSSL_cleanse(&key, sizeof key);
     if (!is_good)
         return -1;
-    /* In TLS 1.3 a client is to use a ticket once (RFC 8446, appendix C.4): it gets a new one each time. */
+    /* In TLS 1.3 a client should use a ticket only once (RFC 8446, appendix C.4), so it always gets a new one. */
     return position == 0 && SSL_version(ssl) != TLS1_3_VERSION ? 1 : 2;
 }
 

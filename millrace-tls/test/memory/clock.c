@@ -1,4 +1,4 @@
-/* clock.c - the time of day, which a test can put forward: for this program, also for OpenSSL. Must not know: sockets. */
+/* clock.c - replaces libc's clock functions, so that a test can move the time forward, also for OpenSSL. Must not know: sockets. */
 #include "clock.h"
 
 #include <sys/time.h>
@@ -27,7 +27,7 @@ time_t time(time_t *place)
     return seconds;
 }
 
-/* OpenSSL 3.2 and later ask this function for the ages of sessions. */
+/* OpenSSL 3.2 and later call this for the ages of sessions. */
 int gettimeofday(struct timeval *restrict place, void *restrict zone)
 {
     (void)zone;

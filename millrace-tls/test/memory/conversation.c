@@ -29,7 +29,7 @@ void wire_put(wire *wire, const uint8_t *bytes, size_t count)
     wire->count += count;
 }
 
-/* The next piece that arrives, in memory of exactly its size; NULL if there is none. */
+/* The next piece that arrives, in memory of exactly its size, so that a sanitizer finds reads beyond it. NULL if there is none. */
 static uint8_t *next_piece(conversation *c, wire *wire, size_t *count)
 {
     size_t end = wire->count < wire->cut ? wire->count : wire->cut;
@@ -45,7 +45,7 @@ static uint8_t *next_piece(conversation *c, wire *wire, size_t *count)
     return piece;
 }
 
-/* Moves what the side has kept to its wire. */
+/* Moves the side's kept bytes to its wire. */
 void side_put_kept(side *side)
 {
     uint8_t out[OUT_ROOM];
@@ -63,7 +63,7 @@ static void note_failure(side *side)
     side->problem = failure->problem;
     side->phase = FAILED;
     side_put_kept(side);
-    /* It stays failed. */
+    /* A failed connection stays failed. */
     uint8_t byte = 0;
     CHECK(step_status(tls_connection_send(side->connection, &byte, 1, &byte, 1)) == TLS_FAILED);
     CHECK(tls_connection_is_over(side->connection));
@@ -93,7 +93,7 @@ static bool shake(conversation *c, side *side, bool is_first)
     return true;
 }
 
-/* Receives a piece, by one of the ways to do it. The plain bytes are in `plain`, as many as there is room for. */
+/* Receives a piece with one of the two receive functions, chosen at random. The plain bytes are in `plain`. */
 static tls_step receive_piece(conversation *c, side *side, const uint8_t *piece, size_t count, uint8_t *plain,
                               size_t room)
 {
@@ -132,7 +132,7 @@ static bool receive(conversation *c, side *side, const struct side *peer)
         CHECK(step_plain(step) > 0);
         break;
     case TLS_ENDED:
-        /* Nobody but the peer can say this, and only when all has come. */
+        /* Only the peer can end its side, and only after all its bytes have arrived. */
         CHECK(peer->has_ended && side->received == peer->sent);
         side->phase = ENDED;
         break;
@@ -145,7 +145,7 @@ static bool receive(conversation *c, side *side, const struct side *peer)
     return true;
 }
 
-/* Seals plain bytes, by one of the ways to do it, and puts what is to be sent on the wire. */
+/* Seals plain bytes with one of the send functions, chosen at random, and puts the bytes to send on the wire. */
 static tls_step seal_piece(conversation *c, side *side, const uint8_t *plain, size_t count)
 {
     uint8_t out[OUT_ROOM];

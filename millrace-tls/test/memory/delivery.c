@@ -28,13 +28,14 @@ void pieces(uintptr_t version)
     tls_context_release(server);
 }
 
-/* The bytes of one direction arrive up to each place once. Whoever misses some never hears of an end. */
+/* For each position, one conversation whose bytes in one direction arrive only up to it. The receiver must not see an end unless
+ * all bytes have arrived. */
 static void cut(uintptr_t version, bool is_to_server)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
     tls_context *server = new_server_context(usual_credentials(), (int)version);
     uint64_t seed = harness_first_seed();
-    /* Under sanitizers only some of the places. */
+    /* Under sanitizers, only some of the positions. */
     unsigned stride = 2000 / harness_rounds(2000);
     for (size_t place = seed % stride;; place += stride) {
         conversation c;
@@ -75,7 +76,7 @@ void changed(uintptr_t version)
         uint8_t script[128];
         uint64_t random = seed;
         size_t length = next_random(&random) % sizeof script;
-        /* Mostly zeros, which change nothing: so that some conversations get far. */
+        /* Zeros change nothing. The script has many of them, so that some conversations get far. */
         for (size_t i = 0; i < length; i++)
             script[i] = next_random(&random) % 4 == 0 || i > length / 2 ? (uint8_t)next_random(&random) : 0;
         mutated_conversation(client, server, script, length);

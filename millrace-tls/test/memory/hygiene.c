@@ -1,5 +1,5 @@
-/* hygiene.c - how OpenSSL is used: what must not depend on errors of others, on the machine's configuration, on closed connections,
- * or on what a peer does to messages after the handshake. */
+/* hygiene.c - tests of how OpenSSL is used: old errors in the thread, the machine's configuration, closed connections, sessions and
+ * tickets, and messages after the handshake. */
 #include "clock.h"
 #include "memory_test.h"
 #include "tls_internal.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* OpenSSL 3.4 has a function that is right after 2038 too, and calls the older one deprecated. */
+/* Sets when a session was made. OpenSSL 3.4 has a function that also works after 2038, and deprecates the older one. */
 static void establish(SSL_SESSION *session, time_t when)
 {
 #if OPENSSL_VERSION_PREREQ(3, 4)
@@ -26,7 +26,7 @@ static void release(tls_context *client, tls_context *server)
     tls_context_release(server);
 }
 
-/* A certificate is for its alternative names. Its subject is no name, whatever it looks like (RFC 9525, section 2). */
+/* A certificate is valid only for its alternative names, not for its subject (RFC 9525, section 2). */
 void subject_is_no_name(uintptr_t version)
 {
     const credentials *own = credentials_of("localhost", NULL);
@@ -42,7 +42,7 @@ void subject_is_no_name(uintptr_t version)
     release(client, server);
 }
 
-/* Nobody is asked for a password on the terminal. */
+/* Reading an encrypted certificate must not ask for a password on the terminal. */
 void encrypted_certificate(uintptr_t unused)
 {
     (void)unused;
@@ -107,7 +107,7 @@ void closed_is_closed(uintptr_t version)
     release(client, server);
 }
 
-/* Errors that other users of OpenSSL have left in this thread are not a connection's. */
+/* Errors that other users of OpenSSL have left in this thread must not fail a connection. */
 void old_errors(uintptr_t version)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -132,7 +132,7 @@ static int warn(SSL *ssl, int *alert, void *argument)
     return SSL_TLSEXT_ERR_ALERT_WARNING;
 }
 
-/* A warning is no reason for what fails later. */
+/* A warning alert must not be reported as the cause of a later failure. */
 void warnings_are_no_cause(uintptr_t version)
 {
     const credentials *other = credentials_of("other", "DNS:other.test");
@@ -151,7 +151,7 @@ void warnings_are_no_cause(uintptr_t version)
     release(client, server);
 }
 
-/* Whatever the machine's configuration of OpenSSL says. */
+/* A security level of at least 2, even if the machine's configuration of OpenSSL sets none. */
 void weak_key(uintptr_t version)
 {
     CHECK_EQ(setenv("OPENSSL_CONF", "/dev/null", 1), 0);
@@ -169,7 +169,8 @@ void no_early_data(uintptr_t version)
     tls_context_release(server);
 }
 
-/* Runs a conversation, and says how it was for the server. The session goes in, and comes out. */
+/* Runs a conversation in which the client offers *session, if it is not NULL, and replaces that by its new session. Returns the
+ * server's last phase. */
 static phase resume(tls_context *client, tls_context *server, SSL_SESSION **session, bool *is_resumed,
                     tls_problem *problem)
 {
@@ -190,8 +191,8 @@ static phase resume(tls_context *client, tls_context *server, SSL_SESSION **sess
     return phase;
 }
 
-/* A session of a server that asks for no certificates does not open one that requires them, although both have the same
- * keys of tickets. */
+/* A session from a server that asks for no client certificates must not be resumed at one that requires them, even if both share
+ * the ticket keys. */
 void session_of_other_settings(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -222,7 +223,7 @@ void session_of_other_settings(uintptr_t version)
     release(client, lenient);
 }
 
-/* In TLS 1.3 a client is to use a ticket only once. So each connection brings it a new one, also one that was resumed. */
+/* In TLS 1.3 a client should use a ticket only once. So every connection brings a new one, even a resumed connection. */
 void tickets_follow_tickets(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -250,7 +251,7 @@ void tickets_follow_tickets(uintptr_t version)
     release(client, server);
 }
 
-/* Whether a conversation of these contexts resumes a session. It does not if its client is to have failed. */
+/* Runs a conversation whose client must end in this phase. Returns whether it has resumed a session. */
 static bool resumes(tls_context *client, tls_context *server, phase expected)
 {
     conversation c;
@@ -262,7 +263,7 @@ static bool resumes(tls_context *client, tls_context *server, phase expected)
     return is_resumed;
 }
 
-/* A client that resumes does so, but not after a failure. */
+/* A client resumes sessions, but not after a failure. */
 void client_sessions(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -275,7 +276,7 @@ void client_sessions(uintptr_t version)
     CHECK(resumes(client, server, ENDED));
     CHECK(!resumes(client, impostor, FAILED));
     CHECK(!resumes(client, server, ENDED));
-    /* Its memory outlives the context for as long as a connection holds it. */
+    /* The sessions stay valid after the context's release while a connection holds the context. */
     conversation c;
     conversation_begin(&c, client, server, 100, 1);
     release(client, server);
@@ -287,7 +288,7 @@ void client_sessions(uintptr_t version)
 
 enum { MINUTES = 60, HOURS = 3600 };
 
-/* A server has to show its certificate again two hours after it was verified, although each connection brings a new ticket. */
+/* The server's certificate is verified again after two hours, although every connection brings a new ticket. */
 void sessions_grow_old(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -305,7 +306,7 @@ void sessions_grow_old(uintptr_t version)
     release(client, server);
 }
 
-/* A server's context with keys of tickets from somewhere else. */
+/* A server's context with these ticket keys. */
 static tls_context *server_with(int version, tls_tickets *tickets)
 {
     tls_context *server = new_server_context(usual_credentials(), version);
@@ -323,7 +324,7 @@ static void key_name(SSL_SESSION *session, uint8_t name[16])
     memcpy(name, ticket, 16);
 }
 
-/* Keys of our own protect new tickets for an hour, and open them for two hours more. */
+/* Random keys encrypt new tickets for an hour, and decrypt them for two more hours. */
 void tickets_rotate(uintptr_t version)
 {
     tls_tickets *tickets = tls_tickets_new();
@@ -343,7 +344,7 @@ void tickets_rotate(uintptr_t version)
     CHECK(is_resumed);
     key_name(session, later);
     CHECK_MEMORY(first, later, sizeof first);
-    /* The ticket's key is not the newest any more: the client gets a new ticket. */
+    /* The ticket's key is no longer the newest one, so the client gets a new ticket. */
     let_pass(31 * MINUTES);
     SSL_SESSION *other = NULL;
     CHECK_EQ(resume(client, server, &other, &is_resumed, &problem), ENDED);
@@ -351,7 +352,7 @@ void tickets_rotate(uintptr_t version)
     CHECK(is_resumed);
     key_name(session, later);
     CHECK(memcmp(first, later, sizeof first) != 0);
-    /* After three hours a ticket is good for nothing, however young its client thinks it is. */
+    /* After three hours a ticket is invalid, even if its client believes that it is new. */
     let_pass(2 * HOURS);
     establish(oldest, time(NULL));
     CHECK_EQ(resume(client, server, &oldest, &is_resumed, &problem), ENDED);
@@ -363,7 +364,7 @@ void tickets_rotate(uintptr_t version)
     release(client, server);
 }
 
-/* Keys that somebody has given stay, and open tickets of every context that has them: of another process, say. */
+/* Given keys do not change, and decrypt the tickets of every context that has them, such as one of another process. */
 void given_tickets_stay(uintptr_t version)
 {
     uint8_t keys[3 * TLS_TICKET_KEY_SIZE];
@@ -374,7 +375,7 @@ void given_tickets_stay(uintptr_t version)
     bool is_resumed = true;
     tls_problem problem = TLS_PROBLEM_NONE;
     uint8_t name[16];
-    /* Each server knows the key of the one before, and one more. */
+    /* Each server has the key of the server before, and one more. */
     for (int i = 0; i < 2; i++) {
         tls_tickets *tickets = tls_tickets_new();
         CHECK(tickets && tls_tickets_give(tickets, keys + (1 - i) * TLS_TICKET_KEY_SIZE, 2));
@@ -417,8 +418,8 @@ static SSL_TICKET_RETURN take_ticket(SSL *ssl, SSL_SESSION *session, const unsig
     return SSL_TICKET_RETURN_USE;
 }
 
-/* A ticket in several records, of which only the first one has come: a send must wait for the rest, and neither fail nor send
- * anything. */
+/* A ticket in several records, of which only the first one has arrived. A send must return TLS_WANTS_INPUT without sending or
+ * failing. */
 void message_in_parts(uintptr_t version)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -444,7 +445,7 @@ void message_in_parts(uintptr_t version)
     CHECK_EQ(step_status(step), TLS_WANTS_INPUT);
     CHECK_EQ(step_plain(step), 0);
     CHECK_EQ(step_out(step), 0);
-    /* The rest, which a receive without room only keeps. */
+    /* The other records. A receive with a room of 0 only keeps them. */
     CHECK_EQ(step_status(
                  tls_connection_receive(c.client.connection, in->bytes + in->taken, in->count - in->taken, plain, 0)),
              TLS_WANTS_INPUT);
@@ -458,7 +459,7 @@ void message_in_parts(uintptr_t version)
     release(client, server);
 }
 
-/* A peer that wants answers and reads none is given up. */
+/* A connection fails if its peer requests answers again and again and does not read them. */
 void key_updates(uintptr_t version)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -475,7 +476,7 @@ void key_updates(uintptr_t version)
         CHECK_EQ(SSL_key_update(c.client.connection->ssl, SSL_KEY_UPDATE_REQUESTED), 1);
         tls_step sent = tls_connection_send(c.client.connection, (const uint8_t *)"x", 1, out, sizeof out);
         CHECK_EQ(step_status(sent), TLS_DONE);
-        /* What does not fit is kept. */
+        /* Bytes that do not fit are kept. */
         wire_put(&c.to_server, out, step_out(sent));
         side_put_kept(&c.client);
         wire *in = &c.to_server;
@@ -490,7 +491,7 @@ void key_updates(uintptr_t version)
     release(client, server);
 }
 
-/* Both sides change their keys again and again, and ask each other to, within data that goes both ways. */
+/* Both sides change their keys and ask each other to do so, many times, while data goes both ways. */
 void keys_change(uintptr_t version)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -542,14 +543,14 @@ void last_bytes(uintptr_t version)
         CHECK_EQ(step_status(step), TLS_DONE);
         done += step_plain(step);
         CHECK(!step_has_more(step));
-        /* Unless all has been said, the client does not hear of an end. */
+        /* The client must not see an end before all bytes were sent. */
         size_t got = step_plain(tls_connection_receive(c.client.connection, out, step_out(step), plain, sizeof plain));
         CHECK_EQ(got, step_plain(step));
         tls_step next = tls_connection_receive(c.client.connection, NULL, 0, plain, sizeof plain);
         CHECK_EQ(step_status(next), done == TOTAL ? TLS_ENDED : TLS_WANTS_INPUT);
     }
     CHECK_EQ(step_status(tls_connection_send(c.server.connection, sent, 1, out, sizeof out)), TLS_SENDING_ENDED);
-    /* Nothing is said twice. */
+    /* The end is sent only once. */
     tls_connection_end(c.server.connection);
     CHECK_EQ(step_out(tls_connection_collect(c.server.connection, out, sizeof out)), 0);
     conversation_end(&c);

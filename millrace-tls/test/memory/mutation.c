@@ -1,6 +1,6 @@
 /*
- * mutation.c - changes bytes on their way, and records as such: their type, version, length, order and number. Nothing else than
- * what a side has sent may come out of the other side, whatever happens. Must not know: system calls, sockets.
+ * mutation.c - changes bytes on their way, and whole records: their type, version, length, order and number. Whatever is changed, a
+ * side must return only plain bytes that the other side has sent. Must not know: system calls, sockets.
  */
 #include "mutation.h"
 
@@ -42,7 +42,7 @@ static void insert(wire *wire, size_t at, const uint8_t *bytes, size_t count)
     free(copy);
 }
 
-/* How long the record at a place is, with its head; what is left if it is longer. */
+/* The length of the record at a position, with its header, but at most the bytes that are left. */
 static size_t record_length(const wire *wire, size_t at)
 {
     size_t left = wire->count - at;
@@ -92,7 +92,7 @@ static void change_record(mutation *m, wire *wire, size_t at)
             insert(wire, at + RECORD_HEAD + first, head, sizeof head);
         }
         break;
-    case 7: /* behind one of ours: an alert, a change of ciphers, data in the clear, an empty record */
+    case 7: /* behind a forged record: an alert, a change of ciphers, unencrypted data, an empty record */
         memcpy(other,
                (uint8_t[][7]){{21, 3, 3, 0, 2, 1, 0},
                               {21, 3, 3, 0, 2, 2, 40},
@@ -101,7 +101,7 @@ static void change_record(mutation *m, wire *wire, size_t at)
                7);
         insert(wire, at, other, other[4] + RECORD_HEAD);
         break;
-    default: /* behind noise */
+    default: /* behind random bytes */
         for (size_t i = 0; i < sizeof other; i++)
             other[i] = next_of_script(m);
         insert(wire, at, other, 1 + next_of_script(m) % sizeof other);
@@ -127,7 +127,7 @@ static void change(void *argument, wire *wire, size_t from)
         break;
     }
     default: {
-        /* The record that the place is in. */
+        /* Finds the record that contains the position. */
         size_t record = from;
         while (record + record_length(wire, record) <= at)
             record += record_length(wire, record);

@@ -42,7 +42,7 @@ void share_context(uintptr_t version)
     }
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    /* The connections' holds are gone; a new one keeps the context alive when its owner has let go. */
+    /* All earlier connections are freed. A new one keeps the contexts alive after their release. */
     conversation last;
     conversation_begin(&last, both.client, both.server, 100, 1);
     tls_context_release(both.client);
@@ -155,7 +155,7 @@ void share_connection(uintptr_t version)
     c.is_whole = true;
     while (c.client.phase != OPEN || c.server.phase != OPEN)
         CHECK(conversation_turn(&c));
-    /* What was sent meanwhile does not count. */
+    /* Drops the data that has arrived so far. */
     for (int i = 0; i < 100; i++) {
         uint8_t plain[4096];
         side *sides[2] = {&c.client, &c.server};

@@ -1,4 +1,4 @@
-/* staples.c - answers of authorities that are shown with certificates (OCSP). Must not know: system calls, sockets. */
+/* staples.c - OCSP responses that a server sends with its certificates. Must not know: system calls, sockets. */
 #include "clock.h"
 #include "memory_test.h"
 #include "tls_internal.h"
@@ -43,7 +43,7 @@ static answer encode(OCSP_RESPONSE *response)
     return made;
 }
 
-/* That the certificate with this number is good for so many seconds, or for ever if they are 0. */
+/* An OCSP response: the certificate with this serial number is good for `seconds`; 0: for ever. */
 static answer answer_for(const credentials *own, long number, long seconds)
 {
     X509 *certificate = certificate_of(own);
@@ -68,7 +68,7 @@ static answer answer_for(const credentials *own, long number, long seconds)
     return made;
 }
 
-/* Whether a client that asks for an answer is shown exactly this one; NULL: none at all. */
+/* Whether a client that asks for an OCSP response gets exactly this one; NULL: gets none. */
 static bool shows(tls_context *client, tls_context *server, const answer *expected)
 {
     conversation c;
@@ -87,7 +87,7 @@ static bool shows(tls_context *client, tls_context *server, const answer *expect
     return is_expected;
 }
 
-/* The number of every certificate of these tests is 1. */
+/* All certificates of these tests have the serial number 1. */
 void staples(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -98,12 +98,12 @@ void staples(uintptr_t version)
     answer other = answer_for(own, 2, 2L * HOUR);
     answer busy = encode(OCSP_response_create(OCSP_RESPONSE_STATUS_TRYLATER, NULL));
     CHECK(shows(client, server, NULL));
-    /* What is no answer is refused, however it is cut. */
+    /* A truncated response is refused, at every length. So is one that is not successful. */
     for (size_t length = 0; length < fresh.length; length++)
         CHECK(!tls_context_staple(server, own->identity, fresh.bytes, length));
     CHECK(!tls_context_staple(server, own->identity, busy.bytes, busy.length));
     CHECK(shows(client, server, NULL));
-    /* One about another certificate is not shown. */
+    /* A response about another certificate is accepted, but not sent. */
     CHECK(tls_context_staple(server, own->identity, other.bytes, other.length));
     CHECK(shows(client, server, NULL));
     CHECK(tls_context_staple(server, own->identity, fresh.bytes, fresh.length));
@@ -112,7 +112,7 @@ void staples(uintptr_t version)
     CHECK(shows(client, server, &fresh));
     let_pass(HOUR + 1);
     CHECK(shows(client, server, NULL));
-    /* A later one takes its place. */
+    /* A later response replaces the earlier one. */
     CHECK(tls_context_staple(server, own->identity, endless.bytes, endless.length));
     CHECK(shows(client, server, &endless));
     OPENSSL_free(fresh.bytes);
