@@ -202,7 +202,8 @@ int http2_needs_sender(http2_connection *connection);
 /* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. */
 uint64_t http2_release(http2_stream *stream);
 
-/* Resets streams that have made no progress for `limit` nanoseconds: no bytes of their output were sent. Returns how many. */
+/* Resets streams that have waited for the client for `limit` nanoseconds: none of their output was sent, or, after the answer, the
+ * client has not ended its request. `now`: as for http2_feed. Returns how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
 
 /* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had time to stop.

@@ -15,7 +15,8 @@
 
 #define TEXT_MIN 512u
 
-/* A head beyond its limit is still read, to answer with an error. The connection ends when it is about so many times too long. */
+/* A head that is too long is still read, so that it can be answered with an error. But if it is about this many times too long, the
+ * connection ends. */
 #define PATIENCE 4u
 
 int http2_head_begin(http2_connection *connection, http2_inner *stream)

@@ -37,7 +37,7 @@ typedef enum http_error {
 /* The status code for an error; 500 for an unknown number. */
 int http_error_status(int error);
 
-/* What was wrong, in a few words. */
+/* A short text that says what was wrong. */
 const char *http_error_text(int error);
 
 #endif

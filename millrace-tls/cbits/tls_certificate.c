@@ -1,4 +1,4 @@
-/* tls_certificate.c - identities and what a certificate says. Must not know: system calls, sockets. */
+/* tls_certificate.c - identities, and the fields of certificates. Must not know: system calls, sockets. */
 #include "tls_internal.h"
 
 #include <arpa/inet.h>

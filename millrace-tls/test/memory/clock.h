@@ -2,7 +2,7 @@
 #ifndef CLOCK_H
 #define CLOCK_H
 
-/* `time` says so many seconds more from now on. */
+/* Moves the time forward by `seconds`: time() and gettimeofday() return later times from now on. */
 void let_pass(long seconds);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * conversation.h - a client and a server in one thread, with two wires between them that are memory. What a wire does to the
- * bytes is up to a test. Must not know: system calls, sockets.
+ * conversation.h - a client and a server in one thread, connected by two wires in memory. A test may change the bytes on a wire.
+ * Must not know: system calls, sockets.
  */
 #ifndef CONVERSATION_H
 #define CONVERSATION_H
@@ -27,7 +27,7 @@ enum { VERSION_1_2 = 0x303, VERSION_1_3 = 0x304 };
 
 /* Credentials ***************************************************************************************************** */
 
-/* A key and a certificate that has issued itself, in PEM. Lives as long as the program. */
+/* A key and a self-signed certificate, in PEM. Never freed. */
 typedef struct credentials {
     uint8_t *certificate;
     size_t certificate_length;
@@ -37,7 +37,7 @@ typedef struct credentials {
     const struct credentials *next; /* of all that were made */
 } credentials;
 
-/* With these alternative names ("DNS:localhost"), or none if it is NULL. */
+/* Credentials with these alternative names ("DNS:localhost"), or without any if `names` is NULL. */
 const credentials *credentials_of(const char *common_name, const char *names);
 
 /* For localhost. */
@@ -84,9 +84,9 @@ typedef enum { SHAKING, OPEN, ENDED, FAILED } phase;
 typedef struct side {
     tls_connection *connection;
     phase phase;
-    size_t to_send; /* plain bytes in all */
+    size_t to_send; /* how many plain bytes it must send in all */
     size_t sent;
-    bool has_ended; /* its own end was sent */
+    bool has_ended; /* it has sent its end (close_notify) */
     size_t received;
     tls_problem problem; /* if it has failed */
     wire *in;
@@ -95,7 +95,7 @@ typedef struct side {
 
 typedef struct conversation conversation;
 
-/* Changes bytes that were put on a wire since the place; may change their number. */
+/* Changes the bytes of a wire from position `from` on; may change their number. */
 typedef void change_bytes(void *argument, wire *wire, size_t from);
 
 struct conversation {
@@ -110,21 +110,21 @@ struct conversation {
     void *argument;
 };
 
-/* Each side is to send so many bytes. The connections hold the contexts. */
+/* Begins a conversation in which each side sends `to_send` plain bytes. The connections keep the contexts alive. */
 void conversation_begin(conversation *c, tls_context *client, tls_context *server, size_t to_send, uint64_t seed);
 
-/* One turn of each side; false when there is nothing more that could happen. */
+/* Runs one turn of each side. Returns false when neither side can do anything more. */
 bool conversation_turn(conversation *c);
 
-/* All turns. Fails if it does not end. */
+/* Runs all turns. The test fails if there are too many. */
 void conversation_run(conversation *c);
 void conversation_end(conversation *c);
 
-/* What a test relies on for its own steps. */
+/* For tests that make their own steps. */
 void wire_put(wire *wire, const uint8_t *bytes, size_t count);
 void side_put_kept(side *side);
 
-/* The plain bytes that each side sends: at a position. */
+/* The plain byte that each side sends at this position. */
 uint8_t byte_at(size_t position);
 
 uint32_t next_random(uint64_t *state);

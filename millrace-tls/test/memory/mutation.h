@@ -1,10 +1,10 @@
-/* mutation.h - what somebody between the two sides does to the bytes, by a script. Must not know: system calls, sockets. */
+/* mutation.h - an attacker between the two sides, who changes the bytes by a script. Must not know: system calls, sockets. */
 #ifndef MUTATION_H
 #define MUTATION_H
 
 #include "conversation.h"
 
-/* The script: a byte chooses what happens to the bytes of a turn, and others where and how. */
+/* In the script, one byte chooses how the bytes of a turn are changed, and the next ones choose where and by what. */
 typedef struct mutation {
     const uint8_t *script;
     size_t length;
@@ -12,7 +12,7 @@ typedef struct mutation {
     unsigned count; /* how many turns were changed */
 } mutation;
 
-/* Runs a whole conversation of this version under a script, and checks what must hold in any case. */
+/* Runs a whole conversation with bytes changed by this script, and checks that no side returns bytes that were not sent. */
 void mutated_conversation(tls_context *client, tls_context *server, const uint8_t *script, size_t length);
 
 #endif
