@@ -3,7 +3,7 @@
 -- | Warp, which Millrace is compared with. It answers every request with "Pong!", or with the files of a directory.
 --
 -- > warp PORT pong           keeps connections open
--- > warp PORT close          sends Connection: close; every request of this workload asks for it
+-- > warp PORT close          sends Connection: close; for the workload `connect`, whose requests ask for it
 -- > warp PORT files DIR      responseFile (sendfile), with Warp's descriptor and file information caches on
 -- > warp PORT upload         reads the body first
 module Main (main) where
