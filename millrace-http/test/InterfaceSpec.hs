@@ -67,8 +67,7 @@ spec = do
       within
         "the end"
         ( withApplicationSettings (setBeforeMainLoop hook defaultSettings) (return pong) $ \_ -> do
-            takeMVar server >>= (`throwTo` ErrorCall "end")
-            threadDelay 60000000 `onException` putMVar interrupted ()
+            (takeMVar server >>= (`throwTo` ErrorCall "end") >> threadDelay 60000000) `onException` putMVar interrupted ()
         )
         `shouldThrow` (== ErrorCall "end")
       tryTakeMVar interrupted `shouldReturn` Just ()
