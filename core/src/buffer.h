@@ -1,8 +1,8 @@
 /*
- * buffer.h: the borrowed buffers of a loop: for receives that bring none (MR_BORROW).
+ * buffer.h: the borrowed buffers of a loop, for receives without a buffer of their own (MR_BORROW).
  *
- * Last in, first out, so that the next receive writes to memory that is still in the cache, and an idle descriptor
- * needs none. Taking and putting are inline: a request does each twice. Must not know: loops.
+ * A receive takes the buffer that was put back last, because it is still in the cache. An idle descriptor holds none.
+ * Taking and putting are inline, because every receive does both. Must not know: loops.
  */
 #ifndef MILLRACE_BUFFER_H
 #define MILLRACE_BUFFER_H
@@ -15,13 +15,13 @@
 typedef struct mr_buffers {
     mr_buffer *free_first;
     unsigned free_count;
-    int64_t out_count; /* taken and not put back; a buffer that another loop took and put back here counts as well */
+    int64_t out_count; /* buffers taken minus buffers put back; negative if other loops' buffers are put back here */
 } mr_buffers;
 
-/* 4 MiB: as many buffers as a burst of two polls uses at once. */
+/* Free buffers beyond these 4 MiB are freed. A burst of two polls uses as many at once. */
 enum { MR_BUFFERS_KEPT_MAX = 256 };
 
-/* The list is linked through the buffers themselves: one cache line less to touch. */
+/* A free buffer holds the pointer to the next one in its first bytes, which saves touching another cache line. */
 static inline mr_buffer *mr_buffer_successor(const mr_buffer *buffer)
 {
     mr_buffer *next;
@@ -34,7 +34,7 @@ static inline void mr_buffer_set_successor(mr_buffer *buffer, mr_buffer *next)
     memcpy(buffer->bytes, &next, sizeof next);
 }
 
-/* A buffer, or NULL without memory. */
+/* Returns a buffer, or NULL if there is no memory. */
 static inline mr_buffer *mr_buffers_take(mr_buffers *buffers)
 {
     mr_buffer *buffer = buffers->free_first;
@@ -49,10 +49,10 @@ static inline mr_buffer *mr_buffers_take(mr_buffers *buffers)
     return buffer;
 }
 
-/* Takes back a buffer of any loop: keeps it, or frees it if there are many. */
+/* Takes back a buffer of any loop. Frees it if MR_BUFFERS_KEPT_MAX are kept already. */
 static inline void mr_buffers_put(mr_buffers *buffers, mr_buffer *buffer)
 {
-    MR_CHECK(buffer && buffer != buffers->free_first); /* given back twice, it would be two receives' */
+    MR_CHECK(buffer && buffer != buffers->free_first); /* a buffer that is put back twice would be given to two receives */
     buffers->out_count--;
     if (buffers->free_count == MR_BUFFERS_KEPT_MAX) {
         mr_buffer_destroy(buffer);
@@ -63,7 +63,7 @@ static inline void mr_buffers_put(mr_buffers *buffers, mr_buffer *buffer)
     buffers->free_count++;
 }
 
-/* Aborts if the list of free buffers has another length than is counted. For tests. */
+/* Aborts if `free_count` is not the length of the list. For tests. */
 void mr_buffers_check(const mr_buffers *buffers);
 
 void mr_buffers_free_all(mr_buffers *buffers);

@@ -1,6 +1,6 @@
 /*
- * sanitize.h: tells the sanitizers about switches of stacks, which they cannot see. Without sanitizers it costs
- * nothing.
+ * sanitize.h: tells AddressSanitizer and ThreadSanitizer about switches of stacks, which they cannot see. Without
+ * sanitizers these functions do nothing.
  */
 #ifndef MILLRACE_FIBER_SANITIZE_H
 #define MILLRACE_FIBER_SANITIZE_H
@@ -20,12 +20,12 @@
 typedef struct mf_sanitizer {
     const void *bottom;
     size_t size;
-    void *fake_stack; /* ASan's, of a context that does not run */
+    void *fake_stack; /* AddressSanitizer's, while the context does not run */
     void *tsan_fiber;
 } mf_sanitizer;
 
-/* Call this before there are fibers. ThreadSanitizer opens the program's files when it prints its first report,
- * while it holds locks of its own. On a fiber this open would park and need another thread, which needs those locks. */
+/* Makes ThreadSanitizer open the program's files now, before there are fibers. Otherwise it opens them at its first
+ * report, holding its locks. On a fiber this open would be given to a helper thread, which would wait for those locks. */
 static inline void mf_sanitizer_prepare(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -34,7 +34,7 @@ static inline void mf_sanitizer_prepare(void)
 #endif
 }
 
-/* A new context on this stack. */
+/* Registers a new context with this stack. */
 static inline void mf_sanitizer_create(mf_sanitizer *context, void *bottom, size_t size)
 {
     *context = (mf_sanitizer){.bottom = bottom, .size = size};
@@ -51,13 +51,13 @@ static inline void mf_sanitizer_destroy(mf_sanitizer *context)
     (void)context;
 #if defined(__SANITIZE_ADDRESS__)
     __lsan_unregister_root_region(context->bottom, context->size);
-    __asan_unpoison_memory_region(context->bottom, context->size); /* frames that were never returned from */
+    __asan_unpoison_memory_region(context->bottom, context->size); /* the frames of functions that never returned */
 #elif defined(__SANITIZE_THREAD__)
     __tsan_destroy_fiber(context->tsan_fiber);
 #endif
 }
 
-/* The thread's own context. Call this on that thread. Its stack is learnt at the first switch away from it. */
+/* Registers the context of the calling OS thread. mf_sanitizer_arrive fills in its stack at the first switch to a fiber. */
 static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
 {
     *context = (mf_sanitizer){0};
@@ -66,7 +66,7 @@ static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
 #endif
 }
 
-/* Call this directly before the switch. `ends`: the context `from` will not be continued. */
+/* Call this directly before the switch. With `ends`, the context `from` never runs again. */
 static inline void mf_sanitizer_leave(mf_sanitizer *from, mf_sanitizer *to, int ends)
 {
     (void)from, (void)to, (void)ends;
@@ -77,7 +77,7 @@ static inline void mf_sanitizer_leave(mf_sanitizer *from, mf_sanitizer *to, int 
 #endif
 }
 
-/* Call this directly after the switch, on the stack of `self`. `from` is the context that it came from. */
+/* Call this directly after the switch, on the stack of `self`. `from` is the context that ran before the switch. */
 static inline void mf_sanitizer_arrive(mf_sanitizer *self, mf_sanitizer *from)
 {
     (void)self, (void)from;

@@ -48,13 +48,13 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
         if (deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns) {
             if (mf_wait_claim(wait, MF_DEADLINE_PASSED))
                 break;
-            deadline_ns = MR_NO_DEADLINE; /* decided just now: the wake is under way */
+            deadline_ns = MR_NO_DEADLINE; /* another thread has just decided the wait and will set `word` */
         }
     }
     return atomic_load(&wait->outcome);
 }
 
-/* An interruption that came before the wait decides it. */
+/* An interruption that came before the wait ends it at once. A rousable wait ignores one that has already ended a wait. */
 static void accept_interruption(mr_fiber *fiber, mf_wait *wait, mf_patience patience)
 {
     bool is_news = fiber->interruption && (patience == MF_INTERRUPTIBLE || !fiber->has_roused);
@@ -205,7 +205,7 @@ void mf_operation_end(mf_operation *operation)
 
 void mf_operation_complete(mf_operation *operation, int64_t result)
 {
-    MR_CHECK(operation->pending); /* else it has ended, and its memory may be another's */
+    MR_CHECK(operation->pending); /* otherwise it has ended before, and its memory may be in use again */
     operation->pending = false;
     operation->result = result;
     if (operation->awaiting)

@@ -1,6 +1,6 @@
 /*
- * fuzz_head.c - http_parser: any split of a head gives the same result, and what it accepts is judged once more by a
- * slow reading of the same rules that looks at whole lines. The first byte of the input chooses the split.
+ * fuzz_head.c - http_parser: the result does not depend on the pieces in which a head arrives. A second, slow parser,
+ * which reads whole lines, checks every accepted head by the same rules. The first byte of the input chooses the pieces.
  */
 #include <ctype.h>
 #include <strings.h>
@@ -59,7 +59,7 @@ static void check_same(const outcome *whole, const outcome *parts)
     CHECK(memcmp(whole->fields, parts->fields, left->field_count * sizeof(http_field)) == 0);
 }
 
-/* The slow reading: a line at a time, over text that ends in NUL. */
+/* The slow parser. It reads one line at a time from text that ends in NUL. */
 
 typedef struct seen {
     unsigned lines, upgrades, hosts, lengths, codings;
@@ -196,8 +196,8 @@ static void check_copy(const outcome *out, const uint8_t *bytes)
     free(copy);
 }
 
-/* With everything allowed: what is accepted without stays as it is, and what needed it never keeps its connection if the
- * end of a line was in doubt. */
+/* Parses again with all deviations allowed. A head that the strict parser accepts must give the same result. A head with
+ * a bare LF or a folded line (`relaxed`) must not keep its connection alive. */
 static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t length, uint32_t seed)
 {
     static outcome whole, parts;

@@ -47,7 +47,8 @@ static const struct answer *dialogue_answer(const struct dialogue *dialogue)
     return dialogue->closing ? &closing_answer : &keep_alive_answer;
 }
 
-/* The number of blank lines that end in these bytes; a blank line may be split between two reads. */
+/* Counts the requests that end in these bytes: each ends with a blank line. `matched` carries a blank line that is split
+ * between two reads. */
 static uint64_t requests_ended(struct dialogue *dialogue, const char *bytes, size_t length)
 {
     static const char blank[4] = {'\r', '\n', '\r', '\n'};
@@ -73,7 +74,8 @@ void dialogue_received(struct dialogue *dialogue, const char *bytes, size_t leng
     uint64_t answers = 1;
     if (current_service == SERVICE_PONG) {
         answers = requests_ended(dialogue, bytes, length);
-        /* This is enough for load generators that write a request with one send. */
+        /* Searches these bytes only. The field is not split between two reads, because the load generators write a
+         * request with one send. */
         if (memmem(bytes, length, close_field, sizeof close_field - 1) != NULL)
             dialogue->closing = true;
     }
@@ -103,7 +105,7 @@ int listener_open(uint16_t port, int flags)
     int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
     if (descriptor < 0 || setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0 ||
-        /* On Linux, accepted sockets inherit the option. */
+        /* Set once here: on Linux, accepted sockets inherit TCP_NODELAY. */
         setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0 ||
         bind(descriptor, (struct sockaddr *)&address, sizeof address) < 0 || listen(descriptor, 4096) < 0) {
         perror("cannot open the listening socket");

@@ -1,8 +1,8 @@
 /*
- * kqueue.c: the readiness reports of FreeBSD, NetBSD 10 and macOS; the policy is in readiness.c.
+ * kqueue.c: the backend of FreeBSD, NetBSD 10 and macOS. It fetches readiness events; readiness.c decides what to do with them.
  *
- * Written against kqueue(2). EV_CLEAR makes a filter report edges, EV_ONESHOT a single time; each direction of a
- * descriptor is a filter of its own. EV_RECEIPT has changes answered one by one and leaves reports in the queue.
+ * See kqueue(2). Reading and writing have a filter each. With EV_CLEAR a filter reports edges; with EV_ONESHOT it reports
+ * one event and is removed. With EV_RECEIPT, kevent returns a result for each change and fetches no events.
  */
 #include "../backend.h"
 #include "../readiness.h"
@@ -29,7 +29,7 @@ static struct kevent change_of(int number, short filter, unsigned short flags, u
     return change;
 }
 
-/* Makes changes. Returns the first error, except that a filter to be deleted does not exist. */
+/* Makes changes. Returns the first error. ENOENT is none: it means that a filter to be deleted does not exist. */
 static int apply(int queue, struct kevent *changes, int count)
 {
     if (kevent(queue, changes, count, changes, count, NULL) < 0)
@@ -64,7 +64,7 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     for (int i = 0; i < count; i++) {
         if (found[i].filter == EVFILT_USER)
             continue; /* a wake; EV_CLEAR has reset it */
-        /* The end of a stream makes its filters report an event. The attempt that follows finds the end. */
+        /* EV_EOF needs no case of its own: the operation is tried again, and finds the end of the stream. */
         events[taken++] = (mr_readiness_event){
             .tag = (uint64_t)(uintptr_t)found[i].udata,
             .readable = found[i].filter == EVFILT_READ,
@@ -74,8 +74,8 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     return taken;
 }
 
-/* Urgent data stops a receive early, and not every system reports it. So a short receive does not prove that the
- * socket is empty. */
+/* A receive stops early at urgent data, which not every system reports as an event. So a receive that returns less than
+ * it had room for does not prove that the socket is empty. */
 static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch, .short_means_empty = false};
 
 static int open_queue(void)
@@ -145,7 +145,7 @@ static bool flush(mr_loop *loop)
     return mr_readiness_flush(loop, &poller);
 }
 
-/* Not kevent: it would consume edges, and only the owner may do that. A queue can itself be polled. */
+/* Waits with poll on the queue's descriptor. kevent would take the events out, and only the loop's owner may do that. */
 static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(queue_of(loop), until_ns);

@@ -1,13 +1,14 @@
-/* queue.c: entries on their way into the ring, and the operations for which there is no room in it. */
+/* queue.c: submits entries to the kernel, and keeps operations for which the ring has no room (the backlog). */
 #include "ring.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* The first submission enables the ring. That ties it to the calling thread, which only then is known to be the owner. */
 static void enable(mr_loop *loop, mr_ring *state)
 {
     mr_count(&loop->counters.system_calls, 1);
-    /* Not io_uring_enable_rings: liburing 2.3 does not export it from its shared library. */
+    /* A system call, because the shared library of liburing 2.3 does not export io_uring_enable_rings. */
     syscall(SYS_io_uring_register, state->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
     state->is_enabled = true;
 }
@@ -19,8 +20,8 @@ void mr_ring_flush(mr_loop *loop, mr_ring *state)
     if (!state->is_enabled)
         enable(loop, state);
     mr_count(&loop->counters.system_calls, 1);
-    /* EBUSY, EAGAIN: the kernel wants completions reaped first. The entries stay in the ring; the next poll reaps,
-     * then submits them. EINTR: likewise. */
+    /* EBUSY and EAGAIN mean that completions must be reaped first, EINTR that a signal came. The entries stay in the
+     * ring, and the next poll reaps completions and submits them. */
     int submitted = state->is_tied ? io_uring_submit_and_get_events(&state->ring) : io_uring_submit(&state->ring);
     if (submitted >= 0)
         state->unsubmitted = io_uring_sq_ready(&state->ring);

@@ -1,5 +1,5 @@
--- | How files are opened, read and written: by operations of the core or, where these would wait for the disk, by helper
--- threads. Must not know: sockets.
+-- | How files are opened, read and written: by operations of the core or, with backends that would wait for the disk
+-- (epoll, kqueue), by helper threads. Must not know: sockets.
 module Millrace.Internal.Disk
   ( openDescriptor,
     sizeOfFile,
@@ -51,8 +51,8 @@ foreign import ccall "&mrh_do_sync" c_do_sync :: FunPtr Work
 
 foreign import ccall "&mrh_do_unlink" c_do_unlink :: FunPtr Work
 
--- | Opens a file for the function of that name, in a mode of @files.h@. To be called masked. The caller closes the
--- descriptor.
+-- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. Call it masked, and
+-- close the descriptor.
 openDescriptor :: String -> FilePath -> Int -> IO CInt
 openDescriptor function path mode = do
   name <- pathBytes function path
@@ -63,13 +63,14 @@ openDescriptor function path mode = do
   where
     code = fromIntegral mode
 
--- | The size in bytes. Does not wait: the system knows it of an open file.
+-- | The size in bytes. Does not wait for the disk: the system has the size of an open file in memory.
 sizeOfFile :: String -> File -> IO Int64
 sizeOfFile function file@(File handle path) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
--- | Reads at most so many bytes at an offset into memory.
+-- | @readInto function file offset place most@ reads at most @most@ bytes into memory: at once if the system has them in
+-- memory, otherwise it waits for the disk. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readInto function file@(File handle@(Handle number) _) offset place most = do
   cached <- withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
@@ -83,7 +84,7 @@ readInto function file@(File handle@(Handle number) _) offset place most = do
     byOperation = withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
     byHelper = onFile function file c_do_read [offset, fromIntegral most] (Just place) result
 
--- | Writes all bytes at an offset, at most a mebibyte of them.
+-- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
 writeFrom function file@(File handle _) offset bytes = do
   helpersDoIt <- c_leaves_files_to_helpers
@@ -94,7 +95,7 @@ writeFrom function file@(File handle _) offset bytes = do
     (whole, start, size) = toForeignPtr bytes
     place = whole `plusForeignPtr` start
 
--- | Returns when the disk has what was written.
+-- | Waits until the disk has everything that was written to the file.
 syncFile :: String -> File -> IO ()
 syncFile function file@(File handle _) = do
   helpersDoIt <- c_leaves_files_to_helpers
