@@ -52,7 +52,7 @@ static inline mr_buffer *mr_buffers_take(mr_buffers *buffers)
 /* Takes back a buffer of any loop. Frees it if MR_BUFFERS_KEPT_MAX are kept already. */
 static inline void mr_buffers_put(mr_buffers *buffers, mr_buffer *buffer)
 {
-    MR_CHECK(buffer && buffer != buffers->free_first); /* a buffer that is put back twice would be given to two receives */
+    MR_CHECK(buffer && buffer != buffers->free_first); /* twice: two receives would get it */
     buffers->out_count--;
     if (buffers->free_count == MR_BUFFERS_KEPT_MAX) {
         mr_buffer_destroy(buffer);

@@ -21,7 +21,7 @@ typedef struct attachment {
 } attachment;
 
 static mr_group *group;
-/* Those that came with the group; the first ones have been asked for. */
+/* The loops that were created with the group. mrh_create_loop has returned the first `first_loops_taken` of them. */
 static mr_loop *first_loops[MR_LOOPS_MAX];
 static unsigned first_loop_count, first_loops_taken;
 static attachment attachments[MR_LOOPS_MAX];
@@ -29,10 +29,11 @@ static atomic_uint attachment_count;
 static _Atomic(mr_loop *) loops[MR_LOOPS_MAX]; /* by index in the group, for tokens */
 static _Atomic int64_t epoch;
 
-/* While a simulation runs, its capability's loop is this one; the other is found again by its managers only. */
+/* While a simulation runs, this is its capability's loop. Only managers still use the capability's real loop. */
 static attachment simulated;
 
-/* An OS thread mostly serves one capability. The view changes with every fork and every simulation. */
+/* A cache: an OS thread mostly serves one capability. `view` changes with every fork and every simulation, which makes the
+ * cached attachment invalid. */
 static _Thread_local attachment last;
 static _Thread_local int64_t last_view;
 static _Atomic int64_t view;
@@ -143,7 +144,7 @@ void mrh_attach(mr_loop *loop, unsigned number, void *capability)
     atomic_flag_clear(&lock);
 }
 
-/* The first call of an OS thread for a capability, and the first after a change of view. */
+/* For when the cached attachment is invalid. */
 static __attribute__((noinline)) const attachment *find_attachment(Capability *here, int64_t now)
 {
     if (mrh_is_simulated_here())
@@ -159,7 +160,7 @@ static __attribute__((noinline)) const attachment *find_attachment(Capability *h
     return NULL;
 }
 
-/* Every operation and every timer comes by here. */
+/* Every operation and every timer calls this, so it must be fast. */
 static inline const attachment *attachment_here(void)
 {
     Capability *here = mrh_capability_here();
@@ -194,7 +195,7 @@ static mr_loop *loop_of_token(mr_token token)
     return atomic_load(&loops[mr_token_loop(token)]);
 }
 
-/* The same; `is_ours` if the caller is its owner. */
+/* The same. `is_ours` tells whether the caller owns the loop. */
 static mr_loop *loop_of(mr_token token, bool *is_ours)
 {
     mr_loop *loop = loop_of_token(token);
@@ -263,7 +264,7 @@ void mrh_retry_waiting(mr_handle handle)
         mr_group_interrupt(owner, loop_here_for(number), handle);
 }
 
-/* Reports say who waits. */
+/* So that a simulation's report can say which thread waits. */
 static void name_thread(mr_request *request)
 {
     request->user_data |= mrh_thread_number() << MRH_THREAD_SHIFT;
@@ -311,7 +312,7 @@ int64_t mrh_reserve(int kind)
     return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
 }
 
-/* At most 292 years later: far enough. The clock of a simulated machine may be as far already. */
+/* Delays of more than 292 years are cut off. The sum is limited too, because a simulated clock may be that far already. */
 static uint64_t moment_after(uint64_t now_ns, int64_t delay_us)
 {
     const int64_t limit_us = INT64_MAX / 1000;
@@ -352,7 +353,7 @@ void mrh_cancel(mr_token token)
         mr_loop_cancel_remote(loop, token);
 }
 
-/* The clock of the loop's world counts, not that of the thread's. */
+/* The delay is measured by the loop's clock, which may be simulated while the thread's is not, or the reverse. */
 void mrh_move_after(mr_token token, int64_t delay_us)
 {
     bool is_ours;
@@ -443,7 +444,7 @@ bool mrh_stop(mr_token token)
 
 /*
  * May this manager thread act as the owner of its loop? On its own capability, yes. Elsewhere only while that
- * capability is switched off: then nobody else is (loop_here refuses), until it is switched on again.
+ * capability is switched off: then loop_here refuses all other threads, until it is switched on again.
  */
 static bool may_own(mr_loop *loop)
 {

@@ -1,9 +1,8 @@
 /*
  * capability.h: which loop belongs to the capability that is running this call.
  *
- * What it needs of GHC's run-time system is in ghc/. Every function here is called by an `unsafe`
- * foreign call: while it runs, nothing else runs on its capability, and that is what makes its caller the owner of that
- * capability's loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up
+ * What it needs of GHC's run-time system is in ghc/. Every function here is called by an `unsafe` foreign call. While it
+ * runs, nothing else runs on its capability, so its caller is the owner of that capability's loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up
  * and use.
  */
 #ifndef MILLRACE_CAPABILITY_H
@@ -38,27 +37,27 @@ enum { MRH_CALLBACK = 1, MRH_THREAD_SHIFT = 1 };
 /* The index of a simulation's loop, which no real one reaches. */
 #define MRH_SIMULATED_LOOP (MR_LOOPS_MAX - 1)
 
-/* The group of all loops except a simulation's. Set once, with so many loops for mrh_create_loop: the automatic choice of a
- * backend is one that has room for all of them. 0, or a negative errno. */
+/* Makes the group of all loops except a simulation's, once, with the given number of loops for mrh_create_loop. The automatic
+ * choice takes a backend that has room for all of them. 0, or a negative errno. */
 int mrh_create_group(int backend, unsigned loop_count);
 bool mrh_has_group(void);
 int mrh_backend(void);
 /* Is there a group for descriptors that are made here? A simulation has one. */
 bool mrh_can_adopt(void);
 
-/* Grows by one with every fork that this process is the child of. */
+/* The number of forks between the first process and this one. */
 int64_t mrh_epoch(void);
 /* In the child: makes the inherited group usable. */
 void mrh_reset_after_fork(void);
 
 /* 0, or a negative errno. */
 int mrh_create_loop(mr_loop **loop);
-/* The end of the run-time system: stops the helper threads and wakes every loop that sleeps, unless this is another epoch. [any
- * thread] */
+/* For the end of the run-time system: stops the helper threads and wakes every loop that sleeps. Does nothing in another
+ * epoch. [any thread] */
 void mrh_wake_all(void *of_epoch);
 /* The capability that the caller runs on. */
 void *mrh_capability(void);
-/* From here on, `loop` is the loop of this capability, which has this number. */
+/* Makes `loop` the loop of this capability, which has this number. */
 void mrh_attach(mr_loop *loop, unsigned number, void *capability);
 
 /* Makes the loop of a simulation this capability's own; NULL ends that. */
@@ -76,19 +75,19 @@ int mrh_set_deadline(mr_handle handle, int direction, uint64_t deadline_ns);
 /* See mr_group_interrupt. */
 void mrh_retry_waiting(mr_handle handle);
 
-/* The value of a receive into a borrowed buffer is the buffer's address if bytes have come. So is the result that mrh_poll
- * gives for one. */
+/* The value of a receive into a borrowed buffer is the buffer's address if bytes have arrived, here and in mrh_poll's
+ * results. */
 int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uint64_t length, uint64_t deadline_ns,
                    int file, uint64_t offset);
 
 /* Reserves a token on this capability's loop: MRH_DONE with the token, or with a negative errno. */
 int64_t mrh_reserve(int kind);
-/* These find the loop by the token, and go through its mailbox if it is another capability's. */
+/* These find the loop by the token. If it belongs to another capability, they use its mailbox. */
 void mrh_start(mr_token token, int kind, mr_handle handle);
 void mrh_cancel(mr_token token);
 /* Releases the token of an operation that no thread waits for. */
 void mrh_release(mr_token token);
-/* The end of a wait: to be called by the thread that has waited. It may move again, and the token is released. */
+/* Ends a wait: lets the calling thread, which has waited, move again, and releases the token. */
 void mrh_end_wait(uint64_t ticket);
 /* mrh_end_wait and mrh_take_bytes in one call, which looks up the capability once. */
 void mrh_end_receive(uint64_t ticket, mr_buffer *buffer, void *destination);
@@ -99,11 +98,11 @@ void mrh_start_after(mr_token token, int64_t delay_us);
 void mrh_move_after(mr_token token, int64_t delay_us);
 /* The timeout is due now. Unlike all other functions here, it is for OS threads that run no Haskell. [any thread] */
 void mrh_fire(mr_token token);
-/* True: it will not fire, and the token is reserved again. False: it has fired, or it is another capability's, where it ends
- * with -ECANCELED unless it fires before. */
+/* True: it will not fire, and the token is reserved again. False: it has fired, or it belongs to another capability, where it
+ * ends with -ECANCELED unless it fires before. */
 bool mrh_stop(mr_token token);
 
-/* A buffer of this capability's loop, or NULL without memory. */
+/* A buffer of this capability's loop, or NULL if there is no memory. */
 mr_buffer *mrh_borrow(void);
 /* Does nothing with NULL. */
 void mrh_give_back(mr_buffer *buffer);
@@ -115,7 +114,7 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity);
 /* 1: the thread may call mr_loop_wait. 0: there is something to do. Or MRH_NOT_OWNER. */
 int mrh_prepare_wait(mr_loop *loop);
 
-/* The time on this capability's clock, and so long after it. Zero or less: now. */
+/* The time on this capability's clock; and the time after a delay. Zero or less: now. */
 uint64_t mrh_now_ns(void);
 uint64_t mrh_deadline_after(int64_t delay_us);
 

@@ -16,17 +16,17 @@
 enum { MRH_FOR_READING, MRH_FOR_WRITING, MRH_FOR_UPDATING };
 
 /* A regular file that child processes do not inherit; on Windows, 32 bits of its handle. Never waits for another process:
- * what has no offsets (a FIFO, a terminal) is refused: ESPIPE, on Windows EACCES. */
+ * refuses a file without offsets (a FIFO, a terminal) with ESPIPE, on Windows with EACCES. */
 int mrh_open(const void *path, int mode);
 /* The flags of open(2) for a mode; POSIX only. */
 int mrh_open_flags(int mode);
 int64_t mrh_file_size(int descriptor);
 int mrh_remove(const void *path);
 
-/* Reads what is in memory already, without waiting for the disk: a count, or a negative errno. -EAGAIN: it is not there, or
- * the system cannot say. */
+/* Reads bytes that the system has in memory, without waiting for the disk: a count, or a negative errno. -EAGAIN: they are
+ * not in memory, or the system cannot tell. */
 int64_t mrh_read_cached(mr_handle handle, void *buffer, uint64_t bytes, uint64_t offset);
-/* Are operations on files to be left to helper threads, because the backend would wait for the disk? */
+/* Must helper threads do operations on files, because the backend would wait for the disk? */
 int mrh_leaves_files_to_helpers(void);
 
 #endif

@@ -5,15 +5,15 @@
 #include "ghc/thread.h"
 
 enum {
-    /* A thread that runs so long between two operations is worth moving to another capability. */
+    /* A thread that runs longer than this between two operations is worth moving to another capability. */
     QUICK_NS = 200 * 1000,
-    /* On a loop that has not slept for so long, one in so many waits lets the scheduler move the thread. */
+    /* On a loop that has not slept for BUSY_NS, one of WAITS_PER_FREE_ONE waits lets the scheduler move the thread. */
     BUSY_NS = 20 * 1000 * 1000,
     WAITS_PER_FREE_ONE = 64,
     CACHE_LINE_BYTES = 64,
 };
 
-/* How long the threads of a loop run, and since when the loop has not slept; `busy_since_ns` 0: it has slept. */
+/* How long the threads of a loop run, and since when the loop has not slept. `busy_since_ns` is 0 after a sleep. */
 typedef struct pace {
     _Alignas(CACHE_LINE_BYTES) uint64_t woken_ns;
     uint64_t busy_since_ns;

@@ -19,7 +19,7 @@ enum {
     DERIVED_CURRENT_NURSERY = OFFSET_Capability_r + OFFSET_StgRegTable_rCurrentNursery,
     DERIVED_HEAP_LIMIT = OFFSET_Capability_r + OFFSET_StgRegTable_rHpLim,
     DERIVED_BLOCK_LINK = OFFSET_bdescr_link,
-    /* Without the header of a closure, whose size depends on whether the program is profiled. */
+    /* Excludes the closure's header, whose size depends on whether the program is profiled. */
     DERIVED_THREAD_FLAGS = OFFSET_StgTSO_flags,
     DERIVED_THREAD_IDENTITY = OFFSET_StgTSO_id,
     DERIVED_THREAD_CAPABILITY = OFFSET_StgTSO_cap,

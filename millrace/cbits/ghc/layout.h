@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* To be called on each capability before its first use, by a thread that runs there: compares what the layout says of
- * `thread` (a ThreadId# that is the caller's) and of `capability`, which has this number, with what is known otherwise.
- * After one contradiction no layout is used any more in this process. */
+/* Call this on each capability before its first use. Compares what the layout says about `thread` (the caller's ThreadId#)
+ * and about `capability`, which has this number, with what public functions say. After one contradiction this process no
+ * longer uses any layout. */
 void mrh_check_layout(void *thread, void *capability, unsigned number);
 
 typedef enum mrh_trust { MRH_UNCHECKED, MRH_TRUSTED, MRH_CONTRADICTED } mrh_trust;

@@ -8,8 +8,8 @@
 
 #include <DerivedConstants.h>
 
-/* In the order of rts/Capability.h since GHC 8.0, the length of the run queue comes before `suspended_ccalls`, the number of
- * these and `mut_lists`: a word each. From 9.10 on the first offset has a constant. */
+/* Since GHC 8.0, rts/Capability.h has in this order, a word each: the length of the run queue, `suspended_ccalls`, the number
+ * of these, `mut_lists`. From 9.10 on there is a constant for the first offset. */
 enum {
     RUN_QUEUE_LENGTH = OFFSET_Capability_mut_lists - 3 * 8,
     SUSPENDED_CALLS = OFFSET_Capability_mut_lists - 8,
@@ -35,8 +35,8 @@ static char *capability_here(void)
     return (char *)rts_unsafeGetMyCapability();
 }
 
-/* A tick that is under way when the timer is stopped, and a thread that still makes room on another capability, would
- * each ask for a change of threads. After the pause both have come, and the next block takes the request back. */
+/* A tick that has begun when the timer is stopped, and a thread that is leaving another capability, each request a context
+ * switch. The pause lets both happen, and the next mrh_begin_block cancels the request. */
 void mrh_stop_ticking(void)
 {
     stopTimer();
@@ -49,10 +49,10 @@ void mrh_start_ticking(void)
 }
 
 /*
- * GHC changes threads at the end of a nursery block when its timer has asked for it, which it does not here, and when a
- * thread has been forked since. Where a block ends depends on all that was allocated before. So the request is taken
- * back at every operation, and the block left: a limit of the heap that nothing is below (but not 0, which would ask for
- * a change) makes the next allocation begin another block.
+ * GHC switches threads at the end of a nursery block if its timer has requested it (the timer is stopped here) or if a
+ * thread was forked since. Where a block ends depends on everything that was allocated before. So every operation cancels
+ * the request and begins another block: with a heap limit of 1, the next allocation finds the block full. (0 would request
+ * a context switch.)
  */
 void mrh_begin_block(void)
 {
@@ -62,8 +62,7 @@ void mrh_begin_block(void)
 
 int mrh_nursery_is_low(void)
 {
-    /* Half of what there is after a collection, if it is not even the smallest that GHC has without being asked (+RTS -A
-     * and -n). */
+    /* Half of the nursery that there is after a collection (+RTS -A and -n), but at most 128 blocks. */
     const uint32_t chunk = RtsFlags.GcFlags.nurseryChunkSize, area = chunk ? chunk : RtsFlags.GcFlags.minAllocAreaSize;
     const uint32_t enough = area / 2 < 128 ? area / 2 : 128;
     uint32_t count = 0;

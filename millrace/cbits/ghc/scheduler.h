@@ -6,22 +6,22 @@
 #ifndef MILLRACE_GHC_SCHEDULER_H
 #define MILLRACE_GHC_SCHEDULER_H
 
-/* From here on threads change only where they wait or yield: no timer asks for it. Waits for ticks that are under way. */
+/* Stops GHC's timer. From here on threads switch only where they wait or yield. Waits for ticks that have begun. */
 void mrh_stop_ticking(void);
 void mrh_start_ticking(void);
 
-/* Begins another block of the nursery and takes back a request to change threads, so that what threads do from here on does not
- * depend on what was allocated before. */
+/* Begins another block of the nursery and cancels a requested context switch, so that later switches do not depend on what was
+ * allocated before. */
 void mrh_begin_block(void);
 
-/* Will there be a garbage collection before long? Begins a block, too. A collection changes threads like the end of a
- * block, so the simulation's manager sees to it that most of them come while it runs itself. */
+/* Will there be a garbage collection soon? Begins a block, too. A collection may switch threads, as the end of a block does.
+ * So the simulation's manager collects beforehand, while it runs itself. */
 int mrh_nursery_is_low(void);
 
-/* Can other threads on this capability run, and wait for nothing else? */
+/* Are other threads of this capability ready to run? */
 int mrh_others_can_run(void);
 
-/* How many threads of this capability are in a safe foreign call. Managers that wait for the real world are among them. */
+/* How many threads of this capability are in a safe foreign call. This includes managers of real loops that wait. */
 int mrh_calls_under_way(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * thread.h: the Haskell thread that makes this call. It can be kept on its capability while it waits.
  *
- * For `unsafe` calls only: a thread's flags belong to the capability that runs it. When it is
- * worth keeping a thread, staying.c decides. Must not know: loops.
+ * For `unsafe` calls only: a thread's flags belong to the capability that runs it. staying.c decides when to keep a
+ * thread. Must not know: loops.
  */
 #ifndef MILLRACE_GHC_THREAD_H
 #define MILLRACE_GHC_THREAD_H
@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 /* Keeps the calling thread on its capability until it calls mrh_thread_let_move. False: it may move, or forkOn keeps it there
- * anyway; then it must not call mrh_thread_let_move. Plain path: always false. */
+ * anyway; then do not call mrh_thread_let_move. Plain path: always false. */
 bool mrh_thread_hold(void);
 void mrh_thread_let_move(void);
 
-/* Its number, as `show` tells it for a ThreadId. Plain path: 0. */
+/* Its number, as `show` prints it for a ThreadId. Plain path: 0. */
 uint64_t mrh_thread_number(void);
 
 #endif

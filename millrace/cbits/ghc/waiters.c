@@ -7,17 +7,17 @@
 
 #include <stdbool.h>
 
-/* A parked connection of the web server has 504 bytes of stack. Its first frames are returned through; the others are looked
- * at when it parks again (threadPaused in GHC's runtime goes through all of them). */
+/* A parked connection of the web server has 504 bytes of stack. The first frames are needed when the thread
+ * runs, the others when it parks again: then threadPaused in GHC's runtime visits all of them. */
 enum { STACK_BYTES = 576, LINE_BYTES = 64, HELD_WORDS = 32, BATCH = 256 };
 
-/* MVar (the constructor), MVar#, its queue, the thread: each is where the next one is written. */
+/* Follows, for a batch of places, the pointers from MVar (the constructor) to MVar#, queue, thread and stack. */
 typedef struct trail {
     const StgClosure *at[BATCH];
     int count;
 } trail;
 
-/* GCC 12 takes a loop that does nothing but prefetch for an empty one, and may remove it; the statement keeps it. */
+/* GCC 12 may remove a loop that only prefetches. The asm statement prevents that. */
 static inline void fetch_line(const void *at)
 {
     __builtin_prefetch(at, 1);
@@ -30,7 +30,7 @@ static void fetch(const trail *t)
         fetch_line(t->at[i]);
 }
 
-/* Goes on to the next closure of each, and asks for it. */
+/* Replaces each closure by the next one, and prefetches that. Drops those that have none. */
 static void follow(trail *t, const StgClosure *(*next)(const StgClosure *))
 {
     int kept = 0;
@@ -43,20 +43,20 @@ static void follow(trail *t, const StgClosure *(*next)(const StgClosure *))
     fetch(t);
 }
 
-/* An untagged pointer may lead to something that is to be evaluated first, and then there is no MVar# yet. */
+/* An untagged pointer may lead to a thunk, which contains no MVar#. */
 static const StgClosure *variable_of(const StgClosure *box)
 {
     return GET_CLOSURE_TAG(box) == 0 ? NULL : UNTAG_CONST_CLOSURE(box)->payload[0];
 }
 
-/* Nobody may wait, and then the end of the queue stands there, which is in no heap. */
+/* If no thread waits, the head is stg_END_TSO_QUEUE_closure, which is a static closure. */
 static const StgClosure *queue_of(const StgClosure *variable)
 {
     const StgClosure *head = (const StgClosure *)((const StgMVar *)variable)->head;
     return head == (const StgClosure *)&stg_END_TSO_QUEUE_closure ? NULL : head;
 }
 
-/* What a thread has left behind that waits no longer is no trail to follow. */
+/* A thread that has stopped waiting leaves its queue entry behind, with another info pointer. Skip such entries. */
 static const StgClosure *thread_of(const StgClosure *queue)
 {
     if (queue->header.info != &stg_MVAR_TSO_QUEUE_info)
@@ -76,15 +76,15 @@ static void fetch_frames(const trail *t)
             fetch_line((const char *)((const StgStack *)t->at[i])->sp + at);
 }
 
-/* Does a word point into the heap? It does if it points to where the stack itself is, as far as a terabyte goes. */
+/* Guesses whether a word points into the heap: yes if it points into the same terabyte as the stack. */
 static bool is_heap(StgWord word, const StgStack *stack)
 {
     return (word ^ (StgWord)stack) >> 40 == 0;
 }
 
-/* What the first frames hold on to: the records of the connection among it. This reads, where all else prefetches: what
- * lies behind the end of a short stack may be no memory. Where the stack begins is read once, because another capability
- * may be unwinding it. */
+/* Prefetches what the first frames point to, such as the records of the connection. Unlike the other functions this one
+ * reads the frames, so it must stop at the end of the stack. It reads `sp` once, because another capability may be unwinding
+ * the stack. */
 static void fetch_what_frames_hold(const trail *t)
 {
     for (int i = 0; i < t->count; i++) {

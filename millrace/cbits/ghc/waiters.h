@@ -1,8 +1,8 @@
 /*
  * waiters.h: brings what waking a thread touches into the cache.
  *
- * With a thousand threads that wait, each of MVar, queue, thread and stack is far away when its turn comes, and each is
- * found by reading the one before. For one thread nothing can be done; for a batch the misses of all of them overlap.
+ * With a thousand waiting threads, MVar, queue, thread and stack are not in the cache, and the address of each is read from
+ * the one before. For one thread this cannot be improved. For a batch of threads the cache misses overlap.
  */
 #ifndef MILLRACE_WAITERS_H
 #define MILLRACE_WAITERS_H
@@ -10,8 +10,8 @@
 #include <Rts.h>
 
 /*
- * What the threads need that wait in so many `places`, which are MVars. To be called by an `unsafe` foreign call, so that no
- * collection moves them meanwhile.
+ * Prefetches what the threads need that wait in `count` MVars. Call it by an `unsafe` foreign call, so that no garbage
+ * collection moves the MVars meanwhile.
  */
 void mrh_fetch_waiters(StgClosure *const *places, int count);
 

@@ -60,7 +60,7 @@ typedef union beside {
     char room[CMSG_SPACE(sizeof(int))];
 } beside;
 
-/* Besides it other things may come that the program has asked for. There is no room for them, and they are left out. */
+/* Other control messages that the program has requested are lost: there is room for this one only. */
 static uint32_t segment_in(struct msghdr *message)
 {
     for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {

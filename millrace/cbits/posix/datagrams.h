@@ -23,7 +23,7 @@ typedef struct mrh_incoming {
     struct sockaddr_storage address;
     uint32_t address_length; /* 0: the sender has no name */
     uint32_t size;
-    uint32_t segment; /* several datagrams of so many bytes each, joined; 0: one datagram */
+    uint32_t segment; /* the kernel joined datagrams of this size; 0: one datagram */
 } mrh_incoming;
 
 /* Whether it is a socket of a simulated machine. */
@@ -39,17 +39,17 @@ int64_t mrh_send_segments(int descriptor, const mrh_outgoing *whole, uint16_t se
 /* Whether the kernel joins datagrams that arrive together (UDP_GRO). */
 int mrh_set_joining(int descriptor, int is_on);
 
-/* What a socket does in a group. The interface is a number, or 0: the kernel chooses. Without a source (NULL), datagrams
- * from everywhere. */
+/* Joins or leaves a multicast group. The interface is a number; with 0 the kernel chooses. Without a source (NULL), datagrams
+ * of all senders arrive. */
 int mrh_join_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
                    const struct sockaddr *source, socklen_t source_length);
 int mrh_leave_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
                     const struct sockaddr *source, socklen_t source_length);
 
-/* Of what the socket sends to groups: the interface; how many routers it may pass; whether this machine gets it, too. */
+/* How the socket sends to groups: on which interface; past how many routers; and whether this machine receives it, too. */
 typedef enum mrh_sending { MRH_SENDING_INTERFACE, MRH_SENDING_HOPS, MRH_SENDING_LOOPBACK } mrh_sending;
 int mrh_set_sending(int descriptor, int what, int value);
-/* Not of the interface. */
+/* Not for MRH_SENDING_INTERFACE. */
 int mrh_get_sending(int descriptor, int what);
 
 #endif

@@ -16,14 +16,14 @@ typedef struct mrh_credentials {
     uint32_t process, user, group;
 } mrh_credentials;
 
-/* Sends bytes with so many descriptors, at most MRH_PASSED_MOST, and with credentials unless they are NULL. */
+/* Sends bytes with `count` descriptors, at most MRH_PASSED_MOST, and with credentials unless they are NULL. */
 int64_t mrh_send_passing(int descriptor, const void *bytes, size_t size, const int *passed, unsigned count,
                          const mrh_credentials *credentials);
 
-/* What came beside bytes. */
+/* What was received beside the bytes. */
 typedef struct mrh_arrived {
     uint32_t count;     /* of the descriptors */
-    uint32_t is_partly; /* descriptors were lost, because this process may not open so many */
+    uint32_t is_partly; /* descriptors were lost, because this process has too many */
     uint32_t has_credentials;
     mrh_credentials credentials;
     int passed[MRH_PASSED_MOST]; /* exec closes them */

@@ -13,9 +13,9 @@
 #include <time.h>
 
 enum {
-    FILE_HELPERS = 64, /* as many reads as a disk can use at the same time */
+    FILE_HELPERS = 64, /* more reads at a time do not make a disk faster */
     NAME_HELPERS = 32,
-    STACK_BYTES = 512 * 1024, /* modules of the name service are not written for less */
+    STACK_BYTES = 512 * 1024, /* modules of the name service may need that much */
     IDLE_SECONDS = 5
 };
 
@@ -127,7 +127,7 @@ static struct timespec moment_after(int seconds)
     return moment;
 }
 
-/* Waits for a job. False: for too long. The lock is held. */
+/* Waits for a job. Returns false after IDLE_SECONDS without one. The lock is held. */
 static bool await_job(line *l)
 {
     struct timespec end = moment_after(IDLE_SECONDS);
@@ -150,7 +150,7 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Helpers block all signals: those are for the program's own threads. */
 static int start_helper(line *l)
 {
     pthread_t thread;
@@ -197,7 +197,7 @@ void mrh_job_lend(mrh_job *job, void *memory)
     job->memory = memory;
 }
 
-/* An idle helper may already have been woken for each job in the line. */
+/* Compares idle helpers with queued jobs, because an idle helper may already have been woken for each of these. */
 int mrh_job_submit(mrh_job *job, mr_token waiter)
 {
     line *l = &lines[job->line];

@@ -32,7 +32,7 @@ struct mrh_job {
     mrh_line line;
     int64_t numbers[MRH_JOB_NUMBERS];
     char *texts[MRH_JOB_TEXTS]; /* the job's own copies, or NULL */
-    void *memory;               /* the submitter's, which stays until the job has ended; or NULL */
+    void *memory;               /* the submitter's, which must keep it until the job has ended; or NULL */
     int64_t result;
     void *output; /* allocated by the work, freed with the job; or NULL */
     size_t output_bytes;
@@ -43,7 +43,7 @@ struct mrh_job {
     mr_token waiter; /* the timer to fire, or 0 */
 };
 
-/* A job of that line, with copies of the texts (each may be NULL). NULL without memory. */
+/* A job of that line, with copies of the texts (each may be NULL). NULL if there is no memory. */
 mrh_job *mrh_job_create(mrh_work *work, int line, const char *first, const char *second);
 void mrh_job_set(mrh_job *job, int index, int64_t number);
 void mrh_job_lend(mrh_job *job, void *memory);
@@ -53,18 +53,18 @@ int mrh_job_submit(mrh_job *job, mr_token waiter);
 
 /* Whether it has ended. */
 int mrh_job_is_done(mrh_job *job);
-/* Another timer is to be fired at the end; 1: it has ended already. */
+/* Replaces the timer that is fired at the end. 1: the job has ended already. */
 int mrh_job_watch(mrh_job *job, mr_token waiter);
-/* Takes a job that no helper has begun out of its line; 1: it will never be done, and may be freed. */
+/* Removes a job that no helper has begun from its line. 1: it will never run, and may be freed. */
 int mrh_job_withdraw(mrh_job *job);
 
 int64_t mrh_job_result(const mrh_job *job);
 void *mrh_job_output(const mrh_job *job);
 int64_t mrh_job_output_bytes(const mrh_job *job);
-/* Of a job that is not in a line and not running. */
+/* Frees a job that is neither in a line nor running. */
 void mrh_job_free(mrh_job *job);
 
-/* Begins no further job, and waits for those that use their submitter's memory. For the end of the run-time system. */
+/* For the end of the run-time system: starts no further job, and waits for those that use their submitter's memory. */
 void mrh_pool_stop(void);
 
 typedef struct mrh_pool_counts {

@@ -51,8 +51,8 @@ static bool failed(launch *what)
     return false;
 }
 
-/* A handler would run in the parent's memory, and what is ignored would stay ignored. libc's function refuses the signals that libc
- * reserves, and the system's structure is all zeros for the default action. */
+/* A handler would run in the parent's memory, and ignored signals would stay ignored. This is a system call, because libc's
+ * sigaction refuses the signals that libc reserves. The kernel's structure is all zeros for the default action. */
 static void reset_signals(void)
 {
     enum { SIGNALS = 64 };
@@ -64,7 +64,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* First out of the way of each other, then where they belong. */
+/* Moves the descriptors to high numbers first, so that none is overwritten, and then to their places. */
 static bool place_streams(launch *what)
 {
     int moved[STREAMS];

@@ -6,7 +6,7 @@
 
 #include "pool.h"
 
-/* Whose signals a new process gets. */
+/* The process group of a new process. */
 enum { MRH_SAME_GROUP, MRH_NEW_GROUP, MRH_NEW_SESSION, MRH_NEW_TERMINAL };
 
 /*
@@ -25,8 +25,8 @@ mrh_work mrh_do_spawn;
 int mrh_signal_process(int pidfd, int signal_number);
 int mrh_signal_group(int process, int signal_number);
 
-/* Takes what has become of a process: 0 if it has not ended, else 1 << 32 | whether it was killed << 31 | its exit code or the
- * number of the signal; or a negative errno. */
+/* Reaps a process: 0 if it has not ended, else 1 << 32 | whether a signal killed it << 31 | its exit code or the number of the
+ * signal; or a negative errno. */
 int64_t mrh_reap(int pidfd);
 
 /* /dev/null, which exec closes; or a negative errno. */

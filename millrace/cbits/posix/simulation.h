@@ -16,10 +16,10 @@
 int mrh_simulation_begin(const mr_machine_plan *plan, mr_machine **machine, mr_loop **loop);
 /* Ends it. Nothing may be in flight. */
 void mrh_simulation_end(void);
-/* The same when threads go on using it: what it has is never given back. */
+/* The same while threads still use it: its memory is never freed. */
 void mrh_simulation_abandon(void);
 
-/* In the child of a fork: none runs here, and what the parent's has is never given back. */
+/* In the child of a fork: no simulation runs here, and the memory of the parent's is never freed. */
 void mrh_simulation_forget(void);
 
 /* The machine of the simulation that runs on this capability, or NULL. */
@@ -27,8 +27,8 @@ mr_machine *mrh_simulation_here(void);
 /* The machine of the simulation that runs anywhere, or NULL. */
 mr_machine *mrh_simulation_machine(void);
 
-/* Is it a number of a simulated machine's? While there is none the system may use these numbers, too, if fs.nr_open was
- * raised. */
+/* Does the number belong to a descriptor of the simulated machine? Without a machine the system may use these numbers, too, if
+ * fs.nr_open was raised. */
 static inline bool mrh_is_simulated(int descriptor)
 {
     return mr_machine_owns(descriptor) && mrh_simulation_machine();

@@ -20,7 +20,7 @@
 #ifdef SOCK_NONBLOCK
 enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC, ARE_BORN_OURS = 1 };
 #else
-enum { OUR_FLAGS = 0, ARE_BORN_OURS = 0 }; /* macOS: it knows no flags at birth */
+enum { OUR_FLAGS = 0, ARE_BORN_OURS = 0 }; /* macOS: socket() takes no flags */
 #endif
 
 static int64_t wide_result_of(int64_t result)
@@ -36,7 +36,7 @@ static int result_of(int result)
     return (int)wide_result_of(result);
 }
 
-/* One of the machine's descriptors; of a machine that is gone, a closed one. */
+/* Calls the machine for its descriptors. If the machine is gone, they are closed. */
 #define ON_DESCRIPTOR(simulated, real)                        \
     do {                                                      \
         if (mrh_is_simulated(descriptor)) {                   \
@@ -47,7 +47,7 @@ static int result_of(int result)
         return (real);                                        \
     } while (0)
 
-/* Of new sockets, so many; if they cannot be what ours are, there are none. */
+/* Makes `count` new sockets non-blocking and not inherited. If that fails, closes them. */
 static int born(int result, const int *sockets, int count)
 {
     if (result < 0 || ARE_BORN_OURS)
@@ -152,7 +152,7 @@ int mrh_set_linger_seconds(int descriptor, int seconds)
 #ifdef POLLRDHUP
 enum { END = POLLRDHUP | POLLHUP }; /* a connection that has failed hangs up, too */
 #else
-#define POLLRDHUP 0 /* outside Linux an end shows only when what came before it has been read */
+#define POLLRDHUP 0 /* elsewhere an end is reported only after the bytes before it were read */
 enum { END = POLLHUP | POLLERR };
 #endif
 
@@ -193,8 +193,8 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
     return wide_result_of(machine ? mr_machine_send_to(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
-/* Who has sent what the system tells no sender of: on a connection the peer, else a Unix socket that is not bound. That one has no
- * name, but the family that the receiver is of. There is room for any address. */
+/* Finds the sender when recvfrom returned none. On a connection it is the peer. Otherwise it is an unbound Unix socket, which has
+ * no name, so only the receiver's family is returned. There is room for any address. */
 static void find_sender(int descriptor, struct sockaddr *address, socklen_t *length)
 {
     struct sockaddr_storage own = {0};
@@ -227,10 +227,10 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
     return wide_result_of(machine ? mr_machine_receive_from(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
-enum { CARRIERS = 16 }; /* one is sent, but others send more: the network package two */
+enum { CARRIERS = 16 }; /* bytes that come with a descriptor: we send one, the network package two */
 
-/* A message with room beside it for a descriptor, and for what else the receiving socket may have been told to add: who
-   sent it, when, and under which label (SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC). */
+/* A message with room beside it for a descriptor, and for what the program may have told the receiving socket to add: sender,
+   time and label (SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC). */
 struct parcel {
     _Alignas(struct cmsghdr) char beside[512];
     char bytes[CARRIERS];
@@ -295,7 +295,7 @@ int64_t mrh_receive_descriptor(int descriptor)
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
     if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
-        /* datagrams: nothing comes any more */
+        /* a datagram socket that was shut down: no message will come */
         return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1;
     int passed = first_descriptor(message);
     if (passed < 0)
@@ -310,7 +310,8 @@ int mrh_close(int descriptor)
     ON_DESCRIPTOR(mr_machine_close(machine, descriptor), close(descriptor));
 }
 
-/* Not by the end of a thread, which would end the process if there are no descriptors now. glibc finds it by its name. */
+/* Loads libgcc_s by its name, as glibc does. Ending a thread would load it too, but would end the process if no descriptor is
+ * free. */
 void mrh_prepare_thread_ends(void)
 {
 #ifdef __GLIBC__

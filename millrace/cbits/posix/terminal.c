@@ -11,8 +11,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* The terminal whose mode is changed, and how it was before. Signal handlers read it, so it is complete before `changed` is
- * set. */
+/* The terminal whose mode is changed, and its mode before. Signal handlers read both, so they are set before `changed`. */
 static struct termios before;
 static int terminal = -1;
 static atomic_bool changed;
@@ -43,7 +42,8 @@ static void restore_and_die(int number)
     errno = error;
 }
 
-/* Only where the program would be ended: handlers of its own end it in another way, and then what is below them restores. */
+/* Only for signals with the default action. Where the program has its own handler, it ends in another way, and the functions
+ * that changed the mode restore it. */
 static void guard_signals(void)
 {
     struct sigaction now, ours = {.sa_handler = restore_and_die};

@@ -1,6 +1,6 @@
 /*
- * terminal.h: modes and sizes of terminals. What was changed is changed back when the process ends, also by a signal that it
- * does not handle. All return 0 or a negative errno. Must not know: GHC, loops.
+ * terminal.h: modes and sizes of terminals. A changed mode is restored when the process ends, also if a signal without a
+ * handler ends it. All return 0 or a negative errno. Must not know: GHC, loops.
  */
 #ifndef MILLRACE_TERMINAL_H
 #define MILLRACE_TERMINAL_H
@@ -13,7 +13,7 @@ enum { MRH_TERMINAL_RAW, MRH_TERMINAL_UNECHOED, MRH_TERMINAL_KEYS };
 int mrh_terminal_change(int descriptor, int mode);
 int mrh_terminal_restore(int descriptor);
 
-/* The terminal of this process, as a descriptor of its own that does not wait; or a negative errno. */
+/* Opens this process's terminal as a new, non-blocking descriptor; or returns a negative errno. */
 int mrh_open_terminal(void);
 int mrh_is_terminal(int descriptor);
 int mrh_terminal_size(int descriptor, int *rows, int *columns);

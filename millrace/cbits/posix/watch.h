@@ -8,7 +8,7 @@
 
 /* A descriptor from which events are read; it does not wait, and exec closes it. */
 int mrh_watch_create(void);
-/* The number by which the events of a path are known. */
+/* Watches a path. Returns the number that identifies it in events. */
 int mrh_watch_add(int descriptor, const char *path, uint32_t events);
 int mrh_watch_remove(int descriptor, int number);
 

@@ -17,14 +17,14 @@
 #include <linux/fs.h>
 #endif
 
-enum { MOVED_AT_ONCE = 1 << 20 }; /* a file's deadline is looked at in between */
+enum { MOVED_AT_ONCE = 1 << 20 }; /* a file's deadline is checked in between */
 
 static int64_t outcome(int64_t result)
 {
     return result < 0 ? -errno : result;
 }
 
-/* A signal cannot come: helpers block them all. Network file systems may be interrupted nevertheless. */
+/* Helpers block all signals, but calls on network file systems may return EINTR nevertheless. */
 #define AGAIN_IF_INTERRUPTED(call)             \
     ({                                         \
         int64_t result_;                       \
@@ -50,8 +50,8 @@ static int64_t put_out(mrh_job *job, const void *bytes, size_t count)
     return 0;
 }
 
-/* Opening a FIFO would wait for its other end; where a lease is broken (fcntl(2)), which only regular files have, an open
- * that does not wait fails. */
+/* Opens with O_NONBLOCK first, because opening a FIFO would wait for its other end. That fails with EWOULDBLOCK if another
+ * process has a lease on the file (fcntl(2)). Only regular files have leases, so the second open waits for that alone. */
 int64_t mrh_do_open(mrh_job *job)
 {
     int flags = (int)job->numbers[0] | O_CLOEXEC | O_NOCTTY;
@@ -394,7 +394,7 @@ int64_t mrh_do_clone(mrh_job *job)
 #endif
 }
 
-/* Where the kernel cannot copy between these two files, through this thread's memory. */
+/* Copies through this thread's memory, for files between which the kernel cannot copy. */
 static int64_t copy_by_hand(int from, int64_t from_offset, int to, int64_t to_offset, int64_t bytes)
 {
     enum { ROOM = 256 * 1024 };
@@ -433,7 +433,7 @@ int64_t mrh_do_copy_range(mrh_job *job)
 #ifdef __linux__
     off64_t from_offset = job->numbers[1], to_offset = job->numbers[3];
     int64_t count = AGAIN_IF_INTERRUPTED(copy_file_range(from, &from_offset, to, &to_offset, (size_t)wanted, 0));
-    /* 0 is the end of the file, or a file of a kernel's file system whose size is not known. */
+    /* 0 means the end of the file, or a file such as those in /proc, whose size is unknown. */
     if (count > 0 || (count < 0 && count != -EXDEV && count != -EINVAL && count != -EOPNOTSUPP && count != -ENOSYS))
         return count;
 #endif

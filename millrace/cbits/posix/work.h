@@ -40,17 +40,17 @@ mrh_work mrh_do_clone;          /* from, to (descriptors): shares all blocks */
 mrh_work mrh_do_copy_range;     /* from, its offset, to, its offset, bytes */
 mrh_work mrh_do_splice_from;    /* file, its offset, pipe, bytes: from the file; EAGAIN if the pipe is full */
 mrh_work mrh_do_splice_to;      /* file, its offset, pipe, bytes: to the file; EAGAIN if the pipe is empty */
-mrh_work mrh_do_link_open;      /* path; descriptor: gives a file without a name one */
+mrh_work mrh_do_link_open;      /* path; descriptor: gives a name to a file without one */
 
 typedef struct mrh_status {
     int64_t device, inode, mode, links, user, group, size, blocks_512, block_bytes, accessed_s, accessed_ns, modified_s,
         modified_ns, changed_s, changed_ns;
 } mrh_status;
 
-/* Reads what is in memory already, without waiting for the disk: -EAGAIN if it is not, or if the system cannot say. */
+/* Reads bytes that the system has in memory, without waiting for the disk. -EAGAIN: not in memory, or the system cannot tell. */
 int64_t mrh_read_at_once(int descriptor, void *buffer, uint64_t bytes, int64_t offset);
 
-/* Locks of open file descriptions (fcntl(2)): 0, or a negative errno (-EAGAIN: somebody else has it). They do not wait. */
+/* Locks of open file descriptions (fcntl(2)): 0, or a negative errno (-EAGAIN: another one has the lock). They do not wait. */
 int mrh_try_lock(int descriptor, int is_exclusive, int64_t offset, int64_t bytes);
 int mrh_unlock(int descriptor, int64_t offset, int64_t bytes);
 

@@ -23,7 +23,7 @@ static int failed(int error)
     return -1;
 }
 
-/* Cuts off what is there. CREATE_ALWAYS would, too, but it refuses hidden files and replaces attributes (documentation of
+/* Truncates the file. CREATE_ALWAYS would, too, but it refuses hidden files and replaces attributes (documentation of
  * CreateFileW). */
 static BOOL empty(HANDLE handle)
 {
@@ -31,8 +31,7 @@ static BOOL empty(HANDLE handle)
     return SetFileInformationByHandle(handle, FileEndOfFileInfo, &at_the_beginning, sizeof at_the_beginning);
 }
 
-/* What makes the handle useless: 0, or an errno. NUL, of which every directory has one, is a device; the core would take it
- * for a socket. */
+/* Checks that the handle is that of a file: 0, or an errno. The core would take a device, such as NUL, for a socket. */
 static int prepare(HANDLE handle, int mode)
 {
     if (GetFileType(handle) != FILE_TYPE_DISK)
@@ -44,7 +43,7 @@ int mrh_open(const void *path, int mode)
 {
     DWORD access = mode == MRH_FOR_READING ? GENERIC_READ : GENERIC_READ | GENERIC_WRITE;
     DWORD creation = mode == MRH_FOR_READING ? OPEN_EXISTING : OPEN_ALWAYS;
-    /* Others may do with the file what they like meanwhile, as on POSIX. */
+    /* Other processes may open, change or delete the file meanwhile, as on POSIX. */
     HANDLE handle = CreateFileW(path, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, creation,
                                 FILE_ATTRIBUTE_NORMAL | FILE_FLAG_OVERLAPPED, NULL);
     if (handle == INVALID_HANDLE_VALUE)

@@ -1,5 +1,5 @@
 /*
- * simulation.h: no simulated machine in place of Windows. What the rest asks of one, and the answer is always no.
+ * simulation.h: there is no simulated machine on Windows. These functions always say so.
  *
  * The machine speaks POSIX's interface (core/src/machine); Millrace.Simulation is not built here.
  */

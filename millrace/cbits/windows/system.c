@@ -21,7 +21,7 @@ static int result_of(int result)
     return -1;
 }
 
-/* Winsock refuses everything until it has been started in this process. It counts how often, so that others may, too. */
+/* Winsock refuses every call until it is started in this process. Others may start it too: it counts the starts. */
 static BOOL CALLBACK start_winsock(INIT_ONCE *once, void *error, void **context)
 {
     WSADATA data;
@@ -142,7 +142,7 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
 int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct sockaddr *address, socklen_t *length)
 {
     int count = recvfrom(socket_of(descriptor), buffer, (int)size, 0, address, length);
-    if (count >= 0 && address->sa_family == AF_UNSPEC) /* of a connection it tells nothing */
+    if (count >= 0 && address->sa_family == AF_UNSPEC) /* on a connection it returns no sender */
         getpeername(socket_of(descriptor), address, length);
     return result_of(count);
 }
