@@ -116,8 +116,8 @@ monotonicNanoseconds :: IO Word64
 monotonicNanoseconds = c_now
 {-# INLINE monotonicNanoseconds #-}
 
--- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it costs no look at the clock where the
--- operation need not wait.
+-- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it needs no reading of the clock if the
+-- operation does not wait.
 --
 -- @since 0.1.0
 newtype TimeLimit = TimeLimit Word64
@@ -129,7 +129,7 @@ newtype TimeLimit = TimeLimit Word64
 noTimeLimit :: TimeLimit
 noTimeLimit = TimeLimit 0
 
--- | May wait so many microseconds. Zero or less: it must not wait.
+-- | May wait for this number of microseconds. Zero or less: it must not wait.
 --
 -- @since 0.1.0
 microseconds :: Int -> TimeLimit

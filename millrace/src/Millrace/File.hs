@@ -5,13 +5,13 @@
 -- >   writeAt journal end "one line more\n"
 -- >   sync journal
 --
--- No thread but the caller waits for the disk. What is in memory already is read at once; io_uring does the rest, or, with
--- other backends, helper threads, of which there are at most 64. Helper threads also open and remove. (On Windows other
+-- Only the calling thread waits for the disk. Bytes that the system has in memory are read at once. The rest is done by io_uring
+-- or, with other backends, by helper threads, of which there are at most 64. Helper threads also open and remove files. (On Windows other
 -- threads of the capability wait during opening, removing and 'sync'.) In "Millrace.Simulation" files belong to the
 -- simulated machine, and a path is only a name.
 --
--- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline nobody waits for the disk: the
--- operation ends without its caller, and owns its memory until then. 'Millrace.Timer.finishBefore' does the same for the functions of
+-- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does not wait for the
+-- disk either: the operation ends later, and owns its memory until then. 'Millrace.Timer.finishBefore' does the same for the functions of
 -- "Millrace.Directory" and "Millrace.File.Access".
 --
 -- All functions throw an 'IOError' that names the function and the file. 'System.IO.Error.isFullError' recognises a

@@ -50,7 +50,7 @@ import Millrace.Internal.Foreign (Loop, c_count_helpers, c_counters)
 import Millrace.Internal.Manager
 import qualified Paths_millrace
 
--- | What all loops together have done since the program started.
+-- | Counts of all loops together since the program started.
 --
 -- @since 0.1.0
 data Counters = Counters

@@ -6,7 +6,7 @@
 -- 1. 'perform' returns, or throws, only after the operation has ended. Then the buffer belongs to the caller again.
 -- 2. An asynchronous exception that hits the waiting thread cancels only this operation.
 -- 3. If the operation had succeeded before it could be cancelled, its result is handed to the function that
---    'performKeeping' was given. So nothing that was received or accepted is lost silently.
+--    'performKeeping' was given. So no received bytes and no accepted connections are lost silently.
 --
 -- The waiting thread is parked, as on an @MVar@, and occupies no operating system thread. An operation costs its share of a
 -- system call, and O(1) besides.
@@ -100,7 +100,7 @@ foreignHandle (Fd number) = Handle (fromIntegral number)
 isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 
--- | Makes a call with the descriptor's number, for what there is no operation for. Nobody can close the descriptor meanwhile.
+-- | Makes a call with the descriptor's number, for calls without an operation. The descriptor stays open meanwhile.
 -- 'Nothing' if the handle is closed, or is being closed. The call is made masked. A thread that closes the handle waits for
 -- the end of the call, so the call must neither wait nor close the handle itself.
 --
@@ -144,14 +144,14 @@ setDeadline (Handle handle) direction deadline = do
 acceptRequest :: Handle -> Ptr a -> Request CInt
 acceptRequest (Handle handle) address = (request kindAccept handle fromIntegral) {requestBuffer = castPtr address}
 
--- | Connects to a socket address of so many bytes.
+-- | Connects to a socket address, given with its size in bytes.
 --
 -- @since 0.1.0
 connectRequest :: Handle -> Ptr a -> Int -> Request ()
 connectRequest (Handle handle) address size =
   (request kindConnect handle nothing) {requestBuffer = castPtr address, requestLength = fromIntegral size}
 
--- | Receives at most so many bytes. The result is how many have come: 0 at the end of the stream.
+-- | Receives bytes into a buffer of the given size. The result is the number of bytes received: 0 at the end of the stream.
 --
 -- @since 0.1.0
 recvRequest :: Handle -> Ptr Word8 -> Int -> Request Int
@@ -159,8 +159,8 @@ recvRequest (Handle handle) buffer size =
   (request kindRecv handle fromIntegral) {requestBuffer = castPtr buffer, requestLength = fromIntegral size}
 {-# INLINE recvRequest #-}
 
--- | Sends so many bytes, all of them unless it is 'partial'. The result is how many went. Hand over at most a megabyte at a
--- time, because one call may do it all.
+-- | Sends the given number of bytes, all of them unless it is 'partial'. The result is the number of bytes sent. Pass at most a
+-- megabyte at a time, because one call may send it all.
 --
 -- @since 0.1.0
 sendRequest :: Handle -> Ptr Word8 -> Int -> Request Int
@@ -173,7 +173,7 @@ sendRequest (Handle handle) buffer size =
 {-# INLINE sendRequest #-}
 
 -- | Sends all bytes of an array of @struct iovec@, with the given number of elements (at most 1024). The array is
--- modified. The result is how many bytes went.
+-- modified. The result is the number of bytes sent.
 --
 -- @since 0.1.0
 sendVectorRequest :: Handle -> Ptr a -> Int -> Request Int
@@ -184,8 +184,8 @@ sendVectorRequest (Handle handle) vector count =
       requestLength = fromIntegral count
     }
 
--- | @sendFileRequest socket file offset count@ sends so many bytes of a regular file, from an offset. The result is how many
--- of them went: at most a mebibyte at a time, and 0 at the end of the file.
+-- | @sendFileRequest socket file offset count@ sends @count@ bytes of a regular file, from an offset. The result is the number
+-- of bytes sent: at most a mebibyte at a time, and 0 at the end of the file.
 --
 -- @since 0.1.0
 sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request Int
@@ -196,8 +196,8 @@ sendFileRequest (Handle handle) (Fd file) offset count =
       requestLength = fromIntegral count
     }
 
--- | @readFileRequest file offset buffer size@ reads so many bytes of a regular file, from an offset. The result is how many
--- were read: at most a mebibyte at a time, and 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
+-- | @readFileRequest file offset buffer size@ reads @size@ bytes of a regular file, from an offset. The result is the number of
+-- bytes read: at most a mebibyte at a time, and 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
 --
 -- @since 0.1.0
 readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
@@ -208,15 +208,15 @@ readFileRequest (Handle handle) offset buffer size =
       requestOffset = fromIntegral offset
     }
 
--- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is how many
--- were written. Hand over at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has taken them.
+-- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is the
+-- number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has taken them.
 --
 -- @since 0.1.0
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
 writeFileRequest handle offset buffer size =
   (readFileRequest handle offset buffer size) {requestKind = kindWriteFile, requestFlags = flagAll}
 
--- | Ends when the disk has everything that was written by requests that had ended before.
+-- | Waits until the disk has everything that was written by requests that had ended before.
 --
 -- @since 0.1.0
 syncFileRequest :: Handle -> Request ()
@@ -254,7 +254,7 @@ closeRequest (Handle handle) = request kindClose handle nothing
 nothing :: Int64 -> ()
 nothing _ = ()
 
--- | The same request, to be given up at a deadline: it then ends with @ETIMEDOUT@.
+-- | The same request with a deadline, at which it ends with @ETIMEDOUT@.
 --
 -- @since 0.1.0
 before :: Deadline -> Request r -> Request r
@@ -265,8 +265,8 @@ before deadline what =
     }
 {-# INLINE before #-}
 
--- | The same request, to be given up after a time of waiting. Like 'before' with a deadline from now on, but an operation that
--- need not wait does not look at the clock. If 'before' and 'within' are combined, the outer one counts.
+-- | The same request with a limit on the time that it waits. Like 'before' with a deadline from now on, but an operation that
+-- need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
 --
 -- @since 0.1.0
 within :: TimeLimit -> Request r -> Request r
@@ -277,22 +277,22 @@ within limit what =
     }
 {-# INLINE within #-}
 
--- | The same request without waiting: where it would have to wait it ends with @EAGAIN@. Does not block.
+-- | The same request without waiting: it ends with @EAGAIN@ if it would have to wait. Does not block.
 --
 -- @since 0.1.0
 atOnce :: Request r -> Request r
 atOnce what = what {requestFlags = requestFlags what .|. flagNow}
 {-# INLINE atOnce #-}
 
--- | The same request, ending as soon as some of the bytes went instead of all. If such a send ends at its deadline, none went.
+-- | The same request, but it ends as soon as some of the bytes are sent. If such a send ends at its deadline, none were sent.
 --
 -- @since 0.1.0
 partial :: Request r -> Request r
 partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 {-# INLINE partial #-}
 
--- | The same 'sendRequest', with another send to follow at once: on Linux the bytes of both then share a segment. Nothing
--- is lost if none follows; the bytes may go 200 ms later.
+-- | The same 'sendRequest', with another send to follow at once: on Linux the bytes of both then share a segment. If
+-- none follows, the bytes may be sent 200 ms later.
 --
 -- @since 0.1.0
 moreFollows :: Request r -> Request r

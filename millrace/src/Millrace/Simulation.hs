@@ -11,18 +11,18 @@
 --
 -- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File", "Millrace.Timer",
 -- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. Whenever
--- all of them wait, the clock jumps to the next event. So a simulated day takes no longer than the work in it.
+-- all of them wait, the clock jumps to the next event. So a simulated day takes only the time of the work in it.
 --
 -- What makes a run repeatable, and what does not:
 --
--- 1. All threads run on one capability, and change only where they wait or 'yield': the run-time system's timer stands
---    still meanwhile. A thread that computes for ever keeps all others from running.
--- 2. What the program does by other means is as repeatable as they are: @threadDelay@ of base, other sockets, the real
---    time, and the system's random numbers. Draw random numbers with 'chance'. While a thread is in a @safe@ foreign call,
---    other threads run, and no virtual time passes. After 200 ms the call is taken for one that waits for the real world.
--- 3. Other threads of the process that run meanwhile may disturb the order of threads about once in a thousand runs, also on
---    one capability: what is left of a block of the nursery, and that threads are to change at its end ('forkIO' asks for
---    that), pass from each to the next. A program in which all else waits repeats its runs.
+-- 1. All threads run on one capability, and switch only where they wait or 'yield': the run-time system's timer is stopped
+--    meanwhile. A thread that computes for ever keeps all others from running.
+-- 2. @threadDelay@ of base, other sockets, the real time and the system's random numbers are not simulated, and may differ
+--    from run to run. Draw random numbers with 'chance'. While a thread is in a @safe@ foreign call,
+--    other threads run, and no virtual time passes. After 200 ms the call is assumed to wait for the real world.
+-- 3. Threads of the process outside the simulation, if they run meanwhile, change the order of threads in about one of a
+--    thousand runs: they use up the same block of the nursery, and a request to switch threads at its end (which 'forkIO'
+--    makes) may be theirs. If all of them wait, runs repeat.
 -- 4. One simulation runs at a time.
 --
 -- A day of waiting passes at once, and a deadlock is found:
@@ -293,9 +293,8 @@ data Waiting = Waiting
 --
 -- @since 0.1.0
 data SimulationException
-  = -- | Everybody waits, and nothing will ever happen: these are the operations in flight. Threads that wait for a
-    -- variable do not occur among them. It is thrown to the action. Who waits for the real world is given 20 ms: see
-    -- 'simulate'.
+  = -- | All threads wait, and no event will ever come. These are the operations in flight. Threads that wait for a variable
+    -- are not among them. It is thrown to the action. A thread that waits for the real world has 20 ms: see 'simulate'.
     Deadlock [Waiting]
   | -- | The machine could not be created.
     NoMachine IOError
@@ -305,13 +304,13 @@ data SimulationException
     WithinSimulation
   | -- | This function was called outside a simulation.
     OutsideSimulation String
-  | -- | The action has ended, and other threads of it cannot be brought to an end: they begin new operations however
-    -- often those are ended with an error.
+  | -- | The action has ended, but other threads of it go on: they begin new operations whenever theirs are ended with an
+    -- error.
     ThreadsGoOn
 
 instance Exception SimulationException
 
--- What a program prints that does not catch it: older GHC's ask for no other text.
+-- Older versions of GHC print @show@ of an uncaught exception, so it is the readable text.
 instance Show SimulationException where
   showsPrec _ problem = showString $ case problem of
     Deadlock [] ->
@@ -366,8 +365,8 @@ simulationLock = unsafePerformIO newLock
 -- | Runs an action on a new machine. When the action has ended, it returns the outcome. It also closes remaining
 -- descriptors, ends remaining operations with an error, and drops remaining timers.
 --
--- What is not made by this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of
--- the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it. A program that
+-- Everything outside this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of the
+-- network package, and with them @withApplication@ of millrace-http. No virtual time passes for it. A program that
 -- waits for it longer than 20 ms (200 ms in a @safe@ foreign call) while no other thread can run is in a 'Deadlock'.
 --
 -- The program runs on one capability meanwhile ('setNumCapabilities'). Interruptible: an exception first ends the
@@ -381,7 +380,7 @@ simulate what action = do
   here <- c_simulation_here
   unless (here == nullPtr) $ throwIO WithinSimulation
   prepareSystemErrors
-  -- Masked from before there is a run until somebody waits for its end, which can be interrupted.
+  -- Masked until this thread waits for the end of the run. That wait can be interrupted.
   withLock simulationLock $
     onOneCapability $
       mask_ $ do
@@ -399,10 +398,10 @@ onOneCapability :: IO a -> IO a
 onOneCapability action = bracket getNumCapabilities restore $ \count -> when (count > 1) giveUpOthers >> action
   where
     restore count = when (count > 1) (setNumCapabilities count)
-    -- The threads of the others move to the one that is left, and each that comes makes a thread there stop short.
+    -- The threads of the other capabilities move to this one, and each arrival interrupts the thread that runs here.
     giveUpOthers = setNumCapabilities 1 >> Base.threadDelay 2000
 
--- A run under way.
+-- A simulation that runs.
 data Run a = Run
   { runManagerOf :: Manager,
     runCompletions :: Ptr Completion,
@@ -426,7 +425,7 @@ runMachine what interruption action =
       throwIO (NoMachine (systemError "simulate" (Errno (negate status)) Nothing))
     machine <- peek machinePlace
     loop <- peek loopPlace
-    performMinorGC -- whatever was allocated before, the nursery begins anew
+    performMinorGC -- so that the nursery is empty at the start of every run
     begin <- c_now
     withSimulatedManager loop $ \manager completions -> do
       result <- newIORef Nothing
@@ -458,7 +457,7 @@ collectIfLow = do
   isLow <- c_nursery_is_low
   when (isLow /= 0) $ newIORef isLow >>= readIORef >> collectIfLow
 
--- After two empty polls with a 'yield' between them all threads wait, unless one that ran meanwhile has woken another.
+-- Two empty polls with a 'yield' between them mean that all threads wait, unless a thread that ran meanwhile has woken another.
 drive :: Run a -> IO (Either SomeException a)
 drive run = busy patience
   where
@@ -484,21 +483,21 @@ drive run = busy patience
     skip othersRun left = do
       moved <- c_machine_skip (runLoop run)
       if moved /= 0 || othersRun then busy patience else stuck left
-    -- Nothing will happen by itself. Somebody outside may still help, such as a thread in a foreign call.
+    -- No event will come on this machine. A thread outside may still wake another, for instance one in a foreign call.
     stuck left
       | left > 0 = c_pause >> busy (left - 1)
       | otherwise = do
         waiting <- map snd <$> waitingOn (runLoop run)
         throwToMain (toException (Deadlock waiting))
         busy patience
-    -- By a thread of its own: throwing waits until the target can receive it, and it may wait for a completion.
+    -- A new thread throws it, because throwing waits until the target can receive it, and the target may wait for a completion.
     throwToMain problem = void (forkIO (throwTo (runMain run) problem))
 
 callsUnderWay :: IO Int
 callsUnderWay = fromIntegral <$> c_calls_under_way
 
--- Whether a thread is in a safe foreign call that may return soon. Such a thread does not wait. Calls that outlast all patience
--- are from then on taken for calls that last.
+-- Whether a thread is in a safe foreign call that may return soon. Such a thread does not wait. A call that does not return
+-- within the limit is no longer waited for.
 callsMayReturn :: Run a -> Int -> IO Bool
 callsMayReturn run patienceLeft = do
   count <- callsUnderWay
@@ -507,18 +506,18 @@ callsMayReturn run patienceLeft = do
   unless (mayReturn || count == lasting) $ writeIORef (runLastingCalls run) count
   return mayReturn
 
--- How often to look whether safe foreign calls have returned before the clock goes on: first at once, because most take
--- microseconds, and then after a millisecond of real time each.
+-- How often to check whether safe foreign calls have returned before the clock advances: first at once, because most take
+-- microseconds, and then every millisecond of real time.
 callPatience, callPauses :: Int
 callPatience = callPauses + 50
 callPauses = 200
 
--- How often threads may wake each other, with nothing else happening, before the clock goes on: one that polls and yields
+-- How often threads may wake each other, with nothing else happening, before the clock advances: a thread that yields in a loop
 -- until time has passed must not wait for ever.
 handOversMax :: Int
 handOversMax = 10000
 
--- How many milliseconds of real time to wait before everybody is given up.
+-- How many milliseconds of real time to wait before reporting a deadlock.
 patience :: Int
 patience = 20
 
@@ -552,8 +551,8 @@ report what run begin end = do
 tidyUpRounds :: Int
 tidyUpRounds = 1000
 
--- Ends everything that is in flight, and what the threads that wake from it begin. Timers are stopped; the threads that
--- waited for one, or for a variable, wait for nothing then, and a collection ends them while the machine still exists.
+-- Ends all operations in flight, and those that the woken threads begin. Stops timers. Threads that waited for one, or for a
+-- variable, can never be woken, and a garbage collection ends them while the machine still exists.
 tidyUp :: Run a -> Int -> IO ()
 tidyUp run rounds = do
   c_machine_close_all (runMachineOf run)

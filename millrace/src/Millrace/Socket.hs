@@ -21,10 +21,10 @@
 -- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged
 -- ('getAddrInfo', ...) behave as described there.
 --
--- Not here: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and what belongs to them (@Cmsg@,
+-- Not provided: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and their types (@Cmsg@,
 -- @MsgFlag@ and its @MSG_@ values), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt'
 -- takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
--- "Network.Socket.ByteString.Lazy"; and what came to these after version 3.1.2. What needs them takes the descriptor
+-- "Network.Socket.ByteString.Lazy"; and everything that was added to these after version 3.1.2. For these, use the descriptor
 -- ('withFdSocket') or a socket of that package ('socketToFd').
 --
 -- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has options by name
@@ -254,7 +254,7 @@ acceptNow s = handOver (mapM_ (giveBackConnection s)) $
     Left code | code `elem` [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM] -> return Nothing
     _ -> Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
 
--- A connection that is kept, or the result of accepting one in this manner, whose peer's address is left at a place.
+-- Returns a kept connection, or accepts one by the given action, which stores the peer's address in memory.
 takeConnection ::
   Socket -> ((Socket, SockAddr) -> IO a) -> (Request CInt -> Request CInt) -> (Ptr Word8 -> Either Errno CInt -> IO a) -> IO a
 takeConnection s@(Socket handle _) useKept manner useResult = do
@@ -557,7 +557,7 @@ mkSocket = fromDescriptor
 -- closed. 'Millrace.Operation.whileOpen' keeps the socket open during a call that does not wait.
 --
 -- Do not make another socket of it: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
--- garbage-collected, which breaks this socket and whatever gets the number next. Use 'socketToFd' for that, which ends
+-- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' for that, which ends
 -- this socket.
 --
 -- @since 0.1.0

@@ -3,7 +3,7 @@
 -- > sendWhole path s = withFile path ForReading $ \file -> fromFile file 0 >>= \source -> copy source (toSocket s)
 --
 -- A source is an action that returns the next piece, and an empty one at the end. A sink is an action that takes a piece, and
--- returns when it has room for another one. So nobody needs memory for more than a piece: a slow sink holds up its source
+-- returns when it has room for another one. So a transfer needs memory for one piece only: a slow sink holds up its source
 -- (back-pressure). Deadlines and cancellation are those of the actions.
 --
 -- >>> pieces <- fromPieces ["one\ntw", "o\n", "three"]
@@ -77,7 +77,7 @@ fromPieces pieces = do
     takeFirst (piece : others) = (others, piece)
     takeFirst [] = ([], ByteString.empty)
 
--- | What a socket receives, in pieces of at most 64 KiB.
+-- | Receives from a socket, in pieces of at most 64 KiB.
 --
 -- @since 0.1.0
 fromSocket :: Socket -> Source
@@ -150,7 +150,7 @@ counting source = do
         piece <$ modifyIORef' count (+ fromIntegral (ByteString.length piece))
   return (counted, readIORef count)
 
--- | The first bytes of a source, at most so many. The source is not asked for more; what is left of the last piece is lost.
+-- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is lost.
 --
 -- @since 0.1.0
 atMost :: Word64 -> Source -> IO Source
@@ -164,7 +164,7 @@ atMost limit source = do
         piece <- ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) <$> source
         piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
 
--- | @concurrently pieces source use@ has a thread of its own read a source ahead, by at most so many pieces, while @use@ takes
+-- | @concurrently pieces source use@ reads a source ahead in a new thread, by at most @pieces@ pieces, while @use@ takes
 -- them. The next read throws an exception of the source. The thread ends with @use@.
 --
 -- @since 0.1.0
@@ -189,7 +189,7 @@ concurrently pieces source use = do
         return next
       either throwIO return outcome
 
--- | Something was longer than it was allowed to be. It names what, and the limit.
+-- | Something was longer than its limit. It names both.
 --
 -- @since 0.1.0
 data TooLong = TooLong !String !Int
@@ -232,7 +232,7 @@ linesOf most source = do
       | not (ByteString.null line) && Char8.last line == '\r' = ByteString.init line
       | otherwise = line
 
--- | How a frame tells its length.
+-- | How a frame encodes its length.
 --
 -- @since 0.1.0
 data Framing
@@ -250,7 +250,7 @@ lengthBytes framing = case framing of
   Length16 -> 2
   Length32 -> 4
 
--- | A frame: the length of the bytes, and the bytes. They must not be more than the length can tell.
+-- | A frame: the length of the bytes, and the bytes. They must not be more than the length field can encode.
 --
 -- >>> frame Length16 "abc"
 -- "\NUL\ETXabc"
@@ -282,8 +282,8 @@ framesOf framing most source = do
         when (size > most) $ throwIO (TooLong "frame" most)
         Just <$> takeBytes size
 
--- | An action that takes so many bytes of a source, and one that tells whether the source is at its end. If the source ends before,
--- the first one throws 'TooLong'.
+-- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end. If the
+-- source ends before, the first one throws 'TooLong'.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
@@ -312,7 +312,7 @@ exactly source = do
           else return False
   return (takeBytes, isOver)
 
--- | All that an action returns until it returns 'Nothing'.
+-- | All results of an action until it returns 'Nothing'.
 --
 -- @since 0.1.0
 collect :: IO (Maybe a) -> IO [a]
@@ -320,7 +320,7 @@ collect next = go []
   where
     go before = next >>= maybe (return (reverse before)) (\one -> go (one : before))
 
--- | All bytes of a source, at most so many; more are 'TooLong'.
+-- | All bytes of a source. Throws 'TooLong' for more than the given number.
 --
 -- @since 0.1.0
 whole :: Int -> Source -> IO ByteString

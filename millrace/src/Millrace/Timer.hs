@@ -116,13 +116,13 @@ liftableTimeout limitMicros action
       (Just <$> restore (action (mask_ (void (stopTimer timer))))) `catch` \problem -> do
         disarm timer lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
-    -- Masked: an exception of ours that comes now is stopped by 'disarm'. If we were interrupted, it is done already.
+    -- Masked: 'disarm' stops this timeout's exception if it comes now. If the action was interrupted, 'disarm' has run already.
     maybe (return ()) (const (disarm timer lock)) result
     return result
 {-# INLINE liftableTimeout #-}
 
--- The timer has fired. The exception is thrown by a thread of its own, because throwing waits until the target can
--- receive it. Whoever fills the lock first wins: this thread, with its name, or 'disarm'.
+-- The timer has fired. A new thread throws the exception, because throwing waits until the target can receive it. The first to
+-- fill the lock wins: this thread, with its ThreadId, or 'disarm'.
 expire :: ThreadId -> MVar ThreadId -> IO ()
 expire caller lock = do
   isWanted <- isEmptyMVar lock
@@ -133,8 +133,8 @@ expire caller lock = do
         isFirst <- tryPutMVar lock self
         when isFirst $ throwTo caller (Timeout lock)
 
--- To be called masked. When it returns no exception can come. Where it may wait it is uninterruptible; it waits at most
--- for a thread that is about to throw, which is killed before it can or has thrown already.
+-- Call it masked. After it returns, this timeout's exception can no longer arrive. It waits uninterruptibly, and only for a
+-- thread that is about to throw: that one is killed before it throws, or has thrown already.
 disarm :: Timer -> MVar ThreadId -> IO ()
 disarm timer lock = do
   stopping <- stopTimer timer
@@ -145,8 +145,8 @@ disarm timer lock = do
       unless isFirst $ takeMVar lock >>= killThread
 
 -- | Runs an action until a deadline. If it has not ended by then, it throws an 'IOError' ('Millrace.Deadline.isDeadlineError') at once,
--- even if the action waits for what cannot be interrupted, such as a disk: the action is interrupted, and ends by itself, later. For
--- functions on files and directories that have no deadline of their own.
+-- even if the action waits uninterruptibly, for instance for a disk: the action is interrupted, and ends later. Use it for functions
+-- on files and directories that take no deadline.
 --
 -- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on sockets,
 -- "Millrace.Deadline" is cheaper.
@@ -161,14 +161,14 @@ disarm timer lock = do
 finishBefore :: Deadline -> IO a -> IO a
 finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
 
--- | The same for a result that must be given back if nobody gets it, such as an open file:
+-- | The same for a result that must be released if the caller does not get it, such as an open file:
 -- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, if it comes too late.
 --
 -- @since 0.1.0
 finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a
 finishBeforeOr deadline = inTime deadline "Millrace.Timer.finishBefore" "an action"
 
--- | A variable that becomes 'True' after so many microseconds.
+-- | A variable that becomes 'True' after the given number of microseconds.
 --
 -- @since 0.1.0
 registerDelay :: Int -> IO (TVar Bool)
@@ -188,10 +188,9 @@ data TimerManager = TimerManager
 newtype TimeoutKey = TimeoutKey Timer
   deriving (Eq, Ord)
 
--- | What is to be done when the time comes. It runs unmasked, in a thread that runs callbacks: it may block, which holds
--- nothing else up, and if it throws, that is reported as for any thread. The thread goes on with other callbacks
--- afterwards, so its 'ThreadId' is not to be kept. It is pinned to the capability that registered the timeout: long
--- computations belong into threads of their own.
+-- | The action that runs at the time. It runs unmasked, in a thread that runs callbacks. It may block, which holds nothing else
+-- up. An exception is reported as for any thread. The thread continues with other callbacks, so do not keep its 'ThreadId'. It is
+-- pinned to the capability that registered the timeout, so fork a thread for long computations.
 --
 -- @since 0.1.0
 type TimeoutCallback = IO ()
@@ -202,21 +201,21 @@ type TimeoutCallback = IO ()
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 
--- | Arranges for a callback to run once, after so many microseconds; for 0, too, in a thread of its own, which may be before
--- the caller goes on (GHC.Event runs it at once then, in the thread that calls). Does not block. O(1).
+-- | Arranges for a callback to run once, after the given number of microseconds, in another thread. For 0 it may run before the
+-- caller continues (GHC.Event then runs it at once, in the calling thread). Does not block. O(1).
 --
 -- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
 registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startTimer delayMicros (Callback callback)
 
--- | Moves a timeout to so many microseconds from now. Does nothing if it has fired or was unregistered. O(1).
+-- | Moves a timeout to the given number of microseconds from now. Does nothing if it has fired or was unregistered. O(1).
 --
 -- @since 0.1.0
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
 updateTimeout TimerManager (TimeoutKey timer) = moveTimer timer
 
--- | Cancels a timeout. Does nothing if it has fired: the callback then runs, though it may be waiting for its turn behind
--- others still. Called on another capability than the timeout was registered on, it takes effect a moment later. O(1).
+-- | Cancels a timeout. Does nothing if it has fired: the callback then runs, perhaps later, behind
+-- others. On another capability than the one that registered the timeout, it takes effect a moment later. O(1).
 --
 -- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()

@@ -3,8 +3,8 @@
 
 -- | What a manager does before it looks for events again, and whether it is going to. Must not know: loops, timers.
 --
--- Servers enter something for almost every request, so that nothing is allocated for it: the actions are kept in an array
--- and counted by compare-and-swap.
+-- Servers add an action for almost every request, so adding allocates nothing: the actions are in an array, and their number
+-- changes by compare-and-swap.
 module Millrace.Internal.Agenda
   ( Agenda,
     newAgenda,
@@ -24,7 +24,7 @@ import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, readByteAr
 import GHC.Exts (Int (..), casIntArray#, isTrue#, reallyUnsafePtrEquality#)
 import GHC.IO (IO (..))
 
--- | Of one manager. The word says how many actions there are, from the first place on; less than 0: the manager sleeps.
+-- | The actions of one manager. The word is their number; negative means that the manager sleeps.
 data Agenda = Agenda !(MutableByteArray RealWorld) !(MutableArray RealWorld (IO ()))
 
 -- | An empty one, of a manager that is awake.
@@ -34,14 +34,14 @@ newAgenda = do
   writeByteArray count 0 (0 :: Int)
   Agenda count <$> newArray capacity nothing
 
--- As many connections as may be served between two polls.
+-- Room for as many connections as may be served between two polls.
 capacity :: Int
 capacity = 8192
 
 asleep :: Int
 asleep = -1
 
--- What is in a place where no action is.
+-- Fills places without an action.
 nothing :: IO ()
 nothing = return ()
 {-# NOINLINE nothing #-}
@@ -52,8 +52,8 @@ change (Agenda (MutableByteArray word) _) (I# old) (I# new) = IO $ \s ->
   case casIntArray# word 0# old new s of (# s', found #) -> (# s', I# found == I# old #)
 {-# INLINE change #-}
 
--- | Adds an action, which must neither wait nor take long. False, and it is not added, if the manager sleeps, or has too
--- much to do already. Allocates nothing.
+-- | Adds an action, which must neither wait nor take long. Returns 'False' without adding it if the manager sleeps or the
+-- array is full. Allocates nothing.
 enter :: Agenda -> IO () -> IO Bool
 enter agenda@(Agenda word actions) action = do
   count <- readByteArray word 0
@@ -63,14 +63,14 @@ enter agenda@(Agenda word actions) action = do
       entered <- change agenda count (count + 1)
       if entered then True <$ writeArray actions count action else enter agenda action
 
--- | The manager's: runs what is there. Exceptions are ignored. One read if there is nothing.
+-- | For the manager: runs the actions, and ignores their exceptions. Costs one read if there are none.
 workOff :: Agenda -> IO ()
 workOff agenda@(Agenda word _) = do
   count <- readByteArray word 0
   unless (count == (0 :: Int)) (workOffFrom agenda 0 count)
 {-# INLINE workOff #-}
 
--- What comes meanwhile is behind what is there.
+-- Actions that are added meanwhile are behind these.
 workOffFrom :: Agenda -> Int -> Int -> IO ()
 workOffFrom agenda@(Agenda word actions) from count
   | from < count = do
@@ -81,7 +81,7 @@ workOffFrom agenda@(Agenda word actions) from count
     emptied <- change agenda count 0
     unless emptied (readByteArray word 0 >>= workOffFrom agenda from)
   where
-    -- Who has counted it is about to put it there, on another capability.
+    -- A thread on another capability has counted its action and is about to store it.
     takeAction = do
       action <- readArray actions from
       if isNothing action then yield >> takeAction else action <$ writeArray actions from nothing
@@ -89,10 +89,10 @@ workOffFrom agenda@(Agenda word actions) from count
     ignore :: SomeException -> IO ()
     ignore _ = return ()
 
--- | The manager's: may it sleep? If so, it counts as asleep until it calls 'rise'.
+-- | For the manager: may it sleep? If so, it counts as asleep until it calls 'rise'.
 mayRest :: Agenda -> IO Bool
 mayRest agenda = change agenda 0 asleep
 
--- | The manager's: it is awake again.
+-- | For the manager: it is awake again.
 rise :: Agenda -> IO ()
 rise agenda = void (change agenda asleep 0)

@@ -82,11 +82,11 @@ giveBack :: Borrowed -> IO ()
 giveBack (Borrowed buffer) = c_give_back buffer
 {-# INLINE giveBack #-}
 
--- | What a receive has brought.
+-- | The result of a receive.
 --
 -- @since 0.1.0
 data Received
-  = -- | A buffer, which is the receiver's now, and the number of bytes in it: at least one.
+  = -- | A buffer, which the receiver now owns, and the number of bytes in it: at least one.
     Received !Borrowed !Int
   | -- | The stream has ended, or a message was empty. There is no buffer.
     EndOfStream
@@ -99,7 +99,7 @@ receivedFrom address = Received (Borrowed buffer) . fromIntegral <$> (peekByteOf
     buffer = intPtrToPtr (IntPtr (fromIntegral address))
 {-# INLINE receivedFrom #-}
 
--- Receives at most so many bytes into a buffer that the loop provides when they have come.
+-- Receives bytes, up to a maximum, into a buffer that the loop provides when they arrive.
 receiveRequest :: Handle -> Int -> Request (IO Received)
 receiveRequest (Handle handle) size =
   (request kindRecv handle receivedFrom) {requestFlags = flagBorrow, requestLength = fromIntegral size}
@@ -123,15 +123,15 @@ receiveBorrowed attempted limit s@(Socket handle _) size continue = mask_ $ do
         Ended received -> received >>= continue
 {-# INLINE receiveBorrowed #-}
 
--- Not inlined: what it needs would make the stacks of all threads that wait larger.
+-- Not inlined: its variables would make the stacks of all waiting threads larger.
 receiveAgain :: String -> Limit -> Socket -> Int -> (Received -> IO a) -> IO a
 receiveAgain = receiveBorrowed
 {-# NOINLINE receiveAgain #-}
 
--- | Receives at most so many bytes, for a function of this name, with a limit on the time. To be called masked.
+-- | Receives bytes, up to a maximum, for a function of this name, with a limit on the time. Call it masked.
 --
--- The bytes come in a buffer that the loop provides. One call into C copies them, gives the buffer back and, if the thread had to
--- wait, ends the wait.
+-- The bytes arrive in a buffer that the loop provides. One call into C copies them, gives the buffer back and, if the thread had
+-- to wait, ends the wait.
 receiveBytes :: String -> Limit -> Socket -> Int -> IO ByteString
 receiveBytes attempted limit s@(Socket handle _) size = do
   checkSize attempted s size
@@ -143,7 +143,7 @@ receiveBytes attempted limit s@(Socket handle _) size = do
     hooks = Hooks (return ()) (lookAgain s split) (keepValue s)
     endWait ticket = waitFor (keepValue s) ticket >>= copyBy (c_end_receive ticket) (c_end_wait ticket)
     failed = throwIO . failure attempted (describe s)
-    -- The second argument is what is to be done if there is nothing to copy.
+    -- The second argument runs if there is nothing to copy.
     copyBy copy withoutBytes value = case ended receivedFrom value of
       Retry -> withoutBytes >> look
       Failed code -> withoutBytes >> failed code
@@ -164,13 +164,13 @@ data Slice = Slice
     sliceCount :: !Int
   }
 
--- | What became of a 'Slice' that was to be sent before receiving.
+-- | The result of sending a 'Slice' and then receiving.
 --
 -- @since 0.1.0
 data SentThenReceived
-  = -- | Only so many bytes have gone, and nothing was received. The buffer is the caller's again.
+  = -- | Only this many bytes were sent, and nothing was received. The caller owns the buffer again.
     NotSent !Int
-  | -- | All bytes have gone, and the buffer was given back. This was received.
+  | -- | All bytes were sent, and the buffer was given back. This was received.
     Sent !Received
 
 -- | Sends and receives for a function of this name, with a limit on the time.
@@ -195,15 +195,15 @@ sendThenReceive attempted limit s@(Socket handle _) outgoing@(Slice buffer offse
     keepUnlessUnsent value = maybe (keepValue s value) (const (giveBack buffer)) (unsent value)
 {-# INLINE sendThenReceive #-}
 
--- How many bytes have gone, if not all have.
+-- The number of bytes sent, if not all were.
 unsent :: Value -> Maybe Int
 unsent (Value value)
   | value <= notSent = Just (fromIntegral (notSent - value))
   | otherwise = Nothing
 {-# INLINE unsent #-}
 
--- Sends without waiting, and then receives like 'receiveRequest'. The buffer is gone when the request is submitted, unless the
--- result says that not all bytes have gone: see @MR_SEND_THEN_RECEIVE@ in @millrace.h@.
+-- Sends without waiting, and then receives like 'receiveRequest'. Submitting the request gives the buffer away, unless the
+-- result says that not all bytes were sent: see @MR_SEND_THEN_RECEIVE@ in @millrace.h@.
 sendThenReceiveRequest :: Handle -> Slice -> Request ()
 sendThenReceiveRequest (Handle handle) (Slice (Borrowed buffer) offset count) =
   (request kindSendThenReceive handle (const ()))
@@ -233,7 +233,7 @@ copyKept continue kept
     unsafeUseAsCStringLen kept $ \(source, count) -> copyBytes (borrowedBytes buffer) (castPtr source) count
     continue (Received buffer (ByteString.length kept))
 
--- Keeps what came for a thread that was interrupted meanwhile.
+-- Keeps bytes that arrived for a thread that was interrupted meanwhile.
 keepValue :: Socket -> Value -> IO ()
 keepValue s value = case ended receivedFrom value of
   Retry -> return ()

@@ -2,13 +2,13 @@
 
 -- | Callbacks that are due, and the threads that run them.
 --
--- One thread runs them one after the other, as long as each ends within its turn; a thread for each would cost several
--- times what most callbacks do. When one blocks or computes for long, another thread goes on with those behind it.
+-- One thread runs them one after the other, as long as each ends before the manager looks again. A thread for each would cost
+-- several times as much as most callbacks. When one blocks or computes for long, another thread runs those behind it.
 -- Must not know: loops, timers.
 --
--- The threads are pinned to the capability of the manager: only there does the manager's @yield@ mean that they have had
--- their turn. While they could migrate, a manager alone on its capability started one thread after the other in vain: a
--- million callbacks on two cores took between 0.2 and 19 s.
+-- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of its own capability
+-- run. When they could migrate, a manager alone on its capability started thread after thread for nothing: a million callbacks
+-- on two cores took between 0.2 and 19 s.
 module Millrace.Internal.CallbackQueue
   ( CallbackQueue,
     newCallbackQueue,
@@ -36,7 +36,7 @@ data CallbackQueue = CallbackQueue
   { waiting :: !(IORef Waiting),
     -- | threads that take callbacks
     running :: !(IORef Int),
-    -- | at the last 'attend'; the manager's own
+    -- | its value at the last 'attend'; only the manager uses it
     takenBefore :: !(IORef Int)
   }
 
@@ -52,7 +52,7 @@ enqueue queue callbacks = unless (null callbacks) $
 data WaitingCallbacks = NoneWait | SomeWait
   deriving (Eq)
 
--- | To be called by the manager whenever the other threads have run: sees to it that a thread runs callbacks and gets on with it.
+-- | The manager calls this whenever the other threads have run. Starts a thread for waiting callbacks if none makes progress.
 attend :: CallbackQueue -> IO WaitingCallbacks
 attend queue = do
   now <- readIORef (waiting queue)
@@ -79,7 +79,7 @@ runCallbacks queue unmask = go
       next <- atomicModifyIORef' (waiting queue) takeOne
       case next of
         Nothing -> atomicModifyIORef' (running queue) (\n -> (n - 1, ()))
-        -- What it throws is reported as at the end of any thread.
+        -- Its exceptions are reported as at the end of any thread.
         Just callback -> (unmask callback `catch` childHandler) >> go
 
 takeOne :: Waiting -> (Waiting, Maybe (IO ()))

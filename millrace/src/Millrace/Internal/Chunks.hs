@@ -32,7 +32,7 @@ newChunks newChunk = do
   lock <- newMVar ()
   return (Chunks chunks lock newChunk)
 
--- | The chunk of an entry. Makes it if need be.
+-- | The chunk of an entry. Makes it if it does not exist.
 chunkFor :: Chunks chunk -> Int -> IO chunk
 chunkFor table@(Chunks ref _ _) entry = do
   chunks <- readIORef ref
@@ -51,10 +51,10 @@ within :: Int -> Int
 within entry = entry .&. (chunkSize - 1)
 {-# INLINE within #-}
 
--- By half, so that a table of n chunks has been copied O(n) in all. Uninterruptible, because callers have an operation in
--- flight that nobody would wait for if an exception came now. It does not wait long: whoever holds the lock only
--- allocates. It may lose its turn at that, and many others come here meanwhile: they must find it done, or each of them
--- would make the table half as long again.
+-- Grows by half, so that growing to n chunks copies O(n) entries in all. Uninterruptible, because the caller has an operation
+-- in flight, for which no thread would wait after an exception. The wait is short: a thread that holds the lock only allocates.
+-- Many threads may queue for the lock meanwhile. Each must check again whether the table is long enough, or each would make it
+-- half as long again.
 grow :: Chunks chunk -> Int -> IO chunk
 grow (Chunks ref lock newChunk) wanted = uninterruptibleMask_ $
   withMVar lock $ \() -> do

@@ -17,7 +17,7 @@ answerPending = #{const MRH_PENDING}
 answerDone = #{const MRH_DONE}
 answerNoLoop = #{const MRH_NO_LOOP}
 
--- | What @mrh_poll@ and @mrh_prepare_wait@ return to a thread that is on another capability than the loop.
+-- | @mrh_poll@ and @mrh_prepare_wait@ return this to a thread that is not on the loop's capability.
 notOwner :: CInt
 notOwner = #{const MRH_NOT_OWNER}
 

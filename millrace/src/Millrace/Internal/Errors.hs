@@ -21,8 +21,7 @@ failure :: String -> String -> Errno -> IOError
 failure attempted object code = systemError attempted code (Just object)
 {-# NOINLINE failure #-}
 
--- | @throwIfMinusOne attempted object call@ makes a call that returns -1 if it fails, and throws the error that the system has noted
--- then.
+-- | @throwIfMinusOne attempted object call@ makes a call that returns -1 if it fails, and then throws the error of @errno@.
 throwIfMinusOne :: (Eq a, Num a) => String -> String -> IO a -> IO a
 throwIfMinusOne attempted object call = do
   result <- call

@@ -64,7 +64,7 @@ pathFrom bytes = do
   unsafeUseAsCStringLen bytes (peekCStringLen encoding)
 
 -- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen once.
--- The first one is the descriptor's number. Throws for a closed file. To be called masked.
+-- The first one is the descriptor's number. Throws for a closed file. Call it masked.
 useFile :: String -> File -> (CInt -> IO () -> IO a) -> IO a
 useFile function file@(File handle@(Handle number) _) use = do
   refusal <- c_hold number

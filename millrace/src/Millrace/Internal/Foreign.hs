@@ -128,14 +128,14 @@ tokenOf (Ticket ticket) = Token (ticket .&. (ticketStays - 1))
 -- | A result as the core reports it: a count, an address or a descriptor, or a negative @errno@.
 newtype Value = Value Int64
 
--- | How an operation has ended, with what its result means.
+-- | How an operation has ended, with its value.
 data Ended r
-  = -- | The operation must be submitted again: something has arrived by another way ('Millrace.Internal.Handle.retryWaiting').
+  = -- | The operation must be submitted again, because another thread kept something for it ('Millrace.Internal.Handle.retryWaiting').
     Retry
   | Failed !Errno
   | Ended r
 
--- | What a result means. The function is applied to results that are no errors.
+-- | Converts a result. The function is applied to results that are not errors.
 ended :: (Int64 -> r) -> Value -> Ended r
 ended meaning (Value value)
   | value >= 0 = Ended (meaning value)
@@ -146,7 +146,7 @@ ended meaning (Value value)
 -- | What 'c_submit' and 'c_reserve' return: see @capability.h@.
 newtype Packed = Packed Int64
 
--- | What has become of a request.
+-- | The outcome of a submission.
 data Submission
   = Pending !Ticket
   | Completed !Value
@@ -173,7 +173,7 @@ reservation packed = case submission packed of
   other -> Left other
 {-# INLINE reservation #-}
 
--- safe: a loop takes a millisecond.
+-- safe, because making a loop takes a millisecond.
 foreign import ccall safe "mrh_create_group" c_create_group :: CInt -> CUInt -> IO CInt
 
 foreign import ccall unsafe "mrh_has_group" c_has_group :: IO CBool

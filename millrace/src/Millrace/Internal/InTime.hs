@@ -1,7 +1,7 @@
--- | Actions that a deadline ends for their caller at once, even while they wait for what cannot be interrupted, such as a disk.
+-- | Actions whose caller continues at a deadline, even while they wait uninterruptibly, for instance for a disk.
 --
 -- The action runs in a thread of its own. So everything that it uses, for instance a buffer that the system writes into, stays alive
--- until it has ended, however long its caller has been gone.
+-- until the action has ended, even after its caller has continued.
 module Millrace.Internal.InTime (inTime) where
 
 import Control.Concurrent (forkIO, killThread)
@@ -16,15 +16,16 @@ import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (startTimer, stopTimer)
 import Millrace.Internal.TimerTable (Action (..))
 
--- | What has become of an action.
+-- | The state of an action.
 data Stage r
   = Running
   | Over (Either SomeException r)
-  | -- | Nobody waits for it any more.
+  | -- | No thread waits for it any more.
     Abandoned
 
--- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. An action that has not ended by then,
--- or whose caller is interrupted, is interrupted in its turn and left alone; if it has a result nevertheless, @dispose@ gets it.
+-- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. If the action has
+-- not ended by then, or the caller is interrupted, the action is interrupted and no longer waited for. If it returns a result
+-- nevertheless, @dispose@ gets it.
 inTime :: Deadline -> String -> String -> (r -> IO ()) -> IO r -> IO r
 inTime deadline attempted object dispose action
   | deadline == noDeadline = action

@@ -8,7 +8,7 @@ import Foreign.C.Types (CInt)
 
 {- ORMOLU_DISABLE -}
 
--- A comment of C between two words joins them, as everywhere where the preprocessor is a traditional one.
+-- A C comment between two words joins them, because GHC runs the preprocessor in its traditional mode.
 #define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) Kind/**/HASKELL :: Kind;
 
 -- | In the order of the table, which gives them their numbers.

@@ -1,7 +1,7 @@
 -- | The manager threads: one per capability, each driving the loop of its capability.
 --
--- They start by themselves when a capability is first found without a loop. This module knows slots and results, and
--- nothing of what the operations are.
+-- They start when an operation first finds a capability without a loop. This module handles slots and results, whatever the
+-- operations are.
 module Millrace.Internal.Manager
   ( Backend (..),
     backendName,
@@ -112,13 +112,13 @@ backendCode IoUring = backendIoUring
 backendCode Kqueue = backendKqueue
 backendCode Iocp = backendIocp
 
--- | Why Millrace cannot work in this program. Not for failed operations, which throw 'IOError'.
+-- | Why Millrace cannot work in this program. Failed operations throw 'IOError' instead.
 --
 -- @since 0.1.0
 data MillraceException
   = -- | The program was linked without @-threaded@.
     NotThreaded
-  | -- | No loop could be made: what was asked for, and why it failed.
+  | -- | No loop could be made: the requested backend, and why it failed.
     BackendUnavailable String String
   | -- | A backend was selected after another one had been chosen.
     AlreadyStarted Backend
@@ -126,7 +126,7 @@ data MillraceException
 
 instance Exception MillraceException
 
--- What a program prints that does not catch it: older GHC's ask for no other text.
+-- Older versions of GHC print @show@ of an uncaught exception, so it is the readable text.
 instance Show MillraceException where
   showsPrec _ problem = showString $ case problem of
     NotThreaded ->
@@ -156,14 +156,13 @@ requestedBackend :: IORef (Maybe Backend)
 requestedBackend = unsafePerformIO (newIORef Nothing)
 {-# NOINLINE requestedBackend #-}
 
--- | A lock with the epoch that it belongs to: after a fork, the one that was inherited may be held by a thread that does
--- not exist in the child.
+-- | A lock and its epoch. After a fork, a thread that does not exist in the child may hold the inherited lock.
 newtype Lock = Lock (IORef (Int64, MVar ()))
 
 newLock :: IO Lock
 newLock = newMVar () >>= \lock -> Lock <$> newIORef (0, lock)
 
--- | One at a time in this process.
+-- | Runs one action at a time in this process.
 withLock :: Lock -> IO a -> IO a
 withLock (Lock ref) action = do
   epoch <- c_epoch
@@ -181,8 +180,8 @@ managersEpoch :: IORef Int64
 managersEpoch = unsafePerformIO (newIORef 0)
 {-# NOINLINE managersEpoch #-}
 
--- | Makes sure that every capability has a loop and a manager thread. Returns when they run. One that is switched off
--- meanwhile, and those after it, are left out.
+-- | Makes sure that every capability has a loop and a manager thread. Returns when they run. If a
+-- capability is switched off meanwhile, it and those after it get none.
 ensureManagers :: IO ()
 ensureManagers = withGroup $ do
   existing <- readIORef managers
@@ -208,7 +207,7 @@ withGroup action = do
       startGroup
       action
 
--- | Makes sure that there is a group to adopt descriptors into. Cheap when there is.
+-- | Makes sure that there is a group to adopt descriptors into. Cheap if there is one.
 ensureGroup :: IO ()
 ensureGroup = do
   canAdopt <- c_can_adopt
@@ -232,7 +231,7 @@ startGroup = do
       wanted <- maybe byEnvironment (return . backendName) requested
       throwIO (BackendUnavailable wanted (explain result))
 
--- What is asked for when the program does not select a backend.
+-- The choice when the program does not select a backend.
 byEnvironment :: IO String
 byEnvironment = maybe "the first backend that works" named . mfilter (not . null) <$> lookupEnv "MILLRACE_BACKEND"
   where
@@ -241,7 +240,7 @@ byEnvironment = maybe "the first backend that works" named . mfilter (not . null
 explain :: CInt -> String
 explain result = show (systemError "" (Errno (negate result)) Nothing)
 
--- What has become of a manager that was to be started.
+-- The outcome of starting a manager.
 data Start
   = Started
   | -- The capability is switched off.
@@ -267,7 +266,7 @@ beginManager number = do
   labelThread self ("Millrace manager " ++ show number)
   numbered self >>= traverse begin
   where
-    -- We are not where we wanted to be if the capability was switched off before we ran.
+    -- This thread is on another capability if its own was switched off before it ran.
     numbered self = do
       before <- c_capability
       (here, _) <- threadCapability self
@@ -301,13 +300,13 @@ createLoop = alloca $ \result -> do
 completionsPerPoll :: Int
 completionsPerPoll = 256
 
--- Of fewer completions the memory is most likely in the cache, and there are no cache misses to overlap.
+-- With fewer completions the memory is probably in the cache, so there are no cache misses to overlap.
 fewCompletions :: Int
 fewCompletions = 4
 
--- | Poll, wake what ended, let it run; sleep only when two polls in a row found nothing. The first empty poll is
--- followed by a 'yield', so that threads that can run get to submit before the manager decides to sleep. Callbacks that
--- wait for a thread keep it awake.
+-- | Polls, wakes the threads whose operations have ended, and lets them run. Sleeps only when two polls in a row found nothing.
+-- A 'yield' follows the first empty poll, so that other threads can submit operations before the manager decides to sleep.
+-- Callbacks that wait for a thread keep it awake.
 runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
@@ -327,8 +326,9 @@ runManager manager completions = busy
       if permission == notOwner then goHome else busy
     goHome = moveHome manager completions
 
--- | Delivers all there is before the next 'yield': with a million threads in the run queue, one batch a round takes for
--- ever. Returns the size of the last batch that was not empty. 'Nothing': the calling thread must not act for the loop.
+-- | Delivers all completions before the next 'yield': with a million threads in the run queue, each 'yield' takes so long that
+-- one batch for each would be far too slow. Returns the size of the last batch that was not empty. 'Nothing': the calling
+-- thread must not act for the loop.
 pollAll :: Manager -> Ptr Completion -> IO (Maybe Int)
 pollAll manager completions = pollAfter 0
   where
@@ -347,7 +347,7 @@ slotAt completions i = do
   return (if isTimer token then Nothing else Just (numberOf token))
 {-# INLINE slotAt #-}
 
--- | Sees to it that callbacks that are due are run.
+-- | Makes sure that callbacks that are due run.
 attendCallbacks :: Manager -> IO WaitingCallbacks
 attendCallbacks = attend . managerCallbacks
 {-# INLINE attendCallbacks #-}
@@ -363,8 +363,8 @@ withSimulatedManager loop use = do
   bracket_ (writeIORef managers (beside before)) (writeIORef managers before) $
     allocaBytes (completionsPerPoll * completionSize) (use manager)
 
--- While a capability is switched off by setNumCapabilities, its threads run elsewhere, and this one goes on serving its
--- loop from there. Once it is on again, only a thread on that capability may touch the loop.
+-- While setNumCapabilities has switched a capability off, its threads run elsewhere, and the manager serves its loop from
+-- there. Once it is on again, only a thread on that capability may touch the loop.
 moveHome :: Manager -> Ptr Completion -> IO ()
 moveHome manager completions = void $
   forkOn (managerNumber manager) $ do
@@ -443,13 +443,13 @@ managerOf (Token token) = do
 activeLoops :: IO [Ptr Loop]
 activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> readIORef managers
 
--- | Has the manager of this capability run an action before it looks for events again, which is when the threads that can
--- run now have had their turn. 'False' if there is no manager to do so, or it sleeps: then the action will not be run.
+-- | The manager of this capability runs an action before it looks for events again: after the threads that can run now have
+-- run. 'False' if there is no manager, it sleeps or it has too many actions: then the action will not run.
 --
 -- 1. It runs at most once, in the manager's thread, and must neither wait nor take long. What it throws is lost.
 -- 2. Not within a simulation, where the result is 'False'.
 --
--- Does not block. For what is worth doing once for many threads, or only if the caller does not come to it by itself.
+-- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it itself.
 --
 -- @since 0.1.0
 atNextTurn :: IO () -> IO Bool
@@ -480,7 +480,7 @@ runTimeSystem = do
   return (if isKnown /= 0 then KnownLayout else UnknownLayout)
 
 -- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
--- variable @MILLRACE_BACKEND@. To be called before the first operation. Throws 'AlreadyStarted' when another backend
+-- variable @MILLRACE_BACKEND@. Call it before the first operation. Throws 'AlreadyStarted' when another backend
 -- runs already.
 --
 -- @since 0.1.0
@@ -493,8 +493,8 @@ selectBackend wanted = do
       running <- chosenBackend
       when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
 
--- | The backend that is in use. If nothing was started yet, it is chosen now, for good; no thread is started. Within a
--- simulation, too, it is that of the program. Throws 'MillraceException' when there is none.
+-- | The backend that is in use. If there is none yet, it is chosen now, for good; no thread is started. Within a simulation it
+-- is the program's, too. Throws 'MillraceException' when there is none.
 --
 -- @since 0.1.0
 chosenBackend :: IO Backend

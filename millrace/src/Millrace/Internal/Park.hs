@@ -6,8 +6,8 @@
 --
 -- 1. An operation that was submitted is waited for. Its buffer stays alive until then, because the frame that keeps it
 --    alive is below ours on the stack.
--- 2. Its slot is released exactly once, by whoever took its result, after taking it.
--- 3. A result that comes too late for its caller is handed to 'keepLate', so that nothing that was received is lost.
+-- 2. Its slot is released exactly once, by the thread that took its result, after taking it.
+-- 3. A result that comes too late for its caller is handed to 'keepLate', so that no received bytes are lost.
 module Millrace.Internal.Park
   ( Request (..),
     request,
@@ -46,12 +46,12 @@ data Request r = Request
     requestHandle :: !Word64,
     requestBuffer :: !(Ptr ()),
     requestLength :: !Word64,
-    -- | What @mr_request@ has as @deadline_ns@.
+    -- | @deadline_ns@ of @mr_request@.
     requestTime :: !Word64,
     -- | Read by 'Millrace.Operation.sendFileRequest' only.
     requestFile :: !CInt,
     requestOffset :: !Word64,
-    -- | The meaning of a result that is no error.
+    -- | Converts a result that is not an error.
     requestMeaning :: !(Int64 -> r)
   }
 
@@ -60,7 +60,7 @@ request :: CInt -> Word64 -> (Int64 -> r) -> Request r
 request kind handle = Request kind 0 handle nullPtr 0 0 0 0
 {-# INLINE request #-}
 
--- | Performs an operation whose late result nobody would miss, and returns its result, or the error that it failed with. If
+-- | Performs an operation whose late result may be dropped, and returns its result, or the error that it failed with. If
 -- an asynchronous exception arrives first, the operation is cancelled, its end is waited for, and the exception is thrown
 -- again. Interruptible.
 --
@@ -82,10 +82,10 @@ performKeeping keep what = handOver keep (performMasked (mapM_ keep . outcome wh
 
 -- | Runs an action masked, and gives its result to the caller or, if an exception is faster, to @keep@.
 --
--- An exception that is pending when a mask ends is raised there and then. At that point the action has let go of the result,
--- and the caller does not have it yet. So the result is noted before, and the handler stands outside the mask. Between the
--- moment at which the handler's frame is gone and the caller's next frame there is no point at which an exception can come.
--- Call this last: anything that allocates after it is such a point.
+-- An exception that is pending when a mask ends is raised there and then. At that point the action has returned the
+-- result, and the caller does not have it yet. So the result is stored before, and the handler is outside the mask. After the
+-- handler's frame is popped, no exception can arrive before the caller continues. Call this last: an exception can arrive
+-- wherever code after it allocates.
 handOver :: (a -> IO ()) -> IO a -> IO a
 handOver keep action = do
   finished <- newIORef Nothing
@@ -99,7 +99,7 @@ handOver keep action = do
       return result
 {-# INLINE handOver #-}
 
--- | What 'performKeeping' does, for callers that are masked already and take care of the result themselves.
+-- | 'performKeeping' for callers that are masked already and handle the result themselves.
 performMasked :: (Value -> IO ()) -> Request r -> IO (Either Errno r)
 performMasked keep what = begin
   where
@@ -114,7 +114,7 @@ outcome what value = case ended (requestMeaning what) value of
   Ended result -> Just (Right result)
 {-# INLINE outcome #-}
 
--- | What a caller does beside waiting. None of it may wait or throw.
+-- | Actions of the caller at points of the wait. None of them may wait or throw.
 data Hooks = Hooks
   { -- | When an exception comes before there is an operation.
     whenNotBegun :: IO (),
@@ -188,7 +188,7 @@ waitFor keep ticket = do
     token = tokenOf ticket
 
 -- Uninterruptible: a second exception must not free the buffer under the operation. It does not wait long: the end of
--- a cancelled operation is a matter of one poll.
+-- a cancelled operation takes one poll.
 abandon :: (Value -> IO ()) -> Ticket -> MVar Value -> SomeException -> IO Value
 abandon keep ticket place exception = uninterruptibleMask_ $ do
   c_cancel (tokenOf ticket)

@@ -29,10 +29,10 @@ type Callback = Value -> IO ()
 
 data Slots = Slots !(Array (MVar Value)) !(MutableArray RealWorld Callback)
 
--- With room for the places of one batch of completions.
+-- The array has room for the places of one batch of completions.
 data SlotTable = SlotTable {-# UNPACK #-} !(Chunks Slots) {-# UNPACK #-} !(MutableArray RealWorld (MVar Value))
 
--- | For batches of at most so many completions.
+-- | Makes a table for batches of at most this many completions.
 newSlotTable :: Int -> IO SlotTable
 newSlotTable batchMax = do
   noPlace <- newEmptyMVar
@@ -53,13 +53,13 @@ parkingPlace (SlotTable chunks _) slot = do
   return $! indexArray places (within slot)
 {-# INLINE parkingPlace #-}
 
--- | To be set between reserving a slot and starting its operation.
+-- | Set it between reserving a slot and starting its operation.
 setCallback :: SlotTable -> Int -> Callback -> IO ()
 setCallback (SlotTable chunks _) slot callback = do
   Slots _ callbacks <- chunkFor chunks slot
   writeArray callbacks (within slot) callback
 
--- | To be taken before the slot is released. The table lets go of it.
+-- | Removes the callback from the table. Call it before the slot is released.
 takeCallback :: SlotTable -> Int -> IO Callback
 takeCallback (SlotTable chunks _) slot = do
   Slots _ callbacks <- chunkFor chunks slot
@@ -67,9 +67,9 @@ takeCallback (SlotTable chunks _) slot = do
   writeArray callbacks (within slot) noCallback
   return callback
 
--- | Fetches the memory that waking threads needs into the cache, for so many completions at once. The function returns the slot
--- of each completion by its number, or 'Nothing' for a timer. Slots are used again before there are new ones. So with a single
--- chunk few threads have ever waited, and what they need is in the cache.
+-- | Fetches the memory that is needed to wake threads into the cache, for a batch of completions at once. The function returns the
+-- slot of each completion by its number, or 'Nothing' for a timer. Slots are reused before new ones are made. So if there is only
+-- one chunk, few threads have ever waited at a time, and their memory is in the cache anyway.
 fetchWaiters :: SlotTable -> Int -> (Int -> IO (Maybe Int)) -> IO ()
 fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf = do
   chunksSoFar <- chunkCount chunks
@@ -86,6 +86,6 @@ fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf =
             gather (i + 1) (gathered + 1 :: Int)
 {-# INLINE fetchWaiters #-}
 
--- No collection comes between looking at an array and following what is in it.
+-- No garbage collection can happen between reading the array and following its pointers.
 foreign import ccall unsafe "mrh_fetch_waiters"
   c_fetchWaiters :: MutableArray# RealWorld (MVar Value) -> CInt -> IO ()

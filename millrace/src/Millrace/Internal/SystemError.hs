@@ -29,6 +29,6 @@ known :: SmallArray IOError
 known = smallArrayFromList [errnoToIOError "" (Errno number) Nothing Nothing | number <- [0 .. 139]]
 {-# NOINLINE known #-}
 
--- | Makes all of them. Takes a tenth of a millisecond, once.
+-- | Makes all errors. Takes a tenth of a millisecond, once.
 prepareSystemErrors :: IO ()
 prepareSystemErrors = mapM_ (evaluate . indexSmallArray known) [0 .. sizeofSmallArray known - 1]

@@ -5,7 +5,7 @@
 -- A timer is reserved, gets its action, and is started, so it cannot fire before its action is there. The manager, when the timer
 -- has fired, or 'stopTimer' takes the action out again. Whichever does so releases the timer.
 --
--- 'startTimer' and 'stopTimer' must be called masked: an exception between their steps would leave the timer to nobody. Once the
+-- 'startTimer' and 'stopTimer' must be called masked: after an exception between their steps no thread would release the timer. Once the
 -- timer is reserved no step can be interrupted. They do not mask themselves, because most callers are masked already, and looking
 -- at the masking state takes as long as arming.
 module Millrace.Internal.Timer
@@ -28,11 +28,11 @@ import Millrace.Internal.TimerTable
 newtype Timer = Timer Token
   deriving (Eq, Ord)
 
--- | Starts a timer that performs its action after so many microseconds; zero or less: soon. Does not block. Throws
--- when there is no memory for it. To be called masked.
+-- | Starts a timer that performs its action after a number of microseconds; zero or less: soon. Does not block. Throws
+-- when there is no memory for it. Call it masked.
 startTimer :: Int -> Action -> IO Timer
 startTimer !delayMicros action = do
-  -- evaluated first: it may throw, and nobody would have the token
+  -- evaluated first: if it threw later, the token would be lost
   token <- reserveToken kindTimeout
   table <- timerTableOf token
   setAction table (numberOf token) action
@@ -40,12 +40,12 @@ startTimer !delayMicros action = do
   return (Timer token)
 {-# INLINE startTimer #-}
 
--- | Moves it to so many microseconds from now, unless it has fired or was stopped.
+-- | Moves it to a number of microseconds from now, unless it has fired or was stopped.
 moveTimer :: Timer -> Int -> IO ()
 moveTimer (Timer token) delayMicros = c_move_after token (fromIntegral delayMicros)
 {-# INLINE moveTimer #-}
 
--- | What has become of a timer that was to be stopped.
+-- | The result of stopping a timer.
 data Stopping
   = -- | Its action will not be performed.
     Stopped
@@ -53,7 +53,7 @@ data Stopping
     MayFire
   deriving (Eq)
 
--- | Stops a timer. To be called masked.
+-- | Stops a timer. Call it masked.
 stopTimer :: Timer -> IO Stopping
 stopTimer (Timer token) = do
   isStopped <- c_stop token

@@ -29,14 +29,14 @@ newtype TimerTable = TimerTable (Chunks (MutableArray RealWorld Action))
 newTimerTable :: IO TimerTable
 newTimerTable = TimerTable <$> newChunks (newArray chunkSize Unused)
 
--- | To be set between reserving a timer and starting it.
+-- | Set it between reserving a timer and starting it.
 setAction :: TimerTable -> Int -> Action -> IO ()
 setAction (TimerTable chunks) timer action = do
   chunk <- chunkFor chunks timer
   writeArray chunk (within timer) action
 {-# INLINE setAction #-}
 
--- | To be taken before the timer is released. The table lets go of it.
+-- | Removes the action from the table. Call it before the timer is released.
 takeAction :: TimerTable -> Int -> IO Action
 takeAction (TimerTable chunks) timer = do
   chunk <- chunkFor chunks timer

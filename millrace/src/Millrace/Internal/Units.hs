@@ -4,8 +4,7 @@ module Millrace.Internal.Units
   )
 where
 
--- | So many milliseconds in microseconds, so many microseconds in nanoseconds: none if negative, and no more than there can
--- be.
+-- | Milliseconds in microseconds, or microseconds in nanoseconds. Negative numbers give 0; too large ones give the maximum.
 thousandfold :: Int -> Int
 thousandfold = (* 1000) . max 0 . min (maxBound `quot` 1000)
 {-# INLINE thousandfold #-}

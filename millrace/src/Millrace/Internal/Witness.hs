@@ -1,9 +1,9 @@
 -- | A witness of the run-time system's end, which wakes the managers then.
 --
--- @hs_exit@ ends all threads but those in foreign calls, and waits for these: for a manager that sleeps, for ever. It
--- says nothing to them, but it collects the garbage when the threads have ended, and runs the finalizers that are written
--- in C, before it waits. So a thread that waits for nothing holds something that has such a finalizer. Woken, the
--- managers find the run-time system ending, and end with it. To be woken without need does them no harm.
+-- @hs_exit@ ends all threads except those in foreign calls, and waits for these. It would wait for a sleeping manager for ever,
+-- because it does not notify it. But before it waits, it collects garbage and runs finalizers that are written in C. So a
+-- thread that never runs again holds an object with such a finalizer, which wakes the managers. They return from their foreign
+-- calls, and end with the run-time system. A wake-up without need is harmless.
 module Millrace.Internal.Witness
   ( postWitness,
   )
@@ -23,7 +23,7 @@ import Millrace.Internal.Foreign (c_wake_all)
 postWitness :: Int64 -> IO ()
 postWitness epoch = do
   never <- newEmptyMVar :: IO (MVar ())
-  void (newStablePtr never) -- or the thread would be told that it waits in vain
+  void (newStablePtr never) -- or the thread would get BlockedIndefinitelyOnMVar
   held <- newForeignPtr c_wake_all (nullPtr `plusPtr` fromIntegral epoch)
   witness <- forkIO (takeMVar never >> touchForeignPtr held)
   labelThread witness "Millrace witness"

@@ -1,13 +1,13 @@
 -- | Receiving into memory that the loop provides, for servers that keep many connections waiting.
 --
--- 'Millrace.Socket.ByteString.recvBuf' needs its buffer for as long as it waits. Here a buffer is taken when the bytes
--- are there, and it is the one that was given back last. So a waiting connection occupies no memory, and the memory that
--- is used is still in the processor's cache.
+-- 'Millrace.Socket.ByteString.recvBuf' needs its buffer for as long as it waits. Here a buffer is taken when bytes
+-- arrive, and it is the one that was given back last. So a waiting connection occupies no memory, and the buffer is probably
+-- still in the processor's cache.
 --
 -- 1. A buffer belongs to the borrower from the moment the continuation gets it until 'giveBack', which must be called
---    exactly once, in any thread. A buffer that is never given back is lost memory, nothing worse.
+--    exactly once, in any thread. The memory of a buffer that is never given back is lost.
 -- 2. An interrupted receive loses no byte, as in "Millrace.Socket.ByteString".
--- 3. A loop keeps at most 256 buffers that nobody uses, and on io_uring up to 1024 more in the kernel.
+-- 3. A loop keeps at most 256 unused buffers, and on io_uring up to 1024 more in the kernel.
 --
 -- >>> import qualified Data.ByteString as ByteString
 -- >>> import Foreign.Ptr (castPtr)
@@ -51,7 +51,7 @@ import Millrace.Internal.Socket (Socket)
 import Millrace.Operation (before, within)
 
 -- | @recvBorrowed deadline socket size continue@ receives at least one byte and at most @size@ (and no more than
--- 'borrowedSize'). It waits for them until the deadline, and hands the buffer to the continuation, which must see to it that the
+-- 'borrowedSize'). It waits for them until the deadline, and hands the buffer to the continuation, which must arrange that the
 -- buffer is given back.
 --
 -- The continuation runs with asynchronous exceptions masked, so that the buffer cannot get lost. Restore them inside, or store

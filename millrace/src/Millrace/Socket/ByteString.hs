@@ -10,11 +10,11 @@
 -- 3. No function uses a buffer after it has returned or thrown.
 -- 4. Sending to a peer that has closed the connection throws (@EPIPE@, @ECONNRESET@). There is no @SIGPIPE@.
 --
--- Several threads may receive on one socket, or send; each byte goes to exactly one of them, in no order among them. One of
--- them is still a thread that has been killed, until it has ended: 'Control.Concurrent.killThread' does not wait for that.
+-- Several threads may receive on one socket, or send. Each byte goes to exactly one of them; which one is not defined. A thread
+-- that was killed still counts until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
--- On sockets that are no streams (@Datagram@, @SeqPacket@) what is said of bytes holds of messages: an interrupted receive loses
--- none and leaves it whole, as far as it had room for it. 'sendAll' and 'sendMany' send one message, or none if there are no bytes
+-- On sockets that are not streams (@Datagram@, @SeqPacket@) the same holds for messages instead of bytes: an interrupted receive
+-- loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one message, or none if there are no bytes
 -- ('send' sends an empty one then).
 --
 -- >>> import Millrace
@@ -85,7 +85,7 @@ recvBefore !deadline s !size =
   where
     function = "Millrace.Socket.ByteString.recv"
 
--- More than a borrowed buffer holds: into memory of its own.
+-- For more than a borrowed buffer holds: receives into new memory.
 recvLarge :: String -> Deadline -> Socket -> Int -> IO ByteString
 recvLarge function deadline s size = do
   place <- mallocByteString size
@@ -108,7 +108,7 @@ recvBufBefore !deadline s !buffer !size =
   handOver (keepReceived s buffer) $
     recvMasked "Millrace.Socket.ByteString.recvBuf" deadline s buffer size
 
--- To be called masked. What comes too late for the caller is kept.
+-- Call it masked. Bytes that arrive too late for the caller are kept.
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size

@@ -56,9 +56,9 @@ import Network.Socket (SockAddr (..))
 -- received bytes and the peer. If the socket was shut down for receiving and no message is left, it returns an empty
 -- message.
 --
--- An error that the system has for the socket, for instance because nobody received what it sent, is thrown once. A program
--- that has asked for a queue of errors (@IP_RECVERR@) has to take them out by itself, with the socket's descriptor: as long as
--- one is there, messages are received up to 16 ms late, and of deadlines only that of 'recvFromBefore' ends the wait.
+-- An error of the socket, for instance because a sent message found no receiver, is thrown once. A program that has requested a
+-- queue of errors (@IP_RECVERR@) must take them out itself, with the socket's descriptor. While the queue has an error, messages
+-- are received up to 16 ms late, and the only deadline that ends the wait is that of 'recvFromBefore'.
 --
 -- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
@@ -89,9 +89,9 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
     copyOf place (count, sender) = do
       let bytes = ByteString.copy (fromForeignPtr place 0 count)
       bytes `seq` return (bytes, sender)
-    -- Of a socket that was shut down for receiving a call that does not wait says nothing else than that it would have to.
+    -- On a socket that was shut down for receiving, a call that does not wait fails with EAGAIN, as if it would have to.
     theEnd = (,) ByteString.empty . fromMaybe (SockAddrUnix "") <$> peerOf s
-    -- What is in the queue of errors counts as something to read for ever, and only others than us can take it.
+    -- An error in the queue makes the socket readable until the program takes it out. Millrace cannot.
     waitAfter failures = do
       isInVain <- if failures < 2 then return False else holds c_has_error
       when isInVain $ pauseAfter function s "" deadline failures
@@ -101,8 +101,8 @@ recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
--- When the queue of a Unix socket is full that is not this one's peer, the system does not tell when it has room again: it is
--- asked every now and then, at least every 16 ms, until it has. Of deadlines only that of 'sendToBefore' ends this.
+-- The system does not report when the full queue of a Unix socket that is not this one's peer has room again. So sending is
+-- tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
 --
 -- @since 0.1.0
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int

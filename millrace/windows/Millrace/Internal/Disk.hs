@@ -30,7 +30,8 @@ foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
 
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
--- | Opens a file for the function of that name, in a mode of @files.h@. The caller closes the descriptor.
+-- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. The caller closes the
+-- descriptor.
 openDescriptor :: String -> FilePath -> Int -> IO CInt
 openDescriptor function path mode = withPath function path $ \name ->
   throwIfMinusOne function path (c_open name (fromIntegral mode))
@@ -41,19 +42,19 @@ sizeOfFile function file@(File handle path) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
--- | Reads at most so many bytes at an offset into memory.
+-- | @readInto function file offset place most@ reads at most @most@ bytes into memory. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readInto function file@(File handle _) offset place most =
   withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
 
--- | Writes all bytes at an offset, at most a mebibyte of them.
+-- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
 writeFrom function file@(File handle _) offset bytes =
   void $
     unsafeUseAsCStringLen bytes $ \(source, size) ->
       perform (writeFileRequest handle offset (castPtr source) size) >>= checked function file
 
--- | Returns when the disk has what was written.
+-- | Waits until the disk has everything that was written to the file.
 syncFile :: String -> File -> IO ()
 syncFile function file@(File handle _) = perform (syncFileRequest handle) >>= checked function file
 
