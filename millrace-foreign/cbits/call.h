@@ -1,8 +1,8 @@
 /*
  * call.h: a C function called on a fiber while a Haskell thread waits on an MVar.
  *
- * The record belongs to the fiber from mrf_call_start, or mrf_call_resume, until it wakes the Haskell thread; to the
- * Haskell thread otherwise. Only mrf_call_interrupt may be called by the other side.
+ * The fiber owns the record from mrf_call_start, or mrf_call_resume, until it wakes the Haskell thread. Otherwise the
+ * Haskell thread owns it. Only mrf_call_interrupt may be called by the other side.
  *
  * It has a stable pointer to the MVar () on which the Haskell thread waits, and which waking.h fills. Records with few
  * arguments are kept for later calls, with their empty MVars.
@@ -31,7 +31,7 @@ int mrf_start_carriers(unsigned count, const char *backend_name);
  * one: */
 mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind, int capability);
 
-/* NULL: it must be given one. It is the record's until that is freed. */
+/* NULL: set one. The record owns it until the record is freed. */
 HsStablePtr mrf_call_place(const mrf_call *call);
 void mrf_call_set_place(mrf_call *call, HsStablePtr place);
 

@@ -1,6 +1,6 @@
 /*
- * in_call.c: C code on a fiber that enters Haskell by itself, through a `foreign export` or a `wrapper` that is no
- * Callback.
+ * in_call.c: C code on a fiber that enters Haskell by itself, through a `foreign export`, or a `wrapper` that is
+ * not a Callback.
  *
  * The run-time system identifies the caller by its OS thread, on which calls into Haskell nest. So from rts_lock to
  * rts_unlock the fiber acts as its carrier's OS thread, which runs no other fiber meanwhile. The linker redirects both
@@ -11,7 +11,7 @@
 
 #include <Rts.h>
 
-/* NOLINTBEGIN(bugprone-reserved-identifier): so does the linker call them */
+/* NOLINTBEGIN(bugprone-reserved-identifier): the linker gives them these names */
 Capability *__real_rts_lock(void);
 void __real_rts_unlock(Capability *capability);
 Capability *__wrap_rts_lock(void);

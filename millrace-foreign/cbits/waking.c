@@ -53,8 +53,8 @@ static void watch_fork(void)
     pthread_atfork(NULL, NULL, forget_after_fork);
 }
 
-/* Carriers block signals, and waking may start a thread, which inherits that. The run-time system ends `interruptible`
- * calls on its threads by this one. For the carrier, not for the fiber that happens to run. */
+/* Waking may start a thread, which inherits the carrier's blocked signals. The run-time system ends `interruptible` calls
+ * on its threads by this signal, so it is unblocked: on the carrier, not on the fiber that runs now. */
 static void unblock_the_run_time_systems_signal(void)
 {
     static __thread bool is_unblocked;

@@ -2,7 +2,7 @@
  * waking.h: wakes Haskell threads from the carriers when their calls end or request a callback.
  *
  * Each capability has one Haskell thread, the waker. The run-time system wakes it once for all calls that ended
- * meanwhile, and it wakes their threads. Knows of a call no more than who waits for it.
+ * meanwhile, and it wakes their threads. It needs to know only which thread waits for a call.
  */
 #ifndef MILLRACE_FOREIGN_WAKING_H
 #define MILLRACE_FOREIGN_WAKING_H
@@ -11,13 +11,13 @@
 
 enum {
     MRF_CAPABILITIES_MAX = 256, /* GHC has no more (MAX_N_CAPABILITIES) */
-    MRF_CACHE_LINE_BYTES = 64,  /* what each capability has of its own shares none */
+    MRF_CACHE_LINE_BYTES = 64,  /* data of different capabilities share no cache line */
 };
 
 /* A part of each call. It belongs to the list from mrf_wake until mrf_wanted_take. */
 typedef struct mrf_wanted {
     struct mrf_wanted *next;
-    HsStablePtr waiting; /* of type MVar (), for the waker to fill; stays the call's */
+    HsStablePtr waiting; /* of type MVar (), for the waker to fill; the call frees it */
     int capability;
 } mrf_wanted;
 

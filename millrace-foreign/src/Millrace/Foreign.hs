@@ -15,7 +15,7 @@
 -- == Exceptions
 --
 -- An asynchronous exception ('Control.Concurrent.killThread', 'System.Timeout.timeout') reaches into the call: the wait
--- in which the C code is parked, or its next one, fails with @EINTR@, or with @ETIMEDOUT@ if the exception is a
+-- in which the C code is parked, or else its next one, fails with @EINTR@, or with @ETIMEDOUT@ if the exception is a
 -- timeout. The C code handles this as any error. When it has returned, the exception is thrown.
 --
 -- * If C code ignores the error and waits again, or computes, the call waits for it, however long that takes. Further

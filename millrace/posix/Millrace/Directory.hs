@@ -145,12 +145,12 @@ data Status = Status
     statusAccessed :: !Time,
     -- | of the last writing
     statusModified :: !Time,
-    -- | of the last change of the file or of what is known of it
+    -- | of the last change of the file or of its metadata
     statusChanged :: !Time
   }
   deriving (Eq, Show)
 
--- | Who may do what: the twelve bits of @chmod@.
+-- | Permissions: the twelve bits of @chmod@.
 --
 -- >>> Permissions 0o640
 -- Permissions 0o640
@@ -307,7 +307,7 @@ removeDirectory :: FilePath -> IO ()
 removeDirectory path = onPath "Millrace.Directory.removeDirectory" path c_unlink [1] (\_ _ -> return ())
 
 -- | Removes a directory with everything in it, or a file. Does not follow symbolic links. If something in it cannot be
--- removed, it throws, and the rest remains. Names that others remove meanwhile are no error.
+-- removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
 --
 -- @since 0.1.0
 removeTree :: FilePath -> IO ()

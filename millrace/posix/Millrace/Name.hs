@@ -63,7 +63,7 @@ foreign import ccall "&mrh_do_find_addresses" c_find_addresses :: FunPtr Work
 
 foreign import ccall "&mrh_do_find_name" c_find_name :: FunPtr Work
 
--- | What is looked up.
+-- | A look-up.
 --
 -- @since 0.1.0
 data Query = Query

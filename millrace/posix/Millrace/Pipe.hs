@@ -6,8 +6,8 @@
 -- >   readPipe out 100 >>= print
 --
 -- Threads that wait occupy no operating system thread. All functions are interruptible, and throw an 'IOError' that names the
--- function and the pipe. What an interrupted thread has read is returned by the next 'readPipe'. Writing to a pipe that nobody
--- reads fails with @EPIPE@, as GHC ignores the signal. Within "Millrace.Simulation" there are no pipes.
+-- function and the pipe. The next 'readPipe' returns what an interrupted thread has read. Writing to a pipe without readers
+-- fails with @EPIPE@, as GHC ignores the signal. Within "Millrace.Simulation" there are no pipes.
 --
 -- >>> (out, into) <- newPipe
 -- >>> writePipe into "through the pipe"
@@ -97,7 +97,7 @@ newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
 withPipe :: (ReadEnd -> WriteEnd -> IO a) -> IO a
 withPipe = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) . uncurry
 
--- | Waits for bytes, and reads at most so many. None: all writers have closed the pipe.
+-- | Waits for bytes, and reads at most the given number. Returns none when all writers have closed the pipe.
 --
 -- @since 0.1.0
 readPipe :: ReadEnd -> Int -> IO ByteString
@@ -133,7 +133,7 @@ closeReadEnd (ReadEnd plain) = closePlain plain
 closeWriteEnd :: WriteEnd -> IO ()
 closeWriteEnd (WriteEnd plain) = closePlain plain
 
--- | Asks for a pipe that holds so many bytes, and returns how many it holds now (Linux rounds up). It is 65536 to begin with.
+-- | Sets how many bytes the pipe holds, and returns how many it holds now (Linux rounds up). A new pipe holds 65536.
 --
 -- @since 0.1.0
 setPipeCapacity :: WriteEnd -> Int -> IO Int

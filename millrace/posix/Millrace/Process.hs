@@ -181,7 +181,7 @@ data Group
     NewSession
   deriving (Eq, Show, Read, Enum, Bounded)
 
--- | What a process may use. 'Nothing' is no limit.
+-- | A limit on what a process may use. 'Nothing' is no limit.
 --
 -- @since 0.1.0
 data Limit = Limit
@@ -226,7 +226,7 @@ data Process = Process
     processNumber :: !CInt,
     processHandle :: !Handle,
     processEnd :: !(MVar (Either SomeException Exit)),
-    -- | held while the process is reaped or its group is signalled, because the number then means nobody else
+    -- | held while the process is reaped or its group is signalled, so that the number cannot mean another process
     processLock :: !(MVar ()),
     processInputEnd :: !(Maybe WriteEnd),
     processOutputEnd :: !(Maybe ReadEnd),
@@ -319,7 +319,7 @@ startProcess what = handOver discard $ do
   let undo = uninterruptibleMask_ (takeAll theirs >>= mapM_ closeNumber >> join (readIORef ours))
   (`onException` undo) $ do
     wired <- wire what theirs ours
-    -- A helper that has begun needs them, also if nobody waits for it any more: the job closes them.
+    -- A helper that has begun needs them even after its caller has stopped waiting, so the job closes them.
     toClose <- takeAll theirs
     (number, pidfd) <- spawn what wired (mapM_ closeNumber toClose)
     handle <- adopt pidfd `onException` uninterruptibleMask_ (c_signal_process pidfd 9 >> closeNumber pidfd)
@@ -479,7 +479,7 @@ hasGroup process = commandGroup (processCommand process) /= SameGroup || isJust 
 waitProcess :: Process -> IO Exit
 waitProcess process = readMVar (processEnd process) >>= either throwIO return
 
--- | 'waitProcess' with a deadline; 'Nothing' if the process has not ended by then. It goes on.
+-- | 'waitProcess' with a deadline; 'Nothing' if the process has not ended by then. The process continues.
 --
 -- @since 0.1.0
 waitProcessBefore :: Deadline -> Process -> IO (Maybe Exit)

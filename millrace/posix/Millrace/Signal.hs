@@ -6,7 +6,7 @@
 -- >   putStrLn ("ending, because of " ++ show received)
 -- >   killThread server
 --
--- While 'withSignals' runs, a signal that it names does nothing but appear in the stream. Afterwards it means again what it meant
+-- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it does again what it did
 -- before. Several threads may ask for the same signal: each of them gets it. Signals of one kind that come before they were taken
 -- count as one, as the system itself counts them. Waiting occupies no operating system thread and is interruptible.
 --
@@ -60,7 +60,7 @@ data Signal
     Child
   | -- | the size of the terminal has changed
     WindowChange
-  | -- | the process goes on after it was stopped
+  | -- | the process continues after it was stopped
     Continue
   | -- | another one, by its number
     Numbered !Int
@@ -82,7 +82,7 @@ signalNumber signal = fromIntegral $ case signal of
   Continue -> Posix.sigCONT
   Numbered number -> fromIntegral number
 
--- | What has come and was not taken yet.
+-- | Signals that have arrived and were not taken yet.
 --
 -- @since 0.1.0
 newtype Signals = Signals (TVar (Set.Set Signal))
@@ -90,7 +90,7 @@ newtype Signals = Signals (TVar (Set.Set Signal))
 instance Eq Signals where
   Signals a == Signals b = a == b
 
--- Who listens to a signal, and what it meant before.
+-- The streams that get a signal, and its action before.
 data Listeners = Listeners
   { _listenersBefore :: Posix.Handler,
     listenersAll :: [(Signal, TVar (Set.Set Signal))]
@@ -148,7 +148,7 @@ nextSignal (Signals pending) = atomically $ do
   now <- readTVar pending
   maybe retry (\(first, others) -> first <$ writeTVar pending others) (Set.minView now)
 
--- | 'nextSignal' with a deadline: 'Nothing' if none has come.
+-- | 'nextSignal' with a deadline: 'Nothing' if none has arrived.
 --
 -- @since 0.1.0
 nextSignalBefore :: Deadline -> Signals -> IO (Maybe Signal)

@@ -88,7 +88,7 @@ data To
 everything :: Int64
 everything = maxBound
 
--- | Moves bytes until the end of the source, at most so many, and returns how many it has moved. It does not shut down or close either
+-- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut down or close either
 -- side.
 --
 -- If it is interrupted or fails, all bytes that have left a socket or a pipe and have not reached the other side are given back: the
@@ -162,7 +162,7 @@ moveKept deadline from to most = go 0
       FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
       FromFile _ _ -> return ByteString.empty
 
--- Writes bytes, and keeps what is left of them up to date.
+-- Writes bytes, and records after each write which are left.
 putAll :: Deadline -> To -> IORef ByteString -> IO ()
 putAll deadline to left = case to of
   ToSocket s@(Socket handle _) -> go handle (show s)
@@ -191,7 +191,7 @@ giveBack from bytes = unless (ByteString.null bytes) $ case from of
   FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\later -> (bytes <> later, ()))
   FromFile _ _ -> return ()
 
--- One piece into the pipe, and all of it out of it. If that fails, what is in the pipe goes back.
+-- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back.
 relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
 relay deadline out into from to position size = mask $ \restore -> do
   count <- restore (move deadline (advanceFrom position from) (ToPipe into) size)

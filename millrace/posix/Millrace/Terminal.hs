@@ -90,7 +90,7 @@ withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
       when (descriptor < 0) $ throwIO (failure "Millrace.Terminal.withTerminal" "/dev/tty" (Errno (negate descriptor)))
       Terminal <$> newPlain "terminal" descriptor
 
--- | Waits for input, and reads at most so many bytes: a line, or what keys have sent ('withMode'). None: the end.
+-- | Waits for input, and reads at most the given number of bytes: a line, or what keys sent ('withMode'). None at the end.
 --
 -- @since 0.1.0
 readTerminal :: Terminal -> Int -> IO ByteString
@@ -162,7 +162,7 @@ waitForNewSize terminal old = withSignals [WindowChange] go
 isTerminal :: Fd -> IO Bool
 isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 
--- | Waits for input on standard input, whatever that is, and reads at most so many bytes; none at the end. If another program reads
+-- | Waits for input on standard input, and reads at most the given number of bytes; none at the end. If another program reads
 -- the same terminal or pipe at the same moment and is faster, the capability waits for more input: use 'withTerminal' then.
 --
 -- @since 0.1.0

@@ -56,7 +56,7 @@ foreign import ccall unsafe "mrh_watch_add" c_add :: CInt -> CString -> Word32 -
 
 foreign import ccall unsafe "mrh_watch_remove" c_remove :: CInt -> CInt -> IO CInt
 
--- | What is watched.
+-- | A watch.
 --
 -- @since 0.1.0
 data Watch = Watch
@@ -81,7 +81,7 @@ data Depth
     Recursive
   deriving (Eq, Show, Read, Enum, Bounded)
 
--- | What has happened to a path.
+-- | A change of a path.
 --
 -- @since 0.1.0
 data Event = Event
@@ -156,10 +156,10 @@ addTree watch path = do
       below <- mapM (\entry -> if entryKind entry == Directory then addTree watch (entryPath entry) else return [entryPath entry]) entries
       return (path : concat below)
   where
-    -- A file has no entries, and what was removed meanwhile neither.
+    -- A file has no entries. Neither has a directory that was removed meanwhile.
     gone problem = if maybe False ((`elem` [eNOENT, eNOTDIR]) . Errno) (ioe_errno problem) then return [] else throwIO problem
 
--- | Waits for events, and returns all that have come.
+-- | Waits for events, and returns all that have arrived.
 --
 -- @since 0.1.0
 nextEvents :: Watch -> IO [Event]

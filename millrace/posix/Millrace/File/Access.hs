@@ -238,7 +238,7 @@ onVector function file work offset pieces = do
       pokeByteOff place (i * vectorElementSize + vectorElementBase) (unsafeForeignPtrToPtr piece)
       pokeByteOff place (i * vectorElementSize + vectorElementLength) size
 
--- | @readIntoMemory file offset place size@ reads at most so many bytes at an offset into memory, and returns how many they
+-- | @readIntoMemory file offset place size@ reads at most @size@ bytes at an offset into memory, and returns how many they
 -- are: 0 at the end of the file, and never more than a mebibyte.
 --
 -- @since 0.1.0
@@ -249,7 +249,7 @@ readIntoMemory file offset place size = do
   where
     function = "Millrace.File.Access.readIntoMemory"
 
--- | @writeFromMemory file offset place size@ writes all of so many bytes, which must not change meanwhile.
+-- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile.
 --
 -- @since 0.1.0
 writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
@@ -265,7 +265,7 @@ writeFromMemory file offset place size = do
 mebibyte :: Int
 mebibyte = 1048576
 
--- | Memory of so many bytes that begins at a multiple of 4096, as files opened with 'Direct' want it.
+-- | Memory of the given size that begins at a multiple of 4096, as files opened with 'Direct' require.
 --
 -- @since 0.1.0
 directMemory :: Int -> IO (ForeignPtr Word8)
@@ -276,7 +276,7 @@ directMemory size = do
   where
     page = 4096
 
--- | Like 'Millrace.File.sync', without what is not needed to read the bytes again, such as times.
+-- | Like 'Millrace.File.sync', but without metadata that is not needed to read the bytes again, such as times.
 --
 -- @since 0.1.0
 syncData :: File -> IO ()
@@ -295,20 +295,20 @@ setFileSize file size = void $ onFile "Millrace.File.Access.setFileSize" file c_
 allocate :: File -> Int64 -> Int64 -> IO ()
 allocate file offset count = void $ onFile "Millrace.File.Access.allocate" file c_allocate [0, offset, count] Nothing firstResult
 
--- | @punchHole file offset count@ gives the room of so many bytes back. They read as zeros from then on, and the file's size stays.
+-- | @punchHole file offset count@ frees the disk space of @count@ bytes. They read as zeros from then on. The file's size stays.
 --
 -- @since 0.1.0
 punchHole :: File -> Int64 -> Int64 -> IO ()
 punchHole file offset count =
   void $ onFile "Millrace.File.Access.punchHole" file c_allocate [allocatePunchHole .|. allocateKeepSize, offset, count] Nothing firstResult
 
--- | Who else may hold the lock.
+-- | Whether others may hold the lock, too.
 --
 -- @since 0.1.0
 data Sharing
   = -- | others that share it; the file must be open for reading
     Shared
-  | -- | nobody; the file must be open for writing
+  | -- | no other one may; the file must be open for writing
     Sole
   deriving (Eq, Show, Read, Enum, Bounded)
 
@@ -397,7 +397,7 @@ cloneFile source target = (True <$ onBoth function source target c_clone (: []))
       | maybe False ((`elem` [eOPNOTSUPP, eXDEV, eINVAL, eNOTTY, eEXIST]) . Errno) (ioe_errno problem) = return False
       | otherwise = throwIO problem
 
--- | @copyRange from offset to offset count@ copies at most so many bytes, and returns how many: 0 at the end of the file, and never more
+-- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the file, and never more
 -- than 16 mebibytes.
 --
 -- @since 0.1.0

@@ -75,7 +75,7 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
       name <- pathBytes function path
       path <$ (runJob (job c_mkdir [0o700] [name]) {jobDispose = \_ -> removeAtLast 50 path} >>= named function path)
 
--- | A file on the file system of that directory, without a name: nobody else can open it, and nothing of it remains, even after a
+-- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it remains, even after a
 -- crash. Not on every file system (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
@@ -119,13 +119,13 @@ replaceFile path write = mask $ \restore -> do
 ignore :: IOError -> IO ()
 ignore _ = return ()
 
--- A call that goes on without its caller may still make something in the directory: then it is tried again.
+-- A call that continues after its caller may still create a file in the directory. Then removing is tried again.
 removeAtLast :: Int -> FilePath -> IO ()
 removeAtLast left path = removeTree path `catch` again
   where
     again problem = unless (left == 0 || isDoesNotExistError problem) (threadDelay 2000 >> removeAtLast (left - 1) path)
 
--- Closes and removes a file, as far as that can be done. To be called uninterruptibly.
+-- Closes and removes a file, and ignores errors. Call it uninterruptibly.
 discard :: File -> IO ()
 discard file@(File _ path) = do
   closeFile file `catch` ignore

@@ -69,15 +69,15 @@ onFileKeeping atEnd function file work numbers memory means = mask_ $ do
   runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobRelease = release >> atEnd}
     >>= checked function file
 
--- | The open file with this path whose descriptor a job returns. The job says what becomes of a descriptor that nobody waits
--- for. To be called masked: the caller closes the file.
+-- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the descriptor if its
+-- caller has stopped waiting. Call it masked, and close the file.
 openFor :: String -> FilePath -> Job Int64 -> IO File
 openFor function path what = do
   descriptor <- fromIntegral <$> (runJob what >>= named function path)
   handle <- adopt descriptor `onException` uninterruptibleMask_ (closeNumber descriptor)
   return (File handle path)
 
--- | The job's result is a descriptor, which is closed when nobody waits for it.
+-- | The job's result is a descriptor, which is closed if no thread waits for it any more.
 closing :: Job r -> Job r
 closing what = what {jobDispose = closeNumber . fromIntegral}
 

@@ -51,7 +51,7 @@ data Running
 data Line = Files | Names
   deriving (Eq, Enum)
 
--- | What is to be done.
+-- | The work, and what it needs.
 data Job r = Job
   { jobWork :: !(FunPtr Work),
     jobLine :: !Line,
@@ -60,7 +60,7 @@ data Job r = Job
     jobTexts :: [ByteString],
     -- | Memory that the helper reads or writes.
     jobMemory :: !(Maybe (ForeignPtr Word8)),
-    -- | What has to stay until the job's end, for instance a descriptor: run once, when the job has ended or was not begun.
+    -- | Releases what the job uses, for instance a descriptor. Runs once, when the job has ended or was not begun.
     jobRelease :: IO (),
     -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
     jobDispose :: Int64 -> IO (),
@@ -123,12 +123,12 @@ foreign import ccall unsafe "mrh_job_free" c_free :: Ptr Running -> IO ()
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
--- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then goes on
+-- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then continues
 -- without its caller. @keptAlive dispose@ around it makes sure that a result is not lost between the job and its caller.
 runJob :: Job r -> IO (Either Errno r)
 runJob = runJobBefore noDeadline
 
--- | The same with a deadline, after which the result is @ETIMEDOUT@, and the job goes on without its caller.
+-- | The same with a deadline, after which the result is @ETIMEDOUT@, and the job continues without its caller.
 runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
 runJobBefore deadline what = mask_ $ do
   running <- (refuseSimulation >> create what) `onException` jobRelease what
@@ -179,7 +179,7 @@ waitAtMost deadline running what = do
   where
     neverBegun = c_free running >> jobRelease what
 
--- Of a job that has ended.
+-- For a job that has ended.
 takeResult :: Ptr Running -> Job r -> IO (Either Errno r)
 takeResult running what = interpreted `finally` (c_free running >> touchMemory what >> jobRelease what)
   where
@@ -191,7 +191,7 @@ takeResult running what = interpreted `finally` (c_free running >> touchMemory w
           output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
           Right <$> jobMeaning what result output
 
--- Nobody waits for it any more.
+-- The caller stops waiting: withdraws the job or, if a helper has begun it, leaves it to a keeper.
 leave :: Ptr Running -> Job r -> IO ()
 leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running

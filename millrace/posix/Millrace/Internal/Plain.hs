@@ -1,4 +1,4 @@
--- | Descriptors without offsets that are no sockets, such as pipes and terminals: reading and writing them without holding a
+-- | Descriptors without offsets that are not sockets, such as pipes and terminals: reading and writing them without holding a
 -- capability, and without losing what an interrupted thread has read. Must not know: sockets.
 module Millrace.Internal.Plain
   ( Plain (..),
@@ -41,7 +41,7 @@ foreign import ccall unsafe "mrh_write_shared" c_write_shared :: CInt -> Ptr Wor
 
 foreign import ccall unsafe "mrh_close" c_close :: CInt -> IO CInt
 
--- | Whose a descriptor is.
+-- | The owner of a descriptor.
 data Sharing
   = -- | this program's: it is non-blocking, and closed by 'closePlain'
     Own
@@ -49,7 +49,7 @@ data Sharing
     WithOthers
   deriving (Eq)
 
--- | A descriptor, what an interrupted reader has left, and what it is called in errors.
+-- | A descriptor, the bytes that an interrupted reader has left, and its name in errors.
 data Plain = Plain !Handle !Sharing !(IORef ByteString) !String
 
 instance Eq Plain where
@@ -58,7 +58,7 @@ instance Eq Plain where
 instance Show Plain where
   showsPrec _ (Plain _ _ _ name) = showString name
 
--- | Takes over a non-blocking descriptor, and closes it if that fails. To be called masked.
+-- | Takes over a non-blocking descriptor, and closes it if that fails. Call it masked.
 newPlain :: String -> CInt -> IO Plain
 newPlain what descriptor = do
   handle <- adopt descriptor `onException` uninterruptibleMask_ (c_close descriptor)
@@ -75,7 +75,7 @@ newShared what descriptor = do
 plainDescriptor :: Plain -> CInt
 plainDescriptor (Plain handle _ _ _) = descriptorOf handle
 
--- | Reads at most so many bytes; none at the end. If a thread is interrupted, the next read returns its bytes.
+-- | Reads at most the given number of bytes; none at the end. If a thread is interrupted, the next read returns its bytes.
 readPlain :: String -> Plain -> Deadline -> Int -> IO ByteString
 readPlain function plain@(Plain handle sharing keptRef name) deadline size = handOver keep $ do
   unless (size > 0) $ throwIO (failure function name eINVAL)

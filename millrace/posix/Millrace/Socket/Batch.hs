@@ -113,7 +113,7 @@ withOutgoing function s datagrams use = allocaBytes (max 1 (length datagrams) * 
         pokeByteOff one outgoingAddressLength (fromIntegral length' :: Word32)
         go array (i + 1 :: Int) others
 
--- | @receiveBatch s most size@ waits for a datagram, and returns it with those that have arrived, too: at most so many, and never
+-- | @receiveBatch s most size@ waits for a datagram, and returns it with those that have arrived, too: at most @most@, and never
 -- more than 64, each with its sender (@SockAddrUnix ""@ for a Unix socket without a name). A datagram of more than @size@ bytes is
 -- cut off. What the kernel has joined ('setJoining') counts as one, and may be more on return; the size must be for all of it. Both
 -- numbers must be positive. None: the socket was shut down for receiving.
@@ -174,7 +174,7 @@ datagramsAt place size one i = do
     let copied = ByteString.copy piece
     copied `seq` return (copied, sender)
 
--- | Pieces of so many bytes; the last one may be shorter. Of no bytes, one.
+-- | Pieces of the given size; the last one may be shorter. No bytes give one empty piece.
 cut :: Int -> ByteString -> [ByteString]
 cut size bytes
   | ByteString.length bytes <= size = [bytes]

@@ -61,7 +61,7 @@ import Millrace.Name
 import Millrace.Socket
 import qualified Millrace.Timer as Timer
 
--- | No address of a name could be connected to: what was tried, and why each attempt failed.
+-- | Connecting failed for all addresses of a name: the addresses, and why each attempt failed.
 --
 -- @since 0.1.0
 data ConnectError = ConnectError !String [(SockAddr, IOError)]
@@ -148,7 +148,7 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
 --
 -- @since 0.1.0
 data Server = Server
-  { -- | At most so many connections are served at the same time; further ones wait in the system's queue.
+  { -- | The most connections that are served at the same time; further ones wait in the system's queue.
     serverConnectionsMax :: !Int,
     -- | of the system's queue
     serverBacklog :: !Int,
@@ -252,7 +252,7 @@ acceptAll server listeners connections serve = mask $ \restore -> do
       thread <- myThreadId
       atomically (modifyTVar' connections (Set.delete thread))
 
--- To be called when nobody accepts any more.
+-- Call it when no thread accepts any more.
 endGracefully :: Server -> TVar (Set.Set ThreadId) -> IO ()
 endGracefully server connections = (wait `onException` uninterruptibleMask_ interruptAll) >> interruptAll
   where

@@ -104,7 +104,7 @@ data Group = Group
 group :: SockAddr -> Group
 group address = Group {groupAddress = address, groupInterface = Nothing, groupSource = Nothing}
 
--- | Has the socket receive what is sent to the group and to its port. A socket can be in several groups; the system has a limit
+-- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the system has a limit
 -- (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
 --
 -- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address, as long as

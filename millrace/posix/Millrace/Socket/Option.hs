@@ -81,11 +81,11 @@ foreign import ccall unsafe "mrh_connect_with" c_connect_with :: CInt -> Ptr a -
 --
 -- @since 0.1.0
 data KeepAliveTimes = KeepAliveTimes
-  { -- | The peer is asked for a sign of life when nothing has come for so many seconds.
+  { -- | A probe is sent to the peer after this many seconds in which nothing arrived.
     keepAliveIdleSeconds :: !Int,
-    -- | If none comes, it is asked again after so many seconds.
+    -- | Without an answer, the next probe follows after this many seconds.
     keepAliveIntervalSeconds :: !Int,
-    -- | The connection ends with @ETIMEDOUT@ when so many questions were not answered.
+    -- | The connection ends with @ETIMEDOUT@ after this many probes without an answer.
     keepAliveProbes :: !Int
   }
   deriving (Eq, Show, Read)
@@ -125,7 +125,7 @@ getKeepAlive s = do
   where
     get option = getNumber "Millrace.Socket.Option.getKeepAlive" "" option s
 
--- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for so many milliseconds
+-- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this many milliseconds
 -- (@TCP_USER_TIMEOUT@). 'Nothing' leaves it to the system, which gives up after a quarter of an hour or so.
 --
 -- @since 0.1.0
@@ -153,7 +153,7 @@ setNoDelay = setFlag "Millrace.Socket.Option.setNoDelay" optionNoDelay
 getNoDelay :: Socket -> IO Bool
 getNoDelay = getFlag "Millrace.Socket.Option.getNoDelay" optionNoDelay
 
--- | Asks for memory of so many bytes for what was sent and is not acknowledged (@SO_SNDBUF@). The system reserves twice as much, for
+-- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves twice as much, for
 -- its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no longer adapts it to the network.
 --
 -- @since 0.1.0
@@ -166,7 +166,7 @@ setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBu
 getSendBuffer :: Socket -> IO Int
 getSendBuffer = getNumber "Millrace.Socket.Option.getSendBuffer" "" optionSendBuffer
 
--- | The same for what has arrived and was not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting or listening,
+-- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting or listening,
 -- because it decides on the largest window.
 --
 -- @since 0.1.0
@@ -222,10 +222,10 @@ getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 data AtClose
   = -- | The system delivers them, and closing returns at once. This is the system's default.
     DeliverLater
-  | -- | The system delivers them, and closing waits for so many seconds at most, with all threads of its capability:
+  | -- | The system delivers them, and closing waits for at most this many seconds, with all threads of its capability:
     -- 'Millrace.Socket.gracefulClose' is better.
     DeliverFirst !Int
-  | -- | They are thrown away. The peer is told that the connection was reset, and nothing of it stays in this system.
+  | -- | They are discarded. The peer gets a reset, and this system keeps nothing of the connection.
     ResetConnection
   deriving (Eq, Show, Read)
 

@@ -75,7 +75,7 @@ foreign import ccall unsafe "mrh_send_passing" c_send_passing :: CInt -> Ptr a -
 
 foreign import ccall unsafe "mrh_receive_passing" c_receive_passing :: CInt -> Ptr Word8 -> CSize -> Ptr Word8 -> IO Int64
 
--- | Who a process is.
+-- | The identity of a process.
 --
 -- @since 0.1.0
 data Credentials = Credentials
@@ -86,7 +86,7 @@ data Credentials = Credentials
   }
   deriving (Eq, Show, Read)
 
--- | What is passed beside bytes.
+-- | Descriptors and credentials that are passed beside bytes.
 --
 -- @since 0.1.0
 data Passed = Passed
@@ -129,11 +129,11 @@ sendPassingBefore deadline s@(Socket handle _) (Passed descriptors credentials) 
       Nothing -> use nullPtr
       Just (Credentials process user theirGroup) -> withArray [process, user, theirGroup] use
 
--- | Waits for bytes, and receives at most so many with what was passed beside them. None: the peer has shut down sending. The caller
+-- | Waits for bytes, and receives at most the given number, with what was passed beside them. None: the peer has shut down sending. The caller
 -- must close the descriptors; exec closes them, too. Credentials come if 'setReceivesCredentials' asks for them. On a stream, bytes
 -- with something beside them are not mixed with bytes that were sent before or after.
 --
--- Throws if this process may not open so many descriptors (@EMFILE@); then those that came are closed and the bytes are lost. If it is
+-- Throws if this process has too many descriptors (@EMFILE@); then those that came are closed and the bytes are lost. If it is
 -- interrupted when a message has just arrived, the next receive gets the bytes, and the descriptors are closed.
 --
 -- @since 0.1.0

@@ -54,7 +54,7 @@ import Millrace.Stream (TooLong (..))
 -- @since 0.1.0
 data Reader = Reader !File !(MVar Ahead)
 
--- What was read and not asked for yet, and the offset of what comes after it.
+-- Bytes that were read ahead, and the offset after them.
 data Ahead = Ahead !ByteString !Int64
 
 instance Show Reader where
@@ -119,7 +119,7 @@ skipLine (Reader file state) = modifyMVar state (go False)
           then return (Ahead ByteString.empty next, something)
           else go something (Ahead more (next + fromIntegral (ByteString.length more)))
 
--- | The next bytes, at most so many; none at the end of the file. It may return fewer before the end. The number must be positive.
+-- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The number must be positive.
 --
 -- @since 0.1.0
 readBytes :: Reader -> Int -> IO ByteString

@@ -129,7 +129,7 @@ keepError s problem = do
     after (KeptStream earlier Nothing) = KeptStream earlier (Just problem)
     after other = other
 
--- A thread may be waiting for what is kept now: see 'keptOr'.
+-- Wakes threads that wait for what is kept now: see 'keptOr'.
 keep :: Socket -> (Kept -> Kept) -> IO ()
 keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> retryWaiting handle
 
@@ -171,7 +171,7 @@ keepsAnything (Socket _ ref) =
     KeptClosed -> False
     _ -> True
 
--- | What has become of a connection that was to be kept.
+-- | The result of keeping a connection.
 data Keeping
   = IsKept
   | -- | The socket is closed. The connection is still the caller's.
@@ -189,7 +189,7 @@ keepConnection (Socket handle ref) connection = do
     before (KeptConnections others) = (KeptConnections (connection : others), IsKept)
     before other = (other, NotKept)
 
--- | Looks at what is kept, and leaves what the function returns first. Costs one read when nothing is kept.
+-- | Reads what is kept, and replaces it by the first result of the function. Costs one read when nothing is kept.
 takeKept :: Socket -> (Kept -> (Kept, a)) -> a -> IO a
 takeKept (Socket _ ref) split nothing = do
   kept <- readIORef ref
@@ -201,9 +201,9 @@ takeKept (Socket _ ref) split nothing = do
 -- | @keptOr s split useKept keep what useEnd@ uses what @split@ finds among what is kept. If it finds nothing, it performs the
 -- operation @what@ and uses how that ended.
 --
--- This thread, or another one that waits, also gets what is kept while the operation waits: whoever keeps something makes all
--- that wait look again ('retryWaiting'), and a thread that begins to wait looks once more, because something may have been kept
--- in between. To be called masked.
+-- This thread, or another one that waits, also gets what is kept while the operation waits: a thread that keeps something makes
+-- all waiting threads look again ('retryWaiting'), and a thread that begins to wait looks once more, because something may have
+-- been kept in between. Call it masked.
 keptOr :: Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Either Errno r -> IO ()) -> Request r -> (Either Errno r -> IO a) -> IO a
 keptOr s split useKept keepEnd what useEnd = look
   where
@@ -233,7 +233,7 @@ lookAgain (Socket handle ref) split =
 onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
 onDescriptor attempted s detail call = callWhileOpen attempted s (callOn attempted (describe s ++ detail) . call)
 
--- | A call that does not wait; throws for a closed socket, under this name. Nobody can close the socket meanwhile.
+-- | A call that does not wait. Throws for a closed socket, with this function's name. The socket stays open meanwhile.
 callWhileOpen :: String -> Socket -> (CInt -> IO a) -> IO a
 callWhileOpen attempted s@(Socket handle _) call = whileOpen handle call >>= maybe (isClosed attempted s) return
 
@@ -279,7 +279,7 @@ isTooLong address = case address of
 pathOffset :: Int
 pathOffset = 2
 
--- | The address at a place, of so many bytes. The network package reads the name of a Unix socket up to the first NUL. An
+-- | Reads an address of the given size from memory. The network package reads the name of a Unix socket up to the first NUL. An
 -- abstract name begins with one (unix(7)), so it is read here.
 addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
 addressFrom place size =
@@ -320,7 +320,7 @@ refuseSize attempted s wanted size =
     )
 {-# NOINLINE refuseSize #-}
 
--- | At most so many of the bytes that are kept; or the next message, cut off after so many bytes; or the error that is due.
+-- | At most the given number of the kept bytes; or the next message, cut off after that number; or the kept error.
 firstBytes :: Int -> Kept -> (Kept, Maybe (Either Errno ByteString))
 firstBytes size kept = case kept of
   KeptStream bytes (Just code) | ByteString.null bytes -> (KeptNothing, Just (Left code))
@@ -328,8 +328,8 @@ firstBytes size kept = case kept of
   KeptMessages (Message bytes _ : others) -> (messages others, Just (Right (ByteString.take size bytes)))
   _ -> (kept, Nothing)
 
--- | The next message whose sender is known, cut off after so many bytes. The others are left to 'firstBytes'. Of a stream, what
--- 'firstBytes' returns.
+-- | The next message whose sender is known, cut off after the given number of bytes. The others are left to 'firstBytes'. On a
+-- stream, the same as 'firstBytes'.
 firstMessage :: Int -> Kept -> (Kept, Maybe (Either Errno (ByteString, Maybe SockAddr)))
 firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
   (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))

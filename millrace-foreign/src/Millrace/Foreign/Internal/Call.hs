@@ -35,8 +35,8 @@ import qualified System.Timeout as Base
 --
 -- @since 0.1.0
 data CallOptions = CallOptions
-  { -- | When it passes, the wait that the C code is in, or else its next one, fails with @ETIMEDOUT@. What the function
-    -- then returns is the call's result.
+  { -- | When it passes, the current wait of the C code, or its next one, fails with @ETIMEDOUT@. The call returns the
+    -- function's result.
     callDeadline :: !Deadline,
     -- | The errno with which the C code's wait fails when an asynchronous exception interrupts the call. (Timeouts
     -- always use @ETIMEDOUT@.) Choose @ETIMEDOUT@ for libraries that continue after @EINTR@, as libpq does.
@@ -56,7 +56,7 @@ data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
 
--- | Starts so many carriers, the operating system threads on which C functions run. They stay until the process ends.
+-- | Starts this number of carriers, the operating system threads on which C functions run. They stay until the process ends.
 -- Without this, the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if there are carriers
 -- already, and 'Millrace.Manager.NotThreaded' without @-threaded@.
 --
@@ -104,9 +104,8 @@ failure attempted result = errnoToIOError attempted (Errno (negate result)) Noth
 
 -- -------------------------------------------------------------------------------------------------------- a call --- --
 
--- | Runs a C function on a fiber, and waits until it has returned. Then throws the exception that has come meanwhile,
--- if any. errno is the one that the function has left: nothing between the end of the call and the caller's @getErrno@
--- changes it.
+-- | Runs a C function on a fiber, and waits until it has returned. Then throws the exception that arrived meanwhile, if
+-- any. errno is that of the function: nothing between the end of the call and the caller's @getErrno@ changes it.
 perform :: CallOptions -> FunPtr f -> [Argument] -> Kind -> (Ptr () -> IO r) -> IO r
 perform options function arguments resultKind readResult =
   evaluated
@@ -127,7 +126,7 @@ perform options function arguments resultKind readResult =
           maybe (return result) throwIO interruption
       )
   where
-    -- Outside of the mask, because this may take long, and exceptions may come.
+    -- Unmasked, because this may take long and must be interruptible.
     evaluated = evaluate options >> evaluate function >> mapM_ evaluate arguments
     pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
 

@@ -25,14 +25,14 @@ ensureWaker capability = do
     bell <- newEmptyMVar
     void (forkOn (fromIntegral capability) (work capability bell))
 
--- No other thread has its ThreadId, and the MVar stays reachable, so it gets no exceptions.
+-- This thread gets no exceptions: no other thread has its ThreadId, and its MVar stays reachable.
 work :: CInt -> MVar () -> IO ()
 work capability bell = do
   newStablePtrPrimMVar bell >>= serve capability
   takeMVar bell
   work capability bell
 
--- Repeats until there is no call to wake. Then C fills the MVar at the next one.
+-- Repeats until there is no call to wake. Then waits for the MVar, which C fills at the next call.
 serve :: CInt -> StablePtr PrimMVar -> IO ()
 serve capability bell = do
   first <- c_wanted_take capability bell

@@ -22,7 +22,7 @@ maskDirectory = #{const IN_ISDIR}
 maskIgnored = #{const IN_IGNORED}
 maskOverflow = #{const IN_Q_OVERFLOW}
 
--- | What is asked for.
+-- | The events to watch for.
 watchedEvents :: Word32
 watchedEvents =
   maskCreated .|. maskRemoved .|. maskRemovedItself .|. maskModified .|. maskWritten .|. maskAttributes .|. maskMovedFrom .|. maskMovedTo
