@@ -2,8 +2,8 @@
  * capability.h: which loop belongs to the capability that is running this call.
  *
  * What it needs of GHC's run-time system is in ghc/. Every function here is called by an `unsafe` foreign call. While it
- * runs, nothing else runs on its capability, so its caller is the owner of that capability's loop. The capability is looked up inside the call, so that the calling thread cannot migrate between look-up
- * and use.
+ * runs, nothing else runs on its capability, so its caller is the owner of that capability's loop. The capability is looked
+ * up inside the call, so that the calling thread cannot migrate between look-up and use.
  */
 #ifndef MILLRACE_CAPABILITY_H
 #define MILLRACE_CAPABILITY_H

@@ -2,8 +2,8 @@
 --
 -- > main = walk "src" Never (\entry -> when (entryKind entry == RegularFile) (putStrLn (entryPath entry)))
 --
--- The calls are made by helper threads, at most 64 at a time, so that no thread but the caller waits for the disk or the
--- network. All functions are interruptible; a call that a helper has begun is then completed without its caller. They throw
+-- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
+-- network. All functions are interruptible. A call that a helper has begun then continues without its caller. They throw
 -- an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). Within
 -- "Millrace.Simulation" they are refused.
 --
@@ -103,7 +103,7 @@ foreign import ccall "&mrh_do_chown" c_chown :: FunPtr Work
 
 foreign import ccall "&mrh_do_set_times" c_set_times :: FunPtr Work
 
--- | What a name stands for.
+-- | The kind of a file.
 --
 -- @since 0.1.0
 data Kind
@@ -124,7 +124,7 @@ data Kind
 data Time = Time {timeSeconds :: !Int64, timeNanoseconds :: !Int64}
   deriving (Eq, Ord, Show, Read)
 
--- | What the system knows of a file.
+-- | The system's data about a file.
 --
 -- @since 0.1.0
 data Status = Status
@@ -141,7 +141,7 @@ data Status = Status
     statusLinks :: !Int64,
     statusUser :: !Word32,
     statusGroup :: !Word32,
-    -- | of the last reading; many file systems are late
+    -- | of the last reading; many file systems update it late
     statusAccessed :: !Time,
     -- | of the last writing
     statusModified :: !Time,
@@ -168,7 +168,7 @@ instance Show Permissions where
 ownerOnly :: Permissions
 ownerOnly = Permissions 0o700
 
--- | Everybody may do everything that the program's @umask@ allows.
+-- | All users may do everything that the program's @umask@ allows.
 --
 -- @since 0.1.0
 everybody :: Permissions
@@ -182,19 +182,19 @@ exists path =
   (True <$ statusBy "Millrace.Directory.exists" 1 path) `catch` \problem ->
     if isDoesNotExistError problem then return False else throwIO problem
 
--- | Of a path, after following symbolic links.
+-- | The status of a path, after following symbolic links.
 --
 -- @since 0.1.0
 status :: FilePath -> IO Status
 status = statusBy "Millrace.Directory.status" 1
 
--- | Of a path; of a symbolic link itself.
+-- | The status of a path; of a symbolic link itself.
 --
 -- @since 0.1.0
 linkStatus :: FilePath -> IO Status
 linkStatus = statusBy "Millrace.Directory.linkStatus" 0
 
--- | Of an open file.
+-- | The status of an open file.
 --
 -- @since 0.1.0
 fileStatus :: File -> IO Status
@@ -244,7 +244,7 @@ kindOfMode mode = fromMaybe UnknownKind (lookup (mode .&. modeKindMask) table)
 canonicalPath :: FilePath -> IO FilePath
 canonicalPath path = onPath "Millrace.Directory.canonicalPath" path c_realpath [] (\_ output -> outputBytes output >>= pathFrom)
 
--- | Of a file system, in bytes.
+-- | The space of a file system, in bytes.
 --
 -- @since 0.1.0
 data Space = Space
@@ -257,7 +257,7 @@ data Space = Space
   }
   deriving (Eq, Show)
 
--- | Of the file system that the path is on.
+-- | The space of the file system that contains the path.
 --
 -- @since 0.1.0
 space :: FilePath -> IO Space
@@ -267,7 +267,7 @@ space path = onPath "Millrace.Directory.space" path c_space [] $ \_ output -> do
     [total, available, files, free] -> return (Space total available files free)
     _ -> error "Millrace.Directory.space: four numbers were asked for"
 
--- | Makes a directory. The @umask@ of the program takes permissions away.
+-- | Makes a directory. The @umask@ of the program removes permissions.
 --
 -- @since 0.1.0
 createDirectory :: FilePath -> Permissions -> IO ()
@@ -364,7 +364,7 @@ listBy function path = onPath function path c_list [] (\_ output -> outputBytes 
         (entryBlock, BlockDevice)
       ]
 
--- What mrh_do_list puts out.
+-- Parses the output of mrh_do_list.
 pieces :: ByteString -> [(Int, ByteString)]
 pieces bytes = case ByteString.uncons bytes of
   Nothing -> []
@@ -377,13 +377,13 @@ pieces bytes = case ByteString.uncons bytes of
 -- @since 0.1.0
 data Follow
   = Never
-  | -- | A link to a directory that is being walked through already is left out.
+  | -- | A link to a directory that contains it is left out.
     Always
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | @walk directory follow visit@ visits everything below a directory, and reads a directory only when it has visited what
--- came before: memory is needed for the directories on the way, not for the tree. A directory is visited before what is in
--- it. Directories that are removed meanwhile, or that may not be read, are skipped after their visit.
+-- came before. So it needs memory for the current path and not for the whole tree. A directory is visited before its
+-- contents. Directories that are removed meanwhile, or that may not be read, are skipped after their visit.
 --
 -- @since 0.1.0
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
@@ -417,7 +417,7 @@ walk root follow visit = do
 attempt :: IO a -> IO (Either IOError a)
 attempt action = (Right <$> action) `catch` (return . Left)
 
--- | Gives a file another name. If the new name exists, it is replaced, at once: at every moment it means one of the two.
+-- | Gives a file another name. If the new name exists, it is replaced atomically: at every moment it means one of the two files.
 --
 -- @since 0.1.0
 rename :: FilePath -> FilePath -> IO ()
@@ -429,13 +429,13 @@ rename from to = onPaths "Millrace.Directory.rename" from to c_rename [0]
 renameNew :: FilePath -> FilePath -> IO ()
 renameNew from to = onPaths "Millrace.Directory.renameNew" from to c_rename [renameNoReplace]
 
--- | Exchanges two names, at once. Not on every file system (@EINVAL@).
+-- | Exchanges two names atomically. Not on every file system (@EINVAL@).
 --
 -- @since 0.1.0
 exchange :: FilePath -> FilePath -> IO ()
 exchange one other = onPaths "Millrace.Directory.exchange" one other c_rename [renameExchange]
 
--- | @createLink existing new@ gives a file one name more.
+-- | @createLink existing new@ gives a file another name.
 --
 -- @since 0.1.0
 createLink :: FilePath -> FilePath -> IO ()
@@ -447,14 +447,14 @@ createLink from to = onPaths "Millrace.Directory.createLink" from to c_link []
 createSymbolicLink :: FilePath -> FilePath -> IO ()
 createSymbolicLink content path = onPaths "Millrace.Directory.createSymbolicLink" content path c_symlink []
 
--- | What a symbolic link contains.
+-- | The content of a symbolic link.
 --
 -- @since 0.1.0
 readSymbolicLink :: FilePath -> IO FilePath
 readSymbolicLink path =
   onPath "Millrace.Directory.readSymbolicLink" path c_readlink [] (\_ output -> outputBytes output >>= pathFrom)
 
--- | Sets who may do what. Follows symbolic links.
+-- | Sets the permissions. Follows symbolic links.
 --
 -- @since 0.1.0
 setPermissions :: FilePath -> Permissions -> IO ()

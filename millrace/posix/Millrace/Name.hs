@@ -1,6 +1,6 @@
--- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) on helper threads, at most 32
--- of them, that nothing else uses. A look-up whose deadline passes, or whose thread is interrupted, goes on without its
--- caller; so dead name servers hold up other look-ups, but no thread and nothing else.
+-- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) by at most 32 helper
+-- threads, which do nothing else. A look-up whose deadline passes, or whose thread is interrupted, continues without its caller.
+-- So name servers that do not answer delay other look-ups, but nothing else.
 --
 -- > main = do
 -- >   deadline <- deadlineAfter 2000000
@@ -169,7 +169,7 @@ flagsOf = sum . map number
         (AI_V4MAPPED, flagMapped)
       ]
 
--- The records that mrh_do_find_addresses puts out.
+-- Parses the output of mrh_do_find_addresses.
 addresses :: Int64 -> Output -> IO [AddrInfo]
 addresses count (Output place bytes) = do
   canonical <- peekCString (castPtr (place `plusPtr` (fromIntegral count * recordSize)))
@@ -247,7 +247,7 @@ lookUpNameBefore deadline address flags = do
         (NI_NUMERICSERV, flagNameNumericService)
       ]
 
--- | Answers that were looked up before. It has a bounded number of them.
+-- | A bounded number of answers that were looked up before.
 --
 -- @since 0.1.0
 data Cache = Cache
@@ -256,8 +256,8 @@ data Cache = Cache
     cacheNanoseconds :: !Word64
   }
 
--- | @newCache most micros@ is an empty cache for so many names, and keeps each answer for so long. The system does not say how
--- long an answer is valid, so choose a short time. Failures are not kept.
+-- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds. The
+-- system does not say how long an answer is valid, so choose a short time. Failures are not kept.
 --
 -- @since 0.1.0
 newCache :: Int -> Int -> IO Cache

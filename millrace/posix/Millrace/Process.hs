@@ -6,7 +6,7 @@
 --
 -- 1. A process is given its three standard streams, and no other descriptor of this program. It has no signal blocked or ignored.
 -- 2. No zombie remains: a green thread waits for every process, whether or not the program asks how it ended.
--- 3. 'withProcess' and everything built on it end the process, and by default its group, however the action ends.
+-- 3. 'withProcess' and everything built on it end the process, and by default its group, also if the action throws.
 -- 4. Waiting occupies no operating system thread, and is interruptible. Helper threads start programs.
 --
 -- All functions throw an 'IOError' that names the function and the program; a program that does not exist is
@@ -154,7 +154,7 @@ command program arguments =
 --
 -- @since 0.1.0
 data Wiring
-  = -- | what this program has there
+  = -- | this program's own stream
     Inherit
   | -- | nothing: reading finds the end, and what is written is lost
     Null
@@ -173,9 +173,9 @@ data Wiring
 data Group
   = -- | this program's: the terminal's interrupt key reaches both
     SameGroup
-  | -- | its own. When the process has ended, or is ended, whatever is left of its group is killed.
+  | -- | its own. When the process has ended, or is ended, the rest of its group is killed.
     NewGroup
-  | -- | its own, of which nothing is killed when the process has ended
+  | -- | its own, which is not killed when the process has ended
     DetachedGroup
   | -- | a session without a terminal
     NewSession
@@ -186,9 +186,9 @@ data Group
 -- @since 0.1.0
 data Limit = Limit
   { limitResource :: !Resource,
-    -- | what counts at first; the process may raise it
+    -- | the soft limit; the process may raise it
     limitSoft :: !(Maybe Int64),
-    -- | how far
+    -- | the hard limit: how far it may raise it
     limitHard :: !(Maybe Int64)
   }
   deriving (Eq, Show)
@@ -291,7 +291,8 @@ readPseudoTerminal (PseudoTerminal plain) = readPlain "Millrace.Process.readPseu
 writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
 writePseudoTerminal (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain noDeadline
 
--- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). It begins with 24 and 80.
+-- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one has 24
+-- rows and 80 columns.
 --
 -- @since 0.1.0
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
@@ -308,8 +309,8 @@ data Wired = Wired
     wiredTerminal :: Maybe PseudoTerminal
   }
 
--- | Starts a program. It throws what @exec@ fails with. The caller must close the ends of pipes ('withProcess' does it); waiting for
--- the process is not necessary.
+-- | Starts a program. Throws the error of @exec@ if that fails. The caller must close the ends of pipes ('withProcess' does
+-- it); waiting for the process is not necessary.
 --
 -- @since 0.1.0
 startProcess :: Command -> IO Process
@@ -344,7 +345,7 @@ closeEnds process = do
 startFunction :: String
 startFunction = "Millrace.Process.startProcess"
 
--- Makes the streams. Whatever is made is noted at once.
+-- Makes the streams. Each is recorded as soon as it exists, so that it is closed after an exception.
 wire :: Command -> IORef [CInt] -> IORef (IO ()) -> IO Wired
 wire what theirs ours = do
   terminal <- if NewTerminal `elem` wirings then Just <$> newTerminal else return Nothing
@@ -437,7 +438,7 @@ killUnwanted number pidfd = do
   handle <- adopt pidfd
   awaitEnd handle >> void (perform (closeRequest handle))
 
--- Waits for the end, and takes it.
+-- Waits for the end, and reaps the process.
 awaitEnd :: Handle -> IO (Either SomeException Exit)
 awaitEnd handle = try go
   where
@@ -533,8 +534,8 @@ terminateProcess graceMicros process = (`onException` kill process) $ do
   ended <- deadlineAfter graceMicros >>= (`waitProcessBefore` process)
   maybe (kill process >> waitProcess process) return ended
 
--- | Starts a program, and runs an action with its process. When the action ends, however it does, the process and its group are
--- killed unless they have ended, they are waited for, and the ends of pipes are closed.
+-- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group are
+-- killed unless they have ended. Then it waits for their end, and closes the ends of pipes.
 --
 -- @since 0.1.0
 withProcess :: Command -> (Process -> IO a) -> IO a

@@ -7,8 +7,8 @@
 -- >   killThread server
 --
 -- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it does again what it did
--- before. Several threads may ask for the same signal: each of them gets it. Signals of one kind that come before they were taken
--- count as one, as the system itself counts them. Waiting occupies no operating system thread and is interruptible.
+-- before. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is taken
+-- count as one, as in the system itself. Waiting occupies no operating system thread and is interruptible.
 --
 -- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose 'System.Posix.Signals.installHandler' must not be
 -- used for them meanwhile).
@@ -52,7 +52,7 @@ data Signal
     Interrupt
   | -- | the quit key
     Quit
-  | -- | the polite request to end
+  | -- | the request to end
     Terminate
   | User1
   | User2

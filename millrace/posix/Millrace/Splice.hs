@@ -60,7 +60,7 @@ foreign import ccall "&mrh_do_splice_from" c_splice_from :: FunPtr Work
 
 foreign import ccall "&mrh_do_splice_to" c_splice_to :: FunPtr Work
 
--- | Where bytes come from.
+-- | A source of bytes.
 --
 -- @since 0.1.0
 data From
@@ -71,7 +71,7 @@ data From
     FromFile !File !Int64
   deriving (Eq, Show)
 
--- | Where bytes go to.
+-- | A target of bytes.
 --
 -- @since 0.1.0
 data To
@@ -82,23 +82,23 @@ data To
     ToFile !File !Int64
   deriving (Eq, Show)
 
--- | More bytes than there are.
+-- | A number of bytes that no source reaches: moves all.
 --
 -- @since 0.1.0
 everything :: Int64
 everything = maxBound
 
--- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut down or close either
--- side.
+-- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut down
+-- or close either side.
 --
 -- If it is interrupted or fails, all bytes that have left a socket or a pipe and have not reached the other side are given back: the
--- next receive or read returns them. Of a target that failed, only it knows how many bytes it took.
+-- next receive or read returns them. How many bytes a failed target took is not known.
 --
 -- @since 0.1.0
 splice :: From -> To -> Int64 -> IO Int64
 splice = spliceBefore noDeadline
 
--- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'). A disk is waited for all the same.
+-- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'). It does not end a wait for a disk.
 --
 -- @since 0.1.0
 spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
@@ -232,7 +232,7 @@ move deadline from to size = case (from, to) of
     sideOf pipe@(Plain handle _ _ _) = (handle, show pipe)
     socketSide s@(Socket handle _) = (handle, show s)
     waitFor request (handle, name) = perform (before deadline (request handle)) >>= throwIfFailed function name
-    -- The kernel does not say which side it would have to wait for.
+    -- The kernel does not tell which side it would have to wait for.
     between source target = do
       result <- callOnBoth source target size
       case result of
@@ -243,7 +243,7 @@ move deadline from to size = case (from, to) of
           waitFor waitReadableRequest source
           waitFor waitWritableRequest target
           between source target
-    -- The disk is a helper's, and the pipe is ours to wait for.
+    -- A helper waits for the disk, and this thread for the pipe.
     byHelper work file offset pipe wait = do
       result <- try (spliceByHelper work file offset pipe size)
       case result of
@@ -264,7 +264,7 @@ callOnBoth (source, sourceName) (target, targetName) size = do
       | moved >= 0 -> return (Right (fromIntegral moved))
       | otherwise -> return (Left (Errno (fromIntegral (negate moved))))
 
--- File and pipe stay open until the helper has done it.
+-- File and pipe stay open until the helper has finished.
 spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
 spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
   useFile function (File handle (show pipe)) $ \descriptor release ->

@@ -4,10 +4,10 @@
 -- >   writeTerminal terminal "Press a key: "
 -- >   readTerminal terminal 1 >>= print
 --
--- 1. The terminal is opened anew, so that other programs do not notice that this one does not wait for it. The standard streams,
---    which other programs share, are never made non-blocking.
--- 2. A mode that was changed is changed back when the action has ended, when the program ends, and when a signal ends it that it does
---    not handle. (Nothing can be done about @SIGKILL@.)
+-- 1. The terminal is opened again, non-blocking, which does not affect other programs. The standard streams, which other programs
+--    share, are never made non-blocking.
+-- 2. A changed mode is restored when the action has ended, when the program ends, and when a signal without a handler ends it
+--    (except @SIGKILL@).
 -- 3. Waiting occupies no operating system thread, and is interruptible.
 --
 -- All functions throw an 'IOError' that names the function. A program without a terminal gets @ENXIO@ from 'withTerminal'.
@@ -132,7 +132,7 @@ withMode terminal@(Terminal plain) mode = bracket_ change (c_restore descriptor)
 orFail :: String -> Terminal -> CInt -> IO ()
 orFail function terminal result = when (result < 0) $ throwIO (failure function (show terminal) (Errno (negate result)))
 
--- | Of a terminal, in characters.
+-- | The size of a terminal, in characters.
 --
 -- @since 0.1.0
 data Size = Size {sizeRows :: !Int, sizeColumns :: !Int}
@@ -169,7 +169,7 @@ isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 readStandardInput :: Int -> IO ByteString
 readStandardInput size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput noDeadline size
 
--- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has a buffer of its own.
+-- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has its own buffer.
 --
 -- @since 0.1.0
 writeStandardOutput :: ByteString -> IO ()

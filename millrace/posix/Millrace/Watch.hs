@@ -5,11 +5,13 @@
 -- 1. A recursive watch includes directories that are created or moved in later. What is already in such a directory when it is
 --    noticed is reported as 'Created'; it may be reported twice.
 -- 2. The two halves of a rename are one event, if both names are watched.
--- 3. If events come faster than they are taken, the system drops some. That is reported ('Overflowed'): look at everything again.
--- 4. Events of one file that follow each other and say the same are one event.
+-- 3. If events come faster than they are taken, the system drops some. That is reported ('Overflowed'): then read all
+--    directories again.
+-- 4. Equal events of one file that follow each other are one event.
 --
--- Waiting occupies no operating system thread, and is interruptible; events that were just taken may be lost then. All functions throw an 'IOError' that names the
--- function and the path. Only on Linux, for changes made on this machine. Within "Millrace.Simulation" there are no watches.
+-- Waiting occupies no operating system thread, and is interruptible; events that were just taken may be lost
+-- then. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this
+-- machine. Within "Millrace.Simulation" there are no watches.
 --
 -- >>> import Millrace.Directory
 -- >>> createDirectory "watched" ownerOnly
@@ -181,7 +183,7 @@ nextEventsBefore deadline watch = do
       (readPlain "Millrace.Watch.nextEvents" (watchPlain watch) soon roomBytes >>= records) `catch` \problem ->
         if isDeadlineError problem then return [] else throwIO problem
 
--- For each move how many of its two halves are there.
+-- For each move, how many of its two halves have arrived.
 halves :: [Record] -> [Int]
 halves raw = Map.elems (Map.fromListWith (+) [(recordCookie record, 1) | record <- raw, isMove record])
 
@@ -221,7 +223,7 @@ records bytes
 headBytes :: Int
 headBytes = 16
 
--- What records mean. Directories that are new are watched, and what has moved is known by its new name.
+-- Converts records to events. Watches new directories, and records the new names of moved ones.
 interpret :: Watch -> [Record] -> IO [Event]
 interpret watch raw = concat <$> mapM eventsOf raw
   where
@@ -271,7 +273,7 @@ interpret watch raw = concat <$> mapM eventsOf raw
       | path == from = to
       | (from ++ "/") `isPrefixOf` path = to ++ drop (length from) path
       | otherwise = path
-    -- A directory that has left takes its watches along.
+    -- Removes the watches of a path that was moved away, and those below it.
     forget path = modifyMVar_ (watchPaths watch) $ \paths -> do
       let isBelow known = known == path || (path ++ "/") `isPrefixOf` known
           (gone, kept) = Map.partition isBelow paths

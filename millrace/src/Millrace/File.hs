@@ -6,13 +6,13 @@
 -- >   sync journal
 --
 -- Only the calling thread waits for the disk. Bytes that the system has in memory are read at once. The rest is done by io_uring
--- or, with other backends, by helper threads, of which there are at most 64. Helper threads also open and remove files. (On Windows other
--- threads of the capability wait during opening, removing and 'sync'.) In "Millrace.Simulation" files belong to the
+-- or, with other backends, by helper threads, of which there are at most 64. Helper threads also open and remove files. (On
+-- Windows other threads of the capability wait during opening, removing and 'sync'.) In "Millrace.Simulation" files belong to the
 -- simulated machine, and a path is only a name.
 --
--- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does not wait for the
--- disk either: the operation ends later, and owns its memory until then. 'Millrace.Timer.finishBefore' does the same for the functions of
--- "Millrace.Directory" and "Millrace.File.Access".
+-- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does not
+-- wait for the disk either: the operation ends later, and owns its memory until then. 'Millrace.Timer.finishBefore' does the
+-- same for the functions of "Millrace.Directory" and "Millrace.File.Access".
 --
 -- All functions throw an 'IOError' that names the function and the file. 'System.IO.Error.isFullError' recognises a
 -- full disk.

@@ -209,7 +209,8 @@ readFileRequest (Handle handle) offset buffer size =
     }
 
 -- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is the
--- number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has taken them.
+-- number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has
+-- taken them.
 --
 -- @since 0.1.0
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int

@@ -557,8 +557,8 @@ mkSocket = fromDescriptor
 -- closed. 'Millrace.Operation.whileOpen' keeps the socket open during a call that does not wait.
 --
 -- Do not make another socket of it: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
--- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' for that, which ends
--- this socket.
+-- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' for that,
+-- which ends this socket.
 --
 -- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a

@@ -282,8 +282,8 @@ framesOf framing most source = do
         when (size > most) $ throwIO (TooLong "frame" most)
         Just <$> takeBytes size
 
--- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end. If the
--- source ends before, the first one throws 'TooLong'.
+-- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end.
+-- If the source ends before, the first one throws 'TooLong'.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3

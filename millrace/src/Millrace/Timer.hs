@@ -145,8 +145,8 @@ disarm timer lock = do
       unless isFirst $ takeMVar lock >>= killThread
 
 -- | Runs an action until a deadline. If it has not ended by then, it throws an 'IOError' ('Millrace.Deadline.isDeadlineError') at once,
--- even if the action waits uninterruptibly, for instance for a disk: the action is interrupted, and ends later. Use it for functions
--- on files and directories that take no deadline.
+-- even if the action waits uninterruptibly, for instance for a disk: the action is interrupted, and ends later. Use it for
+-- functions on files and directories that take no deadline.
 --
 -- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on sockets,
 -- "Millrace.Deadline" is cheaper.

@@ -5,9 +5,9 @@
 -- >   file <- openFileWith "log" WriteOnly [CreateWith (Permissions 0o644), Append]
 -- >   append file "a line\n" `finally` closeFile file
 --
--- As there, no thread but the caller waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
--- function and the file. Helper threads make the calls, at most 64 at a time; one that has begun is completed without its
--- caller. Within "Millrace.Simulation" these functions are refused.
+-- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
+-- function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues after its caller is
+-- interrupted. Within "Millrace.Simulation" these functions are refused.
 --
 -- >>> import Millrace.File
 -- >>> file <- openFileWith "example" ReadWrite [CreateWith (Permissions 0o600), Exclusive]
@@ -106,7 +106,7 @@ foreign import ccall unsafe "mrh_try_lock" c_try_lock :: CInt -> CInt -> Int64 -
 
 foreign import ccall unsafe "mrh_unlock" c_unlock :: CInt -> Int64 -> Int64 -> IO CInt
 
--- | What may be done with an open file.
+-- | The operations that an open file allows.
 --
 -- @since 0.1.0
 data Access = ReadOnly | WriteOnly | ReadWrite
@@ -133,8 +133,8 @@ data Option
     NoFollow
   deriving (Eq, Show)
 
--- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. What has no offsets, such
--- as a FIFO, is refused (@ESPIPE@).
+-- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. Files without offsets,
+-- such as FIFOs, are refused (@ESPIPE@).
 --
 -- @since 0.1.0
 openFileWith :: FilePath -> Access -> [Option] -> IO File
@@ -193,8 +193,8 @@ append file bytes = unless (ByteString.null bytes) . void $ onFile "Millrace.Fil
 firstResult :: Int64 -> b -> IO Int64
 firstResult result _ = return result
 
--- | Reads pieces of the given sizes that follow each other from an offset, in one call. What is missing at the end of the file is
--- missing in the last ones.
+-- | Reads pieces of the given sizes that follow each other from an offset, in one call. If the file ends before, the last
+-- pieces are shorter.
 --
 -- @since 0.1.0
 readVectorAt :: File -> Int64 -> [Int] -> IO [ByteString]
@@ -282,7 +282,7 @@ directMemory size = do
 syncData :: File -> IO ()
 syncData file = void $ onFile "Millrace.File.Access.syncData" file c_sync_data [] Nothing firstResult
 
--- | Cuts a file off, or fills it up with zeros, which take no room on the disk.
+-- | Truncates a file, or extends it with zeros, which take no room on the disk.
 --
 -- @since 0.1.0
 setFileSize :: File -> Int64 -> IO ()
@@ -312,8 +312,9 @@ data Sharing
     Sole
   deriving (Eq, Show, Read, Enum, Bounded)
 
--- | Locks a file against other programs, and other 'File's of this one, that lock it too. Waits until it can be had, and asks again
--- after 1 to 50 milliseconds: the system would tell an operating system thread only. Closing the file ends the lock.
+-- | Locks a file against other programs, and other 'File's of this one, that lock it too. While another has the lock, it
+-- tries again after 1 to 50 milliseconds, because only a blocked operating system thread could wait for it in the system.
+-- Closing the file ends the lock.
 --
 -- @since 0.1.0
 lockFile :: File -> Sharing -> IO ()
@@ -323,7 +324,7 @@ lockFile file sharing = go 1000
       hasIt <- tryLockFile file sharing
       unless hasIt (threadDelay pauseMicros >> go (min 50000 (pauseMicros * 2)))
 
--- | Locks a file if it can be had at once. Does not wait.
+-- | Locks a file if the lock is free. Does not wait.
 --
 -- @since 0.1.0
 tryLockFile :: File -> Sharing -> IO Bool
@@ -397,8 +398,8 @@ cloneFile source target = (True <$ onBoth function source target c_clone (: []))
       | maybe False ((`elem` [eOPNOTSUPP, eXDEV, eINVAL, eNOTTY, eEXIST]) . Errno) (ioe_errno problem) = return False
       | otherwise = throwIO problem
 
--- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the file, and never more
--- than 16 mebibytes.
+-- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the file,
+-- and never more than 16 mebibytes.
 --
 -- @since 0.1.0
 copyRange :: File -> Int64 -> File -> Int64 -> Int64 -> IO Int64

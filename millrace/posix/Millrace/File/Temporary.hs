@@ -75,8 +75,8 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
       name <- pathBytes function path
       path <$ (runJob (job c_mkdir [0o700] [name]) {jobDispose = \_ -> removeAtLast 50 path} >>= named function path)
 
--- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it remains, even after a
--- crash. Not on every file system (@EOPNOTSUPP@).
+-- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it remains,
+-- even after a crash. Not on every file system (@EOPNOTSUPP@).
 --
 -- @since 0.1.0
 withNamelessFile :: FilePath -> (File -> IO a) -> IO a
@@ -88,9 +88,9 @@ withNamelessFile directory action = mask $ \restore -> do
   where
     function = "Millrace.File.Temporary.withNamelessFile"
 
--- | @replaceFile path write@ replaces a file by what @write@ writes into an empty one, or creates it. At every moment, also after a
--- crash of the program or the system, the path means either the old file or all of the new one; when 'replaceFile' has returned,
--- it means the new one. If @write@ throws or is interrupted, nothing has changed.
+-- | @replaceFile path write@ replaces a file, or creates it, with the contents that @write@ writes into an empty one. At
+-- every moment, also after a crash of the program or the system, the path means either the old file or all of the new one;
+-- when 'replaceFile' has returned, it means the new one. If @write@ throws or is interrupted, nothing has changed.
 --
 -- The new file has the permissions of the old one, or @rw-r--r--@. A symbolic link is replaced itself. Other names of the old file
 -- (hard links) keep the old contents.
@@ -106,7 +106,7 @@ replaceFile path write = mask $ \restore -> do
     setPermissions new permissions
     sync file
     rename new path
-    -- From here on nothing is left to be removed.
+    -- From here on there is no file to remove.
     closeFile file `catch` ignore
     withFile (if null directory then "." else directory) ForReading sync
     return result
@@ -152,7 +152,7 @@ withNewName function beginning make = go (100 :: Int)
       make function (beginning ++ "." ++ suffix) `catch` \problem ->
         if isAlreadyExistsError problem && left > 0 then go (left - 1) else throwIO problem
 
--- Nobody can guess all of it, and no two are the same in this process.
+-- Hard to guess for others, and unique in this process.
 newSuffix :: IO String
 newSuffix = do
   count <- atomicModifyIORef' counter (\n -> (n + 1, n))

@@ -3,7 +3,7 @@
 --
 -- 1. A job is freed exactly once: by the thread that waits for it, or by its keeper.
 -- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory alive,
---    waits for its end and disposes of the result. So nothing leaks, and no helper uses memory that is gone.
+--    waits for its end and disposes of the result. So nothing leaks, and no helper uses freed memory.
 -- 3. A job that no helper has begun is withdrawn.
 module Millrace.Internal.Job
   ( Job (..),
@@ -47,7 +47,7 @@ data Work
 -- | An @mrh_job@.
 data Running
 
--- | Which helpers do it.
+-- | The line of helpers that does the job.
 data Line = Files | Names
   deriving (Eq, Enum)
 
@@ -64,7 +64,7 @@ data Job r = Job
     jobRelease :: IO (),
     -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
     jobDispose :: Int64 -> IO (),
-    -- | What the result means, with the output while it exists. It runs masked.
+    -- | Converts the result, and the output while it exists. It runs masked.
     jobMeaning :: Int64 -> Output -> IO r
   }
 
@@ -138,7 +138,7 @@ runJobBefore deadline what = mask_ $ do
 keptAlive :: (r -> IO ()) -> IO (Either e r) -> IO (Either e r)
 keptAlive dispose = handOver (either (const (return ())) dispose)
 
--- | Throws within a simulation: what the caller would do belongs to the real system, and happens in no order that a seed decides.
+-- | Throws within a simulation: the call would act on the real system, in an order that does not depend on the seed.
 refuseSimulation :: IO ()
 refuseSimulation = do
   isSimulated <- c_is_simulated_here
@@ -216,7 +216,7 @@ keepUntilItsEnd running what = uninterruptibleMask_ $ do
 touchMemory :: Job r -> IO ()
 touchMemory = maybe (return ()) touchForeignPtr . jobMemory
 
--- | The time that is left, rounded up: no deadline is early.
+-- | The time until the deadline, rounded up, so that none is early.
 microsUntil :: Deadline -> IO Int
 microsUntil deadline
   | deadline == noDeadline = return maxBound

@@ -115,8 +115,8 @@ withOutgoing function s datagrams use = allocaBytes (max 1 (length datagrams) * 
 
 -- | @receiveBatch s most size@ waits for a datagram, and returns it with those that have arrived, too: at most @most@, and never
 -- more than 64, each with its sender (@SockAddrUnix ""@ for a Unix socket without a name). A datagram of more than @size@ bytes is
--- cut off. What the kernel has joined ('setJoining') counts as one, and may be more on return; the size must be for all of it. Both
--- numbers must be positive. None: the socket was shut down for receiving.
+-- cut off. Datagrams that the kernel has joined ('setJoining') count as one here, although several are returned; @size@ must be
+-- enough for all of them. Both numbers must be positive. None: the socket was shut down for receiving.
 --
 -- @since 0.1.0
 receiveBatch :: Socket -> Int -> Int -> IO [(ByteString, SockAddr)]
@@ -161,7 +161,7 @@ receiveBatchBefore deadline s@(Socket handle _) most size = do
 nameless :: SockAddr
 nameless = SockAddrUnix ""
 
--- The datagrams that were received as the one of that number: several if the kernel has joined them.
+-- The datagrams that the given entry contains: several if the kernel has joined them.
 datagramsAt :: ForeignPtr Word8 -> Int -> Ptr Incoming -> Int -> IO [(ByteString, SockAddr)]
 datagramsAt place size one i = do
   length' <- peekByteOff one incomingAddressLength :: IO Word32
@@ -200,7 +200,7 @@ sendSegmentsBefore deadline s@(Socket handle _) size bytes address = do
   if simulated then oneByOne bytes else go bytes
   where
     function = "Millrace.Socket.Batch.sendSegments"
-    -- A datagram before it is cut must not be longer than any other.
+    -- Before it is cut, the whole must not be longer than the longest datagram.
     together = max 1 (min batchMost (datagramMost `div` size)) * size
     oneByOne = sendBatchBefore deadline s . (`zip` repeat address) . cut size
     go left
@@ -212,11 +212,11 @@ sendSegmentsBefore deadline s@(Socket handle _) size bytes address = do
     sendTogether now = void . withOutgoing function s [(now, address)] $ \place ->
       attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
         c_send_segments descriptor place (fromIntegral size)
-    -- Not a UDP socket, an old kernel, or a network without check sums by hardware. If the datagrams themselves are refused, so
-    -- they are again.
+    -- Not a UDP socket, an old kernel, or a network without check sums by hardware. If the system refuses the
+    -- datagrams themselves, it does so again here.
     isRefusal problem = maybe False ((`elem` [eINVAL, eIO, eOPNOTSUPP, eNOPROTOOPT, eMSGSIZE]) . Errno) (ioe_errno problem)
 
--- | The bytes of a UDP datagram over IPv4 at most.
+-- | The most bytes of a UDP datagram over IPv4.
 datagramMost :: Int
 datagramMost = 65507
 

@@ -75,7 +75,7 @@ instance Exception ConnectError
 
 -- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of both families
 -- alternate, and when one has not answered after a quarter of a second, the next one is tried at the same time. The other attempts
--- are given up, and their sockets closed.
+-- are ended, and their sockets closed.
 --
 -- @since 0.1.0
 connectTo :: Query -> IO Socket
@@ -137,7 +137,7 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
         passedOr result failures = case [problem | (_, problem) <- failures, isDeadlineError problem] of
           problem : _ -> throwIO problem
           [] -> return result
-    -- An outcome, or nothing when it is time to try another address. An outcome that was taken cannot be lost: it is taken masked.
+    -- An outcome, or nothing when it is time to try another address. Masked, so that a taken outcome cannot be lost.
     next restore outcomes mayGiveUp
       | not mayGiveUp = atomically (Just <$> readTQueue outcomes)
       | otherwise = do
@@ -150,15 +150,15 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
 data Server = Server
   { -- | The most connections that are served at the same time; further ones wait in the system's queue.
     serverConnectionsMax :: !Int,
-    -- | of the system's queue
+    -- | the length of the system's queue
     serverBacklog :: !Int,
-    -- | so long the connections have to end when the server ends, in microseconds; then their threads are interrupted
+    -- | how long connections may continue when the server ends, in microseconds; then their threads are interrupted
     serverGraceMicros :: !Int,
     -- | several servers may listen on the same port (@SO_REUSEPORT@)
     serverSharesPort :: !Bool,
-    -- | is run when the server listens, with its addresses
+    -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | gets what a connection's action throws, except the exceptions that end it
+    -- | gets the exceptions of a connection's action, except those that end it
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
@@ -176,9 +176,9 @@ defaultServer =
       serverProblem = \_ _ -> return ()
     }
 
--- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a thread of its own. The
--- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it no longer
--- listens, and waits for the connections for the time of grace; those that remain are interrupted.
+-- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread. The
+-- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it stops
+-- listening, and waits for the connections for the time of grace. Those that remain are interrupted.
 --
 -- @since 0.1.0
 withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
@@ -187,7 +187,7 @@ withServer server query serve = bracket (listenOn server query) (mapM_ close) $ 
   connections <- newTVarIO Set.empty
   acceptAll server listeners connections serve `finally` (mapM_ close listeners >> endGracefully server connections)
 
--- | Runs a server in a thread of its own during an action. The server is ended after that, as 'withServer' says.
+-- | Runs a server in another thread during an action, and then ends the server, as 'withServer' says.
 --
 -- @since 0.1.0
 withRunningServer :: Server -> Query -> (Socket -> IO ()) -> IO a -> IO a
@@ -225,7 +225,7 @@ listenOn server query = do
       listen s (serverBacklog server)
       return s
 
--- Accepts on all listeners, each with a thread, until one of them fails.
+-- Accepts on all listeners, each in its own thread, until one of them fails.
 acceptAll :: Server -> [Socket] -> TVar (Set.Set ThreadId) -> (Socket -> IO ()) -> IO a
 acceptAll server listeners connections serve = mask $ \restore -> do
   failed <- newEmptyMVar

@@ -93,22 +93,22 @@ data Group = Group
     groupAddress :: !SockAddr,
     -- | on which interface; 'Nothing' leaves it to the system
     groupInterface :: !(Maybe Interface),
-    -- | only datagrams of this sender (RFC 4607); its port says nothing
+    -- | only datagrams of this sender (RFC 4607); its port is ignored
     groupSource :: !(Maybe SockAddr)
   }
   deriving (Eq, Show)
 
--- | The group of an address, on the interface that the system chooses, from everybody.
+-- | The group of an address, on the interface that the system chooses, from all senders.
 --
 -- @since 0.1.0
 group :: SockAddr -> Group
 group address = Group {groupAddress = address, groupInterface = Nothing, groupSource = Nothing}
 
--- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the system has a limit
--- (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
+-- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the system
+-- has a limit (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
 --
 -- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address, as long as
--- anybody has joined it there. To be spared what others have joined, bind the socket to the group's address.
+-- any of them has joined it. To receive only the groups of this socket, bind it to the group's address.
 --
 -- @since 0.1.0
 joinGroup :: Socket -> Group -> IO ()
@@ -128,13 +128,13 @@ changeBy function change s (Group address interface source) =
   where
     withSource use = maybe (use nullPtr 0) (\one -> withAddress function s one use) source
 
--- | The interface that the socket sends to groups by. The system chooses one by its routes otherwise.
+-- | The interface on which the socket sends to groups. Otherwise the system chooses one by its routes.
 --
 -- @since 0.1.0
 setGroupInterface :: Socket -> Interface -> IO ()
 setGroupInterface s (Interface number) = setSending "Millrace.Socket.Multicast.setGroupInterface" sendingInterface s (fromIntegral number)
 
--- | How many networks a datagram to a group may cross: 0 to 255. 1, with which it stays in the sender's own network, to begin with.
+-- | How many networks a datagram to a group may cross: 0 to 255. The default is 1: it stays in the sender's own network.
 --
 -- @since 0.1.0
 setGroupHops :: Socket -> Int -> IO ()
@@ -146,7 +146,7 @@ setGroupHops = setSending "Millrace.Socket.Multicast.setGroupHops" sendingHops
 getGroupHops :: Socket -> IO Int
 getGroupHops s = fromIntegral <$> onDescriptor "Millrace.Socket.Multicast.getGroupHops" s "" (`c_get_sending` sendingHops)
 
--- | Whether members on this machine get what the socket sends to a group; they do to begin with.
+-- | Whether members on this machine get what the socket sends to a group. By default they do.
 --
 -- @since 0.1.0
 setGroupLoopback :: Socket -> Bool -> IO ()

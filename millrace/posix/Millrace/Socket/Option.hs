@@ -77,7 +77,7 @@ import Network.Socket (SockAddr, SocketOption (SoError, SockOpt))
 
 foreign import ccall unsafe "mrh_connect_with" c_connect_with :: CInt -> Ptr a -> CSize -> Ptr b -> CUInt -> IO Int64
 
--- | How the system finds out that a peer has gone without a word, for instance because its machine has lost power.
+-- | How the system finds out that a peer has disappeared, for instance because its machine has lost power.
 --
 -- @since 0.1.0
 data KeepAliveTimes = KeepAliveTimes
@@ -97,7 +97,7 @@ data KeepAliveTimes = KeepAliveTimes
 defaultKeepAlive :: KeepAliveTimes
 defaultKeepAlive = KeepAliveTimes {keepAliveIdleSeconds = 60, keepAliveIntervalSeconds = 15, keepAliveProbes = 4}
 
--- | Has the system ask the peer of a TCP connection for signs of life, or not (@SO_KEEPALIVE@, @TCP_KEEPIDLE@, @TCP_KEEPINTVL@,
+-- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@, @TCP_KEEPINTVL@,
 -- @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must be between 1 and 32767, the
 -- probes between 1 and 127 (@EINVAL@).
 --
@@ -113,7 +113,7 @@ setKeepAlive s wanted = case wanted of
   where
     set value what option = setNumber "Millrace.Socket.Option.setKeepAlive" what option s value
 
--- | What 'setKeepAlive' has set, or the system's own times. 'Nothing': it does not ask.
+-- | What 'setKeepAlive' has set, or the system's own times. 'Nothing': it sends no probes.
 --
 -- @since 0.1.0
 getKeepAlive :: Socket -> IO (Maybe KeepAliveTimes)
@@ -140,8 +140,8 @@ getUnacknowledgedLimit s = limit <$> getNumber "Millrace.Socket.Option.getUnackn
   where
     limit millis = if millis == 0 then Nothing else Just millis
 
--- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, as it does unless
--- told otherwise.
+-- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, which is
+-- the default.
 --
 -- @since 0.1.0
 setNoDelay :: Socket -> Bool -> IO ()
@@ -153,8 +153,9 @@ setNoDelay = setFlag "Millrace.Socket.Option.setNoDelay" optionNoDelay
 getNoDelay :: Socket -> IO Bool
 getNoDelay = getFlag "Millrace.Socket.Option.getNoDelay" optionNoDelay
 
--- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves twice as much, for
--- its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no longer adapts it to the network.
+-- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves twice
+-- as much, for its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no longer adapts
+-- it to the network.
 --
 -- @since 0.1.0
 setSendBuffer :: Socket -> Int -> IO ()
@@ -166,8 +167,8 @@ setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBu
 getSendBuffer :: Socket -> IO Int
 getSendBuffer = getNumber "Millrace.Socket.Option.getSendBuffer" "" optionSendBuffer
 
--- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting or listening,
--- because it decides on the largest window.
+-- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting
+-- or listening, because it decides on the largest window.
 --
 -- @since 0.1.0
 setReceiveBuffer :: Socket -> Int -> IO ()
@@ -216,7 +217,7 @@ setOnlyIPv6 = setFlag "Millrace.Socket.Option.setOnlyIPv6" optionOnlyIPv6
 getOnlyIPv6 :: Socket -> IO Bool
 getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 
--- | What becomes of sent bytes that the peer has not acknowledged when a connection is closed.
+-- | How closing a connection treats sent bytes that the peer has not acknowledged.
 --
 -- @since 0.1.0
 data AtClose
@@ -261,8 +262,8 @@ getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize)
     meaning _ 0 = ResetConnection
     meaning _ seconds = DeliverFirst seconds
 
--- | Closes a connection at once: the peer's next receive fails (@ECONNRESET@), and bytes that are on their way are lost. For peers
--- that do not deserve better. It wakes threads that wait on the socket, as 'close' does. A closed socket stays as it is.
+-- | Closes a connection at once: the peer's next receive fails (@ECONNRESET@), and bytes in transit are lost. For peers that
+-- misbehave. It wakes threads that wait on the socket, as 'close' does. A closed socket stays as it is.
 --
 -- >>> import Millrace
 -- >>> import System.IO.Error (tryIOError)
@@ -280,9 +281,9 @@ closeWithReset s@(Socket handle _) = do
   open <- isOpen handle
   when open ((setAtClose s ResetConnection `onException` close s) >> close s)
 
--- | Allows so many clients at a time to begin connections to this listening socket with bytes (@TCP_FASTOPEN@), before it is
--- certain that their addresses are their own. Does nothing unless the system allows it to servers: bit 2 of
--- @net.ipv4.tcp_fastopen@. Such bytes may arrive twice, so what they ask for must bear that.
+-- | Allows the given number of clients at a time to begin connections to this listening socket with bytes (@TCP_FASTOPEN@),
+-- before their addresses are verified. Does nothing unless the system allows it to servers: bit 2 of
+-- @net.ipv4.tcp_fastopen@. Such bytes may arrive twice, so the request in them must be safe to repeat.
 --
 -- @since 0.1.0
 setFastOpen :: Socket -> Int -> IO ()

@@ -103,9 +103,9 @@ data Passed = Passed
 nothingPassed :: Passed
 nothingPassed = Passed {passedDescriptors = [], passedCredentials = Nothing}
 
--- | Sends bytes to the peer, and what is passed with the first of them. The bytes must not be none, because a stream passes nothing
--- beside nothing (@EINVAL@). Waits while the system has no room. The descriptors stay the caller's. If it is interrupted or fails, it
--- may have passed everything and sent a part of the bytes.
+-- | Sends bytes to the peer, and what is passed with the first of them. There must be at least one byte, because a stream passes
+-- nothing without bytes (@EINVAL@). Waits while the system has no room. The caller keeps the descriptors. If it is
+-- interrupted or fails, it may have passed everything and sent a part of the bytes.
 --
 -- @since 0.1.0
 sendPassing :: Socket -> Passed -> ByteString -> IO ()
@@ -129,9 +129,9 @@ sendPassingBefore deadline s@(Socket handle _) (Passed descriptors credentials) 
       Nothing -> use nullPtr
       Just (Credentials process user theirGroup) -> withArray [process, user, theirGroup] use
 
--- | Waits for bytes, and receives at most the given number, with what was passed beside them. None: the peer has shut down sending. The caller
--- must close the descriptors; exec closes them, too. Credentials come if 'setReceivesCredentials' asks for them. On a stream, bytes
--- with something beside them are not mixed with bytes that were sent before or after.
+-- | Waits for bytes, and receives at most the given number, with what was passed beside them. None: the peer has shut down
+-- sending. The caller must close the descriptors; exec closes them, too. Credentials come if 'setReceivesCredentials' asks
+-- for them. On a stream, bytes with something beside them are not mixed with bytes that were sent before or after.
 --
 -- Throws if this process has too many descriptors (@EMFILE@); then those that came are closed and the bytes are lost. If it is
 -- interrupted when a message has just arrived, the next receive gets the bytes, and the descriptors are closed.
@@ -147,7 +147,7 @@ receivePassingBefore :: Deadline -> Socket -> Int -> IO (ByteString, Passed)
 receivePassingBefore deadline s@(Socket handle _) size = handOver giveBack $ do
   checkSize function s size
   isKept <- keepsBytes s
-  -- What an interrupted receive has left has nothing beside it.
+  -- Bytes that an interrupted receive has left come without descriptors and credentials.
   if isKept then withNothing <$> recvBefore deadline s size else receiveNow
   where
     function = "Millrace.Socket.Unix.receivePassing"
@@ -166,7 +166,7 @@ receivePassingBefore deadline s@(Socket handle _) size = handOver giveBack $ do
     giveBack (bytes, passed) = closeAll passed >> keepBytesFrom (peerOf s) s bytes
     closeAll passed = uninterruptibleMask_ (mapM_ (\(Fd number) -> c_close number) (passedDescriptors passed))
 
--- What mrh_arrived says.
+-- Reads an mrh_arrived.
 passedIn :: Ptr Word8 -> IO Passed
 passedIn beside = do
   count <- peekByteOff beside arrivedCount :: IO Word32
@@ -182,8 +182,8 @@ credentialsAt place = do
     [process, user, theirGroup] -> return (Credentials process user theirGroup)
     _ -> error "Millrace.Socket.Unix: three numbers were asked for"
 
--- | Who the peer was when it connected, or made the pair of sockets, or began to listen (@SO_PEERCRED@). Only of streams and of pairs
--- of sockets. Does not wait.
+-- | The identity of the peer when it connected, made the pair of sockets, or began to listen (@SO_PEERCRED@). Only for
+-- streams and pairs of sockets. Does not wait.
 --
 -- @since 0.1.0
 peerCredentials :: Socket -> IO Credentials
@@ -193,7 +193,7 @@ peerCredentials s = allocaBytes credentialsSize $ \place -> with (fromIntegral c
   where
     SockOpt level name = optionPeerCredentials
 
--- | Whether the system adds to each message who has sent it, even if the sender does not (@SO_PASSCRED@). Does not wait.
+-- | Whether the system adds the sender's credentials to each message that has none (@SO_PASSCRED@). Does not wait.
 --
 -- @since 0.1.0
 setReceivesCredentials :: Socket -> Bool -> IO ()
@@ -205,7 +205,7 @@ setReceivesCredentials s isOn = setSocketOption s optionPassCredentials (fromEnu
 getReceivesCredentials :: Socket -> IO Bool
 getReceivesCredentials s = (/= 0) <$> getSocketOption s optionPassCredentials
 
--- | A name that is in no file system: it needs no file, knows no permissions, and is free again when its socket is closed. Characters
+-- | A name outside the file system: it needs no file, has no permissions, and is free again when its socket is closed. Characters
 -- stand for bytes, at most 107 of them.
 --
 -- >>> import Millrace

@@ -119,7 +119,8 @@ skipLine (Reader file state) = modifyMVar state (go False)
           then return (Ahead ByteString.empty next, something)
           else go something (Ahead more (next + fromIntegral (ByteString.length more)))
 
--- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The number must be positive.
+-- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The number
+-- must be positive.
 --
 -- @since 0.1.0
 readBytes :: Reader -> Int -> IO ByteString

@@ -25,8 +25,9 @@ attempt function s detail deadline wait call = go 0
       go (failures + 1)
 
 -- | Pauses, depending on how many calls in a row failed although the socket was ready. The first two cause no
--- pause: another thread was probably faster. Further failures mean that readiness says nothing: poll(2) reports a Unix datagram socket
--- without a peer as ready to send even when the receiver's queue is full. Throws when the deadline has passed meanwhile.
+-- pause: another thread was probably faster. Further failures mean that readiness says nothing: poll(2) reports a Unix
+-- datagram socket without a peer as ready to send even when the receiver's queue is full. Throws when the deadline has
+-- passed meanwhile.
 pauseAfter :: String -> Socket -> String -> Deadline -> Int -> IO ()
 pauseAfter function s detail deadline failures = unless (failures < 2) $ do
   threadDelay (min longestPauseMicros (500 * 2 ^ min 10 (failures - 1)))

@@ -130,7 +130,8 @@ newtype Value = Value Int64
 
 -- | How an operation has ended, with its value.
 data Ended r
-  = -- | The operation must be submitted again, because another thread kept something for it ('Millrace.Internal.Handle.retryWaiting').
+  = -- | The operation must be submitted again, because another thread kept something for it
+    -- ('Millrace.Internal.Handle.retryWaiting').
     Retry
   | Failed !Errno
   | Ended r

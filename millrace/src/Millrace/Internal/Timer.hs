@@ -5,9 +5,9 @@
 -- A timer is reserved, gets its action, and is started, so it cannot fire before its action is there. The manager, when the timer
 -- has fired, or 'stopTimer' takes the action out again. Whichever does so releases the timer.
 --
--- 'startTimer' and 'stopTimer' must be called masked: after an exception between their steps no thread would release the timer. Once the
--- timer is reserved no step can be interrupted. They do not mask themselves, because most callers are masked already, and looking
--- at the masking state takes as long as arming.
+-- 'startTimer' and 'stopTimer' must be called masked: after an exception between their steps no thread would release the
+-- timer. Once the timer is reserved no step can be interrupted. They do not mask themselves, because most callers are masked
+-- already, and looking at the masking state takes as long as arming.
 module Millrace.Internal.Timer
   ( Timer (..),
     startTimer,

@@ -14,8 +14,8 @@
 -- that was killed still counts until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
 -- On sockets that are not streams (@Datagram@, @SeqPacket@) the same holds for messages instead of bytes: an interrupted receive
--- loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one message, or none if there are no bytes
--- ('send' sends an empty one then).
+-- loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one message, or none if there are
+-- no bytes ('send' sends an empty one then).
 --
 -- >>> import Millrace
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
