@@ -1,9 +1,9 @@
--- | What changes in directories and files (inotify).
+-- | Watching directories and files for changes (inotify).
 --
 -- > main = withWatch ["src"] Recursive $ \watch -> forever (nextEvents watch >>= mapM_ print)
 --
--- 1. A recursive watch includes directories that are created or moved in later. What is already in such a directory when it is
---    noticed is reported as 'Created'; it may be reported twice.
+-- 1. A recursive watch includes directories that are created or moved in later. Entries that such a directory already has when
+--    it is noticed are reported as 'Created', perhaps twice.
 -- 2. The two halves of a rename are one event, if both names are watched.
 -- 3. If events come faster than they are taken, the system drops some. That is reported ('Overflowed'): then read all
 --    directories again.

@@ -129,7 +129,7 @@ keeping :: (Value -> IO ()) -> Hooks
 keeping = Hooks (return ()) (return ())
 {-# INLINE keeping #-}
 
--- | Performs an operation, and returns its result as the core reports it, which may be 'Retry'. To be called masked.
+-- | Performs an operation, and returns its result as the core reports it, which may be 'Retry'. Call it masked.
 performOnce :: Hooks -> Request r -> IO Value
 performOnce hooks = performEnding hooks return (keepLate hooks) $ \ticket -> do
   value <- waitFor (keepLate hooks) ticket
@@ -138,7 +138,7 @@ performOnce hooks = performEnding hooks return (keepLate hooks) $ \ticket -> do
 
 -- | @performEnding hooks finish keep endWait what@ performs an operation. If it ends at once, its value is given to @finish@.
 -- Otherwise @endWait@ must call 'waitFor' and then end the wait ('c_end_wait', 'c_end_receive'). @keep@ is 'keepLate' for
--- what these two return. To be called masked.
+-- what these two return. Call it masked.
 performEnding :: Hooks -> (Value -> IO a) -> (a -> IO ()) -> (Ticket -> IO a) -> Request r -> IO a
 performEnding hooks finish keep endWait what = attempt
   where
@@ -176,7 +176,7 @@ startHere = do
 {-# NOINLINE startHere #-}
 
 -- | Waits for the end of an operation and returns its value. The caller must end the wait. If an exception comes, the wait is
--- ended here, and the value is given to the first argument. To be called masked.
+-- ended here, and the value is given to the first argument. Call it masked.
 waitFor :: (Value -> IO ()) -> Ticket -> IO Value
 waitFor keep ticket = do
   table <- slotTableOf token
@@ -218,7 +218,7 @@ performElsewhere performHere keep = do
     ignore _ = return ()
 {-# NOINLINE performElsewhere #-}
 
--- | Reserves a token for an operation of this kind on the loop of this capability. To be called masked. Throws when
+-- | Reserves a token for an operation of this kind on the loop of this capability. Call it masked. Throws when
 -- there is no memory for it.
 reserveToken :: CInt -> IO Token
 reserveToken kind = attempt
@@ -246,7 +246,7 @@ reserveElsewhere kind = uninterruptibleMask_ $ do
 -- no memory for a slot. The callback is installed before the operation can end.
 startCallback :: CInt -> Word64 -> Callback -> IO Token
 startCallback !kind !handle callback = mask_ $ do
-  -- evaluated first: they may throw, and nobody would have the token
+  -- evaluated first: if they threw later, the token would be lost
   token <- reserveToken kind
   table <- slotTableOf token
   setCallback table (numberOf token) callback

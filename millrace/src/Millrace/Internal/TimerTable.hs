@@ -1,4 +1,4 @@
--- | What is to be done when each of a loop's timers fires. Must not know: the clock.
+-- | The actions of a loop's timers, for when they fire. Must not know: the clock.
 module Millrace.Internal.TimerTable
   ( TimerTable,
     Action (..),
