@@ -1,4 +1,4 @@
-/* random.h: random numbers for fair choices. They are predictable. */
+/* random.h: random numbers for fair choices. They are predictable: do not use them for secrets. */
 #ifndef MILLRACE_FIBER_RANDOM_H
 #define MILLRACE_FIBER_RANDOM_H
 

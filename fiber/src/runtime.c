@@ -1,4 +1,4 @@
-/* runtime.c: starting, placing, stopping. */
+/* runtime.c: starts and stops the carriers, counts the fibers, and chooses a carrier for each new fiber. */
 #include "runtime.h"
 #include "futex.h"
 #include "mask.h"
@@ -20,14 +20,17 @@
 enum {
     STACK_SIZE_BYTES = 256 * 1024,
     STACKS_KEPT = 1024,
-    PREFERRED_LOAD = 8, /* fibers that a preferred carrier may have in any case */
+    PREFERRED_LOAD = 8, /* a preferred carrier with at most this many fibers is always chosen */
 };
 
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;
-/* Held while a thread counts a fiber, and after the last one has ended, so that the count stays 0 or stays above 0. */
+/*
+ * Held while a thread that is not a carrier counts a new fiber, and while mr_carriers_stop clears `current` because the
+ * count is 0. So no fiber is counted in a runtime that is about to be destroyed.
+ */
 static mf_lock count_lock;
-/* By fork. Keeps the parent's carriers reachable, so that they are not reported as leaks. */
+/* In the child of fork(): the parent's runtime. Never freed. This pointer keeps leak checkers from reporting it. */
 static mf_runtime *volatile left_behind;
 
 /* ------------------------------------------------------------------------------------------------------ options --- */
@@ -54,8 +57,8 @@ static mr_carriers_options complete(const mr_carriers_options *given)
 
 /* ----------------------------------------------------------------------------------------------- start and stop --- */
 
-/* Bit n: the standard descriptor n was closed and is kept closed. Otherwise a loop would get its number, and the
- * program would print into the loop. */
+/* Occupies the numbers of standard descriptors that are closed. Otherwise a loop's descriptor could get such a number,
+ * and the program would print into it. Returns the occupied numbers: bit n stands for descriptor n. */
 static unsigned hold_standard_descriptors(void)
 {
     unsigned held = 0;
@@ -176,7 +179,7 @@ int mr_carriers_start(const mr_carriers_options *options)
     return error;
 }
 
-/* NULL: there is none. */
+/* Counts a fiber and returns its runtime, or NULL if the carriers are not running. */
 static mf_runtime *count_on_thread(void)
 {
     mf_lock_take(&count_lock);
@@ -187,7 +190,7 @@ static mf_runtime *count_on_thread(void)
     return runtime;
 }
 
-/* While a fiber runs, its carriers do not stop. */
+/* Starts the carriers if necessary. They do not stop while a fiber is counted. */
 int mf_runtime_count(mf_runtime **runtime)
 {
     if (mf_this_carrier) {
@@ -218,7 +221,7 @@ static void wait_for_fibers(mf_runtime *runtime)
         mf_futex_wait(&runtime->fibers, fibers, MR_NO_DEADLINE);
 }
 
-/* False: a fiber was spawned. */
+/* Returns false if a fiber was spawned meanwhile. After true, no new fiber can find this runtime. */
 static bool hide_if_idle(mf_runtime *runtime)
 {
     mf_lock_take(&count_lock);

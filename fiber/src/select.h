@@ -7,15 +7,15 @@
 #include "wait.h"
 
 /*
- * Lets the case happen at once if it can and if `node` can be claimed. Otherwise it queues the node. Returns true
- * when nothing is left to do for this wait: either the case happened (node->result says how), or something else was
- * decided before. If node->wait is NULL it only tries.
+ * Tries the case: it happens at once if the channel or event allows it and this call claims the wait of `node`.
+ * Otherwise the node is queued. Returns true when the wait needs nothing more: either the case happened (node->result
+ * says how), or another case had already decided the wait. If node->wait is NULL, it only tries and queues nothing.
  */
 bool mf_channel_offer(mr_channel *channel, mf_node *node);   /* sends node->item */
 bool mf_channel_request(mr_channel *channel, mf_node *node); /* receives into node->item */
 bool mf_event_request(mr_event *event, mf_node *node);
 
-/* Removes the node again. */
+/* Removes a node that an offer or request has queued, if it is still there. Call this when the wait has ended. */
 void mf_channel_forget(mr_channel *channel, mr_case_kind kind, mf_node *node);
 void mf_event_forget(mr_event *event, mf_node *node);
 

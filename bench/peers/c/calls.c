@@ -1,8 +1,8 @@
 /*
- * calls.c: many callers at a time that make blocking calls, and the cost of the callers themselves. Compiled with FIBER
- * the callers are Millrace's fibers, otherwise POSIX threads.
+ * calls.c: runs many callers at the same time, to measure blocking calls on them and the cost of switching between and
+ * starting them. If FIBER is defined, the callers are Millrace's fibers; otherwise they are POSIX threads.
  *
- *   calls sleep|hold|ask CALLERS CALLS  each caller makes CALLS blocking calls of call.h; hold sleeps for half a second
+ *   calls sleep|hold|ask CALLERS CALLS  each caller makes CALLS blocking calls of call.h (sleep: 1 ms, hold: 500 ms)
  *   calls switch CALLERS TURNS          the callers wake each other in turn, TURNS times each
  *   calls spawn 1 TIMES                 a caller starts another one that does nothing, and waits for its end
  */
@@ -32,7 +32,7 @@ typedef pthread_t caller;
 #endif
 
 static long caller_count, times;
-static int *descriptors; /* the socket of each caller of call_ask */
+static int *descriptors; /* for call_ask: one socket per caller */
 static atomic_long turn;
 
 static void check(int error, const char *attempted)

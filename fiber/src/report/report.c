@@ -1,4 +1,4 @@
-/* report.c: what is asked for, and saying it. */
+/* report.c: which reports are switched on, and passing a report's line to the program. */
 #include "report.h"
 
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ void mf_report(const char *format, ...)
 {
     char line[768];
     va_list arguments;
-    mr_fiber *fiber = mf_enter_core(); /* saying it must not park */
+    mr_fiber *fiber = mf_enter_core(); /* writing the line must not park the fiber */
     int error = errno;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);

@@ -24,8 +24,8 @@
 -- Not provided: of "Network.Socket" @recvBufFrom@, @sendBufTo@, @recvBufMsg@, @sendBufMsg@ and their types (@Cmsg@,
 -- @MsgFlag@ and its @MSG_@ values), @fdSocket@, @touchSocket@, @whenSupported@ and @StructLinger@ (which 'getSockOpt'
 -- takes all the same); of "Network.Socket.ByteString" @recvMsg@, @sendMsg@ and @sendManyTo@; all of
--- "Network.Socket.ByteString.Lazy"; and everything that was added to these after version 3.1.2. For these, use the descriptor
--- ('withFdSocket') or a socket of that package ('socketToFd').
+-- "Network.Socket.ByteString.Lazy"; and everything added after network 3.1.2. To use them, take the descriptor
+-- ('withFdSocket') or make a socket of that package ('socketToFd').
 --
 -- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has options by name
 -- and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch" and "Millrace.Socket.Multicast" are for
@@ -254,7 +254,9 @@ acceptNow s = handOver (mapM_ (giveBackConnection s)) $
     Left code | code `elem` [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM] -> return Nothing
     _ -> Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
 
--- Returns a kept connection, or accepts one by the given action, which stores the peer's address in memory.
+-- Takes a connection that an interrupted accept has kept, if there is one. Otherwise accepts one, waiting as @manner@ says; the
+-- address passed to @useResult@ is where the system has written the peer's address. A connection that arrives after an
+-- interruption is kept for the next accept.
 takeConnection ::
   Socket -> ((Socket, SockAddr) -> IO a) -> (Request CInt -> Request CInt) -> (Ptr Word8 -> Either Errno CInt -> IO a) -> IO a
 takeConnection s@(Socket handle _) useKept manner useResult = do
@@ -381,7 +383,7 @@ setReadDeadline :: Socket -> Deadline -> IO ()
 setReadDeadline = setDeadlineOf "Millrace.Socket.setReadDeadline" Reading
 {-# INLINE setReadDeadline #-}
 
--- | The same for sending and connecting.
+-- | Like 'setReadDeadline', for sending and connecting.
 --
 -- @since 0.1.0
 setWriteDeadline :: Socket -> Deadline -> IO ()
@@ -464,7 +466,7 @@ setSocketOption s option value
 getSockOpt :: Storable a => Socket -> SocketOption -> IO a
 getSockOpt s option@(SockOpt level name) = reading undefined
   where
-    -- The argument has a size, and nothing else.
+    -- The argument is only for its type, whose size it gives; it is never evaluated.
     reading :: Storable b => b -> IO b
     reading kind = alloca $ \place -> do
       fillBytes place 0 (sizeOf kind)
@@ -516,7 +518,7 @@ recvFd s@(Socket handle _) =
   handOver (void . c_close) $
     fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
 
--- The same socket with another descriptor, for rare calls that are left to the network package.
+-- Calls a function of the network package with a duplicate of the descriptor, for rare functions that Millrace does not have.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
 withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) closeTheirs
 
@@ -547,7 +549,7 @@ closeTheirs = uninterruptibleMask_ . Network.close
 fromDescriptor :: CInt -> IO Socket
 fromDescriptor descriptor = makeOurs descriptor >> newSocketFrom descriptor
 
--- | The same with the name of "Network.Socket".
+-- | 'fromDescriptor' under the name that "Network.Socket" has for it.
 --
 -- @since 0.1.0
 mkSocket :: CInt -> IO Socket
@@ -556,9 +558,9 @@ mkSocket = fromDescriptor
 -- | The descriptor's number, for calls that Millrace does not have. Do not close it. It is valid until the socket is
 -- closed. 'Millrace.Operation.whileOpen' keeps the socket open during a call that does not wait.
 --
--- Do not make another socket of it: one of "Network.Socket" (@mkSocket@) closes its descriptor when it is
--- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' for that,
--- which ends this socket.
+-- Do not make another socket from it. A socket of "Network.Socket" (@mkSocket@) closes its descriptor when it is
+-- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' instead, which
+-- closes this socket.
 --
 -- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a

@@ -1,6 +1,6 @@
 -- | TLS does not work on Windows yet: OpenSSL is not among the libraries that are cross-compiled. Must not know: files.
 --
--- The folder @posix\/@ has the same names for all other systems; the package description chooses.
+-- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Tls
   ( Tls (..),
     withTls,
@@ -13,15 +13,15 @@ import Millrace.Cli.Failure (Failure (..))
 import Millrace.Cli.Metrics (HandshakeResult)
 import Network.Wai.Handler.Millrace (Settings)
 
--- | What protects a server's connections.
+-- | TLS for a server. On Windows no value of this type is ever made.
 --
 -- @since 0.1.0
 newtype Tls = Tls
-  { -- | The same server, with protected connections.
+  { -- | Changes a server's settings so that its connections use TLS.
     protecting :: Settings -> Settings
   }
 
--- | Throws 'Failure'.
+-- | Always throws 'Failure' here: there is no TLS.
 --
 -- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a

@@ -22,12 +22,13 @@ linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) 
       bytes <- receiveBytes transport (earlier limit pause) lingerPiece
       unless (B.null bytes) (drain limit (left - B.length bytes))
 
--- | At most so long.
+-- | The longest time in microseconds for which the sessions let 'linger' wait.
 lingerMicros :: Int
 lingerMicros = 5000000
 
--- The limits of that: the time without a byte, and the number of bytes. Some clients send a complete body before they
--- read the response.
+-- 'linger' stops when the client has sent no byte for 'lingerPauseMicros', or 'lingerBytes' bytes in total. It receives at
+-- most 'lingerPiece' bytes at a time. The limit in bytes is large, because some clients send a complete body before they read
+-- the response.
 lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerPauseMicros = 1000000
 lingerBytes = 1073741824

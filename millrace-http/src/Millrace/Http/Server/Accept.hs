@@ -55,8 +55,8 @@ runListeners settings listeners application = do
   asked <- newTVarIO False
   let drainAll = beginDraining server sources >> atomically (writeTVar asked True)
       endNow = enterPhase server Over >> announceShutdown (serverState server) >> mapM_ endSource sources
-  -- Set it on the listening socket: accepted sockets inherit it, which saves a system call each. A Unix socket does not
-  -- have this option.
+  -- Accepted sockets inherit NoDelay from the listening socket, which saves a system call each. Unix sockets do not have
+  -- this option.
   forM_ listeners $ \listener -> setSocketOption (listenerSocket listener) NoDelay 1 `catch` ignore
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
@@ -142,8 +142,8 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     sourceOf next waiting end =
       Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
 
--- Accepts a connection. Accepting does not fail when descriptors run out; it waits. So this looks from time to time
--- whether a descriptor is free, and reports if not.
+-- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this checks every few seconds whether
+-- a descriptor is free, and reports if there is none.
 acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
 acceptTelling tellWaiting listener = do
   deadline <- deadlineAfter patienceMicros
@@ -155,7 +155,7 @@ acceptTelling tellWaiting listener = do
       unless left tellWaiting
       acceptTelling tellWaiting listener
   where
-    -- Rarely, so that an idle server hardly ever wakes.
+    -- Five seconds: an idle server should seldom wake.
     patienceMicros = 5000000
 
 isDescriptorLeft :: IO Bool
@@ -179,7 +179,7 @@ data Acceptor = Acceptor
     -- The number of additional connections to accept at once, by the number of open connections.
     acceptorBatch :: !(Int -> Int),
     acceptorEviction :: !(Eviction Candidate),
-    -- Its own connections.
+    -- The open connections that this thread has accepted.
     acceptorRegistry :: !Registry,
     acceptorNumbers :: !(IO Int),
     acceptorRoom :: !(Maybe Room),
@@ -227,7 +227,7 @@ batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax
 batchMax :: Int
 batchMax = 256
 
--- Accepts queued connections, at most so many.
+-- Accepts queued connections, at most the given number.
 takeWaiting :: Source -> Int -> IO [(Socket, SockAddr)]
 takeWaiting source most
   | most <= 0 = return []
@@ -248,13 +248,13 @@ retryMicros = 100000
 ignore :: SomeException -> IO ()
 ignore _ = return ()
 
--- The number of connections for which there are descriptors, besides some files and what the run-time system and the
--- managers need per capability. Without this limit idle connections would keep new ones out, because accepting waits
--- for a free descriptor.
+-- The number of connections for which there are descriptors. It leaves 16 for files, and 8 per capability for the run-time
+-- system and the managers. Without this limit 'accept' would wait for a free descriptor, and idle connections would not be
+-- closed to make room.
 descriptorRoom :: Int -> IO (Maybe Int)
 descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
 
--- The largest number of connections, and an action that reports that there is no room.
+-- The largest number of open connections, and an action that reports that new ones wait because the limit is reached.
 data Room = Room
   { roomFor :: !Int,
     _tellNone :: !(IO ())
@@ -281,7 +281,7 @@ awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
     pauseAfter (AskLater micros) = micros
     pauseAfter _ = retryMicros
 
--- A connection that was idle, as its registry and its number. It may have ended since.
+-- A connection that was idle when it was listed: its registry and its number there. It may have ended since.
 data Candidate = Candidate !Registry !Int
 
 -- The connections that are idle now, oldest first: those that have served a request, whose clients must expect a close,
@@ -358,8 +358,8 @@ drain seconds registries isAccepting = do
         else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
     endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
 
--- Whether a connection has been idle for long enough. If the kernel does not tell since when, counts from the beginning
--- of the shutdown.
+-- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when the last
+-- bytes came, the time counts from the beginning of the shutdown.
 isQuiet :: Int -> Served -> IO Bool
 isQuiet elapsedMillis connection = do
   waits <- isIdle connection
@@ -402,8 +402,8 @@ firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000
 lastPauseMicros = 50000
 
--- The time for handlers that were killed. Most need none, some clean up, and some block where no exception reaches
--- them.
+-- How long 'cutAll' waits for handlers that were killed. Most end at once, some clean up, and some block where no exception
+-- reaches them.
 lastMillis :: Int
 lastMillis = 250
 
