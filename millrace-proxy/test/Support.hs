@@ -87,7 +87,7 @@ receiveHead peer = go ""
         bytes <- recv peer 16384
         if ByteString.null bytes then return Nothing else go (earlier <> bytes)
 
--- | So many bytes, or those until the end.
+-- | The given number of bytes, or fewer at the end.
 receiveCount :: Socket -> Int -> IO ByteString
 receiveCount peer count
   | count <= 0 = return ""
@@ -138,13 +138,13 @@ statusOf = ByteString.take 3 . ByteString.drop 9
 bodyOf :: ByteString -> ByteString
 bodyOf = ByteString.drop 4 . snd . ByteString.breakSubstring "\r\n\r\n"
 
--- | Fails when it takes longer than so many seconds.
+-- | Fails when the action takes longer than this number of seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Timer.timeout (seconds * 1000000) action
     >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
 
--- | Waits until it is so.
+-- | Waits until the condition holds.
 eventually :: String -> IO Bool -> IO ()
 eventually what check = within 20 what go
   where

@@ -23,12 +23,12 @@ import Network.HTTP.Types (ResponseHeaders)
 
 -- | Where bytes come from.
 data Source = Source
-  { -- | Waits for at most so many bytes. Empty at the end.
+  { -- | Waits for bytes, at most the given number. Empty at the end.
     sourceMore :: !(Int -> IO ByteString),
     sourceRest :: !(IORef ByteString)
   }
 
--- | A body that is not what its framing says, and how.
+-- | A body that breaks its framing, and how.
 newtype Broken = Broken String
   deriving (Show)
 
@@ -37,7 +37,7 @@ instance Exception Broken
 newSource :: (Int -> IO ByteString) -> IO Source
 newSource more = Source more <$> newIORef ByteString.empty
 
--- | What is there, or what comes next. Empty at the end.
+-- | The bytes that are there already, or else the next ones. Empty at the end.
 takeSome :: Source -> Int -> IO ByteString
 takeSome source size = do
   rest <- readIORef (sourceRest source)
@@ -86,7 +86,7 @@ largeSize = 65536
 chunkLineMax = 4096
 trailerMax = 8192
 
--- A line without its end, of at most so many bytes.
+-- A line without its end. The number of its bytes is limited.
 takeLine :: Source -> Int -> IO ByteString
 takeLine source limit = go ByteString.empty
   where
@@ -112,7 +112,7 @@ chunkSize line
     isHex byte = byte >= 48 && byte <= 57 || byte >= 65 && byte <= 70 || byte >= 97 && byte <= 102
     value byte = fromIntegral (if byte <= 57 then byte - 48 else if byte <= 70 then byte - 55 else byte - 87)
 
--- Those that would change the meaning of the message must not be trailers (RFC 9110, section 6.5.1).
+-- Fields that would change the meaning of the message must not be trailers (RFC 9110, section 6.5.1).
 takeTrailers :: Source -> Int -> IO ResponseHeaders
 takeTrailers source = go []
   where

@@ -76,7 +76,7 @@ synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else
       Just (SomeAsyncException _) -> True
       Nothing -> False
 
--- | What an exception says, in a few words.
+-- | A short text for an exception.
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException inner) = case fromException failure of
   Just network -> ioe_description network
@@ -177,7 +177,7 @@ sendBody exchange framing = go >> noteSent exchange
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Receives at most so many bytes within a limit; empty at the end. If that takes longer than a moment, the client is watched
+-- | Receives at most the given number of bytes within a limit; empty at the end. If that takes longer than a moment, the client is watched
 -- meanwhile: when it goes, this ends. Throws 'Problem', or what reading the request's body threw.
 receiveFrom :: Exchange -> Wait -> Int -> IO ByteString
 receiveFrom exchange wait size = do
@@ -220,7 +220,7 @@ receiveFrom exchange wait size = do
     watchingClient = onDisconnect (exchangeRequest exchange) $ do
       writeIORef (exchangeInterrupted exchange) (Just (toException (problem exchange ClientLeft)))
       interruptLink link
-    -- An end that this side has made says why.
+    -- If this side has ended the connection, it has recorded the reason.
     settled outcome = do
       interrupted <- readIORef (exchangeInterrupted exchange)
       case (interrupted, outcome) of

@@ -48,7 +48,7 @@ requestId identifiers@(Identifiers first second _) = do
     pokeHex place (mixed (count `xor` first))
     pokeHex (place `plusPtr` 16) (mixed (count + second))
 
--- | A new value of @traceparent@ that nobody has asked to record.
+-- | A new value of @traceparent@, without the flag that asks for recording.
 traceParent :: Identifiers -> IO ByteString
 traceParent identifiers@(Identifiers first second _) = do
   count <- next identifiers

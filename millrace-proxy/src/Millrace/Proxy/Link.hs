@@ -25,7 +25,7 @@ import qualified Millrace.Tls as Tls
 
 -- | An open connection.
 data Link = Link
-  { -- | Until the deadline, at most so many bytes. Empty at the end.
+  { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
     linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> [ByteString] -> IO ()),
     -- | Says that nothing more is sent.

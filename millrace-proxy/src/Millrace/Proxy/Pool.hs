@@ -34,7 +34,7 @@ data Stack
 
 data Kept = Kept !Link !Word64
 
--- | A pool for so many connections, which are kept for so many microseconds.
+-- | A pool: the largest number of connections, and how many microseconds each is kept.
 newPool :: Int -> Int -> IO Pool
 newPool count micros = do
   capabilities <- getNumCapabilities
@@ -84,7 +84,7 @@ keepLink pool link = mask_ $ do
       Open count others | count < poolMax pool -> (Open (count + 1) (Kept link now : others), return ())
       _ -> (stack, linkClose link)
 
--- | Closes what was kept for too long.
+-- | Closes connections that were kept for too long.
 closeOld :: Pool -> IO ()
 closeOld pool = do
   now <- monotonicNanoseconds
@@ -95,7 +95,7 @@ closeOld pool = do
     isYoung now (Kept _ since) = now < since || now - since <= poolNanoseconds pool
     close (Kept link _) = linkClose link
 
--- | Closes all, and from now on whatever is to be kept.
+-- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()
 closePool pool = forM_ (elems (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack end >>= mapM_ close
   where

@@ -41,7 +41,7 @@ data ResponseHead = ResponseHead
 
 -- | Where the body ends, if the status and the method allow one.
 data Framing
-  = -- | After so many bytes.
+  = -- | After this number of bytes.
     Counted !Int
   | Chunked
   | -- | With the connection.

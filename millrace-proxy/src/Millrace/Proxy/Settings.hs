@@ -40,14 +40,14 @@ data Settings = Settings
     tlsSettings :: !ClientSettings,
     -- | Asks the targets whether they are well. 'Nothing': only requests show that.
     activeCheck :: !(Maybe ActiveCheck),
-    -- | Is told of each request that could not be passed on, or whose response could not be passed back. Must not block.
+    -- | Called for each request that could not be passed on, or whose response could not be passed back. Must not block.
     onProblem :: Request -> Problem -> IO (),
-    -- | Is told when an active check has changed what is known of a target: 'Nothing' if it is well again, else why not.
+    -- | Called when an active check has changed the health of a target: 'Nothing' if it is well again, else the reason.
     onHealth :: Target -> Maybe String -> IO ()
   }
 
 -- | The client's Host is kept; what it says about other proxies is not believed; ids are made; the targets take turns; all
--- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, and nobody is told of anything.
+-- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, and the observers do nothing.
 --
 -- @since 0.1.0
 defaultSettings :: Settings
@@ -136,13 +136,13 @@ data Limits = Limits
     wholeLimit :: !TimeLimit,
     -- | How long a tunnel, such as a WebSocket, may be silent in both directions.
     tunnelLimit :: !TimeLimit,
-    -- | How many connections are kept for each target while nobody uses them.
+    -- | How many unused connections are kept for each target.
     keptConnections :: !Int,
     -- | How many microseconds a connection is kept. Should be less than the targets keep theirs.
     keptMicros :: !Int,
-    -- | After so many failures in a row a target is left out, if there are others.
+    -- | The number of failures in a row after which a target is left out, if there are others.
     failuresMax :: !Int,
-    -- | For so many microseconds.
+    -- | How many microseconds it is then left out.
     leftOutMicros :: !Int,
     -- | Bytes of the head of a response.
     headBytesMax :: !Int

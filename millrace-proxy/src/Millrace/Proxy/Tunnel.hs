@@ -29,7 +29,7 @@ switchingHead protocol found =
       ++ ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
 
 -- | @passBothWays limit link first receive send@ passes on what both sides send, beginning with the bytes @first@ of the target.
--- Ends when the target has ended; when the client ends first, the target is told, and has the time of the limit, or 30 seconds,
+-- Ends when the target has ended; when the client ends first, the end is passed to the target, which has the time of the limit, or 30 seconds,
 -- for each further part. A tunnel that is silent in both directions for the limit ends. The link is the caller's to close.
 passBothWays :: TimeLimit -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
 passBothWays limit link first receive send = do
