@@ -1,7 +1,7 @@
 """The load generators, and how their output is read.
 
 wrk is the closed loop: each connection sends its next request when the previous one has been answered. For HTTP/2 it is
-h2load, with so many requests in flight on each connection. Over TLS, wrk resumes sessions. ab does not, and is the closed
+h2load, with a fixed number of requests in flight on each connection. Over TLS, wrk resumes sessions. ab does not, and is the closed
 loop of full handshakes: a connection for each request.
 
 h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
@@ -180,7 +180,7 @@ class PausedH2load(_Paused):
 
 
 def h2load_closed_command(url, connections, streams, seconds, processors, body=None):
-    """HTTP/2 with so many requests in flight on each connection. `seconds`: None for without end. `body`: a file to upload."""
+    """HTTP/2 with a fixed number of requests in flight on each connection. `seconds`: None for without end. `body`: a file to upload."""
     length = f"--requests={PausedH2load.REQUESTS}" if seconds is None else f"--duration={seconds}"
     command = ["h2load", f"--clients={connections}", f"--max-concurrent-streams={streams}", length,
                f"--threads={min(len(processors), connections)}",

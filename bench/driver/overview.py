@@ -13,7 +13,7 @@ MILLRACE, EARLIER_MILLRACE = "millrace", "millrace-io_uring"
 # servers.
 FLOORS = {"c-epoll", "c-io_uring", "libuv"}
 
-# So many rows fit on a screen.
+# The number of rows that fit on a screen.
 ROWS_MAX = 15
 
 
