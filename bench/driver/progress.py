@@ -20,7 +20,7 @@ class Progress:
         print(text, flush=True)
 
     def step(self, text, expected_seconds):
-        """Reports the end of a step, and how long it was expected to take."""
+        """Reports the end of a step. `expected_seconds` is how long it was expected to take."""
         self.passed += expected_seconds
         pace = (time.monotonic() - self.begin) / self.passed if self.passed else 1
         left = pace * max(0, self.expected - self.passed)

@@ -358,8 +358,8 @@ drain seconds registries isAccepting = do
         else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
     endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
 
--- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when the last
--- bytes came, the time counts from the beginning of the shutdown.
+-- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when there
+-- was last traffic, the time counts from the beginning of the shutdown.
 isQuiet :: Int -> Served -> IO Bool
 isQuiet elapsedMillis connection = do
   waits <- isIdle connection
