@@ -1,4 +1,4 @@
--- | Options of sockets by name and type, where 'setSocketOption' takes numbers.
+-- | Options of sockets by name and type, where @setSocketOption@ of "Millrace.Socket" takes numbers.
 --
 -- > main = withServer defaultServer (passive "7000") $ \connection -> do
 -- >   setNoDelay connection True

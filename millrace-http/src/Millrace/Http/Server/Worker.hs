@@ -9,7 +9,7 @@ import Control.Monad (void)
 import System.Mem.Weak (Weak, deRefWeak)
 
 -- | Full while the thread may be killed. A thread that kills it empties the MVar for that moment. The reference is
--- weak: a strong one would keep a thread that waits for ever from getting 'BlockedIndefinitelyOnMVar'.
+-- weak: a strong one would keep a thread that waits for ever from getting @BlockedIndefinitelyOnMVar@.
 newtype Worker = Worker (MVar (Weak ThreadId))
 
 -- | A worker that has not begun.
@@ -34,7 +34,7 @@ isThisThread (Worker running) = do
   self <- myThreadId
   tryReadMVar running >>= maybe (return False) (fmap (== Just self) . deRefWeak)
 
--- | Throws @ThreadKilled@ to the thread if it runs its action. Does so from a new thread, because 'throwTo' blocks
+-- | Throws @ThreadKilled@ to the thread if it runs its action. Does so from a new thread, because @throwTo@ blocks
 -- until the target can receive the exception, and that may be never.
 killWorker :: Worker -> IO ()
 killWorker (Worker running) = void . forkIO . mask_ $ tryTakeMVar running >>= mapM_ kill
