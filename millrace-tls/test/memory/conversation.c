@@ -234,6 +234,12 @@ bool conversation_turn(conversation *c)
     return client || server;
 }
 
+void conversation_shake_hands(conversation *c)
+{
+    while (c->client.phase == SHAKING || c->server.phase == SHAKING)
+        CHECK(conversation_turn(c));
+}
+
 void conversation_run(conversation *c)
 {
     for (int i = 0; i < TURNS_MAX; i++)

@@ -116,6 +116,9 @@ void conversation_begin(conversation *c, tls_context *client, tls_context *serve
 /* Runs one turn of each side. Returns false when neither side can do anything more. */
 bool conversation_turn(conversation *c);
 
+/* Takes turns until neither side is in its handshake any more. */
+void conversation_shake_hands(conversation *c);
+
 /* Runs all turns. The test fails if there are too many. */
 void conversation_run(conversation *c);
 void conversation_end(conversation *c);
