@@ -20,14 +20,6 @@ int mrh_is_simulated_socket(int descriptor)
     return mrh_is_simulated(descriptor);
 }
 
-static int refuses(int descriptor)
-{
-    if (!mrh_is_simulated(descriptor))
-        return 0;
-    errno = EOPNOTSUPP;
-    return 1;
-}
-
 /* ------------------------------------------------------------------------------------------------------ batches --- */
 
 static struct msghdr header_of(const mrh_outgoing *datagram, struct iovec *piece)
@@ -45,7 +37,7 @@ int64_t mrh_send_batch(int descriptor, const mrh_outgoing *datagrams, unsigned c
 {
     struct mmsghdr messages[MRH_BATCH];
     struct iovec pieces[MRH_BATCH];
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     if (count > MRH_BATCH)
         count = MRH_BATCH;
@@ -79,7 +71,7 @@ int64_t mrh_receive_batch(int descriptor, unsigned char *bytes, size_t size, mrh
     struct mmsghdr messages[MRH_BATCH];
     struct iovec pieces[MRH_BATCH];
     beside numbers[MRH_BATCH];
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     if (count > MRH_BATCH)
         count = MRH_BATCH;
@@ -110,7 +102,7 @@ int64_t mrh_send_segments(int descriptor, const mrh_outgoing *whole, uint16_t se
     struct iovec piece;
     beside number = {.room = {0}};
     struct msghdr message = header_of(whole, &piece);
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     message.msg_control = &number;
     message.msg_controllen = CMSG_SPACE(sizeof segment);
@@ -123,7 +115,7 @@ int64_t mrh_send_segments(int descriptor, const mrh_outgoing *whole, uint16_t se
 
 int mrh_set_joining(int descriptor, int is_on)
 {
-    return refuses(descriptor) ? -1 : setsockopt(descriptor, SOL_UDP, UDP_GRO, &is_on, sizeof is_on);
+    return mrh_refuses_simulated(descriptor) ? -1 : setsockopt(descriptor, SOL_UDP, UDP_GRO, &is_on, sizeof is_on);
 }
 
 /* ---------------------------------------------------------------------------------------------------- multicast --- */
@@ -139,7 +131,7 @@ static int change_membership(int descriptor, int plain, int with_source, uint32_
 {
     struct group_source_req both = {.gsr_interface = interface};
     struct group_req one = {.gr_interface = interface};
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     if (group_length > sizeof one.gr_group || source_length > sizeof both.gsr_source) {
         errno = EINVAL;
@@ -192,7 +184,7 @@ static int option_of(int family, int what)
 int mrh_set_sending(int descriptor, int what, int value)
 {
     struct ip_mreqn interface = {.imr_ifindex = value};
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     int family = family_of(descriptor);
     if (family < 0)
@@ -206,7 +198,7 @@ int mrh_get_sending(int descriptor, int what)
 {
     int value = 0;
     socklen_t size = sizeof value;
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     int family = family_of(descriptor);
     if (family < 0 || getsockopt(descriptor, level_of(family), option_of(family, what), &value, &size) < 0)

@@ -12,14 +12,6 @@ typedef union beside {
     char room[CMSG_SPACE(sizeof(int) * MRH_PASSED_MOST) + CMSG_SPACE(sizeof(struct ucred)) + 512];
 } beside;
 
-static int refuses(int descriptor)
-{
-    if (!mrh_is_simulated(descriptor))
-        return 0;
-    errno = EOPNOTSUPP;
-    return 1;
-}
-
 static size_t put(char *place, int type, const void *data, size_t size)
 {
     struct cmsghdr *header = (struct cmsghdr *)(void *)place;
@@ -37,7 +29,7 @@ int64_t mrh_send_passing(int descriptor, const void *bytes, size_t size, const i
     struct iovec piece = {(void *)(uintptr_t)bytes, size};
     struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
     size_t used = 0;
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     if (count > MRH_PASSED_MOST) {
         errno = EINVAL;
@@ -79,7 +71,7 @@ int64_t mrh_receive_passing(int descriptor, void *bytes, size_t size, mrh_arrive
     struct msghdr message = {
         .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &beside, .msg_controllen = sizeof beside};
     *arrived = (mrh_arrived){0};
-    if (refuses(descriptor))
+    if (mrh_refuses_simulated(descriptor))
         return -1;
     int64_t count = recvmsg(descriptor, &message, MSG_CMSG_CLOEXEC);
     if (count < 0)
@@ -99,5 +91,7 @@ int64_t mrh_receive_passing(int descriptor, void *bytes, size_t size, mrh_arrive
 int64_t mrh_connect_with(int descriptor, const void *bytes, size_t size, const struct sockaddr *address,
                          socklen_t length)
 {
-    return refuses(descriptor) ? -1 : sendto(descriptor, bytes, size, MSG_FASTOPEN | MSG_NOSIGNAL, address, length);
+    return mrh_refuses_simulated(descriptor)
+               ? -1
+               : sendto(descriptor, bytes, size, MSG_FASTOPEN | MSG_NOSIGNAL, address, length);
 }

@@ -10,6 +10,8 @@
 
 #include "millrace_machine.h"
 
+#include <errno.h>
+
 /* Begins one on this capability. 0, -EBUSY if one runs already, -ENOTSUP if this GHC's scheduler is not known well enough to
  * repeat a run (ghc/versions.h), or why the machine cannot be made. From here until its end the run-time system's timer stands
  * still: threads change only where they wait or yield. */
@@ -32,6 +34,15 @@ mr_machine *mrh_simulation_machine(void);
 static inline bool mrh_is_simulated(int descriptor)
 {
     return mr_machine_owns(descriptor) && mrh_simulation_machine();
+}
+
+/* For calls that the simulated machine does not have: sets errno to EOPNOTSUPP and returns true for its descriptors. */
+static inline bool mrh_refuses_simulated(int descriptor)
+{
+    if (!mrh_is_simulated(descriptor))
+        return false;
+    errno = EOPNOTSUPP;
+    return true;
 }
 
 /* The group that it adopts into, or NULL if none runs anywhere. */
