@@ -33,13 +33,12 @@ module Millrace.Socket.Batch
 where
 
 import Control.Exception (catch, throwIO)
-import Control.Monad (forM, unless, void, when)
+import Control.Monad (forM, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.Int (Int64)
-import Data.Maybe (fromMaybe)
 import Data.Word (Word16, Word32, Word8)
 import Foreign.C.Error (Errno (..), eINVAL, eIO, eMSGSIZE, eNOPROTOOPT, eOPNOTSUPP)
 import Foreign.C.Types (CInt (..), CSize (..), CUInt (..))
@@ -50,9 +49,8 @@ import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Attempt (attempt, attemptOnce, pauseAfter)
+import Millrace.Internal.Attempt (attempt, attemptOnce, nameless, receiveMessages)
 import Millrace.Internal.Constants.Sockets
-import Millrace.Internal.Foreign (c_ended, c_has_error)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -126,40 +124,25 @@ receiveBatch = receiveBatchBefore noDeadline
 --
 -- @since 0.1.0
 receiveBatchBefore :: Deadline -> Socket -> Int -> Int -> IO [(ByteString, SockAddr)]
-receiveBatchBefore deadline s@(Socket handle _) most size = do
+receiveBatchBefore deadline s most size = do
   simulated <- isSimulated function s
   if simulated
     then (: []) <$> recvFromBefore deadline s size
     else handOver (mapM_ giveBack . reverse) $ do
       checkSize function s size
       checkSize function s most
-      takeKept s message Nothing >>= maybe (receiveNow 0) useKept
+      receiveMessages function s deadline size (: []) (return []) receiveOnce
   where
     function = "Millrace.Socket.Batch.receiveBatch"
-    message = firstMessage size
     giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
-    useKept = either (throwIO . failure function (describe s)) fromKept
-    fromKept (bytes, sender) = (\known -> [(bytes, known)]) . fromMaybe nameless <$> maybe (peerOf s) (return . Just) sender
     count = min batchMost most
-    receiveNow :: Int -> IO [(ByteString, SockAddr)]
-    receiveNow failures = do
-      isOver <- if failures < 2 then return False else holds c_ended
+    receiveOnce = do
       place <- mallocByteString (count * size)
-      received <- withForeignPtr place $ \buffer -> allocaBytes (count * incomingSize) $ \array -> do
+      withForeignPtr place $ \buffer -> allocaBytes (count * incomingSize) $ \array -> do
         fillBytes array 0 (count * incomingSize)
         got <- attemptOnce function s "" $ \descriptor -> c_receive_batch descriptor buffer (fromIntegral size) array (fromIntegral count)
         forM got $ \number -> concat <$> mapM (incoming place array) [0 .. fromIntegral number - 1]
-      maybe (if isOver then return [] else waitAfter failures) return received
     incoming place array i = datagramsAt place size (array `plusPtr` (i * incomingSize)) i
-    waitAfter failures = do
-      isInVain <- if failures < 2 then return False else holds c_has_error
-      when isInVain $ pauseAfter function s "" deadline failures
-      keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
-        throwIfFailed function (describe s) result >> receiveNow (failures + 1)
-    holds ask = (/= 0) <$> onDescriptor function s "" ask
-
-nameless :: SockAddr
-nameless = SockAddrUnix ""
 
 -- The datagrams that the given entry contains: several if the kernel has joined them.
 datagramsAt :: ForeignPtr Word8 -> Int -> Ptr Incoming -> Int -> IO [(ByteString, SockAddr)]

@@ -1,15 +1,19 @@
 -- | Calls that the core has no operation for. They are tried without waiting, and again when the socket is ready.
-module Millrace.Internal.Attempt (attempt, attemptOnce, pauseAfter) where
+module Millrace.Internal.Attempt (attempt, attemptOnce, receiveMessages, nameless) where
 
 import Control.Exception (allowInterrupt, throwIO)
 import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
 import Data.Int (Int64)
+import Data.Maybe (fromMaybe)
 import Foreign.C.Error (eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, getErrno)
 import Foreign.C.Types (CInt)
 import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Internal.Foreign (c_ended, c_has_error)
 import Millrace.Internal.Socket
 import Millrace.Operation
 import Millrace.Timer (threadDelay)
+import Network.Socket (SockAddr (..))
 
 -- | @attempt function s detail deadline wait call@ makes a call that does not wait, and makes it again whenever the socket is
 -- ready, until the deadline. An exception that comes while it waits is thrown before the next call, so the call takes nothing.
@@ -47,3 +51,29 @@ attemptOnce function s detail call = do
       | code == eINTR = attemptOnce function s detail call
       | code == eAGAIN || code == eWOULDBLOCK = return Nothing
       | otherwise = throwIO (failure function (describe s ++ detail) code)
+
+-- | @receiveMessages function s deadline size keptMessage end call@ receives messages. Returns @keptMessage@ of one that an
+-- interrupted receive has left, if there is one. Otherwise makes a call that does not wait, and makes it again whenever the socket is
+-- ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no message is left. Run it in 'handOver'.
+receiveMessages :: String -> Socket -> Deadline -> Int -> ((ByteString, SockAddr) -> a) -> IO a -> IO (Maybe a) -> IO a
+receiveMessages function s@(Socket handle _) deadline size keptMessage end call = takeKept s message Nothing >>= maybe (go 0) useKept
+  where
+    message = firstMessage size
+    useKept = either (throwIO . failure function (describe s)) (fmap keptMessage . withSender)
+    withSender (bytes, sender) = (,) bytes . fromMaybe nameless <$> maybe (peerOf s) (return . Just) sender
+    go failures = do
+      -- On a socket that was shut down for receiving, a call that does not wait fails with EAGAIN, as if it would have to.
+      isOver <- if failures < 2 then return False else holds c_ended
+      call >>= maybe (if isOver then end else waitAfter failures) return
+    -- An error in the queue makes the socket readable until the program takes it out. Millrace cannot.
+    waitAfter failures = do
+      isInVain <- if failures < 2 then return False else holds c_has_error
+      when isInVain $ pauseAfter function s "" deadline failures
+      keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
+        throwIfFailed function (describe s) result >> go (failures + 1)
+    holds ask = (/= 0) <$> onDescriptor function s "" ask
+{-# INLINE receiveMessages #-}
+
+-- | The sender of a message from a Unix socket without a name.
+nameless :: SockAddr
+nameless = SockAddrUnix ""

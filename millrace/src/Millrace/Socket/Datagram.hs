@@ -32,8 +32,7 @@ module Millrace.Socket.Datagram
   )
 where
 
-import Control.Exception (throwIO)
-import Control.Monad (void, when)
+import Control.Monad (void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
@@ -43,9 +42,9 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (castPtr)
 import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Attempt (attempt, attemptOnce, pauseAfter)
+import Millrace.Internal.Attempt (attempt, attemptOnce, nameless, receiveMessages)
 import Millrace.Internal.Constants
-import Millrace.Internal.Foreign (c_ended, c_has_error, c_receive_from, c_send_to)
+import Millrace.Internal.Foreign (c_receive_from, c_send_to)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -68,36 +67,23 @@ recvFrom = recvFromBefore noDeadline
 --
 -- @since 0.1.0
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
-recvFromBefore !deadline s@(Socket handle _) !size = handOver giveBack $ do
+recvFromBefore !deadline s !size = handOver giveBack $ do
   checkSize function s size
-  takeKept s message Nothing >>= maybe (receiveNow 0) useKept
+  receiveMessages function s deadline size id theEnd receiveOnce
   where
-    message = firstMessage size
-    useKept = either failed fromKept
     function = "Millrace.Socket.Datagram.recvFrom"
     giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
-    failed = throwIO . failure function (describe s)
-    fromKept (bytes, sender) = (,) bytes . fromMaybe (SockAddrUnix "") <$> maybe (peerOf s) (return . Just) sender
-    receiveNow failures = do
-      isOver <- if failures < 2 then return False else holds c_ended
+    theEnd = (,) ByteString.empty . fromMaybe nameless <$> peerOf s
+    receiveOnce = do
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
           poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
         mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
-      maybe (if isOver then theEnd else waitAfter failures) (copyOf place) received
+      mapM (copyOf place) received
     copyOf place (count, sender) = do
       let bytes = ByteString.copy (fromForeignPtr place 0 count)
       bytes `seq` return (bytes, sender)
-    -- On a socket that was shut down for receiving, a call that does not wait fails with EAGAIN, as if it would have to.
-    theEnd = (,) ByteString.empty . fromMaybe (SockAddrUnix "") <$> peerOf s
-    -- An error in the queue makes the socket readable until the program takes it out. Millrace cannot.
-    waitAfter failures = do
-      isInVain <- if failures < 2 then return False else holds c_has_error
-      when isInVain $ pauseAfter function s "" deadline failures
-      keptOr s message useKept (\_ -> return ()) (before deadline (waitReadableRequest handle)) $ \result ->
-        throwIfFailed function (describe s) result >> receiveNow (failures + 1)
-    holds ask = (/= 0) <$> onDescriptor function s "" ask
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
