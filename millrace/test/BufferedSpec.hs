@@ -4,7 +4,7 @@
 module BufferedSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (finally, throwIO, uninterruptibleMask_)
+import Control.Exception (finally, mask_, throwIO, uninterruptibleMask_)
 import Control.Monad (forM, forM_, replicateM, replicateM_, void, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -38,8 +38,8 @@ spec = do
         let wanted = [bytesWithoutEnds i | i <- [1 .. 3000]]
         writer <- newWriter file 0
         done <- newMVar (0 :: Int)
-        -- Whoever is interrupted has written a line or not; the number tells.
-        let writeNext = modifyMVar_ done (\i -> if i == 3000 then return i else (i + 1) <$ writeLine writer (wanted !! i))
+        -- Masked: otherwise an exception may come when the line is written, and before the number says so.
+        let writeNext = mask_ . modifyMVar_ done $ \i -> if i == 3000 then return i else (i + 1) <$ writeLine writer (wanted !! i)
         forM_ [1 .. 60] $ \seed -> do
           random <- newRandom seed
           delay <- below random 500
@@ -50,7 +50,7 @@ spec = do
         flush writer
         reader <- newReader file 0
         got <- newMVar []
-        let readNext = modifyMVar_ got (\before -> maybe before (: before) <$> readLine reader 5000)
+        let readNext = mask_ . modifyMVar_ got $ \before -> maybe before (: before) <$> readLine reader 5000
         forM_ [1 .. 60] $ \seed -> do
           random <- newRandom seed
           delay <- below random 500
