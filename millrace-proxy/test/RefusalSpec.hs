@@ -7,6 +7,7 @@ import Control.Concurrent.MVar
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.IORef
 import Millrace.Socket.ByteString (recv, sendAll)
 import Support
 import Test.Hspec
@@ -29,9 +30,12 @@ spec = do
           answer `shouldSatisfy` not . ("0\r\n\r\n" `ByteString.isSuffixOf`)
           within 20 "the end" (takeMVar ended) `shouldReturn` ""
   it "what a target sends behind a response is no response" $ do
-    let twice count peer = receiveHead peer >>= mapM_ (\_ -> answerWith peer "first" >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison" >> void (recv peer 10) >> twice count peer)
+    -- In one piece: bytes that come when the next request has been sent are its response.
+    connections <- newIORef 0
+    let twice count peer = writeIORef connections count >> receiveHead peer >>= mapM_ (\_ -> sendAll peer (answerOf "first" <> answerOf "poison") >> void (recv peer 10) >> twice count peer)
     withTarget twice $ \target -> withFront quiet [target] $ \port ->
       replicateM 5 (bodyOf <$> ask port simple) `shouldReturn` replicate 5 "first"
+    readIORef connections `shouldReturn` 5
   it "what a target sends later, unasked, is no response either" $ do
     say <- newEmptyMVar
     said <- newEmptyMVar

@@ -8,6 +8,7 @@ module Support
     withApplicationBehind,
     receiveHead,
     receiveCount,
+    answerOf,
     answerWith,
     answering,
 
@@ -95,8 +96,11 @@ receiveCount peer count
     bytes <- recv peer (min 65536 count)
     if ByteString.null bytes then return "" else (bytes <>) <$> receiveCount peer (count - ByteString.length bytes)
 
+answerOf :: ByteString -> ByteString
+answerOf body = "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
+
 answerWith :: Socket -> ByteString -> IO ()
-answerWith peer body = sendAll peer ("HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body)
+answerWith peer = sendAll peer . answerOf
 
 -- | Answers each request on a connection with a text that its number and its head make.
 answering :: (Int -> ByteString -> ByteString) -> Int -> Socket -> IO ()
