@@ -7,14 +7,14 @@
 -- >   withProxy defaultSettings [target] (run 8080)
 --
 -- * Bodies are streamed both ways: at most 64 KiB of one are held. A body of a request up to 16 KiB is read before it is sent.
--- * Connections to targets are kept. A request on one that the target closed before it said a word is sent again on a new one, if
+-- * Connections to targets are kept. A request on one that the target closed before it answered is sent again on a new one, if
 --   the method is idempotent and there is no body. When no connection can be made, the next target is tried.
 -- * Fields that concern the connection are left out (RFC 9110, section 7.6.1), and those of 'Forwarding', X-Request-Id,
 --   @traceparent@ and Via are added.
 -- * A client that leaves ends its request. The target may answer before it has all of a request.
--- * What programs could read differently is refused: two lengths, a length and a coding, other codings than @chunked@, bare line
---   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a thing gets no further request on
---   that connection, and the client gets 502. A target that sends something when nothing was asked loses the connection.
+-- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings than @chunked@, bare line
+--   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
+--   that connection, and the client gets 502. If a target sends anything without a request, its connection is closed.
 -- * CONNECT and TRACE are not passed on.
 --
 -- Trailers are passed from and to clients of HTTP\/2. On HTTP\/1 the server drops them.
@@ -70,7 +70,6 @@ module Millrace.Proxy
   )
 where
 
-import Control.Concurrent (forkIO, killThread)
 import Control.Exception
 import Control.Monad (forever, when)
 import qualified Data.ByteString as ByteString
@@ -85,6 +84,7 @@ import Millrace.Proxy.Exchange
 import Millrace.Proxy.Health
 import Millrace.Proxy.Identifier
 import Millrace.Proxy.Link
+import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Member
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Problem
@@ -128,8 +128,7 @@ withProxy settings targets use = do
 
 -- Runs actions while another one runs.
 alongside :: [IO ()] -> IO a -> IO a
-alongside [] action = action
-alongside (other : others) action = bracket (forkIO other) killThread (const (alongside others action))
+alongside others action = foldr (\other -> meanwhile (\unmask -> unmask other)) action others
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests
@@ -236,7 +235,7 @@ isRepeatable passing = case passingBody passing of
   Absent -> requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
   _ -> False
 
--- Whether a target had said something.
+-- Whether the target had sent anything.
 data Hearing = Heard | Silent
 
 -- Sends the request and passes the response on. A 'Problem' from before the response is returned.

@@ -18,7 +18,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
-import Millrace.Proxy.ResponseHead (Framing (..), isFieldText, parseFieldLine)
+import Millrace.Proxy.Field (isFieldText, parseFieldLine)
+import Millrace.Proxy.ResponseHead (Framing (..))
 import Network.HTTP.Types (ResponseHeaders)
 
 -- | Where bytes come from.

@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE RankNTypes #-}
 
 -- | One request on one connection to a target: sending it, and waiting for the response under the limits. Must not know:
 -- health.
@@ -18,8 +19,6 @@ module Millrace.Proxy.Exchange
   )
 where
 
-import Control.Concurrent (forkIOWithUnmask, killThread)
-import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (when)
 import Data.ByteString (ByteString)
@@ -31,7 +30,9 @@ import Data.Word (Word64)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.Proxy.Body
+import Millrace.Proxy.Field (isFieldText, isToken)
 import Millrace.Proxy.Link
+import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead (BodyFraming (..))
 import Millrace.Proxy.ResponseHead
@@ -142,15 +143,11 @@ send exchange pieces = do
 -- If the client does not send the body, the action finds the connection ended, and then the reason in 'exchangeInterrupted'.
 withSender :: Exchange -> RequestBody -> IO a -> IO a
 withSender exchange body action = case body of
-  Streamed framing -> do
-    ended <- newEmptyMVar
-    bracket
-      (forkIOWithUnmask (\unmask -> sender unmask framing `finally` putMVar ended ()))
-      (\thread -> killThread thread >> readMVar ended)
-      (const action)
+  Streamed framing -> meanwhile (sender framing) action
   _ -> action
   where
-    sender unmask framing = do
+    sender :: BodyFraming -> (forall b. IO b -> IO b) -> IO ()
+    sender framing unmask = do
       outcome <- try (unmask (sendBody exchange framing))
       case outcome of
         Right () -> return ()

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Asks targets whether they are well. Must not know: WAI.
+-- | Active health checks of targets. Must not know: WAI.
 module Millrace.Proxy.Health
   ( watchHealth,
   )
@@ -21,12 +21,12 @@ import Millrace.Proxy.Target
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (statusCode)
 
--- | Asks a target until it is interrupted.
+-- | Checks a target again and again, until it is interrupted.
 watchHealth :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
 watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
   where
     go failures successes = do
-      outcome <- synchronously (ask secured check member)
+      outcome <- synchronously (ask (limits settings) secured check member)
       well <- readIORef (memberIsWell member)
       case outcome of
         Right () -> do
@@ -44,8 +44,8 @@ watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
           go (failures + 1) 0
     pause = threadDelay (checkEveryMicros check)
 
-ask :: Secured -> ActiveCheck -> Member -> IO ()
-ask secured check member = do
+ask :: Limits -> Secured -> ActiveCheck -> Member -> IO ()
+ask limits' secured check member = do
   deadline <- deadlineAfter (checkLimitMicros check)
   bracket (connectLink deadline secured target) linkClose $ \link -> do
     linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", targetAuthority target, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
@@ -61,6 +61,5 @@ ask secured check member = do
         Parsed found _ -> return (headStatus found)
         Malformed reason -> wrong reason
         Incomplete
-          | ByteString.length earlier' > headBytesMax (limits settingsOfCheck) -> wrong "the head is too long"
+          | ByteString.length earlier' > headBytesMax limits' -> wrong "the head is too long"
           | otherwise -> receive deadline link (earlier' <> bytes)
-    settingsOfCheck = defaultSettings

@@ -13,7 +13,7 @@ where
 
 import Control.Exception (Exception (..))
 import Millrace.Proxy.Target (Target, showTarget)
-import Network.HTTP.Types (Status, mkStatus, status400, status405, status502, status503, status504)
+import Network.HTTP.Types (Status, mkStatus, status400, status405, status502, status504)
 
 -- | Why a request was not passed on, or its response not passed back.
 --
@@ -40,14 +40,12 @@ data Cause
     ConnectionLost !String
   | -- | The response is one that two programs could read differently, and how.
     BadResponse !String
-  | -- | The client has gone.
+  | -- | The client has closed its connection.
     ClientLeft
   | -- | The request cannot be passed on safely, and why.
     BadRequest !String
   | -- | The proxy does not pass this method on.
     MethodRefused
-  | -- | As many requests wait for the targets as the settings allow.
-    TooManyRequests
   deriving (Eq, Show)
 
 -- | What the proxy was waiting for.
@@ -84,7 +82,6 @@ describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget probl
       ClientLeft -> "the client left before the response"
       BadRequest reason -> "the request cannot be passed on: " <> reason
       MethodRefused -> "the method is not passed on"
-      TooManyRequests -> "too many requests at once"
 
 -- | The status that tells a client. 499 is nginx's number for a client that has gone.
 --
@@ -95,7 +92,6 @@ problemStatus problem = case problemCause problem of
   ClientLeft -> mkStatus 499 "Client Closed Request"
   BadRequest _ -> status400
   MethodRefused -> status405
-  TooManyRequests -> status503
   _ -> status502
 
 -- | Does it count against the health of the target?

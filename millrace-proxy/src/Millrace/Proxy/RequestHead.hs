@@ -17,9 +17,9 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (fromMaybe, isJust)
+import Millrace.Proxy.Field
 import Millrace.Proxy.Forwarding
 import Millrace.Proxy.Identifier (isRequestId, isTraceParent)
-import Millrace.Proxy.ResponseHead (isFieldText, isToken, tokensOf)
 import Millrace.Proxy.Settings
 import Network.HTTP.Types (Header, methodConnect, methodTrace)
 import Network.HTTP.Types.Version (http10, http11)
@@ -45,10 +45,10 @@ data BodyFraming
   | ChunksOfBody
   deriving (Eq, Show)
 
--- What a field is to a proxy.
+-- How a proxy treats a field.
 data Kind
   = ForTarget
-  | -- | It concerns the connection, or the proxy says it itself.
+  | -- | It concerns the connection, or the proxy writes its own.
     NotPassed
   | Options
   | ClaimsForwarded
@@ -82,7 +82,7 @@ kindOf name = case ByteString.length name of
     | name == "x-forwarded-proto" -> ClaimsProto
   19 | name == "proxy-authorization" -> NotPassed
   _
-    -- CGI and its successors make one name of "X_Y" and "X-Y": a client could say what only proxies may.
+    -- CGI and its successors make one name of "X_Y" and "X-Y": a client could forge the fields of proxies.
     | ByteString.elem 95 name -> case kindOf (Char8.map (\c -> if c == '_' then '-' else c) name) of
       ForTarget -> ForTarget
       _ -> NotPassed
@@ -127,10 +127,7 @@ composeHead outgoing request
   where
     target = rawPathInfo request <> rawQueryString request
     found = sorted (requestHeaders request)
-    options = sortedOptions found
-    fields
-      | all (`elem` ["close", "keep-alive", "upgrade"]) options = sortedPassed found
-      | otherwise = filter ((`notElem` options) . CI.foldedCase . fst) (sortedPassed found)
+    fields = withoutNamed (sortedOptions found) (sortedPassed found)
     host = case outgoingHost outgoing of
       KeepHost -> fromMaybe (outgoingAuthority outgoing) (requestHeaderHost request)
       TargetHost -> outgoingAuthority outgoing

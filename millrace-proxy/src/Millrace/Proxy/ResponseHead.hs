@@ -11,10 +11,6 @@ module Millrace.Proxy.ResponseHead
     Keeping (..),
     Parsed (..),
     parseResponseHead,
-    parseFieldLine,
-    isToken,
-    isFieldText,
-    tokensOf,
   )
 where
 
@@ -24,7 +20,7 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
-import Data.Word (Word8)
+import Millrace.Proxy.Field
 import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, mkStatus)
 
 -- | A head without the fields that concern only the connection.
@@ -124,23 +120,6 @@ parseStatusLine line
     wrong = Left "the status line is none of HTTP/1.0 or 1.1"
     (digits, rest) = ByteString.splitAt 3 (ByteString.drop 9 line)
 
--- | A field line without its end. A line that begins with a blank continues another one (obsolete folding), and is refused.
-parseFieldLine :: ByteString -> Either String Header
-parseFieldLine line = case ByteString.elemIndex 58 line of
-  Nothing -> Left "a field line without a colon"
-  Just index
-    | not (isToken name) -> Left "the name of a field is no token"
-    | not (isFieldText value) -> Left "the value of a field has a control character"
-    | otherwise -> Right (CI.mk name, value)
-    where
-      name = Unsafe.unsafeTake index line
-      value = withoutBlanks (Unsafe.unsafeDrop (index + 1) line)
-
-withoutBlanks :: ByteString -> ByteString
-withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
-  where
-    isBlank byte = byte == 32 || byte == 9
-
 takeField :: Header -> Found -> Either String Found
 takeField field@(name, value) found = case ByteString.length folded of
   14 | folded == "content-length" -> takeLength
@@ -184,7 +163,7 @@ conclude version status found = do
   Right
     ResponseHead
       { headStatus = status,
-        headFields = named (reverse (foundFields found)),
+        headFields = withoutNamed options (reverse (foundFields found)),
         headFraming = framing,
         headKeeping = keeping,
         headUpgrade = foundUpgrade found
@@ -195,27 +174,3 @@ conclude version status found = do
       | "close" `elem` options = MustClose
       | version == Version10 && "keep-alive" `notElem` options = MustClose
       | otherwise = MayStay
-    -- What the field Connection names concerns the connection, too.
-    named fields
-      | all (`elem` ["close", "keep-alive", "upgrade"]) options = fields
-      | otherwise = filter ((`notElem` options) . CI.foldedCase . fst) fields
-
--- | The members of a list, in lower case.
-tokensOf :: ByteString -> [ByteString]
-tokensOf = filter (not . ByteString.null) . map (CI.foldCase . withoutBlanks) . Char8.split ','
-
--- | Is it a token (RFC 9110, section 5.6.2)?
-isToken :: ByteString -> Bool
-isToken bytes = not (ByteString.null bytes) && ByteString.all isTokenByte bytes
-
-isTokenByte :: Word8 -> Bool
-isTokenByte byte
-  | byte >= 97 && byte <= 122 = True
-  | byte >= 65 && byte <= 90 = True
-  | byte == 45 = True
-  | byte >= 48 && byte <= 57 = True
-  | otherwise = ByteString.elem byte "!#$%&'*+.^_`|~"
-
--- | May it be the value of a field (RFC 9110, section 5.5)?
-isFieldText :: ByteString -> Bool
-isFieldText = ByteString.all (\byte -> byte >= 32 && byte /= 127 || byte == 9)

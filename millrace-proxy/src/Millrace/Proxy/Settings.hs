@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a proxy does, and its limits. Must not know: sockets.
+-- | The settings of a proxy, and its limits. Must not know: sockets.
 module Millrace.Proxy.Settings
   ( Settings (..),
     defaultSettings,
@@ -25,7 +25,7 @@ import Millrace.Tls (ClientSettings, clientSettings)
 import Network.HTTP.Types (Status (..))
 import Network.Wai (Request, remoteHost)
 
--- | What a proxy does. Begin with 'defaultSettings'.
+-- | The settings of a proxy. Begin with 'defaultSettings'.
 --
 -- @since 0.1.0
 data Settings = Settings
@@ -38,7 +38,7 @@ data Settings = Settings
     upgrades :: ByteString -> Bool,
     -- | For targets with TLS. The application protocol is always HTTP\/1.1.
     tlsSettings :: !ClientSettings,
-    -- | Asks the targets whether they are well. 'Nothing': only requests show that.
+    -- | Requests that check whether the targets work. 'Nothing': only requests show that.
     activeCheck :: !(Maybe ActiveCheck),
     -- | Called for each request that could not be passed on, or whose response could not be passed back. Must not block.
     onProblem :: Request -> Problem -> IO (),
@@ -46,7 +46,7 @@ data Settings = Settings
     onHealth :: Target -> Maybe String -> IO ()
   }
 
--- | The client's Host is kept; what it says about other proxies is not believed; ids are made; the targets take turns; all
+-- | The client's Host is kept; its fields about other proxies are replaced; identifiers are made; the targets take turns; all
 -- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, and the observers do nothing.
 --
 -- @since 0.1.0
@@ -81,15 +81,15 @@ data HostField
 --
 -- @since 0.1.0
 data Forwarding
-  = -- | The client as this proxy sees it. What the client says is left out, because anybody can say anything.
+  = -- | The client as this proxy sees it. The client's own fields are left out, because they can be forged.
     ReplaceForwarded
-  | -- | What the client says, and then the client. Only where every client is a proxy that can be trusted.
+  | -- | The client's fields, followed by the client. Use it only if every client is a proxy that you trust.
     AppendForwarded
-  | -- | What the client says, and nothing of this proxy.
+  | -- | The client's fields, unchanged.
     PassForwarded
   deriving (Eq, Show)
 
--- | What becomes of X-Request-Id and of @traceparent@ (W3C Trace Context).
+-- | How to treat X-Request-Id and @traceparent@ (W3C Trace Context).
 --
 -- @since 0.1.0
 data Tracing
@@ -168,11 +168,11 @@ defaultLimits =
       headBytesMax = 65536
     }
 
--- | How targets are asked whether they are well.
+-- | How targets are checked.
 --
 -- @since 0.1.0
 data ActiveCheck = ActiveCheck
-  { -- | What is asked for, with GET.
+  { -- | The path of the request, which is a GET.
     checkPath :: !ByteString,
     -- | Microseconds from one check to the next.
     checkEveryMicros :: !Int,

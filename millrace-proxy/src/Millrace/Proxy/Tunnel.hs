@@ -8,8 +8,6 @@ module Millrace.Proxy.Tunnel
   )
 where
 
-import Control.Concurrent (forkIOWithUnmask, killThread)
-import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (unless)
 import Data.ByteString (ByteString)
@@ -18,6 +16,7 @@ import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Millrace.Deadline
 import Millrace.Proxy.Link
+import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.ResponseHead (ResponseHead (..))
 
 -- | The head of 101 (Switching Protocols) for the client.
@@ -36,11 +35,9 @@ passBothWays limit link first receive send = do
   unless (ByteString.null first) (send first)
   lastMoved <- monotonicNanoseconds >>= newIORef
   clientEnded <- newIORef False
-  done <- newEmptyMVar
-  bracket
-    (forkIOWithUnmask (\unmask -> (unmask (fromClient lastMoved) `catch` broken) `finally` (writeIORef clientEnded True >> putMVar done ())))
-    (\thread -> killThread thread >> readMVar done)
-    (\_ -> fromTarget lastMoved clientEnded)
+  meanwhile
+    (\unmask -> (unmask (fromClient lastMoved) `catch` broken) `finally` writeIORef clientEnded True)
+    (fromTarget lastMoved clientEnded)
   where
     touch lastMoved = monotonicNanoseconds >>= writeIORef lastMoved
     fromClient lastMoved = do
