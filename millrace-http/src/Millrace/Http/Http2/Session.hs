@@ -52,14 +52,14 @@ newtype Control = Control (IORef (Maybe Session))
 newControl :: IO Control
 newControl = Control <$> newIORef Nothing
 
--- A connection, its service, and the driver's own words.
+-- A connection, its application, and the state that only the driver uses.
 data Session = Session
   { sessionConnection :: !Connection,
     sessionApplication :: !Wai.Application,
     sessionState :: !SessionState
   }
 
--- The driver's own words.
+-- The state that only the driver uses, a machine word for each field.
 newtype SessionState = SessionState (MutableByteArray RealWorld)
 
 instance Record SessionState where
