@@ -54,7 +54,7 @@ attemptOnce function s detail call = do
 
 -- | @receiveMessages function s deadline size keptMessage end call@ receives messages. Returns @keptMessage@ of one that an
 -- interrupted receive has left, if there is one. Otherwise makes a call that does not wait, and makes it again whenever the socket is
--- ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no message is left. Run it in 'handOver'.
+-- ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no message is left. Run it in @handOver@.
 receiveMessages :: String -> Socket -> Deadline -> Int -> ((ByteString, SockAddr) -> a) -> IO a -> IO (Maybe a) -> IO a
 receiveMessages function s@(Socket handle _) deadline size keptMessage end call = takeKept s message Nothing >>= maybe (go 0) useKept
   where
