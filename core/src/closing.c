@@ -10,7 +10,8 @@ static mr_loop *loop_of_token(mr_group *group, mr_token token)
     return atomic_load(&group->loops[mr_token_loop(token)]);
 }
 
-/* NOLINTBEGIN(misc-no-recursion): MR_CLOSE is not linked to a descriptor, so its end lets go of none: it ends there */
+/* NOLINTBEGIN(misc-no-recursion): MR_CLOSE is not linked to a descriptor, so completing it never releases one, and the recursion
+ * stops here. */
 
 void mr_closing_complete(mr_loop *loop, mr_token closer)
 {

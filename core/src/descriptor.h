@@ -15,7 +15,7 @@ typedef struct mr_descriptor {
     mr_slot *last[MR_DIRECTIONS];
     int number;
     uint32_t generation;                   /* of the handle this loop has joined; 0: none */
-    bool detaching;                        /* being closed: no new operations, and the last to end lets go */
+    bool detaching;                        /* being closed: it takes no new operations; its last one releases it */
     bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
     mr_backend_part part;                  /* zero when the descriptor was closed */
     mr_timer timers[MR_DIRECTIONS];        /* for the handle's deadlines; may be early, see mr_deadline_watch */
@@ -33,10 +33,11 @@ int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record);
 /* The record of a handle that this loop has joined, or NULL. */
 mr_descriptor *mr_descriptor_joined(mr_loop *loop, mr_handle handle);
 
-/* A wait that has only the number of a descriptor of ours is one on that: a close ends it, on every loop. 0 or -EBADF. */
+/* A wait may name a descriptor by its number alone. If the number is that of a handle, the wait joins the handle, so that a close
+ * ends it, on every loop. 0 or -EBADF. */
 int mr_descriptor_find_own(mr_loop *loop, mr_request *request);
 
-/* What was known of a descriptor may not hold for the next one of that number. */
+/* Clears what is known of a descriptor, because the next descriptor of that number may differ. */
 void mr_descriptor_forget(mr_descriptor *descriptor);
 
 /* The handle's deadlines are where every thread may write them, in no cache of ours: whether there are any is noted here.

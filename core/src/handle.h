@@ -63,12 +63,12 @@ int mr_handle_loops(mr_handle_table *table, mr_handle handle, uint64_t *loops);
 int mr_handle_hold(mr_handle_table *table, mr_handle handle);
 
 /* Begins to close. 0 and the set of loops that joined (bits as above), or -EBADF. The caller is a holder from here on;
- * it adds the loops that are, and sees to it that each lets go, itself last of all that it knows. */
+ * it adds the loops that joined as holders, asks each of them to let go, and then lets go itself. */
 int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops);
 void mr_handle_add_holders(mr_handle_table *table, mr_handle handle, unsigned holders);
 
-/* One holder lets go. True for the last one of a handle that is being closed; *closer is then the operation that may call
- * mr_handle_finish_close. */
+/* A holder gives up its hold. Returns true if it was the last one and the handle is being closed; *closer is then the operation
+ * that may call mr_handle_finish_close. */
 bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer);
 
 /* Retires the handle. Only then may the descriptor be closed: its number may be adopted anew at once. */

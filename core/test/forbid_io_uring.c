@@ -3,7 +3,7 @@
  *
  *   forbid-io-uring EPERM|ENOSYS|KILL COMMAND [ARGUMENT...]
  *
- * EPERM is what a container's profile says, ENOSYS what an old kernel says. KILL ends whoever calls it at all.
+ * EPERM is what a container's profile says, ENOSYS what an old kernel says. KILL ends every process that calls it.
  */
 #include "system/filter.h"
 

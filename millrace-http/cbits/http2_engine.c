@@ -526,7 +526,7 @@ static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target
         stream->is_deferred = 1;
         return NGHTTP2_ERR_DEFERRED;
     }
-    stream->is_dribbled = count > room && room < USEFUL; /* the client's window is tiny */
+    stream->sent_tiny_frame = count > room && room < USEFUL; /* the client's window is tiny */
     count = count < room ? count : room;
     count = count < most ? count : most;
     count = count < PAYLOAD_MAX ? count : PAYLOAD_MAX;
@@ -557,9 +557,9 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->out_length += length;
     connection->queued -= length;
     stream->seen.sent += length;
-    stream->still_since = 0;
+    stream->stalled_since_ns = 0;
     stream->moved_at = connection->now;
-    if (!stream->is_dribbled)
+    if (!stream->sent_tiny_frame)
         connection->frames.tokens += 2;
     if (stream->output.length <= stream->writer_mark)
         wake_writer(stream);
@@ -580,7 +580,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
 #define PROBE_PAUSE     (SECOND / 10)
 #define PROBES_IN_A_ROW 10u
 
-static const uint8_t probe_text[8] = "millrace";
+static const uint8_t probe_text[8] = {'m', 'i', 'l', 'l', 'r', 'a', 'c', 'e'};
 
 static uint32_t smaller_of(uint32_t one, uint32_t other)
 {
@@ -1110,9 +1110,9 @@ static int is_still(http2_inner *stream, uint64_t now, uint64_t limit)
 {
     if (stream->output.length == 0)
         return is_only_skipped(stream) && now - stream->moved_at >= limit;
-    if (stream->still_since == 0)
-        stream->still_since = now;
-    return now - stream->still_since >= limit;
+    if (stream->stalled_since_ns == 0)
+        stream->stalled_since_ns = now;
+    return now - stream->stalled_since_ns >= limit;
 }
 
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)
@@ -1238,7 +1238,7 @@ static int append_output(http2_inner *stream, const uint8_t *bytes, size_t lengt
     if (length == 0)
         return 0;
     if (stream->output.length == 0)
-        stream->still_since = 0;
+        stream->stalled_since_ns = 0;
     if (http2_queue_append(&stream->output, bytes, length, more) != 0)
         return -1;
     stream->connection->queued += length;

@@ -55,18 +55,19 @@ typedef struct http2_inner {
     uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
     http2_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered, in_resets;
-    uint8_t is_finished; /* the application has given the whole response */
-    uint8_t has_body;    /* the response has a body, or is not finished */
-    uint8_t is_dribbled; /* the last DATA frame was small because the client's window is tiny */
-    uint8_t is_deferred; /* libnghttp2 must be told when there is more output */
-    uint8_t has_failed;  /* reset by the server */
-    uint8_t is_read;     /* http2_end_reading was called: reading fails */
-    uint8_t drops_input; /* bytes that still arrive are dropped */
+    uint8_t is_finished;     /* the application has given the whole response */
+    uint8_t has_body;        /* the response has a body, or is not finished */
+    uint8_t sent_tiny_frame; /* the last DATA frame was small because the client's window is tiny */
+    uint8_t is_deferred;     /* libnghttp2 must be told when there is more output */
+    uint8_t has_failed;      /* reset by the server */
+    uint8_t is_read;         /* http2_end_reading was called: reading fails */
+    uint8_t drops_input;     /* bytes that still arrive are dropped */
     uint8_t reader_waits, writer_waits, close_waits;
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t moved_at;    /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
-    uint64_t still_since; /* since when no output was sent, although there is some; nanoseconds, 0: not known yet */
+    uint64_t
+        stalled_since_ns; /* when output was first found waiting that could not be sent; 0: none is known to wait */
 } http2_inner;
 
 /* A request head while it arrives. */

@@ -3,7 +3,7 @@
  *
  * The lock itself stays libc's: taking it is libc's `try`, releasing it is libc's own call, and OS threads notice no
  * difference. Only the waiting is ours. A fiber that finds the lock taken waits in the table of waiters.h, by the lock's
- * address, and whoever releases the lock wakes it there. Code inside libc that releases a lock (a thread in
+ * address, and the thread that releases the lock wakes it there. Code inside libc that releases a lock (a thread in
  * pthread_cond_wait) does not look at that table; therefore a parked fiber also tries again after a pause.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_ACQUIRE_H

@@ -1,5 +1,5 @@
 /*
- * guard.c - copies of bytes whose end lies right before memory that may not be read: whoever reads beyond the end is
+ * guard.c - copies of bytes whose end lies right before memory that may not be read: a parser that reads beyond the end is
  * killed by SIGSEGV.
  */
 #define _DEFAULT_SOURCE

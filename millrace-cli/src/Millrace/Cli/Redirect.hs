@@ -10,7 +10,7 @@ import Millrace.Socket (PortNumber)
 import Network.HTTP.Types (badRequest400, hLocation, permanentRedirect308)
 import Network.Wai
 
--- | Answers with the same address on https, at this port. Challenges of ACME go to the application: whoever issues the first
+-- | Answers with the same address on https, at this port. Challenges of ACME go to the application: the issuer of the first
 -- certificate asks for them before there is any.
 --
 -- @since 0.1.0

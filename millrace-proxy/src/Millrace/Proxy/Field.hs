@@ -23,7 +23,7 @@ parseFieldLine :: ByteString -> Either String Header
 parseFieldLine line = case ByteString.elemIndex 58 line of
   Nothing -> Left "a field line without a colon"
   Just index
-    | not (isToken name) -> Left "the name of a field is no token"
+    | not (isToken name) -> Left "the name of a field is not a token"
     | not (isFieldText value) -> Left "the value of a field has a control character"
     | otherwise -> Right (CI.mk name, value)
     where

@@ -53,7 +53,7 @@ forwardedLines policy request claimed = case policy of
         ++ line "Forwarded: " (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
     orOwn own values = if null values then own else values
     node = if Char8.elem ':' client then ByteString.concat ["\"[", client, "]\""] else client
-    -- A host with a port is no token. Neither quotes nor backslashes are in a valid one.
+    -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.
     quoted name = if ByteString.all isPlain name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
     isPlain byte = byte >= 97 && byte <= 122 || byte >= 48 && byte <= 57 || byte == 46 || byte == 45 || byte >= 65 && byte <= 90
 

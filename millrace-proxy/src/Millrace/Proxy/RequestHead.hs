@@ -119,7 +119,7 @@ sorted = go (Sorted [] claimsNothing [] Nothing Nothing [])
 -- | The head, or why the request cannot be passed on.
 composeHead :: Outgoing -> Request -> Either String ByteString
 composeHead outgoing request
-  | not (isToken (requestMethod request)) = Left "the method is no token"
+  | not (isToken (requestMethod request)) = Left "the method is not a token"
   | not (isTarget target) = Left "the target has a blank or a control character"
   | Just bad <- firstBad fields = Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
   | not (isFieldText host) = Left "the host has a control character"

@@ -139,7 +139,7 @@ takeField field@(name, value) found = case ByteString.length folded of
     folded = CI.foldedCase name
     takeLength = case (foundLength found, digitsOf value) of
       (Just _, _) -> Left "two Content-Length fields"
-      (Nothing, Nothing) -> Left "Content-Length is no number"
+      (Nothing, Nothing) -> Left "Content-Length is not a number"
       (Nothing, Just count) -> Right found {foundLength = Just count, foundFields = field : foundFields found}
     takeCoding
       | foundCoding found /= NoCoding = Left "two Transfer-Encoding fields"

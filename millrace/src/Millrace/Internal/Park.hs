@@ -205,7 +205,7 @@ performElsewhere performHere keep = do
   count <- getNumCapabilities
   done <- newEmptyMVar
   helper <- forkOn (count - 1) (try performHere >>= putMVar done)
-  -- If we are interrupted, the helper must have let go of the buffer before we return. What it received is kept by the helper,
+  -- If we are interrupted, the helper must be done with the buffer before we return. What it received is kept by the helper,
   -- or by us if it had just finished.
   result <-
     readMVar done `catch` \exception -> uninterruptibleMask_ $ do

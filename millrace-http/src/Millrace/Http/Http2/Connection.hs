@@ -7,7 +7,7 @@
 --
 -- Many threads may work on a connection: one has the role of receiving and of beginning requests (the driver), others run
 -- applications. Any of them may send, one at a time: the engine gives the right to. A thread that waits for an event of a stream
--- is woken by whoever moves bytes and finds the notice.
+-- is woken by the thread that moves bytes and finds the notice.
 module Millrace.Http.Http2.Connection
   ( Connection (..),
     newConnection,
