@@ -15,7 +15,7 @@ import qualified Data.ByteString.Lazy as L
 import Data.Char (isAsciiLower)
 import Data.IORef
 import Data.List (find)
-import Data.Maybe (isJust)
+import Data.Maybe (isJust, listToMaybe)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls hiding (Negotiated (..))
@@ -236,14 +236,14 @@ handshakes _ server client = do
       withPlain port $ \slow -> do
         Plain.sendAll slow beginning
         within "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
-        eventually "the count" (fmap listToMaybe' (readIORef outcomes)) >>= (`shouldBe` "timed out")
+        eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
 
   it "are bounded in time for a client that sends a byte at a time" $ do
     (outcomes, watched) <- watching server
     withServer watched {tlsHandshakeSeconds = 2} id telling $ \port ->
       withPlain port $ \slow -> do
         sender <- forkIO (forM_ (B.unpack (B.append beginning (B.replicate 1000 0))) (\byte -> Plain.sendAll slow (B.singleton byte) >> threadDelay 200000) `catch` gone)
-        eventually "the count" (fmap listToMaybe' (readIORef outcomes)) >>= (`shouldBe` "timed out")
+        eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
         killThread sender
 
   it "that are slow do not keep others waiting" $
@@ -268,13 +268,13 @@ handshakes _ server client = do
     (outcomes, watched) <- watching server
     withServer watched id telling $ \port -> do
       void (plainExchange port (B.append (B.pack [22, 3, 3, 0, 100]) (B.replicate 100 255)))
-      eventually "the count" (fmap listToMaybe' (readIORef outcomes)) >>= (`shouldBe` "refused")
+      eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
 
   it "that a client leaves are counted" $ do
     (outcomes, watched) <- watching server
     withServer watched id telling $ \port -> do
       withPlain port (`Plain.sendAll` beginning)
-      eventually "the count" (fmap listToMaybe' (readIORef outcomes)) >>= (`shouldBe` "refused")
+      eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
 
   it "end with the server" $ do
     (outcomes, watched) <- watching server
@@ -296,7 +296,6 @@ handshakes _ server client = do
       HandshakeTimedOut -> "timed out"
       HandshakeMadeRoom -> "made room"
       HandshakeLost _ -> "lost"
-    listToMaybe' found = if null found then Nothing else Just (head found)
     gone :: IOException -> IO ()
     gone _ = return ()
     manyPlain :: Int -> Socket.PortNumber -> ([Socket.Socket] -> IO a) -> IO a

@@ -148,7 +148,7 @@ spec = do
         eventually (exchange port get) >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
 
     it "openListeners opens what runSettingsListeners and runSettingsListener serve" $
-      forM_ [runSettingsListeners, \settings listeners -> runSettingsListener settings (listenerSocket (head listeners))] $ \serve ->
+      forM_ [runSettingsListeners, \settings listeners application -> forM_ (take 1 listeners) $ \one -> runSettingsListener settings (listenerSocket one) application] $ \serve ->
         withListeners id $ \port listeners ->
           background (serve (quiet defaultSettings) listeners pong) $
             map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
@@ -346,10 +346,10 @@ spec = do
       Socket.sendAll client get
       Socket.recv client 4096
     withListeners change use = bracket (openListeners (change (setHost "127.0.0.1" (setPort 0 defaultSettings)))) (mapM_ closeListener) $ \listeners -> do
-      name <- Millrace.getSocketName (listenerSocket (head listeners))
-      case name of
-        SockAddrInet port _ -> use (fromIntegral port :: Int) listeners
-        _ -> fail ("not an address of IPv4: " ++ show name)
+      names <- mapM (Millrace.getSocketName . listenerSocket) listeners
+      case names of
+        SockAddrInet port _ : _ -> use (fromIntegral port :: Int) listeners
+        _ -> fail ("the first is not an address of IPv4: " ++ show names)
     stderrOf action = withFolder $ \folder -> do
       let path = folder </> "stderr"
       bracket (hDuplicate stderr) (\saved -> hDuplicateTo saved stderr >> hClose saved) $ \_ ->

@@ -10,6 +10,8 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Unsafe as BU
 import Data.Char (toLower, toUpper)
+import Data.List (find)
+import Data.Maybe (fromMaybe)
 import Foreign.Ptr (castPtr)
 import Millrace.Http.Http1.Wire
 import Requests
@@ -83,7 +85,7 @@ spec = do
     isRefusedWith _ _ = False
 
 hostNumber :: Int
-hostNumber = head [number | number <- [1 .. nameCount - 1], nameText number == "Host"]
+hostNumber = fromMaybe (error "Host has no number") (find ((== "Host") . nameText) [1 .. nameCount - 1])
 
 numberOf :: ByteString -> IO Int
 numberOf name = BU.unsafeUseAsCStringLen name $ \(at, size) -> findName (castPtr at) size

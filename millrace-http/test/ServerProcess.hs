@@ -72,7 +72,7 @@ forgetPeak server = C8.writeFile (path server "clear_refs") (C8.pack "5")
 statusBytes :: String -> ServerProcess -> IO Int
 statusBytes name server = do
   rows <- map C8.words . C8.lines <$> readProc server "status"
-  return (head ([1024 * number amount | key : amount : _ <- rows, key == C8.pack name] ++ [0]))
+  return (sum (take 1 [1024 * number amount | key : amount : _ <- rows, key == C8.pack name]))
 
 readProc :: ServerProcess -> String -> IO C8.ByteString
 readProc server = C8.readFile . path server

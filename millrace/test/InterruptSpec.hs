@@ -280,14 +280,15 @@ disturbsNoTransaction = within 60 "all rounds" $
 -- So many wait for what the second action makes come, once. Kills them one after the other until one has got it.
 oneIsLeft :: Random -> IO a -> IO () -> IO a
 oneIsLeft random wait occasion = do
-  waiting <- forM [0 .. 3] $ \capability -> startOn capability wait
+  first <- startOn 0 wait
+  others <- mapM (`startOn` wait) [1 .. 3]
   below random 6 >>= \turns -> replicateM_ turns yield
   occasion
   below random 4 >>= \turns -> replicateM_ turns yield
-  stop (head waiting)
-  first <- outcomeOf (head waiting)
-  got <- either (const (within 5 "another one" (firstOf (tail waiting)))) return first
-  got <$ mapM_ stop waiting
+  stop first
+  outcome <- outcomeOf first
+  got <- either (const (within 5 "another one" (firstOf others))) return outcome
+  got <$ mapM_ stop (first : others)
   where
     firstOf jobs = do
       over <- filterM isOver jobs

@@ -14,7 +14,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
-import Data.List (foldl')
+import qualified Data.List as List
 import Data.Maybe (fromMaybe, mapMaybe)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
@@ -41,7 +41,7 @@ codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
 preferredCoding headers available
   | null available = Nothing
-  | otherwise = snd <$> foldl' better Nothing (map weighed available)
+  | otherwise = snd <$> List.foldl' better Nothing (map weighed available)
   where
     weights = concatMap parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
     weighed coding = (fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights), coding)

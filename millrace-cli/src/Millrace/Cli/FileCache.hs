@@ -19,6 +19,7 @@ where
 import Control.Exception (bracket, mask_)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
+import Data.List.NonEmpty (NonEmpty)
 import Millrace.Cli.Variant (Variant, heldBytes)
 import Millrace.Http.Expiring (Expiring, newExpiring, recall)
 import qualified Millrace.Http.Expiring as Expiring
@@ -29,14 +30,14 @@ import Millrace.Http.Shared
 -- @since 0.1.0
 newtype FileCache = FileCache (Expiring ByteString Kept)
 
--- | The variants of one file, in all its codings.
+-- | The variants of one file: first the one without a coding, then the others.
 --
 -- @since 0.1.0
 data Kept
   = -- | All of them in memory.
-    InMemory [Variant]
-  | -- | Some of them in open files, which are closed when the last user lets go.
-    Open (Shared [Variant])
+    InMemory (NonEmpty Variant)
+  | -- | Some of them in open files, which are closed when their last user has released them.
+    Open (Shared (NonEmpty Variant))
 
 -- | An empty cache. Files are looked up again after so many microseconds. The cache takes at most 32 MiB and 128 descriptors.
 --
@@ -54,7 +55,7 @@ letGo (Open files) = release files
 -- | The variants that were kept.
 --
 -- @since 0.1.0
-variants :: Kept -> [Variant]
+variants :: Kept -> NonEmpty Variant
 variants (InMemory held) = held
 variants (Open files) = sharedValue files
 
@@ -68,7 +69,7 @@ memoryBytesMax = 65536
 -- normally or not. O(log number of entries).
 --
 -- @since 0.1.0
-withCached :: FileCache -> ByteString -> (Maybe [Variant] -> IO a) -> IO a
+withCached :: FileCache -> ByteString -> (Maybe (NonEmpty Variant) -> IO a) -> IO a
 withCached (FileCache entries) path use = do
   found <- recall entries path
   case found of
@@ -77,7 +78,7 @@ withCached (FileCache entries) path use = do
     Just (Open files) -> bracket (retain files) (\alive -> when alive (release files)) $ \alive ->
       use (if alive then Just (sharedValue files) else Nothing)
 
--- | Remembers variants. The caller must still let go of them. When there would be too much, everything else is forgotten.
+-- | Remembers variants. The caller must still release them with 'letGo'. If the cache would become too large, it forgets everything else.
 --
 -- @since 0.1.0
 remember :: FileCache -> ByteString -> Kept -> IO ()
@@ -85,7 +86,7 @@ remember (FileCache entries) path kept = mask_ $ do
   alive <- case kept of
     InMemory _ -> pure True
     Open files -> retain files
-  when alive (Expiring.remember entries path (sum (map weight (variants kept))) kept)
+  when alive (Expiring.remember entries path (sum (fmap weight (variants kept))) kept)
 
 -- A variant that is not in memory holds a descriptor.
 weight :: Variant -> Int

@@ -10,7 +10,8 @@ where
 
 import Control.Exception (IOException, try)
 import Data.Char (chr, digitToInt, isOctDigit)
-import Data.List (foldl', isPrefixOf, stripPrefix)
+import Data.List (isPrefixOf, stripPrefix)
+import qualified Data.List as List
 import Data.Maybe (catMaybes, listToMaybe, mapMaybe)
 import GHC.Conc (getNumProcessors)
 import GHC.IO.Encoding (getFileSystemEncoding)
@@ -100,7 +101,7 @@ separated mark text = case break (== mark) text of
 -- Blanks and backslashes in a path are written as a backslash and three octal digits.
 unescaped :: FilePath -> FilePath
 unescaped path = case path of
-  '\\' : a : b : c : rest | all isOctDigit [a, b, c] -> chr (foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
+  '\\' : a : b : c : rest | all isOctDigit [a, b, c] -> chr (List.foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
   other : rest -> other : unescaped rest
   [] -> []
 

@@ -115,9 +115,9 @@ withRedirect :: (Settings -> Settings) -> ServerOptions -> [Listener] -> Applica
 withRedirect adapted options secure application use = case serverTls options >>= tlsRedirectPort of
   Nothing -> use Nothing
   Just port -> withListeners "--tls-redirect" (adapted defaultSettings) (serverHost options) port $ \listeners -> do
-    url <- urlOf (head listeners)
+    urls <- mapM urlOf (take 1 listeners)
     target <- fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
-    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (redirecting target application))) killThread $ \_ -> use (Just url)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (redirecting target application))) killThread $ \_ -> use (listToMaybe urls)
 
 withTlsScheme :: String -> String
 withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)
@@ -137,8 +137,8 @@ countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
 withStatusServer adapted (Just port) (Just metrics) use =
   withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
-    url <- urlOf (head listeners)
-    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (Just url)
+    urls <- mapM urlOf (take 1 listeners)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (listToMaybe urls)
 withStatusServer _ _ _ use = use Nothing
 
 settings :: ServerOptions -> Stop -> IO () -> IO () -> Settings

@@ -106,4 +106,4 @@ notify (Just manager) lines' = do
       sendAllToBefore deadline channel (ByteString.intercalate "\n" lines') (managerAddress manager)
     report failure =
       managerTelling manager $
-        "millrace: cannot tell the service manager " <> Char8.unpack (head lines') <> ": " <> displayException (failure :: IOException)
+        "millrace: cannot tell the service manager " <> Char8.unpack (ByteString.concat (take 1 lines')) <> ": " <> displayException (failure :: IOException)

@@ -21,7 +21,9 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
-import Data.List (find)
+import Data.Foldable (find)
+import Data.List.NonEmpty (NonEmpty (..))
+import qualified Data.List.NonEmpty as NonEmpty
 import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.ContentCoding
@@ -91,7 +93,7 @@ staticFiles site request respond
       Just kept -> do
         let chosen = choose request kept
         -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
-        current <- and <$> mapM isCurrent (head kept : [chosen | isJust (variantCoding chosen)])
+        current <- and <$> mapM isCurrent (NonEmpty.head kept : [chosen | isJust (variantCoding chosen)])
         if current then Just <$> respondWithVariant chosen request respond else pure Nothing
     look = case parseRequestPath (rawPathInfo request) of
       Left Malformed -> respond (refusal badRequest400 [])
@@ -155,13 +157,12 @@ serveFile site names file request respond = do
   where
     path = rawPathInfo request
 
--- The first variant is the one without a coding.
-choose :: Request -> [Variant] -> Variant
-choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding kept) of
+choose :: Request -> NonEmpty Variant -> Variant
+choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (NonEmpty.toList kept)) of
   wanted@(Just _) -> fromMaybe plain (find ((== wanted) . variantCoding) kept)
   Nothing -> plain
   where
-    plain = head kept
+    plain = NonEmpty.head kept
 
 -- All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
 -- asynchronous exceptions masked.
@@ -170,13 +171,11 @@ keepAll site names now file = do
   coded <- mapM keepCoded codings
   plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
   let outcomes = plain : coded
-      found = [variant | Keeping variant _ <- outcomes]
       close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
-    Keeping _ _
-      | any isRefused outcomes -> Nothing <$ close
-      | all (isJust . heldBytes) found -> pure (Just (InMemory found))
-      | otherwise -> Just . Open <$> share close found
+    Keeping first _ | not (any isRefused outcomes) -> do
+      let found = first :| [variant | Keeping variant _ <- coded]
+      if all (isJust . heldBytes) found then pure (Just (InMemory found)) else Just . Open <$> share close found
     _ -> Nothing <$ close
   where
     variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)

@@ -16,7 +16,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
-import Data.List (foldl')
+import qualified Data.List as List
 
 -- | Positions of the first and of the last byte.
 --
@@ -65,7 +65,7 @@ selectRanges size header = case parseSpecs header of
     | length specs > maximumRanges -> Whole
     | not (any (isSatisfiable size) specs) -> Unsatisfiable
     | size == 0 -> Whole -- no Content-Range can express zero bytes
-    | otherwise -> case foldl' join [] (map (resolve size) (filter (isSatisfiable size) specs)) of
+    | otherwise -> case List.foldl' join [] (map (resolve size) (filter (isSatisfiable size) specs)) of
       [range] -> Part range
       ranges -> Parts ranges
 
@@ -85,7 +85,7 @@ resolve size spec = case spec of
 join :: [ByteRange] -> ByteRange -> [ByteRange]
 join ranges range = case break (touches range) ranges of
   (before, []) -> before ++ [range]
-  (before, touched : after) -> foldl' join before (union touched range : after)
+  (before, touched : after) -> List.foldl' join before (union touched range : after)
 
 touches :: ByteRange -> ByteRange -> Bool
 touches left right = firstByte left <= lastByte right + 1 && firstByte right <= lastByte left + 1

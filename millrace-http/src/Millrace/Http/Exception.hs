@@ -104,7 +104,7 @@ data InvalidResponse
     InvalidFieldName C8.ByteString
   | -- | A Transfer-Encoding other than @chunked@: framing is the server's.
     InvalidTransferEncoding C8.ByteString
-  | -- | A Content-Length that is no number, or two that differ.
+  | -- | A Content-Length that is not a number, or two that differ.
     InvalidContentLength C8.ByteString
   | -- | A status code that is not between 200 and 999: those below are for interim responses.
     InvalidStatusCode Int

@@ -13,8 +13,10 @@ import Data.Bits (xor)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Foldable (maximumBy, minimumBy)
 import Data.IORef
-import Data.List (maximumBy, minimumBy)
+import Data.List.NonEmpty (nonEmpty)
+import qualified Data.List.NonEmpty as NonEmpty
 import Data.Ord (comparing)
 import Data.Word (Word64)
 import Millrace.Proxy.Member
@@ -36,9 +38,7 @@ chooseMember (Balancer how members turn) request tried = case (members, tried) o
   _ -> do
     let left = filter ((`notElem` map memberTarget tried) . memberTarget) members
     usable <- filterM isUsable left
-    case if null usable then left else usable of
-      [] -> return Nothing
-      candidates -> Just <$> pick candidates
+    traverse pick (nonEmpty (if null usable then left else usable))
   where
     pick candidates = case how of
       HashOf key -> return (maximumBy (comparing (weight (hashOf (key request)))) candidates)
@@ -47,11 +47,11 @@ chooseMember (Balancer how members turn) request tried = case (members, tried) o
         first <- rotatedList candidates
         counted <- mapM (\member -> (,member) <$> readIORef (memberActive member)) first
         return (snd (minimumBy (comparing fst) counted))
-    rotated candidates = rotatedList candidates >>= \ones -> return (head ones)
+    rotated candidates = NonEmpty.head <$> rotatedList candidates
     rotatedList candidates = do
       number <- atomicModifyIORef' turn (\count -> (if count == maxBound then 0 else count + 1, count))
-      let (before, from) = splitAt (number `mod` length candidates) candidates
-      return (from ++ before)
+      let (before, from) = NonEmpty.splitAt (number `mod` length candidates) candidates
+      return (NonEmpty.fromList (from ++ before))
 
 -- Each pair of key and member has a weight of its own, and the heaviest member gets the key (rendezvous hashing): if a member
 -- goes, the keys of the others stay where they are.

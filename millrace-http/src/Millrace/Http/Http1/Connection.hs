@@ -508,7 +508,7 @@ growOutput connection wanted
   | otherwise = do
     capacity <- outputCapacity connection
     when (wanted > capacity) $ do
-      let size = head (filter (>= wanted) (iterate (* 2) capacity))
+      let size = until (>= wanted) (* 2) capacity
       old <- outputBuffer connection
       new <- mallocBytes size
       end <- outputEnd connection
