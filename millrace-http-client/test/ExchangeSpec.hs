@@ -72,7 +72,7 @@ spec = do
       request <- Simple.parseRequest ("POST http://127.0.0.1:" ++ show port ++ "/echo")
       response <- Simple.httpBS (Simple.setRequestBodyLBS "conduit" request)
       Simple.getResponseBody response `shouldBe` "conduit"
-  it "gives a connection to whoever wants it raw" $
+  it "gives a raw connection to a caller that wants one" $
     withServer (\_ peer -> Plain.recv peer 100 >>= Plain.sendAll peer . ("you said " <>)) $ \port -> do
       manager <- managerWith defaultSettings
       request <- parseRequest ("http://127.0.0.1:" ++ show port)

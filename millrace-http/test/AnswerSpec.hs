@@ -82,7 +82,7 @@ spec = do
       map told answers `shouldBe` []
 
   describe "setOnAnswer, of what the application was asked" $ do
-    it "is told of the response that was sent, whoever chose it" $ do
+    it "is told of the response that was sent, no matter which code chose it" $ do
       (_, answers) <- answersTo id faulty (`exchange` (C8.concat (map (`line` "") ["/fine", "/throw", "/body", "/missing"]) <> "HEAD /fine HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
       map (\answer -> (rawPathInfo <$> answerRequest answer, told answer)) answers
         `shouldBe` [ (Just "/fine", (200, Just 4)),

@@ -141,7 +141,7 @@ spec = describe "above an exchange" $ do
         map defaultShouldDisplayException <$> readIORef reports `shouldReturn` [False]
 
   describe "observers" $ do
-    it "are told of the answer that was given, whoever chose it" $
+    it "are told of the answer that was given, no matter which code chose it" $
       forM_ [("fine", 200, Just 4), ("throw", 500, Just 20), ("body", 500, Just 20), ("missing", 404, Just 14)] $ \(path, status, count) ->
         toldOf (faulty path) defaultRequest `shouldReturn` [(status, count, False)]
     it "are told that HEAD has no body" $ toldOf pong defaultRequest {requestMethod = methodHead} `shouldReturn` [(200, Nothing, False)]

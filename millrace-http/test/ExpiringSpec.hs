@@ -69,7 +69,7 @@ spec = do
       killThread remembering
       (sort <$> readIORef discarded) `shouldBecome` "abc"
   describe "what several need" $ do
-    it "is let go of by the last of them, once" $ do
+    it "is released by its last user, once" $ do
       gone <- newIORef (0 :: Int)
       thing <- share (modifyIORef' gone (+ 1)) 'x'
       retain thing `shouldReturn` True

@@ -129,7 +129,7 @@ onSockets run = do
         fst <$> recvFrom there 100
     received `shouldBe` Char8.pack "still here"
 
-  it "wakes whoever waits when the socket is closed" $ do
+  it "wakes every waiting thread when the socket is closed" $ do
     outcome <- run $
       withSockets $ \_ there _ -> do
         ended <- newEmptyMVar

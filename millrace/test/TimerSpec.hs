@@ -243,24 +243,24 @@ keepsNothing armAndCancel = do
 
 callbacks :: Spec
 callbacks = do
-  it "that were cancelled are let go of at once" $ do
+  it "that were cancelled are garbage at once" $ do
     manager <- getSystemTimerManager
     keepsNothing (registerTimeout manager 60000000 >=> unregisterTimeout manager)
-  it "that were cancelled from another capability are let go of a moment later" $
+  it "that were cancelled from another capability are garbage a moment later" $
     withoutLeaks $ do
       manager <- getSystemTimerManager
       keepsNothing $ \callback -> do
         key <- startOn 0 (registerTimeout manager 60000000 callback) >>= finish
         startOn 1 (unregisterTimeout manager key) >>= finish
         inFlightNow `shouldBecome` 0
-  it "that have run are let go of" $ do
+  it "that have run are garbage" $ do
     manager <- getSystemTimerManager
     keepsNothing $ \callback -> do
       done <- newEmptyMVar
       void (registerTimeout manager 1000 (callback >> putMVar done ()))
       within 5 "the callback" (takeMVar done)
       pause 20000
-  it "that have no time, because finding it out throws, are let go of" $ do
+  it "whose time cannot be computed, because that throws, are garbage" $ do
     manager <- getSystemTimerManager
     keepsNothing $ \callback -> do
       problem <- failsWith (registerTimeout manager (error "no time") callback)

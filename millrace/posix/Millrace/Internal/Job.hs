@@ -197,10 +197,10 @@ leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running
   if isWithdrawn /= 0
     then c_free running >> jobRelease what
-    else void $ forkIOWithUnmask $ \_ -> keepUntilItsEnd running what
+    else void $ forkIOWithUnmask $ \_ -> keepUntilItEnds running what
 
-keepUntilItsEnd :: Ptr Running -> Job r -> IO ()
-keepUntilItsEnd running what = uninterruptibleMask_ $ do
+keepUntilItEnds :: Ptr Running -> Job r -> IO ()
+keepUntilItEnds running what = uninterruptibleMask_ $ do
   myThreadId >>= (`labelThread` "Millrace keeper of a job")
   woken <- newEmptyMVar
   timer@(Timer token) <- startTimer maxBound (Wake woken)
