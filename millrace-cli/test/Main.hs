@@ -2,6 +2,7 @@
 module Main (main) where
 
 import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
+import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
 import qualified Millrace.Cli.CommandSpec
@@ -36,6 +37,7 @@ main = do
 
 specs :: Spec
 specs = do
+  describe "Accept" Millrace.Cli.AcceptSpec.spec
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Address" Millrace.Cli.AddressSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec

@@ -68,7 +68,14 @@ site :: FilesOptions -> IO Site
 site options = do
   root <- directory options
   cache <- traverse newFileCache (if filesCacheSeconds options > 0 then Just (1000000 * filesCacheSeconds options) else Nothing)
-  Site root cache (filesListing options) . told <$> newSeldomTeller
+  telling <- newSeldomTeller
+  pure
+    (plainSite root)
+      { siteCache = cache,
+        siteListing = filesListing options,
+        siteFallback = filesFallback options,
+        siteOnFault = told telling
+      }
   where
     told telling path reason = telling ("millrace: " <> Char8.unpack path <> ": " <> reason)
 

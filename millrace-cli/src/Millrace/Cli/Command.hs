@@ -17,6 +17,7 @@ import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.Policy (Fallback (..))
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
 import Options.Applicative
@@ -81,7 +82,8 @@ data FilesOptions = FilesOptions
     filesFollowLinks :: Bool,
     filesListing :: Bool,
     -- | 0 means no cache.
-    filesCacheSeconds :: Int
+    filesCacheSeconds :: Int,
+    filesFallback :: Fallback
   }
   deriving (Eq, Show)
 
@@ -186,6 +188,7 @@ serveNotes =
           ("millrace serve site --port 0", "on a free port, which the first line of output names"),
           ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one"),
           ("millrace serve site --access-log access.log --status 9090", "with an access log and counters"),
+          ("millrace serve dist --spa", "a single-page application"),
           ("millrace serve site -p 443 --tls-cert fullchain.pem --tls-key privkey.pem --tls-redirect 80", "https, and http that leads there")
         ],
       paragraph
@@ -282,6 +285,12 @@ filesOptions =
       (fromInteger <$> numberBetween 0 3600)
       ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault
           <> help "Keep small files in memory and large files open for so long before looking them up again; 0 looks every time"
+      )
+    <*> flag
+      NotFound
+      SinglePage
+      ( long "spa"
+          <> help "Answer with DIR/index.html if a page is asked for that names no file and has no extension: a single-page application reads the path itself"
       )
 
 proxyOptions :: Parser ProxyOptions

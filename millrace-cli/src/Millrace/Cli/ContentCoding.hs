@@ -5,6 +5,7 @@ module Millrace.Cli.ContentCoding
   ( Coding (..),
     codings,
     preferredCoding,
+    parseWeight,
   )
 where
 
@@ -66,7 +67,13 @@ parseElement element = do
 canonical :: CI ByteString -> CI ByteString
 canonical name = if name == "x-gzip" then "gzip" else name
 
--- "q=" ( "0" [ "." 0*3DIGIT ] / "1" [ "." 0*3("0") ] ) (RFC 9110 section 12.4.2)
+-- | The thousandths of a weight: @"q=" ( "0" [ "." 0*3DIGIT ] \/ "1" [ "." 0*3("0") ] )@ (RFC 9110 section 12.4.2). 'Nothing' if it
+-- is malformed.
+--
+-- >>> map parseWeight ["q=0.5", "Q=1", "q=2"]
+-- [Just 500,Just 1000,Nothing]
+--
+-- @since 0.1.0
 parseWeight :: ByteString -> Maybe Int
 parseWeight text = do
   let (name, rest) = Char8.splitAt 2 text

@@ -6,6 +6,7 @@
 module Millrace.Cli.StaticFiles
   ( staticFiles,
     Site (..),
+    Fallback (..),
     plainSite,
     FileCache,
     newFileCache,
@@ -26,19 +27,21 @@ import Data.List.NonEmpty (NonEmpty (..))
 import qualified Data.List.NonEmpty as NonEmpty
 import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
 import GHC.IO.Exception (IOException (..))
-import Millrace.Cli.ContentCoding
+import Millrace.Cli.Accept (acceptsHtml)
+import Millrace.Cli.ContentCoding (Coding (..), codings, preferredCoding)
 import Millrace.Cli.Entry
 import Millrace.Cli.FileCache
 import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (mediaType, ownCoding)
+import Millrace.Cli.Policy (Fallback (..))
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
 import Millrace.Cli.Variant
-import Millrace.Http.Date (Seconds, currentSeconds)
+import Millrace.Http.Date (currentSeconds)
 import Millrace.Http.Shared (share)
 import Network.HTTP.Types
-import Network.HTTP.Types.Header (hAllow, hRetryAfter)
+import Network.HTTP.Types.Header (hAllow, hRetryAfter, hVary)
 import Network.Wai
 import System.IO.Error (isFullError, isPermissionError)
 
@@ -50,6 +53,7 @@ data Site = Site
     siteCache :: Maybe FileCache,
     -- | Does a directory without an index answer with a list of its files?
     siteListing :: Bool,
+    siteFallback :: Fallback,
     -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
     -- memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: ByteString -> String -> IO ()
@@ -59,7 +63,14 @@ data Site = Site
 --
 -- @since 0.1.0
 plainSite :: Root -> Site
-plainSite root = Site root Nothing False (\_ _ -> pure ())
+plainSite root =
+  Site
+    { siteRoot = root,
+      siteCache = Nothing,
+      siteListing = False,
+      siteFallback = NotFound,
+      siteOnFault = \_ _ -> pure ()
+    }
 
 -- | Serves the files of a site.
 --
@@ -71,6 +82,8 @@ plainSite root = Site root Nothing False (\_ _ -> pure ())
 -- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that is at most
 --   two seconds older.
 -- * Only regular files that this process may read.
+-- * With 'SinglePage', a path that names no file, and whose last name has no dot, answers with the root's @index.html@ if the client
+--   accepts @text\/html@. The answer must be validated each time, so that clients see a new version of the application.
 --
 -- A file that is not in memory is answered with a 'responseFile'. Its path is valid until the server has sent the answer, and must
 -- not be a key of a cache (see 'openFilePath'). The file that is sent is the one that was checked, even if it is replaced
@@ -85,31 +98,64 @@ staticFiles site request respond
   | requestMethod request `notElem` [methodGet, methodHead] =
     respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = do
-    answered <- maybe (pure Nothing) answerFromCache (siteCache site)
+    answered <- answerFromCache site (rawPathInfo request) request respond
     maybe look pure answered
   where
-    answerFromCache cache = withCached cache (rawPathInfo request) $ \case
-      Nothing -> pure Nothing
-      Just kept -> do
-        let chosen = choose request kept
-        -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
-        current <- and <$> mapM isCurrent (NonEmpty.head kept : [chosen | isJust (variantCoding chosen)])
-        if current then Just <$> respondWithVariant chosen request respond else pure Nothing
     look = case parseRequestPath (rawPathInfo request) of
       Left Malformed -> respond (refusal badRequest400 [])
       Left Unservable -> respond (refusal notFound404 [])
       Right path -> servePath site path request respond
 
+-- Answers with what the cache has under this key, if it has something that is current.
+answerFromCache :: Site -> ByteString -> Request -> (Response -> IO ResponseReceived) -> IO (Maybe ResponseReceived)
+answerFromCache site key request respond = case siteCache site of
+  Nothing -> pure Nothing
+  Just cache -> withCached cache key $ \case
+    Nothing -> pure Nothing
+    Just kept -> do
+      let chosen = choose request kept
+      -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
+      current <- and <$> mapM isCurrent (NonEmpty.head kept : [chosen | isJust (variantCoding chosen)])
+      if current then Just <$> respondWithVariant chosen request respond else pure Nothing
+
 servePath :: Site -> RequestPath -> Application
 servePath site (RequestPath names endsInSlash) request respond =
   withEntry (siteRoot site) names $ \case
+    Left Missing -> serveMissing site names request respond
     Left problem -> problemResponse site request problem >>= respond
     Right (Directory directory)
       | endsInSlash || null names -> serveIndex site names directory indexNames request respond
       | otherwise -> respond (redirectToDirectory (last names) (rawQueryString request))
     Right (File file)
-      | endsInSlash -> respond (refusal notFound404 [])
-      | otherwise -> serveFile site names file request respond
+      | endsInSlash -> serveMissing site names request respond
+      | otherwise -> serveFile site ByItsPath names file request respond
+
+-- Answers for a path without a file. A client that does not accept the application's page must not get one that a cache kept for
+-- another client, and the reverse, so both answers depend on Accept.
+serveMissing :: Site -> [ByteString] -> Application
+serveMissing site names request respond
+  | siteFallback site == NotFound || null names || Char8.elem '.' (last names) = notFound []
+  | not (acceptsHtml (requestHeaders request)) = notFound [(hVary, "Accept")]
+  | otherwise = answerFromCache site fallbackKey request respond >>= maybe servePage pure
+  where
+    notFound fields = respond (refusal notFound404 fields)
+    servePage = withEntry (siteRoot site) applicationPage $ \case
+      Right (File file) -> serveFile site AsFallback applicationPage file request respond
+      Right (Directory _) -> notFound []
+      Left problem -> problemResponse site request problem >>= respond
+
+applicationPage :: [ByteString]
+applicationPage = ["index.html"]
+
+-- A key of the cache that is no path. The page is kept once, and not for each path that it answers: clients make up such paths.
+fallbackKey :: ByteString
+fallbackKey = "single page"
+
+-- Why a file is the answer.
+data Reason
+  = ByItsPath
+  | -- The path names no file.
+    AsFallback
 
 indexNames :: [ByteString]
 indexNames = ["index.html", "index.htm"]
@@ -117,10 +163,10 @@ indexNames = ["index.html", "index.htm"]
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] request respond
   | siteListing site = listed site names directory >>= either (problemResponse site request) (pure . uncurry (listing names)) >>= respond
-  | otherwise = respond (refusal notFound404 [])
+  | otherwise = serveMissing site names request respond
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
-    Right (File file) -> serveFile site (names ++ [name]) file request respond
+    Right (File file) -> serveFile site ByItsPath (names ++ [name]) file request respond
     Right (Directory _) -> serveIndex site names directory others request respond
     Left Missing -> serveIndex site names directory others request respond
     Left problem -> problemResponse site request problem >>= respond
@@ -141,21 +187,38 @@ problemResponse site request problem = case problem of
   where
     told = siteOnFault site (rawPathInfo request)
 
--- Uses the cache if there is one. A path that is not the only one for its file is not cached: anybody could fill the cache with
--- such paths.
-serveFile :: Site -> [ByteString] -> OpenFile -> Application
-serveFile site names file request respond = do
+-- Uses the cache if there is one.
+serveFile :: Site -> Reason -> [ByteString] -> OpenFile -> Application
+serveFile site reason names file request respond = do
   now <- currentSeconds
-  case siteCache site of
-    Just cache | isCanonical path ->
-      bracket (keepAll site names now file) (mapM_ letGo) $ \case
+  let variantOf alternatives coding = fromFile now (describe site reason names) (Coded (ownCoding (last names)) coding alternatives)
+  case (,) <$> siteCache site <*> cacheKey reason request of
+    Just (cache, key) ->
+      bracket (keepAll site names variantOf file) (mapM_ letGo) $ \case
         Just kept -> do
-          remember cache (ByteString.copy path) kept
+          remember cache key kept
           respondWithVariant (choose request (variants kept)) request respond
-        Nothing -> serveBest site names now file request respond
-    _ -> serveBest site names now file request respond
+        Nothing -> serveBest site names variantOf file request respond
+    Nothing -> serveBest site names variantOf file request respond
+
+-- A path that is not the only one for its file is not cached: anybody could fill the cache with such paths.
+cacheKey :: Reason -> Request -> Maybe ByteString
+cacheKey reason request = case reason of
+  AsFallback -> Just fallbackKey
+  ByItsPath
+    | isCanonical (rawPathInfo request) -> Just (ByteString.copy (rawPathInfo request))
+    | otherwise -> Nothing
+
+describe :: Site -> Reason -> [ByteString] -> Described
+describe site reason names = case reason of
+  AsFallback -> Described contentType [validatedEachTime] ["Accept"]
+  ByItsPath -> Described contentType [validatedEachTime | siteFallback site == SinglePage && names == applicationPage] []
   where
-    path = rawPathInfo request
+    contentType = mediaType (last names)
+    validatedEachTime = (hCacheControl, "no-cache")
+
+-- Makes a variant of a file in this coding.
+type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant
 
 choose :: Request -> NonEmpty Variant -> Variant
 choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (NonEmpty.toList kept)) of
@@ -166,8 +229,8 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe va
 
 -- All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
 -- asynchronous exceptions masked.
-keepAll :: Site -> [ByteString] -> Seconds -> OpenFile -> IO (Maybe Kept)
-keepAll site names now file = do
+keepAll :: Site -> [ByteString] -> VariantOf -> OpenFile -> IO (Maybe Kept)
+keepAll site names variantOf file = do
   coded <- mapM keepCoded codings
   plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
   let outcomes = plain : coded
@@ -178,7 +241,6 @@ keepAll site names now file = do
       if all (isJust . heldBytes) found then pure (Just (InMemory found)) else Just . Open <$> share close found
     _ -> Nothing <$ close
   where
-    variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)
     keepCoded coding = keepOne site (codedNames names coding) (variantOf DependsOnClient (Just coding)) (`isOfSameState` file)
 
 -- The outcome of keeping a file, in memory or open. A file that is kept comes with the action that closes it.
@@ -219,11 +281,10 @@ keepOne site names variantOf isWanted = do
       _ -> False
 
 -- Answers with the best variant, from the file system.
-serveBest :: Site -> [ByteString] -> Seconds -> OpenFile -> Application
-serveBest site names now file request respond = do
+serveBest :: Site -> [ByteString] -> VariantOf -> OpenFile -> Application
+serveBest site names variantOf file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
-  let variantOf alternatives coding = fromFile now (mediaType (last names)) (Coded (ownCoding (last names)) coding alternatives)
-      plain = variantOf (alternativesOf (not (null found))) Nothing file
+  let plain = variantOf (alternativesOf (not (null found))) Nothing file
       send variant = respondWithVariant variant request respond
   case preferredCoding (requestHeaders request) found of
     Nothing -> send plain

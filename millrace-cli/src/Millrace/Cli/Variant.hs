@@ -4,6 +4,7 @@
 -- and ranges. Must not know: paths.
 module Millrace.Cli.Variant
   ( Variant,
+    Described (..),
     Coded (..),
     Alternatives (..),
     variantCoding,
@@ -54,6 +55,17 @@ data Source
   | -- | So many bytes.
     InMemory Int
 
+-- | What is said about a file besides its coding.
+--
+-- @since 0.1.0
+data Described = Described
+  { describedType :: ByteString,
+    -- | Fields of a 200, a 206 and a 304, such as Cache-Control.
+    describedFields :: ResponseHeaders,
+    -- | The fields of requests, besides Accept-Encoding, on which it depends that this file is the answer.
+    describedVary :: [ByteString]
+  }
+
 -- | How the content of a file is coded.
 --
 -- @since 0.1.0
@@ -93,7 +105,7 @@ isCurrent variant = case variantSource variant of
     unknown :: IOException -> Bool
     unknown _ = False
 
--- | @fromFile now contentType coded file@: an open file as it is at this time, which must be that of the clock behind the Date
+-- | @fromFile now described coded file@: an open file as it is at this time, which must be that of the clock behind the Date
 -- field. That clock is a little late, and a time in the future must not be announced as Last-Modified (RFC 9110 section
 -- 8.8.2.1). The variant may be used only while the file is held open.
 --
@@ -106,8 +118,8 @@ isCurrent variant = case variantSource variant of
 -- change: some file systems keep whole seconds, and the kernel's clock for this is coarse.
 --
 -- @since 0.1.0
-fromFile :: Seconds -> ByteString -> Coded -> OpenFile -> Variant
-fromFile now contentType (Coded always chosen alternatives) file =
+fromFile :: Seconds -> Described -> Coded -> OpenFile -> Variant
+fromFile now described (Coded always chosen alternatives) file =
   Variant
     { variantCoding = chosen,
       variantValidators = validators,
@@ -118,9 +130,11 @@ fromFile now contentType (Coded always chosen alternatives) file =
     }
   where
     fields =
-      [(hContentType, contentType), noSniffing]
+      [(hContentType, describedType described), noSniffing]
         ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
-        ++ [(hVary, "Accept-Encoding") | alternatives == DependsOnClient]
+        ++ [(hVary, ByteString.intercalate ", " varying) | not (null varying)]
+        ++ describedFields described
+    varying = ["Accept-Encoding" | alternatives == DependsOnClient] ++ describedVary described
     applied = maybeToList always ++ map codingName (maybeToList chosen)
     validators = Validators (tag <$ lastModified) lastModified isSettled
     modified = openFileModified file

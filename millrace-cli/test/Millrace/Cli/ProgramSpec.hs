@@ -373,6 +373,16 @@ spec = do
       page <- curl [serverUrl server <> "/no-index/"]
       page `shouldSatisfy` isInfixOf "<a href=\"./a%20file\">a file</a>"
       curl [serverUrl server <> "/"] `shouldReturn` "<p>index"
+    it "serves a single-page application when asked" $ \site -> withServer ["serve", site </> "root", "--port", "0", "--spa"] $ \server -> do
+      let url = serverUrl server
+      forM_ ["/users/42", "/users/43"] $ \path -> do
+        answer <- curl ["-i", "-H", "Accept: text/html,*/*;q=0.8", url <> path]
+        answer `shouldSatisfy` isPrefixOf "HTTP/1.1 200 "
+        answer `shouldSatisfy` isInfixOf "\r\n\r\n<p>index"
+        countLines "cache-control: no-cache" answer `shouldBe` 1
+      curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Accept: text/html", url <> "/app.js"] `shouldReturn` "404"
+      curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Accept: application/json", url <> "/users"] `shouldReturn` "404"
+      countLines "content-length: 8" <$> curl ["-I", url <> "/users"] `shouldReturn` 1
     it "says why a file cannot be read, but not with every request" $ \site -> do
       let unreadable = "/sys/class/net/lo/duplex"
       outcome <- try (ByteString.readFile unreadable)

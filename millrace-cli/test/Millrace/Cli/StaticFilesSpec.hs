@@ -474,11 +474,74 @@ spec = do
       root <- openRoot StayInside (site </> "root")
       answerBody <$> call (staticFiles (plainSite root) {siteListing = True}) (requestFor methodGet "/" []) `shouldReturn` "<p>index"
 
+  describe "a single-page application" . around withSite $ do
+    let page = [("Accept", "text/html,*/*;q=0.8")]
+        application site change = do
+          root <- openRoot StayInside (site </> "root")
+          pure (\path headers -> call (staticFiles (change (plainSite root) {siteFallback = SinglePage})) (requestFor methodGet path headers))
+    forM_ ["/users", "/users/42", "/users/42/", "/a%20b%C3%A9c", "/no-index/", "/hello.txt/x", "/dangling", "/.well-known/x", "/" <> Char8.replicate 300 'x'] $ \path ->
+      it (show (Char8.take 40 path) <> " is answered with its page") $ \site -> do
+        ask' <- application site id
+        answer <- ask' path page
+        (answerStatus answer, answerBody answer) `shouldBe` (200, "<p>index")
+        map (`header` answer) [hContentType, hCacheControl, "Vary"] `shouldBe` [Just "text/html; charset=utf-8", Just "no-cache", Just "Accept"]
+    forM_ [("/app.js", 404), ("/a.b/", 404), ("/hello.txt/", 404), ("/.hidden", 404), ("//users", 404), ("/../users", 404), ("/%2e%2e%2fusers", 404), ("/%00", 400), ("/%zz", 400)] $ \(path, expected) ->
+      it (show path <> " is not") $ \site -> do
+        ask' <- application site id
+        answerStatus <$> ask' path page `shouldReturn` expected
+    it "does not answer who wants no page" $ \site -> do
+      ask' <- application site id
+      answer <- ask' "/users" [("Accept", "application/json")]
+      (answerStatus answer, header "Vary" answer) `shouldBe` (404, Just "Accept")
+      answerStatus <$> ask' "/users" [] `shouldReturn` 200
+    it "does not take the place of files and redirects" $ \site -> do
+      ask' <- application site id
+      answerBody <$> ask' "/inside" page `shouldReturn` "Hello, world\n"
+      answerStatus <$> ask' "/sub" page `shouldReturn` 301
+      answerBody <$> ask' "/sub/" page `shouldReturn` "<p>old index"
+      listed <- application site (\plain -> plain {siteListing = True})
+      answerBody <$> listed "/no-index/" page >>= (`shouldSatisfy` ByteString.isInfixOf "<title>")
+    it "only answers GET and HEAD" $ \site -> do
+      root <- openRoot StayInside (site </> "root")
+      let byMethod method = answerStatus <$> call (staticFiles (plainSite root) {siteFallback = SinglePage}) (requestFor method "/users" page)
+      mapM byMethod [methodHead, methodPost] `shouldReturn` [200, 405]
+    it "is validated each time, also by the path of its page" $ \site -> do
+      write site "root/other.html" "other"
+      ask' <- application site id
+      forM_ [("/", Just "no-cache"), ("/index.html", Just "no-cache"), ("/other.html", Nothing), ("/sub/", Nothing)] $ \(path, expected) ->
+        header hCacheControl <$> ask' path [] `shouldReturn` expected
+      known <- header "ETag" <$> ask' "/users" page
+      unchanged <- ask' "/users" (("If-None-Match", fromMaybe "" known) : page)
+      (answerStatus unchanged, header hCacheControl unchanged) `shouldBe` (304, Just "no-cache")
+    it "without a page is missing" $ \site -> do
+      removeFile (site </> "root/index.html")
+      ask' <- application site id
+      mapM (fmap answerStatus . (`ask'` page)) ["/users", "/"] `shouldReturn` [404, 404]
+    it "with a page that leads outside is missing" $ \site -> do
+      removeFile (site </> "root/index.html")
+      createSymbolicLink "../secret/index.html" (site </> "root/index.html")
+      ask' <- application site id
+      answerStatus <$> ask' "/users" page `shouldReturn` 404
+    it "sends its page in a coding" $ \site -> do
+      write site "root/index.html.br" "as br"
+      ask' <- application site id
+      answer <- ask' "/users" (("Accept-Encoding", "br") : page)
+      (answerBody answer, header hContentEncoding answer, header "Vary" answer) `shouldBe` ("as br", Just "br", Just "Accept-Encoding, Accept")
+    it "keeps its page once, and not for each path" $ \site -> do
+      cache <- newFileCache 60000000
+      ask' <- application site (\plain -> plain {siteCache = Just cache})
+      map answerBody <$> mapM (`ask'` page) ["/one", "/two"] `shouldReturn` ["<p>index", "<p>index"]
+      write site "root/index.html" "<p>changed"
+      write site "root/one" "a file"
+      map answerBody <$> mapM (`ask'` page) ["/one", "/two", "/index.html"] `shouldReturn` ["a file", "<p>index", "<p>changed"]
+
   describe "descriptors" . around withSite $
     it "are all given back" $ \site -> do
       let paths = ["/hello.txt", "/", "/sub", "/missing", "/secret", "/%zz", "/no-index/"]
       atFirst <- descriptors
       forM_ (concat (replicate 50 paths)) $ \path -> get site path [(hRange, "bytes=0-1,4-5")]
+      root <- openRoot StayInside (site </> "root")
+      forM_ (concat (replicate 50 paths)) $ \path -> call (staticFiles (plainSite root) {siteFallback = SinglePage}) (requestFor methodGet path [])
       descriptors `shouldReturn` atFirst
   where
     slice start count = ByteString.take count . ByteString.drop start

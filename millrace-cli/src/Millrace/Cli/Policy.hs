@@ -1,0 +1,15 @@
+-- | What a site does, as its user chose it. Must not know: files, servers.
+module Millrace.Cli.Policy
+  ( Fallback (..),
+  )
+where
+
+-- | What a path without a file is answered with.
+--
+-- @since 0.1.0
+data Fallback
+  = -- | 404.
+    NotFound
+  | -- | The root's @index.html@, for an application in one page that reads the path itself.
+    SinglePage
+  deriving (Eq, Show)
