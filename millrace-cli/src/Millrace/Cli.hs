@@ -12,6 +12,7 @@ import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
 import Millrace.Cli.Doctor
 import Millrace.Cli.Failure
+import Millrace.Cli.Policy (OnError (..))
 import Millrace.Cli.Pong
 import Millrace.Cli.Proxy (withReverseProxy)
 import Millrace.Cli.Server
@@ -67,16 +68,21 @@ perform command = case command of
 site :: FilesOptions -> IO Site
 site options = do
   root <- directory options
-  cache <- traverse newFileCache (if filesCacheSeconds options > 0 then Just (1000000 * filesCacheSeconds options) else Nothing)
+  cache <- if lifeMicros > 0 then Just <$> newFileCache lifeMicros else pure Nothing
+  pages <- case filesOnError options of
+    LineOfText -> pure Nothing
+    PageOfSite -> Just <$> newErrorPages root lifeMicros
   telling <- newSeldomTeller
   pure
     (plainSite root)
       { siteCache = cache,
         siteListing = filesListing options,
         siteFallback = filesFallback options,
+        siteErrorPages = pages,
         siteOnFault = told telling
       }
   where
+    lifeMicros = 1000000 * filesCacheSeconds options
     told telling path reason = telling ("millrace: " <> Char8.unpack path <> ": " <> reason)
 
 directory :: FilesOptions -> IO Root

@@ -17,7 +17,7 @@ import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
-import Millrace.Cli.Policy (Fallback (..))
+import Millrace.Cli.Policy (Fallback (..), OnError (..))
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
 import Options.Applicative
@@ -83,7 +83,8 @@ data FilesOptions = FilesOptions
     filesListing :: Bool,
     -- | 0 means no cache.
     filesCacheSeconds :: Int,
-    filesFallback :: Fallback
+    filesFallback :: Fallback,
+    filesOnError :: OnError
   }
   deriving (Eq, Show)
 
@@ -292,6 +293,10 @@ filesOptions =
       ( long "spa"
           <> help "Answer with DIR/index.html if a page is asked for that names no file and has no extension: a single-page application reads the path itself"
       )
+    <*> flag
+      LineOfText
+      PageOfSite
+      (long "error-pages" <> help "Answer with DIR/404.html instead of a line of text, and so with 403.html, 500.html and 503.html, where they are")
 
 proxyOptions :: Parser ProxyOptions
 proxyOptions =

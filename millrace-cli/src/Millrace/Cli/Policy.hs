@@ -1,6 +1,7 @@
 -- | What a site does, as its user chose it. Must not know: files, servers.
 module Millrace.Cli.Policy
   ( Fallback (..),
+    OnError (..),
   )
 where
 
@@ -12,4 +13,14 @@ data Fallback
     NotFound
   | -- | The root's @index.html@, for an application in one page that reads the path itself.
     SinglePage
+  deriving (Eq, Show)
+
+-- | What errors are answered with.
+--
+-- @since 0.1.0
+data OnError
+  = -- | A line of text that says the status.
+    LineOfText
+  | -- | The page that the root has for the status, such as @404.html@, and otherwise the line of text.
+    PageOfSite
   deriving (Eq, Show)

@@ -10,6 +10,8 @@ module Millrace.Cli.StaticFiles
     plainSite,
     FileCache,
     newFileCache,
+    ErrorPages,
+    newErrorPages,
     Root,
     openRoot,
     LinkPolicy (..),
@@ -30,6 +32,7 @@ import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Accept (acceptsHtml)
 import Millrace.Cli.ContentCoding (Coding (..), codings, preferredCoding)
 import Millrace.Cli.Entry
+import Millrace.Cli.ErrorPage
 import Millrace.Cli.FileCache
 import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (mediaType, ownCoding)
@@ -54,12 +57,13 @@ data Site = Site
     -- | Does a directory without an index answer with a list of its files?
     siteListing :: Bool,
     siteFallback :: Fallback,
+    siteErrorPages :: Maybe ErrorPages,
     -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
     -- memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: ByteString -> String -> IO ()
   }
 
--- | A site without cache and listings. Faults are reported to nobody.
+-- | A site without cache, listings and pages for errors. Faults are reported to nobody.
 --
 -- @since 0.1.0
 plainSite :: Root -> Site
@@ -69,6 +73,7 @@ plainSite root =
       siteCache = Nothing,
       siteListing = False,
       siteFallback = NotFound,
+      siteErrorPages = Nothing,
       siteOnFault = \_ _ -> pure ()
     }
 
@@ -103,7 +108,7 @@ staticFiles site request respond
   where
     look = case parseRequestPath (rawPathInfo request) of
       Left Malformed -> respond (refusal badRequest400 [])
-      Left Unservable -> respond (refusal notFound404 [])
+      Left Unservable -> refused site notFound404 [] >>= respond
       Right path -> servePath site path request respond
 
 -- Answers with what the cache has under this key, if it has something that is current.
@@ -138,7 +143,7 @@ serveMissing site names request respond
   | not (acceptsHtml (requestHeaders request)) = notFound [(hVary, "Accept")]
   | otherwise = answerFromCache site fallbackKey request respond >>= maybe servePage pure
   where
-    notFound fields = respond (refusal notFound404 fields)
+    notFound fields = refused site notFound404 fields >>= respond
     servePage = withEntry (siteRoot site) applicationPage $ \case
       Right (File file) -> serveFile site AsFallback applicationPage file request respond
       Right (Directory _) -> notFound []
@@ -180,12 +185,18 @@ redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <
 
 problemResponse :: Site -> Request -> Problem -> IO Response
 problemResponse site request problem = case problem of
-  Missing -> pure (refusal notFound404 [])
-  Unreadable -> pure (refusal forbidden403 [])
-  OutOfDescriptors -> refusal serviceUnavailable503 [(hRetryAfter, "1")] <$ told "too many open files (ulimit -n)"
-  Faulty exception -> refusal internalServerError500 [] <$ told (ioe_description exception)
+  Missing -> refused site notFound404 []
+  Unreadable -> refused site forbidden403 []
+  OutOfDescriptors -> told "too many open files (ulimit -n)" >> refused site serviceUnavailable503 [(hRetryAfter, "1")]
+  Faulty exception -> told (ioe_description exception) >> refused site internalServerError500 []
   where
     told = siteOnFault site (rawPathInfo request)
+
+-- An answer that says the status, with the site's page for it if there is one.
+refused :: Site -> Status -> ResponseHeaders -> IO Response
+refused site status fields = case siteErrorPages site of
+  Nothing -> pure (refusal status fields)
+  Just pages -> fromMaybe (refusal status fields) <$> errorPage pages status fields
 
 -- Uses the cache if there is one.
 serveFile :: Site -> Reason -> [ByteString] -> OpenFile -> Application

@@ -23,10 +23,10 @@ import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Int (Int64)
 import Data.Maybe (maybeToList)
+import Millrace.Cli.Content (wholeContent)
 import Millrace.Cli.ContentCoding (Coding (..))
 import Millrace.Cli.Entry
 import Millrace.Cli.Refusal (noSniffing)
-import Millrace.File (Mode (ForReading), readAt, withFile)
 import Millrace.Http.Date (Seconds)
 import Millrace.Http.EntityTag (EntityTag (..), Strength (..))
 import Millrace.Http.Precondition (Validators (..), modificationTime)
@@ -154,10 +154,7 @@ fromFile now described (Coded always chosen alternatives) file =
 hold :: Variant -> IO (Maybe Variant)
 hold variant = case variantSource variant of
   InMemory _ -> pure (Just variant)
-  InFile file -> do
-    bytes <- withFile (openFilePath file) ForReading $ \opened -> readAt opened 0 (max 1 (fromIntegral (openFileSize file)))
-    state <- openFileState file
-    pure (if state == variantState variant && ByteString.length bytes == fromIntegral (fst state) then Just (holding bytes) else Nothing)
+  InFile file -> fmap holding <$> wholeContent (variantState variant) file
   where
     holding bytes =
       variant

@@ -5,7 +5,7 @@ import Control.Monad (forM_)
 import Data.List (isInfixOf)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Command
-import Millrace.Cli.Policy (Fallback (..))
+import Millrace.Cli.Policy (Fallback (..), OnError (..))
 import Millrace.Manager (Backend (..))
 import Options.Applicative
 import System.Exit (ExitCode (..))
@@ -18,6 +18,7 @@ spec = do
     ["serve", "public", "--follow-links"] `means` Serve files {filesDirectory = "public", filesFollowLinks = True} defaults
     ["serve", "--listing", "--cache", "0"] `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
     ["serve", "--spa"] `means` Serve files {filesFallback = SinglePage} defaults
+    ["serve", "--error-pages"] `means` Serve files {filesOnError = PageOfSite} defaults
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
@@ -65,7 +66,7 @@ spec = do
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
     defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False Nothing
-    files = FilesOptions {filesDirectory = ".", filesFollowLinks = False, filesListing = False, filesCacheSeconds = 1, filesFallback = NotFound}
+    files = FilesOptions {filesDirectory = ".", filesFollowLinks = False, filesListing = False, filesCacheSeconds = 1, filesFallback = NotFound, filesOnError = LineOfText}
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =

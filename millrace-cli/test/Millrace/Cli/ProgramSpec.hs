@@ -383,6 +383,27 @@ spec = do
       curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Accept: text/html", url <> "/app.js"] `shouldReturn` "404"
       curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Accept: application/json", url <> "/users"] `shouldReturn` "404"
       countLines "content-length: 8" <$> curl ["-I", url <> "/users"] `shouldReturn` 1
+    it "answers errors with pages of the site when asked" $ \site -> do
+      writeOld site "root/404.html" "<p>not here"
+      writeOld site "root/403.html" "<p>not for you"
+      writeOld site "root/private.txt" "private"
+      setFileMode (site </> "root/private.txt") 0
+      let path = site </> "access.log"
+      write site "access.log" ""
+      setFileMode path 0o666
+      asNobody site ["serve", site </> "root", "--port", "0", "--error-pages", "--access-log", path] $ \server -> do
+        let url = serverUrl server
+        answer <- curl ["-i", url <> "/missing"]
+        answer `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
+        answer `shouldSatisfy` isInfixOf "\r\n\r\n<p>not here"
+        headOnly <- curl ["-I", url <> "/missing"]
+        (countLines "content-length: 11" headOnly, isPrefixOf "HTTP/1.1 404 " headOnly) `shouldBe` (1, True)
+        curl ["-w", " %{http_code}", "-r", "0-1", "-H", "If-None-Match: *", url <> "/missing"] `shouldReturn` "<p>not here 404"
+        curl ["-w", " %{http_code}", url <> "/private.txt"] `shouldReturn` "<p>not for you 403"
+        curl ["-w", " %{http_code}", url <> "/404.html"] `shouldReturn` "<p>not here 200"
+        signalServer sigTERM server
+        waitForExit 20 server `shouldReturn` ExitSuccess
+      map (isInfixOf "\" 404 11 ") . take 1 . lines <$> readFile path `shouldReturn` [True]
     it "says why a file cannot be read, but not with every request" $ \site -> do
       let unreadable = "/sys/class/net/lo/duplex"
       outcome <- try (ByteString.readFile unreadable)

@@ -535,6 +535,95 @@ spec = do
       write site "root/one" "a file"
       map answerBody <$> mapM (`ask'` page) ["/one", "/two", "/index.html"] `shouldReturn` ["a file", "<p>index", "<p>changed"]
 
+  describe "error pages" . around withSite $ do
+    let withPages lifeMicros site change = do
+          root <- openRoot StayInside (site </> "root")
+          pages <- newErrorPages root lifeMicros
+          pure (\path headers -> call (staticFiles (change (plainSite root) {siteErrorPages = Just pages})) (requestFor methodGet path headers))
+        facts answer = (answerStatus answer, answerBody answer)
+    forM_ ["/missing", "/no-index/", "/hello.txt/", "/.hidden", "/../x", "/outside"] $ \path ->
+      it (show path <> " has that of 404") $ \site -> do
+        write site "root/404.html" "<p>not here"
+        ask' <- withPages 1000000 site id
+        answer <- ask' path []
+        facts answer `shouldBe` (404, "<p>not here")
+        map (`header` answer) [hContentType, hContentLength, "X-Content-Type-Options", "ETag", hLastModified, "Accept-Ranges"]
+          `shouldBe` [Just "text/html; charset=utf-8", Just "11", Just "nosniff", Nothing, Nothing, Nothing]
+    it "are not used unless asked for, nor for other statuses" $ \site -> do
+      write site "root/404.html" "<p>not here"
+      write site "root/400.html" "<p>broken"
+      write site "root/416.html" "<p>no such range"
+      answerBody <$> get site "/missing" [] `shouldReturn` "404 Not Found\n"
+      ask' <- withPages 1000000 site id
+      facts <$> ask' "/%00" [] `shouldReturn` (400, "400 Bad Request\n")
+      answerStatus <$> ask' "/hello.txt" [(hRange, "bytes=99-")] `shouldReturn` 416
+      facts <$> ask' "/hello.txt" [] `shouldReturn` (200, "Hello, world\n")
+    it "know no conditions and no ranges" $ \site -> do
+      write site "root/404.html" "<p>not here"
+      ask' <- withPages 1000000 site id
+      tag <- tagOf site "/404.html"
+      forM_ [("If-None-Match", "*"), ("If-None-Match", tag), ("If-Match", "\"x\""), ("If-Modified-Since", "Sun, 06 Nov 2094 08:49:37 GMT"), (hRange, "bytes=0-1")] $ \field ->
+        facts <$> ask' "/missing" [field] `shouldReturn` (404, "<p>not here")
+    it "are for 500, and why is told nevertheless" $ \site -> withGone $ \gone -> do
+      createSymbolicLink gone (site </> "root/gone")
+      write site "root/500.html" "<p>our fault"
+      root <- openRoot FollowLinks (site </> "root")
+      pages <- newErrorPages root 1000000
+      said <- newIORef []
+      let failing = (plainSite root) {siteErrorPages = Just pages, siteOnFault = \path reason -> modifyIORef' said ((path, reason) :)}
+      facts <$> call (staticFiles failing) (requestFor methodGet "/gone" []) `shouldReturn` (500, "<p>our fault")
+      readIORef said `shouldReturn` [("/gone", "No such process")]
+    it "are for 503, when no file can be opened" $ \site -> do
+      write site "root/503.html" "<p>later"
+      ask' <- withPages 0 site id
+      limits <- getResourceLimit ResourceOpenFiles
+      let allow limit = setResourceLimit ResourceOpenFiles limits {softLimit = limit}
+      answer <- bracket_ (allow (ResourceLimit 3)) (allow (softLimit limits)) (ask' "/hello.txt" [])
+      (facts answer, header "Retry-After" answer) `shouldBe` ((503, "<p>later"), Just "1")
+    it "are looked up again after their time, and not before" $ \site -> do
+      write site "root/404.html" "first"
+      ask' <- withPages 2000000 site id
+      write site "root/404.html" "second"
+      answerBody <$> ask' "/missing" [] `shouldReturn` "first"
+      threadDelay 2100000
+      answerBody <$> ask' "/missing" [] `shouldReturn` "second"
+    it "are looked up each time without a cache" $ \site -> do
+      ask' <- withPages 0 site id
+      answerBody <$> ask' "/missing" [] `shouldReturn` "404 Not Found\n"
+      write site "root/404.html" "now"
+      answerBody <$> ask' "/missing" [] `shouldReturn` "now"
+      removeFile (site </> "root/404.html")
+      answerBody <$> ask' "/missing" [] `shouldReturn` "404 Not Found\n"
+    it "are not kept as files: a missing file that appears is served" $ \site -> do
+      write site "root/404.html" "<p>not here"
+      cache <- newFileCache 60000000
+      ask' <- withPages 1000000 site (\plain -> plain {siteCache = Just cache})
+      facts <$> ask' "/new.txt" [] `shouldReturn` (404, "<p>not here")
+      write site "root/new.txt" "new"
+      facts <$> ask' "/new.txt" [] `shouldReturn` (200, "new")
+    it "are regular files of the site, and not too large" $ \site -> do
+      ask' <- withPages 0 site id
+      let isPlain = answerBody <$> ask' "/missing" [] `shouldReturn` "404 Not Found\n"
+      createSymbolicLink "../secret/file" (site </> "root/404.html") >> isPlain >> removeFile (site </> "root/404.html")
+      createNamedPipe (site </> "root/404.html") 0o644 >> isPlain >> removeFile (site </> "root/404.html")
+      write site "root/404.html" (Char8.replicate 1048577 'x') >> isPlain
+      write site "root/404.html" (Char8.replicate 1048576 'x')
+      ByteString.length . answerBody <$> ask' "/missing" [] `shouldReturn` 1048576
+      removeFile (site </> "root/404.html") >> createDirectory (site </> "root/404.html") >> isPlain
+    it "are for what a single-page application lacks" $ \site -> do
+      write site "root/404.html" "<p>not here"
+      ask' <- withPages 1000000 site (\plain -> plain {siteFallback = SinglePage})
+      facts <$> ask' "/app.js" [] `shouldReturn` (404, "<p>not here")
+      facts <$> ask' "/users" [] `shouldReturn` (200, "<p>index")
+      removeFile (site </> "root/index.html")
+      facts <$> ask' "/users" [] `shouldReturn` (404, "<p>not here")
+    it "hold no file open" $ \site -> do
+      write site "root/404.html" "<p>not here"
+      atFirst <- descriptors
+      ask' <- withPages 0 site id
+      forM_ [1 .. 50 :: Int] $ \_ -> ask' "/missing" []
+      descriptors `shouldReturn` atFirst
+
   describe "descriptors" . around withSite $
     it "are all given back" $ \site -> do
       let paths = ["/hello.txt", "/", "/sub", "/missing", "/secret", "/%zz", "/no-index/"]
