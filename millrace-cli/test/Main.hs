@@ -9,6 +9,7 @@ import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
+import qualified Millrace.Cli.ListingSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProcessorsSpec
@@ -44,6 +45,7 @@ specs = do
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "Failure" Millrace.Cli.FailureSpec.spec
+  describe "Listing" Millrace.Cli.ListingSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "Processors" Millrace.Cli.ProcessorsSpec.spec

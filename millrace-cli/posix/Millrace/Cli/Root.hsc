@@ -230,7 +230,7 @@ glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <>
     if result < 0 then pure MustBeLookedUp else #{peek struct stat, st_mode} status >>= seen path status
   where
     seen path status mode = case mode .&. #{const S_IFMT} :: CMode of
-      #{const S_IFDIR} -> pure DirectorySeen
+      #{const S_IFDIR} -> DirectorySeen . snd <$> statusState status
       #{const S_IFLNK} -> pure MustBeLookedUp
       #{const S_IFREG} -> do
         -- A file that everybody may read needs no further check.

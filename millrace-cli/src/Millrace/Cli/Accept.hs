@@ -1,8 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Whether a client wants a page (RFC 9110 section 12.5.1). Pure. Must not know: files.
+-- | Whether a client wants a page or JSON (RFC 9110 section 12.5.1). Pure. Must not know: files.
 module Millrace.Cli.Accept
   ( acceptsHtml,
+    prefersJson,
   )
 where
 
@@ -23,12 +24,33 @@ import Network.HTTP.Types.Header (hAccept)
 --
 -- @since 0.1.0
 acceptsHtml :: RequestHeaders -> Bool
-acceptsHtml headers
-  | null values = True
-  | otherwise = maybe False (any (> 0)) (listToMaybe (filter (not . null) (map weightsOf ["text/html", "text/*", "*/*"])))
+acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
   where
-    values = [value | (name, value) <- headers, name == hAccept]
-    weights = concatMap (mapMaybe weighed . Char8.split ',') values
+    (weight, _) = preference headers html
+
+-- | Does the client prefer @application\/json@ to @text\/html@? Of two types with the same weight it prefers the one that it names
+-- more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the answer is no. O(length).
+--
+-- >>> map prefersJson [[("Accept", "application/json")], [("Accept", "text/html, application/json;q=0.9")], [("Accept", "*/*")]]
+-- [True,False,False]
+-- >>> prefersJson [("Accept", "application/json, text/plain, */*")]
+-- True
+--
+-- @since 0.1.0
+prefersJson :: RequestHeaders -> Bool
+prefersJson headers = preference headers ["application/json", "application/*", "*/*"] > preference headers html
+
+-- The ranges that a type is in, the most specific first.
+html :: [CI ByteString]
+html = ["text/html", "text/*", "*/*"]
+
+-- How much the client wants a type with these ranges, in thousandths, and how specific the range is that says so.
+preference :: RequestHeaders -> [CI ByteString] -> (Int, Int)
+preference headers ranges = case filter (not . null . snd) (zip [3, 2, 1] (map weightsOf ranges)) of
+  (specificity, found) : _ | maximum found > 0 -> (maximum found, specificity)
+  _ -> (0, 0)
+  where
+    weights = concatMap (mapMaybe weighed . Char8.split ',') [value | (name, value) <- headers, name == hAccept]
     weightsOf range = [weight | (named, weight) <- weights, named == range]
 
 -- A media range and its weight in thousandths. Other parameters, such as level=1, are ignored.

@@ -281,7 +281,7 @@ filesOptions =
     <$> strArgument
       (metavar "DIR" <> value "." <> action "directory" <> help "Directory to serve (default: the current one)")
     <*> switch (long "follow-links" <> help "Follow symbolic links that lead outside DIR")
-    <*> switch (long "listing" <> help "Answer with a list of its files for a directory without an index")
+    <*> switch (long "listing" <> help "Answer with a list of its files, as a page or as JSON, for a directory without an index")
     <*> option
       (fromInteger <$> numberBetween 0 3600)
       ( long "cache" <> metavar "SECONDS" <> value 1 <> showDefault

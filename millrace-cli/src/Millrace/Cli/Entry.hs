@@ -52,7 +52,8 @@ data OpenFile = OpenFile
 --
 -- @since 0.1.0
 data Glimpse
-  = DirectorySeen
+  = -- | A directory and its time of change.
+    DirectorySeen Nanoseconds
   | -- | A regular, readable file: its size in bytes and its time of change.
     FileSeen Int64 Nanoseconds
   | -- | An object that is not served.

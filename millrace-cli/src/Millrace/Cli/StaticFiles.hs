@@ -21,9 +21,7 @@ where
 import Control.Exception (bracket, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Builder (byteString, toLazyByteString)
 import qualified Data.ByteString.Char8 as Char8
-import qualified Data.ByteString.Lazy as Lazy
 import Data.Foldable (find)
 import Data.List.NonEmpty (NonEmpty (..))
 import qualified Data.List.NonEmpty as NonEmpty
@@ -167,7 +165,7 @@ indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] request respond
-  | siteListing site = listed site names directory >>= either (problemResponse site request) (pure . uncurry (listing names)) >>= respond
+  | siteListing site = listed site names directory >>= either (problemResponse site request) (pure . listingResponse request . uncurry (Listing names)) >>= respond
   | otherwise = serveMissing site names request respond
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
@@ -320,13 +318,6 @@ codedNames names coding = init names ++ [last names <> codingExtension coding]
 isOfSameState :: OpenFile -> OpenFile -> Bool
 isOfSameState found file = toInteger (openFileModified found) + 2000000000 >= toInteger (openFileModified file)
 
-listing :: [ByteString] -> Maybe Int -> [Listed] -> Response
-listing names cut entries = responseBuilder ok200 headers (byteString page)
-  where
-    page = Lazy.toStrict (toLazyByteString (renderListing names cut entries))
-    size = Char8.pack (show (ByteString.length page))
-    headers = [(hContentType, "text/html; charset=utf-8"), noSniffing, (hContentLength, size)]
-
 -- The entries that would be served, and how many names were read if there are more.
 listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
 listed site names directory = do
@@ -343,16 +334,20 @@ listed site names directory = do
     examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
     examine name =
       glimpse directory name >>= \case
-        DirectorySeen -> pure (Right (Just (ListedDirectory name)))
+        DirectorySeen modified -> pure (Right (Just (ListedDirectory name (Just (seconds modified)))))
         FileSeen size modified -> pure (Right (Just (file name size modified)))
         NothingSeen -> pure (Right Nothing)
         MustBeLookedUp -> lookedUp name
-    lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \entry -> pure $ case entry of
-      Right (Directory _) -> Right (Just (ListedDirectory name))
-      Right (File found) -> Right (Just (file name (openFileSize found) (openFileModified found)))
-      Left OutOfDescriptors -> Left OutOfDescriptors
-      Left _ -> Right Nothing
-    file name size modified = ListedFile name size (modified `div` 1000000000)
+    lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \case
+      Right (Directory found) -> Right . Just . ListedDirectory name . changed <$> glimpse found "."
+      Right (File found) -> pure (Right (Just (file name (openFileSize found) (openFileModified found))))
+      Left OutOfDescriptors -> pure (Left OutOfDescriptors)
+      Left _ -> pure (Right Nothing)
+    changed seen = case seen of
+      DirectorySeen modified -> Just (seconds modified)
+      _ -> Nothing
+    file name size modified = ListedFile name size (seconds modified)
+    seconds = (`div` 1000000000)
     problemOf exception
       | isPermissionError exception = Unreadable
       | isFullError exception = OutOfDescriptors
