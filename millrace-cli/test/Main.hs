@@ -6,6 +6,7 @@ import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
 import qualified Millrace.Cli.CommandSpec
+import qualified Millrace.Cli.ConfigurationSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
@@ -17,7 +18,9 @@ import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.ProxySpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
+import qualified Millrace.Cli.RunSpec
 import qualified Millrace.Cli.ServiceManagerSpec
+import qualified Millrace.Cli.SitesSpec
 import qualified Millrace.Cli.StandardStreamSpec
 import qualified Millrace.Cli.StaticFilesSpec
 import qualified Millrace.Cli.TlsSpec
@@ -42,6 +45,7 @@ specs = do
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Address" Millrace.Cli.AddressSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
+  describe "Configuration" Millrace.Cli.ConfigurationSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "Failure" Millrace.Cli.FailureSpec.spec
@@ -50,10 +54,12 @@ specs = do
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "Processors" Millrace.Cli.ProcessorsSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
+  describe "Sites" Millrace.Cli.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
   describe "Proxy" Millrace.Cli.ProxySpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
+  describe "Run" Millrace.Cli.RunSpec.spec
   describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec
   describe "TLS" Millrace.Cli.TlsSpec.spec

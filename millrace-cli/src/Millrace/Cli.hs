@@ -10,12 +10,16 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
+import Millrace.Cli.Configuration
+import Millrace.Cli.ConfigurationText
 import Millrace.Cli.Doctor
 import Millrace.Cli.Failure
 import Millrace.Cli.Policy (OnError (..))
 import Millrace.Cli.Pong
 import Millrace.Cli.Proxy (withReverseProxy)
+import Millrace.Cli.Run
 import Millrace.Cli.Server
+import Millrace.Cli.Sites (Makers (..))
 import Millrace.Cli.StaticFiles
 import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
@@ -58,12 +62,28 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> site files >>= serve options . staticFiles
-  Proxy targets options -> serveWith options (withReverseProxy targets)
+  Proxy targets options -> serveWith options (const (withReverseProxy targets))
   Pong options -> serve options pong
+  Print (Serve files options) -> printFor (ServeFiles files) options
+  Print (Proxy targets options) -> printFor (PassOn targets) options
+  Print other -> perform other
+  Run file -> run makers file
+  Check file -> check makers file
+  Reload file -> reload makers file
   Doctor options -> do
     examination <- examine (doctorBackend options)
     say ((if doctorJson options then renderAsJson else renderText) examination)
     unless (isHealthy examination) exitFailure
+
+printFor :: Action -> ServerOptions -> IO ()
+printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] [] [RouteOptions [] [] action]]))
+
+makers :: Makers
+makers =
+  Makers
+    { makeFiles = \options use -> site options >>= use . staticFiles,
+      makeProxy = withReverseProxy
+    }
 
 site :: FilesOptions -> IO Site
 site options = do

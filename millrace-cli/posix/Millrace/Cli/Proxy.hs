@@ -3,6 +3,7 @@
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Cli.Proxy
   ( withReverseProxy,
+    targetProblem,
   )
 where
 
@@ -35,6 +36,12 @@ withReverseProxy options use = do
           failureReason = reason,
           failureRemedy = "Give http://HOST:PORT, https://HOST, a port of this machine, or unix:PATH."
         }
+
+-- | Why a text is not a target. 'Nothing' if it is one.
+--
+-- @since 0.1.0
+targetProblem :: String -> Maybe String
+targetProblem = either Just (const Nothing) . parseTarget
 
 settingsOf :: ProxyOptions -> (String -> IO ()) -> Settings
 settingsOf options telling =

@@ -8,6 +8,9 @@ module Millrace.Cli.System
   , descriptorLimits
   , raiseDescriptorLimit
   , onTermination
+  , onHangup
+  , processNumber
+  , tellHangup
   , ignoreRotation
   , ignoreFileSizeLimit
   ) where
@@ -23,17 +26,13 @@ import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
-import System.Posix.Process (exitImmediately)
+import System.Posix.Process (exitImmediately, getProcessID)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ, signalProcess)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
 #include <signal.h>
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
 
 -- | The system, its release and the machine's architecture.
 --
@@ -102,6 +101,24 @@ onTermination first second = do
   handleWith (Catch . asked)
   where
     togetherMicros = 100000 :: Word64
+
+-- | Runs an action at each SIGHUP, instead of what 'onTermination' does.
+--
+-- @since 0.1.0
+onHangup :: IO () -> IO ()
+onHangup action = void (installHandler sigHUP (Catch action) Nothing)
+
+-- | The number of this process.
+--
+-- @since 0.1.0
+processNumber :: IO Int
+processNumber = fromIntegral <$> getProcessID
+
+-- | Sends SIGHUP to a process. Throws 'IOException' if there is none with this number, or it is another user's.
+--
+-- @since 0.1.0
+tellHangup :: Int -> IO ()
+tellHangup = signalProcess sigHUP . fromIntegral
 
 -- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
 --

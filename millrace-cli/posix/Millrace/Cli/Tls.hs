@@ -20,9 +20,11 @@ import System.Posix.Signals (Handler (Catch), installHandler, sigUSR2)
 -- | What protects a server's connections.
 --
 -- @since 0.1.0
-newtype Tls = Tls
+data Tls = Tls
   { -- | The same server, with protected connections.
-    protecting :: Settings -> Settings
+    protecting :: Settings -> Settings,
+    -- | Has new connections use these certificates. Throws 'Failure', and then nothing has changed.
+    replacing :: TlsOptions -> IO ()
   }
 
 -- | Reads the certificates, and runs an action. During the action they are read again whenever their files change, and
@@ -35,12 +37,13 @@ withTls options observer use = do
   void (withTLS settings {tlsWatchSeconds = 0} return) `catch` refuse
   withTLS settings $ \tls -> do
     void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload . either NotReloaded (const Reloaded))) Nothing)
-    use (Tls (protectedBy tls))
+    use (Tls (protectedBy tls) (\chosen -> replaceTLS tls (settingsOf chosen) `catch` refuse))
   where
-    settings =
-      (tlsSettingsMany (tlsPairs options))
-        { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
-          tlsTicketKeyFiles = tlsTicketKeys options,
+    settings = settingsOf options
+    settingsOf chosen =
+      (tlsSettingsMany (tlsPairs chosen))
+        { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities chosen),
+          tlsTicketKeyFiles = tlsTicketKeys chosen,
           tlsWatchSeconds = 2,
           tlsOnReload = sayReload,
           tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer

@@ -2,12 +2,21 @@
 module Millrace.Cli.Command
   ( Command (..),
     ServerOptions (..),
+    ListenOptions (..),
+    Speaking (..),
+    ProxyHeader (..),
+    LimitOptions (..),
+    noLimitOptions,
     TlsOptions (..),
     FilesOptions (..),
     ProxyOptions (..),
     HostOption (..),
     Spread (..),
     DoctorOptions (..),
+    hostOption,
+    targetPath,
+    spreads,
+    logFormats,
     commandLine,
     parserPreferences,
   )
@@ -32,6 +41,12 @@ data Command
   = Serve FilesOptions ServerOptions
   | Proxy ProxyOptions ServerOptions
   | Pong ServerOptions
+  | -- | Print the configuration file that says the same as this.
+    Print Command
+  | -- | With this configuration file.
+    Run FilePath
+  | Check FilePath
+  | Reload FilePath
   | Doctor DoctorOptions
   deriving (Eq, Show)
 
@@ -39,10 +54,9 @@ data Command
 --
 -- @since 0.1.0
 data ServerOptions = ServerOptions
-  { serverHost :: String,
-    -- | 0 takes any free port.
-    serverPort :: PortNumber,
-    -- | May other processes listen on the same port?
+  { -- | At least one.
+    serverListens :: [ListenOptions],
+    -- | May other processes listen on the same ports?
     serverReusePort :: Bool,
     -- | 'Nothing' is the automatic choice.
     serverBackend :: Maybe Backend,
@@ -52,11 +66,72 @@ data ServerOptions = ServerOptions
     serverLogFormat :: LogFormat,
     -- | Where this machine can ask what the server has done.
     serverStatusPort :: Maybe PortNumber,
-    -- | Does each connection begin with the header of a proxy that names the client?
-    serverProxyProtocol :: Bool,
-    -- | 'Nothing': plain http.
-    serverTls :: Maybe TlsOptions
+    -- | 'Nothing': nothing is listened on for https.
+    serverTls :: Maybe TlsOptions,
+    serverLimits :: LimitOptions
   }
+  deriving (Eq, Show)
+
+-- | Limits of the server. 'Nothing' leaves the library's own ("Network.Wai.Handler.Millrace").
+--
+-- @since 0.1.0
+data LimitOptions = LimitOptions
+  { -- | Open connections at a time, on each address.
+    limitConnections :: Maybe Int,
+    limitHeadBytes :: Maybe Int,
+    limitFields :: Maybe Int,
+    limitBodyBytes :: Maybe Int,
+    -- | How long a client may take to send the head of a request.
+    limitHeadSeconds :: Maybe Int,
+    -- | How long a body may stand still.
+    limitBodySeconds :: Maybe Int,
+    -- | How long a client may take nothing of an answer.
+    limitSendSeconds :: Maybe Int,
+    -- | How long a connection may wait for its next request.
+    limitIdleSeconds :: Maybe Int,
+    -- | How long a request may take in all.
+    limitTotalSeconds :: Maybe Int,
+    -- | Requests at a time on a connection of HTTP/2.
+    limitStreams :: Maybe Int
+  }
+  deriving (Eq, Show)
+
+-- | All of them the library's own.
+--
+-- @since 0.1.0
+noLimitOptions :: LimitOptions
+noLimitOptions = LimitOptions Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing
+
+-- | Where to listen, and for what.
+--
+-- @since 0.1.0
+data ListenOptions = ListenOptions
+  { listenSpeaking :: Speaking,
+    listenHost :: String,
+    -- | 0 takes any free port.
+    listenPort :: PortNumber,
+    listenProxyHeader :: ProxyHeader,
+    -- | What the user has said this with, for messages.
+    listenSaidBy :: String
+  }
+  deriving (Eq, Show)
+
+-- | What is spoken with those that connect.
+--
+-- @since 0.1.0
+data Speaking
+  = PlainHttp
+  | Https
+  | -- | Plain http that sends clients to https.
+    RedirectToHttps
+  deriving (Eq, Show)
+
+-- | Does each connection begin with the header of a proxy that names the client?
+--
+-- @since 0.1.0
+data ProxyHeader
+  = NoProxyHeader
+  | ProxyHeaderRequired
   deriving (Eq, Show)
 
 -- | The options of a server with https.
@@ -68,9 +143,7 @@ data TlsOptions = TlsOptions
     -- | Whose certificates clients must have.
     tlsClientAuthorities :: Maybe FilePath,
     -- | Keys for session tickets that other servers and later runs have, too. None: the server has its own.
-    tlsTicketKeys :: [FilePath],
-    -- | Where clients are sent to https.
-    tlsRedirectPort :: Maybe PortNumber
+    tlsTicketKeys :: [FilePath]
   }
   deriving (Eq, Show)
 
@@ -150,6 +223,7 @@ commandLine =
               [ ("millrace serve public", "serve ./public on http://127.0.0.1:8080"),
                 ("millrace serve --host :: --port 80", "serve the current directory to everybody"),
                 ("millrace proxy 3000", "pass requests on to port 3000 of this machine"),
+                ("millrace run millrace.yaml", "serve several sites, as a file says"),
                 ("millrace pong --backend epoll --cores 1", "measure one backend on one core"),
                 ("millrace doctor", "what works on this machine, and why the rest does not")
               ],
@@ -170,16 +244,25 @@ parserPreferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
 commands :: Parser Command
 commands =
   hsubparser . mconcat $
-    [ command "serve" . info (Serve <$> filesOptions <*> serverOptions) $
+    [ command "serve" . info (printable (Serve <$> filesOptions <*> serverOptions)) $
         progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes),
-      command "proxy" . info (Proxy <$> proxyOptions <*> serverOptions) $
+      command "proxy" . info (printable (Proxy <$> proxyOptions <*> serverOptions)) $
         progDesc "Pass requests on to other servers" <> footerDoc (unChunk proxyNotes),
       command "pong" . info (Pong <$> serverOptions) $
         progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes),
+      command "run" . info (Run <$> configurationFile) $
+        progDesc "Serve what a configuration file says: sites by name, files, proxies" <> footerDoc (unChunk runNotes),
+      command "check" . info (Check <$> configurationFile) $
+        progDesc "Say what is wrong with a configuration file, and where" <> footerDoc (unChunk checkNotes),
+      command "reload" . info (Reload <$> configurationFile) $
+        progDesc "Have the running server take its changed configuration file" <> footerDoc (unChunk reloadNotes),
       command "doctor" . info (Doctor <$> doctorOptions) $
         progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
           <> footerDoc (unChunk doctorNotes)
     ]
+
+printable :: Parser Command -> Parser Command
+printable parser = flip id <$> parser <*> flag id Print (long "print-config" <> help "Print the configuration file that says the same (for 'millrace run'), and exit")
 
 serveNotes :: Chunk Doc
 serveNotes =
@@ -268,6 +351,45 @@ doctorNotes =
       paragraph "Exit status: 0 if a server could start with this backend, 1 if not."
     ]
 
+runNotes :: Chunk Doc
+runNotes =
+  vsepChunks
+    [ examples [("millrace run /etc/millrace.yaml", "the sites of this file")],
+      vcatChunks (map stringChunk ("A small file:" : map ("  " <>) smallConfiguration)),
+      paragraph
+        "SIGHUP has the file read again: open requests end as they began, and new ones are answered as the new file says. A file with \
+        \mistakes is refused, and nothing changes. So is one that changes 'listen' or 'process', which needs a restart.",
+      stopping
+    ]
+
+smallConfiguration :: [String]
+smallConfiguration =
+  [ "sites:",
+    "  - hosts: [example.org, '*.example.org']",
+    "    files: /srv/example",
+    "    routes:",
+    "      - path: /api",
+    "        proxy: 3000"
+  ]
+
+checkNotes :: Chunk Doc
+checkNotes =
+  vsepChunks
+    [ examples [("millrace check /etc/millrace.yaml", "prints nothing but OK if it can be used")],
+      paragraph "Exit status: 0 if 'millrace run' would take the file, 1 if not. Mistakes are printed as FILE:LINE:COLUMN: TEXT."
+    ]
+
+reloadNotes :: Chunk Doc
+reloadNotes =
+  vsepChunks
+    [ examples [("millrace reload /etc/millrace.yaml", "checks the file, then tells the server that runs with it")],
+      paragraph
+        "The server is found by 'pid-file' in the file's 'process'. Without one, send SIGHUP to it (systemctl reload millrace)."
+    ]
+
+configurationFile :: Parser FilePath
+configurationFile = strArgument (metavar "FILE" <> action "file" <> help "Configuration file, in YAML")
+
 -- Commands and what they do, in two columns.
 examples :: [(String, String)] -> Chunk Doc
 examples entries = vcatChunks (map stringChunk ("Examples:" : map example entries))
@@ -303,7 +425,7 @@ proxyOptions =
   ProxyOptions
     <$> some (strArgument (metavar "TARGET..." <> help "Where requests go (see below)"))
     <*> option
-      hostOption
+      (eitherReader hostOption)
       ( long "host-field" <> metavar "client|target|NAME" <> value HostOfClient <> completeWith ["client", "target"]
           <> help "Host that targets are asked for: the client's, their own, or always this one (default: client)"
       )
@@ -326,26 +448,35 @@ proxyOptions =
       (fromInteger <$> numberBetween 0 100000)
       (long "keep" <> metavar "N" <> value 128 <> showDefault <> help "Unused connections to keep for each target")
     <*> optional
-      (option targetPath (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
+      (option (eitherReader targetPath) (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
     <*> optional
       (strOption (long "target-ca" <> metavar "FILE" <> action "file" <> help "Trust targets with certificates of these authorities, in PEM (default: the system's)"))
 
-hostOption :: ReadM HostOption
-hostOption = eitherReader $ \word -> case word of
+-- | What the host of a proxy's requests is said with.
+--
+-- @since 0.1.0
+hostOption :: String -> Either String HostOption
+hostOption word = case word of
   "client" -> Right HostOfClient
   "target" -> Right HostOfTarget
   _
     | not (null word) && all isVisible word -> Right (HostAlways word)
     | otherwise -> Left ("'" <> word <> "' is not the name of a host")
 
-targetPath :: ReadM String
-targetPath = eitherReader $ \word -> case word of
+-- | A path that targets can be asked for.
+--
+-- @since 0.1.0
+targetPath :: String -> Either String String
+targetPath word = case word of
   '/' : rest | all isVisible rest -> Right word
   _ -> Left ("'" <> word <> "' is not a path: it begins with / and has no blanks")
 
 isVisible :: Char -> Bool
 isVisible character = character > ' ' && character < '\DEL'
 
+-- | The ways to choose a target, and their names.
+--
+-- @since 0.1.0
 spreads :: [(String, Spread)]
 spreads = [("turn", InTurn), ("load", ByLoad), ("client", ByClient), ("path", ByPath)]
 
@@ -386,7 +517,9 @@ serverOptions =
               <> help "Answer http://127.0.0.1:PORT/status (JSON) and /metrics (Prometheus); 0 for any free port"
           )
       )
-    <*> switch
+    <*> flag
+      NoProxyHeader
+      ProxyHeaderRequired
       ( long "proxy-protocol"
           <> help
             "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a proxy that names \
@@ -394,13 +527,24 @@ serverOptions =
       )
     <*> optional tlsOptions
   where
-    gathered name number reuse chosen count accessLog =
-      ServerOptions name number reuse chosen count (fst <$> accessLog) (maybe Combined snd accessLog)
+    gathered name number reuse chosen count accessLog status proxyHeader tls =
+      ServerOptions
+        { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader "--port" : maybe [] (redirect name . snd) tls,
+          serverReusePort = reuse,
+          serverBackend = chosen,
+          serverCores = count,
+          serverAccessLog = fst <$> accessLog,
+          serverLogFormat = maybe Combined snd accessLog,
+          serverStatusPort = status,
+          serverTls = fst <$> tls,
+          serverLimits = noLimitOptions
+        }
+    redirect name = foldMap (\number -> [ListenOptions RedirectToHttps name number NoProxyHeader "--tls-redirect"])
 
--- The others have no meaning without a certificate.
-tlsOptions :: Parser TlsOptions
+-- The others have no meaning without a certificate. The port is that of the server that sends clients to https.
+tlsOptions :: Parser (TlsOptions, Maybe PortNumber)
 tlsOptions =
-  TlsOptions
+  gathered
     <$> some
       ( (,)
           <$> strOption (long "tls-cert" <> metavar "FILE" <> action "file" <> help "Speak https with this certificate and its chain, in PEM (see below)")
@@ -425,6 +569,8 @@ tlsOptions =
               <> help "Listen on this port too, without TLS, and send clients to https; ACME's challenges are answered there"
           )
       )
+  where
+    gathered pairs authorities keys redirect = (TlsOptions pairs authorities keys, redirect)
 
 -- The format has no meaning without the log.
 accessLogOptions :: Parser (FilePath, LogFormat)
@@ -464,6 +610,9 @@ backend = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name
   where
     unknown name = "there is no backend '" <> name <> "'; choose one of: " <> intercalate ", " (map fst backendChoices)
 
+-- | The formats of an access log, and their names.
+--
+-- @since 0.1.0
 logFormats :: [(String, LogFormat)]
 logFormats = [("combined", Combined), ("json", JsonLines)]
 

@@ -2,12 +2,13 @@
 module Millrace.Cli.Server
   ( serve,
     serveWith,
+    Running (..),
   )
 where
 
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
-import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, readMVar, tryPutMVar)
-import Control.Exception (bracket, finally, fromException, throwIO)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
+import Control.Exception (SomeException, bracket, finally, fromException, throwIO, try)
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
@@ -18,7 +19,7 @@ import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
-import Millrace.Cli.Command (ServerOptions (..), TlsOptions (..))
+import Millrace.Cli.Command (LimitOptions (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
@@ -29,7 +30,7 @@ import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, 
 import Millrace.Cli.Tls (Tls (..), withTls)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
-import Network.Wai (Application, rawPathInfo)
+import Network.Wai (Application, Middleware, rawPathInfo)
 import Network.Wai.Handler.Millrace
 
 -- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within nine seconds. A second
@@ -41,13 +42,13 @@ import Network.Wai.Handler.Millrace
 --
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
-serve options application = serveWith options ($ application)
+serve options application = serveWith options (\_ use -> use application)
 
 -- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and before anything
 -- listens.
 --
 -- @since 0.1.0
-serveWith :: ServerOptions -> ((Application -> IO ()) -> IO ()) -> IO ()
+serveWith :: ServerOptions -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
 serveWith options withApplication' = do
   stop <- newStop
   stopOnSignals stop
@@ -58,34 +59,90 @@ serveWith options withApplication' = do
   backend <- startManager (serverBackend options)
   reporting <- newReporting
   serviceManager <- findServiceManager
-  withApplication' $ \application -> withInherited $ \inherited -> do
+  tls <- newEmptyMVar
+  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application -> withInherited $ \inherited -> do
     let sharing = setReusePort (serverReusePort options || not (null inherited))
-    listening options inherited $ \listeners -> do
-      urls <- map (maybe id (const withTlsScheme) (serverTls options)) <$> mapM urlOf listeners
-      mapM_ (refuseSamePort listeners) (serverStatusPort options)
+    withPlaces options inherited $ \places -> do
+      urls <- mapM urlsOf places
+      mapM_ (refuseSamePort places) (serverStatusPort options)
       loops <- loopCount
+      securePort <- portOfHttps places
       observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status ->
-        protected options metrics $ \protection -> withRedirect (reporting . sharing) options listeners application $ \redirect -> do
-          let ready = announce urls backend loops status redirect >> notifyReady serviceManager urls
-              stopping = notifyStopping serviceManager
-          withWatchdog serviceManager $
-            runSettingsListeners (protection (telling (reporting (settings options stop ready stopping)))) listeners (maybe id countActive metrics application)
+        protected options metrics (putMVar tls) $ \protection -> do
+          let notices =
+                Notices
+                  { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
+                    whenStopping = notifyStopping serviceManager
+                  }
+              server place said = runSettingsListeners (adapted place said) (placeListeners place) (maybe id countActive metrics (applicationAt securePort place application))
+              adapted place said = protectionAt place protection (telling (reporting (settings options (placeOptions place) stop said)))
+          withWatchdog serviceManager . runTogether $ zipWith server places (notices : repeat (Notices (pure ()) (pure ())))
   awaitTold stop
 
--- If the process has inherited sockets, they replace --host and --port.
-listening :: ServerOptions -> [Listener] -> ([Listener] -> IO a) -> IO a
-listening options inherited use
-  | null inherited =
-    withListeners "--port" (setReusePort (serverReusePort options) defaultSettings) (serverHost options) (serverPort options) use
-  | otherwise = use inherited
+-- | What can be changed while the server runs.
+--
+-- @since 0.1.0
+newtype Running = Running
+  { -- | Has new connections use these certificates. Waits until the server has read its first ones. Throws
+    -- 'Millrace.Cli.Failure.Failure', and then nothing has changed. There must be https.
+    useCertificates :: TlsOptions -> IO ()
+  }
+
+-- | Sockets that are listened on in one way.
+data Place = Place
+  { placeOptions :: ListenOptions,
+    placeListeners :: [Listener]
+  }
+
+-- If the process has inherited sockets, they replace those that the options ask for, except those that lead to https. They are
+-- listened on in the way of the first one.
+withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
+withPlaces options inherited use
+  | null inherited = opened (serverListens options) []
+  | otherwise = opened (filter ((== RedirectToHttps) . listenSpeaking) (serverListens options)) (map (`Place` inherited) (take 1 (serverListens options)))
+  where
+    opened [] found = use (reverse found)
+    opened (wanted : others) found =
+      withListeners (listenSaidBy wanted) (setReusePort (serverReusePort options) defaultSettings) (listenHost wanted) (listenPort wanted) $ \listeners ->
+        opened others (Place wanted listeners : found)
+
+-- What the user is told of a place: how it is spoken there, and where it is.
+urlsOf :: Place -> IO [(Speaking, String)]
+urlsOf place = map ((,) speaking . inScheme) <$> mapM urlOf (placeListeners place)
+  where
+    speaking = listenSpeaking (placeOptions place)
+    inScheme = if speaking == Https then withTlsScheme else id
 
 urlOf :: Listener -> IO String
 urlOf = fmap addressUrl . getSocketName . listenerSocket
 
+applicationAt :: PortNumber -> Place -> Middleware
+applicationAt securePort place = if listenSpeaking (placeOptions place) == RedirectToHttps then redirecting securePort else id
+
+-- The port that clients are sent to.
+portOfHttps :: [Place] -> IO PortNumber
+portOfHttps places = fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
+  where
+    secure = concatMap placeListeners (filter ((== Https) . listenSpeaking . placeOptions) places)
+
+protectionAt :: Place -> (Settings -> Settings) -> Settings -> Settings
+protectionAt place protection = if listenSpeaking (placeOptions place) == Https then protection else id
+
+-- Runs servers until all have ended. If one fails, the others end, too.
+runTogether :: [IO ()] -> IO ()
+runTogether [] = pure ()
+runTogether (server : others) = bracket begin (killThread . fst) $ \(_, outcome) ->
+  runTogether others >> takeMVar outcome >>= either (throwIO :: SomeException -> IO ()) pure
+  where
+    begin = do
+      outcome <- newEmptyMVar
+      thread <- forkIO (try server >>= putMVar outcome)
+      pure (thread, outcome)
+
 -- A port that can be shared can be shared with the status server too, by mistake.
-refuseSamePort :: [Listener] -> PortNumber -> IO ()
-refuseSamePort listeners port = do
-  taken <- mapM (socketPortSafe . listenerSocket) listeners
+refuseSamePort :: [Place] -> PortNumber -> IO ()
+refuseSamePort places port = do
+  taken <- mapM (socketPortSafe . listenerSocket) (concatMap placeListeners places)
   when (Just port `elem` taken) . throwIO $
     Failure
       { failureAttempt = "serve the status on port " <> show port,
@@ -105,19 +162,10 @@ observing options stop use = do
       use metrics (telling [logAnswer accessLog])
 
 -- The action gets what makes the server's connections protected ones.
-protected :: ServerOptions -> Maybe Metrics -> ((Settings -> Settings) -> IO a) -> IO a
-protected options metrics use = case serverTls options of
+protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> ((Settings -> Settings) -> IO a) -> IO a
+protected options metrics found use = case serverTls options of
   Nothing -> use id
-  Just tls -> withTls tls (countHandshake <$> metrics) (use . protecting)
-
--- A server without TLS that sends clients to the one with TLS. The action gets its URL.
-withRedirect :: (Settings -> Settings) -> ServerOptions -> [Listener] -> Application -> (Maybe String -> IO a) -> IO a
-withRedirect adapted options secure application use = case serverTls options >>= tlsRedirectPort of
-  Nothing -> use Nothing
-  Just port -> withListeners "--tls-redirect" (adapted defaultSettings) (serverHost options) port $ \listeners -> do
-    urls <- mapM urlOf (take 1 listeners)
-    target <- fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
-    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (redirecting target application))) killThread $ \_ -> use (listToMaybe urls)
+  Just chosen -> withTls chosen (countHandshake <$> metrics) (\tls -> found tls >> use (protecting tls))
 
 withTlsScheme :: String -> String
 withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)
@@ -141,13 +189,39 @@ withStatusServer adapted (Just port) (Just metrics) use =
     bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (listToMaybe urls)
 withStatusServer _ _ _ use = use Nothing
 
-settings :: ServerOptions -> Stop -> IO () -> IO () -> Settings
-settings options stop ready stopping =
-  setBeforeMainLoop ready
-    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> stopping >> end)))
+-- What a server tells of itself.
+data Notices = Notices
+  { whenReady :: IO (),
+    whenStopping :: IO ()
+  }
+
+settings :: ServerOptions -> ListenOptions -> Stop -> Notices -> Settings
+settings options place stop notices =
+  setBeforeMainLoop (whenReady notices)
+    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> whenStopping notices >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
-    . (if serverProxyProtocol options then setProxyProtocolRequired else id)
+    . (if listenProxyHeader place == ProxyHeaderRequired then setProxyProtocolRequired else id)
+    . limiting (serverLimits options)
     $ defaultSettings
+
+limiting :: LimitOptions -> Settings -> Settings
+limiting options =
+  foldr
+    (.)
+    id
+    [ limit (setMaximumConnections . Just) limitConnections,
+      limit setMaxTotalHeaderLength limitHeadBytes,
+      limit setMaximumHeaderCount limitFields,
+      limit (setMaximumBodySize . Just) limitBodyBytes,
+      limit setHeaderTimeout limitHeadSeconds,
+      limit setBodyTimeout limitBodySeconds,
+      limit setSendTimeout limitSendSeconds,
+      limit setIdleTimeout limitIdleSeconds,
+      limit setTotalTimeout limitTotalSeconds,
+      limit setHTTP2MaximumStreams limitStreams
+    ]
+  where
+    limit set found = maybe id set (found options)
 
 -- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
 newReporting :: IO (Settings -> Settings)
@@ -194,11 +268,11 @@ awaitTold :: Stop -> IO ()
 awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
 
 -- If the announcement cannot be written, the server runs nevertheless.
-announce :: [String] -> Backend -> Int -> Maybe String -> Maybe String -> IO ()
-announce urls backend loops status redirect = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ foldMap leading redirect))
+announce :: [(Speaking, String)] -> Backend -> Int -> Maybe String -> IO ()
+announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ redirects))
   where
     -- A shared port has a socket for each loop.
-    places = map ("listening on " <>) (nub urls)
+    places = nub ["listening on " <> url | (speaking, url) <- urls, speaking /= RedirectToHttps]
+    redirects = nub ["redirecting from " <> url | (RedirectToHttps, url) <- urls]
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
-    leading url = ["redirecting from " <> url]
     place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

@@ -23,17 +23,21 @@ spec = do
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
     ["proxy", "a:1", "--host-field", "b", "--connect-timeout", "1", "--response-timeout", "2", "--health", "/up", "--target-ca", "c", "-p", "80"]
-      `means` Proxy (ProxyOptions ["a:1"] (HostAlways "b") False InTurn 1 2 128 (Just "/up") (Just "c")) defaults {serverPort = 80}
+      `means` Proxy (ProxyOptions ["a:1"] (HostAlways "b") False InTurn 1 2 128 (Just "/up") (Just "c")) (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader "--port"))
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (ServerOptions "::1" 0 False (Just Epoll) (Just 3) Nothing Combined Nothing False Nothing)
+      `means` Pong (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader "--port")) {serverBackend = Just Epoll, serverCores = Just 3}
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
-    ["pong", "--proxy-protocol"] `means` Pong defaults {serverProxyProtocol = True}
+    ["pong", "--proxy-protocol"] `means` Pong (listening usual {listenProxyHeader = ProxyHeaderRequired})
     ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
-      `means` Pong defaults {serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"] (Just 80))}
-    ["pong", "--host", "[::1]"] `means` Pong defaults {serverHost = "::1"}
+      `means` Pong
+        defaults
+          { serverListens = [usual {listenSpeaking = Https}, ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader "--tls-redirect"],
+            serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"])
+          }
+    ["pong", "--host", "[::1]"] `means` Pong (listening usual {listenHost = "::1"})
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
     ["doctor"] `means` Doctor (DoctorOptions Nothing False)
@@ -65,7 +69,9 @@ spec = do
         code `shouldBe` ExitSuccess
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
-    defaults = ServerOptions "127.0.0.1" 8080 False Nothing Nothing Nothing Combined Nothing False Nothing
+    defaults = listening usual
+    usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader "--port"
+    listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions
     files = FilesOptions {filesDirectory = ".", filesFollowLinks = False, filesListing = False, filesCacheSeconds = 1, filesFallback = NotFound, filesOnError = LineOfText}
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
     parse = execParserPure parserPreferences commandLine

@@ -1,16 +1,16 @@
 -- | The program with TLS: curl speaks to it, certificates change under it.
 module Millrace.Cli.TlsSpec (spec) where
 
+import Certificates
 import qualified Data.ByteString.Char8 as B
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
 import Data.Maybe (fromMaybe)
 import Program
-import Site (withDirectory)
 import System.Directory (copyFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM, sigUSR2)
-import System.Process (callProcess, readProcessWithExitCode)
+import System.Process (readProcessWithExitCode)
 import Test.Hspec
 
 spec :: Spec
@@ -101,14 +101,3 @@ spec = around withCertificates $ do
       (exit, out, _) <- readProcessWithExitCode "openssl" arguments "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
       return (exit, out)
     replacing url page = reverse (dropWhile (/= '/') (reverse url)) ++ page
-
--- | Certificates that are their own authorities: one and two for this machine, other for another name.
-withCertificates :: (FilePath -> IO a) -> IO a
-withCertificates use = withDirectory $ \folder -> do
-  mapM_ (make folder) [("one", "localhost"), ("two", "localhost"), ("other", "other.test")]
-  use folder
-  where
-    make folder (name, host) =
-      callProcess "openssl" $
-        words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -batch -subj"
-          ++ ["/CN=" ++ name, "-addext", "subjectAltName=DNS:" ++ host, "-keyout", folder </> (name ++ ".key"), "-out", folder </> (name ++ ".pem")]

@@ -4,6 +4,7 @@
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 module Millrace.Cli.Proxy
   ( withReverseProxy,
+    targetProblem,
   )
 where
 
@@ -23,3 +24,9 @@ withReverseProxy _ _ =
         failureReason = "millrace has no proxy on Windows yet",
         failureRemedy = "Run it on Linux."
       }
+
+-- | Why a text is not a target. Not known here, so always 'Nothing'.
+--
+-- @since 0.1.0
+targetProblem :: String -> Maybe String
+targetProblem _ = Nothing

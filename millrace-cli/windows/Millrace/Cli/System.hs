@@ -6,6 +6,9 @@ module Millrace.Cli.System
     descriptorLimits,
     raiseDescriptorLimit,
     onTermination,
+    onHangup,
+    processNumber,
+    tellHangup,
     ignoreRotation,
     ignoreFileSizeLimit,
   )
@@ -52,3 +55,21 @@ ignoreRotation = pure ()
 -- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = pure ()
+
+-- | There is no such signal.
+--
+-- @since 0.1.0
+onHangup :: IO () -> IO ()
+onHangup _ = pure ()
+
+-- | There is no file for it, and so nobody asks.
+--
+-- @since 0.1.0
+processNumber :: IO Int
+processNumber = pure 0
+
+-- | Throws 'IOException': there is no such signal.
+--
+-- @since 0.1.0
+tellHangup :: Int -> IO ()
+tellHangup _ = ioError (userError "Windows has no signal for this")

@@ -16,9 +16,11 @@ import Network.Wai.Handler.Millrace (Settings)
 -- | TLS for a server. On Windows no value of this type is ever made.
 --
 -- @since 0.1.0
-newtype Tls = Tls
+data Tls = Tls
   { -- | Changes a server's settings so that its connections use TLS.
-    protecting :: Settings -> Settings
+    protecting :: Settings -> Settings,
+    -- | Never used.
+    replacing :: TlsOptions -> IO ()
   }
 
 -- | Always throws 'Failure' here: there is no TLS.

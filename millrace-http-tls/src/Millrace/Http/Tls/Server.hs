@@ -8,11 +8,13 @@ module Millrace.Http.Tls.Server
     protectedBy,
     offering,
     reloadTLS,
+    replaceTLS,
   )
 where
 
-import Control.Concurrent (forkIOWithUnmask, killThread)
-import Control.Exception (SomeException, bracket, fromException, throwIO, toException, try)
+import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar (MVar, modifyMVarMasked_, newEmptyMVar, putMVar, readMVar, takeMVar)
+import Control.Exception (SomeException, bracket_, fromException, throwIO, toException, try)
 import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -35,7 +37,12 @@ import Millrace.Tls.Watch (watchFiles)
 -- | The state with which a server protects its connections.
 --
 -- @since 0.1.0
-data TLS = TLS !TLSSettings !ServerContext !Handshakes
+data TLS
+  = -- The first settings, and those whose certificates are used now.
+    TLS !TLSSettings !(MVar Chosen) !ServerContext !Handshakes
+
+-- The settings, and the thread that watches their files.
+data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 
 -- | Reads certificates and runs an action, during which the files are watched. Throws a 'SettingsError' if they cannot be used, or the
 -- @IOError@ of reading them.
@@ -47,18 +54,41 @@ withTLS :: TLSSettings -> (TLS -> IO a) -> IO a
 withTLS settings use = do
   context <- serverSettingsOf settings >>= newServerContext
   handshakes <- newHandshakes (tlsMaximumHandshakes settings)
-  let tls = TLS settings context handshakes
-      watch = watchFiles (1000000 * tlsWatchSeconds settings) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
-  if tlsWatchSeconds settings > 0 && not (null (watchedFiles settings))
-    then bracket (forkIOWithUnmask (\unmask -> unmask watch)) killThread (const (use tls))
-    else use tls
+  chosen <- newEmptyMVar
+  let tls = TLS settings chosen context handshakes
+  bracket_ (watching tls settings >>= putMVar chosen) (takeMVar chosen >>= stopWatching) (use tls)
+
+-- Watches the files of these settings, if there are any. Must be called with asynchronous exceptions masked.
+watching :: TLS -> TLSSettings -> IO Chosen
+watching tls settings
+  | tlsWatchSeconds settings > 0 && not (null (watchedFiles settings)) = Chosen settings . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
+  | otherwise = return (Chosen settings Nothing)
+  where
+    watch = watchFiles (1000000 * tlsWatchSeconds settings) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
+
+stopWatching :: Chosen -> IO ()
+stopWatching (Chosen _ watcher) = mapM_ killThread watcher
 
 -- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what 'withTLS'
 -- throws.
 --
 -- @since 0.1.0
 reloadTLS :: TLS -> IO ()
-reloadTLS (TLS settings context _) = serverSettingsOf settings >>= replaceServerSettings context
+reloadTLS (TLS _ chosen context _) = do
+  Chosen settings _ <- readMVar chosen
+  serverSettingsOf settings >>= replaceServerSettings context
+
+-- | Takes other settings: other certificates, keys for tickets, rules for clients' certificates. The next handshakes use them, and their
+-- files are watched instead. What 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and 'tlsMaximumHandshakes' say stays as it is. If the settings cannot be used, the old ones stay, and this throws what 'withTLS' throws.
+--
+-- @since 0.1.0
+replaceTLS :: TLS -> TLSSettings -> IO ()
+replaceTLS tls@(TLS _ chosen context _) settings = do
+  made <- serverSettingsOf settings
+  modifyMVarMasked_ chosen $ \before -> do
+    next <- watching tls settings
+    replaceServerSettings context made
+    next <$ forkIO (stopWatching before) -- The watcher may be waiting for this, to read the files again.
 
 -- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given.
 offering :: Settings -> TLSSettings -> TLSSettings
@@ -75,7 +105,7 @@ offering settings tls = case tlsProtocols tls of
 --
 -- @since 0.1.0
 protectedBy :: TLS -> Settings -> Settings
-protectedBy tls@(TLS tlsChoices _ _) settings = settings {settingsProtection = Just protection}
+protectedBy tls@(TLS tlsChoices _ _ _) settings = settings {settingsProtection = Just protection}
   where
     protection =
       Protection
@@ -106,7 +136,7 @@ shakeHands :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHands tls received socket = inThreadOfItsOwn (shakeHandsHere tls received socket)
 
 shakeHandsHere :: TLS -> ByteString -> Socket -> IO Http.Functions
-shakeHandsHere (TLS settings context handshakes) received socket = do
+shakeHandsHere (TLS settings _ context handshakes) received socket = do
   start <- monotonicNanoseconds
   deadline <- deadlineAfter (1000000 * tlsHandshakeSeconds settings)
   (standing, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \standing -> do

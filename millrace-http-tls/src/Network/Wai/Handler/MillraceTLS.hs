@@ -31,6 +31,7 @@ module Network.Wai.Handler.MillraceTLS
     withTLS,
     protectedBy,
     reloadTLS,
+    replaceTLS,
 
     -- * Settings
     TLSSettings,

@@ -1,0 +1,326 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What a configuration file says: the process, where it listens, and the sites. Must not know: servers.
+--
+-- docs\/guide\/configuring.md has every key, with an example.
+module Millrace.Cli.Configuration
+  ( Configuration (..),
+    SiteOptions (..),
+    HostPattern (..),
+    RouteOptions (..),
+    Action (..),
+    readConfiguration,
+  )
+where
+
+import Control.Monad (unless, when)
+import Data.ByteString (ByteString)
+import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
+import Data.List (intercalate, isPrefixOf, nub, (\\))
+import Data.Text (Text)
+import Millrace.Cli.AccessLog (LogFormat (..))
+import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.Command
+import Millrace.Cli.Document
+import Millrace.Cli.Policy
+import Millrace.Cli.Proxy (targetProblem)
+import Millrace.Socket (PortNumber)
+
+-- | All that a file says.
+--
+-- @since 0.1.0
+data Configuration = Configuration
+  { configurationServer :: ServerOptions,
+    configurationPidFile :: Maybe FilePath,
+    -- | At least one.
+    configurationSites :: [SiteOptions]
+  }
+  deriving (Eq, Show)
+
+-- | What is served under some names.
+--
+-- @since 0.1.0
+data SiteOptions = SiteOptions
+  { -- | At least one.
+    siteHosts :: [HostPattern],
+    -- | Fields of all its answers. They replace those of the same name.
+    siteHeaders :: [(String, String)],
+    -- | At least one, and one of them for the path @/@.
+    siteRoutes :: [RouteOptions]
+  }
+  deriving (Eq, Show)
+
+-- | The names that a site has, in lower case.
+--
+-- @since 0.1.0
+data HostPattern
+  = ExactHost String
+  | -- | All names that end with a dot and this.
+    HostsBelow String
+  | AnyHost
+  deriving (Eq, Ord, Show)
+
+-- | What is done below a path.
+--
+-- @since 0.1.0
+data RouteOptions = RouteOptions
+  { -- | The parts of the path. None: all paths.
+    routePath :: [String],
+    routeHeaders :: [(String, String)],
+    routeAction :: Action
+  }
+  deriving (Eq, Show)
+
+-- | What is done with a request.
+--
+-- @since 0.1.0
+data Action
+  = -- | The rest of the path, behind the route's, names the file.
+    ServeFiles FilesOptions
+  | PassOn ProxyOptions
+  | -- | To this address, with the request's path and query behind it.
+    RedirectTo String
+  deriving (Eq, Show)
+
+-- | Reads a file's text. The mistakes are in the order of their places.
+--
+-- @since 0.1.0
+readConfiguration :: ByteString -> Either [Mistake] Configuration
+readConfiguration = readDocument configuration
+
+configuration :: Reader Configuration
+configuration =
+  mapping "a configuration" . checked whole $
+    (,,,,,)
+      <$> withDefault [defaultListen] "listen" (oneOrMany listen)
+      <*> withDefault [] "certificates" (oneOrMany certificate)
+      <*> withDefault (Nothing, []) "tls" tls
+      <*> withDefault usualProcess "process" process
+      <*> withDefault noLimitOptions "limits" limits
+      <*> required "sites" (oneOrMany site)
+  where
+    whole (listens, certificates, (authorities, keys), chosen, limited, sites) = do
+      if any ((== Https) . listenSpeaking) listens
+        then when (null certificates) (Left "'listen' has https, and so 'certificates' is needed")
+        else do
+          unless (null certificates) (Left "'certificates' is of no use: 'listen' has no https")
+          unless (all ((/= RedirectToHttps) . listenSpeaking) listens) (Left "'listen' has redirect-to-https, and no https")
+      case nub (concatMap siteHosts sites) of
+        names | length names == length (concatMap siteHosts sites) -> pure ()
+        names -> Left ("two sites have the host " <> intercalate ", " (map showHost (concatMap siteHosts sites \\ names)))
+      pure
+        Configuration
+          { configurationServer =
+              (processServer chosen)
+                { serverListens = listens,
+                  serverTls = if null certificates then Nothing else Just (TlsOptions certificates authorities keys),
+                  serverLimits = limited
+                },
+            configurationPidFile = processPidFile chosen,
+            configurationSites = sites
+          }
+
+defaultListen :: ListenOptions
+defaultListen = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader listenKey
+
+listenKey :: String
+listenKey = "'listen' in the configuration file"
+
+listen :: Reader ListenOptions
+listen =
+  mapping "an element of 'listen'" $
+    gathered
+      <$> anyOf
+        [ ("http", (,) PlainHttp <$> address),
+          ("https", (,) Https <$> address),
+          ("redirect-to-https", (,) RedirectToHttps <$> address)
+        ]
+      <*> withDefault False "proxy-protocol" yesOrNo
+  where
+    gathered (speaking, (host, port)) header =
+      ListenOptions speaking host port (if header then ProxyHeaderRequired else NoProxyHeader) listenKey
+
+-- HOST:PORT, or a port alone, on the loopback interface.
+address :: Reader (String, PortNumber)
+address = refined text parsed
+  where
+    parsed word
+      | Just port <- portOf word = Right ("127.0.0.1", port)
+      | (host, ':' : digits) <- splitLast word, Just port <- portOf digits, Just name <- hostOf host = Right (name, port)
+      | otherwise = Left ("'" <> word <> "' is not HOST:PORT, [ADDRESS]:PORT or PORT")
+    portOf digits
+      | not (null digits), all isDigit digits, length digits <= 5, number' <= 65535 = Just (fromInteger number')
+      | otherwise = Nothing
+      where
+        number' = read digits
+    hostOf ('[' : rest) | not (null rest), last rest == ']' = Just (init rest)
+    hostOf host | not (null host), ':' `notElem` host = Just host
+    hostOf _ = Nothing
+    splitLast word = let (digits, rest) = break (== ':') (reverse word) in (reverse (drop 1 rest), take 1 rest <> reverse digits)
+
+certificate :: Reader (FilePath, FilePath)
+certificate = mapping "a certificate" ((,) <$> required "chain" nonEmptyText <*> required "key" nonEmptyText)
+
+tls :: Reader (Maybe FilePath, [FilePath])
+tls =
+  mapping "'tls'" $
+    (,)
+      <$> optional "client-authorities" nonEmptyText
+      <*> withDefault [] "ticket-keys" (oneOrMany nonEmptyText)
+
+data Process = Process
+  { processServer :: ServerOptions,
+    processPidFile :: Maybe FilePath
+  }
+
+usualProcess :: Process
+usualProcess = Process (ServerOptions [] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions) Nothing
+
+process :: Reader Process
+process =
+  mapping "'process'" $
+    gathered
+      <$> withDefault Nothing "backend" (choice backendChoices)
+      <*> optional "cores" (fromInteger <$> number 1 256)
+      <*> withDefault False "reuse-port" yesOrNo
+      <*> optional "access-log" nonEmptyText
+      <*> withDefault Combined "log-format" (choice logFormats)
+      <*> optional "status" (fromInteger <$> number 0 65535)
+      <*> optional "pid-file" nonEmptyText
+  where
+    gathered backend cores reuse logFile format status = Process (ServerOptions [] reuse backend cores logFile format status Nothing noLimitOptions)
+
+limits :: Reader LimitOptions
+limits =
+  mapping "'limits'" $
+    LimitOptions
+      <$> limit "connections" 1 10000000
+      <*> limit "head-bytes" 1024 1048576
+      <*> limit "fields" 1 10000
+      <*> limit "body-bytes" 0 (2 ^ (62 :: Int))
+      <*> limit "head-seconds" 1 86400
+      <*> limit "body-seconds" 1 86400
+      <*> limit "send-seconds" 1 86400
+      <*> limit "idle-seconds" 1 86400
+      <*> limit "total-seconds" 1 86400
+      <*> limit "streams" 1 10000
+  where
+    limit name low high = optional name (fromInteger <$> number low high)
+
+site :: Reader SiteOptions
+site =
+  mapping "a site" . checked whole $
+    (,,,)
+      <$> withDefault [AnyHost] "hosts" (oneOrMany hostPattern)
+      <*> withDefault [] "headers" headers
+      <*> withDefault [] "routes" (list route)
+      <*> optionalAction
+  where
+    whole (hosts, fields, routes, own) = do
+      let all' = routes <> foldMap (\chosen -> [RouteOptions [] [] chosen]) own
+          paths = map routePath all'
+      unless (length (nub paths) == length paths) (Left ("two routes of this site have the path " <> intercalate ", " (map showPath (paths \\ nub paths))))
+      unless ([] `elem` paths) (Left "this site has nothing for the path /: give it 'files', 'proxy' or 'redirect', or a route with the path /")
+      pure (SiteOptions hosts fields all')
+
+route :: Reader RouteOptions
+route =
+  mapping "a route" $
+    RouteOptions
+      <$> required "path" (refined text routeParts)
+      <*> withDefault [] "headers" headers
+      <*> action
+
+routeParts :: String -> Either String [String]
+routeParts word
+  | take 1 word /= "/" = Left ("'" <> word <> "' is not a path: it begins with /")
+  | any (`elem` [".", ".."]) parts = Left ("'" <> word <> "' has a part that is . or ..")
+  | not (all isPlain word) = Left ("'" <> word <> "' has characters that a path is written without: write it decoded, and without ? and #")
+  | otherwise = Right parts
+  where
+    parts = filter (not . null) (pieces word)
+    pieces rest = case break (== '/') rest of
+      (piece, _ : others) -> piece : pieces others
+      (piece, []) -> [piece]
+    isPlain letter = letter >= ' ' && letter `notElem` ("?#%\\" :: String)
+
+showPath :: [String] -> String
+showPath = concatMap ('/' :) . orRoot
+  where
+    orRoot parts = if null parts then [""] else parts
+
+actions :: [(Text, Reader Action)]
+actions = [("files", ServeFiles <$> files), ("proxy", PassOn <$> proxy), ("redirect", RedirectTo <$> redirectTarget)]
+
+action :: Fields Action
+action = anyOf actions
+
+optionalAction :: Fields (Maybe Action)
+optionalAction = anyOrNone actions
+
+redirectTarget :: Reader String
+redirectTarget = refined nonEmptyText $ \word ->
+  if any (`isPrefixOf` word) ["http://", "https://"] && all isVisible word
+    then Right (reverse (dropWhile (== '/') (reverse word)))
+    else Left ("'" <> word <> "' is not the beginning of an address: http://HOST or https://HOST")
+  where
+    isVisible letter = letter > ' ' && letter < '\DEL'
+
+hostPattern :: Reader HostPattern
+hostPattern = refined nonEmptyText (parsed . map toLower)
+  where
+    parsed "*" = Right AnyHost
+    parsed ('*' : '.' : name) | isName name = Right (HostsBelow name)
+    parsed name | isName name = Right (ExactHost name)
+    parsed name = Left ("'" <> name <> "' is not the name of a host: example.org, '*.example.org', or '*' for all others")
+    isName name = take 1 name `notElem` ["", "."] && (all isOfName name || isIp6 name)
+    isOfName letter = isAscii letter && (isAlphaNum letter || letter `elem` (".-_" :: String))
+    isIp6 name = take 1 name == "[" && drop (length name - 1) name == "]" && all (\letter -> isHexDigit letter || letter `elem` (":." :: String)) (init (drop 1 name))
+
+showHost :: HostPattern -> String
+showHost found = case found of
+  ExactHost name -> name
+  HostsBelow name -> "*." <> name
+  AnyHost -> "*"
+
+headers :: Reader [(String, String)]
+headers = refined (pairs text) (traverse valid)
+  where
+    valid field@(name, value)
+      | null name || not (all isToken name) = Left ("'" <> name <> "' is not the name of a field")
+      | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value = Left ("the value of '" <> name <> "' has characters that a field cannot have")
+      | map toLower name `elem` owned = Left ("the field '" <> name <> "' is the server's: it describes how the message is sent")
+      | otherwise = Right field
+    isToken letter = isAscii letter && (isAlphaNum letter || letter `elem` ("!#$%&'*+-.^_`|~" :: String))
+    owned = ["content-length", "transfer-encoding", "connection", "date", "content-range", "trailer", "upgrade", "keep-alive"]
+
+files :: Reader FilesOptions
+files =
+  alternatives (plain <$> nonEmptyText) . mapping "'files'" $
+    FilesOptions
+      <$> required "directory" nonEmptyText
+      <*> withDefault False "follow-links" yesOrNo
+      <*> withDefault False "listing" yesOrNo
+      <*> withDefault 1 "cache-seconds" (fromInteger <$> number 0 3600)
+      <*> withDefault NotFound "spa" (chosenBy NotFound SinglePage)
+      <*> withDefault LineOfText "error-pages" (chosenBy LineOfText PageOfSite)
+  where
+    plain directory = FilesOptions directory False False 1 NotFound LineOfText
+    chosenBy no yes = (\isWanted -> if isWanted then yes else no) <$> yesOrNo
+
+proxy :: Reader ProxyOptions
+proxy =
+  alternatives (plain <$> targets) . mapping "'proxy'" $
+    ProxyOptions
+      <$> required "targets" targets
+      <*> withDefault HostOfClient "host-field" (refined text hostOption)
+      <*> withDefault False "trust-forwarded" yesOrNo
+      <*> withDefault InTurn "balance" (choice spreads)
+      <*> withDefault 10 "connect-seconds" (fromInteger <$> number 1 3600)
+      <*> withDefault 60 "response-seconds" (fromInteger <$> number 1 86400)
+      <*> withDefault 128 "keep" (fromInteger <$> number 0 100000)
+      <*> optional "health" (refined text targetPath)
+      <*> optional "authorities" nonEmptyText
+  where
+    plain to = ProxyOptions to HostOfClient False InTurn 10 60 128 Nothing Nothing
+    targets = oneOrMany (refined nonEmptyText (\target -> maybe (Right target) Left (targetProblem target)))

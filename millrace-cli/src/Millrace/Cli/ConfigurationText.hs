@@ -1,0 +1,188 @@
+-- | Writes a configuration as the text of a file. Must not know: servers, files.
+module Millrace.Cli.ConfigurationText
+  ( renderConfiguration,
+  )
+where
+
+import Data.Char (isAlpha, isAlphaNum, isAscii, isPrint)
+import Data.List (intercalate)
+import Data.Maybe (maybeToList)
+import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.Command
+import Millrace.Cli.Configuration
+import Millrace.Cli.Policy
+
+-- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual one, because the
+-- text shows what there is to change.
+--
+-- @since 0.1.0
+renderConfiguration :: Configuration -> String
+renderConfiguration found =
+  unlines . rendered . Keys $
+    [("listen", Items (map listen (serverListens server)))]
+      ++ foldMap tls (serverTls server)
+      ++ [("process", process server (configurationPidFile found))]
+      ++ [("limits", Keys limited) | limited@(_ : _) <- [limits (serverLimits server)]]
+      ++ [("sites", Items (map site (configurationSites found)))]
+  where
+    server = configurationServer found
+
+listen :: ListenOptions -> Value
+listen place = Keys ((key, Text address) : [("proxy-protocol", Truth True) | listenProxyHeader place == ProxyHeaderRequired])
+  where
+    key = case listenSpeaking place of
+      PlainHttp -> "http"
+      Https -> "https"
+      RedirectToHttps -> "redirect-to-https"
+    address = (if ':' `elem` listenHost place then "[" <> listenHost place <> "]" else listenHost place) <> ":" <> show (listenPort place)
+
+tls :: TlsOptions -> [(String, Value)]
+tls options =
+  ("certificates", Items [Keys [("chain", Text chain), ("key", Text key)] | (chain, key) <- tlsPairs options]) :
+    [("tls", Keys others) | others@(_ : _) <- [clients ++ keys]]
+  where
+    clients = text "client-authorities" (tlsClientAuthorities options)
+    keys = [("ticket-keys", Items (map Text names)) | names@(_ : _) <- [tlsTicketKeys options]]
+
+process :: ServerOptions -> Maybe FilePath -> Value
+process server pidFile =
+  Keys $
+    [("backend", Text (nameIn backendChoices (serverBackend server)))]
+      ++ number "cores" (serverCores server)
+      ++ [("reuse-port", Truth (serverReusePort server))]
+      ++ text "access-log" (serverAccessLog server)
+      ++ [("log-format", Text (nameIn logFormats (serverLogFormat server)))]
+      ++ number "status" (fromIntegral <$> serverStatusPort server)
+      ++ text "pid-file" pidFile
+
+limits :: LimitOptions -> [(String, Value)]
+limits found =
+  concat
+    [ number "connections" (limitConnections found),
+      number "head-bytes" (limitHeadBytes found),
+      number "fields" (limitFields found),
+      number "body-bytes" (limitBodyBytes found),
+      number "head-seconds" (limitHeadSeconds found),
+      number "body-seconds" (limitBodySeconds found),
+      number "send-seconds" (limitSendSeconds found),
+      number "idle-seconds" (limitIdleSeconds found),
+      number "total-seconds" (limitTotalSeconds found),
+      number "streams" (limitStreams found)
+    ]
+
+site :: SiteOptions -> Value
+site found =
+  Keys $
+    [("hosts", Items (map (Text . host) (siteHosts found)))]
+      ++ headers (siteHeaders found)
+      ++ [("routes", Items (map route (siteRoutes found)))]
+  where
+    host (ExactHost name) = name
+    host (HostsBelow name) = "*." <> name
+    host AnyHost = "*"
+
+route :: RouteOptions -> Value
+route found = Keys ([("path", Text (pathOf (routePath found)))] ++ headers (routeHeaders found) ++ [action (routeAction found)])
+  where
+    pathOf parts = if null parts then "/" else concatMap ('/' :) parts
+
+headers :: [(String, String)] -> [(String, Value)]
+headers found = [("headers", Keys [(name, Text value) | (name, value) <- found]) | not (null found)]
+
+action :: Action -> (String, Value)
+action found = case found of
+  ServeFiles options -> ("files", Keys (files options))
+  PassOn options -> ("proxy", Keys (proxy options))
+  RedirectTo target -> ("redirect", Text target)
+
+files :: FilesOptions -> [(String, Value)]
+files options =
+  [ ("directory", Text (filesDirectory options)),
+    ("follow-links", Truth (filesFollowLinks options)),
+    ("listing", Truth (filesListing options)),
+    ("cache-seconds", Number (filesCacheSeconds options)),
+    ("spa", Truth (filesFallback options == SinglePage)),
+    ("error-pages", Truth (filesOnError options == PageOfSite))
+  ]
+
+proxy :: ProxyOptions -> [(String, Value)]
+proxy options =
+  [ ("targets", Items (map Text (proxyTargets options))),
+    ("host-field", Text hostField),
+    ("trust-forwarded", Truth (proxyTrustsForwarded options)),
+    ("balance", Text (nameIn spreads (proxySpread options))),
+    ("connect-seconds", Number (proxyConnectSeconds options)),
+    ("response-seconds", Number (proxyResponseSeconds options)),
+    ("keep", Number (proxyKept options))
+  ]
+    ++ text "health" (proxyHealthPath options)
+    ++ text "authorities" (proxyAuthorities options)
+  where
+    hostField = case proxyHost options of
+      HostOfClient -> "client"
+      HostOfTarget -> "target"
+      HostAlways name -> name
+
+nameIn :: Eq a => [(String, a)] -> a -> String
+nameIn choices value = concat (take 1 [name | (name, other) <- choices, other == value])
+
+number :: String -> Maybe Int -> [(String, Value)]
+number key = map ((,) key . Number) . maybeToList
+
+text :: String -> Maybe String -> [(String, Value)]
+text key = map ((,) key . Text) . maybeToList
+
+------------------------------------------------------------------------------------------------------------------------
+-- YAML
+
+data Value
+  = Text String
+  | Number Int
+  | Truth Bool
+  | Items [Value]
+  | Keys [(String, Value)]
+
+-- The lines of a value. A list of single values takes one line.
+rendered :: Value -> [String]
+rendered value = case value of
+  Keys entries -> concatMap entry entries
+  Items values -> maybe (concatMap item values) (\words' -> ["[" <> intercalate ", " words' <> "]"]) (traverse single values)
+  Text found -> [quotedIfNeeded found]
+  Number found -> [show found]
+  Truth found -> [if found then "true" else "false"]
+  where
+    entry (key, inner) = case onOneLine inner of
+      Just line -> [quotedIfNeeded key <> ": " <> line]
+      Nothing -> (quotedIfNeeded key <> ":") : map ("  " <>) (rendered inner)
+    item inner = case rendered inner of
+      [] -> ["- {}"]
+      first : others -> ("- " <> first) : map ("  " <>) others
+
+onOneLine :: Value -> Maybe String
+onOneLine value = case (value, rendered value) of
+  (Keys _, _) -> Nothing
+  (Items values, [line]) | Just _ <- traverse single values -> Just line
+  (Items _, _) -> Nothing
+  (_, lines') -> Just (concat lines')
+
+single :: Value -> Maybe String
+single value = case value of
+  Keys _ -> Nothing
+  Items _ -> Nothing
+  _ -> Just (concat (rendered value))
+
+-- Without quotes only if it can be nothing but a text. Between single quotes nothing is an escape, so that paths stay as they are.
+quotedIfNeeded :: String -> String
+quotedIfNeeded found
+  | isPlain = found
+  | all isPrint found = "'" <> concatMap (\letter -> if letter == '\'' then "''" else [letter]) found <> "'"
+  | otherwise = "\"" <> concatMap escaped found <> "\""
+  where
+    isPlain = any beginsText (take 1 found) && all isUsual found && found `notElem` ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"]
+    beginsText letter = isAscii letter && isAlpha letter || letter == '/'
+    isUsual letter = isAscii letter && isAlphaNum letter || letter `elem` "-_./"
+    escaped letter
+      | letter `elem` "\"\\" = ['\\', letter]
+      | isPrint letter = [letter]
+      | otherwise = "\\U" <> hexadecimal (fromEnum letter)
+    hexadecimal code = reverse (take 8 (map (\rest -> "0123456789ABCDEF" !! (rest `mod` 16)) (iterate (`div` 16) code)))

@@ -1,0 +1,133 @@
+{-# LANGUAGE LambdaCase #-}
+
+-- | Serves what a configuration file says, and takes another one while it runs. Must not know: sockets.
+module Millrace.Cli.Run
+  ( run,
+    check,
+    reload,
+  )
+where
+
+import Control.Concurrent (forkIO)
+import Control.Concurrent.MVar (newMVar, withMVar)
+import Control.Exception (IOException, SomeException, bracket_, catch, fromException, handle, throwIO, toException, try)
+import Control.Monad (unless, void, when)
+import qualified Data.ByteString as ByteString
+import Data.Char (isDigit, isSpace)
+import Data.Foldable (traverse_)
+import Data.IORef (newIORef, readIORef, writeIORef)
+import Data.List (intercalate)
+import Data.Maybe (isJust)
+import Millrace.Cli.Command (ServerOptions (..))
+import Millrace.Cli.Configuration
+import Millrace.Cli.Document (renderMistake)
+import Millrace.Cli.Failure
+import Millrace.Cli.Replaceable
+import Millrace.Cli.Server
+import Millrace.Cli.Sites
+import Millrace.Cli.System (onHangup, processNumber, tellHangup)
+import System.Directory (removeFile)
+
+-- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests are answered as the
+-- file says now, and open ones end as they began. If the file cannot be used, or says something that needs a restart, that is told
+-- and nothing changes.
+--
+-- Blocks. Throws 'Failure'. Must be called once, as 'serve'.
+--
+-- @since 0.1.0
+run :: Makers -> FilePath -> IO ()
+run makers file = do
+  first <- load file
+  serveWith (configurationServer first) $ \running use ->
+    withReplaceable (withSites makers (configurationSites first)) $ \application replace ->
+      withPidFile (configurationPidFile first) $ do
+        current <- newIORef first
+        turn <- newMVar ()
+        onHangup . void . forkIO . withMVar turn . const . sayOutcome $ do
+          next <- load file
+          before <- readIORef current
+          unless (mayFollow before next) (throwIO needsRestart)
+          replace (withSites makers (configurationSites next))
+          when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
+            traverse_ (useCertificates running) (serverTls (configurationServer next))
+              `catch` \failure -> replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
+          writeIORef current next
+        use application
+  where
+    sayOutcome action =
+      try action >>= \case
+        Right () -> tell ("millrace: " <> file <> " was read again; new requests are answered as it says")
+        Left failure -> tell ("millrace: everything stays as it was: " <> maybe (reasonOf failure) describe (fromException failure))
+    describe failure = "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
+    needsRestart =
+      Failure
+        { failureAttempt = "use the changed " <> file,
+          failureReason = "'listen' or 'process' have changed, or there is https now and was not before",
+          failureRemedy = "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
+        }
+
+-- Only the sites and the certificates can change while the server runs.
+mayFollow :: Configuration -> Configuration -> Bool
+mayFollow before next = withoutTls before == withoutTls next && hasTls before == hasTls next && configurationPidFile before == configurationPidFile next
+  where
+    withoutTls found = (configurationServer found) {serverTls = Nothing}
+    hasTls = isJust . serverTls . configurationServer
+
+-- | Reads a file, and does what a server would do before it listens: opens directories, and makes proxies. Throws 'Failure' if the
+-- server would.
+--
+-- @since 0.1.0
+check :: Makers -> FilePath -> IO ()
+check makers file = do
+  found <- load file
+  withSites makers (configurationSites found) (const (pure ()))
+  say (file <> ": OK, " <> counted (length (configurationSites found)) "site" <> ", " <> counted (length (serverListens (configurationServer found))) "address" <> "\n")
+  where
+    counted 1 thing = "1 " <> thing
+    counted count thing = show count <> " " <> thing <> (if last thing == 's' then "es" else "s")
+
+-- | Checks a file, and tells the server that runs with it to read it again. Throws 'Failure'.
+--
+-- @since 0.1.0
+reload :: Makers -> FilePath -> IO ()
+reload makers file = do
+  found <- load file
+  withSites makers (configurationSites found) (const (pure ()))
+  pidFile <- maybe (throwIO unnamed) pure (configurationPidFile found)
+  content <- (filter (not . isSpace) <$> readFile pidFile) `catch` (throwIO . unreadable pidFile)
+  number <- if not (null content) && all isDigit content && length content < 10 && read content > (1 :: Int) then pure (read content) else throwIO (notNumber pidFile)
+  tellHangup number `catch` (throwIO . untold number)
+  say ("process " <> show number <> " was told to read " <> file <> "; its messages say whether it does\n")
+  where
+    attempt = "tell the server to read " <> file
+    unnamed = Failure attempt "the file has no 'pid-file' in 'process'" "Name one and restart the server, or send SIGHUP to it: systemctl reload millrace."
+    unreadable pidFile failure = Failure attempt (pidFile <> ": " <> reasonOfIO failure) "Is the server running?"
+    notNumber pidFile = Failure attempt (pidFile <> " has no number of a process") "Remove it, and restart the server."
+    untold number failure = Failure attempt ("process " <> show (number :: Int) <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
+
+reasonOfIO :: IOException -> String
+reasonOfIO = reasonOf . toException
+
+load :: FilePath -> IO Configuration
+load file = do
+  text <- ByteString.readFile file `catch` (throwIO . unreadable)
+  either (throwIO . mistaken) pure (readConfiguration text)
+  where
+    unreadable failure = Failure ("read " <> file) (reasonOfIO failure) "Give the path of a configuration file: millrace run FILE."
+    mistaken mistakes =
+      Failure
+        { failureAttempt = "use " <> file,
+          failureReason = intercalate "\n  " ((if length mistakes == 1 then "one mistake" else show (length mistakes) <> " mistakes") : map (renderMistake file) mistakes),
+          failureRemedy = "The guide's page \"Configuring\" has every key, with an example."
+        }
+
+-- The file has the number of this process while an action runs.
+withPidFile :: Maybe FilePath -> IO a -> IO a
+withPidFile Nothing action = action
+withPidFile (Just path) action = bracket_ write remove action
+  where
+    write = (processNumber >>= writeFile path . (<> "\n") . show) `catch` (throwIO . failed)
+    remove = handle ignoring (removeFile path)
+    ignoring :: IOException -> IO ()
+    ignoring _ = pure () -- Somebody has removed it already.
+    failed failure = Failure ("write " <> path) (reasonOfIO failure) "'pid-file' is a path that the server's user may write to."

@@ -1,0 +1,148 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The sites of a configuration as one application: chooses by the host that is asked for, and then by the path. Must not know:
+-- servers, files.
+module Millrace.Cli.Sites
+  ( Makers (..),
+    withSites,
+  )
+where
+
+import Control.Monad (guard)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
+import Data.Char (toLower)
+import Data.Foldable (asum, find)
+import Data.List (isPrefixOf, sortOn)
+import Data.Map.Strict (Map)
+import qualified Data.Map.Strict as Map
+import Data.Ord (Down (..))
+import qualified Data.Text as Text
+import Data.Text.Encoding (encodeUtf8)
+import Millrace.Cli.Command (FilesOptions, ProxyOptions)
+import Millrace.Cli.Configuration
+import Millrace.Cli.Refusal
+import Millrace.Cli.RequestPath (encodeSegment)
+import Network.HTTP.Types
+import Network.Wai
+
+-- | How the applications of routes are made. Each is there while an action runs.
+--
+-- @since 0.1.0
+data Makers = Makers
+  { makeFiles :: FilesOptions -> (Application -> IO ()) -> IO (),
+    makeProxy :: ProxyOptions -> (Application -> IO ()) -> IO ()
+  }
+
+-- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot be told from others, is refused.
+--
+-- @since 0.1.0
+withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
+withSites makers sites use = gathered withSite sites (use . serving . tableOf)
+  where
+    withSite found continue = gathered (withRoute makers) (siteRoutes found) $ \routes ->
+      continue (siteHosts found, setting (siteHeaders found) (answering (sortOn (Down . length . fst) routes)))
+    serving table request respond = case siteFor table (requestHeaderHost request) of
+      Nothing -> respond (refusal notFound404 [])
+      Just site -> site request respond
+
+-- Runs an action with all that functions make of a list. They end in the opposite order.
+gathered :: (a -> (b -> IO ()) -> IO ()) -> [a] -> ([b] -> IO ()) -> IO ()
+gathered with = go []
+  where
+    go made [] use = use (reverse made)
+    go made (one : others) use = with one (\found -> go (found : made) others use)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Hosts
+
+data Table = Table (Map ByteString Application) (Map ByteString Application) (Maybe Application)
+
+tableOf :: [([HostPattern], Application)] -> Table
+tableOf sites = Table (Map.fromList exact) (Map.fromList below) (lookup AnyHost entries)
+  where
+    entries = [(host, application) | (hosts, application) <- sites, host <- hosts]
+    exact = [(Char8.pack name, application) | (ExactHost name, application) <- entries]
+    below = [(Char8.pack name, application) | (HostsBelow name, application) <- entries]
+
+-- The whole name, or else the longest end of it, or else any host.
+siteFor :: Table -> Maybe ByteString -> Maybe Application
+siteFor (Table exact below others) host = asum [named, others]
+  where
+    named = do
+      name <- hostName <$> host
+      guard (not (Char8.null name))
+      asum (Map.lookup name exact : map (`Map.lookup` below) (endsOf name))
+    endsOf name = case Char8.uncons (Char8.dropWhile (/= '.') name) of
+      Just (_, rest) -> rest : endsOf rest
+      Nothing -> []
+
+-- A Host field without its port and without a dot at its end, in lower case.
+hostName :: ByteString -> ByteString
+hostName host = Char8.map toLower (withoutDot name)
+  where
+    name = case Char8.uncons host of
+      Just ('[', _) -> let (address, rest) = Char8.break (== ']') host in address <> Char8.take 1 rest
+      _ -> Char8.takeWhile (/= ':') host
+    withoutDot found = maybe found (\(start, end) -> if end == '.' then start else found) (Char8.unsnoc found)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Paths
+
+-- The application of a route, with the parts of its path.
+withRoute :: Makers -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
+withRoute makers route use = case routeAction route of
+  ServeFiles options -> makeFiles makers options (use . finished . belowPath parts (toDirectory parts))
+  PassOn options -> makeProxy makers options (use . finished)
+  RedirectTo target -> use (finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target))))
+  where
+    finished application = (parts, setting (routeHeaders route) application)
+    parts = map (encodeUtf8 . Text.pack) (routePath route)
+
+-- The parts of a path are what clients mean by it, whichever way they write it: @\/%61dmin@, @\/\/admin@ and @\/admin%2F@ are
+-- @\/admin@. Otherwise a client could choose the rules that apply to a file or to what is behind a proxy.
+answering :: [([ByteString], Application)] -> Application
+answering [(_, application)] = application
+answering routes = \request respond -> case partsOf (rawPathInfo request) of
+  Nothing -> respond (refusal badRequest400 [])
+  Just parts -> maybe (respond (refusal notFound404 [])) (\(_, application) -> application request respond) (find ((`isPrefixOf` parts) . fst) routes)
+
+-- 'Nothing' for a path with a part that programs remove, and with a backslash, which some take for a slash.
+partsOf :: ByteString -> Maybe [ByteString]
+partsOf path = parts <$ guard (all isPlain parts)
+  where
+    parts = filter (not . Char8.null) (Char8.split '/' (urlDecode False path))
+    isPlain part = part `notElem` [".", ".."] && Char8.all (\letter -> letter /= '\\' && letter /= '\0') part
+
+-- Removes these parts from the path of a request. The first application is for a request that has nothing behind them.
+belowPath :: [ByteString] -> Application -> Middleware
+belowPath [] _ application request respond = application request respond
+belowPath parts bare application request respond = case restOf parts (rawPathInfo request) of
+  Nothing -> respond (refusal notFound404 [])
+  Just rest -> (if Char8.null rest then bare else application) request {rawPathInfo = rest, pathInfo = decodePathSegments rest} respond
+
+-- The links of a page count from the slash behind the directory's name.
+toDirectory :: [ByteString] -> Application
+toDirectory parts request respond =
+  respond (refusal permanentRedirect308 [(hLocation, foldMap (("/" <>) . encodeSegment) parts <> "/" <> rawQueryString request)])
+
+restOf :: [ByteString] -> ByteString -> Maybe ByteString
+restOf [] path = Just path
+restOf (part : others) path
+  | urlDecode False segment == part = restOf others rest
+  | otherwise = Nothing
+  where
+    (segment, rest) = Char8.break (== '/') (Char8.dropWhile (== '/') path)
+
+redirectingTo :: ByteString -> Application
+redirectingTo target request respond
+  | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] = respond (refusal permanentRedirect308 [(hLocation, target <> rawPathInfo request <> rawQueryString request)])
+  | otherwise = respond (refusal badRequest400 [])
+
+-- Sets fields of all answers.
+setting :: [(String, String)] -> Middleware
+setting [] application = application
+setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` map fst chosen) . fst) others <> chosen))
+  where
+    chosen = [(CI.mk (Char8.pack name), Char8.pack value) | (name, value) <- fields]

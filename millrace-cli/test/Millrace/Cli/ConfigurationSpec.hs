@@ -1,0 +1,153 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Configuration files: what they mean, what is wrong with them, and where.
+module Millrace.Cli.ConfigurationSpec (spec) where
+
+import Control.Monad (forM_)
+import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isLower)
+import Data.List (isInfixOf, nub)
+import Data.Text (pack)
+import Data.Text.Encoding (encodeUtf8)
+import Millrace.Cli.AccessLog (LogFormat (..))
+import Millrace.Cli.Command
+import Millrace.Cli.Configuration
+import Millrace.Cli.ConfigurationText
+import Millrace.Cli.Document (Mistake (..), renderMistake)
+import Millrace.Cli.Policy
+import Millrace.Manager (Backend (..))
+import System.Directory (doesFileExist)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  describe "is understood" $ do
+    it "with nothing but a directory" $
+      ["sites:", "  files: a"] `means` usual {configurationSites = [SiteOptions [AnyHost] [] [files [] "a"]]}
+    it "with every key" $ every `means` everything
+    it "with comments, quotes and numbers as texts" $
+      ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
+        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] [] [RouteOptions [] [] (PassOn (proxying ["3000"]))]]}
+  describe "is refused" $ do
+    it "with all mistakes at once, in their order" $
+      ["process: {cores: many, backend: select}", "site: a", "sites:", "- {files: a, proxy: 1, hosts: [-x y]}"]
+        `isRefused` [ (1, 18, "a number from 1 to 256 is wanted here"),
+                      (1, 33, "'select' is none of: auto, hybrid, epoll, io_uring, kqueue, iocp"),
+                      (2, 1, "a configuration has no key 'site'. Did you mean 'sites'?"),
+                      (4, 21, "only one of these keys may be here: files, proxy, redirect"),
+                      (4, 32, "'-x y' is not the name of a host")
+                    ]
+    it "without sites" $ ["{}"] `isRefused` [(1, 1, "the key 'sites' is missing here")]
+    it "without anything" $ [] `isRefused` [(1, 1, "the key 'sites' is missing here")]
+    it "when it is not YAML" $ ["sites: [a"] `isRefused` [(1, 10, "this is not YAML")]
+    it "when a name with a star has no quotes" $ ["sites:", "- hosts: *.a", "  files: b"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
+    it "when a key is there twice" $ ["sites: {files: a}", "sites: {files: b}"] `isRefused` [(2, 1, "this key is already in the mapping")]
+    it "when two sites have one name" $
+      ["sites:", "- {hosts: [a, b], files: a}", "- {hosts: B, files: b}"] `isRefused` [(1, 1, "two sites have the host b")]
+    it "when two routes have one path" $
+      ["sites:", "- files: a", "  routes:", "  - {path: /x/, files: b}", "  - {path: //x, files: c}"] `isRefused` [(2, 3, "two routes of this site have the path /x")]
+    it "when a site has nothing for some paths" $
+      ["sites: {routes: [{path: /x, files: a}]}"] `isRefused` [(1, 8, "this site has nothing for the path /")]
+    it "when https has no certificate, or a certificate no https" $ do
+      ["listen: {https: 443}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has https, and so 'certificates' is needed")]
+      ["certificates: {chain: a, key: b}", "sites: {files: a}"] `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
+      ["listen: {redirect-to-https: 80}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
+    forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
+      it ("for the address " <> place) $ ["listen: {http: '" <> place <> "'}", "sites: {files: a}"] `isRefused` [(1, 16, "'" <> place <> "' is not HOST:PORT")]
+    forM_ [("Content-Length", "1"), ("transfer-encoding", "x"), ("A B", "x"), ("A", "\\n")] $ \(name, value) ->
+      it ("for the field " <> name <> ": " <> value) $ do
+        let outcome = readConfiguration (Char8.pack ("sites: {files: a, headers: {'" <> name <> "': \"" <> value <> "\"}}"))
+        either (map mistakeColumn) (const []) outcome `shouldBe` [28]
+    forM_ ["x", "/a/../b", "/a?b", "/%61", "/a\\b"] $ \path ->
+      it ("for the path " <> path) $ ["sites: {files: a, routes: [{path: '" <> path <> "', files: b}]}"] `isRefused` [(1, 35, "'" <> path)]
+    it "for a redirect to something else" $ ["sites: {redirect: 'javascript:x'}"] `isRefused` [(1, 19, "'javascript:x' is not the beginning of an address")]
+    it "for a target that is none" $ ["sites: {proxy: 'http://a/b'}"] `isRefused` [(1, 16, "")]
+  describe "has a page in the guide" $ do
+    it "whose example is one" . withPage $ \text -> case drop 1 (dropWhile (/= "```yaml") (lines text)) of
+      [] -> expectationFailure "no example"
+      found -> either (expectationFailure . unlines . map (renderMistake "example")) (const (pure ())) (readConfiguration (encodeUtf8 (pack (unlines (takeWhile (/= "```") found)))))
+    it "with every key" . withPage $ \text ->
+      filter (\key -> not (("`" <> key <> "`") `isInfixOf` text)) keys `shouldBe` []
+  describe "is written so that it is read again" $
+    forM_ [("the usual one", plain), ("one with every key", everything), ("odd names", odd')] $ \(name, found) ->
+      it name $ readConfiguration (encodeUtf8 (pack (renderConfiguration found))) `shouldBe` Right found
+  where
+    means text expected = readConfiguration (Char8.pack (unlines text)) `shouldBe` Right expected
+    isRefused text expected = case readConfiguration (Char8.pack (unlines text)) of
+      Right found -> expectationFailure (show found)
+      Left mistakes -> do
+        map (\mistake -> (mistakeLine mistake, mistakeColumn mistake)) mistakes `shouldBe` [(line, column) | (line, column, _) <- expected]
+        sequence_ [renderMistake "f" mistake `shouldContain` said | (mistake, (_, _, said)) <- zip mistakes expected]
+    -- In lower case: others are fields of answers.
+    keys = nub (filter (all (\letter -> isLower letter || letter == '-')) (map (takeWhile (/= ':') . dropWhile (\letter -> letter == ' ' || letter == '-')) (lines (renderConfiguration everything))))
+    withPage use = do
+      isThere <- doesFileExist page
+      if isThere then readFile page >>= use else pendingWith "the guide is not in the source archive of this package"
+    page = "../docs/guide/configuring.md"
+    plain = usual {configurationSites = [SiteOptions [AnyHost] [] [files [] "a"]]}
+    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] [("X", "'\" # \233 :")] [files [] "true"]]}
+
+usual :: Configuration
+usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions) Nothing []
+
+listening :: Speaking -> String -> Int -> ListenOptions
+listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader "'listen' in the configuration file"
+
+files :: [String] -> FilePath -> RouteOptions
+files path directory = RouteOptions path [] (ServeFiles (FilesOptions directory False False 1 NotFound LineOfText))
+
+proxying :: [String] -> ProxyOptions
+proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
+
+every :: [String]
+every =
+  [ "listen:",
+    "  - {https: '[::]:443', proxy-protocol: true}",
+    "  - redirect-to-https: 0.0.0.0:80",
+    "  - http: 8080",
+    "certificates:",
+    "  - {chain: a.pem, key: a.key}",
+    "  - {chain: b.pem, key: b.key}",
+    "tls: {client-authorities: ca.pem, ticket-keys: t}",
+    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, pid-file: p}",
+    "limits: {connections: 1, head-bytes: 2000, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10}",
+    "sites:",
+    "  - hosts: [a.org, '*.a.org', '[::1]']",
+    "    headers: {X: y, Z: 1}",
+    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true}",
+    "    routes:",
+    "      - path: /api/v1",
+    "        headers: {Q: r}",
+    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, health: /up, authorities: c}",
+    "      - path: /old",
+    "        redirect: https://new.example/x/",
+    "  - files: e"
+  ]
+
+everything :: Configuration
+everything =
+  Configuration
+    { configurationServer =
+        ServerOptions
+          { serverListens = [(listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired}, listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
+            serverReusePort = True,
+            serverBackend = Just Epoll,
+            serverCores = Just 2,
+            serverAccessLog = Just "l",
+            serverLogFormat = JsonLines,
+            serverStatusPort = Just 9090,
+            serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
+            serverLimits = LimitOptions (Just 1) (Just 2000) (Just 3) (Just 4) (Just 5) (Just 6) (Just 7) (Just 8) (Just 9) (Just 10)
+          },
+      configurationPidFile = Just "p",
+      configurationSites =
+        [ SiteOptions
+            [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
+            [("X", "y"), ("Z", "1")]
+            [ RouteOptions ["api", "v1"] [("Q", "r")] (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
+              RouteOptions ["old"] [] (RedirectTo "https://new.example/x"),
+              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite))
+            ],
+          SiteOptions [AnyHost] [] [files [] "e"]
+        ]
+    }

@@ -1,0 +1,134 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The program with a configuration file: what it serves, and what it takes while it runs.
+module Millrace.Cli.RunSpec (spec) where
+
+import Certificates
+import Control.Concurrent (threadDelay)
+import Control.Monad (forM_)
+import qualified Data.ByteString.Char8 as Char8
+import Data.List (isInfixOf, isPrefixOf, nub)
+import Load
+import Program
+import Site (withDirectory, write)
+import System.Directory (doesFileExist)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.Posix.Signals (sigHUP, sigTERM)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "serves sites by name, and other programs by path" . withDirectory $ \folder ->
+    withServer ["pong", "--port", "0"] $ \target -> do
+      write folder "one/index.html" "one"
+      write folder "two/x.txt" "two"
+      configured folder (sites folder ["    routes:", "      - {path: /api, proxy: " <> show (serverPort target) <> "}"])
+      withServer ["run", folder </> "m.yaml"] $ \server -> do
+        let at name path = curl ["--header", "Host: " <> name, serverUrl server <> path]
+        at "one.test" "/" `shouldReturn` "one"
+        at "one.test" "/api/x" `shouldReturn` "Pong!"
+        at "sub.two.test" "/x.txt" `shouldReturn` "two"
+        curl ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server] `shouldReturn` "404"
+  it "takes a changed file at SIGHUP, and loses no request" . withDirectory $ \folder -> do
+    forM_ ["one", "two"] $ \name -> write folder (name </> "index.html") (Char8.pack name <> " Pong!")
+    let serving name = configured folder (listening ["sites:", "  files: " <> folder </> name])
+    serving "one"
+    outcome <- withServer ["run", folder </> "m.yaml"] $ \server -> underLoad (serverPort server) $ \endOfLoad -> do
+      forM_ (concat (replicate 6 ["two", "one"])) $ \name -> do
+        serving name
+        signalServer sigHUP server
+        nextErrorLine server >>= (`shouldContain` "was read again")
+        curl [serverUrl server] `shouldReturn` (name <> " Pong!")
+        threadDelay 50000
+      endOfLoad
+    nothingIsLost outcome
+  it "refuses a broken file and one that needs a restart, and nothing changes" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    let good = listening ["process: {pid-file: " <> folder </> "pid}", "sites:", "  files: " <> folder </> "one"]
+        refusedWith text server said = do
+          configured folder text
+          signalServer sigHUP server
+          untilSaid server said
+          curl [serverUrl server] `shouldReturn` "one"
+    configured folder good
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      refusedWith (listening ["sites: {file: x}"]) server "m.yaml:3:9: a site has no key 'file'. Did you mean 'files'?"
+      refusedWith (take 3 good <> ["sites: {files: " <> folder </> "none}"]) server "Give the directory whose files are to be served"
+      refusedWith ("listen: 1" : drop 1 good) server "The guide's page"
+      refusedWith (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) server "This needs a restart."
+      -- By command: what is wrong is told there, and the server is not asked.
+      broken <- runMillrace [] ["reload", folder </> "m.yaml"]
+      outcomeExit broken `shouldBe` ExitSuccess
+      untilSaid server "This needs a restart."
+      write folder "one/index.html" "changed"
+      configured folder good
+      done <- runMillrace [] ["reload", folder </> "m.yaml"]
+      outcomeExit done `shouldBe` ExitSuccess
+      untilSaid server "was read again"
+      curl [serverUrl server] `shouldReturn` "changed"
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
+    doesFileExist (folder </> "pid") `shouldReturn` False
+    gone <- runMillrace [] ["reload", folder </> "m.yaml"]
+    outcomeExit gone `shouldBe` ExitFailure 1
+    outcomeErrors gone `shouldContain` "Is the server running?"
+  it "takes other certificates with a changed file" . withCertificates $ \folder -> do
+    write folder "one/index.html" "one"
+    let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {chain: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
+        asked server name = curl ["--cacert", folder </> name <> ".pem", "https://localhost:" <> show (serverPort server)]
+    with "one"
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      serverUrl server `shouldSatisfy` ("https://" `isPrefixOf`)
+      asked server "one" `shouldReturn` "one"
+      with "two"
+      signalServer sigHUP server
+      untilSaid server "was read again"
+      asked server "two" `shouldReturn` "one"
+      with "none"
+      signalServer sigHUP server
+      untilSaid server "none.pem"
+      asked server "two" `shouldReturn` "one"
+  it "keeps its limits" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    configured folder (listening ["limits: {fields: 5}", "sites: {files: " <> folder </> "one}"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let status fields = curl (["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server] <> concat [["--header", "X-" <> show field <> ": y"] | field <- [1 .. fields :: Int]])
+      status 0 `shouldReturn` "200"
+      status 5 `shouldReturn` "431"
+  it "listens on several addresses" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]", "sites: {files: " <> folder </> "one}"]
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let second = drop (length ("listening on " :: String)) (serverBackendLine server)
+      answers <- mapM (curl . pure) [serverUrl server, second]
+      nub answers `shouldBe` ["one"]
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
+  it "checks a file without serving it, a thousand sites within a second" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    configured folder ("sites:" : concat [["  - hosts: s" <> show number <> ".test", "    files: " <> folder </> "one"] | number <- [1 .. 1000 :: Int]])
+    found <- runMillrace [] ["check", folder </> "m.yaml"]
+    outcomeOutput found `shouldContain` "OK, 1000 sites, 1 address"
+    outcomeExit found `shouldBe` ExitSuccess
+    configured folder ["sites: {file: one}"]
+    wrong <- runMillrace [] ["check", folder </> "m.yaml"]
+    outcomeExit wrong `shouldBe` ExitFailure 1
+    outcomeErrors wrong `shouldContain` "m.yaml:1:9: "
+    missing <- runMillrace [] ["check", folder </> "none.yaml"]
+    outcomeErrors missing `shouldContain` "No such file"
+  it "prints the file that says what options say" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    printed <- runMillrace [] ["serve", folder </> "one", "--port", "0", "--listing", "--print-config"]
+    configured folder (lines (outcomeOutput printed))
+    withServer ["run", folder </> "m.yaml"] $ \server -> curl [serverUrl server] `shouldReturn` "one"
+  where
+    configured folder = writeFile (folder </> "m.yaml") . unlines
+    listening = ("listen: {http: 127.0.0.1:0}" :) . ("" :)
+    sites folder more =
+      listening $
+        ["sites:", "  - hosts: one.test", "    files: " <> folder </> "one"] <> more
+          <> ["  - {hosts: '*.two.test', files: " <> folder </> "two}"]
+    untilSaid server said = within 30 said go
+      where
+        go = nextErrorLine server >>= \line -> if said `isInfixOf` line then pure () else go
