@@ -123,6 +123,7 @@ spec = do
         Network.getNonBlock number `shouldReturn` True
         Network.getCloseOnExec number `shouldReturn` True
     it "takes over a socket of the network package, connected or listening" takesOver
+    it "shares a socket with the network package" shares
     it "takes over a descriptor" $ do
       number <- Network.socket AF_UNIX Stream defaultProtocol >>= Network.socketToFd
       bracket (fromDescriptor number) close $ \s -> withFdSocket s (`shouldBe` number)
@@ -477,6 +478,24 @@ conversation address family = withoutLeaks $
       void (sendStream client 0 100000)
       receiveStream client 3000 0 `shouldReturn` 50000
     void (finish server)
+
+shares :: IO ()
+shares = withoutLeaks $ do
+  theirs <- Network.socket AF_INET Stream defaultProtocol
+  Network.bind theirs (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+  Network.listen theirs 10
+  bracket (duplicateNetworkSocket theirs) close $ \ours -> do
+    address <- Network.getSocketName theirs
+    getSocketName ours `shouldReturn` address
+    bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
+      connect client address
+      bracket (fst <$> accept ours) close $ \server -> do
+        void (sendStream client 0 1000)
+        receiveExactly server 0 1000 `shouldReturn` 1000
+  -- Closing ours has not closed theirs.
+  void (Network.getSocketName theirs)
+  Network.close theirs
+  duplicateNetworkSocket theirs `shouldThrow` anyIOException
 
 takesOver :: IO ()
 takesOver = withoutLeaks $ do

@@ -92,6 +92,7 @@ module Millrace.Socket
 
     -- * From and to descriptors
     fromNetworkSocket,
+    duplicateNetworkSocket,
     fromDescriptor,
     mkSocket,
     withFdSocket,
@@ -531,10 +532,21 @@ duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
 -- @since 0.1.0
 fromNetworkSocket :: Network.Socket -> IO Socket
 fromNetworkSocket old = mask_ $ do
-  descriptor <- Network.withFdSocket old $ \number ->
-    callOn "Millrace.Socket.fromNetworkSocket" (show old) (c_duplicate number)
-  taken <- fromDescriptor descriptor `onException` c_close descriptor
+  taken <- duplicateAs "fromNetworkSocket" old
   taken <$ (closeTheirs old `onException` close taken)
+
+-- | A socket for the same connection, or with the same queue of connections, as one of "Network.Socket", which stays open: both must
+-- be closed. Closing one of them does not wake threads that wait on the other. Does not block.
+--
+-- @since 0.1.0
+duplicateNetworkSocket :: Network.Socket -> IO Socket
+duplicateNetworkSocket = mask_ . duplicateAs "duplicateNetworkSocket"
+
+-- Call it masked.
+duplicateAs :: String -> Network.Socket -> IO Socket
+duplicateAs name theirs = do
+  descriptor <- Network.withFdSocket theirs $ \number -> callOn ("Millrace.Socket." ++ name) (show theirs) (c_duplicate number)
+  fromDescriptor descriptor `onException` c_close descriptor
 
 -- Closes a socket of the network package. GHC's I/O manager (before base 4.16) takes a lock of each capability for
 -- this. If an exception comes while it waits for the second lock, the first one stays locked, and threads that wait for
