@@ -144,6 +144,16 @@ main = hspec $ do
           sendAll one "hello\n"
           answer <- within "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
           answer `shouldSatisfy` ByteString.isSuffixOf "again\n"
+  describe "receive-files" $
+    it "stores what each client sends" . inFolder $ \folder -> do
+      port <- freePort
+      bracket (createProcess (proc "receive-files" [show port, folder])) (\(_, _, _, process) -> stop process) $ \_ ->
+        forM_ [("1", "one"), ("2", Char8.replicate 1000000 'x')] $ \(name, bytes) ->
+          bracket (connectWhenReady port) close $ \connection -> do
+            sendAll connection bytes
+            shutdown connection ShutdownSend
+            receiveAll connection `shouldReturn` Char8.pack (show (ByteString.length bytes) <> " bytes\n")
+            ByteString.readFile (folder <> "/" <> name) `shouldReturn` bytes
   describe "check-names" $
     it "prints the addresses of names" $
       within "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n") `shouldReturn` "127.0.0.1: 127.0.0.1\n127.0.0.2: 127.0.0.2\n"
