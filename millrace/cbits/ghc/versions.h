@@ -16,7 +16,7 @@
 #define MRH_IS_GHC(major, minor, patch) \
     (MIN_VERSION_GLASGOW_HASKELL(major, minor, patch, 0) && !MIN_VERSION_GLASGOW_HASKELL(major, minor, (patch) + 1, 0))
 
-#if !defined MRH_PLAIN_RTS && (MRH_IS_GHC(9, 0, 2) || MRH_IS_GHC(9, 6, 6))
+#if !defined MRH_PLAIN_RTS && (MRH_IS_GHC(9, 0, 2) || MRH_IS_GHC(9, 6, 6) || MRH_IS_GHC(9, 10, 3))
 #define MRH_LAYOUT_IS_TESTED 1
 #else
 #define MRH_LAYOUT_IS_TESTED 0
