@@ -5,8 +5,9 @@ static void receives_into_all_elements(void)
 {
     driver *d = driver_new();
     int pair[2];
-    char a[3], b[4], c[10] = "..........";
+    char a[3], b[4], c[10];
     struct iovec elements[] = {{a, sizeof a}, {NULL, 0}, {b, sizeof b}, {c, sizeof c}};
+    memset(c, '.', sizeof c);
     local_pair(pair);
     mr_handle handle = adopt(d, pair[0]);
     for (int wait_first = 0; wait_first < 2; wait_first++) {
