@@ -7,6 +7,9 @@
 
 #include "tls.h"
 
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+
 #ifdef FUZZING /* without the harness */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +30,7 @@ enum { VERSION_1_2 = 0x303, VERSION_1_3 = 0x304 };
 
 /* Credentials ***************************************************************************************************** */
 
-/* A key and a self-signed certificate, in PEM. Never freed. */
+/* A key and a certificate, in PEM. Never freed. */
 typedef struct credentials {
     uint8_t *certificate;
     size_t certificate_length;
@@ -37,8 +40,15 @@ typedef struct credentials {
     const struct credentials *next; /* of all that were made */
 } credentials;
 
-/* Credentials with these alternative names ("DNS:localhost"), or without any if `names` is NULL. */
+/* Credentials with these alternative names ("DNS:localhost"), or without any if `names` is NULL. The certificate signs itself. */
 const credentials *credentials_of(const char *common_name, const char *names);
+
+/* The same, signed by an authority. */
+const credentials *credentials_from(const credentials *authority, const char *common_name, const char *names);
+
+/* The caller frees them. */
+X509 *certificate_of(const credentials *own);
+EVP_PKEY *key_of(const credentials *own);
 
 /* For localhost. */
 const credentials *usual_credentials(void);

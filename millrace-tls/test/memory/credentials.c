@@ -30,7 +30,35 @@ static void add_extension(X509 *certificate, int kind, const char *value)
 
 static const credentials *all;
 
-const credentials *credentials_of(const char *common_name, const char *names)
+X509 *certificate_of(const credentials *own)
+{
+    BIO *memory = BIO_new_mem_buf(own->certificate, (int)own->certificate_length);
+    X509 *certificate = PEM_read_bio_X509(memory, NULL, NULL, NULL);
+    BIO_free(memory);
+    CHECK(certificate);
+    return certificate;
+}
+
+EVP_PKEY *key_of(const credentials *own)
+{
+    BIO *memory = BIO_new_mem_buf(own->key, (int)own->key_length);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(memory, NULL, NULL, NULL);
+    BIO_free(memory);
+    CHECK(key);
+    return key;
+}
+
+static void sign_by(const credentials *authority, X509 *certificate)
+{
+    X509 *issuer = certificate_of(authority);
+    EVP_PKEY *key = key_of(authority);
+    CHECK(X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) == 1);
+    CHECK(X509_sign(certificate, key, EVP_sha256()) > 0);
+    EVP_PKEY_free(key);
+    X509_free(issuer);
+}
+
+const credentials *credentials_from(const credentials *authority, const char *common_name, const char *names)
 {
     credentials *made = calloc(1, sizeof *made);
     EVP_PKEY *key = EVP_EC_gen("P-256");
@@ -44,7 +72,12 @@ const credentials *credentials_of(const char *common_name, const char *names)
     CHECK(X509_set_issuer_name(certificate, name) == 1 && X509_set_pubkey(certificate, key) == 1);
     if (names)
         add_extension(certificate, NID_subject_alt_name, names);
-    CHECK(X509_sign(certificate, key, EVP_sha256()) > 0);
+    if (authority)
+        sign_by(authority, certificate);
+    else {
+        add_extension(certificate, NID_basic_constraints, "critical,CA:TRUE");
+        CHECK(X509_sign(certificate, key, EVP_sha256()) > 0);
+    }
     BIO *memory = BIO_new(BIO_s_mem());
     CHECK(PEM_write_bio_X509(memory, certificate) == 1);
     made->certificate = take_pem(memory, &made->certificate_length);
@@ -58,6 +91,11 @@ const credentials *credentials_of(const char *common_name, const char *names)
     made->next = all;
     all = made;
     return made;
+}
+
+const credentials *credentials_of(const char *common_name, const char *names)
+{
+    return credentials_from(NULL, common_name, names);
 }
 
 const credentials *usual_credentials(void)

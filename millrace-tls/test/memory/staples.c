@@ -15,24 +15,6 @@ typedef struct answer {
     size_t length;
 } answer;
 
-static X509 *certificate_of(const credentials *own)
-{
-    BIO *memory = BIO_new_mem_buf(own->certificate, (int)own->certificate_length);
-    X509 *certificate = PEM_read_bio_X509(memory, NULL, NULL, NULL);
-    BIO_free(memory);
-    CHECK(certificate);
-    return certificate;
-}
-
-static EVP_PKEY *key_of(const credentials *own)
-{
-    BIO *memory = BIO_new_mem_buf(own->key, (int)own->key_length);
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(memory, NULL, NULL, NULL);
-    BIO_free(memory);
-    CHECK(key);
-    return key;
-}
-
 static answer encode(OCSP_RESPONSE *response)
 {
     answer made = {0};
@@ -89,8 +71,10 @@ static bool shows(tls_context *client, tls_context *server, const answer *expect
 /* All certificates of these tests have the serial number 1. */
 void staples(uintptr_t version)
 {
-    const credentials *own = usual_credentials();
-    tls_context *client = new_client_context(own, (int)version);
+    /* Not a certificate that signs itself: OpenSSL 3.6 sends no response about one. */
+    const credentials *authority = credentials_of("authority", NULL);
+    const credentials *own = credentials_from(authority, "one", "DNS:localhost");
+    tls_context *client = new_client_context(authority, (int)version);
     tls_context *server = new_server_context(own, (int)version);
     answer fresh = answer_for(own, 1, 2L * HOUR);
     answer endless = answer_for(own, 1, 0);
