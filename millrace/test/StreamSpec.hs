@@ -5,7 +5,7 @@ module StreamSpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, try)
-import Control.Monad (forM, forM_, void)
+import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Foreign.C.Error (eCONNREFUSED)
@@ -16,6 +16,7 @@ import Millrace.Socket.ByteString
 import Millrace.Socket.Connect hiding (connectTo)
 import qualified Millrace.Socket.Connect as Connect
 import Millrace.Stream
+import qualified Millrace.Timer as Timer
 import Support
 import Test.Hspec hiding (after, before)
 
@@ -38,6 +39,33 @@ spec = do
         collect next `shouldReturn` ["first", "", "third line", "last"]
       next <- fromPieces (pieces 3 "12345678\n") >>= linesOf 5
       failsWith next `shouldReturn` TooLong "line" 5
+    it "refuses a line at its first byte too many, and never reads on" $
+      forM_ [1 .. 9] $ \size -> do
+        (source, count) <- fromPieces (pieces size "12345\r\n12345\n123456789\nx") >>= counting
+        next <- linesOf 5 source
+        next `shouldReturn` Just "12345"
+        next `shouldReturn` Just "12345"
+        failsWith next `shouldReturn` TooLong "line" 5
+        read' <- count
+        read' `shouldSatisfy` (\n -> n >= 19 && n < 19 + fromIntegral size)
+        failsWith next `shouldReturn` TooLong "line" 5
+        count `shouldReturn` read'
+    it "takes a return for a part of a longer line, and for the end's first byte" $ do
+      next <- fromPieces ["12345", "\r", "\n", "123\r5\n1", "2345", "\r", "6"] >>= linesOf 5
+      next `shouldReturn` Just "12345"
+      next `shouldReturn` Just "123\r5"
+      failsWith next `shouldReturn` TooLong "line" 5
+      atEnd <- fromPieces ["123", "\r"] >>= linesOf 3
+      failsWith atEnd `shouldReturn` TooLong "line" 3
+    it "loses nothing when lines, frames and pieces are interrupted" $ do
+      let wanted = [bytesAt i (1 + i `mod` 40) | i <- [1 .. 1500]]
+          noReturns = ByteString.map (\byte -> if byte `elem` [10, 13] then 0 else byte)
+      surviving (ByteString.concat [noReturns line <> "\n" | line <- wanted]) (linesOf 100) (map noReturns wanted)
+      surviving (ByteString.concat (map (frame Length16) wanted)) (framesOf Length16 100) wanted
+      let taken source = do
+            (takeBytes, hasEnded') <- exactly source
+            return (hasEnded' >>= \over -> if over then return Nothing else Just <$> takeBytes 7)
+      surviving (bytesAt 0 28000) taken (pieces 7 (bytesAt 0 28000))
     it "cuts frames wherever the pieces end" $ do
       let framed = ByteString.concat [frame Length16 (bytesAt 0 n) | n <- [0, 1, 255, 256, 1000]]
       forM_ [1, 2, 3, 7, 100, 5000] $ \size -> do
@@ -114,6 +142,28 @@ spec = do
           pause delay
           stop client
   where
+    -- Sends bytes in random pieces, and takes what is cut from them under deadlines that pass all the time.
+    surviving bytes cut wanted = withUnixPair $ \here there -> do
+      random <- newRandom 3
+      let sending left = unless (ByteString.null left) $ do
+            size <- below random 60
+            let (now, later) = ByteString.splitAt (1 + size) left
+            sendAll there now
+            when (size < 10) (pause 100)
+            sending later
+          taking next got interrupted = do
+            limit <- below random 150
+            outcome <- Timer.timeout (1 + limit) next
+            case outcome of
+              Nothing -> taking next got (interrupted + 1 :: Int)
+              Just Nothing -> return (reverse got, interrupted)
+              Just (Just one) -> taking next (one : got) interrupted
+      sender <- start (sending bytes >> shutdown there ShutdownSend)
+      next <- cut (recv here 50)
+      (got, interrupted) <- taking next [] 0
+      finish sender
+      (got == wanted) `shouldBe` True
+      interrupted `shouldSatisfy` (> 20)
     pieces size bytes
       | ByteString.null bytes = []
       | otherwise = let (now, later) = ByteString.splitAt size bytes in now : pieces size later

@@ -41,17 +41,18 @@ where
 
 import Control.Concurrent (forkIOWithUnmask, killThread)
 import Control.Concurrent.STM
-import Control.Exception (Exception (..), SomeAsyncException, bracket, catch, throwIO, try)
-import Control.Monad (unless, when)
+import Control.Exception (Exception (..), SomeAsyncException, bracket, catch, mask_, throwIO, try)
+import Control.Monad (join, unless, when)
 import Data.Bits (shiftL, shiftR, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Int (Int64)
-import Data.Maybe (isJust)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import Millrace.File (File, readAt, writeAt)
+import Millrace.Internal.Park (handOver)
 import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 
@@ -201,36 +202,64 @@ instance Show TooLong where
 instance Exception TooLong
 
 -- | The lines of a source, without their ends (@\\n@ or @\\r\\n@): an action that returns the next one. 'Nothing' is the end; the last
--- line need not have an end. A line of more bytes than the first argument is 'TooLong'.
+-- line need not have an end. A line may have as many bytes as the first argument says. As soon as one byte more has come, the action
+-- throws 'TooLong', without waiting for the end of the line; so does every later call. Of a longer line, it has taken no more from the
+-- source than the piece with that byte.
+--
+-- If the action is interrupted, or the source throws, the next call continues: no byte is lost. The source runs masked, and is interruptible
+-- where it waits.
 --
 -- >>> next <- fromPieces ["a\r\nb\n\nc"] >>= linesOf 80
 -- >>> collect next
 -- ["a","b","","c"]
+-- >>> endless <- fromPieces (repeat "123") >>= linesOf 5
+-- >>> endless
+-- *** Exception: Millrace.Stream: a line is longer than 5 bytes; allow more, or refuse the sender
 --
 -- @since 0.1.0
 linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
 linesOf most source = do
-  left <- newIORef ByteString.empty
-  return (readIORef left >>= \begin -> go left [] 0 begin)
+  state <- newIORef (Begun [] 0 ByteString.empty)
+  return (taking state (nextLine most source state))
+
+-- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were not searched yet.
+data Begun = Begun [ByteString] !Int !ByteString
+
+nextLine :: Int -> Source -> IORef Begun -> (Begun -> IO ()) -> IO (Maybe ByteString)
+nextLine most source state takeUntil = readIORef state >>= go
   where
-    -- The parts of the line until now, the last one first, and how long they are.
-    go left parts size bytes = case Char8.elemIndex '\n' bytes of
+    go (Begun parts size bytes) = case Char8.elemIndex '\n' bytes of
       Just at -> do
-        writeIORef left (ByteString.drop (at + 1) bytes)
-        limit (size + at)
-        return (Just (withoutReturn (ByteString.concat (reverse (ByteString.take at bytes : parts)))))
+        let line = withoutReturn (joined (ByteString.take at bytes : parts))
+        refuseIf (ByteString.length line > most)
+        Just line <$ takeUntil (Begun [] 0 (ByteString.drop (at + 1) bytes))
       Nothing -> do
-        let sizeNow = size + ByteString.length bytes
-        limit sizeNow
-        writeIORef left ByteString.empty
-        next <- source
-        if ByteString.null next
-          then return (if sizeNow == 0 then Nothing else Just (ByteString.concat (reverse (bytes : parts))))
-          else go left (bytes : parts) sizeNow next
-    limit size = when (size > most) $ throwIO (TooLong "line" most)
-    withoutReturn line
-      | not (ByteString.null line) && Char8.last line == '\r' = ByteString.init line
-      | otherwise = line
+        let searched = if ByteString.null bytes then parts else bytes : parts
+            sizeNow = size + ByteString.length bytes
+        -- One byte more may be the first one of the end.
+        refuseIf (sizeNow - 1 > most || (sizeNow > most && not (any (ByteString.isSuffixOf return') (take 1 searched))))
+        piece <- source
+        if ByteString.null piece then atEnd searched sizeNow else continue (Begun searched sizeNow piece)
+    continue begun = writeIORef state begun >> go begun
+    atEnd parts size
+      | size == 0 = return Nothing
+      | otherwise = do
+        refuseIf (size > most)
+        Just (joined parts) <$ takeUntil (Begun [] 0 ByteString.empty)
+    joined = ByteString.concat . reverse
+    refuseIf isLonger = when isLonger $ throwIO (TooLong "line" most)
+    withoutReturn line = fromMaybe line (ByteString.stripSuffix return' line)
+    return' = Char8.singleton '\r'
+
+-- Runs an action that changes a state at last, by the function that it gets. If an exception comes before the caller has the result,
+-- that change is undone.
+taking :: IORef s -> ((s -> IO ()) -> IO a) -> IO a
+taking state action = do
+  undo <- newIORef (return ())
+  handOver (\_ -> join (readIORef undo)) . action $ \after -> do
+    before <- readIORef state
+    writeIORef undo (writeIORef state before)
+    writeIORef state after
 
 -- | How a frame encodes its length.
 --
@@ -263,7 +292,8 @@ frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i 
     count = lengthBytes framing
 
 -- | The contents of the frames of a source: an action that returns the next one. 'Nothing' is the end. A frame of more bytes than the
--- second argument is 'TooLong', and so is one that the source ends within.
+-- second argument is 'TooLong', which is thrown when its length has come, and by every later call. So is a frame that the source ends
+-- within. If the action is interrupted, or the source throws, the next call continues, as in 'linesOf'.
 --
 -- >>> next <- fromPieces [frame Length8 "one" <> "\ETXt", "wo"] >>= framesOf Length8 100
 -- >>> next
@@ -272,18 +302,22 @@ frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i 
 -- @since 0.1.0
 framesOf :: Framing -> Int -> Source -> IO (IO (Maybe ByteString))
 framesOf framing most source = do
-  (takeBytes, isOver) <- exactly source
-  return $ do
-    over <- isOver
-    if over
+  state <- newIORef (Held [] 0)
+  return . taking state $ \takeUntil -> do
+    begin <- held state source 1
+    if ByteString.null begin
       then return Nothing
       else do
-        size <- ByteString.foldl' (\number byte -> number `shiftL` 8 .|. fromIntegral byte) 0 <$> takeBytes (lengthBytes framing)
+        size <- number . ByteString.take bytesBefore <$> promised state source bytesBefore
         when (size > most) $ throwIO (TooLong "frame" most)
-        Just <$> takeBytes size
+        content <- ByteString.drop bytesBefore <$> promised state source (bytesBefore + size)
+        Just (ByteString.take size content) <$ takeUntil (holding (ByteString.drop size content))
+  where
+    bytesBefore = lengthBytes framing
+    number = ByteString.foldl' (\before byte -> before `shiftL` 8 .|. fromIntegral byte) 0
 
 -- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end.
--- If the source ends before, the first one throws 'TooLong'.
+-- If the source ends before, the first one throws 'TooLong', and takes nothing. If one of them is interrupted, no byte is lost.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
@@ -292,25 +326,31 @@ framesOf framing most source = do
 -- @since 0.1.0
 exactly :: Source -> IO (Int -> IO ByteString, IO Bool)
 exactly source = do
-  left <- newIORef ByteString.empty
-  let takeBytes count = do
-        bytes <- readIORef left
-        go count [] bytes
-      go count parts bytes
-        | ByteString.length bytes >= count = do
-          let (now, later) = ByteString.splitAt count bytes
-          writeIORef left later
-          return (ByteString.concat (reverse (now : parts)))
-        | otherwise = do
-          next <- source
-          when (ByteString.null next) $ throwIO (TooLong "piece that was promised" (ByteString.length (ByteString.concat (bytes : parts))))
-          go (count - ByteString.length bytes) (bytes : parts) next
-      isOver = do
-        bytes <- readIORef left
-        if ByteString.null bytes
-          then source >>= \next -> ByteString.null next <$ writeIORef left next
-          else return False
-  return (takeBytes, isOver)
+  state <- newIORef (Held [] 0)
+  let takeBytes count = taking state $ \takeUntil -> do
+        bytes <- promised state source count
+        ByteString.take count bytes <$ takeUntil (holding (ByteString.drop count bytes))
+  return (takeBytes, mask_ (ByteString.null <$> held state source 1))
+
+-- What has come of a source and was not taken: the pieces, the last one first, and how many bytes these are.
+data Held = Held [ByteString] !Int
+
+holding :: ByteString -> Held
+holding bytes = Held [bytes] (ByteString.length bytes)
+
+-- Call these two masked. The first one waits until so many bytes have come, or the source has ended, and returns all that are held. The second
+-- one throws if these are fewer.
+held, promised :: IORef Held -> Source -> Int -> IO ByteString
+held state source count = do
+  Held pieces size <- readIORef state
+  piece <- if size < count then source else return ByteString.empty
+  if ByteString.null piece
+    then let bytes = ByteString.concat (reverse pieces) in bytes <$ writeIORef state (holding bytes)
+    else writeIORef state (Held (piece : pieces) (size + ByteString.length piece)) >> held state source count
+promised state source count = do
+  bytes <- held state source count
+  when (ByteString.length bytes < count) $ throwIO (TooLong "piece that was promised" (ByteString.length bytes))
+  return bytes
 
 -- | All results of an action until it returns 'Nothing'.
 --
