@@ -6,11 +6,13 @@ import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
 import qualified Millrace.Cli.CommandSpec
+import qualified Millrace.Cli.CompressionSpec
 import qualified Millrace.Cli.ConfigurationSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
 import qualified Millrace.Cli.ListingSpec
+import qualified Millrace.Cli.MadeOnceSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
 import qualified Millrace.Cli.ProcessorsSpec
@@ -45,11 +47,13 @@ specs = do
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Address" Millrace.Cli.AddressSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
+  describe "Compression" Millrace.Cli.CompressionSpec.spec
   describe "Configuration" Millrace.Cli.ConfigurationSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "Failure" Millrace.Cli.FailureSpec.spec
   describe "Listing" Millrace.Cli.ListingSpec.spec
+  describe "MadeOnce" Millrace.Cli.MadeOnceSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
   describe "Processors" Millrace.Cli.ProcessorsSpec.spec

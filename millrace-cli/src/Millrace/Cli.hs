@@ -10,11 +10,12 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
+import Millrace.Cli.Compression (compressionCodings)
 import Millrace.Cli.Configuration
 import Millrace.Cli.ConfigurationText
 import Millrace.Cli.Doctor
 import Millrace.Cli.Failure
-import Millrace.Cli.Policy (OnError (..))
+import Millrace.Cli.Policy (Compression (..), OnError (..))
 import Millrace.Cli.Pong
 import Millrace.Cli.Proxy (withReverseProxy)
 import Millrace.Cli.Run
@@ -61,15 +62,15 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 
 perform :: Command -> IO ()
 perform command = case command of
-  Serve files options -> site files >>= serve options . staticFiles
+  Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
   Proxy targets options -> serveWith options (const (withReverseProxy targets))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options
   Print other -> perform other
-  Run file -> run makers file
-  Check file -> check makers file
-  Reload file -> reload makers file
+  Run file -> newMakers >>= (`run` file)
+  Check file -> newMakers >>= (`check` file)
+  Reload file -> newMakers >>= (`reload` file)
   Doctor options -> do
     examination <- examine (doctorBackend options)
     say ((if doctorJson options then renderAsJson else renderText) examination)
@@ -78,20 +79,28 @@ perform command = case command of
 printFor :: Action -> ServerOptions -> IO ()
 printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] [] [RouteOptions [] [] action]]))
 
-makers :: Makers
-makers =
-  Makers
-    { makeFiles = \options use -> site options >>= use . staticFiles,
-      makeProxy = withReverseProxy
-    }
+-- All sites share the memory for what was compressed.
+newMakers :: IO Makers
+newMakers = do
+  compressor <- newCompressor compressedBytesMax
+  pure
+    Makers
+      { makeFiles = \options use -> site compressor options >>= use . staticFiles,
+        makeProxy = withReverseProxy
+      }
 
-site :: FilesOptions -> IO Site
-site options = do
+site :: Compressor -> FilesOptions -> IO Site
+site compressor options = do
   root <- directory options
   cache <- if lifeMicros > 0 then Just <$> newFileCache lifeMicros else pure Nothing
   pages <- case filesOnError options of
     LineOfText -> pure Nothing
     PageOfSite -> Just <$> newErrorPages root lifeMicros
+  compressing <- case filesCompression options of
+    NoCompression -> pure Nothing
+    CompressOnTheWay
+      | null compressionCodings -> throwIO noCompression
+      | otherwise -> pure (Just compressor)
   telling <- newSeldomTeller
   pure
     (plainSite root)
@@ -99,11 +108,24 @@ site options = do
         siteListing = filesListing options,
         siteFallback = filesFallback options,
         siteErrorPages = pages,
+        siteCompressor = compressing,
         siteOnFault = told telling
       }
   where
     lifeMicros = 1000000 * filesCacheSeconds options
     told telling path reason = telling ("millrace: " <> Char8.unpack path <> ": " <> reason)
+
+-- What was compressed takes so much memory at most.
+compressedBytesMax :: Int
+compressedBytesMax = 67108864
+
+noCompression :: Failure
+noCompression =
+  Failure
+    { failureAttempt = "compress files",
+      failureReason = "millrace has no compression on this system yet",
+      failureRemedy = "Leave compression out, and compress the files before (NAME.gz, NAME.br, NAME.zst)."
+    }
 
 directory :: FilesOptions -> IO Root
 directory options = handle (throwIO . failure) (openRoot policy path)

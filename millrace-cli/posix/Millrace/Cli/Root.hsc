@@ -64,6 +64,7 @@ import System.Posix.ByteString
   , RawFilePath
   , closeDirStream
   , closeFd
+  , deviceID
   , fileID
   , fileSize
   , getFdStatus
@@ -74,6 +75,7 @@ import System.Posix.ByteString
   , openDirStream
   , readDirStream
   , readSymbolicLink
+  , statusChangeTimeHiRes
   )
 
 #define _GNU_SOURCE
@@ -201,11 +203,17 @@ openFile :: Fd -> FileStatus -> OpenFile
 openFile descriptor status =
   OpenFile
     { openFilePath = Char8.unpack (descriptorPath descriptor)
-    , openFileSize = fromIntegral (fileSize status)
-    , openFileModified = saturated (floor (1000000000 * modificationTimeHiRes status))
-    , openFileNumber = fromIntegral (fileID status)
-    , openFileState = stateOf descriptor
+    , openFileIdentity = FileIdentity (fromIntegral (deviceID status)) (fromIntegral (fileID status))
+    , openFileState =
+        FileState
+          { stateSize = fromIntegral (fileSize status)
+          , stateModified = nanoseconds (modificationTimeHiRes status)
+          , stateChanged = nanoseconds (statusChangeTimeHiRes status)
+          }
+    , openFileStateNow = stateOf descriptor
     }
+  where
+    nanoseconds time = saturated (floor (1000000000 * time))
 
 -- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ are among them. The path is that of a
 -- 'Directory'.
@@ -230,27 +238,30 @@ glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <>
     if result < 0 then pure MustBeLookedUp else #{peek struct stat, st_mode} status >>= seen path status
   where
     seen path status mode = case mode .&. #{const S_IFMT} :: CMode of
-      #{const S_IFDIR} -> DirectorySeen . snd <$> statusState status
+      #{const S_IFDIR} -> DirectorySeen . stateModified <$> statusState status
       #{const S_IFLNK} -> pure MustBeLookedUp
       #{const S_IFREG} -> do
         -- A file that everybody may read needs no further check.
         readable <- if mode .&. 0o444 == 0o444 then pure True else isReadable path
-        if readable then uncurry FileSeen <$> statusState status else pure NothingSeen
+        if readable then (\state -> FileSeen (stateSize state) (stateModified state)) <$> statusState status else pure NothingSeen
       _ -> pure NothingSeen
     isReadable path = (== 0) <$> c_faccessat (#{const AT_FDCWD}) path #{const R_OK} #{const AT_EACCESS}
 
-stateOf :: Fd -> IO (Int64, Nanoseconds)
+stateOf :: Fd -> IO FileState
 stateOf (Fd number) = allocaBytes #{size struct stat} $ \status -> do
   throwErrnoIfMinus1_ "fstat" (c_fstat number status)
   statusState status
 
 -- The unix package represents times as fractions.
-statusState :: Ptr Status -> IO (Int64, Nanoseconds)
-statusState status = do
-  size <- #{peek struct stat, st_size} status
-  seconds <- #{peek struct stat, st_mtim.tv_sec} status :: IO Int64
-  rest <- #{peek struct stat, st_mtim.tv_nsec} status :: IO Int64
-  pure (size, saturated (1000000000 * toInteger seconds + toInteger rest))
+statusState :: Ptr Status -> IO FileState
+statusState status =
+  FileState
+    <$> #{peek struct stat, st_size} status
+    <*> (nanoseconds <$> #{peek struct stat, st_mtim.tv_sec} status <*> #{peek struct stat, st_mtim.tv_nsec} status)
+    <*> (nanoseconds <$> #{peek struct stat, st_ctim.tv_sec} status <*> #{peek struct stat, st_ctim.tv_nsec} status)
+  where
+    nanoseconds :: Int64 -> Int64 -> Nanoseconds
+    nanoseconds seconds rest = saturated (1000000000 * toInteger seconds + toInteger rest)
 
 -- struct stat
 data {-# CTYPE "sys/stat.h" "struct stat" #-} Status

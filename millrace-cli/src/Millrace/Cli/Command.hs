@@ -9,6 +9,7 @@ module Millrace.Cli.Command
     noLimitOptions,
     TlsOptions (..),
     FilesOptions (..),
+    plainFiles,
     ProxyOptions (..),
     HostOption (..),
     Spread (..),
@@ -26,7 +27,7 @@ import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
-import Millrace.Cli.Policy (Fallback (..), OnError (..))
+import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
 import Options.Applicative
@@ -157,9 +158,25 @@ data FilesOptions = FilesOptions
     -- | 0 means no cache.
     filesCacheSeconds :: Int,
     filesFallback :: Fallback,
-    filesOnError :: OnError
+    filesOnError :: OnError,
+    filesCompression :: Compression
   }
   deriving (Eq, Show)
+
+-- | A directory with the usual options.
+--
+-- @since 0.1.0
+plainFiles :: FilePath -> FilesOptions
+plainFiles directory =
+  FilesOptions
+    { filesDirectory = directory,
+      filesFollowLinks = False,
+      filesListing = False,
+      filesCacheSeconds = 1,
+      filesFallback = NotFound,
+      filesOnError = LineOfText,
+      filesCompression = NoCompression
+    }
 
 -- | Where requests go, and how.
 --
@@ -419,6 +436,10 @@ filesOptions =
       LineOfText
       PageOfSite
       (long "error-pages" <> help "Answer with DIR/404.html instead of a line of text, and so with 403.html, 500.html and 503.html, where they are")
+    <*> flag
+      NoCompression
+      CompressOnTheWay
+      (long "compress" <> help "Compress texts, scripts and the like for clients that accept it, with brotli, zstd or gzip, and keep the results in memory")
 
 proxyOptions :: Parser ProxyOptions
 proxyOptions =

@@ -296,7 +296,7 @@ headers = refined (pairs text) (traverse valid)
 
 files :: Reader FilesOptions
 files =
-  alternatives (plain <$> nonEmptyText) . mapping "'files'" $
+  alternatives (plainFiles <$> nonEmptyText) . mapping "'files'" $
     FilesOptions
       <$> required "directory" nonEmptyText
       <*> withDefault False "follow-links" yesOrNo
@@ -304,8 +304,8 @@ files =
       <*> withDefault 1 "cache-seconds" (fromInteger <$> number 0 3600)
       <*> withDefault NotFound "spa" (chosenBy NotFound SinglePage)
       <*> withDefault LineOfText "error-pages" (chosenBy LineOfText PageOfSite)
+      <*> withDefault NoCompression "compress" (chosenBy NoCompression CompressOnTheWay)
   where
-    plain directory = FilesOptions directory False False 1 NotFound LineOfText
     chosenBy no yes = (\isWanted -> if isWanted then yes else no) <$> yesOrNo
 
 proxy :: Reader ProxyOptions

@@ -102,7 +102,8 @@ files options =
     ("listing", Truth (filesListing options)),
     ("cache-seconds", Number (filesCacheSeconds options)),
     ("spa", Truth (filesFallback options == SinglePage)),
-    ("error-pages", Truth (filesOnError options == PageOfSite))
+    ("error-pages", Truth (filesOnError options == PageOfSite)),
+    ("compress", Truth (filesCompression options == CompressOnTheWay))
   ]
 
 proxy :: ProxyOptions -> [(String, Value)]

@@ -27,7 +27,7 @@ data Coding = Coding
   { codingName :: ByteString,
     codingExtension :: ByteString
   }
-  deriving (Eq, Show)
+  deriving (Eq, Ord, Show)
 
 -- | The codings that are served. The one that usually gives the smallest files comes first.
 --

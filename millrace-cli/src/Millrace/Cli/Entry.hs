@@ -3,6 +3,8 @@ module Millrace.Cli.Entry
   ( LinkPolicy (..),
     Entry (..),
     OpenFile (..),
+    FileIdentity (..),
+    FileState (..),
     Glimpse (..),
     Nanoseconds,
     saturated,
@@ -39,14 +41,36 @@ data OpenFile = OpenFile
   { -- | A path that opens this very file. It is valid only in this process, and until 'Millrace.Cli.Root.withEntry' ends. Do
     -- not cache anything under it: another file will have this path later.
     openFilePath :: FilePath,
-    -- | In bytes.
-    openFileSize :: Int64,
-    openFileModified :: Nanoseconds,
-    -- | Different from that of all other files of its file system.
-    openFileNumber :: Word64,
-    -- | The size in bytes and the time of change as they are now. Valid only while the file is open.
-    openFileState :: IO (Int64, Nanoseconds)
+    openFileIdentity :: FileIdentity,
+    -- | As the file was when it was opened.
+    openFileState :: FileState,
+    -- | As it is now. Valid only while the file is open.
+    openFileStateNow :: IO FileState
   }
+
+-- | Tells a file from all others that there are at the same time.
+--
+-- @since 0.1.0
+data FileIdentity = FileIdentity
+  { -- | The file system. 0 on Windows, where nobody asks for it.
+    identityDevice :: Word64,
+    -- | Different from that of all other files of its file system.
+    identityNumber :: Word64
+  }
+  deriving (Eq, Ord, Show)
+
+-- | What changes when a file does.
+--
+-- @since 0.1.0
+data FileState = FileState
+  { -- | In bytes.
+    stateSize :: Int64,
+    -- | When the content was changed. Programs can set this time.
+    stateModified :: Nanoseconds,
+    -- | When content, name, permissions or the other time were changed. Programs cannot set this time. On Windows it is the other one.
+    stateChanged :: Nanoseconds
+  }
+  deriving (Eq, Ord, Show)
 
 -- | The object of a name in a directory, found without opening it.
 --

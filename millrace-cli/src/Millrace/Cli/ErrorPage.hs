@@ -101,8 +101,8 @@ readPage root code = either failed id <$> try (withEntry root [Char8.pack (show 
   where
     outcome entry = case entry of
       Right (File file)
-        | toInteger (openFileSize file) > pageBytesMax -> pure NoPage
-        | otherwise -> maybe NotReadNow Page <$> wholeContent (openFileSize file, openFileModified file) file
+        | toInteger (stateSize (openFileState file)) > pageBytesMax -> pure NoPage
+        | otherwise -> maybe NotReadNow Page <$> wholeContent file
       Right (Directory _) -> pure NoPage
       Left Missing -> pure NoPage
       Left Unreadable -> pure NoPage

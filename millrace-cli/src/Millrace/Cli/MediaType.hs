@@ -4,13 +4,16 @@
 module Millrace.Cli.MediaType
   ( mediaType,
     ownCoding,
+    isCompressible,
   )
 where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import qualified Data.Map.Strict as Map
+import qualified Data.Set as Set
 import Data.Text (Text)
 import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
@@ -41,6 +44,47 @@ ownCoding :: ByteString -> Maybe ByteString
 ownCoding name
   | CI.mk (ByteString.drop (ByteString.length name - 5) name) == ".svgz" = Just "gzip"
   | otherwise = Nothing
+
+-- | Does content of this type become smaller when it is compressed? Images, sounds, videos, archives and most fonts are compressed
+-- already. O(length + log (number of known types)).
+--
+-- >>> map isCompressible ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
+-- [True,True,True,False,False]
+--
+-- @since 0.1.0
+isCompressible :: ByteString -> Bool
+isCompressible contentType =
+  "text/" `ByteString.isPrefixOf` name || "+json" `ByteString.isSuffixOf` name || "+xml" `ByteString.isSuffixOf` name || Set.member name compressible
+  where
+    name = Char8.takeWhile (/= ';') contentType
+
+compressible :: Set.Set ByteString
+compressible =
+  Set.fromList
+    [ "application/ecmascript",
+      "application/javascript",
+      "application/json",
+      "application/postscript",
+      "application/rtf",
+      "application/toml",
+      "application/vnd.ms-fontobject",
+      "application/wasm",
+      "application/x-javascript",
+      "application/x-ndjson",
+      "application/x-sh",
+      "application/x-sql",
+      "application/x-subrip",
+      "application/x-tex",
+      "application/xml",
+      "application/xml-dtd",
+      "application/yaml",
+      "font/otf",
+      "font/ttf",
+      "image/bmp",
+      "image/vnd.microsoft.icon",
+      "image/x-icon",
+      "model/gltf-binary"
+    ]
 
 extensions :: MimeMap
 extensions = Map.union newer defaultMimeMap

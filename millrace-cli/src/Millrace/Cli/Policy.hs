@@ -2,6 +2,7 @@
 module Millrace.Cli.Policy
   ( Fallback (..),
     OnError (..),
+    Compression (..),
   )
 where
 
@@ -23,4 +24,13 @@ data OnError
     LineOfText
   | -- | The page that the root has for the status, such as @404.html@, and otherwise the line of text.
     PageOfSite
+  deriving (Eq, Show)
+
+-- | Whether files are compressed on the way to clients.
+--
+-- @since 0.1.0
+data Compression
+  = NoCompression
+  | -- | Those for which it is worth it, for clients that accept it.
+    CompressOnTheWay
   deriving (Eq, Show)

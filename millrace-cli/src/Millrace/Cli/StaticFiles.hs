@@ -12,28 +12,32 @@ module Millrace.Cli.StaticFiles
     newFileCache,
     ErrorPages,
     newErrorPages,
+    Compressor,
+    newCompressor,
     Root,
     openRoot,
     LinkPolicy (..),
   )
 where
 
-import Control.Exception (bracket, finally, try, uninterruptibleMask_)
+import Control.Exception (bracket, displayException, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.Foldable (find)
+import Data.Foldable (find, toList)
 import Data.List.NonEmpty (NonEmpty (..))
 import qualified Data.List.NonEmpty as NonEmpty
-import Data.Maybe (catMaybes, fromMaybe, isJust, mapMaybe)
+import Data.Maybe (catMaybes, fromMaybe, isJust, isNothing, mapMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Accept (acceptsHtml)
+import Millrace.Cli.Compression (compressionCodings)
+import Millrace.Cli.Compressor
 import Millrace.Cli.ContentCoding (Coding (..), codings, preferredCoding)
 import Millrace.Cli.Entry
 import Millrace.Cli.ErrorPage
 import Millrace.Cli.FileCache
 import Millrace.Cli.Listing
-import Millrace.Cli.MediaType (mediaType, ownCoding)
+import Millrace.Cli.MediaType (isCompressible, mediaType, ownCoding)
 import Millrace.Cli.Policy (Fallback (..))
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath
@@ -56,12 +60,14 @@ data Site = Site
     siteListing :: Bool,
     siteFallback :: Fallback,
     siteErrorPages :: Maybe ErrorPages,
+    -- | 'Nothing': nothing is compressed.
+    siteCompressor :: Maybe Compressor,
     -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
     -- memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: ByteString -> String -> IO ()
   }
 
--- | A site without cache, listings and pages for errors. Faults are reported to nobody.
+-- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.
 --
 -- @since 0.1.0
 plainSite :: Root -> Site
@@ -72,6 +78,7 @@ plainSite root =
       siteListing = False,
       siteFallback = NotFound,
       siteErrorPages = Nothing,
+      siteCompressor = Nothing,
       siteOnFault = \_ _ -> pure ()
     }
 
@@ -83,7 +90,7 @@ plainSite root =
 -- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is dated
 --   before 1970, or to its first two seconds, has neither of the two ('Millrace.Http.Precondition.modificationTime').
 -- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that is at most
---   two seconds older.
+--   two seconds older. With a 'Compressor', they otherwise get the file compressed, if that is worth it and no range is asked for.
 -- * Only regular files that this process may read.
 -- * With 'SinglePage', a path that names no file, and whose last name has no dot, answers with the root's @index.html@ if the client
 --   accepts @text\/html@. The answer must be validated each time, so that clients see a new version of the application.
@@ -116,10 +123,10 @@ answerFromCache site key request respond = case siteCache site of
   Just cache -> withCached cache key $ \case
     Nothing -> pure Nothing
     Just kept -> do
-      let chosen = choose request kept
+      let stored = [variant | Stored coding <- [choose request (NonEmpty.head kept) (storedCodings kept)], variant <- toList kept, variantCoding variant == Just coding]
       -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
-      current <- and <$> mapM isCurrent (NonEmpty.head kept : [chosen | isJust (variantCoding chosen)])
-      if current then Just <$> respondWithVariant chosen request respond else pure Nothing
+      current <- and <$> mapM isCurrent (NonEmpty.head kept : stored)
+      if current then Just <$> respondWithKept site kept request respond else pure Nothing
 
 servePath :: Site -> RequestPath -> Application
 servePath site (RequestPath names endsInSlash) request respond =
@@ -200,13 +207,15 @@ refused site status fields = case siteErrorPages site of
 serveFile :: Site -> Reason -> [ByteString] -> OpenFile -> Application
 serveFile site reason names file request respond = do
   now <- currentSeconds
-  let variantOf alternatives coding = fromFile now (describe site reason names) (Coded (ownCoding (last names)) coding alternatives)
+  let described = describe site reason names
+      variantOf alternatives coding found = fromFile now described (Coded (ownCoding (last names)) coding (withMade alternatives coding found)) found
+      withMade alternatives coding found = if isNothing coding && mayCompress site described names found then MadeForClient else alternatives
   case (,) <$> siteCache site <*> cacheKey reason request of
     Just (cache, key) ->
       bracket (keepAll site names variantOf file) (mapM_ letGo) $ \case
         Just kept -> do
           remember cache key kept
-          respondWithVariant (choose request (variants kept)) request respond
+          respondWithKept site (variants kept) request respond
         Nothing -> serveBest site names variantOf file request respond
     Nothing -> serveBest site names variantOf file request respond
 
@@ -229,19 +238,52 @@ describe site reason names = case reason of
 -- Makes a variant of a file in this coding.
 type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant
 
-choose :: Request -> NonEmpty Variant -> Variant
-choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (NonEmpty.toList kept)) of
-  wanted@(Just _) -> fromMaybe plain (find ((== wanted) . variantCoding) kept)
-  Nothing -> plain
+mayCompress :: Site -> Described -> [ByteString] -> OpenFile -> Bool
+mayCompress site described names file =
+  isJust (siteCompressor site) && isCompressible (describedType described) && isNothing (ownCoding (last names)) && isWorthCompressing (openFileState file)
+
+-- Which variant a client gets.
+data Choice
+  = Plain
+  | Stored Coding
+  | Compressed Coding
+
+-- The choice between a variant without a coding, files with these codings, and what can be made of the first one. A range is
+-- one of the file: what is made may have other bytes the next time.
+choose :: Request -> Variant -> [Coding] -> Choice
+choose request plain stored = case preferredCoding fields stored of
+  Just coding -> Stored coding
+  Nothing
+    | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) -> maybe Plain Compressed (preferredCoding fields compressionCodings)
+    | otherwise -> Plain
+  where
+    fields = requestHeaders request
+
+storedCodings :: NonEmpty Variant -> [Coding]
+storedCodings = mapMaybe variantCoding . toList
+
+respondWithKept :: Site -> NonEmpty Variant -> Application
+respondWithKept site kept request respond = case choose request plain (storedCodings kept) of
+  Plain -> respondWithVariant plain request respond
+  Stored coding -> respondWithVariant (fromMaybe plain (find ((== Just coding) . variantCoding) kept)) request respond
+  Compressed coding -> respondCompressed site coding plain request respond
   where
     plain = NonEmpty.head kept
+
+-- Answers with what is made of a variant without a coding, or with that one.
+respondCompressed :: Site -> Coding -> Variant -> Application
+respondCompressed site coding plain request respond = do
+  made <- maybe (pure Nothing) (\compressor -> compressedVariant compressor told coding plain) (siteCompressor site)
+  respondWithVariant (fromMaybe plain made) request respond
+  where
+    told = siteOnFault site (rawPathInfo request) . displayException
 
 -- All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
 -- asynchronous exceptions masked.
 keepAll :: Site -> [ByteString] -> VariantOf -> OpenFile -> IO (Maybe Kept)
 keepAll site names variantOf file = do
   coded <- mapM keepCoded codings
-  plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileNumber found == openFileNumber file)
+  plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileIdentity found == openFileIdentity file)
   let outcomes = plain : coded
       close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
@@ -250,7 +292,7 @@ keepAll site names variantOf file = do
       if all (isJust . heldBytes) found then pure (Just (InMemory found)) else Just . Open <$> share close found
     _ -> Nothing <$ close
   where
-    keepCoded coding = keepOne site (codedNames names coding) (variantOf DependsOnClient (Just coding)) (`isOfSameState` file)
+    keepCoded coding = keepOne site (codedNames names coding) (variantOf StoredForClient (Just coding)) (`isOfSameState` file)
 
 -- The outcome of keeping a file, in memory or open. A file that is kept comes with the action that closes it.
 data Keeping
@@ -274,7 +316,7 @@ keepOne site names variantOf isWanted = do
   case entry of
     Right (File found)
       | not (isWanted found) -> NotThere <$ close
-      | toInteger (openFileSize found) <= memoryBytesMax -> inMemory found `finally` close
+      | toInteger (stateSize (openFileState found)) <= memoryBytesMax -> inMemory found `finally` close
       | mayStayOpen -> pure (Keeping (variantOf found) close)
       | otherwise -> Refused <$ close
     Left problem | not (isAbsence problem) -> Refused <$ close
@@ -295,9 +337,10 @@ serveBest site names variantOf file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
   let plain = variantOf (alternativesOf (not (null found))) Nothing file
       send variant = respondWithVariant variant request respond
-  case preferredCoding (requestHeaders request) found of
-    Nothing -> send plain
-    Just coding -> withCoded site names file coding (send . variantOf DependsOnClient (Just coding)) >>= maybe (send plain) pure
+  case choose request plain found of
+    Plain -> send plain
+    Stored coding -> withCoded site names file coding (send . variantOf StoredForClient (Just coding)) >>= maybe (send plain) pure
+    Compressed coding -> respondCompressed site coding plain request respond
 
 -- Hands over the file in this coding, if there is one.
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
@@ -307,7 +350,7 @@ withCoded site names file coding use =
     _ -> pure Nothing
 
 alternativesOf :: Bool -> Alternatives
-alternativesOf hasOthers = if hasOthers then DependsOnClient else SameForAll
+alternativesOf hasOthers = if hasOthers then StoredForClient else SameForAll
 
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
@@ -316,7 +359,9 @@ codedNames names coding = init names ++ [last names <> codingExtension coding]
 -- without their times: cp -r has an order of its own, and takes a second for some thousand files. Some compressors (brotli 1.0.9,
 -- pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
 isOfSameState :: OpenFile -> OpenFile -> Bool
-isOfSameState found file = toInteger (openFileModified found) + 2000000000 >= toInteger (openFileModified file)
+isOfSameState found file = modified found + 2000000000 >= modified file
+  where
+    modified = toInteger . stateModified . openFileState
 
 -- The entries that would be served, and how many names were read if there are more.
 listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
@@ -340,7 +385,7 @@ listed site names directory = do
         MustBeLookedUp -> lookedUp name
     lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \case
       Right (Directory found) -> Right . Just . ListedDirectory name . changed <$> glimpse found "."
-      Right (File found) -> pure (Right (Just (file name (openFileSize found) (openFileModified found))))
+      Right (File found) -> pure (Right (Just (file name (stateSize (openFileState found)) (stateModified (openFileState found)))))
       Left OutOfDescriptors -> pure (Left OutOfDescriptors)
       Left _ -> pure (Right Nothing)
     changed seen = case seen of

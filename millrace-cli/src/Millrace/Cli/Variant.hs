@@ -8,6 +8,13 @@ module Millrace.Cli.Variant
     Coded (..),
     Alternatives (..),
     variantCoding,
+    variantAlternatives,
+    variantState,
+    variantSource,
+    Source (..),
+    VariantKey,
+    variantKey,
+    inCoding,
     heldBytes,
     isCurrent,
     fromFile,
@@ -21,7 +28,6 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString, char7, toLazyByteString, word64Hex)
 import qualified Data.ByteString.Lazy as Lazy
-import Data.Int (Int64)
 import Data.Maybe (maybeToList)
 import Millrace.Cli.Content (wholeContent)
 import Millrace.Cli.ContentCoding (Coding (..))
@@ -41,19 +47,25 @@ import Network.Wai
 data Variant = Variant
   { -- | The coding that was chosen for the client, if any.
     variantCoding :: Maybe Coding,
+    -- | Which other bytes a client may get.
+    variantAlternatives :: Alternatives,
     variantValidators :: Validators,
     -- | Of a 200 response.
     variantFields :: ResponseHeaders,
-    -- | Size in bytes and time of change of the file.
-    variantState :: (Int64, Nanoseconds),
+    variantIdentity :: FileIdentity,
+    -- | Of the file when it was opened.
+    variantState :: FileState,
+    -- | Where the bytes are.
     variantSource :: Source,
     variantRepresentation :: Representation
   }
 
+-- | Where the bytes of a variant are.
+--
+-- @since 0.1.0
 data Source
-  = InFile OpenFile
-  | -- | So many bytes.
-    InMemory Int
+  = FromFile OpenFile
+  | FromMemory ByteString
 
 -- | What is said about a file besides its coding.
 --
@@ -82,7 +94,10 @@ data Coded = Coded
 -- @since 0.1.0
 data Alternatives
   = SameForAll
-  | DependsOnClient
+  | -- | There are files in other codings.
+    StoredForClient
+  | -- | The server may compress the file, if there is no file in a coding that the client accepts.
+    MadeForClient
   deriving (Eq, Show)
 
 -- | How many bytes a variant holds in memory. 'Nothing' if its bytes are in an open file.
@@ -90,8 +105,8 @@ data Alternatives
 -- @since 0.1.0
 heldBytes :: Variant -> Maybe Int
 heldBytes variant = case variantSource variant of
-  InFile _ -> Nothing
-  InMemory count -> Just count
+  FromFile _ -> Nothing
+  FromMemory bytes -> Just (ByteString.length bytes)
 
 -- | Whether the file is still the one from which the variant was made. Somebody may write to a file that is held open,
 -- and a file of a network file system may be gone. Bytes in memory stay current.
@@ -99,9 +114,10 @@ heldBytes variant = case variantSource variant of
 -- @since 0.1.0
 isCurrent :: Variant -> IO Bool
 isCurrent variant = case variantSource variant of
-  InMemory _ -> pure True
-  InFile file -> either unknown (== variantState variant) <$> try (openFileState file)
+  FromMemory _ -> pure True
+  FromFile file -> either unknown isSame <$> try (openFileStateNow file)
   where
+    isSame now = stateSize now == stateSize (variantState variant) && stateModified now == stateModified (variantState variant)
     unknown :: IOException -> Bool
     unknown _ = False
 
@@ -122,11 +138,13 @@ fromFile :: Seconds -> Described -> Coded -> OpenFile -> Variant
 fromFile now described (Coded always chosen alternatives) file =
   Variant
     { variantCoding = chosen,
+      variantAlternatives = alternatives,
       variantValidators = validators,
       variantFields = fields,
-      variantState = (openFileSize file, modified),
-      variantSource = InFile file,
-      variantRepresentation = fileRepresentation validators fields (openFilePath file) (toInteger (openFileSize file))
+      variantIdentity = openFileIdentity file,
+      variantState = openFileState file,
+      variantSource = FromFile file,
+      variantRepresentation = fileRepresentation validators fields (openFilePath file) (toInteger size)
     }
   where
     fields =
@@ -134,10 +152,10 @@ fromFile now described (Coded always chosen alternatives) file =
         ++ [(hContentEncoding, ByteString.intercalate ", " applied) | not (null applied)]
         ++ [(hVary, ByteString.intercalate ", " varying) | not (null varying)]
         ++ describedFields described
-    varying = ["Accept-Encoding" | alternatives == DependsOnClient] ++ describedVary described
+    varying = ["Accept-Encoding" | alternatives /= SameForAll] ++ describedVary described
     applied = maybeToList always ++ map codingName (maybeToList chosen)
     validators = Validators (tag <$ lastModified) lastModified isSettled
-    modified = openFileModified file
+    FileState size modified _ = openFileState file
     isSettled = modified < 1000000000 * now - 2000000000
     lastModified = min now <$> modificationTime (modified `div` 1000000000)
     tag = EntityTag (if isSettled then Strong else Weak) tagText
@@ -145,7 +163,7 @@ fromFile now described (Coded always chosen alternatives) file =
       Lazy.toStrict . toLazyByteString $
         word64Hex (fromIntegral modified)
           <> char7 '-'
-          <> word64Hex (fromIntegral (openFileSize file))
+          <> word64Hex (fromIntegral size)
           <> foldMap ((char7 '-' <>) . byteString . codingName) chosen
 
 -- | The same variant with its bytes in memory, where they stay valid. 'Nothing' if the file has changed meanwhile.
@@ -153,14 +171,45 @@ fromFile now described (Coded always chosen alternatives) file =
 -- @since 0.1.0
 hold :: Variant -> IO (Maybe Variant)
 hold variant = case variantSource variant of
-  InMemory _ -> pure (Just variant)
-  InFile file -> fmap holding <$> wholeContent (variantState variant) file
+  FromMemory _ -> pure (Just variant)
+  FromFile file -> fmap holding <$> wholeContent file
   where
     holding bytes =
       variant
-        { variantSource = InMemory (ByteString.length bytes),
+        { variantSource = FromMemory bytes,
           variantRepresentation = bytesRepresentation (variantValidators variant) (variantFields variant) bytes
         }
+
+-- | What a variant in a coding is made of: the coding, and the identity, state and fields of the variant without one.
+--
+-- @since 0.1.0
+data VariantKey = VariantKey FileIdentity FileState Coding ResponseHeaders
+  deriving (Eq, Ord)
+
+-- | The key of what is made in this coding of a variant without one. O(1).
+--
+-- @since 0.1.0
+variantKey :: Coding -> Variant -> VariantKey
+variantKey coding plain = VariantKey (variantIdentity plain) (variantState plain) coding (variantFields plain)
+
+-- | @inCoding coding bytes plain@: the variant with these bytes, which are those of @plain@ in a coding. Its entity tag is weak: with
+-- another version of the library the bytes may be others. So no client puts parts of both together.
+--
+-- @since 0.1.0
+inCoding :: Coding -> ByteString -> Variant -> Variant
+inCoding coding bytes plain =
+  plain
+    { variantCoding = Just coding,
+      variantValidators = validators,
+      variantFields = fields,
+      variantSource = FromMemory bytes,
+      variantRepresentation = bytesRepresentation validators fields bytes
+    }
+  where
+    fields = (hContentEncoding, codingName coding) : variantFields plain
+    Validators plainTag modified isSettled = variantValidators plain
+    validators = Validators (tagged <$> plainTag) modified isSettled
+    tagged (EntityTag _ text) = EntityTag Weak (text <> "+" <> codingName coding)
 
 -- | Answers a GET or HEAD request.
 --

@@ -5,7 +5,7 @@ import Control.Monad (forM_)
 import Data.List (isInfixOf)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Command
-import Millrace.Cli.Policy (Fallback (..), OnError (..))
+import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend (..))
 import Options.Applicative
 import System.Exit (ExitCode (..))
@@ -19,6 +19,7 @@ spec = do
     ["serve", "--listing", "--cache", "0"] `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
     ["serve", "--spa"] `means` Serve files {filesFallback = SinglePage} defaults
     ["serve", "--error-pages"] `means` Serve files {filesOnError = PageOfSite} defaults
+    ["serve", "--compress"] `means` Serve files {filesCompression = CompressOnTheWay} defaults
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
@@ -72,7 +73,7 @@ spec = do
     defaults = listening usual
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader "--port"
     listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions
-    files = FilesOptions {filesDirectory = ".", filesFollowLinks = False, filesListing = False, filesCacheSeconds = 1, filesFallback = NotFound, filesOnError = LineOfText}
+    files = plainFiles "."
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =

@@ -94,7 +94,7 @@ listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
-files path directory = RouteOptions path [] (ServeFiles (FilesOptions directory False False 1 NotFound LineOfText))
+files path directory = RouteOptions path [] (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
 proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
@@ -114,7 +114,7 @@ every =
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
-    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true}",
+    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, compress: true}",
     "    routes:",
     "      - path: /api/v1",
     "        headers: {Q: r}",
@@ -146,7 +146,7 @@ everything =
             [("X", "y"), ("Z", "1")]
             [ RouteOptions ["api", "v1"] [("Q", "r")] (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
               RouteOptions ["old"] [] (RedirectTo "https://new.example/x"),
-              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite))
+              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay))
             ],
           SiteOptions [AnyHost] [] [files [] "e"]
         ]

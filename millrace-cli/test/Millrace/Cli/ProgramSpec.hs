@@ -404,6 +404,22 @@ spec = do
         signalServer sigTERM server
         waitForExit 20 server `shouldReturn` ExitSuccess
       map (isInfixOf "\" 404 11 ") . take 1 . lines <$> readFile path `shouldReturn` [True]
+    it "compresses for curl when asked, which undoes it" $ \site -> do
+      let content = Char8.unlines (replicate 10000 "a line of a text that is worth compressing")
+      writeOld site "root/text.txt" content
+      threadDelay 4100000
+      withServer ["serve", site </> "root", "--port", "0", "--compress"] $ \server -> do
+        let url = serverUrl server <> "/text.txt"
+        forM_ ["br", "zstd", "gzip"] $ \coding -> forM_ [1, 2 :: Int] $ \_ -> do
+          let target = site </> "received"
+          headers <- curl ["--compressed", "-H", "Accept-Encoding: " <> coding, "-D", "-", "-o", target, url]
+          received <- ByteString.readFile target
+          (received == content, countLines ("content-encoding: " <> coding) headers, countLines "vary: accept-encoding" headers) `shouldBe` (True, 1, 1)
+          size <- read <$> curl ["-o", "/dev/null", "-w", "%{size_download}", "-H", "Accept-Encoding: " <> coding, url]
+          size `shouldSatisfy` (< ByteString.length content `quot` 20)
+          countLines ("content-length: " <> show size) <$> curl ["-I", "-H", "Accept-Encoding: " <> coding, url] `shouldReturn` 1
+        curl ["-H", "Accept-Encoding: br", "-r", "0-5", url] `shouldReturn` "a line"
+        curl [url] >>= (`shouldSatisfy` (== ByteString.length content) . length)
     it "says why a file cannot be read, but not with every request" $ \site -> do
       let unreadable = "/sys/class/net/lo/duplex"
       outcome <- try (ByteString.readFile unreadable)

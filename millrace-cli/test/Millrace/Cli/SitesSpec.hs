@@ -12,7 +12,6 @@ import qualified Data.ByteString.Lazy.Char8 as Lazy
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
-import Millrace.Cli.Policy
 import Millrace.Cli.Sites
 import Network.HTTP.Types
 import Network.Wai
@@ -94,7 +93,7 @@ spec = do
             RouteOptions ["old"] [] (RedirectTo "https://new.example/x")
           ]
       ]
-    files path directory = RouteOptions path [] (ServeFiles (FilesOptions directory False False 1 NotFound LineOfText))
+    files path directory = RouteOptions path [] (ServeFiles (plainFiles directory))
 
 -- | Applications that answer with what they are called, and with the path that they see.
 named :: Makers

@@ -144,19 +144,18 @@ isInside (Root root StayInside) real = real == root || (root <> "\\") `isPrefixO
 
 openFile :: FilePath -> Ptr Found -> IO OpenFile
 openFile real found = do
-  (size, modified) <- stateOf found
+  state <- stateOf found
   number <- #{peek entry, number} found
   pure
     OpenFile
       { openFilePath = real
-      , openFileSize = size
-      , openFileModified = modified
-      , openFileNumber = number
-      , openFileState = stateAt real
+      , openFileIdentity = FileIdentity 0 number
+      , openFileState = state
+      , openFileStateNow = stateAt real
       }
 
 -- The path belongs to this file while it is open.
-stateAt :: FilePath -> IO (Int64, Nanoseconds)
+stateAt :: FilePath -> IO FileState
 stateAt path = withFound path $ \result found ->
   if result == #{const ENTRY_FOUND}
     then stateOf found
@@ -188,11 +187,12 @@ kindOf = #{peek entry, kind}
 failureOf :: Ptr Found -> IO Word32
 failureOf = #{peek entry, error}
 
-stateOf :: Ptr Found -> IO (Int64, Nanoseconds)
+stateOf :: Ptr Found -> IO FileState
 stateOf found = do
   size <- #{peek entry, size} found
   modified <- #{peek entry, modified_100_ns} found :: IO Int64
-  pure (size, saturated (100 * toInteger modified))
+  let time = saturated (100 * toInteger modified)
+  pure (FileState size time time)
 
 pathOf :: Ptr Found -> IO (Either Word32 FilePath)
 pathOf found = allocaArray #{const ENTRY_PATH_MAX} $ \path -> do
