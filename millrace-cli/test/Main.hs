@@ -5,6 +5,7 @@ import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
 import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
+import qualified Millrace.Cli.CacheRuleSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.CompressionSpec
 import qualified Millrace.Cli.ConfigurationSpec
@@ -46,6 +47,7 @@ specs = do
   describe "Accept" Millrace.Cli.AcceptSpec.spec
   describe "AccessLog" Millrace.Cli.AccessLogSpec.spec
   describe "Address" Millrace.Cli.AddressSpec.spec
+  describe "CacheRule" Millrace.Cli.CacheRuleSpec.spec
   describe "Command" Millrace.Cli.CommandSpec.spec
   describe "Compression" Millrace.Cli.CompressionSpec.spec
   describe "Configuration" Millrace.Cli.ConfigurationSpec.spec

@@ -109,6 +109,7 @@ site compressor options = do
         siteFallback = filesFallback options,
         siteErrorPages = pages,
         siteCompressor = compressing,
+        siteCacheRules = filesCacheRules options,
         siteOnFault = told telling
       }
   where

@@ -27,6 +27,7 @@ import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.CacheRule (CacheRule, readCacheRule)
 import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
@@ -159,7 +160,9 @@ data FilesOptions = FilesOptions
     filesCacheSeconds :: Int,
     filesFallback :: Fallback,
     filesOnError :: OnError,
-    filesCompression :: Compression
+    filesCompression :: Compression,
+    -- | The last rule that fits a file decides.
+    filesCacheRules :: [CacheRule]
   }
   deriving (Eq, Show)
 
@@ -175,7 +178,8 @@ plainFiles directory =
       filesCacheSeconds = 1,
       filesFallback = NotFound,
       filesOnError = LineOfText,
-      filesCompression = NoCompression
+      filesCompression = NoCompression,
+      filesCacheRules = []
     }
 
 -- | Where requests go, and how.
@@ -440,6 +444,13 @@ filesOptions =
       NoCompression
       CompressOnTheWay
       (long "compress" <> help "Compress texts, scripts and the like for clients that accept it, with brotli, zstd or gzip, and keep the results in memory")
+    <*> many
+      ( option
+          (eitherReader readCacheRule)
+          ( long "cache-control" <> metavar "PATTERN=VALUE"
+              <> help "Send files with Cache-Control: VALUE; PATTERN is a path (/assets/) or an extension (*.css). Of several that fit, the last one counts"
+          )
+      )
 
 proxyOptions :: Parser ProxyOptions
 proxyOptions =

@@ -20,6 +20,7 @@ import Data.List (intercalate, isPrefixOf, nub, (\\))
 import Data.Text (Text)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
 import Millrace.Cli.Document
 import Millrace.Cli.Policy
@@ -305,6 +306,7 @@ files =
       <*> withDefault NotFound "spa" (chosenBy NotFound SinglePage)
       <*> withDefault LineOfText "error-pages" (chosenBy LineOfText PageOfSite)
       <*> withDefault NoCompression "compress" (chosenBy NoCompression CompressOnTheWay)
+      <*> withDefault [] "cache-control" (refined (pairs text) (traverse (uncurry cacheRule)))
   where
     chosenBy no yes = (\isWanted -> if isWanted then yes else no) <$> yesOrNo
 

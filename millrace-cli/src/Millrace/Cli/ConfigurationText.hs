@@ -5,9 +5,11 @@ module Millrace.Cli.ConfigurationText
 where
 
 import Data.Char (isAlpha, isAlphaNum, isAscii, isPrint)
-import Data.List (intercalate)
+import Data.Function (on)
+import Data.List (intercalate, nubBy)
 import Data.Maybe (maybeToList)
 import Millrace.Cli.Backend (backendChoices)
+import Millrace.Cli.CacheRule (rulePattern, ruleValue)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
 import Millrace.Cli.Policy
@@ -105,6 +107,11 @@ files options =
     ("error-pages", Truth (filesOnError options == PageOfSite)),
     ("compress", Truth (filesCompression options == CompressOnTheWay))
   ]
+    ++ [("cache-control", Keys (map rule rules)) | not (null rules)]
+  where
+    rule found = (rulePattern found, Text (ruleValue found))
+    -- A key may be there only once, and the last rule for a pattern decides.
+    rules = reverse (nubBy ((==) `on` rulePattern) (reverse (filesCacheRules options)))
 
 proxy :: ProxyOptions -> [(String, Value)]
 proxy options =

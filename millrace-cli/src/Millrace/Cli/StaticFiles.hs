@@ -20,6 +20,7 @@ module Millrace.Cli.StaticFiles
   )
 where
 
+import Control.Applicative ((<|>))
 import Control.Exception (bracket, displayException, finally, try, uninterruptibleMask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -30,6 +31,7 @@ import qualified Data.List.NonEmpty as NonEmpty
 import Data.Maybe (catMaybes, fromMaybe, isJust, isNothing, mapMaybe)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Accept (acceptsHtml)
+import Millrace.Cli.CacheRule (CacheRule, cacheControl)
 import Millrace.Cli.Compression (compressionCodings)
 import Millrace.Cli.Compressor
 import Millrace.Cli.ContentCoding (Coding (..), codings, preferredCoding)
@@ -62,6 +64,8 @@ data Site = Site
     siteErrorPages :: Maybe ErrorPages,
     -- | 'Nothing': nothing is compressed.
     siteCompressor :: Maybe Compressor,
+    -- | The last rule that fits a file decides.
+    siteCacheRules :: [CacheRule],
     -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
     -- memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: ByteString -> String -> IO ()
@@ -79,6 +83,7 @@ plainSite root =
       siteFallback = NotFound,
       siteErrorPages = Nothing,
       siteCompressor = Nothing,
+      siteCacheRules = [],
       siteOnFault = \_ _ -> pure ()
     }
 
@@ -229,11 +234,12 @@ cacheKey reason request = case reason of
 
 describe :: Site -> Reason -> [ByteString] -> Described
 describe site reason names = case reason of
-  AsFallback -> Described contentType [validatedEachTime] ["Accept"]
-  ByItsPath -> Described contentType [validatedEachTime | siteFallback site == SinglePage && names == applicationPage] []
+  -- Whatever the rules say: the page is the answer for paths that will have files in another version of the application.
+  AsFallback -> Described contentType [(hCacheControl, "no-cache")] ["Accept"]
+  ByItsPath -> Described contentType [(hCacheControl, value) | Just value <- [cacheControl (siteCacheRules site) names <|> usual]] []
   where
     contentType = mediaType (last names)
-    validatedEachTime = (hCacheControl, "no-cache")
+    usual = if siteFallback site == SinglePage && names == applicationPage then Just "no-cache" else Nothing
 
 -- Makes a variant of a file in this coding.
 type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant

@@ -4,6 +4,7 @@ module Millrace.Cli.CommandSpec (spec) where
 import Control.Monad (forM_)
 import Data.List (isInfixOf)
 import Millrace.Cli.AccessLog (LogFormat (..))
+import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
 import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend (..))
@@ -20,6 +21,8 @@ spec = do
     ["serve", "--spa"] `means` Serve files {filesFallback = SinglePage} defaults
     ["serve", "--error-pages"] `means` Serve files {filesOnError = PageOfSite} defaults
     ["serve", "--compress"] `means` Serve files {filesCompression = CompressOnTheWay} defaults
+    ["serve", "--cache-control", "/=no-cache", "--cache-control", "*.css=max-age=60, immutable"]
+      `means` Serve files {filesCacheRules = [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60, immutable"]]} defaults
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
@@ -48,6 +51,9 @@ spec = do
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
+    ["serve", "--cache-control", "assets=no-cache"] `isRefused` "'assets' is not a pattern"
+    ["serve", "--cache-control", "/assets"] `isRefused` "'/assets' is not PATTERN=VALUE"
+    ["serve", "--cache-control", "/assets/=a\nb"] `isRefused` "cannot be the value of Cache-Control"
     ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
     ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"

@@ -10,6 +10,7 @@ import Data.List (isInfixOf, nub)
 import Data.Text (pack)
 import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.AccessLog (LogFormat (..))
+import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
 import Millrace.Cli.ConfigurationText
@@ -114,7 +115,7 @@ every =
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
-    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, compress: true}",
+    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, compress: true, cache-control: {/: no-cache, '*.css': max-age=60}}",
     "    routes:",
     "      - path: /api/v1",
     "        headers: {Q: r}",
@@ -146,7 +147,7 @@ everything =
             [("X", "y"), ("Z", "1")]
             [ RouteOptions ["api", "v1"] [("Q", "r")] (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
               RouteOptions ["old"] [] (RedirectTo "https://new.example/x"),
-              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay))
+              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
             ],
           SiteOptions [AnyHost] [] [files [] "e"]
         ]

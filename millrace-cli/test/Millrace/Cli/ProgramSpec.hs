@@ -420,6 +420,14 @@ spec = do
           countLines ("content-length: " <> show size) <$> curl ["-I", "-H", "Accept-Encoding: " <> coding, url] `shouldReturn` 1
         curl ["-H", "Accept-Encoding: br", "-r", "0-5", url] `shouldReturn` "a line"
         curl [url] >>= (`shouldSatisfy` (== ByteString.length content) . length)
+    it "says how long files may be kept when told" $ \site -> do
+      let rules = concat [["--cache-control", rule] | rule <- ["/=no-cache", "*.txt=max-age=31536000, immutable"]]
+      withServer (["serve", site </> "root", "--port", "0"] ++ rules) $ \server -> do
+        let fieldsOf arguments path = curl (["-D", "-", "-o", "/dev/null"] ++ arguments ++ [serverUrl server <> path])
+        forM_ [[], ["-r", "0-1"], ["-H", "If-None-Match: *"], ["-I"]] $ \arguments ->
+          countLines "cache-control: max-age=31536000, immutable" <$> fieldsOf arguments "/hello.txt" `shouldReturn` 1
+        countLines "cache-control: no-cache" <$> fieldsOf [] "/" `shouldReturn` 1
+        countLines "cache-control" <$> fieldsOf [] "/missing" `shouldReturn` 0
     it "says why a file cannot be read, but not with every request" $ \site -> do
       let unreadable = "/sys/class/net/lo/duplex"
       outcome <- try (ByteString.readFile unreadable)

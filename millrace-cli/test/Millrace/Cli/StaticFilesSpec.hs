@@ -19,6 +19,7 @@ import Data.Word (Word32)
 import Decompression
 import Foreign.C (Errno (..), eSRCH)
 import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.StaticFiles
 import Millrace.Http.Date (parseHttpDate)
 import Network.HTTP.Types
@@ -633,6 +634,36 @@ spec = do
       ask' <- withPages 0 site id
       forM_ [1 .. 50 :: Int] $ \_ -> ask' "/missing" []
       descriptors `shouldReturn` atFirst
+
+  describe "rules for caches" . around withSite $ do
+    let ruled site change = do
+          root <- openRoot StayInside (site </> "root")
+          let rules = [rule | Right rule <- [cacheRule "/" "max-age=60", cacheRule "*.txt" "max-age=3600", cacheRule "/sub/" "no-store"]]
+          pure (\path headers -> call (staticFiles (change (plainSite root) {siteCacheRules = rules})) (requestFor methodGet path headers))
+    forM_ [("/hello.txt", "max-age=3600"), ("/hell%6f.txt", "max-age=3600"), ("/", "max-age=60"), ("/inside", "max-age=60"), ("/sub/", "no-store"), ("/sub/index.htm", "no-store")] $ \(path, expected) ->
+      it (show path <> " has " <> show expected) $ \site -> do
+        ask' <- ruled site id
+        header hCacheControl <$> ask' path [] `shouldReturn` Just expected
+    it "are for 200, 206 and 304, and for nothing else" $ \site -> do
+      ask' <- ruled site id
+      let facts path fields = (\answer -> (answerStatus answer, lookup hCacheControl (answerHeaders answer))) <$> ask' path fields
+      facts "/hello.txt" [(hRange, "bytes=0-1")] `shouldReturn` (206, Just "max-age=3600")
+      facts "/hello.txt" [(hRange, "bytes=0-1,4-5")] `shouldReturn` (206, Just "max-age=3600")
+      facts "/hello.txt" [("If-None-Match", "*")] `shouldReturn` (304, Just "max-age=3600")
+      facts "/hello.txt" [(hRange, "bytes=99-")] `shouldReturn` (416, Nothing)
+      facts "/hello.txt" [("If-Match", "\"x\"")] `shouldReturn` (412, Nothing)
+      facts "/missing.txt" [] `shouldReturn` (404, Nothing)
+      facts "/sub" [] `shouldReturn` (301, Nothing)
+    it "are for precompressed files by the name of the file, and with a cache" $ \site -> do
+      writeCoded site
+      cache <- newFileCache 60000000
+      ask' <- ruled site (\plain -> plain {siteCache = Just cache})
+      forM_ [1, 2 :: Int] $ \_ -> do
+        answer <- ask' "/coded.txt" [("Accept-Encoding", "gzip")]
+        (header hContentEncoding answer, header hCacheControl answer) `shouldBe` (Just "gzip", Just "max-age=3600")
+    it "change how long the page of a single-page application may be kept by its own path, but not for other paths" $ \site -> do
+      ask' <- ruled site (\plain -> plain {siteFallback = SinglePage})
+      mapM (fmap (header hCacheControl) . (`ask'` [])) ["/", "/users"] `shouldReturn` [Just "max-age=60", Just "no-cache"]
 
   describe "compression" . aroundAll withCompressible $ do
     let compressing site change = do
