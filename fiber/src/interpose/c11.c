@@ -1,5 +1,7 @@
 /* c11.c: the calls of C11's <threads.h>. In glibc they are pthread's functions under other names, and so they are
  * here. */
+#include "../offload.h"
+#include "../runtime.h"
 #include "blocking.h"
 #include "libc.h"
 
@@ -76,13 +78,28 @@ void call_once(once_flag *flag, void (*initialize)(void))
     pthread_once(&flag->__data, initialize);
 }
 
+typedef struct thrd_join_call {
+    thrd_t thread;
+    int *result;
+    int returned;
+} thrd_join_call;
+
+static void run_thrd_join(void *argument)
+{
+    thrd_join_call *call = argument;
+    call->returned = LIBC(thrd_join)(call->thread, call->result);
+}
+
+/* As pthread_join, but not by it: AddressSanitizer's knows only threads that pthread_create has made. */
 int thrd_join(thrd_t thread, int *result)
 {
-    void *value;
-    int error = pthread_join(thread, &value);
-    if (!error && result)
-        *result = (int)(intptr_t)value;
-    return to_thrd(error);
+    if (!mf_current)
+        return LIBC(thrd_join)(thread, result);
+    if (thrd_equal(thread, thrd_current()))
+        return thrd_error;
+    thrd_join_call call = {.thread = thread, .result = result};
+    mf_offload_alone(run_thrd_join, &call);
+    return call.returned;
 }
 
 /* What it returns is no thrd_ value. */

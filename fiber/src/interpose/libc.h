@@ -131,7 +131,7 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(__vfprintf_chk) X(vdprintf) X(__vdprintf_chk) X(sync_file_range) X(msync) X(sync) X(vfscanf) X(__isoc99_vfscanf) \
     X(__isoc23_vfscanf) X(pthread_sigmask) X(raise) X(pthread_kill) X(pthread_sigqueue) X(tgkill) X(fopen64)           \
     X(freopen64) X(preadv64v2) X(pwritev64v2) X(flockfile) X(ftrylockfile) X(funlockfile) X(pthread_create)            \
-    X(thrd_create) X(sched_yield) X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
+    X(thrd_create) X(thrd_join) X(sched_yield) X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
 /* clang-format on */
 
 /* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
@@ -149,7 +149,7 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(__vfscanf) X(__isoc99_scanf) X(__isoc99_fscanf) X(__isoc99_vscanf) X(__isoc23_scanf) X(__isoc23_fscanf)          \
     X(__isoc23_vscanf) X(fopen) X(freopen) X(preadv2) X(pwritev2) X(getchar_unlocked) X(getw) X(putw)                  \
     X(__fread_unlocked_chk) X(__fgets_unlocked_chk) X(eventfd_read) X(eventfd_write) X(mtx_lock) X(mtx_timedlock)      \
-    X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once) X(thrd_join) \
+    X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) X(cnd_signal) X(cnd_broadcast) X(call_once)              \
     X(thrd_sleep) X(thrd_yield) X(sigprocmask) X(longjmp) X(_longjmp) X(openat2)
 /* clang-format on */
 

@@ -229,6 +229,7 @@ static const interruptible timed_calls[] = {{"open for reading", call_open_for_r
 
 static void each_call_without_a_descriptor(void)
 {
+    SKIP_UNDER_NEWER_ASAN();
     static const int errors[] = {EINTR, ETIMEDOUT};
     char name[] = "/tmp/millrace-fiber-XXXXXX";
     int held = MUST(mkstemp(name)), wanted = MUST(open(name, O_RDWR));
@@ -308,6 +309,7 @@ static void interrupt_and_open_other_ends(char paths[PIPES][64], useconds_t dela
 
 static void the_other_end_comes_with_an_interruption(void)
 {
+    SKIP_UNDER_NEWER_ASAN();
     char paths[PIPES][64];
     for (int i = 0; i < PIPES; i++) {
         name_pipe(paths[i], i);
@@ -345,6 +347,7 @@ static void *open_for_reading(void *argument)
 /* As daemons do. */
 static void a_program_that_resets_all_signals(void)
 {
+    SKIP_UNDER_NEWER_ASAN();
     mr_fiber *fiber = spawn(open_for_reading, NULL);
     let_fibers_park();
     set_real_time_actions(SIG_DFL);
