@@ -1,4 +1,3 @@
-{-# LANGUAGE EmptyDataDecls #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Content codings by the C libraries zlib, brotli and zstd. Must not know: HTTP, files.

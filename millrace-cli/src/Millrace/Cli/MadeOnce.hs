@@ -17,9 +17,8 @@ import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar)
 import Control.Concurrent.QSem (QSem, newQSem, signalQSem, waitQSem)
 import Control.Exception (bracket_, mask, onException)
 import Control.Monad (unless)
-import Data.Foldable (foldl')
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
-import Data.List (sortOn)
+import qualified Data.List as List
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Word (Word64)
@@ -169,8 +168,8 @@ makeRoom values needed = do
   unless (contentWeight now + needed <= most) $ do
     aged <- mapM withUse [(key, entry) | (key, Kept entry) <- Map.toList (contentEntries now)]
     let excess = contentWeight now + needed - (most - most `quot` 16)
-        victims = map snd (takeUntil excess (sortOn fst aged))
-    atomicModifyIORef' (content values) (\current -> (foldl' (flip drop') current victims, ()))
+        victims = map snd (takeUntil excess (List.sortOn fst aged))
+    atomicModifyIORef' (content values) (\current -> (List.foldl' (flip drop') current victims, ()))
   where
     most = boundKept (bounds values)
     withUse (key, entry) = do

@@ -128,10 +128,10 @@ answerFromCache site key request respond = case siteCache site of
   Just cache -> withCached cache key $ \case
     Nothing -> pure Nothing
     Just kept -> do
-      let stored = [variant | Stored coding <- [choose request (NonEmpty.head kept) (storedCodings kept)], variant <- toList kept, variantCoding variant == Just coding]
+      let chosen = choose request kept
       -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
-      current <- and <$> mapM isCurrent (NonEmpty.head kept : stored)
-      if current then Just <$> respondWithKept site kept request respond else pure Nothing
+      current <- and <$> mapM isCurrent (NonEmpty.head kept : [stored | AsItIs stored <- [chosen], isJust (variantCoding stored)])
+      if current then Just <$> respondWithChoice site kept chosen request respond else pure Nothing
 
 servePath :: Site -> RequestPath -> Application
 servePath site (RequestPath names endsInSlash) request respond =
@@ -220,7 +220,7 @@ serveFile site reason names file request respond = do
       bracket (keepAll site names variantOf file) (mapM_ letGo) $ \case
         Just kept -> do
           remember cache key kept
-          respondWithKept site (variants kept) request respond
+          respondWithChoice site (variants kept) (choose request (variants kept)) request respond
         Nothing -> serveBest site names variantOf file request respond
     Nothing -> serveBest site names variantOf file request respond
 
@@ -248,33 +248,41 @@ mayCompress :: Site -> Described -> [ByteString] -> OpenFile -> Bool
 mayCompress site described names file =
   isJust (siteCompressor site) && isCompressible (describedType described) && isNothing (ownCoding (last names)) && isWorthCompressing (openFileState file)
 
--- Which variant a client gets.
+-- What a client gets.
 data Choice
+  = AsItIs Variant
+  | -- | The variant without a coding, compressed.
+    Compressed Coding
+
+-- The choice among a file's variants, and what can be made of the one without a coding.
+choose :: Request -> NonEmpty Variant -> Choice
+choose request kept = case chooseCoding request plain (mapMaybe variantCoding (toList kept)) of
+  Plain -> AsItIs plain
+  Stored coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
+  ToCompress coding -> Compressed coding
+  where
+    plain = NonEmpty.head kept
+
+data CodingChoice
   = Plain
   | Stored Coding
-  | Compressed Coding
+  | ToCompress Coding
 
--- The choice between a variant without a coding, files with these codings, and what can be made of the first one. A range is
--- one of the file: what is made may have other bytes the next time.
-choose :: Request -> Variant -> [Coding] -> Choice
-choose request plain stored = case preferredCoding fields stored of
+-- The choice between a variant without a coding, files with these codings, and what can be made of the first one. Nothing is made
+-- for a range: it may have other bytes the next time.
+chooseCoding :: Request -> Variant -> [Coding] -> CodingChoice
+chooseCoding request plain stored = case preferredCoding fields stored of
   Just coding -> Stored coding
   Nothing
-    | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) -> maybe Plain Compressed (preferredCoding fields compressionCodings)
+    | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) -> maybe Plain ToCompress (preferredCoding fields compressionCodings)
     | otherwise -> Plain
   where
     fields = requestHeaders request
 
-storedCodings :: NonEmpty Variant -> [Coding]
-storedCodings = mapMaybe variantCoding . toList
-
-respondWithKept :: Site -> NonEmpty Variant -> Application
-respondWithKept site kept request respond = case choose request plain (storedCodings kept) of
-  Plain -> respondWithVariant plain request respond
-  Stored coding -> respondWithVariant (fromMaybe plain (find ((== Just coding) . variantCoding) kept)) request respond
-  Compressed coding -> respondCompressed site coding plain request respond
-  where
-    plain = NonEmpty.head kept
+respondWithChoice :: Site -> NonEmpty Variant -> Choice -> Application
+respondWithChoice site kept chosen = case chosen of
+  AsItIs variant -> respondWithVariant variant
+  Compressed coding -> respondCompressed site coding (NonEmpty.head kept)
 
 -- Answers with what is made of a variant without a coding, or with that one.
 respondCompressed :: Site -> Coding -> Variant -> Application
@@ -343,10 +351,10 @@ serveBest site names variantOf file request respond = do
   found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
   let plain = variantOf (alternativesOf (not (null found))) Nothing file
       send variant = respondWithVariant variant request respond
-  case choose request plain found of
+  case chooseCoding request plain found of
     Plain -> send plain
     Stored coding -> withCoded site names file coding (send . variantOf StoredForClient (Just coding)) >>= maybe (send plain) pure
-    Compressed coding -> respondCompressed site coding plain request respond
+    ToCompress coding -> respondCompressed site coding plain request respond
 
 -- Hands over the file in this coding, if there is one.
 withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
