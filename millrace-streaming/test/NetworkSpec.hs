@@ -126,7 +126,7 @@ spec = do
       -- It is still open.
       void (Network.getSocketName listener)
 
-  -- An exception that interrupts closing would replace the one that has killed the thread, and the thread would continue.
+  -- If the timeout's exception interrupted closing, it would replace the one that has killed the thread, and the thread would continue.
   it "ends when it is killed while a timeout passes" . withoutLeaks $
     forM_ (take 500 (randoms 12)) $ \delay -> do
       ended <- newEmptyMVar

@@ -2,10 +2,11 @@
 module CloseSpec (spec) where
 
 import Control.Concurrent (newEmptyMVar, putMVar, readMVar, yield)
-import Control.Exception (SomeException)
+import Control.Exception (SomeException, mask_)
 import Control.Monad (forM, forM_, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.IORef
 import Foreign.C.Error (eBADF)
 import Foreign.C.Types (CInt)
 import Millrace.Deadline
@@ -48,6 +49,22 @@ spec = describe "close" $ do
         mapM_ finish closers
         mapM outcomeOf receivers >>= mapM_ (`shouldSatisfy` isErrno eBADF)
         close other
+  -- Otherwise the second exception would replace the one because of which a socket is closed.
+  it "is not interrupted by an exception" $
+    withoutLeaks . forM_ [1 .. 500] $ \seed -> do
+      random <- newRandom seed
+      (one, other) <- unixPair
+      receivers <- forM [0, 1] $ \capability -> startOn capability (recv one 10)
+      begun <- newIORef False
+      ended <- newIORef False
+      closer <- startOn seed (mask_ (writeIORef begun True >> close one >> writeIORef ended True))
+      below random 50 >>= pause
+      stop closer
+      hasBegun <- readIORef begun
+      readIORef ended `shouldReturn` hasBegun
+      close one
+      mapM_ outcomeOf receivers
+      close other
   it "of a closed socket does nothing" $ withUnixPair $ \one _ -> close one >> close one
   it "makes every operation on the socket fail with EBADF" $
     withUnixPair $ \one _ -> do

@@ -314,16 +314,16 @@ shutdown s@(Socket handle _) how =
 
 -- | Closes the socket. First it wakes every thread that waits on it, on any capability, with an error. It waits only
 -- for the end of operations in flight on it and of calls with its number. Closing a closed socket does nothing. It
--- never throws an 'IOError', so in @bracket@ it does not hide another exception.
+-- never throws an 'IOError', and is not interruptible, so in @bracket@ it does not hide another exception.
 --
 -- @since 0.1.0
 close :: Socket -> IO ()
-close s = close' s `catch` ignore
+close s = uninterruptibleMask_ (close' s `catch` ignore)
   where
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
--- | 'close' that throws the system's error.
+-- | 'close' that throws the system's error, and can be interrupted while it waits. The socket is closed even so.
 --
 -- @since 0.1.0
 close' :: Socket -> IO ()

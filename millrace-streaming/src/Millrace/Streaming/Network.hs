@@ -142,7 +142,7 @@ runTCPServerWithHandle settings handle = withListener $ \listener -> do
 --
 -- @since 0.1.0
 runTCPClient :: ClientSettings -> (AppData -> IO a) -> IO a
-runTCPClient settings use = bracket (connectAny query) closeAlways $ \connection -> do
+runTCPClient settings use = bracket (connectAny query) close $ \connection -> do
   setSocketOption connection NoDelay 1
   peer <- getPeerName connection
   use (appData (getReadBufferSize settings) connection peer Nothing)
@@ -162,7 +162,7 @@ runUnixServer settings serve = withTheirs (Theirs.bindPath (getPath settings)) $
 --
 -- @since 0.1.0
 runUnixClient :: ClientSettingsUnix -> (AppDataUnix -> IO a) -> IO a
-runUnixClient settings = bracket connected closeAlways . (. appDataUnix (getReadBufferSize settings))
+runUnixClient settings = bracket connected close . (. appDataUnix (getReadBufferSize settings))
   where
     connected = bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \s -> s <$ connect s (SockAddrUnix (getPath settings))
 
@@ -191,16 +191,11 @@ withTheirs create = bracket create (uninterruptibleMask_ . Network.close)
 -- Accepts until it is interrupted. If an interrupted accept has kept a connection, it is served, because the listening socket may be
 -- used by others after this.
 acceptOn :: Network.Socket -> (Socket -> SockAddr -> IO ()) -> IO a
-acceptOn theirs serve = bracket (duplicateNetworkSocket theirs) closeAlways $ \listener ->
+acceptOn theirs serve = bracket (duplicateNetworkSocket theirs) close $ \listener ->
   forever (mask_ (accept listener >>= begin)) `onException` (acceptNow listener >>= mapM_ begin)
   where
     begin (connection, peer) =
-      void (forkIOWithUnmask (\unmask -> unmask (serve connection peer) `finally` closeAlways connection)) `onException` closeAlways connection
-
--- At the end of an action. If another exception interrupted this, it would replace the one that has ended the action: a thread that is
--- killed within a timeout might then continue after the timeout.
-closeAlways :: Socket -> IO ()
-closeAlways = uninterruptibleMask_ . close
+      void (forkIOWithUnmask (\unmask -> unmask (serve connection peer) `finally` close connection)) `onException` close connection
 
 connectAny :: Query -> IO Socket
 connectAny query = connectTo query `catches` [Handler ofAddresses, Handler ofName]
