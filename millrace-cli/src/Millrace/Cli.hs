@@ -15,6 +15,7 @@ import Millrace.Cli.Configuration
 import Millrace.Cli.ConfigurationText
 import Millrace.Cli.Doctor
 import Millrace.Cli.Failure
+import Millrace.Cli.Manner (plainManner)
 import Millrace.Cli.Policy (Compression (..), OnError (..))
 import Millrace.Cli.Pong
 import Millrace.Cli.Proxy (withReverseProxy)
@@ -77,7 +78,7 @@ perform command = case command of
     unless (isHealthy examination) exitFailure
 
 printFor :: Action -> ServerOptions -> IO ()
-printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] [] [RouteOptions [] [] action]]))
+printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner action]]))
 
 -- All sites share the memory for what was compressed.
 newMakers :: IO Makers

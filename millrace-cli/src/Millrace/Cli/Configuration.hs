@@ -22,7 +22,9 @@ import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
+import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Document
+import Millrace.Cli.Manner
 import Millrace.Cli.Policy
 import Millrace.Cli.Proxy (targetProblem)
 import Millrace.Socket (PortNumber)
@@ -44,8 +46,7 @@ data Configuration = Configuration
 data SiteOptions = SiteOptions
   { -- | At least one.
     siteHosts :: [HostPattern],
-    -- | Fields of all its answers. They replace those of the same name.
-    siteHeaders :: [(String, String)],
+    siteManner :: Manner,
     -- | At least one, and one of them for the path @/@.
     siteRoutes :: [RouteOptions]
   }
@@ -67,7 +68,7 @@ data HostPattern
 data RouteOptions = RouteOptions
   { -- | The parts of the path. None: all paths.
     routePath :: [String],
-    routeHeaders :: [(String, String)],
+    routeManner :: Manner,
     routeAction :: Action
   }
   deriving (Eq, Show)
@@ -213,12 +214,12 @@ site =
   mapping "a site" . checked whole $
     (,,,)
       <$> withDefault [AnyHost] "hosts" (oneOrMany hostPattern)
-      <*> withDefault [] "headers" headers
+      <*> manner
       <*> withDefault [] "routes" (list route)
       <*> optionalAction
   where
     whole (hosts, fields, routes, own) = do
-      let all' = routes <> foldMap (\chosen -> [RouteOptions [] [] chosen]) own
+      let all' = routes <> foldMap (\chosen -> [RouteOptions [] plainManner chosen]) own
           paths = map routePath all'
       unless (length (nub paths) == length paths) (Left ("two routes of this site have the path " <> intercalate ", " (map showPath (paths \\ nub paths))))
       unless ([] `elem` paths) (Left "this site has nothing for the path /: give it 'files', 'proxy' or 'redirect', or a route with the path /")
@@ -229,7 +230,7 @@ route =
   mapping "a route" $
     RouteOptions
       <$> required "path" (refined text routeParts)
-      <*> withDefault [] "headers" headers
+      <*> manner
       <*> action
 
 routeParts :: String -> Either String [String]
@@ -284,6 +285,42 @@ showHost found = case found of
   HostsBelow name -> "*." <> name
   AnyHost -> "*"
 
+manner :: Fields Manner
+manner =
+  Manner
+    <$> withDefault [] "headers" headers
+    <*> withDefault NoSecurityHeaders "security-headers" ((\isWanted -> if isWanted then UsualSecurityHeaders else NoSecurityHeaders) <$> yesOrNo)
+    <*> optional "cors" crossOrigin
+    <*> optional "users" users
+
+users :: Reader UsersOptions
+users = alternatives ((`UsersOptions` usual) <$> nonEmptyText) (mapping "'users'" (UsersOptions <$> required "file" nonEmptyText <*> withDefault usual "realm" realm))
+  where
+    usual = "this site"
+    realm = refined nonEmptyText (\word -> if all (>= ' ') word then Right word else Left "a realm is one line")
+
+crossOrigin :: Reader CrossOrigin
+crossOrigin =
+  alternatives (plain <$> origins) . mapping "'cors'" $
+    CrossOrigin
+      <$> required "origins" origins
+      <*> withDefault [] "methods" (oneOrMany token)
+      <*> withDefault [] "headers" (oneOrMany token)
+      <*> withDefault [] "expose" (oneOrMany token)
+      <*> withDefault False "credentials" yesOrNo
+      <*> withDefault usualSeconds "max-age-seconds" (fromInteger <$> number 0 86400)
+  where
+    plain who = CrossOrigin who [] [] [] False usualSeconds
+    usualSeconds = 600
+    origins = refined (oneOrMany nonEmptyText) $ \words' -> if words' == ["*"] then Right AnyOrigin else TheseOrigins <$> traverse origin words'
+    origin word
+      | any (`isPrefixOf` word) ["http://", "https://"] && length (filter (== '/') word) == 2 && all (\letter -> letter > ' ' && letter < '\DEL') word = Right word
+      | otherwise = Left ("'" <> word <> "' is not an origin: https://HOST, https://HOST:PORT, or '*' alone for all")
+    token = refined nonEmptyText (\word -> if all isToken word then Right word else Left ("'" <> word <> "' is not a token"))
+
+isToken :: Char -> Bool
+isToken letter = isAscii letter && (isAlphaNum letter || letter `elem` ("!#$%&'*+-.^_`|~" :: String))
+
 headers :: Reader [(String, String)]
 headers = refined (pairs text) (traverse valid)
   where
@@ -292,7 +329,6 @@ headers = refined (pairs text) (traverse valid)
       | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value = Left ("the value of '" <> name <> "' has characters that a field cannot have")
       | map toLower name `elem` owned = Left ("the field '" <> name <> "' is the server's: it describes how the message is sent")
       | otherwise = Right field
-    isToken letter = isAscii letter && (isAlphaNum letter || letter `elem` ("!#$%&'*+-.^_`|~" :: String))
     owned = ["content-length", "transfer-encoding", "connection", "date", "content-range", "trailer", "upgrade", "keep-alive"]
 
 files :: Reader FilesOptions

@@ -12,6 +12,8 @@ import Millrace.Cli.Backend (backendChoices)
 import Millrace.Cli.CacheRule (rulePattern, ruleValue)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
+import Millrace.Cli.CrossOrigin
+import Millrace.Cli.Manner
 import Millrace.Cli.Policy
 
 -- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual one, because the
@@ -76,7 +78,7 @@ site :: SiteOptions -> Value
 site found =
   Keys $
     [("hosts", Items (map (Text . host) (siteHosts found)))]
-      ++ headers (siteHeaders found)
+      ++ manner (siteManner found)
       ++ [("routes", Items (map route (siteRoutes found)))]
   where
     host (ExactHost name) = name
@@ -84,12 +86,29 @@ site found =
     host AnyHost = "*"
 
 route :: RouteOptions -> Value
-route found = Keys ([("path", Text (pathOf (routePath found)))] ++ headers (routeHeaders found) ++ [action (routeAction found)])
+route found = Keys ([("path", Text (pathOf (routePath found)))] ++ manner (routeManner found) ++ [action (routeAction found)])
   where
     pathOf parts = if null parts then "/" else concatMap ('/' :) parts
 
-headers :: [(String, String)] -> [(String, Value)]
-headers found = [("headers", Keys [(name, Text value) | (name, value) <- found]) | not (null found)]
+manner :: Manner -> [(String, Value)]
+manner found =
+  [("headers", Keys [(name, Text value) | (name, value) <- mannerHeaders found]) | not (null (mannerHeaders found))]
+    ++ [("security-headers", Truth True) | mannerSecurity found == UsualSecurityHeaders]
+    ++ [("cors", Keys (crossOrigin options)) | Just options <- [mannerSharing found]]
+    ++ [("users", Keys [("file", Text (usersFile options)), ("realm", Text (usersRealm options))]) | Just options <- [mannerUsers found]]
+
+crossOrigin :: CrossOrigin -> [(String, Value)]
+crossOrigin options =
+  [("origins", texts origins)]
+    ++ [("methods", texts (crossMethods options)) | not (null (crossMethods options))]
+    ++ [("headers", texts (crossFields options)) | not (null (crossFields options))]
+    ++ [("expose", texts (crossExposed options)) | not (null (crossExposed options))]
+    ++ [("credentials", Truth (crossCredentials options)), ("max-age-seconds", Number (crossSeconds options))]
+  where
+    texts = Items . map Text
+    origins = case crossOrigins options of
+      AnyOrigin -> ["*"]
+      TheseOrigins found -> found
 
 action :: Action -> (String, Value)
 action found = case found of

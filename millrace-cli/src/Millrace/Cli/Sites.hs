@@ -11,7 +11,6 @@ where
 import Control.Monad (guard)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
-import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
 import Data.Foldable (asum, find)
 import Data.List (isPrefixOf, sortOn)
@@ -22,6 +21,7 @@ import qualified Data.Text as Text
 import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.Command (FilesOptions, ProxyOptions)
 import Millrace.Cli.Configuration
+import Millrace.Cli.Manner
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath (encodeSegment)
 import Network.HTTP.Types
@@ -41,8 +41,10 @@ data Makers = Makers
 withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where
-    withSite found continue = gathered (withRoute makers) (siteRoutes found) $ \routes ->
-      continue (siteHosts found, setting (siteHeaders found) (answering (sortOn (Down . length . fst) routes)))
+    withSite found continue = do
+      dressed <- mannered (siteManner found)
+      gathered (withRoute makers) (siteRoutes found) $ \routes ->
+        continue (siteHosts found, dressed (answering (sortOn (Down . length . fst) routes)))
     serving table request respond = case siteFor table (requestHeaderHost request) of
       Nothing -> respond (refusal notFound404 [])
       Just site -> site request respond
@@ -92,12 +94,14 @@ hostName host = Char8.map toLower (withoutDot name)
 
 -- The application of a route, with the parts of its path.
 withRoute :: Makers -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
-withRoute makers route use = case routeAction route of
-  ServeFiles options -> makeFiles makers options (use . finished . belowPath parts (toDirectory parts))
-  PassOn options -> makeProxy makers options (use . finished)
-  RedirectTo target -> use (finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target))))
+withRoute makers route use = do
+  dressed <- mannered (routeManner route)
+  let finished application = use (parts, dressed application)
+  case routeAction route of
+    ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))
+    PassOn options -> makeProxy makers options finished
+    RedirectTo target -> finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target)))
   where
-    finished application = (parts, setting (routeHeaders route) application)
     parts = map (encodeUtf8 . Text.pack) (routePath route)
 
 -- The parts of a path are what clients mean by it, whichever way they write it: @\/%61dmin@, @\/\/admin@ and @\/admin%2F@ are
@@ -139,10 +143,3 @@ redirectingTo :: ByteString -> Application
 redirectingTo target request respond
   | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] = respond (refusal permanentRedirect308 [(hLocation, target <> rawPathInfo request <> rawQueryString request)])
   | otherwise = respond (refusal badRequest400 [])
-
--- Sets fields of all answers.
-setting :: [(String, String)] -> Middleware
-setting [] application = application
-setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` map fst chosen) . fst) others <> chosen))
-  where
-    chosen = [(CI.mk (Char8.pack name), Char8.pack value) | (name, value) <- fields]

@@ -14,7 +14,9 @@ import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
 import Millrace.Cli.ConfigurationText
+import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Document (Mistake (..), renderMistake)
+import Millrace.Cli.Manner
 import Millrace.Cli.Policy
 import Millrace.Manager (Backend (..))
 import System.Directory (doesFileExist)
@@ -24,11 +26,11 @@ spec :: Spec
 spec = do
   describe "is understood" $ do
     it "with nothing but a directory" $
-      ["sites:", "  files: a"] `means` usual {configurationSites = [SiteOptions [AnyHost] [] [files [] "a"]]}
+      ["sites:", "  files: a"] `means` usual {configurationSites = [SiteOptions [AnyHost] plainManner [files [] "a"]]}
     it "with every key" $ every `means` everything
     it "with comments, quotes and numbers as texts" $
       ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
-        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] [] [RouteOptions [] [] (PassOn (proxying ["3000"]))]]}
+        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
   describe "is refused" $ do
     it "with all mistakes at once, in their order" $
       ["process: {cores: many, backend: select}", "site: a", "sites:", "- {files: a, proxy: 1, hosts: [-x y]}"]
@@ -85,8 +87,8 @@ spec = do
       isThere <- doesFileExist page
       if isThere then readFile page >>= use else pendingWith "the guide is not in the source archive of this package"
     page = "../docs/guide/configuring.md"
-    plain = usual {configurationSites = [SiteOptions [AnyHost] [] [files [] "a"]]}
-    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] [("X", "'\" # \233 :")] [files [] "true"]]}
+    plain = usual {configurationSites = [SiteOptions [AnyHost] plainManner [files [] "a"]]}
+    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainManner {mannerHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
 
 usual :: Configuration
 usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions) Nothing []
@@ -95,7 +97,7 @@ listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
-files path directory = RouteOptions path [] (ServeFiles (plainFiles directory))
+files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
 proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
@@ -115,10 +117,15 @@ every =
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
+    "    security-headers: true",
+    "    cors: {origins: ['https://a', 'http://b:80'], methods: PUT, headers: [X-A, X-B], expose: X-C, credentials: true, max-age-seconds: 5}",
+    "    users: {file: u, realm: r s}",
     "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, compress: true, cache-control: {/: no-cache, '*.css': max-age=60}}",
     "    routes:",
     "      - path: /api/v1",
     "        headers: {Q: r}",
+    "        cors: '*'",
+    "        users: v",
     "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, health: /up, authorities: c}",
     "      - path: /old",
     "        redirect: https://new.example/x/",
@@ -144,11 +151,11 @@ everything =
       configurationSites =
         [ SiteOptions
             [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
-            [("X", "y"), ("Z", "1")]
-            [ RouteOptions ["api", "v1"] [("Q", "r")] (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
-              RouteOptions ["old"] [] (RedirectTo "https://new.example/x"),
-              RouteOptions [] [] (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
+            (Manner [("X", "y"), ("Z", "1")] UsualSecurityHeaders (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5)) (Just (UsersOptions "u" "r s")))
+            [ RouteOptions ["api", "v1"] (Manner [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
+              RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x"),
+              RouteOptions [] plainManner (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
             ],
-          SiteOptions [AnyHost] [] [files [] "e"]
+          SiteOptions [AnyHost] plainManner [files [] "e"]
         ]
     }

@@ -5,7 +5,7 @@ module Millrace.Cli.RunSpec (spec) where
 
 import Certificates
 import Control.Concurrent (threadDelay)
-import Control.Monad (forM_)
+import Control.Monad (forM_, replicateM_)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf, isPrefixOf, nub)
 import Load
@@ -15,6 +15,7 @@ import System.Directory (doesFileExist)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.Signals (sigHUP, sigTERM)
+import System.Process (readProcess)
 import Test.Hspec
 
 spec :: Spec
@@ -105,6 +106,50 @@ spec = do
       nub answers `shouldBe` ["one"]
       signalServer sigTERM server
       waitForExit 30 server `shouldReturn` ExitSuccess
+  it "asks for a password" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    write folder "one/open.txt" "open"
+    hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "a:b"] "")
+    writeFile (folder </> "users") ("# mine\n\nsomebody:" <> hash)
+    configured folder (listening ["sites:", "- users: {file: " <> folder </> "users, realm: 'the \"inner\" part'}", "  files: " <> folder </> "one"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let status options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server])
+      status [] `shouldReturn` "401"
+      status ["--user", "somebody:a:c"] `shouldReturn` "401"
+      status ["--user", "nobody:a:b"] `shouldReturn` "401"
+      status ["--user", "somebody:"] `shouldReturn` "401"
+      status ["--header", "Authorization: Basic !!!"] `shouldReturn` "401"
+      status ["--header", "Authorization: Basic"] `shouldReturn` "401"
+      replicateM_ 3 (status ["--user", "somebody:a:b"] `shouldReturn` "200")
+      status ["--user", "somebody:a:c"] `shouldReturn` "401"
+      curl ["--user", "somebody:a:b", serverUrl server] `shouldReturn` "one"
+      curl ["--head", serverUrl server] >>= (`shouldContain` "WWW-Authenticate: Basic realm=\"the \\\"inner\\\" part\", charset=\"UTF-8\"")
+    forM_ [("somebody", "line 1 is not NAME:HASH"), ("a:plain", "the hash of \"a\" is of no kind that is known and safe"), ("# none", "there is nobody in it")] $ \(content, said) -> do
+      writeFile (folder </> "users") content
+      outcome <- runMillrace [] ["check", folder </> "m.yaml"]
+      outcomeExit outcome `shouldBe` ExitFailure 1
+      outcomeErrors outcome `shouldContain` said
+  it "lets pages of other origins read answers, if it is told whose" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    configured folder (listening ["sites:", "- cors: {origins: ['https://app.test'], methods: [PUT], headers: [X-A], credentials: true}", "  files: " <> folder </> "one"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let asked origin options = curl (["--include", "--header", "Origin: " <> origin] <> options <> [serverUrl server])
+      allowed <- asked "https://app.test" []
+      forM_ ["Access-Control-Allow-Origin: https://app.test\r\n", "Access-Control-Allow-Credentials: true\r\n", "Vary: Origin\r\n"] (allowed `shouldContain`)
+      other <- asked "https://other.test" []
+      other `shouldNotContain` "Access-Control"
+      other `shouldContain` "Vary: Origin\r\n"
+      preflight <- asked "https://app.test" ["--request", "OPTIONS", "--header", "Access-Control-Request-Method: PUT"]
+      forM_ [" 204 ", "Access-Control-Allow-Methods: GET, HEAD, POST, PUT\r\n", "Access-Control-Allow-Headers: X-A\r\n", "Access-Control-Max-Age: 600\r\n"] (preflight `shouldContain`)
+      refused <- asked "https://other.test" ["--request", "OPTIONS", "--header", "Access-Control-Request-Method: PUT"]
+      refused `shouldNotContain` "Access-Control"
+  it "adds the fields that keep browsers safe, and leaves those that are there" . withDirectory $ \folder -> do
+    write folder "one/index.html" "one"
+    configured folder (listening ["sites:", "- security-headers: true", "  headers: {X-Frame-Options: DENY}", "  files: " <> folder </> "one"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      answer <- curl ["--include", serverUrl server]
+      forM_ ["X-Content-Type-Options: nosniff\r\n", "X-Frame-Options: DENY\r\n", "Referrer-Policy: strict-origin-when-cross-origin\r\n", "Cross-Origin-Opener-Policy: same-origin\r\n"] (answer `shouldContain`)
+      answer `shouldNotContain` "SAMEORIGIN"
   it "checks a file without serving it, a thousand sites within a second" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     configured folder ("sites:" : concat [["  - hosts: s" <> show number <> ".test", "    files: " <> folder </> "one"] | number <- [1 .. 1000 :: Int]])

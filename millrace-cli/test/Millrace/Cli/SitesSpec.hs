@@ -12,6 +12,7 @@ import qualified Data.ByteString.Lazy.Char8 as Lazy
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
+import Millrace.Cli.Manner
 import Millrace.Cli.Sites
 import Network.HTTP.Types
 import Network.Wai
@@ -76,24 +77,24 @@ spec = do
     readIORef open `shouldReturn` 0
   where
     sites =
-      [ SiteOptions [ExactHost "a.org"] [] [files [] "exact"],
-        SiteOptions [HostsBelow "a.org"] [] [files [] "below"],
-        SiteOptions [HostsBelow "deep.a.org"] [] [files [] "deeper"],
-        SiteOptions [ExactHost "[::1]"] [] [files [] "six"],
-        SiteOptions [AnyHost] [] [files [] "any"]
+      [ SiteOptions [ExactHost "a.org"] plainManner [files [] "exact"],
+        SiteOptions [HostsBelow "a.org"] plainManner [files [] "below"],
+        SiteOptions [HostsBelow "deep.a.org"] plainManner [files [] "deeper"],
+        SiteOptions [ExactHost "[::1]"] plainManner [files [] "six"],
+        SiteOptions [AnyHost] plainManner [files [] "any"]
       ]
     routes =
       [ SiteOptions
           [AnyHost]
-          [("X-From", "site")]
+          plainManner {mannerHeaders = [("X-From", "site")]}
           [ files [] "root",
-            RouteOptions ["api"] [("X-From", "route"), ("X-Of-Route", "yes")] (PassOn (ProxyOptions ["1"] HostOfClient False InTurn 10 60 128 Nothing Nothing)),
+            RouteOptions ["api"] plainManner {mannerHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (ProxyOptions ["1"] HostOfClient False InTurn 10 60 128 Nothing Nothing)),
             files ["docs"] "docs",
             files ["docs", "inner"] "inner",
-            RouteOptions ["old"] [] (RedirectTo "https://new.example/x")
+            RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x")
           ]
       ]
-    files path directory = RouteOptions path [] (ServeFiles (plainFiles directory))
+    files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
 
 -- | Applications that answer with what they are called, and with the path that they see.
 named :: Makers

@@ -1,0 +1,73 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Lets pages of other origins read answers (CORS, as the Fetch standard says). Must not know: servers, files.
+module Millrace.Cli.CrossOrigin
+  ( CrossOrigin (..),
+    Origins (..),
+    sharing,
+  )
+where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import Network.HTTP.Types
+import Network.HTTP.Types.Header (hOrigin, hVary)
+import Network.Wai
+
+-- | Whose pages may ask, and for what.
+--
+-- @since 0.1.0
+data CrossOrigin = CrossOrigin
+  { crossOrigins :: Origins,
+    -- | Besides GET, HEAD and POST, which need no permission.
+    crossMethods :: [String],
+    -- | Names of fields that requests may have.
+    crossFields :: [String],
+    -- | Names of fields of answers that pages may read.
+    crossExposed :: [String],
+    -- | May requests have cookies and passwords?
+    crossCredentials :: Bool,
+    -- | How long a browser may remember what it was told.
+    crossSeconds :: Int
+  }
+  deriving (Eq, Show)
+
+-- | Whose pages may ask.
+--
+-- @since 0.1.0
+data Origins
+  = AnyOrigin
+  | -- | @https:\/\/app.example@ and the like, exactly.
+    TheseOrigins [String]
+  deriving (Eq, Show)
+
+-- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204.
+--
+-- @since 0.1.0
+sharing :: CrossOrigin -> Middleware
+sharing options application request respond = case lookup hOrigin (requestHeaders request) of
+  Just origin
+    | isPreflight -> respond (responseLBS noContent204 (if isAllowed origin then allowing origin <> beforehand else [vary]) "")
+    | isAllowed origin -> application request (respond . mapResponseHeaders ((<> (allowing origin <> exposed)) . withoutOwn))
+  _ -> application request (respond . mapResponseHeaders ([vary | isChoosy] <>))
+  where
+    isPreflight = requestMethod request == methodOptions && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
+    isAllowed origin = case crossOrigins options of
+      AnyOrigin -> True
+      TheseOrigins origins -> Char8.unpack origin `elem` origins
+    isChoosy = crossOrigins options /= AnyOrigin || crossCredentials options
+    -- A star would not be accepted together with credentials.
+    allowing origin =
+      [("Access-Control-Allow-Origin", if isChoosy then origin else "*")]
+        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options]
+        <> [vary | isChoosy]
+    beforehand =
+      [("Access-Control-Allow-Methods", joined (["GET", "HEAD", "POST"] <> crossMethods options))]
+        <> [("Access-Control-Allow-Headers", joined (crossFields options)) | not (null (crossFields options))]
+        <> [("Access-Control-Max-Age", Char8.pack (show (crossSeconds options)))]
+    exposed = [("Access-Control-Expose-Headers", joined (crossExposed options)) | not (null (crossExposed options))]
+    withoutOwn = filter ((/= "Access-Control-Allow-Origin") . fst)
+    vary = (hVary, "Origin")
+
+joined :: [String] -> ByteString
+joined = Char8.intercalate ", " . map Char8.pack
