@@ -1,4 +1,4 @@
-/* password.c - compares a password with a hash by crypt(3). Must not know: users, files. */
+/* password.c - compares a password with a hash by crypt(3). Must not know: sockets. */
 #include "password.h"
 
 #include <crypt.h>

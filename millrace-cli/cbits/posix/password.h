@@ -1,4 +1,4 @@
-/* password.h: passwords and their hashes. Must not know: users, files. */
+/* password.h: passwords and their hashes. Must not know: sockets. */
 #ifndef MILLRACE_PASSWORD_H
 #define MILLRACE_PASSWORD_H
 

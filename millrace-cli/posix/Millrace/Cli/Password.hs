@@ -1,4 +1,4 @@
--- | Passwords and their hashes, as crypt(3) makes them. Must not know: users, files.
+-- | Passwords and their hashes, as crypt(3) makes them. Must not know: files.
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Cli.Password

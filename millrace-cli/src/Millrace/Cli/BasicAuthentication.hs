@@ -10,12 +10,12 @@ where
 
 import Control.Concurrent.MVar (newMVar, withMVar)
 import Control.Monad (guard, unless)
+import Data.Bits (xor, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Base64 as Base64
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
-import Data.Bits (xor, (.|.))
 import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (foldl')
 import Data.Map.Strict (Map)
