@@ -229,7 +229,7 @@ static const interruptible timed_calls[] = {{"open for reading", call_open_for_r
 
 static void each_call_without_a_descriptor(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(15);
     static const int errors[] = {EINTR, ETIMEDOUT};
     char name[] = "/tmp/millrace-fiber-XXXXXX";
     int held = MUST(mkstemp(name)), wanted = MUST(open(name, O_RDWR));
@@ -309,7 +309,7 @@ static void interrupt_and_open_other_ends(char paths[PIPES][64], useconds_t dela
 
 static void the_other_end_comes_with_an_interruption(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(15);
     char paths[PIPES][64];
     for (int i = 0; i < PIPES; i++) {
         name_pipe(paths[i], i);
@@ -347,7 +347,7 @@ static void *open_for_reading(void *argument)
 /* As daemons do. */
 static void a_program_that_resets_all_signals(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(15);
     mr_fiber *fiber = spawn(open_for_reading, NULL);
     let_fibers_park();
     set_real_time_actions(SIG_DFL);

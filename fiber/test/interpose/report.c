@@ -100,7 +100,7 @@ static void *compute(void *argument)
 
 static void the_watchdog_names_the_call(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(14);
     restart((mr_carriers_options){.watchdog_ms = 50});
     run_named("waiter", wait_for_signal, NULL);
     CHECK_EQ(lines_with("\"waiter\"", "sigtimedwait", "called from"), 1);

@@ -673,7 +673,7 @@ static void *name_a_mask(void *argument)
 
 static void a_mask_among_a_threads_attributes(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(14);
     SKIP_UNDER_TSAN();
     on_fiber(name_a_mask, NULL);
 }
@@ -688,7 +688,7 @@ static void *look_at_new_threads(void *argument)
 
 static void a_mask_among_the_attributes_of_all_threads(void)
 {
-    SKIP_UNDER_NEWER_ASAN();
+    SKIP_UNDER_ASAN_FROM_GCC(14);
     SKIP_UNDER_TSAN();
     sigset_t one;
     pthread_attr_t attributes;
