@@ -74,7 +74,7 @@ compressedVariant (Compressor made) onFailure coding plain =
         Just (Just bytes) -> Made (inCoding coding bytes plain)
     failed failure = NotMadeNow <$ onFailure failure
 
--- The time is that of the clock behind the Date field. It is late, and so on the safe side.
+-- The clock has whole seconds, and so it is up to one late, on the safe side.
 isSettled :: Seconds -> FileState -> Bool
 isSettled now (FileState _ modified changed) =
   isJust (modificationTime (changed `div` nanoseconds)) && max modified changed < (now - 2) * nanoseconds

@@ -407,7 +407,7 @@ spec = do
     it "compresses for curl when asked, which undoes it" $ \site -> do
       let content = Char8.unlines (replicate 10000 "a line of a text that is worth compressing")
       writeOld site "root/text.txt" content
-      threadDelay 4100000
+      threadDelay 3100000
       withServer ["serve", site </> "root", "--port", "0", "--compress"] $ \server -> do
         let url = serverUrl server <> "/text.txt"
         forM_ ["br", "zstd", "gzip"] $ \coding -> forM_ [1, 2 :: Int] $ \_ -> do

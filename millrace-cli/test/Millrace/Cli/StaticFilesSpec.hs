@@ -767,7 +767,7 @@ spec = do
       cache <- newFileCache 1000
       let one = Char8.replicate 5000 'a'
           other = Char8.replicate 5000 'b'
-          settle = threadDelay 4100000
+          settle = threadDelay 3100000
       forM_ [id, \plain -> plain {siteCache = Just cache}] $ \change -> do
         writeOld site "root/changing.js" one
         settle
@@ -912,8 +912,8 @@ withCompressible use = withSite $ \site -> do
       ("stored.js.gz", "as gzip"),
       ("index.html", "<p>" <> Char8.replicate 2000 'i')
     ]
-  -- Two seconds, and one for the clock's rounding, and one because it may be late.
-  threadDelay 4100000
+  -- Two seconds, and one because the clock has whole seconds.
+  threadDelay 3100000
   use site
 
 script :: ByteString
