@@ -15,6 +15,7 @@ import Data.List (nub, sort)
 import Millrace.Proxy
 import Millrace.Socket.ByteString (sendAll)
 import Network.Wai (rawPathInfo)
+import Network.Wai.Handler.Millrace (withApplication)
 import Support
 import Test.Hspec
 
@@ -82,7 +83,36 @@ spec = do
       writeIORef isWell True
       eventually "it is used again" ((== ["a", "b"]) <$> answers)
       length <$> readMVar told `shouldReturn` 2
+  describe "the state of targets" $ do
+    it "counts requests and kept connections" $ do
+      come <- newEmptyMVar
+      answer <- newEmptyMVar
+      let slow _ peer = receiveHead peer >> putMVar come () >> takeMVar answer >> answerWith peer "slow"
+      withTarget slow $ \one -> withTarget (named "b") $ \other -> withWatched quiet [one, other] $ \states port -> do
+        states `shouldReturn` [TargetState one Well 0 0, TargetState other Well 0 0]
+        done <- newEmptyMVar
+        bracket (forkIO (ask port (get "/") >>= putMVar done)) killThread $ \_ -> do
+          within 20 "the slow one" (takeMVar come)
+          map stateRequests <$> states `shouldReturn` [1, 0]
+          putMVar answer ()
+          void (takeMVar done)
+        void (ask port (get "/"))
+        eventually "both are done" ((== [TargetState one Well 0 1, TargetState other Well 0 1]) <$> states)
+    it "says which one failed" $ do
+      let bad _ peer = receiveHead peer >> sendAll peer "nonsense\r\n"
+          settings = quiet {limits = defaultLimits {failuresMax = 2, leftOutMicros = 3600000000}}
+      withTarget bad $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states port -> do
+        replicateM_ 2 (ask port (get "/"))
+        map stateHealth <$> states `shouldReturn` [Well, Well]
+        replicateM_ 2 (ask port (get "/"))
+        map stateHealth <$> states `shouldReturn` [RequestsFailed, Well]
+    it "says which one fails its checks" $ do
+      let settings = quiet {activeCheck = Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000}}
+          unwell _ peer = receiveHead peer >> sendAll peer "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+      withTarget unwell $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states _ ->
+        eventually "it is left out" ((== [ChecksFailed, Well]) . map stateHealth <$> states)
   where
+    withWatched settings targets use = withWatchedProxy settings targets $ \proxy states -> withApplication (return proxy) (use states)
     named name = answering (\_ _ -> name)
 
 get :: ByteString -> ByteString

@@ -40,6 +40,9 @@
 module Millrace.Proxy
   ( -- * A proxy
     withProxy,
+    withWatchedProxy,
+    TargetState (..),
+    TargetHealth (..),
 
     -- * Targets
     Target (..),
@@ -116,13 +119,23 @@ data Proxy = Proxy
 --
 -- @since 0.1.0
 withProxy :: Settings -> [Target] -> (Application -> IO a) -> IO a
-withProxy settings targets use = do
+withProxy settings targets use = withWatchedProxy settings targets (\application _ -> use application)
+
+-- | The same. The action also gets what tells the state of the targets, in the order of the list. Asking for it does not block, and
+-- asks no target.
+--
+-- > withWatchedProxy defaultSettings targets $ \proxy states ->
+-- >   run 8080 (\request respond -> if rawPathInfo request == "/targets" then states >>= respond . shown else proxy request respond)
+--
+-- @since 0.1.0
+withWatchedProxy :: Settings -> [Target] -> (Application -> IO [TargetState] -> IO a) -> IO a
+withWatchedProxy settings targets use = do
   context <- newClientContext (tlsSettings settings) {clientProtocols = ["http/1.1"]}
   members <- mapM (newMember (limits settings)) targets
   balancer <- newBalancer (balancing settings) members
   proxy <- Proxy settings balancer (Secured context) <$> newIdentifiers
   let checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
-  alongside (tidying members : checks) (use (serve proxy)) `finally` mapM_ (closePool . memberPool) members
+  alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (closePool . memberPool) members
   where
     tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (closeOld . memberPool) members)
 

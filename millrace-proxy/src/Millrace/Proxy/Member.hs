@@ -6,6 +6,9 @@ module Millrace.Proxy.Member
     noteSuccess,
     noteFailure,
     isUsable,
+    TargetState (..),
+    TargetHealth (..),
+    memberState,
   )
 where
 
@@ -61,7 +64,39 @@ noteFailure limits member = do
 
 -- | May requests go there, as far as is known?
 isUsable :: Member -> IO Bool
-isUsable member = do
+isUsable member = (== Well) <$> memberHealth member
+
+-- | What a proxy knows of a target.
+--
+-- @since 0.1.0
+data TargetState = TargetState
+  { stateTarget :: !Target,
+    stateHealth :: !TargetHealth,
+    -- | How many requests it works on.
+    stateRequests :: !Int,
+    -- | How many connections to it are kept and not in use.
+    stateKept :: !Int
+  }
+  deriving (Eq, Show)
+
+-- | Whether a target gets requests. If no target is 'Well', all get requests.
+--
+-- @since 0.1.0
+data TargetHealth
+  = Well
+  | -- | Checks failed ('Millrace.Proxy.activeCheck').
+    ChecksFailed
+  | -- | Requests failed, so it is left out for a time ('Millrace.Proxy.leftOutMicros').
+    RequestsFailed
+  deriving (Eq, Show)
+
+memberHealth :: Member -> IO TargetHealth
+memberHealth member = do
   well <- readIORef (memberIsWell member)
   Failures _ end <- readIORef (memberFailures member)
-  if not well then return False else if end == 0 then return True else (>= end) <$> monotonicNanoseconds
+  isOver <- if end == 0 then return True else (>= end) <$> monotonicNanoseconds
+  return (if not well then ChecksFailed else if isOver then Well else RequestsFailed)
+
+memberState :: Member -> IO TargetState
+memberState member =
+  TargetState (memberTarget member) <$> memberHealth member <*> readIORef (memberActive member) <*> keptCount (memberPool member)

@@ -5,6 +5,7 @@ module Millrace.Proxy.Pool
     newPool,
     takeLink,
     keepLink,
+    keptCount,
     closeOld,
     closePool,
   )
@@ -83,6 +84,14 @@ keepLink pool link = mask_ $ do
     push now stack = case stack of
       Open count others | count < poolMax pool -> (Open (count + 1) (Kept link now : others), return ())
       _ -> (stack, linkClose link)
+
+-- | How many connections are kept. Does not block.
+keptCount :: Pool -> IO Int
+keptCount pool = sum <$> mapM (fmap size . readIORef) (elems (poolStacks pool))
+  where
+    size stack = case stack of
+      Open count _ -> count
+      Closed -> 0
 
 -- | Closes connections that were kept for too long.
 closeOld :: Pool -> IO ()
