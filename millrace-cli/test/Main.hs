@@ -5,6 +5,7 @@ import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
 import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
+import qualified Millrace.Cli.BrowserSpec
 import qualified Millrace.Cli.CacheRuleSpec
 import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.CompressionSpec
@@ -63,6 +64,7 @@ specs = do
   describe "Sites" Millrace.Cli.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
+  describe "Browser" Millrace.Cli.BrowserSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
   describe "Proxy" Millrace.Cli.ProxySpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec

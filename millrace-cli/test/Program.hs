@@ -13,6 +13,7 @@ module Program
     signalChild,
     waitForExit,
     curl,
+    python3,
     within,
     eventually,
   )
@@ -21,6 +22,9 @@ where
 import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (unless, void, (>=>))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.List (stripPrefix)
 import Data.Maybe (fromMaybe)
 import System.Directory (findExecutable)
@@ -126,6 +130,14 @@ runMillrace additions arguments = do
 -- | What curl prints, without dot segments being resolved by it. For head and body in one, give @-i@.
 curl :: [String] -> IO String
 curl arguments = within 30 "curl" (readProcess "curl" (curlOptions ++ arguments) "")
+
+-- | What a program in Python, given as its lines, prints about these bytes.
+python3 :: [String] -> ByteString -> IO String
+python3 program input =
+  withCreateProcess (proc "python3" ["-c", unlines program]) {std_in = CreatePipe, std_out = CreatePipe} $ \toProgram fromProgram _ _ ->
+    case (toProgram, fromProgram) of
+      (Just to, Just from) -> ByteString.hPut to input >> hClose to >> Char8.unpack <$> ByteString.hGetContents from
+      _ -> fail "no pipes"
 
 curlOptions :: [String]
 curlOptions = ["--silent", "--show-error", "--path-as-is", "--max-time", "50", "--noproxy", "*"]

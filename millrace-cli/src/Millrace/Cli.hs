@@ -23,6 +23,7 @@ import Millrace.Cli.Run
 import Millrace.Cli.Server
 import Millrace.Cli.Sites (Makers (..))
 import Millrace.Cli.StaticFiles
+import Millrace.Cli.Upstream (newUpstreams, readUpstreams)
 import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
 import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
@@ -64,7 +65,7 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
-  Proxy targets options -> serveWith options (const (withReverseProxy targets))
+  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options (readUpstreams upstreams) (const (withReverseProxy upstreams targets))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options
@@ -84,10 +85,12 @@ printFor action options = say (renderConfiguration (Configuration options Nothin
 newMakers :: IO Makers
 newMakers = do
   compressor <- newCompressor compressedBytesMax
+  upstreams <- newUpstreams
   pure
     Makers
       { makeFiles = \options use -> site compressor options >>= use . staticFiles,
-        makeProxy = withReverseProxy
+        makeProxy = withReverseProxy upstreams,
+        madeUpstreams = readUpstreams upstreams
       }
 
 site :: Compressor -> FilesOptions -> IO Site

@@ -12,22 +12,23 @@ import Control.Monad (unless)
 import qualified Data.ByteString.Char8 as Char8
 import Millrace.Cli.Command (HostOption (..), ProxyOptions (..), Spread (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
+import Millrace.Cli.Upstream
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
 import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, settingsSource, trustIn)
 import Network.Wai (Application, Request, rawPathInfo, requestMethod)
 
--- | Runs an action with the proxy's application. Throws 'Failure' for targets that are none, and for certificates that cannot be
+-- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. Throws 'Failure' for targets that are none, and for certificates that cannot be
 -- used.
 --
 -- @since 0.1.0
-withReverseProxy :: ProxyOptions -> (Application -> IO a) -> IO a
-withReverseProxy options use = do
+withReverseProxy :: Upstreams -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy upstreams options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
   -- Only what making the settings throws is about them.
   withProxy (settingsOf options telling) {activeCheck = Nothing} targets (const (return ())) `catch` refuse
-  withProxy (settingsOf options telling) targets use
+  withWatchedProxy (settingsOf options telling) targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
   where
     parsed text = either (\reason -> Left (text, reason)) Right (parseTarget text)
     noTarget (text, reason) =
@@ -42,6 +43,18 @@ withReverseProxy options use = do
 -- @since 0.1.0
 targetProblem :: String -> Maybe String
 targetProblem = either Just (const Nothing) . parseTarget
+
+upstreamOf :: TargetState -> Upstream
+upstreamOf state =
+  Upstream
+    { upstreamTarget = showTarget (stateTarget state),
+      upstreamHealth = case stateHealth state of
+        Well -> UpstreamWell
+        ChecksFailed -> UpstreamChecksFailed
+        RequestsFailed -> UpstreamRequestsFailed,
+      upstreamRequests = stateRequests state,
+      upstreamKept = stateKept state
+    }
 
 settingsOf :: ProxyOptions -> (String -> IO ()) -> Settings
 settingsOf options telling =

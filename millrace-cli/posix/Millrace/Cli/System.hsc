@@ -13,12 +13,16 @@ module Millrace.Cli.System
   , tellHangup
   , ignoreRotation
   , ignoreFileSizeLimit
+  , residentBytes
   ) where
 
 import Control.Concurrent (forkIO, threadDelay)
 import Control.Exception (IOException, finally, try)
 import Control.Monad (void)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (atomicModifyIORef', newIORef)
+import Data.Maybe (listToMaybe)
 import Data.Word (Word64)
 import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
@@ -152,3 +156,13 @@ data {-# CTYPE "struct sigaction" #-} Action
 
 foreign import capi unsafe "signal.h sigaction"
   c_sigaction :: CInt -> Ptr Action -> Ptr Action -> IO CInt
+
+-- | How much memory of this process is in use, in bytes. 'Nothing' if @\/proc@ does not tell.
+--
+-- @since 0.1.0
+residentBytes :: IO (Maybe Int)
+residentBytes = either unknown found <$> try (ByteString.readFile "/proc/self/status")
+  where
+    found text = listToMaybe [1024 * count | line <- Char8.lines text, [name, digits, _] <- [Char8.words line], name == Char8.pack "VmRSS:", Just (count, _) <- [Char8.readInt digits]]
+    unknown :: IOException -> Maybe Int
+    unknown _ = Nothing

@@ -28,7 +28,7 @@ data Json
   | Object [(String, Json)]
   deriving (Eq, Show)
 
--- | A value as text, with objects and arrays indented. The text is ASCII, so it is the same in every encoding.
+-- | A value as text, with objects and arrays indented, but arrays of numbers in one line. The text is ASCII, so it is the same in every encoding.
 --
 -- @since 0.1.0
 renderJson :: Json -> String
@@ -41,8 +41,14 @@ render depth value = case value of
   Bool False -> "false"
   Number number -> show number
   String text -> quote text
+  Array items@(_ : _) | all isNumber items -> "[" <> intercalate ", " (map (render depth) items) <> "]"
   Array items -> block depth "[" "]" (map (render (depth + 1)) items)
   Object members -> block depth "{" "}" [quote key <> ": " <> render (depth + 1) member | (key, member) <- members]
+
+isNumber :: Json -> Bool
+isNumber value = case value of
+  Number _ -> True
+  _ -> False
 
 block :: Int -> String -> String -> [String] -> String
 block _ open close [] = open <> close

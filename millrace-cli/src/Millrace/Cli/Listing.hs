@@ -81,7 +81,7 @@ listingResponse request listing = responseBuilder ok200 headers (lazyByteString 
 
 -- The page loads nothing and runs nothing. The hash is that of the style sheet; a test compares them.
 policy :: ByteString
-policy = "default-src 'none'; style-src 'sha256-CuK/mOJwafR0xVT2MbHQ+qHBp7edmVaMH6SSZWIm2BU='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+policy = "default-src 'none'; style-src 'sha256-cfue5hEBkf2yHTKdjf5p7WMDt5j/HyZwctGm3wrKsNA='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 ------------------------------------------------------------------------------------------------------------------------
 -- What is wanted

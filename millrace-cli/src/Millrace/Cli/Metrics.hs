@@ -1,6 +1,4 @@
-{-# LANGUAGE OverloadedStrings #-}
-
--- | Counts what a server has done, and shows it as a JSON record and in the text format of Prometheus. Must not know: files.
+-- | Counts what a server does. Must not know: files.
 module Millrace.Cli.Metrics
   ( Metrics,
     newMetrics,
@@ -10,30 +8,34 @@ module Millrace.Cli.Metrics
     countActive,
     HandshakeResult (..),
     countHandshake,
-    statusPages,
+    Figures (..),
+    readFigures,
+    openNow,
+    idleNow,
+    requestsDone,
   )
 where
 
+import Control.Concurrent (getNumCapabilities)
 import Control.Exception (finally)
-import Data.ByteString.Builder
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Cli.Json (Json (..), renderJson)
-import Millrace.Cli.Refusal (refusal)
+import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats, getRTSStatsEnabled)
+import Millrace.Cli.Histogram
+import Millrace.Cli.System (residentBytes)
 import Millrace.Cli.Tally
 import Millrace.Manager
-import Network.HTTP.Types
-import Network.HTTP.Types.Header (hAllow)
-import Network.Wai
+import Network.HTTP.Types (statusCode)
+import Network.Wai (Middleware)
 import Network.Wai.Handler.Millrace (Answer (..))
 
 -- | Counters of one server. Adding to them takes no lock.
 --
 -- @since 0.1.0
 data Metrics = Metrics
-  { metricsStart :: Word64,
-    metricsTally :: Tally
+  { metricsStart :: !Word64,
+    metricsTally :: !Tally
   }
 
 -- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
@@ -49,15 +51,11 @@ firstClass = 6
 firstHandshake = 11
 firstBucket = 11 + length handshakeResults
 
--- The upper ends of the buckets in microseconds. One more bucket has no upper end.
-bucketMicros :: [Word64]
-bucketMicros = [100, 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000]
-
 -- | The counters of a server that has done nothing yet.
 --
 -- @since 0.1.0
 newMetrics :: IO Metrics
-newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + length bucketMicros + 1)
+newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + bucketCount)
 
 -- | Counts a connection that was accepted.
 --
@@ -76,14 +74,13 @@ countClosed metrics = add (metricsTally metrics) closed 1
 -- @since 0.1.0
 countAnswer :: Metrics -> Answer -> IO ()
 countAnswer metrics answer
-  | isJust (answerRefusal answer) = add tally refused 1
+  | isJust (answerRefusal answer) = add (metricsTally metrics) refused 1
   | otherwise = do
-    add tally bodyBytes (fromMaybe 0 (answerBytes answer))
-    add tally nanoseconds (fromIntegral (answerNanoseconds answer))
-    add tally (firstClass + min 4 (max 0 (statusCode (answerStatus answer) `div` 100 - 1))) 1
-    add tally (firstBucket + bucketOf (answerNanoseconds answer)) 1
-  where
-    tally = metricsTally metrics
+    row <- ownRow (metricsTally metrics)
+    addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
+    addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
+    addTo row (firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
+    addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
 
 -- | How a handshake of TLS ended.
 --
@@ -113,138 +110,83 @@ countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fro
 -- @since 0.1.0
 countActive :: Metrics -> Middleware
 countActive metrics application request respond = do
-  add tally active 1
-  application request respond `finally` add tally active (-1)
-  where
-    tally = metricsTally metrics
+  row <- ownRow (metricsTally metrics)
+  addTo row active 1
+  application request respond `finally` addTo row active (-1)
 
-bucketOf :: Word64 -> Int
-bucketOf duration = length (takeWhile (\micros -> duration > 1000 * micros) bucketMicros)
-
--- | Answers @\/metrics@ with the text format of Prometheus and @\/status@ with a JSON record.
+-- | The numbers at one moment.
 --
 -- @since 0.1.0
-statusPages :: Metrics -> Application
-statusPages metrics request respond
-  | requestMethod request `notElem` [methodGet, methodHead] = respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
-  | otherwise = case rawPathInfo request of
-    "/metrics" -> page "text/plain; version=0.0.4; charset=utf-8" . prometheus =<< readFigures metrics
-    "/status" -> page "application/json" . (<> "\n") . string7 . renderJson . record =<< readFigures metrics
-    _ -> respond (refusal notFound404 [])
-  where
-    page contentType = respond . responseBuilder ok200 [(hContentType, contentType)]
-
--- The numbers at one moment.
 data Figures = Figures
-  { uptimeSeconds :: Double,
-    figureOf :: Int -> Int,
-    classes :: [(String, Int)],
-    handshakes :: [(String, Int)],
-    buckets :: [Int],
-    loops :: Int,
-    backend :: String,
-    loopCounters :: Counters
+  { figureUptime :: Word64, -- in nanoseconds
+    figureOpened :: Int,
+    figureClosed :: Int,
+    figureActive :: Int,
+    figureRefused :: Int,
+    figureBodyBytes :: Int,
+    -- | The sum of the durations of all requests.
+    figureNanoseconds :: Int,
+    -- | The answers, by class of status.
+    figureClasses :: [(String, Int)],
+    -- | By how they ended.
+    figureHandshakes :: [(String, Int)],
+    -- | How many answers took how long ("Millrace.Cli.Histogram").
+    figureBuckets :: [Int],
+    figureCapabilities :: Int,
+    figureLoops :: Int,
+    figureBackend :: String,
+    figureLoopCounters :: Counters,
+    -- | Where the system tells.
+    figureResidentBytes :: Maybe Int,
+    -- | If the run-time system was told to count (@+RTS -T@).
+    figureHeapBytes :: Maybe Int
   }
 
+-- | What is known now. May take some tens of microseconds.
+--
+-- @since 0.1.0
 readFigures :: Metrics -> IO Figures
 readFigures metrics = do
   now <- getMonotonicTimeNSec
   numbers <- amounts (metricsTally metrics)
+  let number index = sum (take 1 (drop index numbers))
   Figures
-    (fromIntegral (now - metricsStart metrics) / 1e9)
-    (numbers !!)
+    (now - metricsStart metrics)
+    (number opened)
+    (number closed)
+    (number active)
+    (number refused)
+    (number bodyBytes)
+    (number nanoseconds)
     (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
     (zip (map snd handshakeResults) (drop firstHandshake numbers))
     (drop firstBucket numbers)
-    <$> loopCount
+    <$> getNumCapabilities
+    <*> loopCount
     <*> (backendName <$> chosenBackend)
     <*> counters
+    <*> residentBytes
+    <*> heapBytes
 
-openNow, idleNow, requestsDone :: Figures -> Int
-openNow figures = max 0 (figureOf figures opened - figureOf figures closed)
-idleNow figures = max 0 (openNow figures - figureOf figures active)
-requestsDone = sum . map snd . classes
+heapBytes :: IO (Maybe Int)
+heapBytes = do
+  isKnown <- getRTSStatsEnabled
+  if isKnown then Just . fromIntegral . gcdetails_mem_in_use_bytes . gc <$> getRTSStats else pure Nothing
 
-loopFigures :: Figures -> [(String, String, Word64)]
-loopFigures figures =
-  [ ("operations", "Operations submitted, timeouts included", operations from),
-    ("completions", "Operations that ended", completions from),
-    ("parks", "Operations that could not be done at once", parks from),
-    ("system_calls", "System calls made by the loops", systemCalls from),
-    ("waits", "Times that a loop went to sleep", waits from),
-    ("wake_ups", "Times that a sleeping loop was woken", wakeUps from),
-    ("resubmissions", "Operations begun again", resubmissions from)
-  ]
-  where
-    from = loopCounters figures
+-- | How many connections are open.
+--
+-- @since 0.1.0
+openNow :: Figures -> Int
+openNow figures = max 0 (figureOpened figures - figureClosed figures)
 
-record :: Figures -> Json
-record figures =
-  Object
-    [ ("version", String version),
-      ("backend", String (backend figures)),
-      ("uptime_seconds", Number (floor (uptimeSeconds figures))),
-      ( "connections",
-        Object
-          [ ("accepted", number (figureOf figures opened)),
-            ("open", number (openNow figures)),
-            ("active", number (figureOf figures active)),
-            ("idle", number (idleNow figures))
-          ]
-      ),
-      ( "requests",
-        Object
-          ( ("total", number (requestsDone figures)) :
-            ("refused", number (figureOf figures refused)) :
-              [(name, number count) | (name, count) <- classes figures]
-          )
-      ),
-      ("tls_handshakes", Object [(name, number count) | (name, count) <- handshakes figures]),
-      ("body_bytes", number (figureOf figures bodyBytes)),
-      ( "loops",
-        Object
-          ( ("count", number (loops figures)) :
-            ("in_flight", Number (toInteger (inFlight (loopCounters figures)))) :
-              [(name, Number (toInteger count)) | (name, _, count) <- loopFigures figures]
-          )
-      )
-    ]
-  where
-    number = Number . toInteger
+-- | How many of these have no request in progress.
+--
+-- @since 0.1.0
+idleNow :: Figures -> Int
+idleNow figures = max 0 (openNow figures - figureActive figures)
 
-prometheus :: Figures -> Builder
-prometheus figures =
-  mconcat $
-    [ metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (uptimeSeconds figures))],
-      metric "connections_accepted_total" "counter" "Connections accepted" [("", int opened)],
-      metric
-        "connections"
-        "gauge"
-        "Open connections"
-        [("{state=\"active\"}", int active), ("{state=\"idle\"}", intDec (idleNow figures))],
-      metric "requests_total" "counter" "Requests answered by the application, by class of status" $
-        [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- classes figures],
-      metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int refused)],
-      metric "tls_handshakes_total" "counter" "Handshakes of TLS, by how they ended" $
-        [("{result=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- handshakes figures],
-      metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int bodyBytes)],
-      histogram,
-      metric "loops" "gauge" "Loops" [("", intDec (loops figures))],
-      metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (loopCounters figures)))]
-    ]
-      ++ map ofLoops (loopFigures figures)
-  where
-    ofLoops (name, help, count) = metric ("loop_" <> string7 name <> "_total") "counter" (string7 help) [("", word64Dec count)]
-    int = intDec . figureOf figures
-    histogram =
-      metric "request_duration_seconds" "histogram" "From the head of a request to the end of its response" $
-        [("_bucket{le=\"" <> end <> "\"}", intDec count) | (end, count) <- zip ends (scanl1 (+) (buckets figures))]
-          ++ [("_sum", doubleDec (fromIntegral (figureOf figures nanoseconds) / 1e9)), ("_count", intDec (sum (buckets figures)))]
-    ends = map seconds bucketMicros ++ ["+Inf"]
-    seconds micros = doubleDec (fromIntegral micros / 1e6)
-
--- A metric with its samples: the suffix of its name, and the value.
-metric :: Builder -> Builder -> Builder -> [(Builder, Builder)] -> Builder
-metric name kind help samples =
-  "# HELP millrace_" <> name <> char7 ' ' <> help <> "\n# TYPE millrace_" <> name <> char7 ' ' <> kind <> char7 '\n'
-    <> foldMap (\(suffix, value) -> "millrace_" <> name <> suffix <> char7 ' ' <> value <> char7 '\n') samples
+-- | How many requests the application has answered.
+--
+-- @since 0.1.0
+requestsDone :: Figures -> Int
+requestsDone = sum . map snd . figureClasses

@@ -1,6 +1,7 @@
 -- | The files of @pages\/@, which are parts of the program (@cbits\/pages.c@). Must not know: HTTP.
 module Millrace.Cli.Page
   ( listingStyle,
+    statusPage,
   )
 where
 
@@ -19,9 +20,18 @@ listingStyle :: ByteString
 listingStyle = embedded c_listing_css
 {-# NOINLINE listingStyle #-}
 
+-- | The status page, with its style and its script.
+--
+-- @since 0.1.0
+statusPage :: ByteString
+statusPage = embedded c_status_html
+{-# NOINLINE statusPage #-}
+
 embedded :: (Ptr CSize -> IO (Ptr CChar)) -> ByteString
 embedded find = unsafePerformIO . alloca $ \size -> do
   start <- find size
   peek size >>= \count -> unsafePackCStringLen (start, fromIntegral count)
 
 foreign import ccall unsafe "millrace_cli_listing_css" c_listing_css :: Ptr CSize -> IO (Ptr CChar)
+
+foreign import ccall unsafe "millrace_cli_status_html" c_status_html :: Ptr CSize -> IO (Ptr CChar)

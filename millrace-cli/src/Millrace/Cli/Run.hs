@@ -38,7 +38,7 @@ import System.Directory (removeFile)
 run :: Makers -> FilePath -> IO ()
 run makers file = do
   first <- load file
-  serveWith (configurationServer first) $ \running use ->
+  serveWith (configurationServer first) (madeUpstreams makers) $ \running use ->
     withReplaceable (withSites makers (configurationSites first)) $ \application replace ->
       withPidFile (configurationPidFile first) $ do
         current <- newIORef first

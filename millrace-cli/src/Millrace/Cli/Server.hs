@@ -26,8 +26,10 @@ import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
 import Millrace.Cli.Redirect (redirecting)
 import Millrace.Cli.ServiceManager
+import Millrace.Cli.Status (statusPages)
 import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
 import Millrace.Cli.Tls (Tls (..), withTls)
+import Millrace.Cli.Upstream (Upstream)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, Middleware, rawPathInfo)
@@ -42,14 +44,14 @@ import Network.Wai.Handler.Millrace
 --
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
-serve options application = serveWith options (\_ use -> use application)
+serve options application = serveWith options (pure []) (\_ use -> use application)
 
 -- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and before anything
--- listens.
+-- listens. The first action tells the targets of proxies, for the status page.
 --
 -- @since 0.1.0
-serveWith :: ServerOptions -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
-serveWith options withApplication' = do
+serveWith :: ServerOptions -> IO [Upstream] -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
+serveWith options upstreams withApplication' = do
   stop <- newStop
   stopOnSignals stop
   ignoreRotation -- The log is opened again for each write.
@@ -67,7 +69,7 @@ serveWith options withApplication' = do
       mapM_ (refuseSamePort places) (serverStatusPort options)
       loops <- loopCount
       securePort <- portOfHttps places
-      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) metrics $ \status ->
+      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $ \status ->
         protected options metrics (putMVar tls) $ \protection -> do
           let notices =
                 Notices
@@ -182,11 +184,11 @@ countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (
 
 -- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared like that
 -- of the server itself: during a restart the next server needs it while this one still has it.
-withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Metrics -> (Maybe String -> IO a) -> IO a
-withStatusServer adapted (Just port) (Just metrics) use =
+withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Application -> (Maybe String -> IO a) -> IO a
+withStatusServer adapted (Just port) (Just pages) use =
   withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
     urls <- mapM urlOf (take 1 listeners)
-    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners (statusPages metrics))) killThread $ \_ -> use (listToMaybe urls)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners pages)) killThread $ \_ -> use (listToMaybe urls)
 withStatusServer _ _ _ use = use Nothing
 
 -- What a server tells of itself.
@@ -275,4 +277,4 @@ announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ fo
     places = nub ["listening on " <> url | (speaking, url) <- urls, speaking /= RedirectToHttps]
     redirects = nub ["redirecting from " <> url | (RedirectToHttps, url) <- urls]
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
-    place statusUrl = ["status on " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]
+    place statusUrl = ["status on " <> statusUrl <> "/, " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

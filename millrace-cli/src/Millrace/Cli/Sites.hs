@@ -24,6 +24,7 @@ import Millrace.Cli.Configuration
 import Millrace.Cli.Manner
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath (encodeSegment)
+import Millrace.Cli.Upstream (Upstream)
 import Network.HTTP.Types
 import Network.Wai
 
@@ -32,7 +33,9 @@ import Network.Wai
 -- @since 0.1.0
 data Makers = Makers
   { makeFiles :: FilesOptions -> (Application -> IO ()) -> IO (),
-    makeProxy :: ProxyOptions -> (Application -> IO ()) -> IO ()
+    makeProxy :: ProxyOptions -> (Application -> IO ()) -> IO (),
+    -- | The targets of all proxies that are there now.
+    madeUpstreams :: IO [Upstream]
   }
 
 -- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot be told from others, is refused.

@@ -1,47 +1,103 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
--- | Numbers that many threads add to, without a lock and without allocating. Must not know: the rest of Millrace.
+-- | Numbers that many threads add to, without a lock and without allocating. Each capability has a row of its own, in cache lines of
+-- its own: processors do not take them from each other. Must not know: the rest of Millrace.
 module Millrace.Cli.Tally
   ( Tally,
     newTally,
+    Row,
+    ownRow,
+    addTo,
     add,
     amounts,
   )
 where
 
-import Control.Monad (void)
-import GHC.Exts (Int (..), MutableByteArray#, RealWorld, fetchAddIntArray#, newByteArray#, setByteArray#, (*#))
+import Control.Concurrent (getNumCapabilities)
+import GHC.Exts
+  ( Int (..),
+    MutableByteArray#,
+    RealWorld,
+    fetchAddIntArray#,
+    isTrue#,
+    myThreadId#,
+    newByteArray#,
+    readIntArray#,
+    setByteArray#,
+    threadStatus#,
+    (*#),
+    (+#),
+    (<#),
+  )
 import GHC.IO (IO (..))
 
--- | A row of numbers, counted from 0.
+-- | Numbers, counted from 0.
 --
 -- @since 0.1.0
-data Tally = Tally !Int (MutableByteArray# RealWorld)
+data Tally = Tally
+  { tallyCount :: !Int,
+    tallyRows :: !Int,
+    -- | From one row to the next, in numbers.
+    tallyStride :: !Int,
+    tallyNumbers :: !Numbers
+  }
 
--- | A row of so many numbers, all 0.
+data Numbers = Numbers (MutableByteArray# RealWorld)
+
+-- | So many numbers, all 0.
 --
 -- @since 0.1.0
 newTally :: Int -> IO Tally
-newTally (I# count) = IO $ \state -> case newByteArray# bytes state of
+newTally count = do
+  rows <- getNumCapabilities
+  -- Two cache lines at least are between the numbers of two rows: processors fetch them in pairs.
+  let stride = (count + 31) `div` 16 * 16
+  Tally count rows stride <$> zeros (rows * stride)
+
+zeros :: Int -> IO Numbers
+zeros (I# count) = IO $ \state -> case newByteArray# bytes state of
   (# allocated, array #) -> case setByteArray# array 0# bytes 0# allocated of
-    cleared -> (# cleared, Tally (I# count) array #)
+    cleared -> (# cleared, Numbers array #)
   where
     bytes = count *# 8#
+
+-- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
+--
+-- @since 0.1.0
+data Row = Row Int Numbers
+
+-- | Does not block.
+--
+-- @since 0.1.0
+ownRow :: Tally -> IO Row
+ownRow (Tally _ (I# rows) (I# stride) numbers) = IO $ \state -> case myThreadId# state of
+  (# known, thread #) -> case threadStatus# thread known of
+    (# found, _, capability, _ #) ->
+      -- There may be more capabilities than there were.
+      (# found, Row (if isTrue# (capability <# rows) then I# (capability *# stride) else 0) numbers #)
+{-# INLINE ownRow #-}
 
 -- | Adds to the number at an index, which must exist. Atomic.
 --
 -- @since 0.1.0
+addTo :: Row -> Int -> Int -> IO ()
+addTo (Row (I# start) (Numbers array)) (I# index) (I# amount) = IO $ \state -> case fetchAddIntArray# array (start +# index) amount state of
+  (# done, _ #) -> (# done, () #)
+{-# INLINE addTo #-}
+
+-- | The same for a single number.
+--
+-- @since 0.1.0
 add :: Tally -> Int -> Int -> IO ()
-add tally index amount = void (exchange tally index amount)
+add tally index amount = ownRow tally >>= \row -> addTo row index amount
 
--- Adds, and returns the number from before.
-exchange :: Tally -> Int -> Int -> IO Int
-exchange (Tally _ array) (I# index) (I# amount) = IO $ \state -> case fetchAddIntArray# array index amount state of
-  (# done, before #) -> (# done, I# before #)
-
--- | All the numbers. Each is the value at some moment during the call.
+-- | All the numbers. Each addition that ended before the call is in them. O(numbers * capabilities).
 --
 -- @since 0.1.0
 amounts :: Tally -> IO [Int]
-amounts tally@(Tally count _) = mapM (\index -> exchange tally index 0) [0 .. count - 1]
+amounts tally = mapM (\index -> sum <$> mapM (\row -> at (row * tallyStride tally + index)) [0 .. tallyRows tally - 1]) [0 .. tallyCount tally - 1]
+  where
+    at (I# index) = IO $ \state -> case tallyNumbers tally of
+      Numbers array -> case readIntArray# array index state of
+        (# done, number #) -> (# done, I# number #)

@@ -16,8 +16,7 @@ import Millrace.Cli.Listing
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hVary)
 import Network.Wai
-import System.IO (hClose)
-import System.Process
+import Program (python3)
 import Test.Hspec
 
 spec :: Spec
@@ -77,12 +76,12 @@ spec = do
       page `holds` "<p>1 directory, 2 files, <span title=\"2048 bytes\">2.0 KiB</span></p>"
     it "is valid UTF-8 and has no markup of names, whatever their bytes" $ do
       page <- bodyOf "" [] (Listing [everyByte] Nothing [ListedFile everyByte 1 0, ListedDirectory everyByte Nothing])
-      said <- python ["import sys", "text = sys.stdin.buffer.read().decode()", "print(text.count('<a href=\"./'), text.count('<td>'), '\\ufffd' in text, text.count('<title>'))"] page
+      said <- python3 ["import sys", "text = sys.stdin.buffer.read().decode()", "print(text.count('<a href=\"./'), text.count('<td>'), '\\ufffd' in text, text.count('<title>'))"] page
       said `shouldBe` "2 9 True 1\n"
       linked page `shouldBe` ["./" <> encodedBytes <> "/", "./" <> encodedBytes]
     it "may load and run nothing but its own style" $ do
       (headers, page) <- answerTo "" [] (Listing [] Nothing [])
-      digest <- python ["import base64, hashlib, sys", "style = sys.stdin.buffer.read().split(b'<style>')[1].split(b'</style>')[0]", "print(base64.b64encode(hashlib.sha256(style).digest()).decode(), end='')"] page
+      digest <- python3 ["import base64, hashlib, sys", "style = sys.stdin.buffer.read().split(b'<style>')[1].split(b'</style>')[0]", "print(base64.b64encode(hashlib.sha256(style).digest()).decode(), end='')"] page
       lookup "Content-Security-Policy" headers
         `shouldBe` Just ("default-src 'none'; style-src 'sha256-" <> Char8.pack digest <> "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
       mapM_ (Char8.unpack page `shouldNotContain`) ["http", "url(", "@import", "<script", " style=", " on"]
@@ -91,14 +90,14 @@ spec = do
     it "has names, kinds, sizes and dates" $ do
       (headers, json) <- answerTo "?format=json" [] (Listing ["x"] Nothing [ListedFile "a" 12 784111777, ListedDirectory "d" (Just 0), ListedDirectory "e" Nothing])
       map (`lookup` headers) [hContentType, hVary, hContentLength] `shouldBe` [Just "application/json", Just "Accept", Just (Char8.pack (show (ByteString.length json)))]
-      said <- python ["import json, sys", "print(json.load(sys.stdin))"] json
+      said <- python3 ["import json, sys", "print(json.load(sys.stdin))"] json
       said
         `shouldBe` "[{'name': 'd', 'kind': 'directory', 'size': None, 'modified': '1970-01-01T00:00:00Z'}, \
                    \{'name': 'e', 'kind': 'directory', 'size': None, 'modified': None}, \
                    \{'name': 'a', 'kind': 'file', 'size': 12, 'modified': '1994-11-06T08:49:37Z'}]\n"
     it "is valid, whatever the bytes of names" $ do
       json <- bodyOf "?format=json" [] (Listing [] Nothing [ListedFile everyByte 1 0, ListedFile "caf\195\169 \240\159\140\138" 1 0])
-      said <- python ["import json, sys", "first, second = [entry['name'] for entry in json.loads(sys.stdin.buffer.read())]", "print(ascii(first[:34]), '\\ufffd' in first, ascii(second))"] json
+      said <- python3 ["import json, sys", "first, second = [entry['name'] for entry in json.loads(sys.stdin.buffer.read())]", "print(ascii(first[:34]), '\\ufffd' in first, ascii(second))"] json
       said `shouldBe` "'" <> concatMap escapedByte [1 .. 31] <> " !\"' True 'caf\\xe9 \\U0001f30a'\n"
     it "is an empty array for an empty directory" $
       bodyOf "?format=json" [] (Listing [] Nothing []) `shouldReturn` "[]\n"
@@ -113,7 +112,7 @@ spec = do
       page `holds` "<!DOCTYPE html>"
     it "is sorted as a page is" $ do
       json <- bodyOf "?sort=size" [(hAccept, "application/json")] (Listing [] Nothing [ListedFile "small" 1 0, ListedFile "large" 9 0])
-      python ["import json, sys", "print([entry['name'] for entry in json.load(sys.stdin)])"] json `shouldReturn` "['large', 'small']\n"
+      python3 ["import json, sys", "print([entry['name'] for entry in json.load(sys.stdin)])"] json `shouldReturn` "['large', 'small']\n"
 
   describe "JSON" $
     forM_
@@ -168,11 +167,3 @@ answerTo query headers listing = do
   pieces <- newIORef mempty
   withBody (\body -> body (\piece -> modifyIORef pieces (<> piece)) (pure ()))
   (,) said . Lazy.toStrict . toLazyByteString <$> readIORef pieces
-
--- | What a program in Python says about bytes.
-python :: [String] -> ByteString -> IO String
-python program input =
-  withCreateProcess (proc "python3" ["-c", unlines program]) {std_in = CreatePipe, std_out = CreatePipe} $ \toProgram fromProgram _ _ ->
-    case (toProgram, fromProgram) of
-      (Just to, Just from) -> ByteString.hPut to input >> hClose to >> Char8.unpack <$> ByteString.hGetContents from
-      _ -> fail "no pipes"

@@ -466,7 +466,7 @@ spec = do
         withServer ["serve", site </> "root", "--port", "0", "--cache", seconds, "--access-log", path, "--log-format", "json", "--status", "0"] $ \server -> do
           statusLine <- nextLine server
           let (statusUrl, metricsUrl) = case words statusLine of
-                ["status", "on", first, "and", second] -> (first, second)
+                ["status", "on", _, first, "and", second] -> (first, second)
                 _ -> error statusLine
           mapM_ (\arguments -> curl ("-o" : "/dev/null" : arguments)) [[serverUrl server <> "/hello.txt?a"], [serverUrl server <> "/hello.txt"], ["-I", serverUrl server <> "/"], [serverUrl server <> "/missing"]]
           page <- curl [metricsUrl]

@@ -101,7 +101,8 @@ named :: Makers
 named =
   Makers
     { makeFiles = \options use -> use (saying (Char8.pack (filesDirectory options))),
-      makeProxy = \_ use -> use (saying "proxy")
+      makeProxy = \_ use -> use (saying "proxy"),
+      madeUpstreams = pure []
     }
   where
     saying name request respond = respond (responseLBS status200 [("X-From", "application")] (Lazy.fromStrict (name <> " " <> rawPathInfo request)))

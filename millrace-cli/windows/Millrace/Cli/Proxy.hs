@@ -11,13 +11,14 @@ where
 import Control.Exception (throwIO)
 import Millrace.Cli.Command (ProxyOptions)
 import Millrace.Cli.Failure (Failure (..))
+import Millrace.Cli.Upstream (Upstreams)
 import Network.Wai (Application)
 
 -- | Throws 'Failure'.
 --
 -- @since 0.1.0
-withReverseProxy :: ProxyOptions -> (Application -> IO a) -> IO a
-withReverseProxy _ _ =
+withReverseProxy :: Upstreams -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy _ _ _ =
   throwIO
     Failure
       { failureAttempt = "pass requests on",

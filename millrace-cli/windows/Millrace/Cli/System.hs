@@ -11,6 +11,7 @@ module Millrace.Cli.System
     tellHangup,
     ignoreRotation,
     ignoreFileSizeLimit,
+    residentBytes,
   )
 where
 
@@ -73,3 +74,9 @@ processNumber = pure 0
 -- @since 0.1.0
 tellHangup :: Int -> IO ()
 tellHangup _ = ioError (userError "Windows has no signal for this")
+
+-- | Not known yet.
+--
+-- @since 0.1.0
+residentBytes :: IO (Maybe Int)
+residentBytes = pure Nothing
