@@ -11,7 +11,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
-import Data.Maybe (listToMaybe, mapMaybe)
+import Data.List (find)
+import Data.Maybe (mapMaybe)
 import Millrace.Cli.ContentCoding (parseWeight)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAccept)
@@ -55,7 +56,7 @@ preference headers ranges = case filter (not . null . snd) (zip [3, 2, 1] (map w
 
 -- A media range and its weight in thousandths. Other parameters, such as level=1, are ignored.
 weighed :: ByteString -> Maybe (CI ByteString, Int)
-weighed element = (,) (CI.mk range) <$> maybe (Just 1000) parseWeight (listToMaybe (filter isWeight parameters))
+weighed element = (,) (CI.mk range) <$> maybe (Just 1000) parseWeight (find isWeight parameters)
   where
     (range, parameters) = case map Char8.strip (Char8.split ';' element) of
       [] -> ("", [])

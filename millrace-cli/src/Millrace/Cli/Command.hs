@@ -546,7 +546,7 @@ serverOptions =
       ( option
           port
           ( long "status" <> metavar "PORT"
-              <> help "Answer http://127.0.0.1:PORT/status (JSON) and /metrics (Prometheus); 0 for any free port"
+              <> help "Show what the server does, at http://127.0.0.1:PORT/: a live page, /status (JSON) and /metrics (Prometheus); 0 for any free port"
           )
       )
     <*> flag

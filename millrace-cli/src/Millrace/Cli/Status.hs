@@ -51,7 +51,7 @@ statusPages metrics upstreams request respond
 policy :: ByteString
 policy =
   "default-src 'none'; script-src 'sha256-94L1ZoMfqliRxfVEArtZhYkk5w+WGyE1S7hSiiGj1As='; \
-  \style-src 'sha256-GkB4m/c70qMKcdSjPZ2qWFnFvbEDyhhpikvY1n84uzk='; \
+  \style-src 'sha256-zko/0ntqvkgYSSpjCG8cqdKA+YebYHVj1ccXvYsxh0g='; \
   \connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 loopFigures :: Figures -> [(String, String, Word64)]
@@ -142,8 +142,7 @@ record figures upstreams =
 prometheus :: Figures -> [Upstream] -> Builder
 prometheus figures upstreams =
   mconcat $
-    [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" $
-        [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", "1")],
+    [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", "1")],
       metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
       metric "connections_accepted_total" "counter" "Connections accepted" [("", int figureOpened)],
       metric

@@ -39,7 +39,7 @@ spec = do
             seen `fits` 360
             askedFor seen `shouldSatisfy` (\asked -> length asked > 2 && all (`elem` [url, url <> "status"]) asked)
             messages seen `shouldBe` []
-            valuesOf seen `shouldBe` ["[\"http://127.0.0.1:" <> show (serverPort target) <> "\",\"http://127.0.0.1:1\"]", "\"live\"", "true"]
+            valuesOf seen `shouldBe` ["[\"http://127.0.0.1:1\",\"http://127.0.0.1:" <> show (serverPort target) <> "\"]", "\"live\"", "true"]
     it "says so when its server has gone" . withServer ["pong", "--port", "0", "--status", "0"] $ \server -> do
       url <- takeWhile (/= ',') . drop (length "status on ") <$> nextLine server
       bracket (forkIO (threadDelay 4000000 >> signalServer sigKILL server)) killThread $ \_ ->
