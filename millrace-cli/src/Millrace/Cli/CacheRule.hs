@@ -14,8 +14,7 @@ where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
-import Data.List (isPrefixOf)
-import Data.Maybe (listToMaybe)
+import Data.List (find, isPrefixOf)
 import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
 
@@ -39,7 +38,7 @@ data Scope
     EndingIn ByteString
   deriving (Eq, Show)
 
--- | @cacheRule pattern value@: a rule, or what is wrong with it. A pattern that begins with a slash is a file, or a directory and
+-- | @cacheRule glob value@: a rule, or what is wrong with it. A pattern that begins with a slash is a file, or a directory and
 -- all that is below. One that begins with @*.@ is all files with this extension.
 --
 -- >>> cacheControl <$> traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")] <*> pure ["a", "b.css"]
@@ -47,10 +46,10 @@ data Scope
 --
 -- @since 0.1.0
 cacheRule :: String -> String -> Either String CacheRule
-cacheRule pattern value
+cacheRule glob value
   | null value || not (all isAllowed value) || any isBlank [take 1 value, take 1 (reverse value)] =
     Left ("'" <> value <> "' cannot be the value of Cache-Control: write, for example, no-cache or max-age=3600")
-  | otherwise = (\scope -> CacheRule pattern scope value) <$> scopeOf pattern
+  | otherwise = (\scope -> CacheRule glob scope value) <$> scopeOf glob
   where
     isAllowed character = character >= ' ' && character <= '~'
     isBlank = (== " ")
@@ -60,15 +59,15 @@ cacheRule pattern value
 -- @since 0.1.0
 readCacheRule :: String -> Either String CacheRule
 readCacheRule text = case break (== '=') text of
-  (pattern, '=' : value) -> cacheRule pattern value
+  (glob, '=' : value) -> cacheRule glob value
   _ -> Left ("'" <> text <> "' is not PATTERN=VALUE: write, for example, '*.css=max-age=3600'")
 
 scopeOf :: String -> Either String Scope
-scopeOf pattern = case pattern of
+scopeOf glob = case glob of
   "/" -> Right (Below [])
-  '/' : path | all (not . null) (segments path) -> Right (Below (map encoded (segments path)))
+  '/' : path | not (any null (segments path)) -> Right (Below (map encoded (segments path)))
   '*' : '.' : extension | not (null extension) && all (`notElem` ['/', '*']) extension -> Right (EndingIn (encoded ('.' : extension)))
-  _ -> Left ("'" <> pattern <> "' is not a pattern: write a path that begins with a slash (/assets/), or an extension (*.css)")
+  _ -> Left ("'" <> glob <> "' is not a pattern: write a path that begins with a slash (/assets/), or an extension (*.css)")
   where
     encoded = Text.encodeUtf8 . Text.pack
 
@@ -84,7 +83,7 @@ segments path = case break (== '/') path of
 --
 -- @since 0.1.0
 cacheControl :: [CacheRule] -> [ByteString] -> Maybe ByteString
-cacheControl rules names = Char8.pack . ruleValue <$> listToMaybe (filter (isFor names . ruleScope) (reverse rules))
+cacheControl rules names = Char8.pack . ruleValue <$> find (isFor names . ruleScope) (reverse rules)
 
 isFor :: [ByteString] -> Scope -> Bool
 isFor names scope = case scope of

@@ -1,4 +1,3 @@
-{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Pages that a site has for errors: @404.html@, @403.html@, @500.html@ and @503.html@ in its root. Must not know: servers.
@@ -74,7 +73,8 @@ pageBytesMax = 1048576
 pageFor :: ErrorPages -> Int -> IO (Maybe ByteString)
 pageFor pages@(ErrorPages _ lifeMicros known) code = do
   now <- deadlineAfter 0
-  Map.lookup code <$> readIORef known >>= \case
+  found <- Map.lookup code <$> readIORef known
+  case found of
     Just (Known end page) | lifeMicros > 0 && end > now -> pure page
     _ -> lookUp pages code
 

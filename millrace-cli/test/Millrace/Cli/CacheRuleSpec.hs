@@ -10,8 +10,8 @@ import Test.Hspec
 
 spec :: Spec
 spec = do
-  forM_ fitting $ \(pattern, names) -> it (pattern <> " is for " <> show names) $ applied [(pattern, "x")] names `shouldBe` Right (Just "x")
-  forM_ other $ \(pattern, names) -> it (pattern <> " is not for " <> show names) $ applied [(pattern, "x")] names `shouldBe` Right Nothing
+  forM_ fitting $ \(glob, names) -> it (glob <> " is for " <> show names) $ applied [(glob, "x")] names `shouldBe` Right (Just "x")
+  forM_ other $ \(glob, names) -> it (glob <> " is not for " <> show names) $ applied [(glob, "x")] names `shouldBe` Right Nothing
   forM_ malformed $ \rule -> it (show rule <> " is refused") $ readCacheRule rule `shouldSatisfy` isLeft
   it "the last rule that fits decides" $ do
     let rules = [("/", "1"), ("*.css", "2"), ("/assets/", "3"), ("/assets/a.css", "4")]

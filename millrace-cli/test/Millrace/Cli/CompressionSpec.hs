@@ -42,9 +42,11 @@ spec = do
 inPieces :: Coding -> Int -> Int -> [ByteString] -> IO (Maybe ByteString)
 inPieces coding size most parts = do
   left <- newIORef parts
-  compressed coding (fromIntegral size) most . atomicModifyIORef' left $ \now -> case now of
-    part : rest -> (rest, part)
-    [] -> ([], "")
+  compressed coding (fromIntegral size) most (atomicModifyIORef' left next)
+  where
+    next now = case now of
+      part : rest -> (rest, part)
+      [] -> ([], "")
 
 pieces :: Int -> ByteString -> [ByteString]
 pieces size = unfoldr (\rest -> if ByteString.null rest then Nothing else Just (ByteString.splitAt size rest))

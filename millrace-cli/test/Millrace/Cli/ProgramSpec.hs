@@ -397,7 +397,7 @@ spec = do
         answer `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
         answer `shouldSatisfy` isInfixOf "\r\n\r\n<p>not here"
         headOnly <- curl ["-I", url <> "/missing"]
-        (countLines "content-length: 11" headOnly, isPrefixOf "HTTP/1.1 404 " headOnly) `shouldBe` (1, True)
+        (countLines "content-length: 11" headOnly, "HTTP/1.1 404 " `isPrefixOf` headOnly) `shouldBe` (1, True)
         curl ["-w", " %{http_code}", "-r", "0-1", "-H", "If-None-Match: *", url <> "/missing"] `shouldReturn` "<p>not here 404"
         curl ["-w", " %{http_code}", url <> "/private.txt"] `shouldReturn` "<p>not for you 403"
         curl ["-w", " %{http_code}", url <> "/404.html"] `shouldReturn` "<p>not here 200"
