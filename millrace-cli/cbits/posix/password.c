@@ -1,4 +1,5 @@
 /* password.c - compares a password with a hash by crypt(3). Must not know: sockets. */
+#define _GNU_SOURCE /* crypt_r, explicit_bzero */
 #include "password.h"
 
 #include <crypt.h>
