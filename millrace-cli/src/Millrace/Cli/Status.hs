@@ -11,6 +11,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
 import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
+import Data.Char (isDigit)
 import Data.Maybe (maybeToList)
 import Data.Word (Word64)
 import Millrace.Cli.Histogram
@@ -30,6 +32,7 @@ import Network.Wai
 -- @since 0.1.0
 statusPages :: Metrics -> IO [Upstream] -> Application
 statusPages metrics upstreams request respond
+  | not (maybe True isOfThisMachine (requestHeaderHost request)) = respond (refusal misdirected [])
   | requestMethod request `notElem` [methodGet, methodHead] = respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = case rawPathInfo request of
     "/" -> respond (responseBuilder ok200 (pageHeaders ++ [noSniffing]) (byteString statusPage))
@@ -46,6 +49,16 @@ statusPages metrics upstreams request respond
         (hCacheControl, "no-cache"),
         ("Content-Security-Policy", policy)
       ]
+
+-- A page of the web could otherwise read the figures in a browser on this machine, by a name whose address changes to 127.0.0.1 (DNS
+-- rebinding). An address cannot be changed in this way.
+isOfThisMachine :: ByteString -> Bool
+isOfThisMachine host = name == "localhost" || Char8.all (\letter -> isDigit letter || letter == '.') name || Char8.isPrefixOf "[" host
+  where
+    name = CI.foldedCase (CI.mk (Char8.takeWhile (/= ':') host))
+
+misdirected :: Status
+misdirected = mkStatus 421 "Misdirected Request"
 
 -- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test compares them.
 policy :: ByteString

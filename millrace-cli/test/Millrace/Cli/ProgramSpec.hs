@@ -483,6 +483,8 @@ spec = do
           -- Each of the four connections took an accept, a receive and a send at least.
           sum [read number | ["millrace_loop_operations_total", number] <- map words (lines page)] `shouldSatisfy` (>= (12 :: Int))
           curl [statusUrl] >>= (`shouldSatisfy` isInfixOf "\"accepted\": 4,")
+          forM_ [("rebound.test", "421"), ("127.0.0.1.rebound.test", "421"), ("LocalHost:1", "200"), ("[::1]:80", "200"), ("127.0.0.1", "200")] $ \(name, code) ->
+            curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: " <> name, statusUrl] `shouldReturn` code
           signalServer sigTERM server
           waitForExit 5 server `shouldReturn` ExitSuccess
         written <- lines <$> readFile path
