@@ -1,10 +1,11 @@
+{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Streams, connecting to names, and serving.
 module StreamSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, try)
+import Control.Exception (SomeException, bracket, mask_, try)
 import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -153,8 +154,10 @@ spec = do
             sending later
           taking next got interrupted = do
             limit <- below random 150
-            outcome <- Timer.timeout (1 + limit) next
-            case outcome of
+            taken <- newIORef Nothing
+            -- Masked, because the deadline could otherwise pass between the end of `next` and that of `timeout`.
+            _ <- Timer.timeout (1 + limit) (mask_ (next >>= writeIORef taken . Just))
+            readIORef taken >>= \case
               Nothing -> taking next got (interrupted + 1 :: Int)
               Just Nothing -> return (reverse got, interrupted)
               Just (Just one) -> taking next (one : got) interrupted
