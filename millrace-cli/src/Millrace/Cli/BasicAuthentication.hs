@@ -17,7 +17,7 @@ import qualified Data.ByteString.Base64 as Base64
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef (atomicModifyIORef', newIORef, readIORef)
-import Data.List (foldl')
+import qualified Data.List as List
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
@@ -89,4 +89,4 @@ credentials value = do
   pure (name, Char8.drop 1 password)
 
 sameBytes :: ByteString -> ByteString -> Bool
-sameBytes one other = ByteString.length one == ByteString.length other && foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0
+sameBytes one other = ByteString.length one == ByteString.length other && List.foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0

@@ -10,6 +10,7 @@ module Millrace.Cli.Command
     TlsOptions (..),
     FilesOptions (..),
     plainFiles,
+    plainProxy,
     ProxyOptions (..),
     HostOption (..),
     Spread (..),
@@ -201,6 +202,23 @@ data ProxyOptions = ProxyOptions
     proxyAuthorities :: Maybe FilePath
   }
   deriving (Eq, Show)
+
+-- | These targets with the usual options.
+--
+-- @since 0.1.0
+plainProxy :: [String] -> ProxyOptions
+plainProxy targets =
+  ProxyOptions
+    { proxyTargets = targets,
+      proxyHost = HostOfClient,
+      proxyTrustsForwarded = False,
+      proxySpread = InTurn,
+      proxyConnectSeconds = 10,
+      proxyResponseSeconds = 60,
+      proxyKept = 128,
+      proxyHealthPath = Nothing,
+      proxyAuthorities = Nothing
+    }
 
 -- | Which host a target is asked for.
 --

@@ -10,6 +10,8 @@ module Millrace.Cli.Configuration
     RouteOptions (..),
     Action (..),
     readConfiguration,
+    showHost,
+    showPath,
   )
 where
 
@@ -137,10 +139,9 @@ listen =
           ("https", (,) Https <$> address),
           ("redirect-to-https", (,) RedirectToHttps <$> address)
         ]
-      <*> withDefault False "proxy-protocol" yesOrNo
+      <*> withDefault NoProxyHeader "proxy-protocol" (eitherOf NoProxyHeader ProxyHeaderRequired)
   where
-    gathered (speaking, (host, port)) header =
-      ListenOptions speaking host port (if header then ProxyHeaderRequired else NoProxyHeader) listenKey
+    gathered (speaking, (host, port)) header = ListenOptions speaking host port header listenKey
 
 -- HOST:PORT, or a port alone, on the loopback interface.
 address :: Reader (String, PortNumber)
@@ -246,6 +247,9 @@ routeParts word
       (piece, []) -> [piece]
     isPlain letter = letter >= ' ' && letter `notElem` ("?#%\\" :: String)
 
+-- | The path of a route as it is written in a file.
+--
+-- @since 0.1.0
 showPath :: [String] -> String
 showPath = concatMap ('/' :) . orRoot
   where
@@ -279,6 +283,9 @@ hostPattern = refined nonEmptyText (parsed . map toLower)
     isOfName letter = isAscii letter && (isAlphaNum letter || letter `elem` (".-_" :: String))
     isIp6 name = take 1 name == "[" && drop (length name - 1) name == "]" && all (\letter -> isHexDigit letter || letter `elem` (":." :: String)) (init (drop 1 name))
 
+-- | A pattern as it is written in a file.
+--
+-- @since 0.1.0
 showHost :: HostPattern -> String
 showHost found = case found of
   ExactHost name -> name
@@ -289,7 +296,7 @@ manner :: Fields Manner
 manner =
   Manner
     <$> withDefault [] "headers" headers
-    <*> withDefault NoSecurityHeaders "security-headers" ((\isWanted -> if isWanted then UsualSecurityHeaders else NoSecurityHeaders) <$> yesOrNo)
+    <*> withDefault NoSecurityHeaders "security-headers" (eitherOf NoSecurityHeaders UsualSecurityHeaders)
     <*> optional "cors" crossOrigin
     <*> optional "users" users
 
@@ -339,26 +346,28 @@ files =
       <*> withDefault False "follow-links" yesOrNo
       <*> withDefault False "listing" yesOrNo
       <*> withDefault 1 "cache-seconds" (fromInteger <$> number 0 3600)
-      <*> withDefault NotFound "spa" (chosenBy NotFound SinglePage)
-      <*> withDefault LineOfText "error-pages" (chosenBy LineOfText PageOfSite)
-      <*> withDefault NoCompression "compress" (chosenBy NoCompression CompressOnTheWay)
+      <*> withDefault NotFound "spa" (eitherOf NotFound SinglePage)
+      <*> withDefault LineOfText "error-pages" (eitherOf LineOfText PageOfSite)
+      <*> withDefault NoCompression "compress" (eitherOf NoCompression CompressOnTheWay)
       <*> withDefault [] "cache-control" (refined (pairs text) (traverse (uncurry cacheRule)))
-  where
-    chosenBy no yes = (\isWanted -> if isWanted then yes else no) <$> yesOrNo
+
+-- The first for false, the second for true.
+eitherOf :: a -> a -> Reader a
+eitherOf no yes = (\isWanted -> if isWanted then yes else no) <$> yesOrNo
 
 proxy :: Reader ProxyOptions
 proxy =
-  alternatives (plain <$> targets) . mapping "'proxy'" $
+  alternatives (plainProxy <$> targets) . mapping "'proxy'" $
     ProxyOptions
       <$> required "targets" targets
-      <*> withDefault HostOfClient "host-field" (refined text hostOption)
+      <*> withDefault (proxyHost usual) "host-field" (refined text hostOption)
       <*> withDefault False "trust-forwarded" yesOrNo
-      <*> withDefault InTurn "balance" (choice spreads)
-      <*> withDefault 10 "connect-seconds" (fromInteger <$> number 1 3600)
-      <*> withDefault 60 "response-seconds" (fromInteger <$> number 1 86400)
-      <*> withDefault 128 "keep" (fromInteger <$> number 0 100000)
+      <*> withDefault (proxySpread usual) "balance" (choice spreads)
+      <*> withDefault (proxyConnectSeconds usual) "connect-seconds" (fromInteger <$> number 1 3600)
+      <*> withDefault (proxyResponseSeconds usual) "response-seconds" (fromInteger <$> number 1 86400)
+      <*> withDefault (proxyKept usual) "keep" (fromInteger <$> number 0 100000)
       <*> optional "health" (refined text targetPath)
       <*> optional "authorities" nonEmptyText
   where
-    plain to = ProxyOptions to HostOfClient False InTurn 10 60 128 Nothing Nothing
+    usual = plainProxy []
     targets = oneOrMany (refined nonEmptyText (\target -> maybe (Right target) Left (targetProblem target)))

@@ -77,18 +77,12 @@ limits found =
 site :: SiteOptions -> Value
 site found =
   Keys $
-    [("hosts", Items (map (Text . host) (siteHosts found)))]
+    [("hosts", Items (map (Text . showHost) (siteHosts found)))]
       ++ manner (siteManner found)
       ++ [("routes", Items (map route (siteRoutes found)))]
-  where
-    host (ExactHost name) = name
-    host (HostsBelow name) = "*." <> name
-    host AnyHost = "*"
 
 route :: RouteOptions -> Value
-route found = Keys ([("path", Text (pathOf (routePath found)))] ++ manner (routeManner found) ++ [action (routeAction found)])
-  where
-    pathOf parts = if null parts then "/" else concatMap ('/' :) parts
+route found = Keys ([("path", Text (showPath (routePath found)))] ++ manner (routeManner found) ++ [action (routeAction found)])
 
 manner :: Manner -> [(String, Value)]
 manner found =

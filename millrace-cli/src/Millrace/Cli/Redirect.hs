@@ -3,8 +3,8 @@
 -- | Sends clients from http to https. Must not know: servers, files.
 module Millrace.Cli.Redirect (redirecting) where
 
-import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
+import Millrace.Cli.HostField (nameOfHost)
 import Millrace.Cli.Refusal (refusal)
 import Millrace.Socket (PortNumber)
 import Network.HTTP.Types (badRequest400, hLocation, permanentRedirect308)
@@ -17,18 +17,8 @@ import Network.Wai
 redirecting :: PortNumber -> Application -> Application
 redirecting port application request respond = case pathInfo request of
   ".well-known" : "acme-challenge" : _ -> application request respond
-  _ -> respond $ case nameOf =<< requestHeaderHost request of
+  _ -> respond $ case nameOfHost =<< requestHeaderHost request of
     Nothing -> refusal badRequest400 []
     Just name -> refusal permanentRedirect308 [(hLocation, "https://" <> name <> portOf <> rawPathInfo request <> rawQueryString request)]
   where
     portOf = if port == 443 then "" else ":" <> Char8.pack (show port)
-
--- A Host field without its port. An address of IPv6 is in brackets.
-nameOf :: ByteString -> Maybe ByteString
-nameOf host
-  | Char8.null name = Nothing
-  | otherwise = Just name
-  where
-    name = case Char8.uncons host of
-      Just ('[', _) -> let (address, rest) = Char8.break (== ']') host in if Char8.null rest then "" else address <> "]"
-      _ -> Char8.takeWhile (/= ':') host

@@ -10,7 +10,7 @@ where
 
 import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (newMVar, withMVar)
-import Control.Exception (IOException, SomeException, bracket_, catch, fromException, handle, throwIO, toException, try)
+import Control.Exception (IOException, SomeException, bracket_, catch, handle, throwIO, toException, try)
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.Char (isDigit, isSpace)
@@ -57,8 +57,7 @@ run makers file = do
     sayOutcome action =
       try action >>= \case
         Right () -> tell ("millrace: " <> file <> " was read again; new requests are answered as it says")
-        Left failure -> tell ("millrace: everything stays as it was: " <> maybe (reasonOf failure) describe (fromException failure))
-    describe failure = "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
+        Left failure -> tell ("millrace: everything stays as it was: " <> reasonOf failure)
     needsRestart =
       Failure
         { failureAttempt = "use the changed " <> file,
@@ -79,8 +78,7 @@ mayFollow before next = withoutTls before == withoutTls next && hasTls before ==
 -- @since 0.1.0
 check :: Makers -> FilePath -> IO ()
 check makers file = do
-  found <- load file
-  withSites makers (configurationSites found) (const (pure ()))
+  found <- loadUsable makers file
   say (file <> ": OK, " <> counted (length (configurationSites found)) "site" <> ", " <> counted (length (serverListens (configurationServer found))) "address" <> "\n")
   where
     counted 1 thing = "1 " <> thing
@@ -91,8 +89,7 @@ check makers file = do
 -- @since 0.1.0
 reload :: Makers -> FilePath -> IO ()
 reload makers file = do
-  found <- load file
-  withSites makers (configurationSites found) (const (pure ()))
+  found <- loadUsable makers file
   pidFile <- maybe (throwIO unnamed) pure (configurationPidFile found)
   content <- (filter (not . isSpace) <$> readFile pidFile) `catch` (throwIO . unreadable pidFile)
   number <- if not (null content) && all isDigit content && length content < 10 && read content > (1 :: Int) then pure (read content) else throwIO (notNumber pidFile)
@@ -107,6 +104,12 @@ reload makers file = do
 
 reasonOfIO :: IOException -> String
 reasonOfIO = reasonOf . toException
+
+-- Also makes the sites once, because that may fail: directories are opened, and users are read.
+loadUsable :: Makers -> FilePath -> IO Configuration
+loadUsable makers file = do
+  found <- load file
+  found <$ withSites makers (configurationSites found) (const (pure ()))
 
 load :: FilePath -> IO Configuration
 load file = do

@@ -16,11 +16,13 @@ import Data.Foldable (asum, find)
 import Data.List (isPrefixOf, sortOn)
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
+import Data.Maybe (fromMaybe)
 import Data.Ord (Down (..))
 import qualified Data.Text as Text
 import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.Command (FilesOptions, ProxyOptions)
 import Millrace.Cli.Configuration
+import Millrace.Cli.HostField (nameOfHost)
 import Millrace.Cli.Manner
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath (encodeSegment)
@@ -76,21 +78,15 @@ siteFor :: Table -> Maybe ByteString -> Maybe Application
 siteFor (Table exact below others) host = asum [named, others]
   where
     named = do
-      name <- hostName <$> host
-      guard (not (Char8.null name))
+      name <- canonical <$> (nameOfHost =<< host)
       asum (Map.lookup name exact : map (`Map.lookup` below) (endsOf name))
     endsOf name = case Char8.uncons (Char8.dropWhile (/= '.') name) of
       Just (_, rest) -> rest : endsOf rest
       Nothing -> []
 
--- A Host field without its port and without a dot at its end, in lower case.
-hostName :: ByteString -> ByteString
-hostName host = Char8.map toLower (withoutDot name)
-  where
-    name = case Char8.uncons host of
-      Just ('[', _) -> let (address, rest) = Char8.break (== ']') host in address <> Char8.take 1 rest
-      _ -> Char8.takeWhile (/= ':') host
-    withoutDot found = maybe found (\(start, end) -> if end == '.' then start else found) (Char8.unsnoc found)
+-- As patterns have it: without a dot at its end, in lower case.
+canonical :: ByteString -> ByteString
+canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Paths

@@ -16,6 +16,7 @@ import Data.Char (isDigit)
 import Data.Maybe (maybeToList)
 import Data.Word (Word64)
 import Millrace.Cli.Histogram
+import Millrace.Cli.HostField (nameOfHost)
 import Millrace.Cli.Json (Json (..), renderJson)
 import Millrace.Cli.Metrics
 import Millrace.Cli.Page (statusPage)
@@ -53,9 +54,9 @@ statusPages metrics upstreams request respond
 -- A page of the web could otherwise read the figures in a browser on this machine, by a name whose address changes to 127.0.0.1 (DNS
 -- rebinding). An address cannot be changed in this way.
 isOfThisMachine :: ByteString -> Bool
-isOfThisMachine host = name == "localhost" || Char8.all (\letter -> isDigit letter || letter == '.') name || Char8.isPrefixOf "[" host
+isOfThisMachine host = maybe True isLocal (nameOfHost host)
   where
-    name = CI.foldedCase (CI.mk (Char8.takeWhile (/= ':') host))
+    isLocal name = CI.mk name == "localhost" || Char8.all (\letter -> isDigit letter || letter == '.') name || Char8.isPrefixOf "[" name
 
 misdirected :: Status
 misdirected = mkStatus 421 "Misdirected Request"
