@@ -4,7 +4,7 @@
 -- | Responses from files: whole, in parts, conditional, and those that cannot be read.
 module FileSpec (spec) where
 
-import Control.Exception (bracket, fromException, try)
+import Control.Exception (SomeException, bracket, fromException, try)
 import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -70,8 +70,7 @@ spec = around withFiles $ do
           map replyStatus replies `shouldBe` [500]
         let Errno invalid = eINVAL
         exceptions <- readIORef reported
-        map (fmap (\failure -> (ioe_filename failure, ioe_errno failure)) . fromException) exceptions
-          `shouldBe` [Just (Just path, Just invalid)]
+        map fileAndReason exceptions `shouldBe` [Right (Just path, Just invalid)]
         map defaultShouldDisplayException exceptions `shouldBe` [True]
   it "a file that cannot be read while it is sent is reported by the system's reason, as no client's doing" . const . withUnreadable $ \path -> do
     reported <- newIORef []
@@ -82,8 +81,7 @@ spec = around withFiles $ do
       B.take 12 bytes `shouldBe` "HTTP/1.1 200"
     let Errno invalid = eINVAL
     exceptions <- readIORef reported
-    map (fmap (\failure -> (ioe_filename failure, ioe_errno failure)) . fromException) exceptions
-      `shouldBe` [Just (Just path, Just invalid)]
+    map fileAndReason exceptions `shouldBe` [Right (Just path, Just invalid)]
     map defaultShouldDisplayException exceptions `shouldBe` [True]
   describe "files that cannot be read are a 404" $
     forM_ ["missing", "folder"] $ \name ->
@@ -299,3 +297,9 @@ withUnreadable use = do
     _ -> pendingWith "this system has no such file"
   where
     path = "/sys/class/net/lo/duplex"
+
+-- | What a report says of a file, or the exception that is none about a file.
+fileAndReason :: SomeException -> Either String (Maybe FilePath, Maybe CInt)
+fileAndReason exception = case fromException exception of
+  Just failure -> Right (ioe_filename failure, ioe_errno failure)
+  Nothing -> Left (show exception)

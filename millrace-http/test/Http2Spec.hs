@@ -178,12 +178,16 @@ spec = describe "HTTP/2" $ do
         sendFrame http2 (resetFrame stream Cancel)
         within "the end of reading" (takeMVar outcome) `shouldReturn` (Left () :: Either () ByteString)
     it "answers once more when an application fails, and resets the stream when it is too late" $ do
+      arrived <- newEmptyMVar
       let application request respond = case rawPathInfo request of
             "/early" -> throwIO (userError "early")
-            _ -> respond . responseStream status200 [] $ \write flush -> write "part" >> flush >> throwIO (userError "late")
+            _ -> respond . responseStream status200 [] $ \write flush -> write "part" >> flush >> takeMVar arrived >> throwIO (userError "late")
       serving application $ \http2 -> do
         (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
-        late <- ask http2 (get "/late" []) ""
+        stream <- openStream http2 [EndStream] (get "/late" [])
+        void (awaitHead http2 stream)
+        putMVar arrived ()
+        late <- awaitAnswer http2 stream
         (answerStatus late, answerEnd late) `shouldBe` (Just 200, ResetWith InternalError)
         (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
     it "joins the parts of a cookie" $

@@ -13,7 +13,7 @@ where
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Builder (byteString, toLazyByteString, word8HexFixed)
+import Data.ByteString.Builder (Builder, byteString, toLazyByteString, word8HexFixed)
 import qualified Data.ByteString.Internal as Internal
 import qualified Data.ByteString.Lazy as Lazy
 import Foreign.C.Error (Errno (..), errnoToIOError)
@@ -58,7 +58,7 @@ multipart boundary contentType size ranges =
     { multipartType = "multipart/byteranges; boundary=" <> boundary,
       multipartLength = sum (map partLength ranges) + lengthOf closing,
       multipartBody = \readAt send _flush -> do
-        mapM_ (sendPart readAt (send . byteString)) ranges
+        mapM_ (sendPart readAt send) ranges
         send (byteString closing)
     }
   where
@@ -69,19 +69,19 @@ multipart boundary contentType size ranges =
       ByteString.concat
         ["--", boundary, "\r\nContent-Type: ", contentType, "\r\nContent-Range: ", contentRange size range, "\r\n\r\n"]
     sendPart readAt send range = do
-      send (opening range)
-      sendBytes readAt send (firstByte range) (rangeLength range)
+      sendBytes readAt send (byteString (opening range)) (firstByte range) (rangeLength range)
       send "\r\n"
 
-sendBytes :: (Integer -> Int -> IO ByteString) -> (ByteString -> IO ()) -> Integer -> Integer -> IO ()
+-- The bytes before them are sent together with the first ones, and so not at all if nothing can be read.
+sendBytes :: (Integer -> Int -> IO ByteString) -> (Builder -> IO ()) -> Builder -> Integer -> Integer -> IO ()
 sendBytes readAt send = go
   where
-    go _ 0 = return ()
-    go offset count = do
+    go _ _ 0 = return ()
+    go before offset count = do
       bytes <- readAt offset (fromInteger (min count pieceMax))
       -- The length was announced already, so only a broken connection can tell the client that the body is incomplete.
       if ByteString.null bytes
         then ioError (userError "the file became shorter while it was being sent")
-        else send bytes >> go (offset + lengthOf bytes) (count - lengthOf bytes)
+        else send (before <> byteString bytes) >> go mempty (offset + lengthOf bytes) (count - lengthOf bytes)
     lengthOf = toInteger . ByteString.length
     pieceMax = 65536

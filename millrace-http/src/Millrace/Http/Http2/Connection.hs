@@ -180,11 +180,15 @@ asJoined connection action ended = do
 killTasks :: Connection -> IO ()
 killTasks connection = fetchAdd connection killings 1 >> readIORef (connectionTasks connection) >>= mapM_ killWorker . IntMap.elems
 
--- | Reports that an exception has ended a task, unless all tasks were killed before: that was reported, or is no news.
+-- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before: that was
+-- reported, or is no news.
 reportEnd :: Connection -> SomeException -> IO ()
 reportEnd connection failure = do
   killed <- (> 0) <$> fetchAdd connection killings 0
-  unless killed (reportTo (connectionServer connection) Nothing failure)
+  byServer <- isKillOfServer server failure
+  unless (killed || byServer) (reportTo server Nothing failure)
+  where
+    server = connectionServer connection
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting

@@ -1,12 +1,12 @@
 -- |
 -- What all connections of a server share. Must not know: connections.
-module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo) where
+module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo, isKillOfServer) where
 
-import Control.Exception (SomeException, catch, throwIO)
+import Control.Exception (AsyncException (ThreadKilled), SomeException, catch, fromException, throwIO)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
-import Data.IORef (IORef, atomicModifyIORef', newIORef)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (catMaybes, fromMaybe)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
@@ -96,6 +96,10 @@ reportTo :: ServerContext -> Maybe Request -> SomeException -> IO ()
 reportTo server request failure =
   settingsOnException (serverSettings server) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 {-# NOINLINE reportTo #-}
+
+-- | Whether the server itself has killed the thread, because it is over. That is no news; a kill by anybody else is reported.
+isKillOfServer :: ServerContext -> SomeException -> IO Bool
+isKillOfServer server failure = (\phase -> phase == Over && fromException failure == Just ThreadKilled) <$> readIORef (serverPhase server)
 
 observers :: Settings -> [Answer -> IO ()]
 observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAnswer settings]

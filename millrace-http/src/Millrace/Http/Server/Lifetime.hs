@@ -5,12 +5,11 @@
 module Millrace.Http.Server.Lifetime (runConnection, serveTransport) where
 
 import Control.Exception
-import Control.Monad (forM_, when)
+import Control.Monad (forM_, unless, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.Either (lefts)
-import Data.IORef (readIORef)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http1.Connection hiding (isIdle, requestCount)
 import qualified Millrace.Http.Http1.Session as Http1
@@ -78,13 +77,11 @@ finish connection outcome = do
     endWork connection
     opened <- wasOpened connection
     when opened (settingsOnClose settings (connectionPeer connection))
-  phase <- readIORef (serverPhase (connectionServer connection))
-  forM_ (filter (not . isEnd phase) (lefts [outcome, finished])) $ \failure ->
-    settingsOnException settings Nothing failure `catch` ignore
+  forM_ (lefts [outcome, finished]) $ \failure -> do
+    killed <- isKillOfServer (connectionServer connection) failure
+    unless killed (settingsOnException settings Nothing failure `catch` ignore)
   where
     settings = serverSettings (connectionServer connection)
-    -- Not reported: the server itself killed the thread. A kill by anybody else is reported.
-    isEnd phase failure = phase == Over && fromException failure == Just ThreadKilled
     ignore :: SomeException -> IO ()
     ignore _ = return ()
 {-# NOINLINE finish #-}
