@@ -18,6 +18,7 @@ import qualified MigrationSpec
 import qualified OperationSpec
 import qualified OptionSpec
 import qualified PeerSpec
+import qualified PoolSpec
 import qualified ProcessSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
@@ -51,6 +52,7 @@ spec = do
   OptionSpec.spec
   BatchSpec.spec
   TimerSpec.spec
+  PoolSpec.spec
   WaitSpec.spec
   OperationSpec.spec
   WaitersSpec.spec

@@ -49,6 +49,7 @@ module Millrace.Operation
     atOnce,
     partial,
     moreFollows,
+    afterTrying,
 
     -- * Performing
     perform,
@@ -299,3 +300,11 @@ partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 moreFollows :: Request r -> Request r
 moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
+
+-- | The same 'waitReadableRequest' or 'waitWritableRequest', by a caller that has just tried and would have blocked. On a
+-- 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
+--
+-- @since 0.1.0
+afterTrying :: Request () -> Request ()
+afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
+{-# INLINE afterTrying #-}

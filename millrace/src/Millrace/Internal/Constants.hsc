@@ -35,11 +35,12 @@ shutdownReceive = 0
 shutdownSend = 1
 shutdownBoth = 2
 
-flagAll, flagBorrow, flagMore, flagNow, flagWithin :: CUInt
+flagAll, flagBorrow, flagMore, flagNow, flagTried, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
 flagBorrow = #{const MR_BORROW}
 flagMore = #{const MR_MORE}
 flagNow = #{const MR_NOW}
+flagTried = #{const MR_TRIED}
 flagWithin = #{const MR_WITHIN}
 
 backendAuto, backendHybrid, backendEpoll, backendIoUring, backendKqueue, backendIocp :: CInt

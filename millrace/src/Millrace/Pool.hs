@@ -1,0 +1,430 @@
+{-# LANGUAGE NamedFieldPuns #-}
+
+-- | Pools of things that are expensive to make and that one thread uses at a time: connections to a database, for example. Must
+-- not know: sockets.
+--
+-- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being ended.
+-- 2. A thread that finds none waits its turn: the longest waiting thread is served first. It waits until a deadline, or for
+--    'poolWait', and then gets 'PoolExhausted'. No asynchronous exception is involved.
+-- 3. A thing goes back whatever exception ends its use. The pool then asks 'poolKeep' whether it can be used again.
+-- 4. A thing that has become too old, was idle for too long, or is no longer healthy is ended and replaced.
+--
+-- > pool <- newPool (poolSettings connect close) {poolLimit = 20, poolHealthy = ping}
+-- > withResource pool $ \connection -> ask connection "how many?"
+--
+-- A counter whose things are numbers:
+--
+-- >>> import Data.IORef
+-- >>> made <- newIORef (0 :: Int)
+-- >>> let make _ = atomicModifyIORef' made (\n -> (n + 1, n + 1))
+-- >>> pool <- newPool (poolSettings make (\n -> putStrLn ("the end of " ++ show n))) {poolLimit = 2}
+-- >>> withResource pool (\one -> withResource pool (\two -> return (one, two)))
+-- (1,2)
+-- >>> withResource pool return
+-- 1
+-- >>> closePool pool
+-- the end of ...
+-- the end of ...
+module Millrace.Pool
+  ( -- * Settings
+    PoolSettings (..),
+    poolSettings,
+    Use (..),
+
+    -- * Pools
+    Pool,
+    newPool,
+    closePool,
+    withPool,
+
+    -- * Using what is in a pool
+    withResource,
+    withResourceBefore,
+    PoolProblem (..),
+
+    -- * What a pool holds and has done
+    PoolStatus (..),
+    poolStatus,
+  )
+where
+
+import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, threadCapability)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
+import Control.Exception
+import Control.Monad (forM_, forever, join, unless, when)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
+import qualified Data.IntMap.Strict as IntMap
+import Data.List (partition)
+import Data.Word (Word64)
+import Millrace.Deadline
+import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
+
+-- | How a pool makes, checks and ends its things. Begin with 'poolSettings'. All times are in microseconds.
+--
+-- @since 0.1.0
+data PoolSettings a = PoolSettings
+  { -- | Makes a thing, until the deadline of the thread that asked for it. Called without a lock.
+    poolMake :: Deadline -> IO a,
+    -- | Ends a thing. Called masked. Exceptions that it throws are dropped.
+    poolEnd :: a -> IO (),
+    -- | Can the thing be used again? Called masked after each use. The default keeps it unless its use threw an exception. A thing
+    -- that knows its own state, as a connection does, can be kept after an exception, too.
+    poolKeep :: Use -> a -> IO Bool,
+    -- | Is an idle thing still good? Called before it is handed out, if it was idle for 'poolUnchecked'. It counts as bad if this throws.
+    -- The default says yes.
+    poolHealthy :: a -> IO Bool,
+    -- | So many things exist at most. The default is 10.
+    poolLimit :: Int,
+    -- | A thread waits so long if all are in use. The default is five seconds.
+    poolWait :: Int,
+    -- | A thing that was idle for so long is ended. The default is a minute.
+    poolIdle :: Int,
+    -- | A thing is not used again when it is older than this. The default is half an hour.
+    poolAge :: Int,
+    -- | A thing that was idle for less than this is not checked. The default is a tenth of a second.
+    poolUnchecked :: Int
+  }
+
+-- | How a use of a thing ended.
+--
+-- @since 0.1.0
+data Use
+  = Returned
+  | -- | By an exception.
+    Threw
+  deriving (Eq, Show)
+
+-- | The defaults, with a function that makes a thing and one that ends it.
+--
+-- @since 0.1.0
+poolSettings :: (Deadline -> IO a) -> (a -> IO ()) -> PoolSettings a
+poolSettings maker ender =
+  PoolSettings
+    { poolMake = maker,
+      poolEnd = ender,
+      poolKeep = \use _ -> return (use == Returned),
+      poolHealthy = const (return True),
+      poolLimit = 10,
+      poolWait = 5000000,
+      poolIdle = 60000000,
+      poolAge = 1800000000,
+      poolUnchecked = 100000
+    }
+
+-- | A pool. Any number of threads may use it.
+--
+-- @since 0.1.0
+data Pool a = Pool
+  { poolOf :: !(PoolSettings a),
+    poolState :: !(IORef (State a)),
+    poolSweeper :: !ThreadId
+  }
+
+data State a = State
+  { -- | The latest used one first: its memory is in the processor's caches, and the others can grow old.
+    idle :: [Item a],
+    -- | How many there are, or will be when those that are being made are ready.
+    total :: !Int,
+    -- | By the order in which they came.
+    waiting :: !(IntMap.IntMap (MVar (Grant a))),
+    nextWaiter :: !Int,
+    isClosed :: !Bool,
+    tally :: !Tally
+  }
+
+data Item a = Item
+  { content :: a,
+    -- | When it was made, and when its last use ended.
+    born :: !Word64,
+    lastUsed :: !Word64,
+    -- | The capability on which it was used.
+    home :: !Int
+  }
+
+data Grant a
+  = -- | A thing that another thread has put back.
+    Take !(Item a)
+  | -- | Another one was ended, so there is room for a new one.
+    MayMake
+  | TooLate
+  | IsClosed
+
+data Tally = Tally {made, ended, unhealthy, refused :: !Int}
+
+-- | Why a pool gave nothing.
+--
+-- @since 0.1.0
+data PoolProblem
+  = -- | All things were in use until the deadline.
+    PoolExhausted
+      { exhaustedLimit :: !Int,
+        -- | Threads that waited besides this one.
+        exhaustedWaiting :: !Int
+      }
+  | PoolClosed
+  deriving (Eq, Show)
+
+instance Exception PoolProblem where
+  displayException problem = case problem of
+    PoolExhausted limit others ->
+      "Millrace.Pool.withResource: all " ++ show limit ++ " are in use, and none came back in time; " ++ show others
+        ++ " other threads wait. Raise poolLimit, or use each for a shorter time."
+    PoolClosed -> "Millrace.Pool.withResource: the pool was closed."
+
+-- | What a pool holds now, and what it has done since it was made.
+--
+-- @since 0.1.0
+data PoolStatus = PoolStatus
+  { statusInUse :: !Int,
+    statusIdle :: !Int,
+    -- | Threads that wait.
+    statusWaiting :: !Int,
+    statusMade :: !Int,
+    statusEnded :: !Int,
+    -- | Those that were found unhealthy. They are also counted as ended.
+    statusUnhealthy :: !Int,
+    -- | Threads that waited until their deadline.
+    statusExhausted :: !Int
+  }
+  deriving (Eq, Show)
+
+-- | Makes an empty pool, and a thread that ends what is idle for too long. Close it with 'closePool'. Does not block.
+--
+-- @since 0.1.0
+newPool :: PoolSettings a -> IO (Pool a)
+newPool settings = mask_ $ do
+  state <- newIORef (State [] 0 IntMap.empty 0 False (Tally 0 0 0 0))
+  sweeper <- forkIOWithUnmask $ \unmask -> unmask $
+    forever $ do
+      threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
+      sweep settings state
+  return (Pool settings state sweeper)
+
+-- | Ends the things that are idle. Those in use end after their use, and threads that wait get 'PoolClosed', as do all that come later.
+-- Returns when the idle ones have ended. A second call does nothing.
+--
+-- @since 0.1.0
+closePool :: Pool a -> IO ()
+closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
+  killThread poolSweeper
+  (items, waiters) <- atomicModifyIORef' poolState $ \state ->
+    (state {idle = [], waiting = IntMap.empty, isClosed = True}, (idle state, IntMap.elems (waiting state)))
+  forM_ waiters (`putMVar` IsClosed)
+  discardAll poolOf poolState items
+
+-- | A pool for the time of an action.
+--
+-- @since 0.1.0
+withPool :: PoolSettings a -> (Pool a -> IO b) -> IO b
+withPool settings = bracket (newPool settings) closePool
+
+-- | Uses a thing of the pool. Blocks for at most 'poolWait' if all are in use. Throws 'PoolExhausted', 'PoolClosed', and what 'poolMake'
+-- throws.
+--
+-- @since 0.1.0
+withResource :: Pool a -> (a -> IO b) -> IO b
+withResource pool action = do
+  deadline <- deadlineAfter (poolWait (poolOf pool))
+  withResourceBefore deadline pool action
+
+-- | The same, but waits until the deadline. It limits the wait and the making of a thing, not its use.
+--
+-- @since 0.1.0
+withResourceBefore :: Deadline -> Pool a -> (a -> IO b) -> IO b
+withResourceBefore deadline pool action = mask $ \restore -> do
+  item <- acquire deadline pool
+  result <-
+    restore (action (content item)) `catch` \problem -> do
+      giveBack pool Threw item
+      throwIO (problem :: SomeException)
+  giveBack pool Returned item
+  return result
+
+-- | What the pool holds and has done. Does not block. O(number of idle things and of waiting threads).
+--
+-- @since 0.1.0
+poolStatus :: Pool a -> IO PoolStatus
+poolStatus pool = do
+  state <- readIORef (poolState pool)
+  let idleCount = length (idle state)
+  return
+    PoolStatus
+      { statusInUse = total state - idleCount,
+        statusIdle = idleCount,
+        statusWaiting = IntMap.size (waiting state),
+        statusMade = made (tally state),
+        statusEnded = ended (tally state),
+        statusUnhealthy = unhealthy (tally state),
+        statusExhausted = refused (tally state)
+      }
+
+------------------------------------------------------------------------------------------------------------------------
+-- Taking
+
+data Found a
+  = Found !(Item a)
+  | Room
+  | Wait !Int
+  | Shut
+
+-- Masked.
+acquire :: Deadline -> Pool a -> IO (Item a)
+acquire deadline pool@Pool {poolState} = do
+  (capability, _) <- myThreadId >>= threadCapability
+  signal <- newEmptyMVar
+  found <- atomicModifyIORef' poolState (find (poolLimit (poolOf pool)) capability signal)
+  case found of
+    Found item -> check deadline pool item
+    Room -> make deadline pool
+    Wait number -> await deadline pool number signal
+    Shut -> throwIO PoolClosed
+
+-- Threads that wait come first: a thing that was put back is given to one of them and never idle.
+find :: Int -> Int -> MVar (Grant a) -> State a -> (State a, Found a)
+find limit capability signal state
+  | isClosed state = (state, Shut)
+  | (item, others) : _ <- near ++ picks = (state {idle = others}, Found item)
+  | total state < limit = (state {total = total state + 1}, Room)
+  | otherwise =
+    ( state {waiting = IntMap.insert number signal (waiting state), nextWaiter = number + 1},
+      Wait number
+    )
+  where
+    number = nextWaiter state
+    -- A thing that was used on this capability before is watched by its loop already. It is looked for among the latest few.
+    picks = select (idle state)
+    near = filter ((== capability) . home . fst) (take 8 picks)
+
+-- Each element, with the others.
+select :: [b] -> [(b, [b])]
+select [] = []
+select (first : others) = (first, others) : [(other, first : rest) | (other, rest) <- select others]
+
+await :: Deadline -> Pool a -> Int -> MVar (Grant a) -> IO (Item a)
+await deadline pool@Pool {poolOf, poolState} number signal = do
+  disarm <- arm
+  grant <- takeMVar signal `onException` (disarm >> abandon)
+  disarm
+  case grant of
+    Take item -> check deadline pool item
+    MayMake -> make deadline pool
+    IsClosed -> throwIO PoolClosed
+    TooLate -> do
+      others <- IntMap.size . waiting <$> readIORef poolState
+      throwIO (PoolExhausted (poolLimit poolOf) others)
+  where
+    arm
+      | deadline == noDeadline = return (return ())
+      | otherwise = do
+        now <- monotonicNanoseconds
+        let moment = deadlineNanoseconds deadline
+            micros = if moment <= now then 0 else fromIntegral ((moment - now + 999) `div` 1000)
+        manager <- getSystemTimerManager
+        timer <- registerTimeout manager micros expire
+        return (unregisterTimeout manager timer)
+    expire = do
+      was <- withdraw (\counts -> counts {refused = refused counts + 1})
+      when was (putMVar signal TooLate)
+    -- Whether the thread still waited. If not, a grant is in the signal, or will be in a moment.
+    withdraw change = atomicModifyIORef' poolState $ \state ->
+      if IntMap.member number (waiting state)
+        then (state {waiting = IntMap.delete number (waiting state), tally = change (tally state)}, True)
+        else (state, False)
+    abandon = do
+      was <- withdraw id
+      unless was $ uninterruptibleMask_ (readMVar signal) >>= passOn
+    passOn grant = case grant of
+      Take item -> putBack pool item
+      MayMake -> leaveRoom poolState
+      TooLate -> return ()
+      IsClosed -> return ()
+
+-- Replaces a thing that is too old or no longer healthy.
+check :: Deadline -> Pool a -> Item a -> IO (Item a)
+check deadline pool@Pool {poolOf, poolState} item = do
+  now <- monotonicNanoseconds
+  let isOld = now - born item > micro (poolAge poolOf) || now - lastUsed item > micro (poolIdle poolOf)
+  healthy <-
+    if isOld || now - lastUsed item < micro (poolUnchecked poolOf)
+      then return True
+      else (poolHealthy poolOf (content item) `onSync` return False) `onException` putBack pool item
+  if healthy && not isOld
+    then return item
+    else do
+      unless healthy $ count poolState (\counts -> counts {unhealthy = unhealthy counts + 1})
+      end poolOf poolState item `onException` leaveRoom poolState
+      make deadline pool
+
+-- The room for it is reserved.
+make :: Deadline -> Pool a -> IO (Item a)
+make deadline Pool {poolOf, poolState} = do
+  thing <- poolMake poolOf deadline `onException` leaveRoom poolState
+  count poolState (\counts -> counts {made = made counts + 1})
+  now <- monotonicNanoseconds
+  return (Item thing now now 0)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Putting back. Masked.
+
+giveBack :: Pool a -> Use -> Item a -> IO ()
+giveBack pool@Pool {poolOf, poolState} use item = do
+  keeps <- (poolKeep poolOf use (content item) `onSync` return False) `onException` discard poolOf poolState item
+  now <- monotonicNanoseconds
+  if keeps && now - born item <= micro (poolAge poolOf)
+    then do
+      (capability, _) <- myThreadId >>= threadCapability
+      putBack pool item {lastUsed = now, home = capability}
+    else discard poolOf poolState item
+
+putBack :: Pool a -> Item a -> IO ()
+putBack Pool {poolOf, poolState} item =
+  join $
+    atomicModifyIORef' poolState $ \state -> case IntMap.minView (waiting state) of
+      Just (signal, others) -> (state {waiting = others}, putMVar signal (Take item))
+      Nothing
+        | isClosed state -> (state, discard poolOf poolState item)
+        | otherwise -> (state {idle = item : idle state}, return ())
+
+discard :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
+discard settings state item = end settings state item `finally` leaveRoom state
+
+-- Ends a thing, and keeps the room that it had.
+end :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
+end settings state item = do
+  count state (\counts -> counts {ended = ended counts + 1})
+  poolEnd settings (content item) `onSync` return ()
+
+-- There is room for one more: a thread that waits may make it.
+leaveRoom :: IORef (State a) -> IO ()
+leaveRoom reference =
+  join $
+    atomicModifyIORef' reference $ \state -> case IntMap.minView (waiting state) of
+      Just (signal, others) -> (state {waiting = others}, putMVar signal MayMake)
+      Nothing -> (state {total = total state - 1}, return ())
+
+sweep :: PoolSettings a -> IORef (State a) -> IO ()
+sweep settings reference = mask_ $ do
+  now <- monotonicNanoseconds
+  let isOver item = now - lastUsed item > micro (poolIdle settings) || now - born item > micro (poolAge settings)
+  over <- atomicModifyIORef' reference $ \state ->
+    let (old, young) = partition isOver (idle state) in (state {idle = young}, old)
+  discardAll settings reference over
+
+-- All of them, even if one is interrupted.
+discardAll :: PoolSettings a -> IORef (State a) -> [Item a] -> IO ()
+discardAll settings state = foldr (\item others -> discard settings state item `finally` others) (return ())
+
+------------------------------------------------------------------------------------------------------------------------
+
+count :: IORef (State a) -> (Tally -> Tally) -> IO ()
+count reference change = atomicModifyIORef' reference (\state -> (state {tally = change (tally state)}, ()))
+
+micro :: Int -> Word64
+micro time = 1000 * fromIntegral (max 0 (min 9000000000000000 time))
+
+-- A synchronous exception means the second action; an asynchronous one passes.
+onSync :: IO b -> IO b -> IO b
+onSync action other =
+  action `catch` \problem -> case fromException problem of
+    Just (SomeAsyncException _) -> throwIO problem
+    Nothing -> other

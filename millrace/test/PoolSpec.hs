@@ -1,0 +1,150 @@
+-- | Pools: limits, turns, deadlines, health, age, and what exceptions do.
+module PoolSpec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (forM, forM_, replicateM, replicateM_, void, when)
+import Data.IORef
+import Millrace.Deadline
+import Millrace.Pool
+import Support
+import Test.Hspec hiding (after, before)
+
+spec :: Spec
+spec = describe "Millrace.Pool" $ do
+  it "makes no more than its limit, and uses again what came back last" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 3} $ \pool -> do
+      withResource pool $ \a -> withResource pool $ \b -> withResource pool $ \c -> [a, b, c] `shouldBe` [1, 2, 3]
+      -- The outermost one came back last.
+      withResource pool (`shouldBe` 1)
+      status <- poolStatus pool
+      status `shouldBe` PoolStatus 0 3 0 3 0 0 0
+    readIORef (gone numbers) >>= (`shouldMatchList` [1, 2, 3])
+  it "serves the threads that wait in the order in which they came" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
+      order <- newIORef []
+      release <- newEmptyMVar
+      holder <- start (withResource pool (\_ -> takeMVar release))
+      shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
+      jobs <- forM [1 .. 10 :: Int] $ \number -> do
+        job <- start (withResource pool (\_ -> modifyIORef order (number :)))
+        shouldBecomeTrue ((== number) . statusWaiting <$> poolStatus pool)
+        return job
+      putMVar release ()
+      within 20 "all turns" (finish holder >> mapM_ finish jobs)
+      reverse <$> readIORef order `shouldReturn` [1 .. 10]
+      statusMade <$> poolStatus pool `shouldReturn` 1
+  it "gives up a wait at its deadline, and says how many others wait" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 2} $ \pool ->
+      withResource pool $ \_ -> withResource pool $ \_ -> do
+        patient <- start (withResourceBefore noDeadline pool return)
+        shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
+        soon <- deadlineAfter 20000
+        outcome <- within 20 "the deadline" (try (withResourceBefore soon pool return))
+        outcome `shouldBe` Left (PoolExhausted 2 1)
+        past <- deadlineAfter 0
+        try (withResourceBefore past pool return) `shouldReturn` Left (PoolExhausted 2 1)
+        statusExhausted <$> poolStatus pool `shouldReturn` 2
+        stop patient
+        statusWaiting <$> poolStatus pool `shouldReturn` 0
+  it "ends what an exception left, unless its settings keep it" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) $ \pool -> do
+      try (withResource pool (\_ -> throwIO Overflow)) `shouldReturn` (Left Overflow :: Either ArithException ())
+      readIORef (gone numbers) `shouldReturn` [1]
+    kept <- newNumbers
+    withPool (settingsOf kept) {poolKeep = \_ _ -> return True} $ \pool -> do
+      try (withResource pool (\_ -> throwIO Overflow)) `shouldReturn` (Left Overflow :: Either ArithException ())
+      withResource pool (`shouldBe` 1)
+  it "gives the room of what has ended to a thread that waits" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
+      release <- newEmptyMVar
+      holder <- start (try (withResource pool (\_ -> takeMVar release >> throwIO Overflow)) :: IO (Either ArithException ()))
+      shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
+      next <- start (withResource pool return)
+      shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
+      putMVar release ()
+      _ <- within 20 "the holder" (finish holder)
+      within 20 "the next" (finish next) `shouldReturn` 2
+  it "keeps its room when something cannot be made" $ do
+    failures <- newIORef (3 :: Int)
+    let make _ = do
+          left <- atomicModifyIORef' failures (\n -> (n - 1, n))
+          when (left > 0) $ throwIO Underflow
+          return left
+    withPool (poolSettings make (const (return ()))) {poolLimit = 1} $ \pool -> do
+      replicateM_ 3 (try (withResource pool return) `shouldReturn` Left Underflow)
+      withResource pool (`shouldBe` 0)
+  it "replaces what is unhealthy, too old, or was idle for too long" $ do
+    numbers <- newNumbers
+    bad <- newIORef []
+    let healthy n = notElem n <$> readIORef bad
+    withPool (settingsOf numbers) {poolUnchecked = 0, poolHealthy = healthy, poolAge = 400000, poolIdle = 50000} $ \pool -> do
+      withResource pool (`shouldBe` 1)
+      writeIORef bad [1]
+      withResource pool (`shouldBe` 2)
+      statusUnhealthy <$> poolStatus pool `shouldReturn` 1
+      -- The pool's own thread finds it.
+      shouldBecomeTrue ((== 0) . statusIdle <$> poolStatus pool)
+      withResource pool (\n -> (n `shouldBe` 3) >> pause 500000)
+      shouldBecomeTrue (elem 3 <$> readIORef (gone numbers))
+  it "refuses when it was closed, also those that wait, and ends what comes back" $ do
+    numbers <- newNumbers
+    pool <- newPool (settingsOf numbers) {poolLimit = 1}
+    release <- newEmptyMVar
+    holder <- start (withResource pool (\n -> takeMVar release >> return n))
+    shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
+    waiter <- start (try (withResource pool return))
+    shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
+    closePool pool
+    within 20 "the waiter" (finish waiter) `shouldReturn` Left PoolClosed
+    try (withResource pool return) `shouldReturn` Left PoolClosed
+    putMVar release ()
+    within 20 "the holder" (finish holder) `shouldReturn` 1
+    readIORef (gone numbers) `shouldReturn` [1]
+    closePool pool
+  it "loses nothing when threads are killed at random moments" $ do
+    seed <- firstSeed
+    random <- newRandom (fromIntegral seed)
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 4} $ \pool -> do
+      replicateM_ 40 $ do
+        jobs <- replicateM 20 $ do
+          micros <- below random 300
+          start (withResource pool (\_ -> pause micros))
+        forM_ jobs $ \job -> do
+          kills <- below random 2
+          when (kills == 0) $ below random 200 >>= pause >> interrupt job ThreadKilled
+        within 30 "the jobs" (mapM_ outcomeOf jobs)
+      status <- poolStatus pool
+      statusInUse status `shouldBe` 0
+      statusWaiting status `shouldBe` 0
+      statusMade status - statusEnded status `shouldBe` statusIdle status
+      -- All four can still be had at once.
+      held <- newEmptyMVar
+      together <- replicateM 4 (start (withResource pool (\n -> void (readMVar held) >> return n)))
+      shouldBecomeTrue ((== 4) . statusInUse <$> poolStatus pool)
+      putMVar held ()
+      within 20 "the last ones" (mapM_ finish together)
+    ones <- readIORef (made numbers)
+    ended <- readIORef (gone numbers)
+    ended `shouldMatchList` [1 .. ones]
+
+-- | Things that are numbers, and a list of those that have ended.
+data Numbers = Numbers {made :: IORef Int, gone :: IORef [Int]}
+
+newNumbers :: IO Numbers
+newNumbers = Numbers <$> newIORef 0 <*> newIORef []
+
+settingsOf :: Numbers -> PoolSettings Int
+settingsOf numbers = poolSettings make end
+  where
+    make _ = atomicModifyIORef' (made numbers) (\n -> (n + 1, n + 1))
+    end n = atomicModifyIORef' (gone numbers) (\ns -> (n : ns, ()))
+
+shouldBecomeTrue :: IO Bool -> IO ()
+shouldBecomeTrue condition = eventually 20000 condition `shouldReturn` True
