@@ -1,0 +1,260 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A connection: its making and its end, one exchange with the server at a time, and what is known of its state.
+--
+-- What makes interruptions harmless: a thread that has begun an exchange either takes the server's whole answer, or leaves the connection
+-- 'Broken'. Nobody uses a broken connection again; its end asks the server to give up what it was doing.
+module Millrace.Postgresql.Internal.Connection
+  ( Connection (..),
+    Prepared (..),
+    connectBefore,
+    close,
+    isReusable,
+    isAlive,
+    exclusively,
+    exchange,
+    collect,
+    Mode (..),
+    breakWith,
+    statusOf,
+    textOf,
+  )
+where
+
+import Control.Concurrent (forkIO)
+import Control.Concurrent.MVar (MVar, newMVar, withMVarMasked)
+import Control.Exception
+import Control.Monad (void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Data.Map.Strict (Map)
+import qualified Data.Map.Strict as Map
+import Data.Text (Text)
+import qualified Data.Text as Text
+import qualified Data.Text.Encoding as Text
+import qualified Data.Text.Encoding.Error as Text
+import Foreign.C.Error (eTIMEDOUT)
+import Foreign.C.String (CString, newCString, peekCString)
+import Foreign.C.Types (CInt)
+import Foreign.Marshal.Alloc (alloca, allocaBytes, free)
+import Foreign.Marshal.Array (withArray0)
+import Foreign.Ptr (Ptr, nullPtr)
+import Foreign.Storable (peek, poke)
+import Millrace.Deadline
+import Millrace.Operation
+import Millrace.Postgresql.Internal.Address
+import Millrace.Postgresql.Internal.Foreign
+import Millrace.Postgresql.Internal.Problem
+import Millrace.Postgresql.Internal.Type (Oid)
+import System.Posix.Types (Fd (..))
+
+-- | A connection to a server. One thread at a time uses it; others wait for their turn. Its end is 'close'.
+--
+-- @since 0.1.0
+data Connection = Connection
+  { connectionOf :: !(Ptr Conn),
+    -- | The server and the database, for messages.
+    connectionName :: !String,
+    -- | Full while no thread uses the connection. The next three belong to the thread that has emptied it.
+    connectionLock :: !(MVar ()),
+    connectionCondition :: !(IORef Condition),
+    -- | By their text.
+    connectionPrepared :: !(IORef (Map ByteString [Prepared])),
+    -- | How many names it has given to prepared statements.
+    connectionNames :: !(IORef Int),
+    -- | For all that waits.
+    connectionDeadline :: !Deadline
+  }
+
+-- | For example @PostgreSQL at 127.0.0.1:5432, database shop@.
+instance Show Connection where
+  show = connectionName
+
+-- | A prepared statement: the types of its parameters, and its name.
+data Prepared = Prepared ![Oid] !ByteString
+
+data Condition
+  = Usable
+  | -- | An exchange was interrupted or failed. Why.
+    Broken !Text
+  | Closed
+  deriving (Eq)
+
+-- | Connects until a deadline. The string has libpq's form, a URI (@postgres://user:password\@host:port/database@) or words
+-- (@host=... dbname=...@); what it does not say comes from the environment (@PGHOST@ ...) as for all programs with libpq. Several
+-- hosts are tried in turn. Throws 'NotConnected', 'Millrace.Name.NameError', and an 'IOError' when the deadline passes.
+--
+-- > deadline <- deadlineAfter 2000000
+-- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
+--
+-- @since 0.1.0
+connectBefore :: Deadline -> ByteString -> IO Connection
+connectBefore deadline text = do
+  found <- resolved deadline (Char8.unpack text)
+  addresses <- either (throwIO . NotConnected "PostgreSQL" . Text.pack) return found
+  mask $ \restore -> do
+    conn <- restore (begin addresses)
+    attempt conn restore `onException` c_finish conn
+  where
+    begin addresses =
+      withParameters ([("dbname", Char8.unpack text), ("fallback_application_name", "millrace")] ++ parameters addresses ++ [("client_encoding", "UTF8")]) $ \keywords values -> do
+        conn <- mask_ (c_connect_start keywords values 1)
+        if conn == nullPtr then throwIO (NotConnected "PostgreSQL" "there is no memory") else return conn
+    attempt conn restore = do
+      status <- c_connection_status conn
+      name <- nameOf conn
+      -- CONNECTION_BAD, at once: for example, a parameter has an invalid value.
+      if status == 1 then refuse conn name else restore (poll conn name pollingWriting)
+      _ <- c_set_up conn
+      lock <- newMVar ()
+      condition <- newIORef Usable
+      prepared <- newIORef Map.empty
+      names <- newIORef 0
+      return (Connection conn name lock condition prepared names noDeadline)
+    poll conn name state
+      | state == pollingOk = return ()
+      | state == pollingFailed = refuse conn name
+      | otherwise = do
+        fd <- c_socket conn
+        let wait = if state == pollingReading then waitReadableRequest else waitWritableRequest
+        perform (before deadline (wait (foreignHandle (Fd fd)))) >>= throwIfFailed "Millrace.Postgresql.connect" name
+        c_connect_poll conn >>= poll conn name
+    refuse :: Ptr Conn -> String -> IO ()
+    refuse conn name = do
+      reason <- c_connection_error conn >>= textOf
+      throwIO (NotConnected name reason)
+
+nameOf :: Ptr Conn -> IO String
+nameOf conn = do
+  place <- c_host conn >>= stringOf
+  port <- c_port conn >>= stringOf
+  database <- c_database conn >>= stringOf
+  return ("PostgreSQL at " ++ place ++ ":" ++ port ++ ", database " ++ database)
+
+withParameters :: [(String, String)] -> (Ptr CString -> Ptr CString -> IO a) -> IO a
+withParameters given action =
+  bracket (mapM (newCString . fst) given) (mapM_ free) $ \keywords ->
+    bracket (mapM (newCString . snd) given) (mapM_ free) $ \values ->
+      withArray0 nullPtr keywords (withArray0 nullPtr values . action)
+
+-- | Closes the connection. If a statement was interrupted, the server is asked to give it up, in the background. Waits for a thread
+-- that uses the connection. A second call does nothing.
+--
+-- @since 0.1.0
+close :: Connection -> IO ()
+close connection = withMVarMasked (connectionLock connection) $ \() -> do
+  was <- atomicModifyIORef' (connectionCondition connection) (\condition -> (Closed, condition))
+  case was of
+    Closed -> return ()
+    Usable -> c_finish conn
+    Broken _ -> do
+      request <- c_get_cancel conn
+      if request == nullPtr then c_finish conn else void (forkIO (giveUp request))
+  where
+    conn = connectionOf connection
+    -- Not before the server has been asked: it gives a statement up only while it knows the connection.
+    giveUp request = (allocaBytes 256 (\message -> void (c_cancel request message 256)) `finally` c_free_cancel request) `finally` c_finish conn
+
+-- | Could the next statement run on it? Not if it was closed, if a statement was interrupted, if the connection failed, or if a
+-- transaction is open. Asks the server nothing.
+--
+-- @since 0.1.0
+isReusable :: Connection -> IO Bool
+isReusable = askWith (fmap (== transactionIdle) . c_transaction_status)
+
+-- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile. One system call.
+--
+-- @since 0.1.0
+isAlive :: Connection -> IO Bool
+isAlive = askWith (fmap (/= 0) . c_is_alive)
+
+askWith :: (Ptr Conn -> IO Bool) -> Connection -> IO Bool
+askWith ask connection = withMVarMasked (connectionLock connection) $ \() -> do
+  condition <- readIORef (connectionCondition connection)
+  if condition == Usable then ask (connectionOf connection) else return False
+
+-- | Uses the connection alone, masked. Throws 'OutOfUse' if it cannot be used.
+exclusively :: Connection -> IO a -> IO a
+exclusively connection action = withMVarMasked (connectionLock connection) $ \() -> do
+  condition <- readIORef (connectionCondition connection)
+  case condition of
+    Usable -> action
+    Broken reason -> throwIO (OutOfUse (connectionName connection) reason)
+    Closed -> throwIO (OutOfUse (connectionName connection) "it was closed")
+
+-- | Whether results come one by one, as in a pipeline, or a statement has only one.
+data Mode = Single | InPipeline
+
+-- | Sends a statement and returns the server's answer, which is the caller's to clear. The text is for messages. Call it within
+-- 'exclusively'.
+exchange :: Connection -> ByteString -> IO CInt -> IO (Ptr Result)
+exchange connection text send = do
+  sent <- send
+  if sent == 0
+    then do
+      reason <- c_connection_error (connectionOf connection) >>= textOf
+      breakWith connection reason
+      throwIO (ConnectionLost (connectionName connection) text reason)
+    else collect Single connection text
+
+-- | Takes the next answer of the server.
+collect :: Mode -> Connection -> ByteString -> IO (Ptr Result)
+collect mode connection text = alloca $ \place -> do
+  poke place nullPtr
+  let conn = connectionOf connection
+      isPipeline = case mode of
+        Single -> 0
+        InPipeline -> 1
+      step next = case next of
+        Done -> return ()
+        WaitRead -> wait waitReadableRequest noTimeLimit >> receive conn place isPipeline >>= step
+        -- The server may itself wait until its answers are read, so the wait is short.
+        WaitWrite -> wait waitWritableRequest (microseconds 20000) >> receive conn place isPipeline >>= step
+        Lost -> do
+          result <- peek place
+          reason <- if result == nullPtr then c_connection_error conn >>= textOf else c_result_message result >>= textOf
+          breakWith connection reason
+          throwIO (ConnectionLost (connectionName connection) text reason)
+        Copy -> do
+          breakWith connection "it was used for COPY"
+          throwIO (OutOfUse (connectionName connection) "this package cannot do COPY")
+      abandon = do
+        peek place >>= c_clear
+        modifyIORef' (connectionCondition connection) $ \condition -> case condition of
+          Usable -> Broken "a statement on it was interrupted, or its deadline passed"
+          _ -> condition
+  (advance conn place isPipeline >>= step) `onException` abandon
+  peek place
+  where
+    wait request limit = do
+      fd <- c_socket (connectionOf connection)
+      outcome <- perform (limited (request (foreignHandle (Fd fd))))
+      case outcome of
+        Left code
+          | code == eTIMEDOUT,
+            limit /= noTimeLimit -> do
+            now <- monotonicNanoseconds
+            when (deadline /= noDeadline && now >= deadlineNanoseconds deadline) $ failed outcome
+        _ -> failed outcome
+      where
+        limited = if limit == noTimeLimit then before deadline . afterTrying else within limit . afterTrying
+    failed = throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", statement " ++ show (Char8.take 200 text))
+    deadline = connectionDeadline connection
+
+-- | No thread uses the connection again.
+breakWith :: Connection -> Text -> IO ()
+breakWith connection reason = writeIORef (connectionCondition connection) (Broken reason)
+
+statusOf :: Ptr Result -> IO CInt
+statusOf = c_result_status
+
+-- | Text of libpq's.
+textOf :: CString -> IO Text
+textOf string
+  | string == nullPtr = return ""
+  | otherwise = Text.strip . Text.decodeUtf8With Text.lenientDecode <$> ByteString.packCString string
+
+stringOf :: CString -> IO String
+stringOf string = if string == nullPtr then return "" else peekCString string

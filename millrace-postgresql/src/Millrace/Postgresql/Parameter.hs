@@ -1,0 +1,181 @@
+-- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for types of your own; for all else
+-- "Millrace.Postgresql" suffices. Must not know: sockets.
+--
+-- >>> encodedSize (value (5 :: Int))
+-- Just 8
+module Millrace.Postgresql.Parameter
+  ( Value (..),
+    value,
+    Parameter (..),
+    Format (..),
+    Json (..),
+    fixed,
+    bytesOf,
+    Oid,
+  )
+where
+
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Int (Int16, Int32, Int64)
+import Data.Scientific (Scientific)
+import Data.Text (Text)
+import qualified Data.Text.Encoding as Text
+import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), diffDays, diffTimeToPicoseconds, fromGregorian, timeOfDayToTime)
+import Data.Word (Word8, byteSwap16, byteSwap32, byteSwap64)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Foreign.Storable (Storable, poke, sizeOf)
+import GHC.Float (castDoubleToWord64, castFloatToWord32)
+import Millrace.Postgresql.Internal.Numeric
+import Millrace.Postgresql.Internal.Type
+
+-- | A value as it is sent to the server.
+--
+-- @since 0.1.0
+data Value = Value
+  { -- | 0: the server decides, by the place of the parameter in the statement.
+    encodedType :: !Oid,
+    encodedFormat :: !Format,
+    -- | Nothing: NULL.
+    encodedSize :: !(Maybe Int),
+    -- | Writes so many bytes.
+    encodedPoke :: !(Ptr Word8 -> IO ())
+  }
+
+-- | How a value is written.
+--
+-- @since 0.1.0
+data Format
+  = -- | As in a statement.
+    AsText
+  | -- | As its type's own binary form.
+    AsBinary
+  deriving (Eq, Show)
+
+-- | Types that can be parameters.
+--
+-- @since 0.1.0
+class Parameter a where
+  encode :: a -> Value
+
+  -- | The type of NULL in its place.
+  typeOf :: proxy a -> Oid
+
+-- | A value for a parameter.
+--
+-- > query connection statement [value (10 :: Int), value "electronics"]
+--
+-- @since 0.1.0
+value :: Parameter a => a -> Value
+value = encode
+{-# INLINE value #-}
+
+-- | A value of a fixed size in network byte order, made of a word that is in it already.
+--
+-- @since 0.1.0
+fixed :: Storable w => Oid -> w -> Value
+fixed oid word = Value oid AsBinary (Just (sizeOf word)) (\place -> poke (castPtr place) word)
+{-# INLINE fixed #-}
+
+-- | A value made of bytes.
+--
+-- @since 0.1.0
+bytesOf :: Oid -> Format -> ByteString -> Value
+bytesOf oid format bytes =
+  Value oid format (Just (ByteString.length bytes)) $ \place ->
+    unsafeUseAsCStringLen bytes (\(from, size) -> copyBytes place (castPtr from) size)
+
+-- | JSON, for columns of the types @json@ and @jsonb@. It is passed on as it is; the server checks it.
+--
+-- @since 0.1.0
+newtype Json = Json {jsonBytes :: ByteString}
+  deriving (Eq, Ord, Show)
+
+-- | 'Nothing' is NULL.
+instance Parameter a => Parameter (Maybe a) where
+  encode given = case given of
+    Just inner -> encode inner
+    Nothing -> Value (typeOf given) AsBinary Nothing (const (return ()))
+  typeOf = typeOf . inside
+    where
+      inside :: proxy (Maybe b) -> Maybe b
+      inside _ = Nothing
+
+instance Parameter Bool where
+  encode given = fixed oidBool (if given then 1 else 0 :: Word8)
+  typeOf _ = oidBool
+
+instance Parameter Int16 where
+  encode = fixed oidInt2 . byteSwap16 . fromIntegral
+  typeOf _ = oidInt2
+
+instance Parameter Int32 where
+  encode = fixed oidInt4 . byteSwap32 . fromIntegral
+  typeOf _ = oidInt4
+
+instance Parameter Int64 where
+  encode = fixed oidInt8 . byteSwap64 . fromIntegral
+  typeOf _ = oidInt8
+
+-- | @bigint@. It can be compared with, and stored in, columns of all integer types.
+instance Parameter Int where
+  encode = fixed oidInt8 . byteSwap64 . fromIntegral
+  typeOf _ = oidInt8
+
+instance Parameter Float where
+  encode = fixed oidFloat4 . byteSwap32 . castFloatToWord32
+  typeOf _ = oidFloat4
+
+instance Parameter Double where
+  encode = fixed oidFloat8 . byteSwap64 . castDoubleToWord64
+  typeOf _ = oidFloat8
+
+-- | Of whatever type the statement needs there: text, or for instance a value of an enumeration.
+instance Parameter Text where
+  encode = bytesOf 0 AsText . Text.encodeUtf8
+  typeOf _ = 0
+
+-- | @bytea@.
+instance Parameter ByteString where
+  encode = bytesOf oidBytea AsBinary
+  typeOf _ = oidBytea
+
+instance Parameter Scientific where
+  encode = bytesOf oidNumeric AsBinary . numericBytes
+  typeOf _ = oidNumeric
+
+-- | Of whatever JSON type the statement needs there.
+instance Parameter Json where
+  encode (Json text) = bytesOf 0 AsText text
+  typeOf _ = 0
+
+instance Parameter Day where
+  encode day = fixed oidDate (byteSwap32 (fromIntegral (diffDays day epoch)))
+  typeOf _ = oidDate
+
+instance Parameter TimeOfDay where
+  encode time = fixed oidTime (byteSwap64 (fromIntegral (microsecondsOf time)))
+  typeOf _ = oidTime
+
+-- | @timestamp@, which has no time zone.
+instance Parameter LocalTime where
+  encode (LocalTime day time) = fixed oidTimestamp (byteSwap64 (fromIntegral (microsecondsFrom day (microsecondsOf time))))
+  typeOf _ = oidTimestamp
+
+-- | @timestamp with time zone@.
+instance Parameter UTCTime where
+  encode (UTCTime day time) =
+    fixed oidTimestamptz (byteSwap64 (fromIntegral (microsecondsFrom day (diffTimeToPicoseconds time `div` 1000000))))
+  typeOf _ = oidTimestamptz
+
+microsecondsOf :: TimeOfDay -> Integer
+microsecondsOf time = diffTimeToPicoseconds (timeOfDayToTime time) `div` 1000000
+
+microsecondsFrom :: Day -> Integer -> Integer
+microsecondsFrom day rest = diffDays day epoch * 86400000000 + rest
+
+-- PostgreSQL's.
+epoch :: Day
+epoch = fromGregorian 2000 1 1

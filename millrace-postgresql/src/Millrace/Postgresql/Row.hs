@@ -1,0 +1,299 @@
+{-# LANGUAGE RankNTypes #-}
+{-# LANGUAGE ScopedTypeVariables #-}
+
+-- | How rows become values of a program. Import this module to make instances of 'Column' for types of your own; for all else
+-- "Millrace.Postgresql" suffices. Must not know: sockets.
+--
+-- >>> rowWidth ((,) <$> (column :: Row Int) <*> (column :: Row Bool))
+-- 2
+module Millrace.Postgresql.Row
+  ( Row,
+    rowWidth,
+    column,
+    checked,
+    Column (..),
+    Decoder (..),
+
+    -- * For the package itself
+    Cell,
+    Cells,
+    cellSize,
+    Mismatch (..),
+    readerFor,
+  )
+where
+
+import Control.Exception (Exception, throwIO)
+import Control.Monad ((>=>))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Unsafe (unsafePackCStringLen)
+import Data.Int (Int16, Int32, Int64)
+import Data.Scientific (Scientific, toRealFloat)
+import Data.Text (Text)
+import qualified Data.Text as Text
+import qualified Data.Text.Encoding as Text
+import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), addDays, fromGregorian, picosecondsToDiffTime, timeToTimeOfDay)
+import Data.Word (Word8, byteSwap16, byteSwap32, byteSwap64)
+import Foreign.Ptr (Ptr, castPtr, plusPtr)
+import Foreign.Storable (peek, peekByteOff)
+import GHC.Float (castWord32ToFloat, castWord64ToDouble)
+import Millrace.Postgresql.Internal.Numeric
+import Millrace.Postgresql.Internal.Type
+import Millrace.Postgresql.Parameter (Json (..))
+
+-- | What a program reads from each row. Its parts are columns, in their order.
+--
+-- > data Item = Item Int Text (Maybe Day)
+-- >
+-- > item :: Row Item
+-- > item = Item <$> column <*> column <*> column
+--
+-- @since 0.1.0
+data Row a = Row !Int (Int -> (Int -> Oid) -> Either Mismatch (Cells -> IO a))
+
+instance Functor Row where
+  fmap change (Row width reader) = Row width (\first types -> (\get cells -> change <$> get cells) <$> reader first types)
+  {-# INLINE fmap #-}
+
+instance Applicative Row where
+  pure result = Row 0 (\_ _ -> Right (\_ -> return result))
+  Row widthF readerF <*> Row widthX readerX = Row (widthF + widthX) $ \first types -> do
+    getF <- readerF first types
+    getX <- readerX (first + widthF) types
+    return (\cells -> getF cells <*> getX cells)
+  {-# INLINE (<*>) #-}
+
+-- | The number of its columns.
+--
+-- @since 0.1.0
+rowWidth :: Row a -> Int
+rowWidth (Row width _) = width
+
+-- | The values of one row: a pointer and a length each.
+type Cells = Ptr Cell
+
+-- | @mrp_cell@.
+data Cell
+
+cellSize :: Int
+cellSize = 16
+
+-- | A column (from 0) that is not as expected, and how.
+data Mismatch = Mismatch !Int !Text
+  deriving (Show)
+
+instance Exception Mismatch
+
+-- | What reads a row whose columns have these types.
+readerFor :: Row a -> (Int -> Oid) -> Either Mismatch (Cells -> IO a)
+readerFor (Row _ reader) = reader 0
+
+-- | The next column.
+--
+-- @since 0.1.0
+column :: forall a. Column a => Row a
+column = Row 1 $ \index types -> case decoder (types index) of
+  Nothing -> Left (Mismatch index (Text.pack ("it has the type " ++ nameOf (types index) ++ ", but the program reads " ++ expected (Nothing :: Maybe a))))
+  Just (Decoder decode) -> Right $ \cells -> do
+    let cell = cells `plusPtr` (index * cellSize)
+        refuse reason = throwIO (Mismatch index (Text.pack reason))
+    size <- peekByteOff cell 8 :: IO Int64
+    if size < 0
+      then maybe (refuse "it is NULL, which the program does not expect; use Maybe") return whenNull
+      else do
+        bytes <- peek (castPtr cell)
+        decode refuse bytes (fromIntegral size)
+{-# INLINE column #-}
+
+-- | The same, with a check, or with a conversion that can fail. 'Left' is the reason, for the exception.
+--
+-- > colour = checked column (\name -> maybe (Left "no colour") Right (colourNamed name))
+--
+-- @since 0.1.0
+checked :: Row a -> (a -> Either Text b) -> Row b
+checked (Row width reader) check = Row width $ \first types -> do
+  get <- reader first types
+  return (get >=> either (throwIO . Mismatch first) return . check)
+
+-- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number.
+--
+-- @since 0.1.0
+newtype Decoder a = Decoder ((forall b. String -> IO b) -> Ptr Word8 -> Int -> IO a)
+
+instance Functor Decoder where
+  fmap change (Decoder decode) = Decoder (\refuse bytes size -> change <$> decode refuse bytes size)
+
+-- | Types that columns can have.
+--
+-- @since 0.1.0
+class Column a where
+  -- | For a type of PostgreSQL's; 'Nothing' if it is another one.
+  decoder :: Oid -> Maybe (Decoder a)
+
+  -- | Its name in messages.
+  expected :: proxy a -> String
+
+  -- | What NULL means; 'Nothing' if that must not come.
+  whenNull :: Maybe a
+  whenNull = Nothing
+
+instance Column a => Column (Maybe a) where
+  decoder oid = fmap Just <$> decoder oid
+  expected = expected . inside
+    where
+      inside :: proxy (Maybe b) -> Maybe b
+      inside _ = Nothing
+  whenNull = Just Nothing
+
+instance Column Bool where
+  decoder oid
+    | oid == oidBool = Just (Decoder (\_ bytes _ -> (/= 0) <$> peek bytes))
+    | otherwise = Nothing
+  expected _ = "a boolean"
+
+-- | All integer types.
+instance Column Int where
+  decoder oid
+    | oid == oidInt4 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int32 bytes))
+    | oid == oidInt8 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int64 bytes))
+    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int16 bytes))
+    | otherwise = Nothing
+  expected _ = "an integer"
+
+-- | All integer types.
+instance Column Int64 where
+  decoder oid = fmap fromIntegral <$> (decoder oid :: Maybe (Decoder Int))
+  expected _ = "an integer"
+
+-- | @integer@ and @smallint@.
+instance Column Int32 where
+  decoder oid
+    | oid == oidInt4 = Just (Decoder (\_ bytes _ -> int32 bytes))
+    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int16 bytes))
+    | otherwise = Nothing
+  expected _ = "an integer of at most 32 bits"
+
+instance Column Int16 where
+  decoder oid
+    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> int16 bytes))
+    | otherwise = Nothing
+  expected _ = "an integer of 16 bits"
+
+-- | @double precision@, @real@, and @numeric@, which is rounded.
+instance Column Double where
+  decoder oid
+    | oid == oidFloat8 = Just (Decoder (\_ bytes _ -> castWord64ToDouble . byteSwap64 <$> peek (castPtr bytes)))
+    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> realToFrac . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | otherwise = fmap (toRealFloat :: Scientific -> Double) <$> decoder oid
+  expected _ = "a number"
+
+instance Column Float where
+  decoder oid
+    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | otherwise = Nothing
+  expected _ = "a number of single precision"
+
+-- | @numeric@, and all integer types.
+instance Column Scientific where
+  decoder oid
+    | oid == oidNumeric = Just (Decoder (\refuse bytes size -> packed bytes size >>= maybe (refuse "it is infinite or not a number") return . fromNumeric))
+    | otherwise = fmap fromIntegral <$> (decoder oid :: Maybe (Decoder Int))
+  expected _ = "a number"
+
+-- | All text types, and JSON.
+instance Column Text where
+  decoder oid
+    | oid `elem` textTypes = Just (Decoder (\refuse bytes size -> viewed bytes size >>= utf8 refuse))
+    | otherwise = ofJson <$> decoder oid
+    where
+      ofJson (Decoder json) = Decoder (\refuse bytes size -> json refuse bytes size >>= utf8 refuse . jsonBytes)
+  expected _ = "text"
+
+utf8 :: (forall b. String -> IO b) -> ByteString -> IO Text
+utf8 refuse = either (const (refuse "it is not valid UTF-8")) return . Text.decodeUtf8'
+
+-- | @bytea@; and the bytes of all text types, in UTF-8.
+instance Column ByteString where
+  decoder oid
+    | oid == oidBytea || oid `elem` textTypes = Just (Decoder (\_ bytes size -> packed bytes size))
+    | otherwise = Nothing
+  expected _ = "bytes"
+
+instance Column Json where
+  decoder oid
+    | oid == oidJson = Just (Decoder (\_ bytes size -> Json <$> packed bytes size))
+    -- Its first byte is the version of the format.
+    | oid == oidJsonb = Just (Decoder jsonb)
+    | otherwise = Nothing
+    where
+      jsonb :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO Json
+      jsonb refuse bytes size = do
+        version <- peek bytes
+        if version == 1 then Json <$> packed (bytes `plusPtr` 1) (size - 1) else refuse "its version of jsonb is unknown"
+  expected _ = "JSON"
+
+instance Column Day where
+  decoder oid
+    | oid == oidDate = Just (Decoder date)
+    | otherwise = Nothing
+    where
+      date :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO Day
+      date refuse bytes _ = do
+        days <- int32 bytes
+        if days == maxBound || days == minBound then refuse infinite else return (addDays (fromIntegral days) epoch)
+  expected _ = "a date"
+
+instance Column TimeOfDay where
+  decoder oid
+    | oid == oidTime = Just (Decoder (\_ bytes _ -> timeOfDay <$> int64 bytes))
+    | otherwise = Nothing
+  expected _ = "a time of day"
+
+instance Column LocalTime where
+  decoder oid
+    | oid == oidTimestamp = Just (moment (\days micros -> LocalTime days (timeOfDay micros)))
+    | otherwise = Nothing
+  expected _ = "a timestamp without time zone"
+
+instance Column UTCTime where
+  decoder oid
+    | oid == oidTimestamptz = Just (moment (\days micros -> UTCTime days (picosecondsToDiffTime (fromIntegral micros * 1000000))))
+    | otherwise = Nothing
+  expected _ = "a timestamp with time zone"
+
+moment :: (Day -> Int64 -> a) -> Decoder a
+moment make = Decoder (\refuse bytes _ -> int64 bytes >>= \micros -> if isInfinite' micros then refuse infinite else return (at micros))
+  where
+    isInfinite' micros = micros == maxBound || micros == minBound
+    at micros = let (days, rest) = micros `divMod` 86400000000 in make (addDays (fromIntegral days) epoch) rest
+
+infinite :: String
+infinite = "it is infinite"
+
+timeOfDay :: Int64 -> TimeOfDay
+timeOfDay micros = timeToTimeOfDay (picosecondsToDiffTime (fromIntegral micros * 1000000))
+
+-- PostgreSQL's.
+epoch :: Day
+epoch = fromGregorian 2000 1 1
+
+textTypes :: [Oid]
+textTypes = [oidText, oidVarchar, oidBpchar, oidName, oidUnknown, oidChar, oidXml]
+
+int16 :: Ptr Word8 -> IO Int16
+int16 bytes = fromIntegral . byteSwap16 <$> peek (castPtr bytes)
+
+int32 :: Ptr Word8 -> IO Int32
+int32 bytes = fromIntegral . byteSwap32 <$> peek (castPtr bytes)
+
+int64 :: Ptr Word8 -> IO Int64
+int64 bytes = fromIntegral . byteSwap64 <$> peek (castPtr bytes)
+
+-- A copy.
+packed :: Ptr Word8 -> Int -> IO ByteString
+packed bytes size = ByteString.packCStringLen (castPtr bytes, size)
+
+-- The memory itself, which the caller must not keep.
+viewed :: Ptr Word8 -> Int -> IO ByteString
+viewed bytes size = unsafePackCStringLen (castPtr bytes, size)

@@ -1,0 +1,118 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Connecting, deadlines, interruptions, restarts of the server, and pools.
+module ConnectionSpec (spec) where
+
+import Control.Exception
+import Control.Monad (forM, forM_, replicateM, unless, when)
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
+import Data.List (isInfixOf)
+import Millrace.Deadline
+import Millrace.Postgresql
+import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), bind, defaultProtocol, listen, socket, socketPort, tupleToHostAddress)
+import qualified Millrace.Socket as Socket
+import qualified Millrace.Timer as Timer
+import Server
+import Test.Hspec
+
+number :: Statement Int
+number = statement "SELECT $1::int" column
+
+-- | The answer comes after so many seconds.
+late :: Statement Int
+late = statement "SELECT $1::int FROM pg_sleep($2)" column
+
+spec :: Server -> Spec
+spec server = describe "connections" $ do
+  it "are made by TCP with a password and a name, and by a Unix socket" $
+    forM_ [serverAddress server, serverLocal server] $ \address ->
+      bracket (connect address) close $ \connection ->
+        query connection number [value (1 :: Int)] `shouldReturn` [1]
+  it "are made with the first of several servers that answers" $
+    bracket (connect (Char8.pack ("host=127.0.0.1,localhost port=1," ++ show (serverPort server) ++ " user=millrace password=secret dbname=postgres"))) close $ \connection ->
+      query connection number [value (1 :: Int)] `shouldReturn` [1]
+  it "say why they cannot be made" $ do
+    let refusal address = displayException <$> (failsWith (connect address) :: IO PostgresqlProblem)
+        port = Char8.pack (show (serverPort server))
+    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres") >>= (`shouldContain` "password authentication failed")
+    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/nowhere") >>= (`shouldContain` "\"nowhere\" does not exist")
+    refusal "postgres://127.0.0.1:1/postgres" >>= (`shouldContain` "refused")
+    refusal "host=/nowhere" >>= (`shouldContain` "/nowhere")
+    refusal "nonsense" >>= (`shouldContain` "nonsense")
+    -- No message has the password.
+    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres") >>= (`shouldSatisfy` (not . isInfixOf "wrong"))
+  it "are given up at their deadline when the server says nothing" $
+    bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \silent -> do
+      bind silent (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
+      listen silent 5
+      port <- socketPort silent
+      soon <- deadlineAfter 100000
+      problem <- within 20 "the deadline" (failsWith (connectBefore soon (Char8.pack ("postgres://127.0.0.1:" ++ show port ++ "/x"))))
+      isDeadlineError problem `shouldBe` True
+  it "end at a deadline, and the server gives the statement up" $
+    withConnectionTo server $ \watcher -> do
+      connection <- connect (serverAddress server)
+      soon <- deadlineAfter 100000
+      problem <- within 20 "the deadline" (failsWith (query (untilDeadline soon connection) late [value (1 :: Int), value (60 :: Double)]))
+      isDeadlineError problem `shouldBe` True
+      refusal <- failsWith (query connection number [value (1 :: Int)])
+      displayException (refusal :: PostgresqlProblem) `shouldContain` "interrupted"
+      isReusable connection `shouldReturn` False
+      close connection
+      close connection
+      let sleepers = statement "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep($2)' AND state = 'active'" column
+      gone <- eventually 20000 ((== [0 :: Int]) <$> query watcher sleepers [])
+      gone `shouldBe` True
+      closed <- failsWith (query connection number [value (1 :: Int)])
+      displayException (closed :: PostgresqlProblem) `shouldContain` "closed"
+  it "of a pool never mix up answers, at whatever moment threads are killed" $
+    withPool (postgresqlPool (serverAddress server)) {poolLimit = 6} $ \pool -> do
+      wrong <- newIORef (0 :: Int)
+      forM_ [1 .. 25 :: Int] $ \turn -> do
+        jobs <- forM [1 .. 30 :: Int] $ \n ->
+          start . withResource pool $ \connection -> do
+            answers <- pipelineOrNot turn connection n
+            unless (answers == [n]) (modifyIORef' wrong (+ 1))
+        forM_ (zip [1 :: Int ..] jobs) $ \(index, job) -> when ((index + turn) `mod` 3 == 0) $ do
+          Timer.threadDelay ((index * 37 + turn * 101) `mod` 700)
+          kill job
+        within 30 "the jobs" (mapM_ outcomeOf jobs)
+      readIORef wrong `shouldReturn` 0
+      status <- poolStatus pool
+      (statusInUse status, statusWaiting status) `shouldBe` (0, 0)
+      answers <- forM [1 .. 12 :: Int] (\n -> withResource pool (\connection -> query connection number [value n]))
+      answers `shouldBe` map pure [1 .. 12]
+  it "of a pool are kept after refusals, and not after open transactions" $
+    withPool (postgresqlPool (serverLocal server)) {poolLimit = 1} $ \pool -> do
+      _ <- failsWith (withResource pool (`script` "nonsense")) :: IO PostgresqlProblem
+      statusMade <$> poolStatus pool `shouldReturn` 1
+      withResource pool (`script` "BEGIN")
+      withResource pool (\connection -> query connection number [value (1 :: Int)]) `shouldReturn` [1]
+      statusMade <$> poolStatus pool `shouldReturn` 2
+  it "are waited for until a deadline when all are in use" $
+    withPool (postgresqlPool (serverLocal server)) {poolLimit = 2, poolWait = 100000} $ \pool -> do
+      busy <- replicateM 2 (start (withResource pool (\connection -> query connection late [value (5 :: Int), value (1 :: Double)])))
+      inUse <- eventually 20000 ((== 2) . statusInUse <$> poolStatus pool)
+      inUse `shouldBe` True
+      problem <- within 20 "the deadline" (failsWith (withResource pool return))
+      problem `shouldBe` PoolExhausted 2 0
+      within 20 "the others" (mapM finish busy) `shouldReturn` [[5], [5]]
+  it "are made anew after a restart of the server" $
+    withPool (postgresqlPool (serverAddress server)) {poolLimit = 3, poolUnchecked = 0} $ \pool -> do
+      let ask n = withResource pool (\connection -> query connection number [value (n :: Int)])
+      ask 1 `shouldReturn` [1]
+      waiting <- start (withResource pool (\connection -> query connection late [value (1 :: Int), value (60 :: Double)]))
+      _ <- eventually 20000 ((== 1) . statusInUse <$> poolStatus pool)
+      within 60 "the restart" (restart server)
+      lost <- within 20 "the end of the statement" (outcomeOf waiting)
+      either (isInfixOf "terminating connection" . displayException) (const False) lost `shouldBe` True
+      ask 2 `shouldReturn` [2]
+      status <- poolStatus pool
+      statusInUse status `shouldBe` 0
+  where
+    pipelineOrNot turn connection n
+      | even turn = query connection number [value n]
+      | otherwise = do
+        answers <- pipeline connection (traverse (\m -> step number [value m]) [n, n + 1, n + 2])
+        return ([n | answers == [[n], [n + 1], [n + 2]]])
