@@ -34,7 +34,7 @@ def _run_options(arguments):
         prog="bench/run", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Measures Millrace and its peers side by side. The flags --workload, --peers, --backends, --conns, "
                     "--rounds and --quick can also be environment variables: WORKLOAD=pong bench/run.",
-        epilog="workloads: " + ", ".join(workloads.BY_NAME)
+        epilog="workloads: " + ", ".join(workloads.BY_NAME) + "; and arena (its parts: bench/run --workload arena --list)"
         + "\n\nA run of everything takes about an hour; its report replaces docs/BENCHMARKS.md. The report of a part "
           "goes\nto bench/build/report.")
     parser.add_argument("--workload", type=_list, default=variable("WORKLOAD", _list, None), metavar="A,B",
@@ -73,14 +73,20 @@ def _end(*_):
     sys.exit(128 + signal.SIGTERM)
 
 
+def _session(options):
+    """The run that the options ask for. The arena has sides and workloads of its own."""
+    from arena import profiles, session  # The arena uses this package, so it can only be imported now.
+    return (session.ArenaSession if profiles.is_wanted(options.workload) else Session)(BENCH, options)
+
+
 def run(arguments):
     options = _run_options(arguments)
     os.environ.pop("MILLRACE_BACKEND", None)  # Otherwise the side with the default backend would have another one.
     signal.signal(signal.SIGTERM, _end)  # Raise an exception, so that servers and paused load generators are stopped.
     try:
-        session = Session(BENCH, options)
+        session = _session(options)
         if options.list:
-            for workload in workloads.ALL:
+            for workload in session.catalogue.ALL:
                 print(f"{workload.name:15}{workload.title}. {workload.text}")
             print()
             for name, entry in session.workshop.manifest.items():
@@ -106,8 +112,11 @@ def make_report(arguments):
     parser.add_argument("results", help="the results file, for example bench/results/<date>-<commit>.json")
     parser.add_argument("--output", default=os.path.join(ROOT, "docs"), help="the directory to write to; default: docs")
     options = parser.parse_args(arguments)
+    from arena import report as arena_report  # as above
     try:
-        print(report.make(os.path.abspath(options.results), BENCH, options.output))
+        path = os.path.abspath(options.results)
+        makes = arena_report.make if arena_report.is_mine(path) else report.make
+        print(makes(path, BENCH, options.output))
     except (OSError, ValueError, KeyError) as error:
         print(f"bench/report: cannot make the report of {options.results}: {_reason(error)}", file=sys.stderr)
         return 2

@@ -74,8 +74,10 @@ class _Paused:
     """A load generator that is paused and resumed with SIGSTOP and SIGCONT. Its latencies contain the pauses, so they are
     useless."""
 
+    NAMES = ("wrk", "h2load", "ab", "websocket")
+
     def __init__(self, command):
-        self._name = next(word for word in command if word in ("wrk", "h2load", "ab"))
+        self._name = next(name for name in map(os.path.basename, command) if name in self.NAMES)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def resume(self):
@@ -99,13 +101,12 @@ class _Paused:
         self._process.stdout.close()
 
 
-class PausedWrk(_Paused):
+class PausedCommand(_Paused):
+    """A generator that prints its figures as wrk.lua does when SIGINT ends it."""
+
     SECONDS = 100_000  # end() ends it much earlier.
     # Longer than any pause, so that wrk does not count a pause as an error. wrk allocates eight bytes per microsecond of it.
     TIMEOUT_SECONDS = 60
-
-    def __init__(self, url, connections, processors, depth=1, close=False, environment=()):
-        super().__init__([*environment, *wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)])
 
     def end(self):
         """Ends it and returns its figures."""
@@ -125,9 +126,14 @@ class PausedWrk(_Paused):
         return wrk_figures(output)
 
 
-class PausedAb(PausedWrk):
+class PausedWrk(PausedCommand):
+    def __init__(self, url, connections, processors, depth=1, close=False, environment=()):
+        super().__init__([*environment, *wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)])
+
+
+class PausedAb(PausedCommand):
     def __init__(self, url, connections, processors, version):
-        _Paused.__init__(self, ab_command(url, connections, self.SECONDS, processors, version))
+        super().__init__(ab_command(url, connections, self.SECONDS, processors, version))
 
     @staticmethod
     def _figures_of(output):
@@ -164,12 +170,12 @@ class PausedH2load(_Paused):
     REQUESTS = 1_000_000_000  # It is killed much earlier.
     CALIBRATION_SECONDS = 1
 
-    def __init__(self, url, connections, streams, processors, body=None):
-        command = h2load_closed_command(url, connections, streams, self.CALIBRATION_SECONDS, processors, body)
-        self._figures = h2load_closed(command, self.CALIBRATION_SECONDS)
+    def __init__(self, short, endless):
+        """The command of the short run, and that of the one that is paused."""
+        self._figures = h2load_closed(short, self.CALIBRATION_SECONDS)
         if self._figures["requests"] <= 0:
             raise LoadError("no request was answered")
-        super().__init__(h2load_closed_command(url, connections, streams, None, processors, body))
+        super().__init__(endless)
 
     def end(self):
         """Ends it and returns the figures of the run before."""

@@ -151,7 +151,8 @@ class Bench:
     def paused(self, workload, point, url):
         """A generator of closed load that can be paused."""
         if is_http2(point):
-            return load.PausedH2load(*self._h2load_arguments(point, url))
+            return load.PausedH2load(*(self._h2load_command(point, url, seconds)
+                                       for seconds in (load.PausedH2load.CALIBRATION_SECONDS, None)))
         if point["service"] == "tls-handshake":
             return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
         return load.PausedWrk(*self.wrk_arguments(workload, point, url), self._environment(point))
@@ -163,10 +164,13 @@ class Bench:
         body = os.path.join(self.files.directory, self.files.provide(UPLOAD)[0]) if point["service"] == "h2upload" else None
         return url, point["connections"], point["streams"], machine.load_processors(point["cores"]), body
 
+    def _h2load_command(self, point, url, seconds):
+        url, connections, streams, processors, body = self._h2load_arguments(point, url)
+        return load.h2load_closed_command(url, connections, streams, seconds, processors, body)
+
     def _closed_command(self, workload, point, url, seconds):
         if is_http2(point):
-            url, connections, streams, processors, body = self._h2load_arguments(point, url)
-            return load.h2load_closed_command(url, connections, streams, seconds, processors, body)
+            return self._h2load_command(point, url, seconds)
         if point["service"] == "tls-handshake":
             return load.ab_command(url, point["connections"], seconds, machine.load_processors(point["cores"]), point["tls"])
         return self._wrk_command(workload, point, url, seconds)

@@ -57,17 +57,19 @@ class Side:
 
 
 class Workshop:
-    """Builds peers into one directory and makes their commands."""
+    """Builds peers into one directory and makes their commands. `manifest`: the peers by name; None means peers.toml's."""
 
-    def __init__(self, bench, build, quick):
+    def __init__(self, bench, build, quick, manifest=None):
         self.bench = bench
         self.root = os.path.dirname(bench)
         self.build = build
         self.quick = quick
         self.reasons = {}  # peer -> why it is left out
         self.versions = {}
-        with open(os.path.join(bench, "peers", "peers.toml"), "rb") as file:
-            self.manifest = tomllib.load(file)["peer"]
+        if manifest is None:
+            with open(os.path.join(bench, "peers", "peers.toml"), "rb") as file:
+                manifest = tomllib.load(file)["peer"]
+        self.manifest = manifest
 
     def sides(self, wanted, backends):
         """The chosen sides. `wanted` are names of peers; None means all, or in a quick run those marked for it. `backends`
@@ -154,7 +156,7 @@ class Workshop:
         """The command of a service as a list, or a sentence that says why there is none."""
         template = side.entry["run"][side.service(service)]
         words = [word.format(build=self.build, root=self.root, **values) for word in shlex.split(template)]
-        program = words[0] if not words[0].startswith("peers/") else os.path.join(self.bench, words[0])
+        program = os.path.join(self.bench, words[0]) if "/" in words[0] else words[0]
         if shutil.which(program) is None:
             return f"{self.shown(words[0])} does not exist"
         return words

@@ -4,9 +4,8 @@ import os
 import re
 import tomllib
 
-from . import estimate, figures, overview, plot, releases, results
+from . import estimate, figures, overview, plot, releases, results, workloads
 from .turns import TURN_SECONDS
-from .workloads import BY_NAME, label
 
 # A peer counts as ahead if the ratio is above 1 by more than this and its whole interval is above 1.
 AHEAD_BEYOND = 0.03
@@ -92,7 +91,8 @@ def _table(header, lines):
 
 
 class Report:
-    def __init__(self, data, bench, plots_directory):
+    def __init__(self, data, bench, plots_directory, catalogue=workloads):
+        self.catalogue = catalogue  # what has the workloads and labels their rows
         self.data = data
         self.bench = bench
         self.notes = _notes(bench)
@@ -108,7 +108,7 @@ class Report:
     # -- tables
 
     def _row(self, key, sides):
-        workload = BY_NAME[key[0]]
+        workload = self.catalogue.BY_NAME[key[0]]
         primary = workload.primary
         shown = [name for name in figures.SHOWN[workload.kind]
                  if name != primary and any(results.values(rounds, name) for rounds in sides.values())]
@@ -176,12 +176,12 @@ class Report:
         for key, sides in self.rows.items():
             if key[0] not in FALLBACK_ROWS or self.default not in sides:
                 continue
-            primary = BY_NAME[key[0]].primary
+            primary = self.catalogue.BY_NAME[key[0]].primary
             for side in FALLBACKS:
                 ratio = side in sides and estimate.paired_ratio(
                     results.values(sides[side], primary), results.values(sides[self.default], primary))
                 if ratio:
-                    lines.append([label(key[0], dict(key[1])), self.titles[side], _ratio_text(ratio),
+                    lines.append([self.catalogue.label(key[0], dict(key[1])), self.titles[side], _ratio_text(ratio),
                                   self._fallback_verdict(ratio)])
         if not lines:
             return []
@@ -217,7 +217,7 @@ class Report:
             return None
         return plot.charts(
             panels, self._plotted(), self._emphasised(),
-            f"{BY_NAME[name].title}: CPU time per request, throughput and latency by number of connections")
+            f"{self.catalogue.BY_NAME[name].title}: CPU time per request, throughput and latency by number of connections")
 
     def _plotted(self):
         return [self.titles[side] for side in PLOTTED if side in self.titles]
@@ -417,10 +417,10 @@ class Report:
         lines += self._draw(self._plots_of(workload.name), page)
         for key, sides in self.rows.items():
             if key[0] == workload.name:
-                lines += [f"## {label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
+                lines += [f"## {self.catalogue.label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
         for key in sorted({results.key_of(failure) for failure in self.data["failures"]} - set(self.rows), key=str):
             if key[0] == workload.name:
-                lines += [f"## {label(key[0], dict(key[1]))}", "", "Every side failed.", ""]
+                lines += [f"## {self.catalogue.label(key[0], dict(key[1]))}", "", "Every side failed.", ""]
         self._write_page(workload.name, lines + self._explanations(workload.name))
 
     def write(self, path, source):
@@ -430,7 +430,7 @@ class Report:
             if file.endswith((".md", ".svg")):
                 os.remove(os.path.join(self.plots_directory, file))
         measured = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
-        workloads = [workload for workload in BY_NAME.values() if workload.name in measured]
+        workloads = [workload for workload in self.catalogue.BY_NAME.values() if workload.name in measured]
         for workload in workloads:
             self._workload_page(workload)
         fallback = self._fallback()

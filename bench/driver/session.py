@@ -12,7 +12,9 @@ from .progress import Progress
 
 
 class Session:
-    """One run of the benchmark in the directory `bench`."""
+    """One run of the benchmark in the directory `bench`. The arena's run is a subclass with other workloads and sides."""
+
+    catalogue = workloads  # what has the workloads, selects from them and labels their rows
 
     def __init__(self, bench, options):
         self.options = options
@@ -20,9 +22,9 @@ class Session:
         self.directory = bench
         self.build = os.path.join(bench, "build")
         self.progress = Progress()
-        self.workshop = Workshop(bench, self.build, options.quick)
+        self.workshop = self._new_workshop()
         self.settings = measurement.Settings(options.seconds, options.quick)
-        self.bench = measurement.Bench(self.workshop, self.settings)
+        self.bench = self._new_bench()
         self.counter = measurement.system_call_counter()
         self.passed = self.failed = 0
         facts = machine.facts(self.root)
@@ -38,6 +40,12 @@ class Session:
         self.path = os.path.abspath(options.into) if options.into else results.path_for(directory, facts)
         if options.into and os.path.exists(self.path):
             self.data = results.continued(results.read(self.path), facts)
+
+    def _new_workshop(self):
+        return Workshop(self.directory, self.build, self.options.quick)
+
+    def _new_bench(self):
+        return measurement.Bench(self.workshop, self.settings)
 
     # -- preparation
 
@@ -104,7 +112,7 @@ class Session:
 
     def _plan(self, sides):
         rows = []
-        for workload, points in workloads.select(self.options.workload, self.options.conns, self.options.quick):
+        for workload, points in self.catalogue.select(self.options.workload, self.options.conns, self.options.quick):
             for point in points:
                 if self.options.releases and point not in releases.POINTS[workload.name]:
                     continue
@@ -128,7 +136,7 @@ class Session:
     def _failure(self, side, workload, point, reason):
         self.data["failures"].append(
             {"workload": workload.name, "point": point, "side": side.name, "reason": reason})
-        self._fail(f"{workloads.label(workload.name, point)}, {side.name}: {reason}")
+        self._fail(f"{self.catalogue.label(workload.name, point)}, {side.name}: {reason}")
 
     def _attempt(self, side, workload, point, measure):
         """The figures, or None after recording the failure."""
@@ -153,7 +161,7 @@ class Session:
             with Contest(self.bench, workload, point) as contest:
                 contest.begin(row.sides, row.rounds)
                 self.progress.step(
-                    f"{workloads.label(workload.name, point)}: turns", row.preparation_seconds(self.settings))
+                    f"{self.catalogue.label(workload.name, point)}: turns", row.preparation_seconds(self.settings))
                 failed_sides = self._samples(row, contest.sample)
                 if row.counts_calls:
                     self._count_calls(row, contest, failed_sides)
@@ -167,7 +175,7 @@ class Session:
         expected = row.sample_seconds(self.settings)
         failed_sides = set()
         for number, side in rounds.turns(row.sides, row.rounds):
-            title = f"{workloads.label(workload.name, point)}, round {number + 1}: {side.name}"
+            title = f"{self.catalogue.label(workload.name, point)}, round {number + 1}: {side.name}"
             found = None
             if side.name not in failed_sides:
                 found = self._attempt(side, workload, point, lambda s=side, n=number: sample(s, n))
@@ -184,7 +192,7 @@ class Session:
 
     def _count_calls(self, row, contest, failed_sides):
         for side in row.sides:
-            title = f"{workloads.label(row.workload.name, row.point)}, system calls: {side.name}"
+            title = f"{self.catalogue.label(row.workload.name, row.point)}, system calls: {side.name}"
             text = "no figure"
             found = None
             if side.name not in failed_sides:
@@ -232,7 +240,7 @@ class Session:
                   "(names of Debian)", file=sys.stderr)
             return 2
         # Reject wrong names before anything is built.
-        workloads.select(self.options.workload, self.options.conns, self.options.quick)
+        self.catalogue.select(self.options.workload, self.options.conns, self.options.quick)
         sides = self._sides()
         rows = self._plan(sides)
         if not rows:

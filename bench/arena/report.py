@@ -1,0 +1,112 @@
+"""Writes the pages of the arena from a results file: what each entry keeps of the rules, and a page for each group of profiles."""
+
+import os
+
+from driver import estimate, figures, plot, results
+from driver.report import GENERATED, Report, _ratio_text, _table
+
+from . import profiles
+
+HOW_TO_READ = [
+    "- **CPU time** is the user and system time of the server's processes for a request. All servers of a row run at the same "
+    "time, and their load generators take turns of a fraction of a second, so a busy machine slows all of them down alike.",
+    "- **A ratio** is Millrace's CPU time divided by the other's. Below 1, Millrace needs less. In bold: it needs more.",
+    "- **Throughput, latencies and memory** are from an uninterrupted second of each. They vary much more.",
+]
+# The languages whose best entry is compared on the first page.
+RIVALS = {"go": "Go", "grpc-go": "Go", "rust": "Rust", "tonic": "Rust", "node": "Node", "java": "Java", "warp": "Warp", "nginx": "nginx"}
+COLUMNS = ["Go", "Rust", "Node", "Java", "Warp", "nginx"]
+
+
+class ArenaReport(Report):
+    def __init__(self, data, bench, plots_directory):
+        super().__init__(data, bench, plots_directory, profiles)
+
+    def _plots_of(self, name):
+        """A plot of bars for each profile on one core, at its fewest connections."""
+        drawn = {}
+        for (workload, point), sides in self.rows.items():
+            point = dict(point)
+            file = f"{point['service']}.svg"
+            if workload != name or point["cores"] != 1 or file in drawn:
+                continue
+            values = {self.titles[side]: estimate.median(list(found.values())) for side, rounds in sides.items()
+                      if (found := results.values(rounds, "cpu_us_per_request"))}
+            drawn[file] = plot.bars(f"{point['service']}: CPU time per request, one core", values, figures.microseconds,
+                                    self._emphasised())
+        return {file: drawing for file, drawing in drawn.items() if drawing}
+
+    def _best(self, sides, language):
+        """The ratio of Millrace's CPU time to that of the best entry of a language, or nothing."""
+        ours = results.values(sides[self.default], "cpu_us_per_request")
+        found = [ratio for side, rounds in sides.items() if RIVALS.get(self.data["peers"][side]["peer"]) == language
+                 and (ratio := estimate.paired_ratio(ours, results.values(rounds, "cpu_us_per_request")))]
+        return max(found, key=lambda ratio: ratio["ratio"], default=None)
+
+    def _ratios(self):
+        lines = []
+        for key, sides in self.rows.items():
+            if self.default not in sides:
+                continue
+            line = [f"[{profiles.label(key[0], dict(key[1]))}](arena/{key[0]}.md)",
+                    self._spread_of(sides[self.default])]
+            for language in COLUMNS:
+                ratio = self._best(sides, language)
+                text = _ratio_text(ratio)
+                line.append(f"**{text}**" if ratio and ratio["ratio"] > 1 else text)
+            lines.append(line)
+        return _table(["profile", "Millrace, µs", *(f"÷ {language}" for language in COLUMNS)], lines) + [""]
+
+    @staticmethod
+    def _spread_of(rounds):
+        found = list(results.values(rounds, "cpu_us_per_request").values())
+        return figures.number(estimate.median(found)) if found else "–"
+
+    def _rules(self):
+        lines = []
+        for side, findings in self.data.get("rules", {}).items():
+            broken = [f"{finding['rule']}: {finding['detail']}" for finding in findings if finding["result"] == "BROKEN"]
+            kept = sum(1 for finding in findings if finding["result"] == "kept")
+            lines.append([self.titles.get(side, side), f"{kept} of {len(findings)}",
+                          "; ".join(broken).replace("|", "/") or "none"])
+        return _table(["entry", "rules kept", "broken"], lines) + [""] if lines else []
+
+    def write(self, path, source):
+        """Writes the first page to `path`, and the other pages and the plots to their folder."""
+        os.makedirs(self.plots_directory, exist_ok=True)
+        measured = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
+        groups = [group for group in profiles.ALL if group.name in measured]
+        for group in groups:
+            self._workload_page(group)
+        self._write_page("machine", [
+            "# Machine, entries and commands", "", f"{GENERATED} [Overview](../ARENA.md).", "", "## Machine", "", *self._machine(),
+            "", "## Entries", "", *self._sides(), *self._skipped(), "", "## Commands", "", "```", *self._commands(), "```"])
+        facts = self.data["machine"]
+        links = ", ".join(f"[{group.name}](arena/{group.name}.md)" for group in groups)
+        lines = [
+            "# Arena", "",
+            "An application with many parts, written for several servers. The rules are those of HttpArena. "
+            "Millrace's entry is [examples/arena](../examples/arena).", "",
+            *self._ratios(), *self._rules(),
+            f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
+            f"Linux {facts['kernel']}. `make bench WORKLOAD=arena` measures on your machine.", "",
+            f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](arena/machine.md).", "",
+            "## How to read it", "", *HOW_TO_READ, "", f"{GENERATED} The source is `{source}`.",
+        ]
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("\n".join(lines) + "\n")
+
+
+def is_mine(results_path):
+    """Whether a results file is one of the arena."""
+    data = results.read(results_path)
+    return any(sample["workload"] in profiles.BY_NAME for sample in data["samples"] + data["failures"])
+
+
+def make(results_path, bench, directory):
+    """Writes ARENA.md and its folder of pages and plots into a directory. Returns the document's path."""
+    path = os.path.join(directory, "ARENA.md")
+    os.makedirs(directory, exist_ok=True)
+    ArenaReport(results.read(results_path), bench, os.path.join(directory, "arena")).write(
+        path, os.path.relpath(results_path, os.path.dirname(bench)))
+    return path
