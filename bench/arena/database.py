@@ -46,8 +46,8 @@ def _as_other_user(directory):
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
-def _run(command, directory, text=None):
-    done = subprocess.run(command, cwd=directory, input=text, capture_output=True, text=True, timeout=120, check=False)
+def _run(command, directory):
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise DatabaseError(f"{os.path.basename(command[-1])}: {(done.stderr or done.stdout).strip()[-300:]}")
     return done.stdout
@@ -65,8 +65,8 @@ def _wait(programs, port, server):
 
 
 @contextlib.contextmanager
-def running(processors):
-    """Starts a server on these processors, fills it, yields the URL of its database, and stops it."""
+def running(processors, data_directory):
+    """Starts a server on these processors, fills it with the rows of a folder of `dataset.provide`, yields the URL of its database, and stops it."""
     with tempfile.TemporaryDirectory(prefix="arena-database-") as scratch:
         os.chmod(scratch, 0o755)
         home = os.path.join(scratch, "server")
@@ -89,8 +89,8 @@ def running(processors):
             url = f"postgres://{USER}:{PASSWORD}@127.0.0.1:{port}/"
             psql = [os.path.join(programs, "psql"), "-q", "-v", "ON_ERROR_STOP=1"]
             _run([*psql, url + "postgres", "-c", f"CREATE DATABASE {NAME}"], scratch)
-            _run([*psql, url + NAME], scratch,
-                 dataset.SCHEMA + "COPY items FROM STDIN;\n" + "".join(dataset.rows()) + "\\.\nVACUUM ANALYZE items;\n")
+            rows = os.path.join(data_directory, dataset.ROWS_FILE)
+            _run([*psql, url + NAME, "-c", dataset.SCHEMA, "-c", f"\\copy items from '{rows}'", "-c", "VACUUM ANALYZE items"], scratch)
             yield url + NAME
         finally:
             server.stop()

@@ -52,7 +52,7 @@ class Referee:
 
     def database(self):
         if self._database is None:
-            self._database = self._stack.enter_context(database.running(machine.load_processors(1)))
+            self._database = self._stack.enter_context(database.running(machine.load_processors(1), self.data))
         return self._database
 
     def _wait(self, side, running):
