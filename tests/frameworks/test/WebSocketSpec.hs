@@ -6,8 +6,9 @@ module WebSocketSpec (spec) where
 import Clients
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (forConcurrently_)
-import Control.Exception (handle)
-import Control.Monad (forM_, forever)
+import Control.Concurrent.MVar
+import Control.Exception (AsyncException (ThreadKilled), catch, handle, throwIO, try)
+import Control.Monad (forM_, forever, join, when)
 import qualified Data.ByteString.Lazy as L
 import Network.HTTP.Types (status200)
 import Network.Wai (Application, responseLBS)
@@ -34,6 +35,18 @@ spec = describe "wai-websockets" $ do
         echo connection "one"
         threadDelay 2500000
         echo connection "two"
+  it "can say good-bye when the server ends, after the time that a graceful end has" $ do
+    end <- newEmptyMVar
+    let settings = Millrace.setInstallShutdownHandler (putMVar end) (Millrace.setGracefulShutdownTimeout (Just 1) Millrace.defaultSettings)
+    Millrace.withApplicationSettings settings (return polite) . flip reached $ \port ->
+      WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
+        echo connection "one"
+        join (takeMVar end)
+        echo connection "two"
+        outcome <- try (WebSockets.receiveData connection)
+        case outcome :: Either WebSockets.ConnectionException L.ByteString of
+          Left (WebSockets.CloseRequest 1001 _) -> return ()
+          other -> expectationFailure ("instead of the end: " ++ show other)
   it "leaves other requests to the application" $
     serving (return application) $ \address ->
       get address `shouldReturn` (200, "no socket")
@@ -42,12 +55,18 @@ spec = describe "wai-websockets" $ do
       WebSockets.sendTextData connection (message :: L.ByteString)
       WebSockets.receiveData connection `shouldReturn` message
 
-application :: Application
-application = websocketsOr WebSockets.defaultConnectionOptions server plain
+application, polite :: Application
+application = echoing (const (return ()))
+polite = echoing (\connection -> WebSockets.sendCloseCode connection 1001 ("the server ends" :: L.ByteString))
+
+-- Sends back what it gets. The action is for a thread that is killed.
+echoing :: (WebSockets.Connection -> IO ()) -> Application
+echoing whenKilled = websocketsOr WebSockets.defaultConnectionOptions server plain
   where
     plain _ respond = respond (responseLBS status200 [] "no socket")
     server offered = do
       connection <- WebSockets.acceptRequest offered
-      handle ended . forever $ WebSockets.receiveDataMessage connection >>= WebSockets.sendDataMessage connection
+      let echoes = forever (WebSockets.receiveDataMessage connection >>= WebSockets.sendDataMessage connection)
+      handle ended (echoes `catch` \failure -> when (failure == ThreadKilled) (whenKilled connection) >> throwIO failure)
     ended :: WebSockets.ConnectionException -> IO ()
     ended _ = return ()
