@@ -5,7 +5,7 @@ module DirectorySpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (try)
-import Control.Monad (forM, forM_, void)
+import Control.Monad (forM, forM_, replicateM_, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -19,6 +19,7 @@ import Millrace.Directory
 import Millrace.File
 import Millrace.File.Access
 import Millrace.File.Temporary
+import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
 import Millrace.Watch
 import Support
@@ -124,6 +125,11 @@ spec = do
             writeFromMemory file 4096 memory 8192
             other <- directMemory 8192
             readIntoMemory file 4096 other 8192 `shouldReturn` 8192
+            -- The disk is waited for by an operation or a helper, and never within a call that holds the capability.
+            before <- Manager.operations <$> Manager.counters
+            replicateM_ 10 (readIntoMemory file 4096 other 8192)
+            after <- Manager.operations <$> Manager.counters
+            (after - before) `shouldSatisfy` (>= 10)
             closeFile file
             (ByteString.drop 4096 <$> contents path) `shouldReturn` bytesAt 0 8192
       it "changes sizes, and makes and fills holes" $ \root -> withFile (root ++ "/file") ForWriting $ \file -> do

@@ -42,7 +42,7 @@ import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Disk (writeFrom)
 import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure, throwIfFailed)
-import Millrace.Internal.File (File (..), useFile)
+import Millrace.Internal.File (File (..), Memory (..), useFile)
 import Millrace.Internal.FileJob (Work, onFileKeeping)
 import Millrace.Internal.Plain
 import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
@@ -267,5 +267,5 @@ callOnBoth (source, sourceName) (target, targetName) size = do
 -- File and pipe stay open until the helper has finished.
 spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
 spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
-  useFile function (File handle (show pipe)) $ \descriptor release ->
+  useFile function (File handle (show pipe) ThroughMemory) $ \descriptor release ->
     onFileKeeping release function file work [offset, fromIntegral descriptor, fromIntegral size] Nothing (\count _ -> return (fromIntegral count))

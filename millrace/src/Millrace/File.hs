@@ -82,7 +82,7 @@ openFile :: FilePath -> Mode -> IO File
 openFile path mode = handOver closeQuietly $ do
   descriptor <- openDescriptor "Millrace.File.openFile" path (fromEnum mode)
   handle <- adopt descriptor `onException` c_close descriptor
-  return (File handle path)
+  return (File handle path ThroughMemory)
 
 closeQuietly :: File -> IO ()
 closeQuietly file = uninterruptibleMask_ (closeFile file `catch` ignore)
@@ -94,7 +94,7 @@ closeQuietly file = uninterruptibleMask_ (closeFile file `catch` ignore)
 --
 -- @since 0.1.0
 closeFile :: File -> IO ()
-closeFile file@(File handle _) = perform (closeRequest handle) >>= checked "Millrace.File.closeFile" file
+closeFile file@(File handle _ _) = perform (closeRequest handle) >>= checked "Millrace.File.closeFile" file
 
 -- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own
 -- exception.
@@ -157,7 +157,7 @@ removeFile = removeName "Millrace.File.removeFile"
 --
 -- @since 0.1.0
 fileDescriptor :: File -> Fd
-fileDescriptor (File handle _) = Fd (descriptorOf handle)
+fileDescriptor (File handle _ _) = Fd (descriptorOf handle)
 
 -- | 'openFile' with a deadline ('Millrace.Deadline.isDeadlineError'). A file that is opened too late is closed.
 --

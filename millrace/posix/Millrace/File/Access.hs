@@ -140,9 +140,10 @@ data Option
 openFileWith :: FilePath -> Access -> [Option] -> IO File
 openFileWith path access options = handOver closeAtLast $ do
   name <- pathBytes function path
-  openFor function path (closing (job c_open [foldr ((.|.) . flagsOf) (accessFlags access) options, permissionsIn options] [name]))
+  openFor function path memory (closing (job c_open [foldr ((.|.) . flagsOf) (accessFlags access) options, permissionsIn options] [name]))
   where
     function = "Millrace.File.Access.openFileWith"
+    memory = if Direct `elem` options then PastMemory else ThroughMemory
 
 closeAtLast :: File -> IO ()
 closeAtLast file = uninterruptibleMask_ (closeFile file `catch` ignore)
@@ -346,7 +347,7 @@ unlockFile file = callLock function file (\descriptor -> c_unlock descriptor 0 0
     function = "Millrace.File.Access.unlockFile"
 
 callLock :: String -> File -> (CInt -> IO CInt) -> IO (Either Errno ())
-callLock function file@(File handle _) call = do
+callLock function file@(File handle _ _) call = do
   result <- whileOpen handle call >>= maybe (throwIO (failure function (show file) eBADF)) return
   return (if result < 0 then Left (Errno (negate result)) else Right ())
 

@@ -56,7 +56,7 @@ foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 -- @since 0.1.0
 withTemporaryFile :: FilePath -> String -> (FilePath -> File -> IO a) -> IO a
 withTemporaryFile directory prefix action = mask $ \restore -> do
-  file@(File _ path) <- create "Millrace.File.Temporary.withTemporaryFile" (directory `slash` prefix) 0o600
+  file@(File _ path _) <- create "Millrace.File.Temporary.withTemporaryFile" (directory `slash` prefix) 0o600
   outcome <- try (restore (action path file))
   uninterruptibleMask_ (discard file)
   either (throwIO :: SomeException -> IO a) return outcome
@@ -82,7 +82,7 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
 withNamelessFile :: FilePath -> (File -> IO a) -> IO a
 withNamelessFile directory action = mask $ \restore -> do
   name <- pathBytes function directory
-  file <- openFor function directory (closing (job c_open_temporary [0o600] [name]))
+  file <- openFor function directory ThroughMemory (closing (job c_open_temporary [0o600] [name]))
   result <- restore (action file) `onException` uninterruptibleMask_ (closeFile file `catch` ignore)
   result <$ closeFile file
   where
@@ -100,7 +100,7 @@ replaceFile :: FilePath -> (File -> IO a) -> IO a
 replaceFile path write = mask $ \restore -> do
   old <- try (status path)
   permissions <- either unlessMissing (return . statusPermissions) old
-  file@(File _ new) <- create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600
+  file@(File _ new _) <- create "Millrace.File.Temporary.replaceFile" (directory `slash` ('.' : base)) 0o600
   (`onException` uninterruptibleMask_ (discard file)) $ do
     result <- restore (write file)
     setPermissions new permissions
@@ -127,7 +127,7 @@ removeAtLast left path = removeTree path `catch` again
 
 -- Closes and removes a file, and ignores errors. Call it uninterruptibly.
 discard :: File -> IO ()
-discard file@(File _ path) = do
+discard file@(File _ path _) = do
   closeFile file `catch` ignore
   removeQuietly path
 
@@ -141,6 +141,7 @@ create function beginning permissions = withNewName function beginning $ \_ path
   openFor
     function
     path
+    ThroughMemory
     (job c_open [openReadWrite + openCreate + openExclusive, permissions] [name]) {jobDispose = \number -> closeNumber (fromIntegral number) >> removeQuietly path}
 
 -- Tries names until one is new.

@@ -65,19 +65,21 @@ openDescriptor function path mode = do
 
 -- | The size in bytes. Does not wait for the disk: the system has the size of an open file in memory.
 sizeOfFile :: String -> File -> IO Int64
-sizeOfFile function file@(File handle path) =
+sizeOfFile function file@(File handle path _) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
 -- | @readInto function file offset place most@ reads at most @most@ bytes into memory: at once if the system has them in
 -- memory, otherwise it waits for the disk. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
-readInto function file@(File handle@(Handle number) _) offset place most = do
-  cached <- withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
+readInto function file@(File handle@(Handle number) _ memory) offset place most = do
+  cached <- if memory == PastMemory then return notInMemory else withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
   if Errno (fromIntegral (negate cached)) == eAGAIN && cached < 0
     then fromDisk
     else if cached >= 0 then return (fromIntegral cached) else throwIO (failure function (show file) (Errno (fromIntegral (negate cached))))
   where
+    -- A direct read would wait for the disk within the call, although it must not.
+    notInMemory = let Errno code = eAGAIN in fromIntegral (negate code)
     fromDisk = do
       helpersDoIt <- c_leaves_files_to_helpers
       if helpersDoIt /= 0 then fromIntegral <$> byHelper else byOperation
@@ -86,7 +88,7 @@ readInto function file@(File handle@(Handle number) _) offset place most = do
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
-writeFrom function file@(File handle _) offset bytes = do
+writeFrom function file@(File handle _ _) offset bytes = do
   helpersDoIt <- c_leaves_files_to_helpers
   if helpersDoIt /= 0
     then void (onFile function file c_do_write [offset, fromIntegral size] (Just place) result)
@@ -97,7 +99,7 @@ writeFrom function file@(File handle _) offset bytes = do
 
 -- | Waits until the disk has everything that was written to the file.
 syncFile :: String -> File -> IO ()
-syncFile function file@(File handle _) = do
+syncFile function file@(File handle _ _) = do
   helpersDoIt <- c_leaves_files_to_helpers
   if helpersDoIt /= 0
     then void (onFile function file c_do_sync [] Nothing result)

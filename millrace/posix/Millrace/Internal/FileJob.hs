@@ -71,11 +71,11 @@ onFileKeeping atEnd function file work numbers memory means = mask_ $ do
 
 -- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the descriptor if its
 -- caller has stopped waiting. Call it masked, and close the file.
-openFor :: String -> FilePath -> Job Int64 -> IO File
-openFor function path what = do
+openFor :: String -> FilePath -> Memory -> Job Int64 -> IO File
+openFor function path memory what = do
   descriptor <- fromIntegral <$> (runJob what >>= named function path)
   handle <- adopt descriptor `onException` uninterruptibleMask_ (closeNumber descriptor)
-  return (File handle path)
+  return (File handle path memory)
 
 -- | The job's result is a descriptor, which is closed if no thread waits for it any more.
 closing :: Job r -> Job r

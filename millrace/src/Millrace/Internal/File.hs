@@ -1,6 +1,7 @@
 -- | The type of open files, and the errors of functions on files and paths. Must not know: sockets.
 module Millrace.Internal.File
   ( File (..),
+    Memory (..),
     checked,
     refuse,
     refusePath,
@@ -29,13 +30,20 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 -- | An open file. Close it, because the garbage collector does not.
 --
 -- @since 0.1.0
-data File = File !Handle !FilePath
+data File = File !Handle !FilePath !Memory
+
+-- | Whether the system keeps the bytes of the file in its memory.
+data Memory
+  = ThroughMemory
+  | -- | The file was opened to be read and written directly.
+    PastMemory
+  deriving (Eq)
 
 instance Eq File where
-  File a _ == File b _ = a == b
+  File a _ _ == File b _ _ = a == b
 
 instance Show File where
-  showsPrec _ (File _ path) = showString "<file: " . showString path . showChar '>'
+  showsPrec _ (File _ path _) = showString "<file: " . showString path . showChar '>'
 
 -- | @checked function file@ passes a result on, or throws an error that names the function, with its module, and the file.
 checked :: String -> File -> Either Errno r -> IO r
@@ -43,7 +51,7 @@ checked function file = throwIfFailed function (show file)
 
 -- | Throws an error about wrong arguments.
 refuse :: String -> File -> String -> IO a
-refuse function (File _ path) = refusePath function path
+refuse function (File _ path _) = refusePath function path
 
 -- | The same for a path.
 refusePath :: String -> FilePath -> String -> IO a
@@ -66,7 +74,7 @@ pathFrom bytes = do
 -- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen once.
 -- The first one is the descriptor's number. Throws for a closed file. Call it masked.
 useFile :: String -> File -> (CInt -> IO () -> IO a) -> IO a
-useFile function file@(File handle@(Handle number) _) use = do
+useFile function file@(File handle@(Handle number) _ _) use = do
   refusal <- c_hold number
   when (refusal < 0) $ throwIO (failure function (show file) eBADF)
   use (descriptorOf handle) (c_let_go number)

@@ -38,25 +38,25 @@ openDescriptor function path mode = withPath function path $ \name ->
 
 -- | The size in bytes.
 sizeOfFile :: String -> File -> IO Int64
-sizeOfFile function file@(File handle path) =
+sizeOfFile function file@(File handle path _) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
 -- | @readInto function file offset place most@ reads at most @most@ bytes into memory. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
-readInto function file@(File handle _) offset place most =
+readInto function file@(File handle _ _) offset place most =
   withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
-writeFrom function file@(File handle _) offset bytes =
+writeFrom function file@(File handle _ _) offset bytes =
   void $
     unsafeUseAsCStringLen bytes $ \(source, size) ->
       perform (writeFileRequest handle offset (castPtr source) size) >>= checked function file
 
 -- | Waits until the disk has everything that was written to the file.
 syncFile :: String -> File -> IO ()
-syncFile function file@(File handle _) = perform (syncFileRequest handle) >>= checked function file
+syncFile function file@(File handle _ _) = perform (syncFileRequest handle) >>= checked function file
 
 -- | Removes a name.
 removeName :: String -> FilePath -> IO ()
