@@ -3,12 +3,14 @@
 -- | "Millrace.File.Buffered", and the deadlines of files.
 module BufferedSpec (spec) where
 
+import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception (finally, mask_, throwIO, uninterruptibleMask_)
 import Control.Monad (forM, forM_, replicateM, replicateM_, void, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.IORef
 import Data.List (sort)
 import Millrace.Deadline
 import Millrace.File
@@ -59,6 +61,34 @@ spec = do
           stop job
         replicateM_ 3000 readNext
         (== wanted) . reverse <$> readMVar got `shouldReturn` True
+    it "skips nothing when exceptions come with the results" $
+      withLines (Char8.unlines (map (Char8.pack . show) [1 .. 4000 :: Int])) $ \file -> do
+        reader <- newReader file 0
+        got <- newIORef []
+        let note line = modifyIORef' got (maybe id (:) line)
+            -- The exception is thrown while the step is masked, and so arrives with its end.
+            interrupted = do
+              job <- start (readLine reader 100)
+              yield
+              stop job
+              outcomeOf job >>= either (const (return ())) note
+        replicateM_ 2000 interrupted
+        found <- linesUntilEnd reader 100
+        before <- readIORef got
+        map (read . Char8.unpack) (reverse before ++ found) == [1 .. 4000 :: Int] `shouldBe` True
+    it "writes nothing twice when exceptions come with the results" $
+      withLines "" $ \file -> do
+        writer <- newWriter file 0
+        let untilWritten i = do
+              job <- start (writeLine writer (bytesWithoutEnds i))
+              yield
+              stop job
+              outcomeOf job >>= either (const (untilWritten i)) return
+        forM_ [1 .. 600] untilWritten
+        flush writer
+        reader <- newReader file 0
+        found <- linesUntilEnd reader 5000
+        found == map bytesWithoutEnds [1 .. 600] `shouldBe` True
   describe "deadlines of files" $ do
     it "let functions end that need not wait" $
       withLines "text" $ \file -> do

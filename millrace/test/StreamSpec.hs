@@ -74,6 +74,16 @@ spec = do
         collect next `shouldReturn` [bytesAt 0 n | n <- [0, 1, 255, 256, 1000]]
       next <- fromPieces [frame Length32 "too long"] >>= framesOf Length32 3
       failsWith next `shouldReturn` TooLong "frame" 3
+    it "tells where a stream ends too early" $ do
+      next <- fromPieces [frame Length16 "whole", "\NUL\ETXab"] >>= framesOf Length16 100
+      next `shouldReturn` Just "whole"
+      failsWith next `shouldReturn` EndsWithin "frame" 5 4
+      within' <- fromPieces ["\NUL"] >>= framesOf Length16 100
+      failsWith within' `shouldReturn` EndsWithin "frame's length" 2 1
+      (takeBytes, _) <- fromPieces ["abc"] >>= exactly
+      show <$> (failsWith (takeBytes 5) :: IO EndsWithin)
+        `shouldReturn` "Millrace.Stream: the stream ends after 3 of the 5 bytes of a piece; perhaps the sender has failed"
+      takeBytes 3 `shouldReturn` "abc"
     it "reads ahead by so many pieces and no more, and passes failures on" $ do
       taken <- newIORef (0 :: Int)
       let source = do

@@ -29,6 +29,7 @@ module Millrace.Stream
 
     -- * Cutting
     TooLong (..),
+    EndsWithin (..),
     linesOf,
     Framing (..),
     framesOf,
@@ -201,6 +202,18 @@ instance Show TooLong where
 
 instance Exception TooLong
 
+-- | A stream has ended within something: it names that, how many bytes were expected, and how many have come.
+--
+-- @since 0.1.0
+data EndsWithin = EndsWithin !String !Int !Int
+  deriving (Eq)
+
+instance Show EndsWithin where
+  showsPrec _ (EndsWithin what expected came) =
+    showString ("Millrace.Stream: the stream ends after " ++ show came ++ " of the " ++ show expected ++ " bytes of a " ++ what ++ "; perhaps the sender has failed")
+
+instance Exception EndsWithin
+
 -- | The lines of a source, without their ends (@\\n@ or @\\r\\n@): an action that returns the next one. 'Nothing' is the end; the last
 -- line need not have an end. A line may have as many bytes as the first argument says. As soon as one byte more has come, the action
 -- throws 'TooLong', without waiting for the end of the line; so does every later call. Of a longer line, it has taken no more from the
@@ -292,8 +305,8 @@ frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i 
     count = lengthBytes framing
 
 -- | The contents of the frames of a source: an action that returns the next one. 'Nothing' is the end. A frame of more bytes than the
--- second argument is 'TooLong', which is thrown when its length has come, and by every later call. So is a frame that the source ends
--- within. If the action is interrupted, or the source throws, the next call continues, as in 'linesOf'.
+-- second argument is 'TooLong', which is thrown when its length has come, and by every later call. If the source ends
+-- within a frame, 'EndsWithin' is thrown. If the action is interrupted, or the source throws, the next call continues, as in 'linesOf'.
 --
 -- >>> next <- fromPieces [frame Length8 "one" <> "\ETXt", "wo"] >>= framesOf Length8 100
 -- >>> next
@@ -308,16 +321,16 @@ framesOf framing most source = do
     if ByteString.null begin
       then return Nothing
       else do
-        size <- number . ByteString.take bytesBefore <$> promised state source bytesBefore
+        size <- number . ByteString.take bytesBefore <$> promised "frame's length" state source bytesBefore
         when (size > most) $ throwIO (TooLong "frame" most)
-        content <- ByteString.drop bytesBefore <$> promised state source (bytesBefore + size)
+        content <- ByteString.drop bytesBefore <$> promised "frame" state source (bytesBefore + size)
         Just (ByteString.take size content) <$ takeUntil (holding (ByteString.drop size content))
   where
     bytesBefore = lengthBytes framing
     number = ByteString.foldl' (\before byte -> before `shiftL` 8 .|. fromIntegral byte) 0
 
 -- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end.
--- If the source ends before, the first one throws 'TooLong', and takes nothing. If one of them is interrupted, no byte is lost.
+-- If the source ends before, the first one throws 'EndsWithin', and takes nothing. If one of them is interrupted, no byte is lost.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
@@ -328,7 +341,7 @@ exactly :: Source -> IO (Int -> IO ByteString, IO Bool)
 exactly source = do
   state <- newIORef (Held [] 0)
   let takeBytes count = taking state $ \takeUntil -> do
-        bytes <- promised state source count
+        bytes <- promised "piece" state source count
         ByteString.take count bytes <$ takeUntil (holding (ByteString.drop count bytes))
   return (takeBytes, mask_ (ByteString.null <$> held state source 1))
 
@@ -340,16 +353,18 @@ holding bytes = Held [bytes] (ByteString.length bytes)
 
 -- Call these two masked. The first one waits until so many bytes have come, or the source has ended, and returns all that are held. The second
 -- one throws if these are fewer.
-held, promised :: IORef Held -> Source -> Int -> IO ByteString
+held :: IORef Held -> Source -> Int -> IO ByteString
 held state source count = do
   Held pieces size <- readIORef state
   piece <- if size < count then source else return ByteString.empty
   if ByteString.null piece
     then let bytes = ByteString.concat (reverse pieces) in bytes <$ writeIORef state (holding bytes)
     else writeIORef state (Held (piece : pieces) (size + ByteString.length piece)) >> held state source count
-promised state source count = do
+
+promised :: String -> IORef Held -> Source -> Int -> IO ByteString
+promised what state source count = do
   bytes <- held state source count
-  when (ByteString.length bytes < count) $ throwIO (TooLong "piece that was promised" (ByteString.length bytes))
+  when (ByteString.length bytes < count) $ throwIO (EndsWithin what count (ByteString.length bytes))
   return bytes
 
 -- | All results of an action until it returns 'Nothing'.

@@ -6,7 +6,8 @@
 -- >   go
 --
 -- Readers and writers have a position of their own, so a file can have several; threads can share one. A function that throws or is
--- interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to different places. They wait as
+-- interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to different places. (If another thread reads or writes through it
+-- meanwhile, it gets what was to be the interrupted one's, and what an interrupted writer has handed over stays.) They wait as
 -- "Millrace.File" does, and throw its errors. In "Millrace.Simulation" they work on the simulated machine.
 --
 -- >>> import Millrace.File
@@ -40,13 +41,15 @@ module Millrace.File.Buffered
 where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, modifyMVar_, newMVar, readMVar)
-import Control.Exception (throwIO)
-import Control.Monad (unless, when)
+import Control.Exception (throwIO, uninterruptibleMask_)
+import Control.Monad (join, unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.Int (Int64)
 import Millrace.File (File, readAt, writeAt)
+import Millrace.Internal.Park (handOver)
 import Millrace.Stream (TooLong (..))
 
 -- | Reads a file from a position on.
@@ -73,11 +76,12 @@ newReader file offset = Reader file <$> newMVar (Ahead ByteString.empty offset)
 --
 -- @since 0.1.0
 readLine :: Reader -> Int -> IO (Maybe ByteString)
-readLine (Reader file state) most = modifyMVar state $ \begin -> do
+readLine (Reader file state) most = taking state $ \begin -> do
   (after, found) <- findEnd file (\size -> refuse (size - 1)) begin -- a byte of it may still be of its end
   let line = withoutReturn <$> found
+      taken = ByteString.take (fromIntegral (position after - position begin)) (maybe ByteString.empty (`Char8.snoc` '\n') found)
   mapM_ (refuse . ByteString.length) line
-  return (after, line)
+  return (after, backTo begin after taken, line)
   where
     refuse size = when (size > most) $ throwIO (TooLong "line" most)
     withoutReturn line
@@ -108,7 +112,9 @@ aheadBytes = 65536
 --
 -- @since 0.1.0
 skipLine :: Reader -> IO Bool
-skipLine (Reader file state) = modifyMVar state (go False)
+skipLine (Reader file state) = taking state $ \begin -> do
+  (after, found) <- go False begin
+  return (after, backTo begin after ByteString.empty, found)
   where
     go seen (Ahead bytes next) = case Char8.elemIndex '\n' bytes of
       Just at -> return (Ahead (ByteString.drop (at + 1) bytes) next, True)
@@ -124,20 +130,43 @@ skipLine (Reader file state) = modifyMVar state (go False)
 --
 -- @since 0.1.0
 readBytes :: Reader -> Int -> IO ByteString
-readBytes (Reader file state) most = modifyMVar state $ \(Ahead bytes next) ->
+readBytes (Reader file state) most = taking state $ \begin@(Ahead bytes next) ->
   if ByteString.null bytes
     then do
       more <- readAt file next (if most > 0 then max most aheadBytes else most)
-      return (split more (next + fromIntegral (ByteString.length more)))
-    else return (split bytes next)
+      return (split begin more (next + fromIntegral (ByteString.length more)))
+    else return (split begin bytes next)
   where
-    split bytes next = let (now, later) = ByteString.splitAt most bytes in (Ahead later next, now)
+    split begin bytes next =
+      let (now, later) = ByteString.splitAt most bytes
+          after = Ahead later next
+       in (after, backTo begin after now, now)
+
+position :: Ahead -> Int64
+position (Ahead bytes next) = next - fromIntegral (ByteString.length bytes)
+
+-- | @backTo begin after taken now@ undoes a step from one state to another. If another thread has taken more meanwhile, the next call
+-- returns the bytes that the step took.
+backTo :: Ahead -> Ahead -> ByteString -> Ahead -> Ahead
+backTo begin after taken now@(Ahead bytes next)
+  | position now == position after = begin
+  | otherwise = Ahead (taken <> bytes) next
+
+-- | A step from one state to the next one, which tells how to undo it. If an exception is faster than the result, the step is undone. The
+-- step is masked, and interruptible where it waits.
+taking :: MVar s -> (s -> IO (s, s -> s, a)) -> IO a
+taking state step = do
+  undo <- newIORef (return ())
+  handOver (\_ -> join (readIORef undo)) . modifyMVar state $ \begin -> do
+    (after, undone, result) <- step begin
+    writeIORef undo (uninterruptibleMask_ (modifyMVar_ state (return . undone)))
+    return (after, result)
 
 -- | Where the next byte is in the file.
 --
 -- @since 0.1.0
 readerOffset :: Reader -> IO Int64
-readerOffset (Reader _ state) = (\(Ahead bytes next) -> next - fromIntegral (ByteString.length bytes)) <$> readMVar state
+readerOffset (Reader _ state) = position <$> readMVar state
 
 -- | Writes into a file from a position on.
 --
@@ -170,10 +199,14 @@ withWriter file offset action = do
 --
 -- @since 0.1.0
 writeBytes :: Writer -> ByteString -> IO ()
-writeBytes (Writer file state) bytes = modifyMVar_ state $ \(Behind offset pieces size) -> do
+writeBytes (Writer file state) bytes = taking state $ \begin@(Behind offset pieces size) -> do
   let sizeNow = size + ByteString.length bytes
       now = Behind offset (bytes : pieces) sizeNow
-  if sizeNow >= aheadBytes then writeOut file now else return now
+  after <- if sizeNow >= aheadBytes then writeOut file now else return now
+  return (after, \latest -> if ending latest == ending after then begin else latest, ())
+
+ending :: Behind -> Int64
+ending (Behind offset _ size) = offset + fromIntegral size
 
 -- | Writes a line and its end (@\\n@).
 --
@@ -197,4 +230,4 @@ writeOut file (Behind offset pieces size) = do
 --
 -- @since 0.1.0
 writerOffset :: Writer -> IO Int64
-writerOffset (Writer _ state) = (\(Behind offset _ size) -> offset + fromIntegral size) <$> readMVar state
+writerOffset (Writer _ state) = ending <$> readMVar state
