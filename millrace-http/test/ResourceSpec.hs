@@ -13,6 +13,7 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as L8
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.List (sort)
+import Data.Maybe (fromMaybe)
 import GHC.Clock (getMonotonicTime)
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
@@ -38,17 +39,28 @@ spec = do
     it "are served: a connection that came before the server is answered" $
       withOtherServer 256 $ \port -> map replyBody . parseReplies <$> exchange port get `shouldReturn` ["Pong"]
   describe "descriptors that run out" $ do
-    it "delay new connections, and nothing else" $
+    it "delay new connections if others are busy, and nothing else" $
+      withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
+        kept early
+        send early "GET / HTTP/1.1\r\nHost: a\r\nX: "
+        send holder "POST /exhaust HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        _ <- receiveUntilThere "full" 1 0 holder
+        withConnection port $ \late -> do
+          send late get
+          receiveUntilTimeout 50000 late `shouldReturn` ("", False)
+          send early "y\r\n\r\n"
+          replyBody <$> receiveResponse early `shouldReturn` "Pong"
+          send holder "0\r\n\r\n"
+          map replyBody . parseReplies <$> receiveAll late `shouldReturn` ["Pong"]
+    it "are given up for new connections by idle ones, also if others have taken all of them" $
       withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
         kept early
         send holder "POST /exhaust HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         _ <- receiveUntilThere "full" 1 0 holder
         withConnection port $ \late -> do
           send late get
-          receiveUntilTimeout 50000 late `shouldReturn` ("", False)
-          kept early
-          send holder "0\r\n\r\n"
           map replyBody . parseReplies <$> receiveAll late `shouldReturn` ["Pong"]
+          receiveAll early `shouldReturn` ""
     it "are no reason to say that a file is not there" $
       withOtherServer 64 $ \port -> withConnection port $ \early -> withConnection port $ \holder -> do
         kept early
@@ -75,6 +87,14 @@ spec = do
       withOtherServer 48 $ \port -> withManyKept 60 port $ \crowd -> do
         receiveAll (last crowd) `shouldReturn` ""
         mapM_ kept (take 1 crowd)
+    it "have a share that connections leave to files" $
+      withOtherServer 64 $ \port -> withManyKept 80 port . const . withConnection port $ \client -> do
+        send client "GET /open HTTP/1.1\r\nHost: a\r\n\r\n"
+        open <- fst . fromMaybe (0, "") . C8.readInt . replyBody <$> receiveResponse client
+        open `shouldSatisfy` (\count -> count > 40 && count <= 52)
+        forM_ [1 .. 5 :: Int] $ \_ -> do
+          send client "GET /file HTTP/1.1\r\nHost: a\r\n\r\n"
+          replyStatus <$> receiveResponse client `shouldReturn` 200
     it "are left to connections that are not idle: new ones wait" $
       withOtherServer 48 $ \port -> do
         withConnection port $ \first -> do
@@ -120,7 +140,7 @@ spec = do
   describe "slow clients" $
     it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $ do
       count <- manyDescriptors
-      withOtherServer 256 $ \empty -> withOtherServer (count + 100) $ \crowded -> withMany count crowded $ \crowd -> do
+      withOtherServer 256 $ \empty -> withOtherServer (count + 1100) $ \crowded -> withMany count crowded $ \crowd -> do
         mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
         ratio <- atMost 2 3 (slowdown empty crowded (cycle crowd))
         (count, ratio) `shouldSatisfy` ((<= 2) . snd)
@@ -147,7 +167,7 @@ manyDescriptors = do
   limits <- getResourceLimit ResourceOpenFiles
   setResourceLimit ResourceOpenFiles limits {softLimit = hardLimit limits}
   return $ case hardLimit limits of
-    ResourceLimit most -> min 10000 (fromIntegral most - 200)
+    ResourceLimit most -> min 10000 (fromIntegral most - 1200)
     _ -> 10000
 
 -- Twenty bytes every ten milliseconds, to one client after the other.
@@ -209,6 +229,7 @@ serveInherited = do
     "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
     "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
     "/busy" -> waiting "begun" request respond
+    "/open" -> listDirectory descriptors >>= tell respond . length
     "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
     "/boundary" -> newBoundary >>= respond . responseLBS status200 [] . L8.fromStrict
     "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack

@@ -81,6 +81,8 @@ data ServerOptions = ServerOptions
 data LimitOptions = LimitOptions
   { -- | Open connections at a time, on each address.
     limitConnections :: Maybe Int,
+    -- | Descriptors that connections leave to files, logs and targets.
+    limitReserved :: Maybe Int,
     limitHeadBytes :: Maybe Int,
     limitFields :: Maybe Int,
     limitBodyBytes :: Maybe Int,
@@ -103,7 +105,7 @@ data LimitOptions = LimitOptions
 --
 -- @since 0.1.0
 noLimitOptions :: LimitOptions
-noLimitOptions = LimitOptions Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing
+noLimitOptions = LimitOptions Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing
 
 -- | Where to listen, and for what.
 --

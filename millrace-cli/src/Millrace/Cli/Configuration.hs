@@ -198,6 +198,7 @@ limits =
   mapping "'limits'" $
     LimitOptions
       <$> limit "connections" 1 10000000
+      <*> limit "reserved-descriptors" 0 1000000
       <*> limit "head-bytes" 1024 1048576
       <*> limit "fields" 1 10000
       <*> limit "body-bytes" 0 (2 ^ (62 :: Int))

@@ -63,6 +63,7 @@ limits :: LimitOptions -> [(String, Value)]
 limits found =
   concat
     [ number "connections" (limitConnections found),
+      number "reserved-descriptors" (limitReserved found),
       number "head-bytes" (limitHeadBytes found),
       number "fields" (limitFields found),
       number "body-bytes" (limitBodyBytes found),

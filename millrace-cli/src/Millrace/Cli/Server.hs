@@ -212,6 +212,7 @@ limiting options =
     (.)
     id
     [ limit (setMaximumConnections . Just) limitConnections,
+      limit (setReservedDescriptors . Just) limitReserved,
       limit setMaxTotalHeaderLength limitHeadBytes,
       limit setMaximumHeaderCount limitFields,
       limit (setMaximumBodySize . Just) limitBodyBytes,

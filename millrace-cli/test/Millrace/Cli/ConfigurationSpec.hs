@@ -113,7 +113,7 @@ every =
     "  - {chain: b.pem, key: b.key}",
     "tls: {client-authorities: ca.pem, ticket-keys: t}",
     "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, pid-file: p}",
-    "limits: {connections: 1, head-bytes: 2000, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10}",
+    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10}",
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
@@ -145,7 +145,7 @@ everything =
             serverLogFormat = JsonLines,
             serverStatusPort = Just 9090,
             serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
-            serverLimits = LimitOptions (Just 1) (Just 2000) (Just 3) (Just 4) (Just 5) (Just 6) (Just 7) (Just 8) (Just 9) (Just 10)
+            serverLimits = LimitOptions (Just 1) (Just 20) (Just 2000) (Just 3) (Just 4) (Just 5) (Just 6) (Just 7) (Just 8) (Just 9) (Just 10)
           },
       configurationPidFile = Just "p",
       configurationSites =

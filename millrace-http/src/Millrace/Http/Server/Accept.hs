@@ -8,18 +8,18 @@ import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTV
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
 import Data.IORef
-import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
-import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNFILE, eNOTSOCK, errnoToIOError)
+import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNOTSOCK, errnoToIOError)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Server.Context
+import Millrace.Http.Server.Descriptors
 import Millrace.Http.Server.Eviction
+import Millrace.Http.Server.GivingWay
 import Millrace.Http.Server.Lifetime (runConnection)
 import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
@@ -27,15 +27,11 @@ import Millrace.Http.Server.Served
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State
 import Millrace.Http.Server.Worker
-import Millrace.Http.System (descriptorLimit)
 import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
 import Millrace.Socket
 import Millrace.Timer (registerDelay, threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
-
--- The open connections that one accepting thread has taken.
-type Registry = IORef (IntMap Served)
 
 -- | Serves connections until the listening sockets are closed: by the action that 'settingsInstallShutdownHandler'
 -- gets, or by any other thread. Then waits for the connections to end, at most 'settingsGracefulShutdownSeconds',
@@ -61,10 +57,11 @@ runListeners settings listeners application = do
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
   capabilities <- getNumCapabilities
-  limit <- maybe (fmap (`Room` tellWaiting) <$> descriptorRoom capabilities) (return . Just . (`Room` return ())) (settingsMaximumConnections settings)
+  share <- connectionShare (settingsReservedDescriptors settings)
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   eviction <- newEviction (findIdle registries) askToEnd
+  let room = Room (settingsMaximumConnections settings) share tellWaiting
   accepted <- newIORef 0
   accepting <- newTVarIO count
   broken <- newIORef Nothing
@@ -72,18 +69,18 @@ runListeners settings listeners application = do
         settingsOnException settings Nothing failure `catch` ignore
         writeIORef broken (Just (failure :: SomeException))
   let isAccepting = (> 0) <$> readTVarIO accepting
-  flip finally (closeFileCache (serverFiles server)) . flip onException (endNow >> cutAll registries isAccepting) $ do
+  asRunning registries (serverState server) . flip finally (closeFileCache (serverFiles server)) . flip onException (endNow >> cutAll registries isAccepting) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
         ( acceptLoop
             Acceptor
               { acceptorServer = server,
                 acceptorSource = source,
-                acceptorBatch = batchSize count (length listeners) (roomFor <$> limit),
+                acceptorBatch = batchSize count (length listeners) (roomConnections room),
                 acceptorEviction = eviction,
                 acceptorRegistry = registry,
                 acceptorNumbers = nextNumber accepted,
-                acceptorRoom = limit,
+                acceptorRoom = room,
                 acceptorApplication = application
               }
             `catch` noteBroken
@@ -142,34 +139,30 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     sourceOf next waiting end =
       Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
 
--- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this checks every few seconds whether
--- a descriptor is free, and reports if there is none.
+-- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this looks every second whether that is the
+-- reason: then it reports it, and the oldest idle connection gives way to the one that waits. This happens only if other parts of
+-- the program have taken also what was left to them ('connectionShare').
 acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
-acceptTelling tellWaiting listener = do
-  deadline <- deadlineAfter patienceMicros
-  outcome <- tryJust (guard . isTimeExpired) (acceptBefore deadline listener)
-  case outcome of
-    Right accepted -> return accepted
-    Left () -> do
-      left <- isDescriptorLeft
-      unless left tellWaiting
-      acceptTelling tellWaiting listener
+acceptTelling tellWaiting listener = go idleMicros
   where
-    -- Five seconds: an idle server should seldom wake.
-    patienceMicros = 5000000
+    go patience = do
+      deadline <- deadlineAfter patience
+      outcome <- tryJust (guard . isTimeExpired) (acceptBefore deadline listener)
+      case outcome of
+        Right accepted -> return accepted
+        Left () -> do
+          starving <- isStarving listener
+          when starving (tellWaiting >> void (evict overallEviction))
+          go (if starving then retryMicros else idleMicros)
+    idleMicros = 1000000
 
-isDescriptorLeft :: IO Bool
-isDescriptorLeft =
-  (True <$ bracket (socket AF_INET Stream defaultProtocol) close return) `catch` \failure ->
-    return (ioe_errno failure `notElem` [Just number | Errno number <- [eMFILE, eNFILE]])
-
--- Reports that connections wait for descriptors, at most once a second.
+-- Reports that connections wait for descriptors. Once for each time that this happens: not again before ten seconds without it.
 newWaitingTeller :: Settings -> IO (IO ())
 newWaitingTeller settings = tell <$> newIORef 0
   where
     tell notBefore = do
       now <- monotonicNanoseconds
-      due <- atomicModifyIORef' notBefore (\moment -> if now < moment then (moment, False) else (now + 1000000000, True))
+      due <- atomicModifyIORef' notBefore (\moment -> (now + 10000000000, now >= moment))
       when due (settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing)) `catch` ignore)
 
 -- The state of a thread that accepts connections.
@@ -182,7 +175,7 @@ data Acceptor = Acceptor
     -- The open connections that this thread has accepted.
     acceptorRegistry :: !Registry,
     acceptorNumbers :: !(IO Int),
-    acceptorRoom :: !(Maybe Room),
+    acceptorRoom :: !Room,
     acceptorApplication :: !Application
   }
 
@@ -203,17 +196,20 @@ acceptLoop acceptor = go
     go = do
       outcome <- try (nextConnection source)
       case outcome of
-        Right first -> do
-          mapM_ (awaitRoom server (acceptorEviction acceptor)) (acceptorRoom acceptor) `onException` close (fst first)
-          others <- currentOpenConnections (serverState server) >>= takeWaiting source . acceptorBatch acceptor
-          mapM admit (first : others) >>= sequence_
-          go
+        Right found -> admitAll found >> go
         Left failure -> do
           phase <- readIORef (serverPhase server)
           unless (phase == Over || isClosed failure) $ do
             settingsOnException settings Nothing (toException failure) `catch` ignore
             threadDelay retryMicros
             go
+    admitAll (firstSocket, firstPeer) = do
+      roomy <- awaitRoom acceptor firstSocket
+      let first = (roomy, firstPeer)
+      most <- acceptorBatch acceptor <$> currentOpenConnections (serverState server)
+      (others, beyond) <- takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
+      mapM admit (first : others) >>= sequence_
+      mapM_ admitAll beyond
 
 -- @batchSize threads listeners limit open@: the number of additional connections that an accepting thread takes at
 -- once. It leaves the other threads their share of the room. Threads that accept from the same socket must also get
@@ -227,12 +223,17 @@ batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax
 batchMax :: Int
 batchMax = 256
 
--- Accepts queued connections, at most the given number.
-takeWaiting :: Source -> Int -> IO [(Socket, SockAddr)]
-takeWaiting source most
-  | most <= 0 = return []
-  | otherwise = (waitingConnection source `catch` none) >>= maybe (return []) (\one -> (one :) <$> takeWaiting source (most - 1))
+-- Accepts queued connections, at most the given number, and none behind the first one for which the condition holds. Returns that one
+-- apart.
+takeWaiting :: Source -> ((Socket, SockAddr) -> IO Bool) -> Int -> IO ([(Socket, SockAddr)], Maybe (Socket, SockAddr))
+takeWaiting source isOneTooMany = go []
   where
+    go taken most
+      | most <= 0 = return (reverse taken, Nothing)
+      | otherwise = (waitingConnection source `catch` none) >>= maybe (return (reverse taken, Nothing)) (sort taken most)
+    sort taken most one = do
+      tooMany <- isOneTooMany one
+      if tooMany then return (reverse taken, Just one) else go (one : taken) (most - 1)
     -- If this fails, so will the next call of accept, which handles the failure.
     none :: IOException -> IO (Maybe a)
     none _ = return Nothing
@@ -248,73 +249,52 @@ retryMicros = 100000
 ignore :: SomeException -> IO ()
 ignore _ = return ()
 
--- The number of connections for which there are descriptors. It leaves 16 for files, and 8 per capability for the run-time
--- system and the managers. Without this limit 'accept' would wait for a free descriptor, and idle connections would not be
--- closed to make room.
-descriptorRoom :: Int -> IO (Maybe Int)
-descriptorRoom capabilities = fmap (\most -> max 1 (most - 16 - 8 * capabilities)) <$> descriptorLimit
-
--- The largest number of open connections, and an action that reports that new ones wait because the limit is reached.
+-- What bounds the number of connections.
 data Room = Room
-  { roomFor :: !Int,
-    _tellNone :: !(IO ())
+  { -- | 'settingsMaximumConnections'.
+    roomConnections :: !(Maybe Int),
+    -- | 'Nothing': descriptors are not limited.
+    roomShare :: !(Maybe Share),
+    -- | Reports that new connections wait for descriptors.
+    roomTellWaiting :: !(IO ())
   }
 
--- Delays an accepted connection until there is room for it. To make room, closes the oldest idle connection that has
--- served a request; if there is none, the oldest that has been silent since it was opened.
-awaitRoom :: ServerContext -> Eviction Candidate -> Room -> IO ()
-awaitRoom server eviction (Room limit tellWaiting) = go (0 :: Int)
+-- Delays an accepted connection until there is room for it, and makes room: see "Millrace.Http.Server.GivingWay". Returns the socket of
+-- the connection, and closes it if it throws.
+awaitRoom :: Acceptor -> Socket -> IO Socket
+awaitRoom acceptor newcomer = flip onException (close newcomer) $ do
+  forM_ (roomConnections room) $ \most ->
+    awaiting (acceptorEviction acceptor) (return ()) [state] ((< most) <$> currentOpenConnections state)
+  maybe (return newcomer) within (roomShare room)
   where
+    room = acceptorRoom acceptor
+    server = acceptorServer acceptor
     state = serverState server
-    go waits = do
-      count <- currentOpenConnections state
-      phase <- readIORef (serverPhase server)
-      when (count >= limit && phase == Serving) $ do
-        evicted <- evict eviction
-        unless (evicted == OneGivesWay || waits == 0) tellWaiting
-        patience <- registerDelay (pauseAfter evicted)
-        atomically $ do
-          now <- currentOpenConnectionsSTM state
-          late <- readTVar patience
-          check (now < limit || late)
-        go (waits + 1)
+    within share = do
+      beyond <- isBeyond share newcomer
+      if not beyond
+        then return newcomer
+        else do
+          states <- runningStates
+          awaiting overallEviction (roomTellWaiting room) states (hasRoom share)
+          renumbered newcomer
+    awaiting eviction tellWaiting states hasRoomNow = go (0 :: Int)
+      where
+        go waits = do
+          free <- hasRoomNow
+          phase <- readIORef (serverPhase server)
+          unless (free || phase /= Serving) $ do
+            before <- sum <$> mapM currentOpenConnections states
+            evicted <- evict eviction
+            unless (evicted == OneGivesWay || waits == 0) tellWaiting
+            patience <- registerDelay (pauseAfter evicted)
+            atomically $ do
+              now <- sum <$> mapM currentOpenConnectionsSTM states
+              late <- readTVar patience
+              check (now < before || late)
+            go (waits + 1)
     pauseAfter (AskLater micros) = micros
     pauseAfter _ = retryMicros
-
--- A connection that was idle when it was listed: its registry and its number there. It may have ended since.
-data Candidate = Candidate !Registry !Int
-
--- The connections that are idle now, oldest first: those that have served a request, whose clients must expect a close,
--- and new ones.
-findIdle :: [Registry] -> IO (Candidates Candidate)
-findIdle registries = do
-  open <- concat <$> mapM (\registry -> map (entry registry) . IntMap.toAscList <$> readIORef registry) registries
-  idle <- filterM (isIdle . snd) (map snd (sortOn fst open))
-  kept <- filterM (fmap (> 0) . requestCount . snd) idle
-  new <- filterM (fmap (== 0) . requestCount . snd) idle
-  Candidates <$> mapM (evaluate . fst) kept <*> mapM (evaluate . fst) new
-  where
-    entry registry (number, connection) = (number, (Candidate registry number, connection))
-
--- Closes the connection if it is still idle and no request can be on its way.
-askToEnd :: Candidate -> IO Outcome
-askToEnd (Candidate registry number) = readIORef registry >>= maybe (return Stays) ask . IntMap.lookup number
-  where
-    ask connection = do
-      waits <- isIdle connection
-      requests <- requestCount connection
-      silent <- if waits && requests == 0 then isSilent connection else return True
-      outcome connection waits silent
-    outcome connection waits silent
-      | not waits = return Stays
-      | not silent = return NotYet
-      | otherwise = GivesWay <$ giveWay connection
-    -- The first request of a new connection may be on its way.
-    isSilent connection = maybe False (>= silentMillis) <$> quietMillis (servedTransport connection)
-
--- Longer than a request takes if its first segments were lost.
-silentMillis :: Int
-silentMillis = 5000
 
 -- Registers a connection. Returns the action that starts its thread.
 admitConnection :: ServerContext -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())

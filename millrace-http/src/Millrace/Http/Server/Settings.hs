@@ -88,6 +88,7 @@ data Settings = Settings
     settingsOnAnswer :: !(Maybe (Answer -> IO ())),
     settingsServerState :: !(Maybe ServerState),
     settingsMaximumConnections :: !(Maybe Int),
+    settingsReservedDescriptors :: !(Maybe Int),
     settingsMaximumRequests :: !(Maybe Int),
     settingsMaximumHeaderCount :: !Int,
     settingsMaximumTargetLength :: !Int,
@@ -165,6 +166,7 @@ defaultSettings =
       settingsOnAnswer = Nothing,
       settingsServerState = Nothing,
       settingsMaximumConnections = Nothing,
+      settingsReservedDescriptors = Nothing,
       settingsMaximumRequests = Nothing,
       settingsMaximumHeaderCount = 128,
       settingsMaximumTargetLength = 8192,
@@ -612,12 +614,21 @@ setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 
 
 -- | The largest number of open connections. To make room for the next one, the server closes the oldest connection that
 -- is idle between two requests. If there is none, it closes the oldest one that has not sent a request, if it has been
--- silent for five seconds. Otherwise the next connection waits. Default: @Nothing@, as many as there are descriptors:
--- the process's soft limit when the server starts, minus 16, minus 8 per capability.
+-- silent for five seconds. Otherwise the next connection waits. Default: @Nothing@, as many as there are descriptors for
+-- ('setReservedDescriptors').
 --
 -- @since 0.1.0
 setMaximumConnections :: Maybe Int -> Settings -> Settings
 setMaximumConnections value settings = settings {settingsMaximumConnections = fmap (max 1) value}
+
+-- | How many descriptors connections leave to files, logs and connections to other servers. When new connections have come so far,
+-- each further one is made room for as with 'setMaximumConnections', among the idle connections of all servers of the process. What
+-- counts is how many descriptors the process has open, whatever they are for. Default: @Nothing@, an eighth of the process's
+-- soft limit when the server starts, at least 16 and at most 1024.
+--
+-- @since 0.1.0
+setReservedDescriptors :: Maybe Int -> Settings -> Settings
+setReservedDescriptors value settings = settings {settingsReservedDescriptors = fmap (max 0) value}
 
 -- | The largest number of requests on one connection, which is closed after the last. Default: @Nothing@, any number.
 --

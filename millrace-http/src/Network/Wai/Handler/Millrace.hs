@@ -113,6 +113,7 @@ module Network.Wai.Handler.Millrace
     setMaximumBodySize,
     setMaximumBodyFlush,
     setMaximumConnections,
+    setReservedDescriptors,
     setMaximumRequests,
     setMaxBuilderResponseBufferSize,
 

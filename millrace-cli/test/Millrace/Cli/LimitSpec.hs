@@ -1,0 +1,88 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The program at the limits of descriptors and memory.
+module Millrace.Cli.LimitSpec (spec) where
+
+import Certificates
+import Control.Exception (bracket)
+import Control.Monad (forM_)
+import qualified Data.ByteString.Char8 as Char8
+import Data.List (isPrefixOf)
+import qualified Network.Socket as Network
+import qualified Network.Socket.ByteString as Network
+import Program
+import Site (write)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.IO (hGetContents)
+import System.Posix.Signals (sigTERM)
+import System.Process (readProcess)
+import Test.Hspec
+
+spec :: Spec
+spec = around withCertificates $ do
+  forM_ ["http1", "http2", "https1", "https2"] $ \kind ->
+    it ("gives up the oldest idle connections for new ones, and serves files and logs meanwhile: " <> kind) $ \folder -> do
+      configured folder [if "https" `isPrefixOf` kind then "listen: {https: 127.0.0.1:0}" else "listen: {http: 127.0.0.1:0}"] ["certificates: {chain: " <> folder </> "one.pem, key: " <> folder </> "one.key}" | "https" `isPrefixOf` kind]
+      withDescriptors 100 folder $ \server -> do
+        told <- within 60 "the crowd" (readProcess "python3" ["test/crowd.py", kind, show (serverPort server), show crowd] "")
+        let (large, ended) = read ('(' : init (drop 1 (filter (/= '\n') told)) <> ")") :: (Int, [Int])
+        large `shouldBe` largeBytes
+        -- A number for each that there was no descriptor for: they were the first ones.
+        ended `shouldBe` [0 .. length ended - 1]
+        length ended `shouldSatisfy` (\count -> count >= crowd - 84 && count < crowd)
+        signalServer sigTERM server
+        waitForExit 30 server `shouldReturn` ExitSuccess
+        hGetContents (serverErrors server) >>= (`shouldSatisfy` all ("stopping" `isPrefixOf`) . lines)
+      logged <- lines <$> readFile (folder </> "access.log")
+      length logged `shouldBe` crowd + 1
+  it "makes new connections wait for busy ones, says so once, and serves them when there is room" $ \folder -> do
+    configured folder ["listen: {http: 127.0.0.1:0}"] []
+    withDescriptors 64 folder $ \server -> do
+      let port = fromIntegral (serverPort server)
+      withClients 1 port "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /" $ \early -> do
+        withClients 70 port "GET / HT" $ \_ -> do
+          nextErrorLine server `shouldReturn` "millrace: clients wait: too many open files (ulimit -n)"
+          forM_ early $ \client -> do
+            Network.sendAll client "large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            answer <- receiveToEnd client
+            Char8.length answer `shouldSatisfy` (> largeBytes)
+        curl [serverUrl server] `shouldReturn` "crowded"
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
+      hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
+  it "shares its descriptors among the addresses that it listens on" $ \folder -> do
+    configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]"] []
+    withDescriptors 100 folder $ \server -> do
+      let second = read (reverse (takeWhile (/= ':') (reverse (serverBackendLine server))))
+      withClients 90 second "" $ \_ ->
+        within 60 "the crowd" (readProcess "python3" ["test/crowd.py", "http1", show (serverPort server), "60"] "") >>= (`shouldSatisfy` isPrefixOf ("[" <> show largeBytes <> ","))
+  where
+    crowd = 120 :: Int
+    largeBytes = 3000000 :: Int
+    configured folder listening more = do
+      write folder "site/index.html" "crowded"
+      write folder "site/large" (Char8.replicate largeBytes 'x')
+      writeFile (folder </> "m.yaml") . unlines $
+        listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {reserved-descriptors: 16}", "sites: {files: " <> folder </> "site}"]
+    withDescriptors :: Int -> FilePath -> (Server -> IO a) -> IO a
+    withDescriptors count folder use = do
+      path <- millracePath
+      withCommand "bash" ["-c", "ulimit -n " <> show count <> "; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] use
+
+-- Runs an action while so many clients have sent this text.
+withClients :: Int -> Network.PortNumber -> Char8.ByteString -> ([Network.Socket] -> IO a) -> IO a
+withClients count port text use = go count []
+  where
+    go 0 clients = use clients
+    go left clients = bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
+      Network.connect client (Network.SockAddrInet port (Network.tupleToHostAddress (127, 0, 0, 1)))
+      Network.sendAll client text
+      go (left - 1) (client : clients)
+
+receiveToEnd :: Network.Socket -> IO Char8.ByteString
+receiveToEnd client = Char8.concat <$> go
+  where
+    go = do
+      bytes <- Network.recv client 65536
+      if Char8.null bytes then pure [] else (bytes :) <$> go
