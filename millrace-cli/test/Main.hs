@@ -13,6 +13,7 @@ import qualified Millrace.Cli.ConfigurationSpec
 import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
+import qualified Millrace.Cli.HaproxySpec
 import qualified Millrace.Cli.LimitSpec
 import qualified Millrace.Cli.ListingSpec
 import qualified Millrace.Cli.MadeOnceSpec
@@ -56,6 +57,7 @@ specs = do
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "Failure" Millrace.Cli.FailureSpec.spec
+  describe "Behind HAProxy" Millrace.Cli.HaproxySpec.spec
   describe "Limits" Millrace.Cli.LimitSpec.spec
   describe "Listing" Millrace.Cli.ListingSpec.spec
   describe "MadeOnce" Millrace.Cli.MadeOnceSpec.spec
