@@ -14,7 +14,7 @@ HOW_TO_READ = [
     "- **Throughput, latencies and memory** are from an uninterrupted second of each. They vary much more.",
 ]
 # The languages whose best entry is compared on the first page.
-RIVALS = {"go": "Go", "grpc-go": "Go", "rust": "Rust", "tonic": "Rust", "node": "Node", "java": "Java", "warp": "Warp", "nginx": "nginx"}
+RIVALS = {"go": "Go", "grpc-go": "Go", "rust": "Rust", "tonic": "Rust", "node": "Node", "vertx": "Java", "warp": "Warp", "nginx": "nginx"}
 COLUMNS = ["Go", "Rust", "Node", "Java", "Warp", "nginx"]
 
 

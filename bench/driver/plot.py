@@ -20,6 +20,7 @@ MARKERS = ["circle", "square", "diamond", "triangle"]
 # Panels are stacked, so that a plot is as wide as a phone and its text is readable there.
 PANEL_WIDTH, PANEL_HEIGHT = 400, 300
 LINES_MAX = 7
+MARKED_MAX = 12  # A line with more points has no markers, and the axis has ticks instead of each point's label.
 TITLE_MAX = 44  # characters: a longer title would be cut off at the right edge
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 46
 LEGEND_LINE = 20
@@ -133,6 +134,8 @@ class Panel:
         xs = sorted({x for points in self.lines.values() for x, _ in points})
         ys = [y for points in self.lines.values() for _, y in points]
         x_axis = Axis(xs[0], xs[-1], left + LEFT + 12, left + PANEL_WIDTH - RIGHT - 12, self.x_logarithmic)
+        if self.y_logarithmic:
+            ys = [y for y in ys if y > 0]
         y_axis = Axis(min(ys), max(ys), top + PANEL_HEIGHT - BOTTOM - 6, top + TOP + 6, self.y_logarithmic)
         parts = [_title(left + LEFT - 40, top + 22, self.title)]
         for tick in y_axis.ticks():
@@ -143,7 +146,7 @@ class Panel:
         bottom = top + PANEL_HEIGHT - BOTTOM
         parts.append(f'<line class="axis" x1="{left + LEFT}" x2="{left + PANEL_WIDTH - RIGHT}" '
                      f'y1="{bottom}" y2="{bottom}"/>')
-        for x in xs:
+        for x in xs if len(xs) <= MARKED_MAX else x_axis.ticks():
             parts.append(_text(x_axis.place(x), bottom + 16, short(x), "middle"))
         parts.append(_text(left + (LEFT + PANEL_WIDTH - RIGHT) / 2, bottom + 36, self.x_title, "middle"))
         # Draw emphasised lines last, so that they are on top.
@@ -153,7 +156,8 @@ class Panel:
             path = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in places)
             width = 3.2 if name in emphasised else 1.6
             parts.append(f'<path class="line s{index}" stroke-width="{width}" d="{path}"/>')
-            parts.extend(_marker(MARKERS[index % len(MARKERS)], index, x, y) for x, y in places)
+            if len(places) <= MARKED_MAX:
+                parts.extend(_marker(MARKERS[index % len(MARKERS)], index, x, y) for x, y in places)
         return parts
 
 

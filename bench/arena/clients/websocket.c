@@ -1,5 +1,4 @@
 // Generates WebSocket load: every connection sends "hello", waits for its echo, and sends again.
-// Must not know: servers.
 //
 // Usage: websocket PORT CONNECTIONS SECONDS. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
 #include <arpa/inet.h>

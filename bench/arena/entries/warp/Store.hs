@@ -1,3 +1,4 @@
+{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | The rows of the database. Single rows are kept for 200 ms.
@@ -59,12 +60,13 @@ readOne store number = do
   found <- Map.lookup number <$> readIORef (kept store)
   case found of
     Just (until_, content) | now < until_ -> pure (Hit content)
-    _ -> rows store "WHERE id = ?" (Only number) >>= \answer -> case answer of
-      [] -> pure Absent
-      one : _ -> do
-        let content = encode one
-        atomicModifyIORef' (kept store) $ \all_ -> (Map.insert number (now + keepNs, content) all_, ())
-        pure (Miss content)
+    _ ->
+      rows store "WHERE id = ?" (Only number) >>= \case
+        [] -> pure Absent
+        one : _ -> do
+          let content = encode one
+          atomicModifyIORef' (kept store) $ \all_ -> (Map.insert number (now + keepNs, content) all_, ())
+          pure (Miss content)
 
 forget :: Store -> Int -> IO ()
 forget store number = atomicModifyIORef' (kept store) $ \all_ -> (Map.delete number all_, ())
@@ -72,7 +74,8 @@ forget store number = atomicModifyIORef' (kept store) $ \all_ -> (Map.delete num
 create :: Store -> Int -> Written -> IO ()
 create store number row = do
   _ <- withResource (pool store) $ \connection ->
-    execute connection
+    execute
+      connection
       "INSERT INTO items VALUES (?, ?, ?, ?, ?, true, '[]', 0, 0) ON CONFLICT (id) DO UPDATE SET name = EXCLUDED.name, \
       \category = EXCLUDED.category, price = EXCLUDED.price, quantity = EXCLUDED.quantity"
       (number, writtenName row, fromMaybe "" (writtenCategory row), writtenPrice row, writtenQuantity row)
@@ -82,7 +85,9 @@ create store number row = do
 update :: Store -> Int -> Written -> IO Bool
 update store number row = do
   changed <- withResource (pool store) $ \connection ->
-    execute connection "UPDATE items SET name = ?, price = ?, quantity = ? WHERE id = ?"
+    execute
+      connection
+      "UPDATE items SET name = ?, price = ?, quantity = ? WHERE id = ?"
       (writtenName row, writtenPrice row, writtenQuantity row, number)
   forget store number
   pure (changed > 0)
