@@ -12,7 +12,7 @@ import Control.Exception (SomeException, bracket, finally, fromException, throwI
 import Control.Monad (forM_, join, unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
-import Data.List (nub, stripPrefix)
+import Data.List (find, nub, stripPrefix)
 import Data.Maybe (fromMaybe, listToMaybe)
 import Foreign.C (Errno (..), eMFILE)
 import GHC.IO.Exception (IOException (..))
@@ -96,12 +96,18 @@ data Place = Place
     placeListeners :: [Listener]
   }
 
--- If the process has inherited sockets, they replace those that the options ask for, except those that lead to https. They are
--- listened on in the way of the first one.
+-- If the process has inherited sockets, they replace those that the options ask for. A socket is listened on in the way that the
+-- options have for its port, and otherwise in the way of the first one. Only those that lead to https are opened if they were not
+-- inherited.
 withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
 withPlaces options inherited use
   | null inherited = opened (serverListens options) []
-  | otherwise = opened (filter ((== RedirectToHttps) . listenSpeaking) (serverListens options)) (map (`Place` inherited) (take 1 (serverListens options)))
+  | otherwise = do
+    ports <- mapM (socketPortSafe . listenerSocket) inherited
+    let wayOf port = fromMaybe (head (serverListens options)) (find ((== port) . Just . listenPort) (serverListens options))
+        found = zip (map wayOf ports) inherited
+        places = [Place wanted listeners | wanted <- serverListens options, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
+    opened (filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) (serverListens options)) (reverse places)
   where
     opened [] found = use (reverse found)
     opened (wanted : others) found =

@@ -3,6 +3,7 @@
 -- | One server takes over from another while clients go on asking, over kept connections and over new ones.
 module Millrace.Cli.RestartSpec (spec) where
 
+import Certificates
 import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (forM_)
@@ -11,6 +12,7 @@ import Load
 import Network.Socket
 import Program
 import Site
+import System.Directory (copyFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
@@ -50,6 +52,36 @@ spec = describe "restarts without losing a request" $ do
       forM_ [1 .. restarts] $ \_ -> withInheritor descriptor stopped
       withInheritor descriptor $ \_ -> served >> endOfLoad
     nothingIsLost outcome
+  forM_ [("the next before the last" :: String, True), ("the last before the next", False)] $ \(order, overlaps) ->
+    it ("with a configuration file that changes, on an inherited socket, as another program: " <> order) . withDirectory $ \folder -> withInheritable $ \(Fd number) port -> do
+      path <- millracePath
+      let versions = [1 .. restarts] :: [Int]
+          withVersion version use = do
+            -- As after an upgrade: another file under another name.
+            let program = folder </> "millrace-" <> show version
+            copyFile path program
+            write folder ("site-" <> show version <> "/index.html") "Pong!"
+            writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:" <> show port <> "}", "process: {pid-file: " <> folder </> "pid}", "sites: {headers: {X-Version: " <> show version <> "}, files: " <> folder </> "site-" <> show version <> "}"])
+            setFdOption (Fd number) CloseOnExec False
+            withCommand "bash" (inheriting 1 ("<&" <> show number) [program, "run", folder </> "m.yaml"]) use
+          replacedBy [] end _ = served >> end
+          replacedBy (version : others) end server = withVersion version (\next -> stopped server >> replacedBy others end next)
+      outcome <- underLoad port $ \endOfLoad ->
+        if overlaps
+          then withVersion (0 :: Int) (replacedBy versions endOfLoad)
+          else mapM_ (`withVersion` stopped) versions >> withVersion (0 :: Int) (\_ -> served >> endOfLoad)
+      nothingIsLost outcome
+  it "listens on each inherited socket in the way that the file has for its port" . withCertificates $ \folder -> withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
+    path <- millracePath
+    write folder "site/index.html" "Pong!"
+    writeFile (folder </> "m.yaml") . unlines $
+      [ "listen: [{http: 127.0.0.1:1}, {https: 127.0.0.1:" <> show otherPort <> "}]",
+        "certificates: {chain: " <> folder </> "one.pem, key: " <> folder </> "one.key}",
+        "sites: {files: " <> folder </> "site}"
+      ]
+    withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "run", folder </> "m.yaml"]) $ \_ -> do
+      curl ["http://127.0.0.1:" <> show onePort] `shouldReturn` "Pong!"
+      curl ["--cacert", folder </> "one.pem", "https://localhost:" <> show otherPort] `shouldReturn` "Pong!"
   it "on several inherited sockets, which are all announced" . withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
     path <- millracePath
     withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "pong"]) $ \server -> do
