@@ -114,7 +114,7 @@ ALL = [
     _group("json", "JSON",
            "1 to 50 things of a data set, each with a total that depends on the request: plain, compressed by gzip or brotli, and "
            "over TLS.",
-           _points("json", (1024, 0)) + _points("json-comp", (512, 0)) + _points("json-tls", (1024, 0))),
+           _points("json", (1024, 0)) + _points("json-comp", (512, 0)) + _points("json-tls", (512, 0))),
     _group("files", "uploads and files",
            "upload: bodies of 500 KB and 2 MB in turn, whose bytes are counted. static: twenty files of a page in turn; the "
            "client accepts brotli and gzip, and servers may send the compressed variants that lie beside the files.",

@@ -23,6 +23,9 @@ class ArenaSession(Session):
     def _new_workshop(self):
         return Workshop(self.directory, self.build, self.options.quick, entries.manifest())
 
+    def _new_settings(self):
+        return measurement.Settings(self.options.seconds, self.options.quick)
+
     def _new_bench(self):
         self.referee = self._stack.enter_context(referees.Referee(self.workshop))
         return measurement.Bench(self.workshop, self.settings, self.referee)

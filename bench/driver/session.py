@@ -23,7 +23,7 @@ class Session:
         self.build = os.path.join(bench, "build")
         self.progress = Progress()
         self.workshop = self._new_workshop()
-        self.settings = measurement.Settings(options.seconds, options.quick)
+        self.settings = self._new_settings()
         self.bench = self._new_bench()
         self.counter = measurement.system_call_counter()
         self.passed = self.failed = 0
@@ -43,6 +43,9 @@ class Session:
 
     def _new_workshop(self):
         return Workshop(self.directory, self.build, self.options.quick)
+
+    def _new_settings(self):
+        return measurement.Settings(self.options.seconds, self.options.quick)
 
     def _new_bench(self):
         return measurement.Bench(self.workshop, self.settings)

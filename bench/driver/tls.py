@@ -78,7 +78,7 @@ class Connection:
             self.socket.sendall(self.outgoing.read())
 
     def get(self, path, close=False):
-        """The body of an answer with a Content-Length. With `close`, everything is received until the end of the connection."""
+        """The body of an answer with a Content-Length, or its chunks as they came. With `close`, everything is received until the end of the connection."""
         extra = "Connection: close\r\n" if close else ""
         self._do(lambda: self.tls.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n".encode()))
         answer = b""
@@ -86,9 +86,10 @@ class Connection:
             answer += self._some()
         head, body = answer.split(b"\r\n\r\n", 1)
         lengths = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-        if not head.startswith(b"HTTP/1.1 200") or not lengths:
+        is_chunked = b"transfer-encoding: chunked" in head.lower()
+        if not head.startswith(b"HTTP/1.1 200") or not (lengths or is_chunked):
             raise ServerError(f"GET {path}: {head[:100]!r}")
-        while len(body) < int(lengths[0]):
+        while not body.endswith(b"\r\n0\r\n\r\n") if is_chunked else len(body) < int(lengths[0]):
             body += self._some()
         while close:
             try:
