@@ -25,6 +25,7 @@ import qualified Millrace.Cli.ProxySpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.RunSpec
+import qualified Millrace.Cli.SecuritySpec
 import qualified Millrace.Cli.ServiceManagerSpec
 import qualified Millrace.Cli.SitesSpec
 import qualified Millrace.Cli.StandardStreamSpec
@@ -73,5 +74,6 @@ specs = do
   describe "Proxy" Millrace.Cli.ProxySpec.spec
   describe "Restart" Millrace.Cli.RestartSpec.spec
   describe "Run" Millrace.Cli.RunSpec.spec
+  describe "Security" Millrace.Cli.SecuritySpec.spec
   describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec
   describe "TLS" Millrace.Cli.TlsSpec.spec

@@ -5,6 +5,7 @@ module Millrace.Cli.BasicAuthentication
   ( Users,
     readUsers,
     asking,
+    sameBytes,
   )
 where
 
@@ -21,6 +22,7 @@ import qualified Data.List as List
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
+import Data.Word (Word64)
 import Millrace.Cli.Password
 import Millrace.Cli.Refusal
 import Network.HTTP.Types
@@ -66,7 +68,7 @@ asking realm (Users users) = do
         known <- Map.lookup name <$> readIORef remembered
         if maybe False (sameBytes password) known then pure True else withMVar turn (const (verify name password))
       verify name password = do
-        matches <- matchesHash password (fromMaybe nobody (Map.lookup name users))
+        matches <- matchesHash password (fromMaybe (another name) (Map.lookup name users))
         let isUser = matches && Map.member name users
         if isUser then True <$ atomicModifyIORef' remembered (\before -> (Map.insert name password before, ())) else pure False
   pure $ \application request respond -> do
@@ -74,8 +76,10 @@ asking realm (Users users) = do
     right <- maybe (pure False) isRight given
     if right then application request respond else respond (refusal unauthorized401 [(hWWWAuthenticate, challenge)])
   where
-    -- A hash to compare with when there is no such user.
-    nobody = snd (Map.findMin users)
+    -- A hash to compare with when there is no such user. Hashes of different kinds take different times, so the one of some user is
+    -- taken, and always the same for a name.
+    another name = snd (Map.elemAt (fromIntegral (spread name `mod` fromIntegral (Map.size users))) users)
+    spread = ByteString.foldl' (\sum' byte -> (sum' `xor` fromIntegral byte) * 1099511628211) (14695981039346656037 :: Word64)
     challenge = "Basic realm=\"" <> Char8.concatMap escaped realm <> "\", charset=\"UTF-8\""
     escaped letter = if letter == '"' || letter == '\\' then Char8.pack ['\\', letter] else Char8.singleton letter
 
@@ -88,5 +92,11 @@ credentials value = do
   guard (not (Char8.null password))
   pure (name, Char8.drop 1 password)
 
+-- | Whether two passwords are the same. The time depends on their lengths only, and not on where they differ.
+--
+-- >>> sameBytes "secret" "secres"
+-- False
+--
+-- @since 0.1.0
 sameBytes :: ByteString -> ByteString -> Bool
 sameBytes one other = ByteString.length one == ByteString.length other && List.foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0

@@ -1,0 +1,180 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Attacks on the program from outside, and the page of the guide that says which test is for which promise.
+module Millrace.Cli.SecuritySpec (spec) where
+
+import Control.Exception (bracket, evaluate)
+import Control.Monad (forM, forM_, replicateM)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isPrint)
+import Data.List (isInfixOf, isPrefixOf, sort)
+import GHC.Clock (getMonotonicTimeNSec)
+import Millrace.Cli.BasicAuthentication (sameBytes)
+import qualified Network.Socket as Network
+import qualified Network.Socket.ByteString as Network
+import Program
+import Site (withDirectory, write)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.IO (hGetContents)
+import System.Posix.Files (createSymbolicLink)
+import System.Posix.Signals (sigTERM)
+import System.Process (readProcess, readProcessWithExitCode)
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "lets no path out of its directory, however it is written, and is not upset by any" . withDirectory $ \folder -> do
+    write folder "secret" "secret"
+    write folder "root/index.html" "open"
+    write folder "root/sub/.hidden" "secret"
+    createSymbolicLink (folder </> "secret") (folder </> "root/link")
+    createSymbolicLink "/dev/zero" (folder </> "root/zero")
+    createSymbolicLink "/proc/self/environ" (folder </> "root/environ")
+    forM_ [[], ["--cache", "0"], ["--spa"], ["--listing"]] $ \options ->
+      withServer (["serve", folder </> "root", "--port", "0"] <> options) $ \server -> do
+        forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) paths) $ \target -> do
+          answer <- request server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+          (target, answer) `shouldSatisfy` \(_, found) -> not ("secret" `ByteString.isInfixOf` found) && (any (`ByteString.isPrefixOf` found) ["HTTP/1.1 404 ", "HTTP/1.1 400 "] || (options == ["--spa"] && "\r\n\r\nopen" `ByteString.isSuffixOf` found))
+        over2 <- forM ["/..%2fsecret", "/%c0%ae%c0%ae/secret", "/sub/.hidden", "/link", "/zero"] $ \target ->
+          curl ["--http2-prior-knowledge", "--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> target]
+        over2 `shouldSatisfy` all (`elem` ("404" : ["200" | options == ["--spa"]]))
+        signalServer sigTERM server
+        waitForExit 30 server `shouldReturn` ExitSuccess
+        hGetContents (serverErrors server) >>= (`shouldSatisfy` all ("stopping" `isPrefixOf`) . lines)
+  forM_ ["combined", "json"] $ \format ->
+    it ("keeps each line of its log one line of plain text, whatever clients send: " <> format) . withDirectory $ \folder -> do
+      let fields = ["\"", "\\", "\\x22", "\t", "a\x7f", "\x1b[2J", "\xc3\xa9\xff", "' OR 1=1", "\" 200 0 \"-\" \"-\"", "}{\"status\":200"]
+      withServer ["pong", "--port", "0", "--access-log", folder </> "log", "--log-format", format] $ \server -> do
+        forM_ fields $ \field ->
+          forM_ ["GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: " <> field <> "\r\nReferer: " <> field <> "\r\nConnection: close\r\n\r\n", "GET /" <> field <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", field <> "\r\n\r\n"] $ request server
+        signalServer sigTERM server
+        waitForExit 30 server `shouldReturn` ExitSuccess
+      logged <- Char8.lines <$> ByteString.readFile (folder </> "log")
+      length logged `shouldBe` 3 * length fields
+      forM_ logged $ \line -> Char8.unpack line `shouldSatisfy` all (\letter -> isPrint letter && letter < '\DEL')
+  it "lets no client put lines of its own into what targets get" $ do
+    path <- millracePath
+    (code, output, errors) <- within 120 "the attempts" (readProcessWithExitCode "python3" ["test/inject.py", path] "")
+    (code, map read (words output) :: [Int], errors) `shouldSatisfy` \(found, counts, _) -> found == ExitSuccess && take 1 counts <= [5] && sum counts > 40
+  it "sends no more for many ranges than for the file" . withDirectory $ \folder -> do
+    write folder "file" (ByteString.replicate 1000000 0x78)
+    withServer ["serve", folder, "--port", "0"] $ \server ->
+      forM_ ["0-", "0-,0-", "-999999", "0-999999,1-999999,2-999999", "5-6,0-", "0-0,1-1"] $ \range -> do
+        let many = ByteString.intercalate "," (replicate 200 range)
+        answer <- request server ("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=" <> many <> "\r\nConnection: close\r\n\r\n")
+        (range, ByteString.length answer) `shouldSatisfy` (< 1010000) . snd
+  it "compresses a file once however many ask for it, and never what clients send" . withDirectory $ \folder -> do
+    write folder "zeros.txt" (ByteString.replicate 8000000 0x30)
+    withServer ["serve", folder, "--port", "0", "--compress", "--status", "0"] $ \server -> do
+      lengths <- replicateM 20 (curl ["--header", "Accept-Encoding: gzip", "--output", "/dev/null", "--write-out", "%{size_download}", serverUrl server <> "/zeros.txt"])
+      map read lengths `shouldSatisfy` all (\size -> size < (8000001 :: Int))
+      -- A bomb in a request is bytes like others.
+      bomb <- readProcess "sh" ["-c", "head -c 1000000 /dev/zero | gzip -9 | curl -sS --noproxy '*' -o /dev/null -w '%{http_code}' -H 'Content-Encoding: gzip' --data-binary @- " <> serverUrl server <> "/zeros.txt"] ""
+      bomb `shouldBe` "405"
+  it "takes as long to refuse a name that does not exist as a wrong password" . withDirectory $ \folder -> do
+    write folder "site/index.html" "one"
+    hashes <- forM ["somebody", "another"] $ \name -> (\hash -> name <> ":" <> hash) <$> readProcess "openssl" ["passwd", "-6", "-salt", "rounds=50000$abcdefgh", "secret"] ""
+    writeFile (folder </> "users") (concat hashes)
+    writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:0}", "sites: {users: " <> folder </> "users, files: " <> folder </> "site}"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let refusing credentials = do
+            start <- getMonotonicTimeNSec
+            answer <- request server ("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic " <> credentials <> "\r\nConnection: close\r\n\r\n")
+            end <- getMonotonicTimeNSec
+            answer `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 401 "
+            pure (fromIntegral (end - start) :: Double)
+      -- In turn, so that a busy machine concerns both. Without the care for unknown names the ratio is a twentieth.
+      ratio <- middle <$> replicateM 15 ((/) <$> refusing "bm9ib2R5OndvbmRlcg==" <*> refusing "c29tZWJvZHk6d29uZGVy")
+      ratio `shouldSatisfy` \found -> found > 0.5 && found < 2
+  it "compares a password that was right before in a time that does not tell where it differs" $ do
+    let password = ByteString.replicate 200000 0x61
+        differingAt position = ByteString.concat [ByteString.take position password, "b", ByteString.drop (position + 1) password]
+        comparing other = do
+          start <- getMonotonicTimeNSec
+          same <- evaluate (sameBytes password other)
+          end <- getMonotonicTimeNSec
+          same `shouldBe` False
+          pure (fromIntegral (end - start) :: Double)
+        (early, late) = (differingAt 0, differingAt 199999)
+    mapM_ evaluate [early, late]
+    -- A comparison that stops at the first difference has a ratio of a thousandth.
+    ratio <- middle <$> replicateM 21 ((/) <$> comparing early <*> comparing late)
+    ratio `shouldSatisfy` \found -> found > 0.5 && found < 2
+  it "has a page in the guide whose tests exist" $ do
+    page <- lines <$> readFile "../docs/guide/security.md"
+    let rows = filter ("| " `isPrefixOf`) page
+        named = [(file, name) | row <- rows, (file, name) <- quoted row]
+    length named `shouldSatisfy` (> 20)
+    forM_ named $ \(file, name) -> do
+      content <- readFile ("../" <> file)
+      (file, name) `shouldSatisfy` ((`isInfixOf` content) . snd)
+  where
+    middle found = sort found !! (length found `div` 2)
+    -- Pairs of a file and a test, written `FILE`: "TEST".
+    quoted text = case break (== '`') text of
+      (_, _ : rest) | (file, _ : more) <- break (== '`') rest -> case more of
+        ':' : ' ' : '"' : named -> let (name, others) = break (== '"') named in (file, name) : quoted (drop 1 others)
+        _ -> quoted more
+      _ -> []
+
+-- | Ways to write what must not be reached.
+paths :: [ByteString]
+paths =
+  [ "/../secret",
+    "/%2e%2e/secret",
+    "/%2e%2e%2fsecret",
+    "/..%5csecret",
+    "/..\\secret",
+    "/%252e%252e/secret",
+    "/%252e%252e%252fsecret",
+    -- Overlong UTF-8 for dots and slashes.
+    "/%c0%ae%c0%ae/secret",
+    "/%c0%ae%c0%ae%c0%afsecret",
+    "/%e0%80%ae%e0%80%ae/secret",
+    "/%f0%80%80%ae%f0%80%80%ae/secret",
+    "/..%c1%9csecret",
+    -- Letters that some programs take for dots and slashes.
+    "/%ef%bc%8e%ef%bc%8e/secret",
+    "/..%ef%bc%8fsecret",
+    "/%e2%80%a5/secret",
+    "/..%e2%88%95secret",
+    "/%u002e%u002e/secret",
+    -- Invalid UTF-8, and surrogates.
+    "/%ff%fe",
+    "/%ed%a0%80",
+    -- The ends of strings and of names.
+    "/secret%00.html",
+    "/%00",
+    "/..;/secret",
+    "/../secret%20",
+    "/../secret::$DATA",
+    -- Devices, hidden files, links.
+    "/zero",
+    "/environ",
+    "/link",
+    "/CON",
+    "/nul.txt",
+    "/.%2f.%2f../secret",
+    "/sub/.hidden",
+    "/sub/%2ehidden",
+    "//secret",
+    "/file:///etc/passwd",
+    "/~root/x",
+    "/" <> ByteString.replicate 300 0x61,
+    ByteString.concat (replicate 1500 "/a"),
+    ByteString.concat (replicate 1000 "/..")
+  ]
+
+-- | What the server sends until it closes the connection.
+request :: Server -> ByteString -> IO ByteString
+request server text = bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
+  Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
+  Network.sendAll client text
+  ByteString.concat <$> within 30 "an answer" (received client)
+  where
+    received client = do
+      bytes <- Network.recv client 65536
+      if ByteString.null bytes then pure [] else (bytes :) <$> received client
