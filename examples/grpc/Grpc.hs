@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | gRPC as a WAI application: messages in both directions, and the status of a call in the trailers.
-module Grpc (Call (..), Status (..), Code (..), Cancelled (..), grpc) where
+module Grpc (Call (..), Status (..), Code (..), Cancelled (..), grpc, unary) where
 
 import Control.Concurrent (myThreadId)
 import Control.Exception
@@ -21,7 +21,9 @@ import Network.Wai.Handler.Millrace
 data Call = Call
   { -- | The client's next message; Nothing at the end.
     nextMessage :: IO (Maybe ByteString),
-    sendMessage :: ByteString -> IO ()
+    sendMessage :: ByteString -> IO (),
+    -- | Sends it together with others: when there are many, or at the end of the call.
+    queueMessage :: ByteString -> IO ()
   }
 
 -- | How a call ends. A method that returns ends it with 'Ok'; to end it otherwise, it throws one of these.
@@ -68,10 +70,20 @@ grpc methods request respond
     respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
       flush
       held <- newIORef ""
-      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush)
+      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (write . frame)
           unknown _ = throwIO (Status Unimplemented "there is no such method")
       outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
   | otherwise = respond (responseLBS status415 [] "")
+
+-- | Serves one method that answers one message with one message. Its answer is in one piece, which costs less than a stream.
+unary :: (ByteString -> IO ByteString) -> Application
+unary method request respond = do
+  held <- newIORef ""
+  reply <- newIORef mempty
+  let answer = receiveMessage request held >>= maybe (throwIO (Status InvalidArgument "a message is missing")) method
+  status <- outcome request (answer >>= writeIORef reply . frame) >>= newIORef
+  setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = statusBehind status})
+  readIORef reply >>= respond . responseBuilder status200 [(hContentType, "application/grpc")]
 
 isGrpc :: RequestHeaders -> Bool
 isGrpc fields = case lookup hContentType fields >>= B.stripPrefix "application/grpc" of

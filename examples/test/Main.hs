@@ -3,6 +3,7 @@
 -- | Runs each example program, and connects to the servers with plain sockets.
 module Main (main) where
 
+import ArenaSpec (arenaSpec)
 import Control.Exception (bracket, bracket_, finally)
 import Control.Monad (forM_)
 import Data.ByteString (ByteString)
@@ -36,6 +37,7 @@ main = hspec $ do
       shutdown connection ShutdownSend
       receiveAll connection `shouldReturn` ""
   grpcSpec
+  arenaSpec inFolder withCertificate
   describe "sleep-in-c" $
     it "sleeps a thousand times at once" $
       within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
