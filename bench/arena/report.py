@@ -19,6 +19,8 @@ COLUMNS = ["Go", "Rust", "Node", "Java", "Warp", "nginx"]
 
 
 class ArenaReport(Report):
+    overview = "README.md"
+
     def __init__(self, data, bench, plots_directory):
         super().__init__(data, bench, plots_directory, profiles)
 
@@ -48,7 +50,7 @@ class ArenaReport(Report):
         for key, sides in self.rows.items():
             if self.default not in sides:
                 continue
-            line = [f"[{profiles.label(key[0], dict(key[1]))}](arena/{key[0]}.md)",
+            line = [f"[{profiles.label(key[0], dict(key[1]))}]({key[0]}.md)",
                     self._spread_of(sides[self.default])]
             for language in COLUMNS:
                 ratio = self._best(sides, language)
@@ -79,18 +81,18 @@ class ArenaReport(Report):
         for group in groups:
             self._workload_page(group)
         self._write_page("machine", [
-            "# Machine, entries and commands", "", f"{GENERATED} [Overview](../ARENA.md).", "", "## Machine", "", *self._machine(),
+            "# Machine, entries and commands", "", f"{GENERATED} [Overview]({self.overview}).", "", "## Machine", "", *self._machine(),
             "", "## Entries", "", *self._sides(), *self._skipped(), "", "## Commands", "", "```", *self._commands(), "```"])
         facts = self.data["machine"]
-        links = ", ".join(f"[{group.name}](arena/{group.name}.md)" for group in groups)
+        links = ", ".join(f"[{group.name}]({group.name}.md)" for group in groups)
         lines = [
             "# Arena", "",
             "An application with many parts, written for several servers. The rules are those of HttpArena. "
-            "Millrace's entry is [examples/arena](../examples/arena).", "",
+            "Millrace's entry is [examples/arena](../../../examples/arena).", "",
             *self._ratios(), *self._rules(),
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
             f"Linux {facts['kernel']}. `make bench WORKLOAD=arena` measures on your machine.", "",
-            f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](arena/machine.md).", "",
+            f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](machine.md).", "",
             "## How to read it", "", *HOW_TO_READ, "", f"{GENERATED} The source is `{source}`.",
         ]
         with open(path, "w", encoding="utf-8") as out:
@@ -104,9 +106,10 @@ def is_mine(results_path):
 
 
 def make(results_path, bench, directory):
-    """Writes ARENA.md and its folder of pages and plots into a directory. Returns the document's path."""
-    path = os.path.join(directory, "ARENA.md")
-    os.makedirs(directory, exist_ok=True)
-    ArenaReport(results.read(results_path), bench, os.path.join(directory, "arena")).write(
+    """Writes the pages and plots into the folder benchmarks/arena of a directory. Returns the first page's path."""
+    folder = os.path.join(directory, "benchmarks", "arena")
+    path = os.path.join(folder, "README.md")
+    os.makedirs(folder, exist_ok=True)
+    ArenaReport(results.read(results_path), bench, folder).write(
         path, os.path.relpath(results_path, os.path.dirname(bench)))
     return path

@@ -91,6 +91,8 @@ def _table(header, lines):
 
 
 class Report:
+    overview = "../BENCHMARKS.md"  # the first page, as the others link to it
+
     def __init__(self, data, bench, plots_directory, catalogue=workloads):
         self.catalogue = catalogue  # what has the workloads and labels their rows
         self.data = data
@@ -412,7 +414,7 @@ class Report:
 
     def _workload_page(self, workload):
         page = os.path.join(self.plots_directory, f"{workload.name}.md")
-        lines = [f"# {workload.name}: {workload.title}", "", f"{GENERATED} [Overview](../BENCHMARKS.md).", "",
+        lines = [f"# {workload.name}: {workload.title}", "", f"{GENERATED} [Overview]({self.overview}).", "",
                  workload.text, "", self._takes_part(workload.name), ""]
         lines += self._draw(self._plots_of(workload.name), page)
         for key, sides in self.rows.items():
@@ -435,10 +437,10 @@ class Report:
             self._workload_page(workload)
         fallback = self._fallback()
         if fallback:
-            self._write_page("without-io_uring", ["# Without io_uring", "", f"{GENERATED} [Overview](../BENCHMARKS.md).", "",
+            self._write_page("without-io_uring", ["# Without io_uring", "", f"{GENERATED} [Overview]({self.overview}).", "",
                                                   *fallback])
         self._write_page("machine", [
-            "# Machine, sides and commands", "", f"{GENERATED} [Overview](../BENCHMARKS.md).", "",
+            "# Machine, sides and commands", "", f"{GENERATED} [Overview]({self.overview}).", "",
             "## Machine", "", *self._machine(), "", "## Sides", "", *self._sides(), *self._skipped(), "",
             "## Commands", "", "```", *self._commands(), "```"])
         pages = [f"[{workload.name}](benchmarks/{workload.name}.md)" for workload in workloads]
