@@ -52,6 +52,7 @@ typedef struct mr_machine mr_machine;
  *  OVERTAKEN       a datagram takes longer, and later ones may arrive before it
  *  INTERRUPTED     the first attempt is given up as if a signal had come
  *  LATE_CANCEL     a cancellation takes its time, and the operation may end well meanwhile
+ *  IO_ERROR        EIO, for a READ_FILE, a WRITE_FILE, a SYNC_FILE or a call on files. After a sync, what was not on the disk never will be
  */
 #define MR_FAULTS(X)                    \
     X(SHORT, "short")                   \
@@ -67,7 +68,8 @@ typedef struct mr_machine mr_machine;
     X(DUPLICATION, "duplication")       \
     X(OVERTAKEN, "overtaken")           \
     X(INTERRUPTED, "interrupted")       \
-    X(LATE_CANCEL, "late_cancel")
+    X(LATE_CANCEL, "late_cancel")       \
+    X(IO_ERROR, "io_error")
 
 typedef enum mr_fault {
     MR_FAULT_NONE,
@@ -200,10 +202,53 @@ int mr_machine_writable(mr_machine *machine, int descriptor);
 int mr_machine_pipe(mr_machine *machine, int ends[2], int flags);
 int mr_machine_eventfd(mr_machine *machine, unsigned value, int flags);
 
-/* Files. `flags`: O_RDONLY, O_WRONLY or O_RDWR, O_CREAT, O_EXCL, O_TRUNC. There are no directories. A file with a
- * name exists without descriptors too. */
+/*
+ * Files and directories. Paths begin at the root, with or without a slash; there are no symbolic links.
+ *
+ * The disk has only what was synced: the bytes and the size of a file by an fsync of the file, a name by an fsync of its
+ * directory. Of the rest, a crash may leave any part.
+ *
+ * `flags` of open: O_RDONLY, O_WRONLY or O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECTORY. A file with a name exists
+ * without descriptors too.
+ */
 int mr_machine_open(mr_machine *machine, const char *path, int flags);
+int mr_machine_open_with(mr_machine *machine, const char *path, int flags, uint32_t permissions);
 int mr_machine_unlink(mr_machine *machine, const char *path);
+int mr_machine_mkdir(mr_machine *machine, const char *path, uint32_t permissions);
+int mr_machine_rmdir(mr_machine *machine, const char *path);
+/* The flags are those of Linux' renameat2. */
+enum { MR_MACHINE_NO_REPLACE = 1, MR_MACHINE_EXCHANGE = 2 };
+int mr_machine_rename(mr_machine *machine, const char *from, const char *to, unsigned flags);
+int mr_machine_link(mr_machine *machine, const char *from, const char *to);
+int mr_machine_chmod(mr_machine *machine, const char *path, uint32_t permissions);
+int mr_machine_set_modified(mr_machine *machine, const char *path, uint64_t time_ns);
+
+typedef struct mr_machine_status {
+    uint64_t number; /* of the file; no other has it */
+    uint64_t size;
+    uint64_t modified_ns;
+    uint32_t names, permissions;
+    bool is_directory;
+} mr_machine_status;
+int mr_machine_stat(mr_machine *machine, const char *path, mr_machine_status *status);
+int mr_machine_fstat(mr_machine *machine, int descriptor, mr_machine_status *status);
+
+enum { MR_MACHINE_NAME_BYTES = 256 };
+/* The name with this index in a directory: 1, or 0 if there is none. */
+int mr_machine_list(mr_machine *machine, const char *path, size_t index, char name[MR_MACHINE_NAME_BYTES],
+                    bool *is_directory);
+int mr_machine_truncate(mr_machine *machine, int descriptor, uint64_t size);
+/* Counts a call on files as an operation, before it is made, which may meet a fault: an error, or a delay. */
+int mr_machine_file_call(mr_machine *machine, uint64_t *delay_ns);
+
+/* The power fails at this call on files from now on (1: the next one); 0: it does not. That call, which may still have its effect, and
+ * all after it fail with EIO. */
+void mr_machine_fail_power_after(mr_machine *machine, uint64_t calls);
+bool mr_machine_has_power(mr_machine *machine);
+/* The power fails now, unless it has, and comes back: the disk has what a crash leaves, chosen by the seed. Every call on a
+ * file that was open fails with EIO from now on. */
+void mr_machine_crash(mr_machine *machine);
+
 /* An empty file without a name. */
 int mr_machine_file(mr_machine *machine);
 /* A write to a nearly full disk writes as much as fits. */

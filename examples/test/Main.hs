@@ -54,6 +54,9 @@ main = hspec $ do
   describe "simulated-lines" $
     it "gives no wrong answer on a thousand machines" $
       within "the machines" (readProcess "simulated-lines" [] "") `shouldReturn` "(True,True)\n"
+  describe "crashing-counter" $
+    it "repeats no number on a thousand machines whose power fails" $
+      within "the machines" (readProcess "crashing-counter" [] "") `shouldReturn` "(True,True)\n"
   describe "production-wai" $
     it "answers, logs, and ends on SIGTERM" $ do
       port <- freePort

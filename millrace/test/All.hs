@@ -6,6 +6,7 @@ import qualified BorrowedSpec
 import qualified BufferedSpec
 import qualified CloseSpec
 import qualified CrashSpec
+import qualified CrashedDiskSpec
 import qualified DatagramSpec
 import qualified DirectorySpec
 import qualified ExampleSpec
@@ -43,6 +44,7 @@ spec = do
   BufferedSpec.spec
   DirectorySpec.spec
   CrashSpec.spec
+  CrashedDiskSpec.spec
   ProcessSpec.spec
   StreamSpec.spec
   ToolkitSpec.spec

@@ -14,7 +14,8 @@ import Data.List (isInfixOf)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Millrace.Deadline
 import qualified Millrace.Directory as Directory
-import qualified Millrace.File.Temporary as Temporary
+import qualified Millrace.File as File
+import qualified Millrace.File.Access as Access
 import Millrace.Manager (chosenBackend, selectBackend)
 import qualified Millrace.Name as Name
 import qualified Millrace.Pipe as Pipe
@@ -42,8 +43,8 @@ refusedThere =
     ("signals", Signal.withSignals [Signal.User1] (\_ -> return ())),
     ("watches", Watch.withWatch ["."] Watch.Flat (\_ -> return ())),
     ("names", void (Name.lookUp (Name.host "localhost" "80"))),
-    ("directories", void (Directory.list ".")),
-    ("temporary files", Temporary.withTemporaryFile "." "x" (\_ _ -> return ()))
+    ("symbolic links", Directory.createSymbolicLink "a" "b"),
+    ("locks", File.withFile "file" File.ForWriting (\file -> Access.withLockedFile file Access.Sole (return ())))
   ]
 
 foreign import ccall safe "usleep" c_usleep :: CUInt -> IO CInt

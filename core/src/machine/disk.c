@@ -1,154 +1,101 @@
-/* disk.c: files of a simulated machine, with and without names, and the space they take. */
+/* disk.c: calls on files of a simulated machine: by open files, by paths and by descriptor numbers. */
 #include "machine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ----------------------------------------------------------------------------------------------------- contents --- */
-
-static void free_contents(mr_machine *machine, mr_contents *contents)
-{
-    machine->state.disk_bytes -= contents->size;
-    free(contents->path);
-    free(contents->bytes);
-    free(contents);
-}
-
-static void release(mr_machine *machine, mr_contents *contents)
-{
-    if (--contents->references == 0)
-        free_contents(machine, contents);
-}
-
-/* A file without a name exists while it is open. A name counts as one more reference. */
-static mr_contents *new_contents(void)
-{
-    return calloc(1, sizeof(mr_contents));
-}
-
-static mr_contents *new_named(mr_machine *machine, const char *path)
-{
-    mr_contents *contents = new_contents();
-    if (!contents)
-        return NULL;
-    contents->path = strdup(path);
-    if (!contents->path) {
-        free(contents);
-        return NULL;
-    }
-    contents->references = 1;
-    contents->next = machine->named;
-    machine->named = contents;
-    return contents;
-}
-
-static mr_contents **find_name(mr_machine *machine, const char *path)
-{
-    mr_contents **place = &machine->named;
-    while (*place && strcmp((*place)->path, path) != 0)
-        place = &(*place)->next;
-    return place;
-}
-
-static void remove_name(mr_machine *machine, mr_contents **place)
-{
-    mr_contents *contents = *place;
-    *place = contents->next;
-    release(machine, contents);
-}
+#ifndef O_DIRECTORY
+#define O_DIRECTORY 0
+#endif
 
 void mr_disk_free(mr_machine *machine)
 {
-    while (machine->named)
-        remove_name(machine, &machine->named);
+    if (machine->root)
+        mr_contents_use(machine, machine->root, -1, 0);
+    mr_contents_release(machine, machine->root);
 }
 
-/* The size that the file may grow to, at most `wanted`. */
-static uint64_t size_possible(const mr_machine *machine, const mr_contents *contents, uint64_t wanted)
-{
-    uint64_t most = machine->plan.disk_bytes;
-    if (!most || wanted <= contents->size)
-        return wanted;
-    uint64_t left = most > machine->state.disk_bytes ? most - machine->state.disk_bytes : 0;
-    return wanted - contents->size <= left ? wanted : contents->size + left;
-}
+/* ------------------------------------------------------------------------------------------------------ power --- */
 
-static void set_size(mr_machine *machine, mr_contents *contents, size_t size)
+/* The call at which the power fails has taken effect, or has not. */
+int mr_disk_begin(mr_machine *machine)
 {
-    machine->state.disk_bytes += size;
-    machine->state.disk_bytes -= contents->size;
-    contents->size = size;
-}
-
-/* The bytes between the old end and the new one are zeros. */
-static bool grow(mr_machine *machine, mr_contents *contents, size_t size)
-{
-    if (size > contents->capacity) {
-        size_t capacity = contents->capacity * 2 > size ? contents->capacity * 2 : size;
-        unsigned char *grown = realloc(contents->bytes, capacity);
-        if (!grown)
-            return false;
-        contents->bytes = grown;
-        contents->capacity = capacity;
-    }
-    memset(contents->bytes + contents->size, 0, size - contents->size);
-    set_size(machine, contents, size);
-    return true;
-}
-
-static size_t read_at(const mr_contents *contents, void *buffer, size_t size, uint64_t offset)
-{
-    if (offset >= contents->size || size == 0)
+    if (machine->has_no_power)
+        return -EIO;
+    if (!machine->calls_until_failure || --machine->calls_until_failure > 0)
         return 0;
-    size_t left = contents->size - (size_t)offset;
-    size = size < left ? size : left;
-    memcpy(buffer, contents->bytes + offset, size);
-    return size;
+    machine->has_no_power = true;
+    MR_TRACE(machine, "power fails");
+    return mr_machine_draw(machine, 2) ? -EIO : 0;
 }
 
-/* Writes as much as fits; ENOSPC if nothing does (write(2)). */
-static ssize_t write_at(mr_machine *machine, mr_contents *contents, const void *data, size_t size, uint64_t offset)
+int64_t mr_disk_end(const mr_machine *machine, int64_t result)
 {
-    if (size == 0)
-        return 0;
-    if (offset > INT64_MAX - size)
-        return -EFBIG;
-    uint64_t end = size_possible(machine, contents, offset + size);
-    if (end <= offset)
-        return -ENOSPC;
-    if (end > contents->size && !grow(machine, contents, (size_t)end))
-        return -ENOSPC;
-    memcpy(contents->bytes + offset, data, (size_t)(end - offset));
-    return (ssize_t)(end - offset);
+    return machine->has_no_power ? -EIO : result;
 }
 
 /* --------------------------------------------------------------------------------------------------- open files --- */
 
-ssize_t mr_disk_read(mr_bytes_file *file, void *buffer, size_t size)
+static int64_t read_from(mr_machine *machine, const mr_bytes_file *file, void *buffer, size_t size, uint64_t offset)
 {
+    int error = mr_disk_begin(machine);
+    if (error)
+        return error;
+    if (!file->contents)
+        return -EIO;
     if (!file->can_read)
         return -EBADF;
-    size_t result = read_at(file->contents, buffer, size, file->position);
-    file->position += result;
-    return (ssize_t)result;
+    if (file->contents->is_directory)
+        return -EISDIR;
+    return mr_disk_end(machine, (int64_t)mr_contents_read(file->contents, buffer, size, offset));
 }
 
-ssize_t mr_disk_write(mr_machine *machine, mr_bytes_file *file, const void *data, size_t size)
+static int64_t write_to(mr_machine *machine, const mr_bytes_file *file, const void *data, size_t size, uint64_t offset)
 {
+    int error = mr_disk_begin(machine);
+    if (error)
+        return error;
+    if (!file->contents)
+        return -EIO;
     if (!file->can_write)
         return -EBADF;
-    ssize_t result = write_at(machine, file->contents, data, size, file->position);
+    if (file->appends)
+        offset = file->contents->now.size;
+    return mr_disk_end(machine, mr_contents_write(machine, file->contents, data, size, offset));
+}
+
+ssize_t mr_disk_read(mr_machine *machine, mr_bytes_file *file, void *buffer, size_t size)
+{
+    ssize_t result = (ssize_t)read_from(machine, file, buffer, size, file->position);
     if (result > 0)
         file->position += (uint64_t)result;
     return result;
 }
 
+ssize_t mr_disk_write(mr_machine *machine, mr_bytes_file *file, const void *data, size_t size)
+{
+    ssize_t result = (ssize_t)write_to(machine, file, data, size, file->position);
+    if (result > 0)
+        file->position = file->appends ? file->contents->now.size : file->position + (uint64_t)result;
+    return result;
+}
+
+void mr_disk_abandon(mr_machine *machine, mr_bytes_file *file)
+{
+    if (!file->contents)
+        return;
+    mr_contents_use(machine, file->contents, 0, -1);
+    mr_contents_release(machine, file->contents);
+    file->contents = NULL;
+}
+
 void mr_disk_close(mr_machine *machine, mr_bytes_file *file)
 {
-    release(machine, file->contents);
+    mr_disk_abandon(machine, file);
     free(file);
 }
 
@@ -161,64 +108,313 @@ static int install(mr_machine *machine, mr_contents *contents, int flags)
     *file = (mr_bytes_file){.file.kind = MR_FILE_BYTES,
                             .contents = contents,
                             .can_read = access != O_WRONLY,
-                            .can_write = access != O_RDONLY};
+                            .can_write = access != O_RDONLY,
+                            .appends = flags & O_APPEND};
     int number = mr_machine_install(machine, &file->file, 0);
-    if (number < 0)
+    if (number < 0) {
         free(file);
-    else
-        contents->references++;
+        return number;
+    }
+    mr_contents_hold(contents);
+    mr_contents_use(machine, contents, 0, 1);
     return number;
 }
 
 int mr_machine_file(mr_machine *machine)
 {
     mr_machine_lock(machine);
-    mr_contents *contents = new_contents();
+    mr_contents *contents = mr_contents_new(machine, false, 0600);
+    mr_contents_hold(contents);
     int number = contents ? install(machine, contents, O_RDWR) : -ENOMEM;
-    if (number < 0 && contents)
-        free_contents(machine, contents);
+    mr_contents_release(machine, contents);
     mr_machine_unlock(machine);
     return number;
 }
 
-static int open_named(mr_machine *machine, const char *path, int flags)
+/* ------------------------------------------------------------------------------------------------------ paths --- */
+
+/* A new file or directory with this name. */
+static int create(mr_machine *machine, const mr_place *place, bool is_directory, uint32_t permissions,
+                  mr_contents **created)
 {
-    int error = mr_machine_check_room(machine);
-    mr_contents *contents = *find_name(machine, path);
-    if (error)
-        return error;
-    if (contents && (flags & O_CREAT) && (flags & O_EXCL))
-        return -EEXIST;
-    if (!contents && !(flags & O_CREAT))
-        return -ENOENT;
-    if (!contents && !(contents = new_named(machine, path)))
+    *created = mr_contents_new(machine, is_directory, permissions & 07777);
+    if (!*created)
         return -ENOMEM;
-    if (flags & O_TRUNC)
-        set_size(machine, contents, 0);
-    return install(machine, contents, flags);
+    mr_contents_hold(*created);
+    int error = mr_directory_set(machine, place, *created);
+    mr_contents_release(machine, *created); /* the name holds it */
+    return error;
 }
 
-int mr_machine_open(mr_machine *machine, const char *path, int flags)
+static int check_kind(const mr_contents *contents, int flags)
+{
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    if (contents->is_directory && writes)
+        return -EISDIR;
+    return O_DIRECTORY && flags & O_DIRECTORY && !contents->is_directory ? -ENOTDIR : 0;
+}
+
+static int open_named(mr_machine *machine, const char *path, int flags, uint32_t permissions)
+{
+    mr_place place;
+    int error = mr_machine_check_room(machine);
+    if (!error)
+        error = mr_directory_find(machine, path, &place);
+    if (error)
+        return error;
+    mr_contents *contents = mr_directory_at(machine, &place);
+    if (contents && (flags & O_CREAT) && (flags & O_EXCL))
+        return -EEXIST;
+    if (!contents)
+        error = flags & O_CREAT ? create(machine, &place, false, permissions, &contents) : -ENOENT;
+    if (!error)
+        error = check_kind(contents, flags);
+    if (!error && flags & O_TRUNC)
+        error = mr_contents_resize(machine, contents, 0);
+    return error ? error : install(machine, contents, flags);
+}
+
+/* If the power fails meanwhile, nothing is opened. */
+static int open_with_power(mr_machine *machine, const char *path, int flags, uint32_t permissions)
+{
+    int error = mr_disk_begin(machine);
+    int number = error ? error : open_named(machine, path, flags, permissions);
+    if (number >= 0 && machine->has_no_power) {
+        mr_machine_close(machine, number);
+        return -EIO;
+    }
+    return number;
+}
+
+int mr_machine_open_with(mr_machine *machine, const char *path, int flags, uint32_t permissions)
 {
     mr_machine_lock(machine);
     unsigned applicable = 1u << MR_FAULT_NO_DESCRIPTORS | (flags & O_CREAT ? 1u << MR_FAULT_DISK_FULL : 0);
     mr_fault fault = mr_machine_next_fault(machine, applicable);
     int number = fault == MR_FAULT_NO_DESCRIPTORS ? -EMFILE
                  : fault == MR_FAULT_DISK_FULL    ? -ENOSPC
-                                                  : open_named(machine, path, flags);
+                                                  : open_with_power(machine, path, flags, permissions);
     MR_TRACE(machine, "open %s result %d", path, number);
     mr_machine_unlock(machine);
     return number;
 }
 
+int mr_machine_open(mr_machine *machine, const char *path, int flags)
+{
+    return mr_machine_open_with(machine, path, flags, 0644);
+}
+
+static bool is_empty(const mr_contents *directory)
+{
+    for (const mr_entry *entry = directory->entries; entry; entry = entry->next)
+        if (entry->now)
+            return false;
+    return true;
+}
+
+static int remove_named(mr_machine *machine, const char *path, bool is_directory)
+{
+    mr_place place;
+    int error = mr_directory_find(machine, path, &place);
+    const mr_contents *contents = error ? NULL : mr_directory_at(machine, &place);
+    if (error)
+        return error;
+    if (!contents)
+        return -ENOENT;
+    if (!place.directory)
+        return -EBUSY;
+    if (contents->is_directory != is_directory)
+        return is_directory ? -ENOTDIR : -EISDIR;
+    if (is_directory && !is_empty(contents))
+        return -ENOTEMPTY;
+    return mr_directory_set(machine, &place, NULL);
+}
+
+static int make_directory(mr_machine *machine, const char *path, uint32_t permissions)
+{
+    mr_place place;
+    mr_contents *created;
+    int error = mr_directory_find(machine, path, &place);
+    if (error)
+        return error;
+    return mr_directory_at(machine, &place) ? -EEXIST : create(machine, &place, true, permissions, &created);
+}
+
+static bool is_within(const mr_contents *directory, const mr_contents *outer)
+{
+    while (directory && directory != outer)
+        directory = directory->parent;
+    return directory;
+}
+
+static int check_rename(const mr_place *to, const mr_contents *what, const mr_contents *there, unsigned flags)
+{
+    if (!what || (flags & MR_MACHINE_EXCHANGE && !there))
+        return -ENOENT;
+    if (there && flags & MR_MACHINE_NO_REPLACE)
+        return -EEXIST;
+    if (what->is_directory && is_within(to->directory, what))
+        return -EINVAL;
+    if (!there || flags & MR_MACHINE_EXCHANGE || what == there)
+        return 0;
+    if (what->is_directory != there->is_directory)
+        return there->is_directory ? -EISDIR : -ENOTDIR;
+    return there->is_directory && !is_empty(there) ? -ENOTEMPTY : 0;
+}
+
+static int rename_named(mr_machine *machine, const char *from, const char *to, unsigned flags)
+{
+    mr_place old, new;
+    int error = mr_directory_find(machine, from, &old);
+    if (!error)
+        error = mr_directory_find(machine, to, &new);
+    if (error)
+        return error;
+    if (!old.directory || !new.directory)
+        return -EBUSY;
+    mr_contents *what = mr_directory_at(machine, &old), *there = mr_directory_at(machine, &new);
+    error = check_rename(&new, what, there, flags);
+    if (error || what == there)
+        return error;
+    mr_contents_hold(what);
+    mr_contents_hold(there);
+    bool exchanges = flags & MR_MACHINE_EXCHANGE;
+    error = mr_directory_set(machine, &new, what);
+    if (!error)
+        error = mr_directory_set(machine, &old, exchanges ? there : NULL);
+    mr_contents_release(machine, what);
+    mr_contents_release(machine, there);
+    return error;
+}
+
+static int link_named(mr_machine *machine, const char *from, const char *to)
+{
+    mr_place place;
+    int error;
+    mr_contents *contents = mr_directory_look_up(machine, from, &error);
+    if (!error)
+        error = mr_directory_find(machine, to, &place);
+    if (error)
+        return error;
+    if (contents->is_directory)
+        return -EPERM;
+    return mr_directory_at(machine, &place) ? -EEXIST : mr_directory_set(machine, &place, contents);
+}
+
+static int set_permissions(mr_machine *machine, const char *path, uint32_t permissions)
+{
+    int error;
+    mr_contents *contents = mr_directory_look_up(machine, path, &error);
+    if (contents)
+        contents->permissions = permissions & 07777;
+    return error;
+}
+
+static int set_modified(mr_machine *machine, const char *path, uint64_t time_ns)
+{
+    int error;
+    mr_contents *contents = mr_directory_look_up(machine, path, &error);
+    if (contents)
+        contents->modified_ns = time_ns;
+    return error;
+}
+
+/* A call on a path, while there is power. */
+#define CALL_ON_PATH(machine, path, call)                                   \
+    do {                                                                    \
+        mr_machine_lock(machine);                                           \
+        int result_ = mr_disk_begin(machine);                               \
+        if (!result_)                                                       \
+            result_ = (int)mr_disk_end(machine, call);                      \
+        MR_TRACE(machine, "%s %s result %d", __func__ + 11, path, result_); \
+        mr_machine_unlock(machine);                                         \
+        return result_;                                                     \
+    } while (0)
+
 int mr_machine_unlink(mr_machine *machine, const char *path)
 {
+    CALL_ON_PATH(machine, path, remove_named(machine, path, false));
+}
+
+int mr_machine_rmdir(mr_machine *machine, const char *path)
+{
+    CALL_ON_PATH(machine, path, remove_named(machine, path, true));
+}
+
+int mr_machine_mkdir(mr_machine *machine, const char *path, uint32_t permissions)
+{
+    CALL_ON_PATH(machine, path, make_directory(machine, path, permissions));
+}
+
+int mr_machine_rename(mr_machine *machine, const char *from, const char *to, unsigned flags)
+{
+    CALL_ON_PATH(machine, from, rename_named(machine, from, to, flags));
+}
+
+int mr_machine_link(mr_machine *machine, const char *from, const char *to)
+{
+    CALL_ON_PATH(machine, from, link_named(machine, from, to));
+}
+
+int mr_machine_chmod(mr_machine *machine, const char *path, uint32_t permissions)
+{
+    CALL_ON_PATH(machine, path, set_permissions(machine, path, permissions));
+}
+
+int mr_machine_set_modified(mr_machine *machine, const char *path, uint64_t time_ns)
+{
+    CALL_ON_PATH(machine, path, set_modified(machine, path, time_ns));
+}
+
+static void describe(const mr_contents *contents, mr_machine_status *status)
+{
+    *status = (mr_machine_status){
+        .number = contents->number,
+        .size = contents->now.size,
+        .names = contents->names,
+        .permissions = contents->permissions,
+        .modified_ns = contents->modified_ns,
+        .is_directory = contents->is_directory,
+    };
+}
+
+static int describe_named(mr_machine *machine, const char *path, mr_machine_status *status)
+{
+    int error;
+    const mr_contents *contents = mr_directory_look_up(machine, path, &error);
+    if (contents)
+        describe(contents, status);
+    return error;
+}
+
+int mr_machine_stat(mr_machine *machine, const char *path, mr_machine_status *status)
+{
+    CALL_ON_PATH(machine, path, describe_named(machine, path, status));
+}
+
+/* The next name that means something, after those that were returned. */
+static int next_in(mr_machine *machine, const char *path, size_t index, char name[MR_NAME_BYTES], bool *is_directory)
+{
+    int error;
+    const mr_contents *contents = mr_directory_look_up(machine, path, &error);
+    if (error)
+        return error;
+    if (!contents->is_directory)
+        return -ENOTDIR;
+    for (const mr_entry *entry = contents->entries; entry; entry = entry->next)
+        if (entry->now && index-- == 0) {
+            memcpy(name, entry->name, strlen(entry->name) + 1);
+            *is_directory = entry->now->is_directory;
+            return 1;
+        }
+    return 0;
+}
+
+int mr_machine_list(mr_machine *machine, const char *path, size_t index, char name[MR_MACHINE_NAME_BYTES],
+                    bool *is_directory)
+{
     mr_machine_lock(machine);
-    mr_contents **place = find_name(machine, path);
-    int result = *place ? 0 : -ENOENT;
-    if (*place)
-        remove_name(machine, place);
-    MR_TRACE(machine, "unlink %s result %d", path, result);
+    int result = machine->has_no_power ? -EIO : next_in(machine, path, index, name, is_directory);
     mr_machine_unlock(machine);
     return result;
 }
@@ -242,7 +438,7 @@ ssize_t mr_machine_pread(mr_machine *machine, int number, void *buffer, size_t s
     mr_bytes_file *file = lock_file(machine, number, -ESPIPE, &error);
     if (!file)
         return error;
-    ssize_t result = file->can_read ? (ssize_t)read_at(file->contents, buffer, size, offset) : -EBADF;
+    ssize_t result = (ssize_t)read_from(machine, file, buffer, size, offset);
     mr_machine_unlock(machine);
     return result;
 }
@@ -253,17 +449,87 @@ ssize_t mr_machine_pwrite(mr_machine *machine, int number, const void *data, siz
     mr_bytes_file *file = lock_file(machine, number, -ESPIPE, &error);
     if (!file)
         return error;
-    ssize_t result = file->can_write ? write_at(machine, file->contents, data, size, offset) : -EBADF;
+    ssize_t result = (ssize_t)write_to(machine, file, data, size, offset);
     mr_machine_unlock(machine);
     return result;
+}
+
+static int64_t sync_now(mr_machine *machine, const mr_bytes_file *file)
+{
+    int error = mr_disk_begin(machine);
+    if (error || !file->contents)
+        return error ? error : -EIO;
+    if (file->contents->is_directory)
+        mr_directory_sync(machine, file->contents);
+    else
+        mr_contents_sync(file->contents);
+    return mr_disk_end(machine, 0);
 }
 
 int mr_machine_fsync(mr_machine *machine, int number)
 {
     int error;
-    if (lock_file(machine, number, -EINVAL, &error))
-        mr_machine_unlock(machine);
+    const mr_bytes_file *file = lock_file(machine, number, -EINVAL, &error);
+    if (!file)
+        return error;
+    error = (int)sync_now(machine, file);
+    mr_machine_unlock(machine);
     return error;
+}
+
+void mr_disk_fail_sync(mr_machine *machine, int number)
+{
+    int error;
+    const mr_bytes_file *file = lock_file(machine, number, -EINVAL, &error);
+    if (!file)
+        return;
+    if (file->contents && !file->contents->is_directory)
+        mr_contents_forget_changes(file->contents);
+    mr_machine_unlock(machine);
+}
+
+static int64_t resize_now(mr_machine *machine, const mr_bytes_file *file, uint64_t size)
+{
+    int error = mr_disk_begin(machine);
+    if (error || !file->contents)
+        return error ? error : -EIO;
+    if (!file->can_write)
+        return -EINVAL;
+    return mr_disk_end(machine, mr_contents_resize(machine, file->contents, size));
+}
+
+int mr_machine_truncate(mr_machine *machine, int number, uint64_t size)
+{
+    int error;
+    const mr_bytes_file *file = lock_file(machine, number, -EINVAL, &error);
+    if (!file)
+        return error;
+    error = (int)resize_now(machine, file, size);
+    mr_machine_unlock(machine);
+    return error;
+}
+
+int mr_machine_fstat(mr_machine *machine, int number, mr_machine_status *status)
+{
+    int error;
+    const mr_bytes_file *file = lock_file(machine, number, -EBADF, &error);
+    if (!file)
+        return error;
+    if (file->contents)
+        describe(file->contents, status);
+    error = file->contents ? 0 : -EIO;
+    mr_machine_unlock(machine);
+    return error;
+}
+
+int mr_machine_file_call(mr_machine *machine, uint64_t *delay_ns)
+{
+    mr_machine_lock(machine);
+    unsigned applicable = 1u << MR_FAULT_DELAY | 1u << MR_FAULT_DISK_FULL | 1u << MR_FAULT_IO_ERROR;
+    mr_fault fault = mr_machine_next_fault(machine, applicable);
+    *delay_ns = fault == MR_FAULT_DELAY ? mr_machine_delay_ns(machine) : 0;
+    mr_machine_unlock(machine);
+    return fault == MR_FAULT_DISK_FULL ? -ENOSPC : fault == MR_FAULT_IO_ERROR ? -EIO : 0;
 }
 
 int64_t mr_machine_size(mr_machine *machine, int number)
@@ -272,7 +538,7 @@ int64_t mr_machine_size(mr_machine *machine, int number)
     mr_bytes_file *file = lock_file(machine, number, -ESPIPE, &error);
     if (!file)
         return error;
-    int64_t size = (int64_t)file->contents->size;
+    int64_t size = file->contents ? (int64_t)file->contents->now.size : -EIO;
     mr_machine_unlock(machine);
     return size;
 }
@@ -283,7 +549,9 @@ off_t mr_machine_seek(mr_machine *machine, int number, off_t offset, int whence)
     mr_bytes_file *file = lock_file(machine, number, -ESPIPE, &error);
     if (!file)
         return error;
-    off_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? (off_t)file->position : (off_t)file->contents->size;
+    off_t base = whence == SEEK_SET   ? 0
+                 : whence == SEEK_CUR ? (off_t)file->position
+                                      : (off_t)(file->contents ? file->contents->now.size : 0);
     off_t result = base + offset < 0 ? -EINVAL : base + offset;
     if (result >= 0)
         file->position = (uint64_t)result;

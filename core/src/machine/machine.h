@@ -2,8 +2,8 @@
  * machine.h: the insides of a simulated machine, for the files of machine/ and for backend/sim/.
  *
  * machine.c keeps the time, the events to come and the chances; numbers.c, which file a descriptor number means;
- * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c and socket_calls.c, connections; disk.c, files;
- * object.c, what all have in common. A file that changes tells its watchers. Everything happens under the machine's
+ * stream.c, bytes on their way; datagram.c, messages; name.c, addresses; socket.c and socket_calls.c, connections; disk.c, open
+ * files; contents.c, what files hold; directory.c, their names; crash.c, what is left when the power fails; object.c, what all have in common. A file that changes tells its watchers. Everything happens under the machine's
  * lock. Must not know: loops, backends.
  */
 #ifndef MILLRACE_MACHINE_INSIDES_H
@@ -57,20 +57,59 @@ typedef struct mr_event_file {
     uint64_t value;
 } mr_event_file;
 
-/* What a file on the disk holds. */
-typedef struct mr_contents {
-    struct mr_contents *next; /* among those that have a name */
-    char *path;               /* NULL: it never had one */
+/* A write or a change of size that the disk does not have yet. */
+typedef struct mr_change {
+    struct mr_change *next;
+    uint64_t offset; /* of the bytes; the new size if it is a resize */
+    size_t count;
+    bool is_resize;
+    unsigned char bytes[];
+} mr_change;
+
+/* Bytes, of which those beyond the size are zeros. */
+typedef struct mr_extent {
     unsigned char *bytes;
     size_t size, capacity;
-    uint32_t references; /* by open files, and by the name */
+} mr_extent;
+
+/* What a name meant for a while. */
+typedef struct mr_meaning {
+    struct mr_meaning *next;
+    struct mr_contents *contents; /* NULL: nothing */
+} mr_meaning;
+
+/* A name in a directory: what it means, what it means on the disk, and what it has meant since. */
+typedef struct mr_entry {
+    struct mr_entry *next;
+    struct mr_contents *now, *stored; /* NULL: nothing */
+    mr_meaning *since, *last_since;   /* the last one is `now`; none: the disk has it */
+    char name[];
+} mr_entry;
+
+/* A file or a directory on the disk. */
+typedef struct mr_contents {
+    uint64_t number;
+    uint32_t references; /* by open files, and by entries: each of their meanings */
+    uint32_t names, opens;
+    uint32_t permissions, stored_permissions;
+    uint64_t modified_ns;
+    bool is_directory;
+    uint64_t crash; /* the last one that it has lived through */
+    /* a file */
+    mr_extent now, stored;
+    mr_change *changes, *last_change;
+    size_t changed_bytes;
+    /* a directory */
+    mr_entry *entries;
+    struct mr_contents *parent;
+    unsigned changed_names;
 } mr_contents;
 
 typedef struct mr_bytes_file {
     mr_file file;
-    mr_contents *contents;
+    mr_contents *contents; /* NULL: it was open when the power failed */
     uint64_t position;
-    bool can_read, can_write;
+    bool can_read, can_write, appends;
 } mr_bytes_file;
 
 /* ----------------------------------------------------------------------------------------------------- streams --- */
@@ -223,8 +262,12 @@ struct mr_machine {
     size_t free_count, free_capacity;
     int limit;
 
-    mr_contents *named; /* files that have a name */
-    mr_socket *bound;   /* sockets that somebody may connect to */
+    mr_contents *root;
+    uint64_t next_contents; /* the number of the next file */
+    uint64_t crashes;
+    uint64_t calls_until_failure; /* of power, in calls on files; 0: it does not fail */
+    bool has_no_power;
+    mr_socket *bound; /* sockets that somebody may connect to */
     in_port_t next_port;
     uint32_t next_host;
     unsigned next_abstract;
@@ -274,10 +317,57 @@ void mr_machine_unwatch_all(mr_machine *machine, mr_watcher *watcher);
 /* The last number is gone. */
 void mr_file_free(mr_machine *machine, mr_file *file);
 
-/* disk.c: an open file, at its position. */
-ssize_t mr_disk_read(mr_bytes_file *file, void *buffer, size_t size);
+/* contents.c: files, what the disk has of them, and what it does not have yet. */
+mr_contents *mr_contents_new(mr_machine *machine, bool is_directory, uint32_t permissions);
+void mr_contents_hold(mr_contents *contents);
+/* Frees it after the last holder. NULL: nothing to do. */
+void mr_contents_release(mr_machine *machine, mr_contents *contents);
+/* Counts names and open files. Without any, a file takes no room. */
+void mr_contents_use(mr_machine *machine, mr_contents *contents, int names, int opens);
+size_t mr_contents_read(const mr_contents *contents, void *buffer, size_t size, uint64_t offset);
+/* Writes as much as fits; -ENOSPC if nothing does (write(2)). */
+ssize_t mr_contents_write(mr_machine *machine, mr_contents *contents, const void *data, size_t size, uint64_t offset);
+/* 0 or -ENOSPC. */
+int mr_contents_resize(mr_machine *machine, mr_contents *contents, uint64_t size);
+/* The disk has all of it now. */
+void mr_contents_sync(mr_contents *contents);
+/* The disk will never have what it does not have now, although reads still find it: after an error, Linux forgets what was to be written. */
+void mr_contents_forget_changes(mr_contents *contents);
+/* What a crash leaves of it; `keeps` tells whether one thing that was not synced is kept. */
+void mr_contents_crash(mr_machine *machine, mr_contents *contents, bool (*keeps)(mr_machine *machine));
+
+/* directory.c: names. */
+enum { MR_NAME_BYTES = MR_MACHINE_NAME_BYTES };
+
+/* The directory of a path, and the last name in it. */
+typedef struct mr_place {
+    mr_contents *directory; /* NULL: the path is the root */
+    char name[MR_NAME_BYTES];
+} mr_place;
+
+int mr_directory_find(mr_machine *machine, const char *path, mr_place *place);
+/* What a place means now, or NULL. */
+mr_contents *mr_directory_at(mr_machine *machine, const mr_place *place);
+/* What a path means. NULL, and the error. */
+mr_contents *mr_directory_look_up(mr_machine *machine, const char *path, int *error);
+/* Gives a name another meaning; NULL for none. 0 or -ENOMEM. */
+int mr_directory_set(mr_machine *machine, const mr_place *place, mr_contents *contents);
+/* The disk has all names of it now. */
+void mr_directory_sync(mr_machine *machine, mr_contents *directory);
+void mr_directory_free_entries(mr_machine *machine, mr_contents *directory);
+
+/* disk.c: a call on files begins. 0, or an error: there is no power, or it fails now. */
+int mr_disk_begin(mr_machine *machine);
+/* ... and ends, with its result unless the power has failed meanwhile. */
+int64_t mr_disk_end(const mr_machine *machine, int64_t result);
+/* A sync that fails. */
+void mr_disk_fail_sync(mr_machine *machine, int number);
+/* An open file, at its position. */
+ssize_t mr_disk_read(mr_machine *machine, mr_bytes_file *file, void *buffer, size_t size);
 ssize_t mr_disk_write(mr_machine *machine, mr_bytes_file *file, const void *data, size_t size);
 void mr_disk_close(mr_machine *machine, mr_bytes_file *file);
+/* The power has failed: from now on every call on it fails. */
+void mr_disk_abandon(mr_machine *machine, mr_bytes_file *file);
 /* The machine ends. */
 void mr_disk_free(mr_machine *machine);
 

@@ -159,7 +159,7 @@ ssize_t mr_machine_receive(mr_machine *machine, int number, const struct iovec *
     } else if (file && file->kind == MR_FILE_EVENT) {
         result = read_event(machine, (mr_event_file *)file, elements);
     } else if (file) {
-        result = mr_disk_read((mr_bytes_file *)file, elements->iov_base, elements->iov_len);
+        result = mr_disk_read(machine, (mr_bytes_file *)file, elements->iov_base, elements->iov_len);
     }
     mr_machine_unlock(machine);
     return result;

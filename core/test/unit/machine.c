@@ -788,6 +788,88 @@ static void files_have_names(uintptr_t unused)
     free_stored(&s);
 }
 
+static void directories_have_names(uintptr_t unused)
+{
+    world w = new_world(&(mr_machine_plan){.seed = 6});
+    mr_machine *machine = w.machine;
+    mr_machine_status status;
+    char name[MR_MACHINE_NAME_BYTES];
+    bool is_directory = false;
+    (void)unused;
+    CHECK_EQ(mr_machine_mkdir(machine, "a", 0700), 0);
+    CHECK_EQ(mr_machine_mkdir(machine, "a", 0700), -EEXIST);
+    CHECK_EQ(mr_machine_mkdir(machine, "b/c", 0700), -ENOENT);
+    CHECK_EQ(mr_machine_mkdir(machine, "/a//./b", 0700), 0);
+    int file = MUST(mr_machine_open_with(machine, "a/b/../f", O_RDWR | O_CREAT, 0640));
+    CHECK_EQ(mr_machine_open(machine, "a", O_RDWR), -EISDIR);
+    CHECK_EQ(mr_machine_open(machine, "a/f/x", O_RDWR | O_CREAT), -ENOTDIR);
+    CHECK_EQ(mr_machine_unlink(machine, "a"), -EISDIR);
+    CHECK_EQ(mr_machine_rmdir(machine, "a"), -ENOTEMPTY);
+    CHECK_EQ(mr_machine_rename(machine, "a", "a/b/a", 0), -EINVAL);
+    CHECK_EQ(mr_machine_rename(machine, "a/f", "a/b", 0), -EISDIR);
+    CHECK_EQ(mr_machine_link(machine, "a/f", "g"), 0);
+    CHECK_EQ(mr_machine_rename(machine, "g", "a/f", MR_MACHINE_NO_REPLACE), -EEXIST);
+    CHECK_EQ(mr_machine_rename(machine, "g", "a/b", MR_MACHINE_EXCHANGE), 0);
+    CHECK_EQ(mr_machine_stat(machine, "a/b", &status), 0);
+    CHECK_EQ(status.names, 2);
+    CHECK_EQ(status.permissions, 0640);
+    CHECK_EQ(mr_machine_stat(machine, "g", &status), 0);
+    CHECK(status.is_directory);
+    CHECK_EQ(mr_machine_list(machine, "a", 0, name, &is_directory), 1);
+    CHECK_EQ(mr_machine_list(machine, "a", 2, name, &is_directory), 0);
+    CHECK_EQ(mr_machine_rmdir(machine, "g"), 0);
+    CHECK_EQ(mr_machine_stat(machine, "g", &status), -ENOENT);
+    CHECK_EQ(mr_machine_close(machine, file), 0);
+    free_world(&w);
+}
+
+/* Makes files and directories, syncs some and renames them; then the power fails, and comes back. */
+static void crash_once(uint64_t seed)
+{
+    world w = new_world(&(mr_machine_plan){.seed = seed});
+    mr_machine *machine = w.machine;
+    mr_machine_state state;
+    char bytes[3000] = {1}, found[3000];
+    CHECK_EQ(mr_machine_mkdir(machine, "d", 0700), 0);
+    int root = MUST(mr_machine_open(machine, "/", O_RDONLY)), directory = MUST(mr_machine_open(machine, "d", O_RDONLY));
+    int safe = MUST(mr_machine_open(machine, "d/safe", O_RDWR | O_CREAT));
+    CHECK_EQ(mr_machine_pwrite(machine, safe, bytes, sizeof bytes, 0), sizeof bytes);
+    CHECK_EQ(mr_machine_fsync(machine, safe), 0);
+    CHECK_EQ(mr_machine_fsync(machine, directory), 0);
+    CHECK_EQ(mr_machine_fsync(machine, root), 0);
+    int other = MUST(mr_machine_open(machine, "d/other", O_RDWR | O_CREAT));
+    CHECK_EQ(mr_machine_pwrite(machine, other, bytes, sizeof bytes, 100), sizeof bytes);
+    CHECK_EQ(mr_machine_mkdir(machine, "d/e", 0700), 0);
+    CHECK_EQ(mr_machine_rename(machine, "d/e", "f", 0), 0);
+    CHECK_EQ(mr_machine_rename(machine, "d/other", "f/other", 0), 0);
+    mr_machine_crash(machine);
+    CHECK_EQ(mr_machine_pread(machine, safe, found, sizeof found, 0), -EIO);
+    for (int number = root; number <= other; number++)
+        CHECK_EQ(mr_machine_close(machine, number), 0);
+    safe = MUST(mr_machine_open(machine, "d/safe", O_RDONLY));
+    CHECK_EQ(mr_machine_pread(machine, safe, found, sizeof found, 0), sizeof found);
+    CHECK_EQ(memcmp(found, bytes, sizeof bytes), 0);
+    CHECK_EQ(mr_machine_close(machine, safe), 0);
+    /* Whatever is left can be removed. */
+    mr_machine_unlink(machine, "d/safe");
+    mr_machine_unlink(machine, "d/other");
+    mr_machine_unlink(machine, "f/other");
+    mr_machine_unlink(machine, "d/e/other");
+    mr_machine_rmdir(machine, "d/e");
+    mr_machine_rmdir(machine, "f");
+    CHECK_EQ(mr_machine_rmdir(machine, "d"), 0);
+    mr_machine_inspect(machine, &state);
+    CHECK_EQ(state.disk_bytes, 0);
+    free_world(&w);
+}
+
+static void a_crash_leaves_what_was_synced(uintptr_t unused)
+{
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 300; seed++)
+        crash_once(seed);
+}
+
 static void opening_meets_faults(uintptr_t unused)
 {
     mr_planned_fault planned[] = {{1, MR_FAULT_NO_DESCRIPTORS}, {2, MR_FAULT_DISK_FULL}};
@@ -895,6 +977,8 @@ const harness_test machine_tests[] = {
     DATAGRAM_CASES(DATAGRAM_UNIT) UNIT(machine, faults_of_connections_spare_datagrams),
     FILE_CASES(FILE_UNIT) UNIT(machine, a_disk_has_room_for_so_much),
     UNIT(machine, files_have_names),
+    UNIT(machine, directories_have_names),
+    UNIT(machine, a_crash_leaves_what_was_synced),
     UNIT(machine, opening_meets_faults),
     UNIT(machine, the_same_seed_gives_the_same_trace),
     {0},

@@ -98,6 +98,11 @@ void mrh_note(mr_machine *where, const char *text)
     mrh_begin_block();
 }
 
+uint64_t mrh_chance_here(uint64_t bound)
+{
+    return mrh_chance(mrh_simulation_here(), bound);
+}
+
 uint64_t mrh_chance(mr_machine *where, uint64_t bound)
 {
     mrh_begin_block();

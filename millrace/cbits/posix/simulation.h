@@ -54,5 +54,7 @@ void mrh_simulation_pause(void);
 /* A line for the trace. */
 void mrh_note(mr_machine *where, const char *text);
 uint64_t mrh_chance(mr_machine *where, uint64_t bound);
+/* Within a simulation. */
+uint64_t mrh_chance_here(uint64_t bound);
 
 #endif

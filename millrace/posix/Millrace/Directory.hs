@@ -4,8 +4,8 @@
 --
 -- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
 -- network. All functions are interruptible. A call that a helper has begun then continues without its caller. They throw
--- an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). Within
--- "Millrace.Simulation" they are refused.
+-- an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In
+-- "Millrace.Simulation" they work on the simulated machine, which has no symbolic links and no owners: functions that need these are refused.
 --
 -- >>> import Millrace.File
 -- >>> createDirectory "example" ownerOnly

@@ -9,7 +9,7 @@
 -- >     ...
 -- >   either throwIO print (outcomeResult outcome)
 --
--- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File", "Millrace.Timer",
+-- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File" and what is built on it, "Millrace.Timer",
 -- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. Whenever
 -- all of them wait, the clock jumps to the next event. So a simulated day takes only the time of the work in it.
 --
@@ -52,6 +52,10 @@ module Millrace.Simulation
     now,
     chance,
     note,
+
+    -- * Crashes
+    crash,
+    untilCrash,
   )
 where
 
@@ -68,9 +72,11 @@ import qualified Control.Concurrent as Base
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception
   ( Exception (..),
+    SomeAsyncException,
     SomeException,
     bracket,
     catch,
+    mask,
     mask_,
     onException,
     throwIO,
@@ -142,6 +148,9 @@ data Fault
     Interrupted
   | -- | its cancellation takes time, and it may succeed meanwhile
     LateCancel
+  | -- | a call on a file or directory fails (@EIO@). After a sync that fails in this way, what was to be synced never will be,
+    -- although it can still be read: that is Linux's way. 'troubled' machines have none.
+    DiskError
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | The properties and the faults of a machine. Begin with 'calm' or 'troubled'.
@@ -152,8 +161,8 @@ data Plan = Plan
     planSeed :: Word64,
     -- | How often each fault happens, per million operations to which it can happen.
     planFaultRates :: [(Fault, Int)],
-    -- | Faults of chosen operations, by number. The first operation is 1. A new socket, an opened file and a sent
-    -- datagram count as one operation each.
+    -- | Faults of chosen operations, by number. The first operation is 1. A new socket, an opened file, a sent
+    -- datagram and a call on a path count as one operation each.
     planFaults :: [(Int, Fault)],
     -- | The longest 'Delay', 'Overtaken' and 'LateCancel'.
     planDelayMicros :: Int,
@@ -202,7 +211,7 @@ calm seed =
 troubled :: Word64 -> Plan
 troubled seed =
   (calm seed)
-    { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound ..]],
+    { planFaultRates = [(fault, rate (fromEnum fault)) | fault <- [minBound .. LateCancel]],
       planLatencyMicros = [0, 50, 2000, 80000] !! below 4 20,
       planBytesPerSecond = [0, 0, 10000000, 200000] !! below 4 21,
       planBufferBytes = [212992, 65536, 4096, 600] !! below 4 22,
@@ -595,3 +604,51 @@ chance bound = withMachine "chance" $ \machine -> fromIntegral <$> c_machine_cha
 -- @since 0.1.0
 note :: String -> IO ()
 note text = withMachine "note" $ \machine -> withCString text (c_machine_line machine)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Crashes
+
+-- | The power fails, and comes back. From now on every call on a file that was open fails (@EIO@), and the disk has what a crash leaves:
+-- everything that was synced, and of the rest any part, drawn from the seed. POSIX promises nothing more:
+--
+-- 1. The bytes and the size of a file are safe after 'Millrace.File.sync' of the file. Before, any sectors (512 bytes) of a write may have come
+--    to the disk, and any of the sizes that the file has had.
+-- 2. A name is safe after 'Millrace.File.sync' of its directory. Before, it may mean what it has meant at any time since, on its own: a rename
+--    may leave the new name, the old one, both or none.
+--
+-- Threads go on. Use 'untilCrash' for a program that ends with the power. Sockets are not touched. Throws 'OutsideSimulation'.
+--
+-- >>> import Millrace.File
+-- >>> let program = withFile "note" ForWriting (\file -> writeAt file 0 "text" >> sync file) >> withFile "/" ForReading sync
+-- >>> outcome <- simulate (calm 1) (program >> crash >> withFile "note" ForReading (\file -> readAt file 0 10))
+-- >>> either show show (outcomeResult outcome)
+-- "\"text\""
+--
+-- @since 0.1.0
+crash :: IO ()
+crash = withMachine "crash" c_machine_crash
+
+-- | @untilCrash count program@ runs a program that the power leaves at its @count@-th call on files or directories. That call may still have its
+-- effect; it and all later ones fail (@EIO@). So handlers and finalizers run, and can change nothing on the disk. When the
+-- program has ended, the power comes back, as after 'crash', and the result is 'Nothing'. If the program ends before, nothing
+-- happens to it. End its threads with it. Throws 'OutsideSimulation'.
+--
+-- >>> import Millrace.File
+-- >>> let program = withFile "note" ForWriting (\file -> writeAt file 0 "text" >> sync file)
+-- >>> outcome <- simulate (calm 1) ((,) <$> untilCrash 2 program <*> untilCrash 1000 program)
+-- >>> either show show (outcomeResult outcome)
+-- "(Nothing,Just ())"
+--
+-- @since 0.1.0
+untilCrash :: Int -> IO a -> IO (Maybe a)
+untilCrash count program = withMachine "untilCrash" $ \machine -> mask $ \restore -> do
+  c_machine_fail_power_after machine (fromIntegral (max 1 count))
+  outcome <- try (restore program)
+  hasPower <- c_machine_has_power machine
+  if hasPower /= 0 then c_machine_fail_power_after machine 0 else c_machine_crash machine
+  case outcome of
+    Right result | hasPower /= 0 -> return (Just result)
+    Left problem | hasPower /= 0 || isInterruption problem -> throwIO problem
+    _ -> return Nothing
+  where
+    isInterruption problem = isJust (fromException problem :: Maybe SomeAsyncException)

@@ -83,11 +83,11 @@ static unsigned applicable_faults(mr_kind kind)
         return BIT(DELAY) | BIT(RESET) | BIT(RESET_AFTER) | BIT(HALF_CLOSE) | BIT(STALL) | BIT(NO_BUFFERS) |
                BIT(INTERRUPTED) | BIT(LATE_CANCEL);
     case MR_READ_FILE:
-        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED);
+        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED) | BIT(IO_ERROR);
     case MR_WRITE_FILE:
-        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL);
+        return BIT(SHORT) | BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL) | BIT(IO_ERROR);
     case MR_SYNC_FILE:
-        return BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL);
+        return BIT(DELAY) | BIT(INTERRUPTED) | BIT(DISK_FULL) | BIT(IO_ERROR);
     default:
         return 0;
     }
@@ -129,6 +129,10 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
         if (socket)
             mr_socket_shutdown(machine, socket, SHUT_WR);
         break;
+    case MR_FAULT_IO_ERROR:
+        if (slot->request.kind == MR_SYNC_FILE)
+            mr_disk_fail_sync(machine, mr_slot_number(slot));
+        break;
     case MR_FAULT_NO_DESCRIPTORS:
     case MR_FAULT_NO_BUFFERS:
     case MR_FAULT_DISK_FULL:
@@ -141,6 +145,7 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
     return fault == MR_FAULT_NO_DESCRIPTORS ? -EMFILE
            : fault == MR_FAULT_NO_BUFFERS   ? -ENOBUFS
            : fault == MR_FAULT_DISK_FULL    ? -ENOSPC
+           : fault == MR_FAULT_IO_ERROR     ? -EIO
            : fault == MR_FAULT_INTERRUPTED  ? -EINTR
                                             : 0;
 }

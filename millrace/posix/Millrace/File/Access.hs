@@ -7,7 +7,7 @@
 --
 -- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
 -- function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues after its caller is
--- interrupted. Within "Millrace.Simulation" these functions are refused.
+-- interrupted. In "Millrace.Simulation" they work on the simulated machine, but for locks and holes, which are refused.
 --
 -- >>> import Millrace.File
 -- >>> file <- openFileWith "example" ReadWrite [CreateWith (Permissions 0o600), Exclusive]
@@ -348,6 +348,7 @@ unlockFile file = callLock function file (\descriptor -> c_unlock descriptor 0 0
 
 callLock :: String -> File -> (CInt -> IO CInt) -> IO (Either Errno ())
 callLock function file@(File handle _ _) call = do
+  refuseSimulation
   result <- whileOpen handle call >>= maybe (throwIO (failure function (show file) eBADF)) return
   return (if result < 0 then Left (Errno (negate result)) else Right ())
 

@@ -3,7 +3,7 @@
 -- > main = replaceFile "settings" (\file -> writeAt file 0 "colour = green\n")
 --
 -- All functions are interruptible, and leave nothing behind when they are interrupted. They throw an 'IOError' that names the
--- function and the path. Within "Millrace.Simulation" they are refused.
+-- function and the path. In "Millrace.Simulation" they work on the simulated machine, which can crash.
 --
 -- >>> import Millrace.File
 -- >>> replaceFile "example" (\file -> writeAt file 0 "first")
@@ -23,11 +23,11 @@ where
 
 import Control.Exception (SomeException, catch, mask, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void)
-import Data.Bits (shiftR, xor)
+import Data.Bits (bit, shiftR, xor)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Int (Int64)
 import Data.Word (Word64)
-import Foreign.C.Types (CInt (..))
+import Foreign.C.Types (CBool (..), CInt (..))
 import Foreign.Ptr (FunPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Directory (Permissions (..), Status (..), removeTree, rename, setPermissions, status)
@@ -47,6 +47,10 @@ foreign import ccall "&mrh_do_open_temporary" c_open_temporary :: FunPtr Work
 foreign import ccall "&mrh_do_mkdir" c_mkdir :: FunPtr Work
 
 foreign import ccall "&mrh_do_unlink" c_unlink :: FunPtr Work
+
+foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
+
+foreign import ccall unsafe "mrh_chance_here" c_chance :: Word64 -> IO Word64
 
 foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 
@@ -156,6 +160,11 @@ withNewName function beginning make = go (100 :: Int)
 -- Hard to guess for others, and unique in this process.
 newSuffix :: IO String
 newSuffix = do
+  isSimulated <- c_is_simulated_here
+  if isSimulated /= 0 then (`showHex` "") <$> c_chance (bit 40) else newRealSuffix
+
+newRealSuffix :: IO String
+newRealSuffix = do
   count <- atomicModifyIORef' counter (\n -> (n + 1, n))
   now <- monotonicNanoseconds
   process <- c_getpid

@@ -5,6 +5,7 @@
 -- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory alive,
 --    waits for its end and disposes of the result. So nothing leaks, and no helper uses freed memory.
 -- 3. A job that no helper has begun is withdrawn.
+-- 4. Within a simulation, jobs on files and directories are done on the machine (@cbits\/posix\/simulated_files.h@), and others refused.
 module Millrace.Internal.Job
   ( Job (..),
     job,
@@ -27,7 +28,7 @@ import Control.Monad (unless, void, when, zipWithM_)
 import Data.ByteString (ByteString, useAsCString)
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eNOMEM, eTIMEDOUT)
+import Foreign.C.Error (Errno (..), eNOMEM, eNOSYS, eTIMEDOUT)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CBool (..), CInt (..))
 import Foreign.ForeignPtr (ForeignPtr, touchForeignPtr)
@@ -121,6 +122,10 @@ foreign import ccall unsafe "mrh_job_output_bytes" c_output_bytes :: Ptr Running
 
 foreign import ccall unsafe "mrh_job_free" c_free :: Ptr Running -> IO ()
 
+foreign import ccall unsafe "mrh_job_simulate_begin" c_simulate_begin :: Ptr Running -> IO Int64
+
+foreign import ccall unsafe "mrh_job_simulate" c_simulate :: Ptr Running -> IO ()
+
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
 -- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then continues
@@ -131,8 +136,38 @@ runJob = runJobBefore noDeadline
 -- | The same with a deadline, after which the result is @ETIMEDOUT@, and the job continues without its caller.
 runJobBefore :: Deadline -> Job r -> IO (Either Errno r)
 runJobBefore deadline what = mask_ $ do
-  running <- (refuseSimulation >> create what) `onException` jobRelease what
-  if running == nullPtr then Left eNOMEM <$ jobRelease what else waitAtMost deadline running what
+  running <- create what `onException` jobRelease what
+  isSimulated <- c_is_simulated_here
+  let begin = if isSimulated /= 0 then simulated else waitAtMost
+  if running == nullPtr then Left eNOMEM <$ jobRelease what else begin deadline running what
+
+-- Does it on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its deadline passes, it is
+-- not done.
+simulated :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
+simulated deadline running what = do
+  begun <- c_simulate_begin running
+  let refusal = Errno (fromIntegral (negate begun))
+  if begun < 0
+    then do
+      neverBegun running what
+      when (refusal == eNOSYS) refuse
+      return (Left refusal)
+    else do
+      let delay = fromIntegral ((begun + 999) `div` 1000)
+      left <- microsUntil deadline
+      when (delay > 0) $ waitMicros (min delay left) `onException` neverBegun running what
+      if delay > left
+        then Left eTIMEDOUT <$ neverBegun running what
+        else c_simulate running >> takeResult running what
+
+waitMicros :: Int -> IO ()
+waitMicros delay = do
+  woken <- newEmptyMVar
+  timer <- startTimer delay (Wake woken)
+  takeMVar woken `onException` stopTimer timer
+
+neverBegun :: Ptr Running -> Job r -> IO ()
+neverBegun running what = c_free running >> jobRelease what
 
 -- | A result that the caller must have or dispose of, such as a descriptor: see 'handOver'.
 keptAlive :: (r -> IO ()) -> IO (Either e r) -> IO (Either e r)
@@ -142,9 +177,13 @@ keptAlive dispose = handOver (either (const (return ())) dispose)
 refuseSimulation :: IO ()
 refuseSimulation = do
   isSimulated <- c_is_simulated_here
-  when (isSimulated /= 0) . throwIO $
+  when (isSimulated /= 0) refuse
+
+refuse :: IO a
+refuse =
+  throwIO $
     mkIOError illegalOperationErrorType "Millrace" Nothing Nothing
-      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation use Millrace.File for files, and sockets in place of pipes and processes"
+      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation there are files, directories and sockets; use sockets in place of pipes and processes"
 
 create :: Job r -> IO (Ptr Running)
 create what = withTexts (jobTexts what) $ \first second -> do
@@ -164,11 +203,11 @@ withTexts texts use = case texts of
 waitAtMost :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
 waitAtMost deadline running what = do
   woken <- newEmptyMVar
-  delay <- microsUntil deadline `onException` neverBegun
-  timer@(Timer token) <- startTimer delay (Wake woken) `onException` neverBegun
+  delay <- microsUntil deadline `onException` neverBegun running what
+  timer@(Timer token) <- startTimer delay (Wake woken) `onException` neverBegun running what
   refusal <- c_submit_job running token
   if refusal < 0
-    then stopTimer timer >> neverBegun >> return (Left (Errno (negate refusal)))
+    then stopTimer timer >> neverBegun running what >> return (Left (Errno (negate refusal)))
     else do
       takeMVar woken `catch` \exception -> do
         void (stopTimer timer)
@@ -176,8 +215,6 @@ waitAtMost deadline running what = do
         throwIO (exception :: SomeException)
       isDone <- c_is_done running
       if isDone /= 0 then takeResult running what else Left eTIMEDOUT <$ leave running what
-  where
-    neverBegun = c_free running >> jobRelease what
 
 -- For a job that has ended.
 takeResult :: Ptr Running -> Job r -> IO (Either Errno r)

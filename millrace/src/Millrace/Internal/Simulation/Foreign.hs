@@ -13,6 +13,9 @@ module Millrace.Internal.Simulation.Foreign
     c_machine_inspect,
     c_machine_trace,
     c_machine_line,
+    c_machine_crash,
+    c_machine_fail_power_after,
+    c_machine_has_power,
     c_loop_list,
     c_loop_buffers_out,
     c_kind_name,
@@ -26,7 +29,7 @@ where
 import Data.Int (Int64)
 import Data.Word (Word64)
 import Foreign.C.String (CString)
-import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.C.Types (CBool (..), CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Millrace.Internal.Foreign (Loop)
 
@@ -55,6 +58,12 @@ foreign import ccall unsafe "mr_machine_close_all" c_machine_close_all :: Ptr Ma
 foreign import ccall unsafe "mr_machine_inspect" c_machine_inspect :: Ptr Machine -> Ptr Word64 -> IO ()
 
 foreign import ccall unsafe "mr_machine_trace" c_machine_trace :: Ptr Machine -> Ptr CSize -> IO CString
+
+foreign import ccall unsafe "mr_machine_crash" c_machine_crash :: Ptr Machine -> IO ()
+
+foreign import ccall unsafe "mr_machine_fail_power_after" c_machine_fail_power_after :: Ptr Machine -> Word64 -> IO ()
+
+foreign import ccall unsafe "mr_machine_has_power" c_machine_has_power :: Ptr Machine -> IO CBool
 
 foreign import ccall unsafe "mrh_note" c_machine_line :: Ptr Machine -> CString -> IO ()
 
