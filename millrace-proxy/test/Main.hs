@@ -3,6 +3,7 @@ module Main (main) where
 
 import qualified BalanceSpec
 import qualified HeadSpec
+import qualified Http2Spec
 import qualified PassingSpec
 import qualified RefusalSpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -19,6 +20,7 @@ main = do
     describe "passing on" PassingSpec.spec
     describe "refusing" RefusalSpec.spec
     describe "upgrades" UpgradeSpec.spec
+    describe "targets that speak HTTP/2" Http2Spec.spec
     describe "targets with TLS" TlsSpec.spec
     describe "several targets" BalanceSpec.spec
 

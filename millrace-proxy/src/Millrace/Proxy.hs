@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A reverse proxy as a WAI application: requests go on to other servers over HTTP\/1.1.
+-- | A reverse proxy as a WAI application: requests go on to other servers over HTTP\/1.1 and HTTP\/2.
 --
 -- > main = do
 -- >   target <- either fail return (parseTarget "http://127.0.0.1:3000")
@@ -11,6 +11,8 @@
 --   the method is idempotent and there is no body. When no connection can be made, the next target is tried.
 -- * Fields that concern the connection are left out (RFC 9110, section 7.6.1), and those of 'Forwarding', X-Request-Id,
 --   @traceparent@ and Via are added.
+-- * Requests share the connections of HTTP\/2. Those that a target has not looked at are sent again on another one. Trailers, resets and
+--   extended CONNECT are passed on, so gRPC and WebSockets are, too.
 -- * A client that leaves ends its request. The target may answer before it has all of a request.
 -- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings than @chunked@, bare line
 --   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
@@ -77,7 +79,6 @@ import Control.Exception
 import Control.Monad (forever, when)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString)
-import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.Maybe (fromMaybe, isJust, isNothing)
 import Millrace.Deadline
@@ -89,18 +90,20 @@ import Millrace.Proxy.Identifier
 import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Member
+import Millrace.Proxy.Passing
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
+import Millrace.Proxy.Shared
+import Millrace.Proxy.Stream
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
 import Millrace.Timer (threadDelay)
 import Millrace.Tls (ClientSettings (..), newClientContext)
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, modifyHTTP2Data)
 
 -- What the requests of a proxy share.
 data Proxy = Proxy
@@ -130,14 +133,15 @@ withProxy settings targets use = withWatchedProxy settings targets (\application
 -- @since 0.1.0
 withWatchedProxy :: Settings -> [Target] -> (Application -> IO [TargetState] -> IO a) -> IO a
 withWatchedProxy settings targets use = do
-  context <- newClientContext (tlsSettings settings) {clientProtocols = ["http/1.1"]}
+  let contextFor protocols = newClientContext (tlsSettings settings) {clientProtocols = protocols}
+  secured <- Secured <$> contextFor ["http/1.1"] <*> contextFor ["h2"] <*> contextFor ["h2", "http/1.1"]
   members <- mapM (newMember (limits settings)) targets
   balancer <- newBalancer (balancing settings) members
-  proxy <- Proxy settings balancer (Secured context) <$> newIdentifiers
+  proxy <- Proxy settings balancer secured <$> newIdentifiers
   let checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
-  alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (closePool . memberPool) members
+  alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
   where
-    tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (closeOld . memberPool) members)
+    tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (\member -> closeOld (memberPool member) >> closeUnused (memberShared member)) members)
 
 -- Runs actions while another one runs.
 alongside :: [IO ()] -> IO a -> IO a
@@ -162,7 +166,7 @@ serve proxy request respond
           case chosen of
             Nothing -> refuse former
             Just member -> do
-              result <- working member (passTo proxy passing FromPool member)
+              result <- working member (passTo proxy passing member)
               case result of
                 Delivered received -> return received
                 Failed reason TryOthers -> try' (member : tried) reason
@@ -173,31 +177,6 @@ serve proxy request respond
     upgrade = wantedUpgrade settings request
     refuse reason = onProblem settings request reason >> respond (problemResponse reason)
 
-problemResponse :: Problem -> Response
-problemResponse reason = responseLBS status fields text
-  where
-    status = problemStatus reason
-    fields =
-      (hContentType, "text/plain; charset=utf-8") :
-        [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
-    text = Lazy.fromStrict (statusMessage status <> "\n")
-
--- A request that is being passed on.
-data Passing = Passing
-  { passingRequest :: !Request,
-    passingRespond :: Response -> IO ResponseReceived,
-    passingEnd :: !Deadline,
-    passingBody :: !RequestBody,
-    passingUpgrade :: !(Maybe ByteString.ByteString),
-    passingOutgoing :: !Outgoing
-  }
-
-data Result
-  = Delivered !ResponseReceived
-  | Failed !Problem !Next
-
-data Next = TryOthers | GiveUp
-
 -- Whether a connection that was kept may be used.
 data Origin = FromPool | New
   deriving (Eq)
@@ -205,15 +184,28 @@ data Origin = FromPool | New
 -- A connection, and whether it is still this request's to close.
 data Holding = Holding !Link !(IORef Bool)
 
-passTo :: Proxy -> Passing -> Origin -> Member -> IO Result
-passTo proxy passing origin member = mask $ \restore -> do
+-- A target that negotiates its version is asked for HTTP/2 until it has chosen HTTP/1.1.
+passTo :: Proxy -> Passing -> Member -> IO Result
+passTo proxy passing member = case targetScheme (memberTarget member) of
+  Http -> overVersion1
+  Https1 -> overVersion1
+  Https -> do
+    known <- knownVersion (memberShared member)
+    if known == Just Version1 then overVersion1 else overVersion2
+  _ -> overVersion2
+  where
+    overVersion1 = passInBytes proxy passing FromPool member
+    overVersion2 = passOnStream (proxySettings proxy) (proxySecured proxy) passing member >>= maybe overVersion1 return
+
+passInBytes :: Proxy -> Passing -> Origin -> Member -> IO Result
+passInBytes proxy passing origin member = mask $ \restore -> do
   kept <- if origin == FromPool then takeLink (memberPool member) else return Nothing
   case kept of
     Just link -> do
       result <- holding link restore
       case result of
         -- It had been closed, or was being closed.
-        Left (reason, Silent) | isRepeatable passing -> isGone reason (passTo proxy passing New member)
+        Left (reason, Silent) | isRepeatable passing -> isGone reason (passInBytes proxy passing New member)
         _ -> concluded result
     Nothing -> do
       made <- connected
@@ -225,11 +217,8 @@ passTo proxy passing origin member = mask $ \restore -> do
     target = memberTarget member
     connected = do
       deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
-      outcome <- synchronously (connectLink deadline (proxySecured proxy) target)
-      return (either (Left . Problem (Just target) . unconnected) Right outcome)
-    unconnected failure
-      | maybe False isDeadlineError (fromException failure) = TooSlow ToConnect
-      | otherwise = NotConnected (reasonOf failure)
+      outcome <- synchronously (connectLink deadline (onlyVersion1 (proxySecured proxy)) target)
+      return (either (Left . Problem (Just target) . unconnected) (Right . fst) outcome)
     holding link restore = do
       mine <- newIORef True
       let letGo = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
@@ -242,12 +231,6 @@ passTo proxy passing origin member = mask $ \restore -> do
       when (isFaultOfTarget reason) (noteFailure (limits settings) member)
       return (Failed reason GiveUp)
 
--- | May it be sent twice?
-isRepeatable :: Passing -> Bool
-isRepeatable passing = case passingBody passing of
-  Absent -> requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
-  _ -> False
-
 -- Whether the target had sent anything.
 data Hearing = Heard | Silent
 
@@ -256,7 +239,7 @@ onLink :: Proxy -> Passing -> Member -> Holding -> IO (Either (Problem, Hearing)
 onLink proxy passing member held@(Holding link _) = case composeHead outgoing request of
   Left reason -> return (Left (Problem Nothing (BadRequest reason), Heard))
   Right bytes -> do
-    exchange <- newExchange (limits settings) target request (passingEnd passing) link
+    exchange <- newExchange (limits settings) target request (passingEnd passing) link InBytes
     source <- newSource (receiveFrom exchange ForFirstByte)
     begun <- try (sendRequest exchange bytes (passingBody passing))
     case begun of
@@ -310,22 +293,12 @@ deliver passing settings member held@(Holding link _) exchange source found
     takeRest = readIORef (sourceRest source) <* writeIORef (sourceRest source) ByteString.empty
     letGo = release member held exchange source found
     streamed = do
-      trailers <- newIORef []
-      -- The server runs the code of a stream only if the response may have a body.
-      isWhole <- newIORef False
-      modifyHTTP2Data request (\said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailersFrom trailers})
-      received <- respond . responseStream status fields $ \write flush -> do
+      (received, extent) <- respondStreaming passing status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
             failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))
-        behind <- passBody (headFraming found) source {sourceMore = more} (write . byteString) `catch` failed
-        writeIORef trailers behind
-        writeIORef isWhole True
-      whole <- readIORef isWhole
-      when (whole && headFraming found /= UntilEnd) letGo
+        passBody (headFraming found) source {sourceMore = more} write `catch` failed
+      when (extent == Whole && headFraming found /= UntilEnd) letGo
       return received
-    trailersFrom trailers said = case said of
-      Nothing -> Trailers <$> readIORef trailers
-      Just _ -> return (NextTrailersMaker (trailersFrom trailers))
 
 -- Keeps the connection if both sides are done with it: the request is sent, and nothing came behind the response.
 release :: Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()

@@ -35,7 +35,7 @@ withReverseProxy upstreams options use = do
       Failure
         { failureAttempt = "pass requests on to '" <> text <> "'",
           failureReason = reason,
-          failureRemedy = "Give http://HOST:PORT, https://HOST, a port of this machine, or unix:PATH."
+          failureRemedy = "Give http://HOST:PORT, https://HOST, h2c://HOST:PORT, a port of this machine, or unix:PATH."
         }
 
 -- | Why a text is not a target. 'Nothing' if it is one.

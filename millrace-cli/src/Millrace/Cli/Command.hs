@@ -332,11 +332,13 @@ proxyNotes =
           ("millrace proxy unix:/run/app.sock --host :: -p 80", "to a Unix socket"),
           ("millrace proxy 3001 3002 3003 --health /up", "to three servers in turn, as long as they are well"),
           ("millrace proxy https://example.org --host-field target", "to a server with TLS, by its name"),
+          ("millrace proxy h2c://127.0.0.1:50051", "to a server of gRPC"),
           ("millrace proxy 3000 --tls-cert chain.pem --tls-key key.pem", "https in front of http")
         ],
       paragraph
-        "A target is http://HOST[:PORT], https://HOST[:PORT], HOST:PORT, a port of this machine, or unix:PATH. Targets are spoken to \
-        \in HTTP/1.1 on connections that are kept. Bodies are streamed both ways; WebSockets and other upgrades are passed on. \
+        "A target is http://HOST[:PORT], HOST:PORT, a port of this machine, or unix:PATH, for HTTP/1.1; https://HOST[:PORT], for TLS and \
+        \the version that the target chooses (ALPN); https1://, for TLS and HTTP/1.1; h2://, for TLS and HTTP/2; h2c:// or \
+        \h2c+unix:PATH, for HTTP/2 without TLS. Connections are kept, and shared by many requests on HTTP/2. Bodies are streamed both ways; WebSockets and other upgrades are passed on. \
         \Targets learn of the client by Forwarded and X-Forwarded-For, -Proto and -Host, and get X-Request-Id and traceparent. A \
         \response that programs could read differently is answered with 502, one that is late with 504; a message says why.",
       encryption,

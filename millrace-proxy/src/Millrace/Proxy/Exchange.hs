@@ -6,6 +6,7 @@
 module Millrace.Proxy.Exchange
   ( Exchange (..),
     newExchange,
+    EndOfBody (..),
     RequestBody (..),
     holdSmallBody,
     framingOf,
@@ -13,9 +14,16 @@ module Millrace.Proxy.Exchange
     withSender,
     receiveHead,
     deadlineIn,
+    awaitFrom,
     receiveFrom,
+    problem,
+    takeHeads,
+    noteSent,
+    sendPiece,
+    causeOf,
     synchronously,
     reasonOf,
+    unconnected,
   )
 where
 
@@ -29,6 +37,7 @@ import Data.IORef
 import Data.Word (Word64)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
+import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
 import Millrace.Proxy.Body
 import Millrace.Proxy.Field (isFieldText, isToken)
 import Millrace.Proxy.Link
@@ -38,7 +47,7 @@ import Millrace.Proxy.RequestHead (BodyFraming (..))
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
-import Network.HTTP.Types (statusCode)
+import Network.HTTP.Types (RequestHeaders, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength)
 import Network.Wai.Handler.Millrace (getRequestTrailers, onDisconnect, sendEarlyHints)
 import Numeric (showHex)
@@ -54,12 +63,23 @@ data Exchange = Exchange
     exchangeSent :: !(IORef (Maybe Word64)),
     exchangeInterrupted :: !(IORef (Maybe SomeException)),
     -- | Has the target sent anything?
-    exchangeHeard :: !(IORef Bool)
+    exchangeHeard :: !(IORef Bool),
+    -- | Ends the body of a request with trailers.
+    exchangeEndBody :: !EndOfBody
   }
 
-newExchange :: Limits -> Target -> Request -> Deadline -> Link -> IO Exchange
-newExchange limits' target request end link = Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False
+-- | How the body of a request is framed on the connection, and ended.
+data EndOfBody
+  = -- | As in HTTP\/1.1.
+    InBytes
+  | -- | The connection frames it.
+    ByConnection !(RequestHeaders -> IO ())
 
+newExchange :: Limits -> Target -> Request -> Deadline -> Link -> EndOfBody -> IO Exchange
+newExchange limits' target request end link endOfBody =
+  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> pure endOfBody
+
+-- | A problem with the exchange's target.
 problem :: Exchange -> Cause -> Problem
 problem exchange = Problem (Just (exchangeTarget exchange))
 
@@ -82,6 +102,21 @@ reasonOf :: SomeException -> String
 reasonOf failure@(SomeException inner) = case fromException failure of
   Just network -> ioe_description network
   Nothing -> takeWhile (/= '\n') (displayException inner)
+
+-- | What an exception of connecting means.
+unconnected :: SomeException -> Cause
+unconnected failure
+  | hasPassed failure = TooSlow ToConnect
+  | otherwise = NotConnected (reasonOf failure)
+
+-- | What an exception of the connection means.
+causeOf :: SomeException -> Cause
+causeOf failure = case fromException failure of
+  Just (ResponseReset code) -> ResetByTarget code
+  Just RequestRefused -> RefusedByTarget
+  Just trouble@ResponseMalformed -> BadResponse (describeHttp2Problem trouble)
+  Just trouble@HeadTooLong -> BadResponse (describeHttp2Problem trouble)
+  _ -> ConnectionLost (reasonOf failure)
 
 hasPassed :: SomeException -> Bool
 hasPassed = maybe False isDeadlineError . fromException
@@ -124,6 +159,7 @@ sendRequest exchange bytes body = do
     Streamed _ -> return ()
     _ -> noteSent exchange
 
+-- | The request is complete.
 noteSent :: Exchange -> IO ()
 noteSent exchange = monotonicNanoseconds >>= writeIORef (exchangeSent exchange) . Just
 
@@ -135,7 +171,11 @@ send exchange pieces = do
     Right () -> return ()
     Left failure
       | hasPassed failure -> throwIO (problem exchange (TooSlow ToSend))
-      | otherwise -> throwIO (problem exchange (ConnectionLost (reasonOf failure)))
+      | otherwise -> throwIO (problem exchange (causeOf failure))
+
+-- | Sends a piece. Throws 'Problem'.
+sendPiece :: Exchange -> ByteString -> IO ()
+sendPiece exchange piece = send exchange [piece]
 
 -- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has all of it. When
 -- the action ends, so does the sending.
@@ -153,23 +193,37 @@ withSender exchange body action = case body of
         Right () -> return ()
         Left failure -> case fromException failure of
           -- The target may have answered before it closed the connection. The thread that waits for the answer finds out.
-          Just (Problem _ (ConnectionLost _)) -> noteSent exchange
-          _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> interruptLink (exchangeLink exchange)
+          Just (Problem _ cause) | isEnd cause -> noteSent exchange
+          _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> linkInterrupt (exchangeLink exchange)
+
+    isEnd cause = case cause of
+      ConnectionLost _ -> True
+      ResetByTarget _ -> True
+      RefusedByTarget -> True
+      BadResponse _ -> True
+      _ -> False
 
 sendBody :: Exchange -> BodyFraming -> IO ()
 sendBody exchange framing = go >> noteSent exchange
   where
     request = exchangeRequest exchange
+    inChunks = framing == ChunksOfBody
     go = do
       piece <- getRequestBodyChunk request
       if ByteString.null piece
-        then when (framing == ChunksOfBody) end
+        then end
         else do
-          send exchange (if framing == ChunksOfBody then [Char8.pack (showHex (ByteString.length piece) "\r\n"), piece, "\r\n"] else [piece])
+          case exchangeEndBody exchange of
+            InBytes | inChunks -> send exchange [Char8.pack (showHex (ByteString.length piece) "\r\n"), piece, "\r\n"]
+            _ -> send exchange [piece]
           go
-    end = do
-      trailers <- getRequestTrailers request
-      send exchange ["0\r\n" <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers, isToken (CI.original name), isFieldText value]) <> "\r\n"]
+    end = case exchangeEndBody exchange of
+      ByConnection finish -> trailersOf >>= finish
+      InBytes | inChunks -> do
+        trailers <- trailersOf
+        send exchange ["0\r\n" <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers]) <> "\r\n"]
+      InBytes -> return ()
+    trailersOf = filter (\(name, value) -> isToken (CI.original name) && isFieldText value) <$> getRequestTrailers request
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
@@ -177,11 +231,14 @@ sendBody exchange framing = go >> noteSent exchange
 -- | Receives at most the given number of bytes within a limit; empty at the end. If that takes longer than a moment, the client is watched
 -- meanwhile: when it goes, this ends. Throws 'Problem', or what reading the request's body threw.
 receiveFrom :: Exchange -> Wait -> Int -> IO ByteString
-receiveFrom exchange wait size = do
+receiveFrom exchange wait size = awaitFrom exchange wait (\deadline -> linkReceive (exchangeLink exchange) deadline size)
+
+-- | The same for whatever comes from the target. The action waits until the deadline.
+awaitFrom :: Exchange -> Wait -> (Deadline -> IO a) -> IO a
+awaitFrom exchange wait receive = do
   begin <- monotonicNanoseconds
   outcome <- receiveUntil (deadlineFromNanoseconds (begin + min patience (if limit == noTimeLimit then maxBound else timeLimitNanoseconds limit)))
   case outcome of
-    Right bytes | not (ByteString.null bytes) -> return bytes
     Left failure | hasPassed failure -> slowly begin
     _ -> settled outcome
   where
@@ -191,7 +248,7 @@ receiveFrom exchange wait size = do
       _ -> betweenBytesLimit (exchangeLimits exchange)
     patience = 50000000
     slice = 1000000000
-    receiveUntil deadline = synchronously (linkReceive link (earlier deadline (exchangeEnd exchange)) size)
+    receiveUntil deadline = synchronously (receive (earlier deadline (exchangeEnd exchange)))
     slowly begin = do
       sent <- readIORef (exchangeSent exchange)
       now <- monotonicNanoseconds
@@ -216,30 +273,20 @@ receiveFrom exchange wait size = do
         _ -> settled outcome
     watchingClient = onDisconnect (exchangeRequest exchange) $ do
       writeIORef (exchangeInterrupted exchange) (Just (toException (problem exchange ClientLeft)))
-      interruptLink link
+      linkInterrupt link
     -- If this side has ended the connection, it has recorded the reason.
     settled outcome = do
       interrupted <- readIORef (exchangeInterrupted exchange)
       case (interrupted, outcome) of
         (Just reason, _) -> throwIO reason
-        (Nothing, Right bytes) -> return bytes
-        (Nothing, Left failure) -> throwIO (problem exchange (ConnectionLost (reasonOf failure)))
+        (Nothing, Right result) -> return result
+        (Nothing, Left failure) -> throwIO (problem exchange (causeOf failure))
 
 -- | The head of the final response, or of the one that changes the protocol. Passes hints on, and leaves out other interim
 -- responses. Throws 'Problem'.
 receiveHead :: Exchange -> Source -> IO ResponseHead
-receiveHead exchange source = go (interimMax :: Int)
+receiveHead exchange source = takeHeads exchange oneHead
   where
-    go left = do
-      found <- oneHead
-      case statusCode (headStatus found) of
-        101 -> return found
-        code
-          | code >= 200 -> return found
-          | left == 0 -> malformed "too many interim responses"
-          | otherwise -> do
-            when (code == 103) (sendEarlyHints (exchangeRequest exchange) (headFields found))
-            go (left - 1)
     oneHead = takeSome source 16384 >>= parse
     parse bytes
       | ByteString.null bytes = throwIO (problem exchange (ConnectionLost "the target closed it"))
@@ -257,4 +304,18 @@ receiveHead exchange source = go (interimMax :: Int)
               if ByteString.null more then throwIO (problem exchange (ConnectionLost "the target closed it in the middle of the head")) else parse (bytes <> more)
     malformed = throwIO . problem exchange . BadResponse
     headMax = headBytesMax (exchangeLimits exchange)
-    interimMax = 100
+
+-- | Takes heads until one is final or changes the protocol.
+takeHeads :: Exchange -> IO ResponseHead -> IO ResponseHead
+takeHeads exchange oneHead = go (100 :: Int)
+  where
+    go left = do
+      found <- oneHead
+      case statusCode (headStatus found) of
+        101 -> return found
+        code
+          | code >= 200 -> return found
+          | left == 0 -> throwIO (problem exchange (BadResponse "too many interim responses"))
+          | otherwise -> do
+            when (code == 103) (sendEarlyHints (exchangeRequest exchange) (headFields found))
+            go (left - 1)

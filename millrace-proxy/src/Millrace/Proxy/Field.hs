@@ -6,6 +6,7 @@ module Millrace.Proxy.Field
     isToken,
     isFieldText,
     tokensOf,
+    withoutBlanks,
     withoutNamed,
   )
 where
@@ -30,6 +31,7 @@ parseFieldLine line = case ByteString.elemIndex 58 line of
       name = Unsafe.unsafeTake index line
       value = withoutBlanks (Unsafe.unsafeDrop (index + 1) line)
 
+-- | Without blanks at its ends.
 withoutBlanks :: ByteString -> ByteString
 withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
   where

@@ -4,7 +4,7 @@
 module Millrace.Proxy.Forwarding
   ( Claimed (..),
     claimsNothing,
-    forwardedLines,
+    forwardedFields,
   )
 where
 
@@ -30,27 +30,27 @@ data Claimed = Claimed
 claimsNothing :: Claimed
 claimsNothing = Claimed [] [] [] []
 
--- | The lines for a target, in pieces.
-forwardedLines :: Forwarding -> Request -> Claimed -> [ByteString]
-forwardedLines policy request claimed = case policy of
+-- | The fields for a target.
+forwardedFields :: Forwarding -> Request -> Claimed -> [(ByteString, ByteString)]
+forwardedFields policy request claimed = case policy of
   ReplaceForwarded -> ours claimsNothing
   AppendForwarded -> ours claimed
   PassForwarded ->
-    line "Forwarded: " (claimedForwarded claimed)
-      ++ line "X-Forwarded-For: " (claimedFor claimed)
-      ++ line "X-Forwarded-Proto: " (claimedProto claimed)
-      ++ line "X-Forwarded-Host: " (claimedHost claimed)
+    line "Forwarded" (claimedForwarded claimed)
+      ++ line "X-Forwarded-For" (claimedFor claimed)
+      ++ line "X-Forwarded-Proto" (claimedProto claimed)
+      ++ line "X-Forwarded-Host" (claimedHost claimed)
   where
     line _ [] = []
-    line name values = [name, ByteString.intercalate ", " values, "\r\n"]
+    line name values = [(name, ByteString.intercalate ", " values)]
     client = clientText (remoteHost request)
     proto = if isSecure request then "https" else "http"
     ours said =
-      line "X-Forwarded-For: " (claimedFor said ++ [client])
+      line "X-Forwarded-For" (claimedFor said ++ [client])
         -- The first proxy knows what the client used.
-        ++ line "X-Forwarded-Proto: " (orOwn [proto] (claimedProto said))
-        ++ maybe [] (\name -> line "X-Forwarded-Host: " (orOwn [name] (claimedHost said))) (requestHeaderHost request)
-        ++ line "Forwarded: " (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
+        ++ line "X-Forwarded-Proto" (orOwn [proto] (claimedProto said))
+        ++ maybe [] (\name -> line "X-Forwarded-Host" (orOwn [name] (claimedHost said))) (requestHeaderHost request)
+        ++ line "Forwarded" (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
     orOwn own values = if null values then own else values
     node = if Char8.elem ':' client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.

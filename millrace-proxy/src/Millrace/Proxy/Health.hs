@@ -6,17 +6,19 @@ module Millrace.Proxy.Health
   )
 where
 
-import Control.Exception (bracket, throwIO)
+import Control.Exception (bracket, finally, mask, throwIO)
 import Control.Monad (unless, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Millrace.Deadline
+import qualified Millrace.HttpClient.Http2 as Http2
 import Millrace.Proxy.Exchange (reasonOf, synchronously)
 import Millrace.Proxy.Link
 import Millrace.Proxy.Member
 import Millrace.Proxy.Problem
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
+import Millrace.Proxy.Shared (transportOf)
 import Millrace.Proxy.Target
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (statusCode)
@@ -47,13 +49,39 @@ watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
 ask :: Limits -> Secured -> ActiveCheck -> Member -> IO ()
 ask limits' secured check member = do
   deadline <- deadlineAfter (checkLimitMicros check)
-  bracket (connectLink deadline secured target) linkClose $ \link -> do
-    linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", targetAuthority target, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
-    status <- receive deadline link ByteString.empty
-    unless (checkAccepts check status) (wrong ("the status is " <> show (statusCode status)))
+  status <- mask $ \restore -> do
+    (link, version) <- connectLink deadline secured target
+    case version of
+      Version1 -> restore (askInBytes deadline link) `finally` linkClose link
+      Version2 -> bracket (Http2.openConnection deadline Http2.defaultSettings (transportOf link)) Http2.closeConnection (restore . askOnStream deadline)
+  unless (checkAccepts check status) (wrong ("the status is " <> show (statusCode status)))
   where
     target = memberTarget member
+    wrong :: String -> IO a
     wrong = throwIO . Problem (Just target) . BadResponse
+    askInBytes deadline link = do
+      linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", targetAuthority target, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
+      receive deadline link ByteString.empty
+    askOnStream deadline connection = bracket (Http2.beginExchange connection fields Http2.NothingFollows) ended (statusOn deadline)
+    statusOn deadline begun = case begun of
+      Http2.Begun exchange -> finalStatus deadline exchange
+      _ -> wrong "it takes no request"
+    ended begun = case begun of
+      Http2.Begun exchange -> Http2.endExchange exchange
+      _ -> return ()
+    finalStatus deadline exchange = do
+      status <- Http2.headStatus <$> Http2.receiveHead deadline exchange
+      if status < 200 then finalStatus deadline exchange else return (toEnum status)
+    fields =
+      [ (name, value, Http2.Kept)
+        | (name, value) <-
+            [ (":method", "GET"),
+              (":scheme", if isProtected (targetScheme target) then "https" else "http"),
+              (":authority", targetAuthority target),
+              (":path", checkPath check),
+              ("user-agent", "millrace")
+            ]
+      ]
     receive deadline link earlier' = do
       bytes <- linkReceive link deadline 16384
       when (ByteString.null bytes) (wrong "it ended before the response")

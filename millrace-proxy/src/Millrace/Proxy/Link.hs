@@ -2,14 +2,16 @@
 module Millrace.Proxy.Link
   ( Link (..),
     connectLink,
-    interruptLink,
+    Version (..),
     Secured (..),
+    onlyVersion1,
   )
 where
 
 import Control.Exception (bracketOnError, catch)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Foreign.C.Error (eAGAIN)
 import Foreign.Marshal.Alloc (alloca)
 import Millrace.Deadline
@@ -34,23 +36,50 @@ data Link = Link
     -- | Has the target sent nothing since, and not ended the connection either? If it has, what it sent is not the answer to the
     -- next request. Does not block.
     linkIsQuiet :: !(IO Bool),
-    linkSocket :: !Socket
+    -- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
+    linkInterrupt :: !(IO ())
   }
 
--- | How to protect connections.
-newtype Secured = Secured ClientContext
+-- | How to protect connections: which version of HTTP is asked for.
+data Secured = Secured
+  { -- | HTTP\/1.1 only.
+    securedOnly1 :: !ClientContext,
+    -- | HTTP\/2 only.
+    securedOnly2 :: !ClientContext,
+    -- | Either.
+    securedEither :: !ClientContext
+  }
 
--- | Connects to a target. Waits until the deadline. Throws what the network and TLS throw.
-connectLink :: Deadline -> Secured -> Target -> IO Link
-connectLink deadline (Secured context) target = case (targetScheme target, targetPlace target) of
-  (Http, AtPath path) -> bracketOnError (socket AF_UNIX Stream defaultProtocol) Socket.close $ \raw ->
-    plainLink raw <$ connectBefore deadline raw (SockAddrUnix path)
-  (Https, AtPath path) -> ioError (userError ("TLS on the Unix socket " <> path))
-  (scheme, AtHost name port) -> bracketOnError (connectToBefore deadline (host name (show port)) {queryFlags = []}) Socket.close $ \raw -> do
+-- | For a connection that must speak HTTP\/1.1.
+onlyVersion1 :: Secured -> Secured
+onlyVersion1 secured = secured {securedEither = securedOnly1 secured}
+
+-- | The version of HTTP that a connection speaks.
+data Version = Version1 | Version2
+  deriving (Eq)
+
+-- | Connects to a target, and says what it speaks. Waits until the deadline. Throws what the network and TLS throw.
+connectLink :: Deadline -> Secured -> Target -> IO (Link, Version)
+connectLink deadline secured target = case targetPlace target of
+  AtPath path
+    | isProtected scheme -> ioError (userError ("TLS on the Unix socket " <> path))
+    | otherwise -> bracketOnError (socket AF_UNIX Stream defaultProtocol) Socket.close $ \raw ->
+      (plainLink raw, plainVersion) <$ connectBefore deadline raw (SockAddrUnix path)
+  AtHost name port -> bracketOnError (connectToBefore deadline (host name (show port)) {queryFlags = []}) Socket.close $ \raw -> do
     setSocketOption raw NoDelay 1
     case scheme of
-      Http -> return (plainLink raw)
-      Https -> tlsLink <$> clientHandshakeBefore deadline context name raw
+      Https -> protected name raw (securedEither secured)
+      Https1 -> protected name raw (securedOnly1 secured)
+      H2 -> do
+        (link, version) <- protected name raw (securedOnly2 secured)
+        if version == Version2 then return (link, version) else ioError (userError "the target does not offer HTTP/2 (ALPN)")
+      _ -> return (plainLink raw, plainVersion)
+  where
+    scheme = targetScheme target
+    plainVersion = if scheme == H2c then Version2 else Version1
+    protected name raw context = do
+      connection <- clientHandshakeBefore deadline context name raw
+      return (tlsLink connection, if Tls.negotiatedProtocol (Tls.negotiated connection) == Just (Char8.pack "h2") then Version2 else Version1)
 
 plainLink :: Socket -> Link
 plainLink raw =
@@ -62,7 +91,7 @@ plainLink raw =
       linkEndSending = shutdown raw ShutdownSend,
       linkClose = Socket.close raw,
       linkIsQuiet = isQuiet raw,
-      linkSocket = raw
+      linkInterrupt = interruptSocket raw
     }
 
 tlsLink :: Tls.Connection -> Link
@@ -73,7 +102,7 @@ tlsLink secured =
       linkEndSending = Tls.endSending secured,
       linkClose = Tls.close secured,
       linkIsQuiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw,
-      linkSocket = raw
+      linkInterrupt = interruptSocket raw
     }
   where
     raw = Tls.connectionSocket secured
@@ -82,9 +111,8 @@ tlsLink secured =
 isQuiet :: Socket -> IO Bool
 isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
 
--- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
-interruptLink :: Link -> IO ()
-interruptLink link = shutdown (linkSocket link) ShutdownBoth `catch` ignore
+interruptSocket :: Socket -> IO ()
+interruptSocket raw = shutdown raw ShutdownBoth `catch` ignore
   where
     ignore :: IOError -> IO ()
     ignore _ = return ()

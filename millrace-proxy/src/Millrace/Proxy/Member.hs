@@ -19,12 +19,15 @@ import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Settings (Limits (..))
+import Millrace.Proxy.Shared
 import Millrace.Proxy.Target
 
 -- | A target and what the proxy knows of it.
 data Member = Member
   { memberTarget :: !Target,
     memberPool :: !Pool,
+    -- | Its connections of HTTP\/2.
+    memberShared :: !Shared,
     -- | How many requests it works on.
     memberActive :: !(IORef Int),
     memberFailures :: !(IORef Failures),
@@ -39,6 +42,7 @@ newMember :: Limits -> Target -> IO Member
 newMember limits target =
   Member target
     <$> newPool (keptConnections limits) (keptMicros limits)
+    <*> newShared (keptMicros limits)
     <*> newIORef 0
     <*> newIORef (Failures 0 0)
     <*> newIORef True
@@ -99,4 +103,5 @@ memberHealth member = do
 
 memberState :: Member -> IO TargetState
 memberState member =
-  TargetState (memberTarget member) <$> memberHealth member <*> readIORef (memberActive member) <*> keptCount (memberPool member)
+  TargetState (memberTarget member) <$> memberHealth member <*> readIORef (memberActive member)
+    <*> ((+) <$> keptCount (memberPool member) <*> unusedCount (memberShared member))

@@ -12,8 +12,9 @@ module Millrace.Proxy.Problem
 where
 
 import Control.Exception (Exception (..))
+import Data.Word (Word32)
 import Millrace.Proxy.Target (Target, showTarget)
-import Network.HTTP.Types (Status, mkStatus, status400, status405, status502, status504)
+import Network.HTTP.Types (Status, mkStatus, status400, status405, status501, status502, status503, status504)
 
 -- | Why a request was not passed on, or its response not passed back.
 --
@@ -40,6 +41,12 @@ data Cause
     ConnectionLost !String
   | -- | The response is one that two programs could read differently, and how.
     BadResponse !String
+  | -- | The target has reset the request's stream, with this error code of HTTP\/2 (RFC 9113, section 7).
+    ResetByTarget !Word32
+  | -- | The target has refused the request without looking at it, more than once.
+    RefusedByTarget
+  | -- | The target cannot change to the protocol that the client asks for: it takes no extended CONNECT (RFC 8441).
+    CannotUpgrade
   | -- | The client has closed its connection.
     ClientLeft
   | -- | The request cannot be passed on safely, and why.
@@ -79,6 +86,9 @@ describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget probl
       TooSlow ForAll -> "request and response took longer than the time limit"
       ConnectionLost reason -> "the connection ended before the response: " <> reason
       BadResponse reason -> "the response is malformed: " <> reason
+      ResetByTarget code -> "the target has reset the stream, with the error code " <> show code
+      RefusedByTarget -> "the target has refused the request unseen"
+      CannotUpgrade -> "the target takes no extended CONNECT, which the upgrade needs on HTTP/2"
       ClientLeft -> "the client left before the response"
       BadRequest reason -> "the request cannot be passed on: " <> reason
       MethodRefused -> "the method is not passed on"
@@ -92,6 +102,8 @@ problemStatus problem = case problemCause problem of
   ClientLeft -> mkStatus 499 "Client Closed Request"
   BadRequest _ -> status400
   MethodRefused -> status405
+  RefusedByTarget -> status503
+  CannotUpgrade -> status501
   _ -> status502
 
 -- | Does it count against the health of the target?
@@ -101,4 +113,5 @@ isFaultOfTarget problem = case problemCause problem of
   TooSlow _ -> True
   ConnectionLost _ -> True
   BadResponse _ -> True
+  RefusedByTarget -> True
   _ -> False

@@ -8,6 +8,7 @@ module Millrace.Proxy.RequestHead
   ( Outgoing (..),
     BodyFraming (..),
     composeHead,
+    composeFields,
     wantedUpgrade,
   )
 where
@@ -16,7 +17,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe, isJust, isNothing)
 import Millrace.Proxy.Field
 import Millrace.Proxy.Forwarding
 import Millrace.Proxy.Identifier (isRequestId, isTraceParent)
@@ -51,6 +52,7 @@ data Kind
   | -- | It concerns the connection, or the proxy writes its own.
     NotPassed
   | Options
+  | TransferOptions
   | ClaimsForwarded
   | ClaimsFor
   | ClaimsProto
@@ -61,7 +63,7 @@ data Kind
 
 kindOf :: ByteString -> Kind
 kindOf name = case ByteString.length name of
-  2 | name == "te" -> NotPassed
+  2 | name == "te" -> TransferOptions
   3 | name == "via" -> ViaField
   4 | name == "host" -> NotPassed
   6 | name == "expect" -> NotPassed
@@ -93,19 +95,25 @@ data Sorted = Sorted
   { sortedPassed :: [Header],
     sortedClaims :: !Claimed,
     sortedOptions :: [ByteString],
+    -- | Does the client take trailers?
+    sortedTrailers :: !Trailing,
     sortedRequestId :: !(Maybe ByteString),
     sortedTrace :: !(Maybe ByteString),
     sortedVia :: [ByteString]
   }
 
+data Trailing = TakesTrailers | NoTrailers
+  deriving (Eq)
+
 sorted :: [Header] -> Sorted
-sorted = go (Sorted [] claimsNothing [] Nothing Nothing [])
+sorted = go (Sorted [] claimsNothing [] NoTrailers Nothing Nothing [])
   where
     go found [] = found
     go found (field@(name, value) : rest) = case kindOf (CI.foldedCase name) of
       ForTarget -> go found {sortedPassed = field : sortedPassed found} rest
       NotPassed -> go found rest
       Options -> go found {sortedOptions = tokensOf value ++ sortedOptions found} rest
+      TransferOptions -> go found {sortedTrailers = if "trailers" `elem` tokensOf value then TakesTrailers else sortedTrailers found} rest
       ClaimsForwarded -> go found {sortedClaims = claims {claimedForwarded = claimedForwarded claims ++ [value]}} rest
       ClaimsFor -> go found {sortedClaims = claims {claimedFor = claimedFor claims ++ [value]}} rest
       ClaimsProto -> go found {sortedClaims = claims {claimedProto = claimedProto claims ++ [value]}} rest
@@ -116,14 +124,25 @@ sorted = go (Sorted [] claimsNothing [] Nothing Nothing [])
       where
         claims = sortedClaims found
 
--- | The head, or why the request cannot be passed on.
-composeHead :: Outgoing -> Request -> Either String ByteString
-composeHead outgoing request
+-- What both versions of HTTP send.
+data Composed = Composed
+  { composedPath :: !ByteString,
+    composedHost :: !ByteString,
+    -- | The client's fields, in reverse.
+    composedFields :: [Header],
+    -- | The proxy's own.
+    composedOwn :: [(ByteString, ByteString)],
+    composedTrailing :: !Trailing
+  }
+
+-- The parts of a head, or why the request cannot be passed on.
+composed :: Outgoing -> Request -> Either String Composed
+composed outgoing request
   | not (isToken (requestMethod request)) = Left "the method is not a token"
   | not (isTarget target) = Left "the target has a blank or a control character"
   | Just bad <- firstBad fields = Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
   | not (isFieldText host) = Left "the host has a control character"
-  | otherwise = Right (ByteString.concat pieces)
+  | otherwise = Right (Composed target host fields own (sortedTrailers found))
   where
     target = rawPathInfo request <> rawQueryString request
     found = sorted (requestHeaders request)
@@ -132,36 +151,55 @@ composeHead outgoing request
       KeepHost -> fromMaybe (outgoingAuthority outgoing) (requestHeaderHost request)
       TargetHost -> outgoingAuthority outgoing
       FixedHost name -> name
-    pieces =
-      requestMethod request :
-      " " :
-      target :
-      " HTTP/1.1\r\nHost: " :
-      host :
-      "\r\n" :
-      foldl (\rest (name, value) -> CI.original name : ": " : value : "\r\n" : rest) behind fields
-    behind =
-      framing
-        ++ forwardedLines (outgoingForwarding outgoing) request (sortedClaims found)
-        ++ identifiers
-        ++ ["Via: ", via]
-        ++ upgrade
-    framing = case outgoingBody outgoing of
-      CountedBody count -> ["Content-Length: ", Char8.pack (show count), "\r\n"]
-      ChunksOfBody -> ["Transfer-Encoding: chunked\r\n"]
-      NoBody -> ["Content-Length: 0\r\n" | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
-    identifiers =
-      line "X-Request-Id: " (orMade fst (sortedRequestId found)) ++ line "traceparent: " (orMade snd (sortedTrace found))
+    own =
+      contentLength
+        ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
+        ++ field "X-Request-Id" (orMade fst (sortedRequestId found))
+        ++ field "traceparent" (orMade snd (sortedTrace found))
+        ++ [("Via", ByteString.intercalate ", " (filter isFieldText (sortedVia found) ++ [version <> " millrace"]))]
+    contentLength = case outgoingBody outgoing of
+      CountedBody count -> [("Content-Length", Char8.pack (show count))]
+      NoBody | isNothing (outgoingUpgrade outgoing) -> [("Content-Length", "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
+      _ -> []
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
-    line name = maybe [] (\value -> [name, value, "\r\n"])
-    via = ByteString.intercalate ", " (filter isFieldText (sortedVia found) ++ [version <> " millrace\r\n"])
+    field name = maybe [] (\value -> [(name, value)])
     version
       | httpVersion request == http11 = "1.1"
       | httpVersion request == http10 = "1.0"
       | otherwise = "2"
-    upgrade = case outgoingUpgrade outgoing of
+
+-- | The head for a target that speaks HTTP\/1.1, or why the request cannot be passed on.
+composeHead :: Outgoing -> Request -> Either String ByteString
+composeHead outgoing request = ByteString.concat . pieces <$> composed outgoing request
+  where
+    pieces parts =
+      requestMethod request :
+      " " :
+      composedPath parts :
+      " HTTP/1.1\r\nHost: " :
+      composedHost parts :
+      "\r\n" :
+      foldl (\rest (name, value) -> CI.original name : ": " : value : "\r\n" : rest) (behind parts) (composedFields parts)
+    behind parts = foldr (\(name, value) rest -> name : ": " : value : "\r\n" : rest) ending (composedOwn parts)
+    ending = case outgoingUpgrade outgoing of
       Just protocol -> ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
-      Nothing -> ["\r\n"]
+      Nothing -> [if outgoingBody outgoing == ChunksOfBody then "Transfer-Encoding: chunked\r\n\r\n" else "\r\n"]
+
+-- | The fields for a target that speaks HTTP\/2, the pseudo-fields first. An upgrade becomes an extended CONNECT (RFC 8441).
+composeFields :: ByteString -> Outgoing -> Request -> Either String [(ByteString, ByteString)]
+composeFields scheme outgoing request = do
+  parts <- composed outgoing request
+  if isPath (composedPath parts) then Right (pseudo parts ++ foldl passed (own parts) (composedFields parts)) else Left "the target is not a path"
+  where
+    isPath path = ByteString.take 1 path == "/" || path == "*"
+    pseudo parts = case outgoingUpgrade outgoing of
+      Nothing -> (":method", requestMethod request) : places parts
+      Just protocol -> (":method", methodConnect) : (":protocol", protocol) : places parts
+    places parts = [(":scheme", scheme), (":authority", composedHost parts), (":path", composedPath parts)]
+    passed rest (name, value)
+      | isJust (outgoingUpgrade outgoing) && CI.foldedCase name == "sec-websocket-key" = rest
+      | otherwise = (CI.foldedCase name, withoutBlanks value) : rest
+    own parts = [(CI.foldCase name, value) | (name, value) <- composedOwn parts] ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
 
 firstBad :: [Header] -> Maybe Header
 firstBad = foldr (\field@(name, value) rest -> if isToken (CI.original name) && isFieldText value then rest else Just field) Nothing

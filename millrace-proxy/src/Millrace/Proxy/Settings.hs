@@ -36,7 +36,7 @@ data Settings = Settings
     limits :: !Limits,
     -- | May a client change to this protocol on its connection, such as @websocket@? The name is in lower case.
     upgrades :: ByteString -> Bool,
-    -- | For targets with TLS. The application protocol is always HTTP\/1.1.
+    -- | For targets with TLS. The application protocols are those of the target's 'Millrace.Proxy.Scheme'.
     tlsSettings :: !ClientSettings,
     -- | Requests that check whether the targets work. 'Nothing': only requests show that.
     activeCheck :: !(Maybe ActiveCheck),

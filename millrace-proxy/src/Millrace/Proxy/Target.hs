@@ -6,6 +6,7 @@ module Millrace.Proxy.Target
     parseTarget,
     showTarget,
     targetAuthority,
+    isProtected,
   )
 where
 
@@ -23,14 +24,22 @@ data Target = Target
   }
   deriving (Eq, Ord, Show)
 
--- | Whether connections to a target are protected.
+-- | Whether connections to a target are protected, and which version of HTTP it speaks. With TLS the target must have a certificate
+-- for its name.
 --
 -- @since 0.1.0
 data Scheme
-  = Http
-  | -- | By TLS. The target must have a certificate for its name.
+  = -- | HTTP\/1.1.
+    Http
+  | -- | TLS. HTTP\/2 if the target offers it (ALPN), otherwise HTTP\/1.1.
     Https
-  deriving (Eq, Ord, Show)
+  | -- | TLS and HTTP\/1.1.
+    Https1
+  | -- | HTTP\/2 without TLS, which the target must speak from the first byte (prior knowledge).
+    H2c
+  | -- | TLS and HTTP\/2.
+    H2
+  deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | Where a target listens.
 --
@@ -42,8 +51,8 @@ data Place
     AtPath !FilePath
   deriving (Eq, Ord, Show)
 
--- | Reads a target: @http:\/\/HOST[:PORT]@, @https:\/\/HOST[:PORT]@, @HOST:PORT@, a port alone for this machine, or
--- @unix:PATH@. Otherwise returns what is wrong, to follow a colon.
+-- | Reads a target: @http:\/\/HOST[:PORT]@, the same with @https@, @https1@, @h2c@ or @h2@, @HOST:PORT@, a port alone for this machine,
+-- @unix:PATH@, or @h2c+unix:PATH@. Otherwise returns what is wrong, to follow a colon.
 --
 -- >>> parseTarget "https://example.org"
 -- Right (Target {targetScheme = Https, targetPlace = AtHost "example.org" 443})
@@ -51,18 +60,22 @@ data Place
 -- Right (Target {targetScheme = Http, targetPlace = AtHost "::1" 8080})
 -- >>> parseTarget "3000"
 -- Right (Target {targetScheme = Http, targetPlace = AtHost "127.0.0.1" 3000})
+-- >>> parseTarget "h2c://127.0.0.1:50051"
+-- Right (Target {targetScheme = H2c, targetPlace = AtHost "127.0.0.1" 50051})
 -- >>> parseTarget "http://example.org/app"
 -- Left "a target has no path: requests keep theirs"
 --
 -- @since 0.1.0
 parseTarget :: String -> Either String Target
 parseTarget text
-  | Just path <- stripPrefix "unix:" text = if null path then Left "unix: needs the path of a socket" else Right (Target Http (AtPath path))
-  | Just rest <- stripPrefix "http://" text = Target Http <$> (withoutPath rest >>= place (Just 80))
-  | Just rest <- stripPrefix "https://" text = Target Https <$> (withoutPath rest >>= place (Just 443))
+  | Just path <- stripPrefix "unix:" text = atPath Http path
+  | Just path <- stripPrefix "h2c+unix:" text = atPath H2c path
+  | ((scheme, rest) : _) <- [(scheme, rest) | scheme <- [minBound ..], Just rest <- [stripPrefix (schemeText scheme) text]] =
+    Target scheme <$> (withoutPath rest >>= place (Just (usualPort scheme)))
   | not (null text) && all isDigit text = Target Http . AtHost "127.0.0.1" <$> port text
   | otherwise = Target Http <$> (withoutPath text >>= place Nothing)
   where
+    atPath scheme path = if null path then Left "unix: needs the path of a socket" else Right (Target scheme (AtPath path))
     withoutPath rest = case break (== '/') rest of
       (authority, path)
         | path `elem` ["", "/"] -> Right authority
@@ -72,12 +85,27 @@ parseTarget text
       _ -> let (name, end) = break (== ':') authority in AtHost <$> checked isName name <*> portAfter usual end
     portAfter _ (':' : digits) = port digits
     portAfter (Just usual) "" = Right usual
-    portAfter _ _ = Left "a target is http://HOST[:PORT], https://HOST[:PORT], HOST:PORT, PORT or unix:PATH"
+    portAfter _ _ = Left "a target is http://HOST[:PORT] (or https, https1, h2c, h2), HOST:PORT, PORT, unix:PATH or h2c+unix:PATH"
     checked isPart name
       | not (null name) && all isPart name = Right name
       | otherwise = Left ("'" <> name <> "' is not the name or the address of a host")
     isName character = isAscii character && (isAlphaNum character || character `elem` "-._")
     isAddress character = isName character || character `elem` ":%"
+
+schemeText :: Scheme -> String
+schemeText scheme = case scheme of
+  Http -> "http://"
+  Https -> "https://"
+  Https1 -> "https1://"
+  H2c -> "h2c://"
+  H2 -> "h2://"
+
+usualPort :: Scheme -> Int
+usualPort scheme = if isProtected scheme then 443 else 80
+
+-- | Is TLS below it?
+isProtected :: Scheme -> Bool
+isProtected scheme = scheme `elem` [Https, Https1, H2]
 
 port :: String -> Either String Int
 port digits
@@ -94,12 +122,8 @@ port digits
 -- @since 0.1.0
 showTarget :: Target -> String
 showTarget target = case targetPlace target of
-  AtPath path -> "unix:" <> path
-  AtHost name number -> scheme <> bracketed name <> ":" <> show number
-  where
-    scheme = case targetScheme target of
-      Http -> "http://"
-      Https -> "https://"
+  AtPath path -> (if targetScheme target == H2c then "h2c+" else "") <> "unix:" <> path
+  AtHost name number -> schemeText (targetScheme target) <> bracketed name <> ":" <> show number
 
 bracketed :: String -> String
 bracketed name = if ':' `elem` name then "[" <> name <> "]" else name
@@ -111,9 +135,5 @@ targetAuthority :: Target -> ByteString
 targetAuthority target = case targetPlace target of
   AtPath _ -> Char8.pack "localhost"
   AtHost name number
-    | number == usual -> Char8.pack (bracketed name)
+    | number == usualPort (targetScheme target) -> Char8.pack (bracketed name)
     | otherwise -> Char8.pack (bracketed name <> ":" <> show number)
-  where
-    usual = case targetScheme target of
-      Http -> 80
-      Https -> 443

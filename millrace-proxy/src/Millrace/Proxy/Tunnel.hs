@@ -46,7 +46,7 @@ passBothWays limit link first receive send = do
         then linkEndSending link
         else touch lastMoved >> linkSend link noDeadline [bytes] >> fromClient lastMoved
     broken :: SomeException -> IO ()
-    broken _ = interruptLink link
+    broken _ = linkInterrupt link
     fromTarget lastMoved clientEnded = do
       ended <- readIORef clientEnded
       moved <- readIORef lastMoved

@@ -1,0 +1,513 @@
+-- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies. Many exchanges
+-- share a connection.
+--
+-- * What is not read of a response does not arrive: each exchange has a window ('windowBytes'), and does not hold up others.
+-- * What the server does not take of a request is not held either: 'sendBody' waits.
+-- * Trailers are passed both ways, and interim responses are received one by one.
+-- * The server's limit of exchanges is kept ('Full'), and its GOAWAY ('Leaving').
+-- * A connection that says nothing while it has work is asked by PING, and ends if it does not answer.
+--
+-- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know: sockets.
+--
+-- @since 0.1.0
+module Millrace.HttpClient.Http2
+  ( -- * Connections
+    Connection,
+    Transport (..),
+    Settings (..),
+    defaultSettings,
+    openConnection,
+    closeConnection,
+    leaveConnection,
+    isUsable,
+    takesConnect,
+    sameConnection,
+    exchangeCount,
+    idleSince,
+
+    -- * Exchanges
+    Exchange,
+    Begun (..),
+    Part (..),
+    Secrecy (..),
+    beginExchange,
+    endExchange,
+    resetExchange,
+
+    -- ** Requests
+    sendBody,
+    endBody,
+
+    -- ** Responses
+    Head (..),
+    receiveHead,
+    receiveBody,
+    Arrived (..),
+    arrivedBody,
+    receivedTrailers,
+
+    -- * Problems
+    Http2Problem (..),
+    describeHttp2Problem,
+  )
+where
+
+import Control.Concurrent (forkOnWithUnmask, killThread, myThreadId, threadCapability)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (forever, unless, void, when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.IORef
+import Data.IntMap.Strict (IntMap)
+import qualified Data.IntMap.Strict as IntMap
+import Data.Maybe (fromMaybe, isNothing)
+import Data.Word (Word32, Word64)
+import GHC.IO.Exception (IOErrorType (TimeExpired), IOException (..))
+import Millrace.Deadline
+import Millrace.HttpClient.Http2.Engine
+import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
+
+-- | The bytes of a connection.
+--
+-- @since 0.1.0
+data Transport = Transport
+  { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
+    transportReceive :: !(Deadline -> Int -> IO ByteString),
+    -- | Sends all until the deadline.
+    transportSend :: !(Deadline -> ByteString -> IO ()),
+    -- | Ends the connection for every thread that waits for it.
+    transportInterrupt :: !(IO ()),
+    -- | Closes it. Called once, when no thread uses it.
+    transportClose :: !(IO ())
+  }
+
+-- | The limits of a connection. Begin with 'defaultSettings'.
+--
+-- @since 0.1.0
+data Settings = Settings
+  { -- | Bytes of a response that may arrive before they are read.
+    windowBytes :: !Int,
+    -- | Bytes of all responses that may be on their way.
+    connectionWindowBytes :: !Int,
+    -- | Bytes of a response's head, or of trailers: names and values, and 32 for each field.
+    headBytesMax :: !Int,
+    -- | Bytes of a request that are held until the server takes them.
+    unsentBytesMax :: !Int,
+    -- | For each part of a request to be taken by the system.
+    sendLimit :: !TimeLimit,
+    -- | After so many microseconds of silence, while there is work, PING is sent; after as many more the connection ends.
+    pingMicros :: !Int
+  }
+
+-- | 128 KiB for each response and 1 MiB for all of them, 64 KiB of a head and of an unsent request, a minute to send, and PING after
+-- 15 seconds.
+--
+-- @since 0.1.0
+defaultSettings :: Settings
+defaultSettings =
+  Settings
+    { windowBytes = 131072,
+      connectionWindowBytes = 1048576,
+      headBytesMax = 65536,
+      unsentBytesMax = 65536,
+      sendLimit = microseconds 60000000,
+      pingMicros = 15000000
+    }
+
+-- | Why an exchange has failed.
+--
+-- @since 0.1.0
+data Http2Problem
+  = -- | The server has not worked on the request. It can be sent again on another connection.
+    RequestRefused
+  | -- | The server has reset the stream, with this error code (RFC 9113, section 7).
+    ResponseReset !Word32
+  | -- | The response is malformed: a field, a length, or an end that is not allowed.
+    ResponseMalformed
+  | -- | The head or the trailers are longer than the limit, or there are too many interim responses.
+    HeadTooLong
+  | -- | The connection is over, and why.
+    ConnectionEnded !String
+  | -- | The server does not speak HTTP\/2.
+    NotHttp2
+  deriving (Eq, Show)
+
+instance Exception Http2Problem where
+  displayException = describeHttp2Problem
+
+-- | One line for a log.
+--
+-- @since 0.1.0
+describeHttp2Problem :: Http2Problem -> String
+describeHttp2Problem problem = case problem of
+  RequestRefused -> "the server has refused the request unseen"
+  ResponseReset code -> "the server has reset the stream, with the error code " <> show code
+  ResponseMalformed -> "the response breaks the rules of HTTP/2"
+  HeadTooLong -> "the head is too long"
+  ConnectionEnded reason -> reason
+  NotHttp2 -> "the server does not speak HTTP/2"
+
+-- Those that wait for a stream: its reader and its writer.
+data Waiting = Waiting !(MVar ()) !(MVar ())
+
+-- | A connection.
+--
+-- @since 0.1.0
+data Connection = Connection
+  { connectionEngine :: !Engine,
+    connectionTransport :: !Transport,
+    connectionWaiting :: !(IORef (IntMap Waiting)),
+    connectionTokens :: !(IORef Int),
+    -- Wakes the thread that sends.
+    connectionWriter :: !(MVar ()),
+    -- Filled when the state has changed.
+    connectionChanged :: !(MVar ()),
+    -- How many times bytes have been received.
+    connectionHeard :: !(IORef Word64),
+    connectionReason :: !(IORef (Maybe String)),
+    -- When the last exchange ended, on the clock of deadlines.
+    connectionIdle :: !(IORef Word64),
+    connectionClosed :: !(MVar ())
+  }
+
+-- | Opens a connection over a transport, which is the connection's from now on, also if this fails. Waits for the server's settings
+-- until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's 'IOError'.
+--
+-- @since 0.1.0
+openConnection :: Deadline -> Settings -> Transport -> IO Connection
+openConnection deadline settings transport = mask $ \restore -> do
+  made <- openEngine (EngineSettings (windowBytes settings) (connectionWindowBytes settings) (headBytesMax settings) 100 (unsentBytesMax settings))
+  case made of
+    Nothing -> transportClose transport >> throwIO (ConnectionEnded "there is no memory for it")
+    Just engine -> do
+      now <- monotonicNanoseconds
+      connection <-
+        Connection engine transport <$> newIORef IntMap.empty <*> newIORef 1 <*> newEmptyMVar <*> newEmptyMVar <*> newIORef 0 <*> newIORef Nothing
+          <*> newIORef now
+          <*> newEmptyMVar
+      startThreads settings connection
+      prod connection
+      restore (awaitReady deadline connection) `onException` closeConnection connection
+      return connection
+
+awaitReady :: Deadline -> Connection -> IO ()
+awaitReady deadline connection = do
+  state <- engineState (connectionEngine connection)
+  unless (isReady state && not (isOver state)) $
+    if isOver state
+      then failedFirst state
+      else waitUntil deadline (connectionChanged connection) >> awaitReady deadline connection
+  where
+    failedFirst state
+      | hasFailed state && not (isReady state) = throwIO NotHttp2
+      | otherwise = endedReason connection >>= throwIO . ConnectionEnded
+
+endedReason :: Connection -> IO String
+endedReason connection = fromMaybe "the server closed the connection" <$> readIORef (connectionReason connection)
+
+-- The thread that receives ends the others, and closes the transport.
+startThreads :: Settings -> Connection -> IO ()
+startThreads settings connection = do
+  (capability, _) <- myThreadId >>= threadCapability
+  writing <- forkOnWithUnmask capability (\unmask -> unmask (writeAll settings connection) `catch` gaveUp)
+  keeping <- forkOnWithUnmask capability (\unmask -> unmask (keepAsking settings connection) `catch` gaveUp)
+  void $ forkOnWithUnmask capability $ \unmask -> do
+    unmask (readAll connection) `catch` gaveUp
+    endEngine (connectionEngine connection)
+    distribute connection
+    killThread keeping
+    killThread writing
+    transportClose (connectionTransport connection) `catch` ignored
+    putMVar (connectionClosed connection) ()
+  where
+    gaveUp failure = noteReason connection (reasonOf failure) >> interrupt connection
+
+ignored :: SomeException -> IO ()
+ignored _ = return ()
+
+reasonOf :: SomeException -> String
+reasonOf failure@(SomeException inner) = case fromException failure of
+  Just network -> ioe_description network
+  Nothing -> takeWhile (/= '\n') (displayException inner)
+
+-- The first reason counts.
+noteReason :: Connection -> String -> IO ()
+noteReason connection reason = atomicModifyIORef' (connectionReason connection) (\known -> (maybe (Just reason) Just known, ()))
+
+interrupt :: Connection -> IO ()
+interrupt connection = transportInterrupt (connectionTransport connection) `catch` ignored
+
+readAll :: Connection -> IO ()
+readAll connection = do
+  bytes <- transportReceive (connectionTransport connection) noDeadline 65536
+  if ByteString.null bytes
+    then noteReason connection "the server closed the connection"
+    else do
+      feed (connectionEngine connection) bytes
+      modifyIORef' (connectionHeard connection) (+ 1)
+      distribute connection
+      prod connection
+      state <- engineState (connectionEngine connection)
+      if isOver state then noteReason connection "the server broke the rules of HTTP/2, or said goodbye" else readAll connection
+
+writeAll :: Settings -> Connection -> IO ()
+writeAll settings connection = forever (takeMVar (connectionWriter connection) >> burst)
+  where
+    burst = do
+      bytes <- collect (connectionEngine connection)
+      distribute connection
+      unless (ByteString.null bytes) $ do
+        deadline <- deadlineIn (sendLimit settings)
+        transportSend (connectionTransport connection) deadline bytes
+        burst
+
+deadlineIn :: TimeLimit -> IO Deadline
+deadlineIn limit
+  | limit == noTimeLimit = return noDeadline
+  | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
+
+-- Silence is looked at once in every 'pingMicros'.
+keepAsking :: Settings -> Connection -> IO ()
+keepAsking settings connection = go Nothing
+  where
+    go asked = do
+      before <- readIORef (connectionHeard connection)
+      threadDelay (pingMicros settings)
+      now <- readIORef (connectionHeard connection)
+      count <- exchangeCount connection
+      if now /= before || count == 0
+        then go Nothing
+        else case asked of
+          Just () -> throwIO (ConnectionEnded "the server does not answer PING")
+          Nothing -> sendPing (connectionEngine connection) >> prod connection >> go (Just ())
+
+-- Wakes the thread that sends, if there is something to send.
+prod :: Connection -> IO ()
+prod connection = do
+  needed <- needsWriter (connectionEngine connection)
+  when needed (void (tryPutMVar (connectionWriter connection) ()))
+
+distribute :: Connection -> IO ()
+distribute connection = nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection)
+  where
+    wake notice = case notice of
+      StateChanged -> void (tryPutMVar (connectionChanged connection) ())
+      WakeReader token -> waiting token >>= mapM_ (\(Waiting reader _) -> tryPutMVar reader ())
+      WakeWriter token -> waiting token >>= mapM_ (\(Waiting _ writer) -> tryPutMVar writer ())
+    waiting token = IntMap.lookup token <$> readIORef (connectionWaiting connection)
+
+-- | Ends the connection and all its exchanges, and waits until it is closed. May be called more than once.
+--
+-- @since 0.1.0
+closeConnection :: Connection -> IO ()
+closeConnection connection = do
+  noteReason connection "this side closed the connection"
+  interrupt connection
+  endEngine (connectionEngine connection)
+  distribute connection
+  readMVar (connectionClosed connection)
+
+-- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after the last one. Does not block.
+--
+-- @since 0.1.0
+leaveConnection :: Connection -> IO ()
+leaveConnection connection = leave (connectionEngine connection) >> prod connection
+
+-- | May further exchanges begin? Does not block.
+--
+-- @since 0.1.0
+isUsable :: Connection -> IO Bool
+isUsable connection = (\state -> not (isLeaving state || isOver state)) <$> engineState (connectionEngine connection)
+
+-- | Does the server take extended CONNECT (RFC 8441)?
+--
+-- @since 0.1.0
+takesConnect :: Connection -> IO Bool
+takesConnect connection = canConnect <$> engineState (connectionEngine connection)
+
+-- | Are they one connection?
+--
+-- @since 0.1.0
+sameConnection :: Connection -> Connection -> Bool
+sameConnection one other = connectionClosed one == connectionClosed other
+
+-- | How many exchanges are open. Does not block.
+--
+-- @since 0.1.0
+exchangeCount :: Connection -> IO Int
+exchangeCount connection = streamCount (connectionEngine connection)
+
+-- | When the last exchange ended, on the clock of deadlines.
+--
+-- @since 0.1.0
+idleSince :: Connection -> IO Word64
+idleSince connection = readIORef (connectionIdle connection)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Exchanges
+
+-- | A request and its response.
+--
+-- @since 0.1.0
+data Exchange = Exchange !Connection !Stream !Int !Waiting
+
+-- | What came of beginning an exchange.
+--
+-- @since 0.1.0
+data Begun
+  = Begun !Exchange
+  | -- | The server allows no further exchange at this time.
+    AllTaken
+  | -- | The connection takes no further exchanges.
+    ConnectionLeaving
+  | -- | The fields are not valid.
+    FieldsInvalid
+
+-- | Begins an exchange with these fields: the pseudo-fields first, all names in lower case. Call it masked, and 'endExchange' afterwards. Does not block.
+--
+-- @since 0.1.0
+beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Begun
+beginExchange connection fields part = do
+  waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
+  token <- atomicModifyIORef' (connectionTokens connection) (\next -> (if next >= 1000000000 then 1 else next + 1, next))
+  atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.insert token waiting known, ()))
+  started <- startStream (connectionEngine connection) token fields part
+  case started of
+    Started stream -> Begun (Exchange connection stream token waiting) <$ prod connection
+    Full -> AllTaken <$ forget connection token
+    Leaving -> ConnectionLeaving <$ forget connection token
+    InvalidFields -> FieldsInvalid <$ forget connection token
+
+forget :: Connection -> Int -> IO ()
+forget connection token = atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.delete token known, ()))
+
+-- | Ends an exchange, and cancels what is not complete. Call it once. Does not block.
+--
+-- @since 0.1.0
+endExchange :: Exchange -> IO ()
+endExchange (Exchange connection stream token _) = mask_ $ do
+  forget connection token
+  releaseStream stream
+  prod connection
+  monotonicNanoseconds >>= writeIORef (connectionIdle connection)
+
+-- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does not block.
+--
+-- @since 0.1.0
+resetExchange :: Exchange -> Word32 -> IO ()
+resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
+  resetStream stream code
+  prod connection
+  void (tryPutMVar reader ())
+  void (tryPutMVar writer ())
+
+-- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the deadline's
+-- 'IOError'.
+--
+-- @since 0.1.0
+sendBody :: Deadline -> Exchange -> ByteString -> IO ()
+sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) bytes
+  | ByteString.null bytes = return ()
+  | otherwise = do
+    written <- writeStream stream bytes
+    prod connection
+    case written of
+      Ready () -> return ()
+      MustWait -> awaiting deadline writer (awaitOutput stream) >>= maybe (throwFailure exchange) return
+      Gone -> throwFailure exchange
+
+-- | Ends the request, with these trailers. Does not block. A request that is over already is none of its concern.
+--
+-- @since 0.1.0
+endBody :: Exchange -> [(ByteString, ByteString)] -> IO ()
+endBody (Exchange connection stream _ _) trailers = finishStream stream trailers >> prod connection
+
+-- | The head of a response: its status, which may be an interim one, its fields, and whether a body follows.
+--
+-- @since 0.1.0
+data Head = Head
+  { headStatus :: !Int,
+    headFields :: [(ByteString, ByteString)],
+    headPart :: !Part
+  }
+  deriving (Eq, Show)
+
+-- | Receives the next head. Throws 'Http2Problem', and the deadline's 'IOError'.
+--
+-- @since 0.1.0
+receiveHead :: Deadline -> Exchange -> IO Head
+receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
+  awaiting deadline reader (takeHead stream) >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
+
+-- | Receives a part of the response's body, at most so many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
+-- 'IOError'.
+--
+-- @since 0.1.0
+receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
+receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) most = do
+  bytes <- awaiting deadline reader (readBody stream most) >>= maybe (throwFailure exchange) return
+  unless (ByteString.null bytes) (prod connection)
+  return bytes
+
+-- | What has arrived of a body.
+--
+-- @since 0.1.0
+data Arrived
+  = Piece !ByteString
+  | Ended
+  | NothingYet
+
+-- | What has arrived of the body, at most so many bytes. Does not block. Throws 'Http2Problem'.
+--
+-- @since 0.1.0
+arrivedBody :: Exchange -> Int -> IO Arrived
+arrivedBody exchange@(Exchange connection stream _ _) most = do
+  outcome <- readBody stream most
+  case outcome of
+    Ready bytes
+      | ByteString.null bytes -> return Ended
+      | otherwise -> Piece bytes <$ prod connection
+    MustWait -> return NothingYet
+    Gone -> throwFailure exchange
+
+-- | The trailers of the response, once its body has ended. Does not block.
+--
+-- @since 0.1.0
+receivedTrailers :: Exchange -> IO [(ByteString, ByteString)]
+receivedTrailers (Exchange _ stream _ _) = readTrailers stream
+
+throwFailure :: Exchange -> IO a
+throwFailure (Exchange connection stream _ _) = do
+  failure <- streamFailure stream
+  case failure of
+    Refused -> throwIO RequestRefused
+    Reset code -> throwIO (ResponseReset code)
+    Broken -> throwIO ResponseMalformed
+    TooLong -> throwIO HeadTooLong
+    Lost -> endedReason connection >>= throwIO . ConnectionEnded
+    Complete -> throwIO (ConnectionEnded "the exchange is over")
+
+-- Tries again whenever there is news, until the deadline. 'Nothing': the stream is closed.
+awaiting :: Deadline -> MVar () -> IO (Reading a) -> IO (Maybe a)
+awaiting deadline woken attempt = do
+  outcome <- attempt
+  case outcome of
+    Ready result -> return (Just result)
+    Gone -> return Nothing
+    MustWait -> waitUntil deadline woken >> awaiting deadline woken attempt
+
+-- Waits for news, or until the deadline; behind it, throws.
+waitUntil :: Deadline -> MVar () -> IO ()
+waitUntil deadline woken
+  | deadline == noDeadline = takeMVar woken
+  | otherwise = do
+    now <- monotonicNanoseconds
+    let end = deadlineNanoseconds deadline
+    when (end <= now) $ do
+      news <- tryTakeMVar woken
+      when (isNothing news) (throwIO (IOError Nothing TimeExpired "Millrace.HttpClient.Http2" "the deadline has passed" Nothing Nothing))
+    when (end > now) $ do
+      manager <- getSystemTimerManager
+      let micros = fromIntegral (min 1000000000000 ((end - now + 999) `quot` 1000))
+      bracket (registerTimeout manager micros (void (tryPutMVar woken ()))) (unregisterTimeout manager) (const (takeMVar woken))

@@ -1,0 +1,81 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A request that is being passed on, and what comes of it. Must not know: sockets.
+module Millrace.Proxy.Passing
+  ( Passing (..),
+    Result (..),
+    Next (..),
+    isRepeatable,
+    problemResponse,
+    respondStreaming,
+    Extent (..),
+  )
+where
+
+import Data.ByteString (ByteString)
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Lazy as Lazy
+import Data.IORef
+import Data.Maybe (fromMaybe)
+import Millrace.Deadline (Deadline)
+import Millrace.Proxy.Exchange (RequestBody (..))
+import Millrace.Proxy.Problem
+import Millrace.Proxy.RequestHead (Outgoing)
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, modifyHTTP2Data)
+
+-- | A request that is being passed on.
+data Passing = Passing
+  { passingRequest :: !Request,
+    passingRespond :: Response -> IO ResponseReceived,
+    passingEnd :: !Deadline,
+    passingBody :: !RequestBody,
+    passingUpgrade :: !(Maybe ByteString),
+    passingOutgoing :: !Outgoing
+  }
+
+-- | What came of it.
+data Result
+  = Delivered !ResponseReceived
+  | Failed !Problem !Next
+
+-- | What to do about a problem.
+data Next = TryOthers | GiveUp
+
+-- | May it be sent twice?
+isRepeatable :: Passing -> Bool
+isRepeatable passing = case passingBody passing of
+  Absent -> requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
+  _ -> False
+
+-- | The response that tells a client about a problem.
+problemResponse :: Problem -> Response
+problemResponse reason = responseLBS status fields text
+  where
+    status = problemStatus reason
+    fields =
+      (hContentType, "text/plain; charset=utf-8") :
+        [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+    text = Lazy.fromStrict (statusMessage status <> "\n")
+
+-- | Responds with a body that an action writes. The action gets what writes and what flushes, and returns the trailers. Also returns
+-- whether the action ran to its end: the server does not run it if the response may not have a body.
+respondStreaming :: Passing -> Status -> ResponseHeaders -> ((ByteString -> IO ()) -> IO () -> IO ResponseHeaders) -> IO (ResponseReceived, Extent)
+respondStreaming passing status fields write = do
+  trailers <- newIORef []
+  extent <- newIORef Cut
+  modifyHTTP2Data (passingRequest passing) (\said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailersFrom trailers})
+  received <- passingRespond passing . responseStream status fields $ \give flush -> do
+    behind <- write (give . byteString) flush
+    writeIORef trailers behind
+    writeIORef extent Whole
+  (,) received <$> readIORef extent
+  where
+    trailersFrom trailers said = case said of
+      Nothing -> Trailers <$> readIORef trailers
+      Just _ -> return (NextTrailersMaker (trailersFrom trailers))
+
+-- | Was all of the body written?
+data Extent = Whole | Cut
+  deriving (Eq)

@@ -1,0 +1,199 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | One request on a stream of an HTTP\/2 connection to a target. Must not know: sockets.
+module Millrace.Proxy.Stream
+  ( passOnStream,
+    connectShared,
+  )
+where
+
+import Control.Exception
+import Control.Monad (when)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import Data.ByteString.Builder (byteString)
+import Data.Bifunctor (first)
+import qualified Data.CaseInsensitive as CI
+import Data.IORef
+import Data.Maybe (isJust)
+import Millrace.Deadline
+import qualified Millrace.HttpClient.Http2 as Http2
+import Millrace.Proxy.Accepting
+import Millrace.Proxy.Exchange
+import Millrace.Proxy.Link
+import Millrace.Proxy.Member
+import Millrace.Proxy.Passing
+import Millrace.Proxy.Pool
+import Millrace.Proxy.Problem
+import Millrace.Proxy.RequestHead
+import Millrace.Proxy.ResponseHead
+import Millrace.Proxy.Settings
+import Millrace.Proxy.Shared
+import Millrace.Proxy.Target
+import Millrace.Proxy.Tunnel
+import Network.HTTP.Types
+import Network.Wai
+
+-- | Passes a request to a target over HTTP\/2. 'Nothing': it must go over HTTP\/1.1.
+passOnStream :: Settings -> Secured -> Passing -> Member -> IO (Maybe Result)
+passOnStream settings secured passing member = case composeFields scheme outgoing request of
+  Left reason -> return (Just (Failed (Problem Nothing (BadRequest reason)) GiveUp))
+  Right fields -> attempt (2 :: Int) (map sensible fields)
+  where
+    request = passingRequest passing
+    target = memberTarget member
+    scheme = if isProtected (targetScheme target) then "https" else "http"
+    outgoing = (passingOutgoing passing) {outgoingAuthority = targetAuthority target}
+    trouble = Problem (Just target)
+    part = case (passingBody passing, passingUpgrade passing) of
+      (Absent, Nothing) -> Http2.NothingFollows
+      _ -> Http2.BodyFollows
+    attempt left fields = mask $ \restore -> do
+      deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
+      got <- synchronously (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
+      case got of
+        Left failure -> Just (Failed (trouble (unconnected failure)) TryOthers) <$ noteFailure (limits settings) member
+        Right SpeaksVersion1 -> return Nothing
+        Right NotFit
+          | targetScheme target == Https -> return Nothing
+          | otherwise -> return (Just (Failed (trouble CannotUpgrade) GiveUp))
+        Right NotValid -> return (Just (Failed (Problem Nothing (BadRequest "the target's connection does not take its fields")) GiveUp))
+        Right (Got stream _) -> do
+          outcome <- restore (onStream settings passing member stream) `finally` Http2.endExchange stream
+          case outcome of
+            Right received -> return (Just (Delivered received))
+            Left (reason, mayRepeat)
+              | mayRepeat && left > 0 -> restore (attempt (left - 1) fields)
+              | otherwise -> do
+                when (isFaultOfTarget reason) (noteFailure (limits settings) member)
+                return (Just (Failed reason (if problemCause reason == RefusedByTarget && mayRepeat then TryOthers else GiveUp)))
+    fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
+
+-- Values that differ from request to request would only drive others out of the table for compression; secrets should not be in one
+-- that clients share.
+sensible :: (ByteString, ByteString) -> (ByteString, ByteString, Http2.Secrecy)
+sensible (name, value) = (name, value, if name `elem` ["authorization", "cookie", "x-request-id", "traceparent", "x-forwarded-for", "forwarded", ":path"] then Http2.Secret else Http2.Kept)
+
+-- | Opens a connection to a target. 'Nothing': the target has chosen HTTP\/1.1; then the connection is in its pool.
+connectShared :: Settings -> Secured -> Member -> IO (Maybe Http2.Connection)
+connectShared settings secured member = mask $ \restore -> do
+  deadline <- deadlineIn (connectLimit (limits settings))
+  (link, version) <- restore (connectLink deadline secured (memberTarget member))
+  case version of
+    Version1 -> Nothing <$ keepLink (memberPool member) link
+    Version2 -> Just <$> Http2.openConnection deadline streams (transportOf link)
+  where
+    streams =
+      Http2.defaultSettings
+        { Http2.headBytesMax = headBytesMax (limits settings),
+          Http2.sendLimit = sendLimit (limits settings)
+        }
+
+-- A 'Problem' from before the response is returned, and whether the request may be sent again.
+type Trouble = (Problem, Bool)
+
+onStream :: Settings -> Passing -> Member -> Http2.Exchange -> IO (Either Trouble ResponseReceived)
+onStream settings passing member stream = do
+  exchange <- newExchange (limits settings) target request (passingEnd passing) link (ByConnection endBody)
+  begun <- try (sendHeld exchange)
+  case begun of
+    Left reason -> Left <$> judged exchange reason
+    Right () -> withSender exchange (passingBody passing) $ do
+      outcome <- try (takeHeads exchange (oneHead exchange) >>= deliver settings passing member exchange stream)
+      case outcome of
+        Left reason -> Left <$> judged exchange reason
+        Right respond -> noteSuccess member >> Right <$> respond
+  where
+    request = passingRequest passing
+    target = memberTarget member
+    link = linkOf stream
+    endBody trailers = Http2.endBody stream [(CI.foldedCase name, value) | (name, value) <- trailers]
+    -- The head is on its way.
+    sendHeld exchange = case passingBody passing of
+      Held bytes -> sendPiece exchange bytes >> endBody [] >> noteSent exchange
+      Absent -> noteSent exchange
+      Streamed _ -> return ()
+    oneHead exchange = do
+      found <- awaitFrom exchange ForFirstByte (`Http2.receiveHead` stream)
+      writeIORef (exchangeHeard exchange) True
+      return (responseHeadOf found)
+    judged exchange reason = do
+      heard <- readIORef (exchangeHeard exchange)
+      return (reason, not heard && mayRepeat (problemCause reason))
+    mayRepeat cause = case cause of
+      -- A body that is streamed may have been read in part.
+      RefusedByTarget -> isWhole
+      ConnectionLost _ -> isRepeatable passing
+      _ -> False
+    isWhole = case passingBody passing of
+      Streamed _ -> False
+      _ -> True
+
+-- libnghttp2 has checked the fields: names, values, and that none concerns the connection. What a proxy must not pass on is left out as from
+-- HTTP/1.1.
+responseHeadOf :: Http2.Head -> ResponseHead
+responseHeadOf found =
+  ResponseHead
+    { headStatus = toEnum (Http2.headStatus found),
+      headFields = [(CI.mk name, value) | (name, value) <- Http2.headFields found, name `notElem` ["proxy-authenticate", "proxy-authentication-info", "te", "trailer"]],
+      headFraming = if Http2.headPart found == Http2.NothingFollows then Counted 0 else UntilEnd,
+      headKeeping = MayStay,
+      headUpgrade = []
+    }
+
+-- A stream as a connection of its own.
+linkOf :: Http2.Exchange -> Link
+linkOf stream =
+  Link
+    { linkReceive = (`Http2.receiveBody` stream),
+      linkSend = \deadline -> mapM_ (Http2.sendBody deadline stream),
+      linkEndSending = Http2.endBody stream [],
+      linkClose = return (),
+      linkIsQuiet = return False,
+      -- CANCEL
+      linkInterrupt = Http2.resetExchange stream 8
+    }
+
+-- Looks at what has arrived, and returns the action that responds. Throws 'Problem' as long as there is no response.
+deliver :: Settings -> Passing -> Member -> Exchange -> Http2.Exchange -> ResponseHead -> IO (IO ResponseReceived)
+deliver settings passing member exchange stream found
+  | Just protocol <- passingUpgrade passing, statusIsSuccessful status = do
+    accept <- acceptField protocol request
+    return . respond $
+      responseRaw
+        (\receive send -> send (switchingHead protocol found {headFields = accept ++ fields}) >> passBothWays (tunnelLimit (limits settings)) (exchangeLink exchange) ByteString.empty receive send)
+        (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
+  | hasNoBody = return . respond $ responseBuilder status (if statusCode status == 204 then filter ((/= hContentLength) . fst) fields else fields) mempty
+  | otherwise = begin
+  where
+    request = passingRequest passing
+    respond = passingRespond passing
+    status = headStatus found
+    fields = headFields found
+    hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304] || headFraming found == Counted 0
+    trailers = map (first CI.mk) <$> Http2.receivedTrailers stream
+    arrived = either (throwIO . problem exchange . causeOf) return =<< synchronously (Http2.arrivedBody stream pieceMax)
+    pieceMax = 65536
+    -- A short response has often arrived as a whole.
+    begin = do
+      now <- arrived
+      case now of
+        Http2.Piece bytes -> do
+          next <- arrived
+          behind <- trailers
+          case next of
+            Http2.Ended | null behind -> return . respond $ responseBuilder status fields (byteString bytes)
+            Http2.Ended -> return . streamed $ (\write _ -> write bytes >> return behind)
+            Http2.Piece more -> return . streamed $ (\write flush -> write bytes >> write more >> rest write flush)
+            Http2.NothingYet -> return . streamed $ (\write flush -> write bytes >> rest write flush)
+        _ -> return (streamed rest)
+    streamed write = fst <$> respondStreaming passing status fields write
+    rest write flush = do
+      next <- arrived
+      case next of
+        Http2.Piece bytes -> write bytes >> rest write flush
+        Http2.Ended -> trailers
+        Http2.NothingYet -> do
+          () <- flush
+          bytes <- receiveFrom exchange ForMoreBytes pieceMax
+          if ByteString.null bytes then trailers else write bytes >> rest write flush

@@ -1,0 +1,191 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Targets that speak HTTP\/2: millrace-http, and targets that send the frames a test wants.
+module Http2Spec (spec) where
+
+import Control.Concurrent.MVar
+import Control.Monad
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Builder as Builder
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
+import Data.IORef
+import Data.List (nub)
+import Millrace.Deadline (microseconds)
+import Millrace.Proxy
+import Millrace.Socket (Socket)
+import Millrace.Socket.ByteString (recv, sendAll)
+import Network.HTTP.Types
+import Network.Wai
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "gets what a target of HTTP/1.1 gets, and knows its own version" $
+    behind (\request respond -> respond (responseLBS status200 [("X-Seen", Char8.pack (show (httpVersion request)))] (Lazy.fromStrict (requestMethod request <> rawPathInfo request <> rawQueryString request)))) $ \port -> do
+      answer <- ask port "GET /a%20b?c HTTP/1.1\r\nHost: a\r\nConnection: close, X-One\r\nX-One: 1\r\n\r\n"
+      answer `shouldSatisfy` ("HTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
+      answer `shouldSatisfy` ("HTTP/2.0" `ByteString.isInfixOf`)
+      bodyOf answer `shouldBe` "GET/a%20b?c"
+  it "passes bodies of both framings on, both ways" $
+    behind (\request respond -> respond (responseStream status200 [] (\write flush -> let loop = getRequestBodyChunk request >>= \piece -> unless (ByteString.null piece) (write (Builder.byteString piece) >> flush >> loop) in loop))) $ \port ->
+      forM_ [0, 1, 16384, 16385, 100000, 3000000] $ \size -> do
+        let body = Char8.pack (take size (cycle ['a' .. 'z']))
+        counted <- ask port (ByteString.concat ["POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ", Char8.pack (show size), "\r\n\r\n", body])
+        plainBody counted `shouldBe` body
+        unless (size == 0) $ do
+          chunked <- ask port (ByteString.concat ["POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n", hex size, "\r\n", body, "\r\n0\r\n\r\n"])
+          plainBody chunked `shouldBe` body
+  it "shares a connection" $ do
+    peers <- newIORef []
+    behind (\request respond -> atomicModifyIORef' peers (\known -> (show (remoteHost request) : known, ())) >> respond (responseLBS status200 [] "yes")) $ \port -> do
+      replicateM_ 20 (ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >>= (`shouldBe` "yes") . bodyOf)
+      -- At most one for each capability.
+      readIORef peers >>= (`shouldSatisfy` (<= 2)) . length . nub
+  it "changes WebSockets into extended CONNECT, and adds what a client of HTTP/1.1 expects" $
+    behind upgrading $ \port -> withClient port $ \client -> do
+      sendAll client "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+      answer <- receiveUntil "hello" client
+      answer `shouldSatisfy` ("HTTP/1.1 101 Switching Protocols\r\n" `ByteString.isPrefixOf`)
+      -- The example of RFC 6455, section 1.3.
+      answer `shouldSatisfy` ("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" `ByteString.isInfixOf`)
+      forM_ [1 .. 10 :: Int] $ \count -> do
+        let text = "message " <> Char8.pack (show count) <> "."
+        sendAll client text
+        receiveUntil text client `shouldReturn` text
+  it "goes from extended CONNECT to extended CONNECT" $
+    behind upgrading $ \port -> withClient port $ \client -> do
+      sendAll client (ByteString.concat ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame 4 0 0 "", frame 1 4 1 (ByteString.concat (map literal [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", "/chat"), (":authority", "a")]))])
+      _ <- receiveUntil "hello" client
+      sendAll client (frame 0 0 1 "over streams")
+      void (receiveUntil "over streams" client)
+  it "sends a request again that was refused unseen" $ do
+    let refusing _ peer = opening peer >> forM_ [1 ..] (\number -> requestOn peer >>= \stream -> if number == (1 :: Int) then sendAll peer (frame 3 0 stream "\0\0\0\7") else sendAll peer (plainAnswer stream "second"))
+    withTarget refusing $ \target -> withFront quiet [speaking target] $ \port -> do
+      answer <- ask port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
+      bodyOf answer `shouldBe` "second"
+  it "sends a request again that is above the last stream of a GOAWAY, on another connection" $ do
+    let leaving count peer = do
+          opening peer
+          stream <- requestOn peer
+          if count == 1 then sendAll peer (frame 7 0 0 "\0\0\0\0\0\0\0\0") else sendAll peer (plainAnswer stream "elsewhere")
+          void (recv peer 100)
+    withTarget leaving $ \target -> withFront quiet [speaking target] $ \port ->
+      (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "elsewhere"
+  it "answers a reset with 502" $
+    withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frame 3 0 stream "\0\0\0\2"))) $ \target -> withFront quiet [speaking target] $ \port ->
+      (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"
+  it "answers 502 for a target that does not speak HTTP/2" $
+    withTarget (answering (\_ _ -> "one")) $ \target -> withFront quiet [speaking target] $ \port ->
+      (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"
+  it "answers 504 for a target that says nothing, and cancels" $ do
+    cancelled <- newEmptyMVar
+    withTarget (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ()) $ \target ->
+      withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [speaking target] $ \port -> do
+        (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "504"
+        within 20 "the reset" (takeMVar cancelled)
+  it "cancels when the client leaves" $ do
+    cancelled <- newEmptyMVar
+    withTarget (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ()) $ \target -> withFront quiet [speaking target] $ \port -> do
+      withClient port (\client -> sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> threadDelayBriefly)
+      within 20 "the reset" (takeMVar cancelled)
+  forM_ malformed $ \(what, frames) ->
+    it ("refuses " ++ what) $
+      withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frames stream))) $ \target -> withFront quiet [speaking target] $ \port -> do
+        answer <- ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        -- If the head was good, the client may have it before the proxy knows of the rest. The body is missing then.
+        (statusOf answer, bodyOf answer) `shouldSatisfy` \(status, body) -> status == "502" || body == ""
+  it "never takes a response for whole that is not, wherever the target dies" $ do
+    let whole = plainAnswer 1 "all of it"
+    forM_ [0 .. ByteString.length whole] $ \cut ->
+      withTarget (\_ peer -> opening peer >> requestOn peer >> sendAll peer (ByteString.take cut whole)) $ \target -> withFront quiet [speaking target] $ \port -> do
+        answer <- ask port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        if cut == ByteString.length whole
+          then bodyOf answer `shouldBe` "all of it"
+          else (cut, statusOf answer, "\r\n0\r\n\r\n" `ByteString.isSuffixOf` answer) `shouldSatisfy` \(_, status, ends) -> status == "502" || not ends
+  where
+    threadDelayBriefly = within 20 "waiting" (eventually' 0)
+    eventually' :: Int -> IO ()
+    eventually' count = if count > 20 then return () else eventually "a moment" (return True) >> eventually' (count + 1)
+
+-- A front for an application over HTTP/2 without TLS.
+behind :: Application -> (Int -> IO a) -> IO a
+behind application use = withApplicationBehind application (\target -> withFront quiet [speaking target] use)
+
+speaking :: Target -> Target
+speaking target = target {targetScheme = H2c}
+
+-- Accepts every WebSocket, says hello, and sends back what comes.
+upgrading :: Application
+upgrading _ respond = respond . flip responseRaw (responseLBS status404 [] "") $ \receive send -> do
+  send "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
+  let loop = receive >>= \bytes -> unless (ByteString.null bytes) (send bytes >> loop)
+  loop
+
+-- | What a target must not send.
+malformed :: [(String, Int -> ByteString)]
+malformed =
+  [ ("a length that the body exceeds", \stream -> frame 1 4 stream ("\x88" <> literal ("content-length", "2")) <> frame 0 1 stream "three"),
+    ("two lengths", \stream -> frame 1 4 stream ("\x88" <> literal ("content-length", "2") <> literal ("content-length", "3")) <> frame 0 1 stream "ab"),
+    ("a field of the connection", \stream -> frame 1 4 stream ("\x88" <> literal ("transfer-encoding", "chunked")) <> frame 0 1 stream "ab"),
+    ("a line end in a value", \stream -> frame 1 4 stream ("\x88" <> literal ("x", "a\r\nb")) <> frame 0 1 stream "ab"),
+    ("a name in capitals", \stream -> frame 1 4 stream ("\x88" <> literal ("X", "a")) <> frame 0 1 stream "ab"),
+    ("a head without a status", \stream -> frame 1 4 stream (literal ("x", "a")) <> frame 0 1 stream "ab"),
+    ("a body before the head", \stream -> frame 0 1 stream "ab"),
+    ("a status of HTTP/1.1", \stream -> frame 1 5 stream (literal (":status", "101"))),
+    ("a push", \stream -> frame 5 4 stream ("\0\0\0\2" <> "\x82\x84\x86"))
+  ]
+
+-- The preface has come. The settings are sent, and the proxy's acknowledged.
+opening :: Socket -> IO ()
+opening peer = receiveCount peer 24 >> sendAll peer (frame 4 0 0 "" <> frame 4 1 0 "")
+
+-- Reads frames until a request has come as a whole, and returns its stream.
+requestOn :: Socket -> IO Int
+requestOn peer = do
+  (kind, flags, stream, _) <- oneFrame peer
+  if kind `elem` [0, 1] && odd flags then return stream else requestOn peer
+
+awaitReset :: Int -> Socket -> IO ()
+awaitReset stream peer = do
+  (kind, _, number, code) <- oneFrame peer
+  unless (kind == 3 && number == stream && code == "\0\0\0\8") (awaitReset stream peer)
+
+oneFrame :: Socket -> IO (Int, Int, Int, ByteString)
+oneFrame peer = do
+  bytes <- receiveCount peer 9
+  when (ByteString.length bytes < 9) (ioError (userError "the proxy has closed the connection"))
+  let at index = fromIntegral (ByteString.index bytes index)
+  content <- receiveCount peer (at 1 * 256 + at 2)
+  return (at 3, at 4, at 8, content)
+
+plainAnswer :: Int -> ByteString -> ByteString
+plainAnswer stream body = frame 1 4 stream "\x88" <> frame 0 1 stream body
+
+-- A frame of HTTP/2: its type, flags, stream and content, which is short.
+frame :: Int -> Int -> Int -> ByteString -> ByteString
+frame kind flags stream content = ByteString.pack (map fromIntegral [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]) <> content
+
+-- A field without compression (RFC 7541, section 6.2.2).
+literal :: (ByteString, ByteString) -> ByteString
+literal (name, value) = ByteString.concat [ByteString.singleton 0, sized name, sized value]
+  where
+    sized text = ByteString.cons (fromIntegral (ByteString.length text)) text
+
+hex :: Int -> ByteString
+hex = Lazy.toStrict . Builder.toLazyByteString . Builder.wordHex . fromIntegral
+
+-- The body of an answer of either framing.
+plainBody :: ByteString -> ByteString
+plainBody answer = if "Transfer-Encoding: chunked" `ByteString.isInfixOf` answer then unchunked (bodyOf answer) else bodyOf answer
+
+-- The body in a chunked one.
+unchunked :: ByteString -> ByteString
+unchunked bytes = case Char8.breakSubstring "\r\n" bytes of
+  (size, rest)
+    | [(count, "")] <- readsHex (Char8.unpack size), count > 0 -> let (piece, others) = ByteString.splitAt count (ByteString.drop 2 rest) in piece <> unchunked (ByteString.drop 2 others)
+    | otherwise -> ""
+  where
+    readsHex text = [(number, rest) | not (null text), (number, rest) <- reads ("0x" ++ text) :: [(Int, String)]]
