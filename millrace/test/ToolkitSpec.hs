@@ -22,9 +22,11 @@ import Millrace.Signal
 import Millrace.Socket
 import Millrace.Socket.Batch
 import Millrace.Socket.ByteString (recv, sendAll)
+import qualified Millrace.Socket.Connect as Connect
 import Millrace.Socket.Option (connectSending)
 import Millrace.Socket.Unix
 import Millrace.Splice
+import qualified Millrace.Stream as Stream
 import qualified Millrace.Timer as Timer
 import Millrace.Watch
 import Support
@@ -98,7 +100,26 @@ functions root =
     ("splicing sockets", \i -> unixSockets (\far here -> unixSockets (\there _ -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToSocket there) everything)))),
     ("splicing files", \_ -> withTemporaryFile root "s" (\_ target -> withFile (root ++ "/file") ForReading (\file -> void (splice (FromFile file 0) (ToFile target 0) everything)))),
     ("connectSending", \i -> withListener (\_ address -> bracket (socket AF_INET Stream defaultProtocol) close (\s -> connectSending s address (bytesAt i 5000) >> void (recv s 1)))),
-    ("timers", \_ -> void (Timer.timeout 1000 (readNothing root)))
+    ("timers", \_ -> void (Timer.timeout 1000 (readNothing root))),
+    ("sizes and holes", \_ -> withTemporaryFile root "h" (\_ file -> setFileSize file 9000 >> allocate file 0 20000 >> punchHole file 0 4096 >> void (fileStatus file))),
+    ("copyRange", \_ -> withTemporaryFile root "r" (\_ to -> withFile (root ++ "/file") ForReading (\from -> cloneFile from to >> void (copyRange from 0 to 0 300000)))),
+    ("direct reads", \_ -> withFileWith (root ++ "/file") ReadOnly [Direct] (\file -> directMemory 8192 >>= \place -> void (readIntoMemory file 0 place 8192))),
+    ("names of files", \_ -> withTemporaryDirectory root "n" (\d -> write (d ++ "/a") "x" >> createLink (d ++ "/a") (d ++ "/b") >> createSymbolicLink "a" (d ++ "/c") >> readSymbolicLink (d ++ "/c") >> rename (d ++ "/a") (d ++ "/d") >> exchange (d ++ "/b") (d ++ "/d") >> renameNew (d ++ "/b") (d ++ "/e") >> removeFile (d ++ "/e") >> void (exists d))),
+    ("attributes", \_ -> withTemporaryFile root "a" (\path _ -> setPermissions path ownerOnly >> setTimes path Nothing (Just (Time 1 2)) >> setOwner path Nothing Nothing >> void (linkStatus path))),
+    ("removeFileBefore", \i -> withTemporaryDirectory root "m" (\d -> write (d ++ "/a") "x" >> deadlineAfter (i * 20) >>= \soon -> removeFileBefore soon (d ++ "/a"))),
+    ("names with deadlines", \i -> deadlineAfter (i * 20) >>= \soon -> void (lookUpBefore soon (host "localhost" "80") >> lookUpNameBefore soon (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) [])),
+    ("caches of names", \i -> newCache 10 1000 >>= \cache -> void (lookUpIn cache noDeadline (host ("127.0.1." ++ show i) "80") >> lookUpIn cache noDeadline (host "localhost" "80"))),
+    ("pipes with deadlines", \i -> withPipe (\out into -> deadlineAfter 300 >>= \soon -> writePipeBefore soon into (bytesAt i 100000) >> void (readPipeBefore soon out 10))),
+    ("FIFOs", \i -> withTemporaryDirectory root "f" (\d -> createFifo (d ++ "/f") ownerOnly >> bracket (openFifoForReading (d ++ "/f")) closeReadEnd (\out -> bracket (openFifoForWriting (d ++ "/f")) closeWriteEnd (\into -> writePipe into (bytesAt i 10) >> void (readPipe out 10))))),
+    ("processes with deadlines", \i -> deadlineAfter (i * 100) >>= \soon -> runProcessBefore soon (command "sleep" ["60"]) >> void (readProcessBefore soon (command "cat" []) (bytesAt i 1000))),
+    ("waitProcessBefore", \_ -> withProcess (command "sleep" ["60"]) (\process -> deadlineAfter 500 >>= \soon -> waitProcessBefore soon process >> signalGroup process 15)),
+    ("nextEventsBefore", \i -> withWatch [root ++ "/tree"] Flat (\watch -> deadlineAfter (i * 50) >>= \soon -> void (nextEventsBefore soon watch))),
+    ("nextSignal", \_ -> withSignals [User2] (\signals -> raiseSignal User2 >> nextSignal signals >> void (nextSignal signals))),
+    ("connectTo", \_ -> withListener (\listener _ -> socketPort listener >>= \port -> bracket (Connect.connectTo (host "localhost" (show port))) close (\s -> void (recv s 1)))),
+    ("servers", \i -> Connect.withRunningServer Connect.defaultServer (passive "0") {queryHost = Just "127.0.0.1"} (\s -> void (recv s 1)) (Timer.threadDelay (i * 20))),
+    ("concurrently", \_ -> withFile (root ++ "/file") ForReading (\file -> Stream.fromFile file 0 >>= \source -> void (Stream.concurrently 2 source (\ahead -> Stream.copy ahead (\_ -> return ()))))),
+    ("lines of sockets", \i -> unixSockets (\here there -> sendAll here (bytesAt i 300) >> Stream.linesOf 1000 (Stream.fromSocket there) >>= \line -> line >> void line)),
+    ("spliceBefore", \_ -> unixSockets (\_ here -> unixSockets (\there _ -> deadlineAfter 400 >>= \soon -> void (spliceBefore soon (FromSocket here) (ToSocket there) everything))))
   ]
   where
     unixSockets = withPairOf (socketPair AF_UNIX Stream defaultProtocol)

@@ -72,7 +72,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), ePIPE, eSRCH)
+import Foreign.C.Error (Errno (..), eBADF, ePIPE, eSRCH)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (plusForeignPtr)
 import Foreign.Marshal.Alloc (alloca)
@@ -586,7 +586,8 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
       _ <- mask_ $ forkIO (readAll (maybe (return ByteString.empty) (`readPipe` 65536) end) >>= putMVar done)
       return done
     feed end = (writePipe end input `catch` ignoreClosed) `finally` closeWriteEnd end
-    ignoreClosed problem = unless ((Errno <$> ioe_errno problem) == Just ePIPE) (throwIO problem)
+    -- By the process, or here, because the caller was interrupted.
+    ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
 -- Until the end, or the end of the pipe was closed here.
 readAll :: IO ByteString -> IO ByteString
