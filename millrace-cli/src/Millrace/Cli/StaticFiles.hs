@@ -1,6 +1,5 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
-{-# LANGUAGE TupleSections #-}
 
 -- | A directory as a WAI application, for any server. Must not know: servers.
 module Millrace.Cli.StaticFiles
@@ -21,71 +20,37 @@ module Millrace.Cli.StaticFiles
 where
 
 import Control.Applicative ((<|>))
-import Control.Exception (bracket, displayException, finally, try, uninterruptibleMask_)
+import Control.Exception (bracket, displayException)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.Foldable (find, toList)
-import Data.List.NonEmpty (NonEmpty (..))
+import Data.List.NonEmpty (NonEmpty)
 import qualified Data.List.NonEmpty as NonEmpty
-import Data.Maybe (catMaybes, fromMaybe, isJust, isNothing, mapMaybe)
+import Data.Maybe (catMaybes, fromMaybe, isJust, isNothing)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Accept (acceptsHtml)
-import Millrace.Cli.CacheRule (CacheRule, cacheControl)
-import Millrace.Cli.Compression (compressionCodings)
+import Millrace.Cli.CacheRule (cacheControl)
+import Millrace.Cli.Choice
+import Millrace.Cli.CodedFile
 import Millrace.Cli.Compressor
-import Millrace.Cli.ContentCoding (Coding (..), codings, preferredCoding)
+import Millrace.Cli.ContentCoding (Coding, codings)
 import Millrace.Cli.Entry
 import Millrace.Cli.ErrorPage
 import Millrace.Cli.FileCache
+import Millrace.Cli.Keeping
+import Millrace.Cli.ListedDirectory
 import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (isCompressible, mediaType, ownCoding)
 import Millrace.Cli.Policy (Fallback (..))
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
+import Millrace.Cli.Site
 import Millrace.Cli.Variant
 import Millrace.Http.Date (currentSeconds)
-import Millrace.Http.Shared (share)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow, hRetryAfter, hVary)
 import Network.Wai
-import System.IO.Error (isFullError, isPermissionError)
-
--- | A directory to serve, and how.
---
--- @since 0.1.0
-data Site = Site
-  { siteRoot :: Root,
-    siteCache :: Maybe FileCache,
-    -- | Does a directory without an index answer with a list of its files?
-    siteListing :: Bool,
-    siteFallback :: Fallback,
-    siteErrorPages :: Maybe ErrorPages,
-    -- | 'Nothing': nothing is compressed.
-    siteCompressor :: Maybe Compressor,
-    -- | The last rule that fits a file decides.
-    siteCacheRules :: [CacheRule],
-    -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
-    -- memory or no descriptor. The answer is 500 or 503.
-    siteOnFault :: ByteString -> String -> IO ()
-  }
-
--- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.
---
--- @since 0.1.0
-plainSite :: Root -> Site
-plainSite root =
-  Site
-    { siteRoot = root,
-      siteCache = Nothing,
-      siteListing = False,
-      siteFallback = NotFound,
-      siteErrorPages = Nothing,
-      siteCompressor = Nothing,
-      siteCacheRules = [],
-      siteOnFault = \_ _ -> pure ()
-    }
 
 -- | Serves the files of a site.
 --
@@ -177,7 +142,7 @@ indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] request respond
-  | siteListing site = listed site names directory >>= either (problemResponse site request) (pure . listingResponse request . uncurry (Listing names)) >>= respond
+  | siteListing site = listed (siteRoot site) names directory >>= either (problemResponse site request) (pure . listingResponse request . uncurry (Listing names)) >>= respond
   | otherwise = serveMissing site names request respond
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
@@ -217,7 +182,7 @@ serveFile site reason names file request respond = do
       withMade alternatives coding found = if isNothing coding && mayCompress site described names found then MadeForClient else alternatives
   case (,) <$> siteCache site <*> cacheKey reason request of
     Just (cache, key) ->
-      bracket (keepAll site names variantOf file) (mapM_ letGo) $ \case
+      bracket (keepAll (siteRoot site) names variantOf file) (mapM_ letGo) $ \case
         Just kept -> do
           remember cache key kept
           respondWithChoice site (variants kept) (choose request (variants kept)) request respond
@@ -241,43 +206,9 @@ describe site reason names = case reason of
     contentType = mediaType (last names)
     usual = if siteFallback site == SinglePage && names == applicationPage then Just "no-cache" else Nothing
 
--- Makes a variant of a file in this coding.
-type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant
-
 mayCompress :: Site -> Described -> [ByteString] -> OpenFile -> Bool
 mayCompress site described names file =
   isJust (siteCompressor site) && isCompressible (describedType described) && isNothing (ownCoding (last names)) && isWorthCompressing (openFileState file)
-
--- What a client gets.
-data Choice
-  = AsItIs Variant
-  | -- | The variant without a coding, compressed.
-    Compressed Coding
-
--- The choice among a file's variants, and what can be made of the one without a coding.
-choose :: Request -> NonEmpty Variant -> Choice
-choose request kept = case chooseCoding request plain (mapMaybe variantCoding (toList kept)) of
-  Plain -> AsItIs plain
-  Stored coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
-  ToCompress coding -> Compressed coding
-  where
-    plain = NonEmpty.head kept
-
-data CodingChoice
-  = Plain
-  | Stored Coding
-  | ToCompress Coding
-
--- The choice between a variant without a coding, files with these codings, and what can be made of the first one. Nothing is made
--- for a range: it may have other bytes the next time.
-chooseCoding :: Request -> Variant -> [Coding] -> CodingChoice
-chooseCoding request plain stored = case preferredCoding fields stored of
-  Just coding -> Stored coding
-  Nothing
-    | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) -> maybe Plain ToCompress (preferredCoding fields compressionCodings)
-    | otherwise -> Plain
-  where
-    fields = requestHeaders request
 
 respondWithChoice :: Site -> NonEmpty Variant -> Choice -> Application
 respondWithChoice site kept chosen = case chosen of
@@ -292,126 +223,13 @@ respondCompressed site coding plain request respond = do
   where
     told = siteOnFault site (rawPathInfo request) . displayException
 
--- All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
--- asynchronous exceptions masked.
-keepAll :: Site -> [ByteString] -> VariantOf -> OpenFile -> IO (Maybe Kept)
-keepAll site names variantOf file = do
-  coded <- mapM keepCoded codings
-  plain <- keepOne site names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileIdentity found == openFileIdentity file)
-  let outcomes = plain : coded
-      close = sequence_ [closing | Keeping _ closing <- outcomes]
-  case plain of
-    Keeping first _ | not (any isRefused outcomes) -> do
-      let found = first :| [variant | Keeping variant _ <- coded]
-      if all (isJust . heldBytes) found then pure (Just (InMemory found)) else Just . Open <$> share close found
-    _ -> Nothing <$ close
-  where
-    keepCoded coding = keepOne site (codedNames names coding) (variantOf StoredForClient (Just coding)) (`isOfSameState` file)
-
--- The outcome of keeping a file, in memory or open. A file that is kept comes with the action that closes it.
-data Keeping
-  = Keeping Variant (IO ())
-  | NotThere
-  | Refused
-
-isKept, isRefused :: Keeping -> Bool
-isKept outcome = case outcome of
-  Keeping _ _ -> True
-  _ -> False
-isRefused outcome = case outcome of
-  Refused -> True
-  _ -> False
-
--- Keeps one file, if it is the wanted one. A file is refused if it changes meanwhile, cannot be looked up, or is too large. Must be
--- called with asynchronous exceptions masked.
-keepOne :: Site -> [ByteString] -> (OpenFile -> Variant) -> (OpenFile -> Bool) -> IO Keeping
-keepOne site names variantOf isWanted = do
-  (entry, close) <- openEntry (siteRoot site) names
-  case entry of
-    Right (File found)
-      | not (isWanted found) -> NotThere <$ close
-      | toInteger (stateSize (openFileState found)) <= memoryBytesMax -> inMemory found `finally` close
-      | mayStayOpen -> pure (Keeping (variantOf found) close)
-      | otherwise -> Refused <$ close
-    Left problem | not (isAbsence problem) -> Refused <$ close
-    _ -> NotThere <$ close
-  where
-    inMemory found = either unreadable held <$> try (uninterruptibleMask_ (hold (variantOf found)))
-    held = maybe Refused (`Keeping` pure ())
-    unreadable :: IOException -> Keeping
-    unreadable _ = Refused
-    isAbsence problem = case problem of
-      Missing -> True
-      Unreadable -> True
-      _ -> False
-
 -- Answers with the best variant, from the file system.
 serveBest :: Site -> [ByteString] -> VariantOf -> OpenFile -> Application
 serveBest site names variantOf file request respond = do
-  found <- catMaybes <$> mapM (\coding -> withCoded site names file coding (const (pure coding))) codings
+  found <- catMaybes <$> mapM (\coding -> withCoded (siteRoot site) names file coding (const (pure coding))) codings
   let plain = variantOf (alternativesOf (not (null found))) Nothing file
       send variant = respondWithVariant variant request respond
   case chooseCoding request plain found of
     Plain -> send plain
-    Stored coding -> withCoded site names file coding (send . variantOf StoredForClient (Just coding)) >>= maybe (send plain) pure
+    Stored coding -> withCoded (siteRoot site) names file coding (send . variantOf StoredForClient (Just coding)) >>= maybe (send plain) pure
     ToCompress coding -> respondCompressed site coding plain request respond
-
--- Hands over the file in this coding, if there is one.
-withCoded :: Site -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
-withCoded site names file coding use =
-  withEntry (siteRoot site) (codedNames names coding) $ \case
-    Right (File found) | found `isOfSameState` file -> Just <$> use found
-    _ -> pure Nothing
-
-alternativesOf :: Bool -> Alternatives
-alternativesOf hasOthers = if hasOthers then StoredForClient else SameForAll
-
-codedNames :: [ByteString] -> Coding -> [ByteString]
-codedNames names coding = init names ++ [last names <> codingExtension coding]
-
--- A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have been copied
--- without their times: cp -r has an order of its own, and takes a second for some thousand files. Some compressors (brotli 1.0.9,
--- pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
-isOfSameState :: OpenFile -> OpenFile -> Bool
-isOfSameState found file = modified found + 2000000000 >= modified file
-  where
-    modified = toInteger . stateModified . openFileState
-
--- The entries that would be served, and how many names were read if there are more.
-listed :: Site -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
-listed site names directory = do
-  found <- try (directoryNames (listedMax + 1) directory)
-  case found of
-    Left exception -> pure (Left (problemOf exception))
-    Right all' -> do
-      let (kept, others) = splitAt listedMax all'
-          cut = if null others then Nothing else Just listedMax
-      fmap (cut,) <$> examineAll [] (filter isServable kept)
-  where
-    -- Not mapM: its stack would be walked at every park.
-    examineAll known [] = pure (Right known)
-    examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
-    examine name =
-      glimpse directory name >>= \case
-        DirectorySeen modified -> pure (Right (Just (ListedDirectory name (Just (seconds modified)))))
-        FileSeen size modified -> pure (Right (Just (file name size modified)))
-        NothingSeen -> pure (Right Nothing)
-        MustBeLookedUp -> lookedUp name
-    lookedUp name = withEntry (siteRoot site) (names ++ [name]) $ \case
-      Right (Directory found) -> Right . Just . ListedDirectory name . changed <$> glimpse found "."
-      Right (File found) -> pure (Right (Just (file name (stateSize (openFileState found)) (stateModified (openFileState found)))))
-      Left OutOfDescriptors -> pure (Left OutOfDescriptors)
-      Left _ -> pure (Right Nothing)
-    changed seen = case seen of
-      DirectorySeen modified -> Just (seconds modified)
-      _ -> Nothing
-    file name size modified = ListedFile name size (seconds modified)
-    seconds = (`div` 1000000000)
-    problemOf exception
-      | isPermissionError exception = Unreadable
-      | isFullError exception = OutOfDescriptors
-      | otherwise = Faulty exception
-
--- How many names are read at most. Nobody reads a longer page, and each name costs a look-up.
-listedMax :: Int
-listedMax = 10000

@@ -1,0 +1,45 @@
+-- | A directory to serve, and what is said about how. Must not know: servers, requests.
+module Millrace.Cli.Site (Site (..), plainSite) where
+
+import Data.ByteString (ByteString)
+import Millrace.Cli.CacheRule (CacheRule)
+import Millrace.Cli.Compressor
+import Millrace.Cli.ErrorPage
+import Millrace.Cli.FileCache
+import Millrace.Cli.Policy (Fallback (..))
+import Millrace.Cli.Root
+
+-- | A directory to serve, and how.
+--
+-- @since 0.1.0
+data Site = Site
+  { siteRoot :: Root,
+    siteCache :: Maybe FileCache,
+    -- | Does a directory without an index answer with a list of its files?
+    siteListing :: Bool,
+    siteFallback :: Fallback,
+    siteErrorPages :: Maybe ErrorPages,
+    -- | 'Nothing': nothing is compressed.
+    siteCompressor :: Maybe Compressor,
+    -- | The last rule that fits a file decides.
+    siteCacheRules :: [CacheRule],
+    -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
+    -- memory or no descriptor. The answer is 500 or 503.
+    siteOnFault :: ByteString -> String -> IO ()
+  }
+
+-- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.
+--
+-- @since 0.1.0
+plainSite :: Root -> Site
+plainSite root =
+  Site
+    { siteRoot = root,
+      siteCache = Nothing,
+      siteListing = False,
+      siteFallback = NotFound,
+      siteErrorPages = Nothing,
+      siteCompressor = Nothing,
+      siteCacheRules = [],
+      siteOnFault = \_ _ -> pure ()
+    }
