@@ -174,26 +174,26 @@ foreign import ccall unsafe "PQcmdTuples" c_affected :: Ptr Result -> IO CString
 
 foreign import ccall unsafe "PQclear" c_clear :: Ptr Result -> IO ()
 
-foreign import capi "libpq-fe.h value CONNECTION_OK" connectionOk :: CInt
+foreign import capi unsafe "libpq-fe.h value CONNECTION_OK" connectionOk :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_POLLING_FAILED" pollingFailed :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_FAILED" pollingFailed :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_POLLING_READING" pollingReading :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_READING" pollingReading :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_POLLING_WRITING" pollingWriting :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_WRITING" pollingWriting :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_POLLING_OK" pollingOk :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_OK" pollingOk :: CInt
 
-foreign import capi "libpq-fe.h value PQTRANS_IDLE" transactionIdle :: CInt
+foreign import capi unsafe "libpq-fe.h value PQTRANS_IDLE" transactionIdle :: CInt
 
-foreign import capi "libpq-fe.h value PQTRANS_INERROR" transactionInError :: CInt
+foreign import capi unsafe "libpq-fe.h value PQTRANS_INERROR" transactionInError :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_TUPLES_OK" statusTuples :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_TUPLES_OK" statusTuples :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_COMMAND_OK" statusCommand :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_COMMAND_OK" statusCommand :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_EMPTY_QUERY" statusEmpty :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_EMPTY_QUERY" statusEmpty :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_PIPELINE_ABORTED" statusAborted :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_PIPELINE_ABORTED" statusAborted :: CInt
 
-foreign import capi "libpq-fe.h value PGRES_PIPELINE_SYNC" statusSync :: CInt
+foreign import capi unsafe "libpq-fe.h value PGRES_PIPELINE_SYNC" statusSync :: CInt
