@@ -70,5 +70,6 @@ SHOWN = {
     "idle": ["peak_memory_bytes"],
     "timers": ["cpu_seconds", "peak_memory_bytes"],
     "calls": ["cpu_us_per_call", "calls_per_second", "peak_threads", "memory_growth_bytes", "kernel_memory_bytes"],
+    "toolkit": ["us_per_call", "calls_per_second", "cpu_us_per_call", "peak_threads", "peak_memory_bytes"],
     "simulated": ["events_per_second", "memory_per_connection_bytes"],
 }

@@ -5,6 +5,7 @@ below pass through, and `session` decides what they mean. For closed loops this 
 combines them.
 """
 
+import atexit
 import contextlib
 import os
 import random
@@ -68,6 +69,57 @@ class Files:
         return FILE_NAMES[name], content
 
 
+class Material:
+    """What the workloads of files work on: files of 256 MiB and 1 GiB, a tree of 100,000 files, and a new directory. Each is made when first
+    needed. The large ones are removed at the driver's end."""
+
+    BLOCKS_BYTES, WHOLE_BYTES, DIRECTORIES, NAMES_EACH = 256 << 20, 1 << 30, 100, 1000
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    @contextlib.contextmanager
+    def provided(self, service):
+        """The path on which a service works. What it writes is removed afterwards."""
+        os.makedirs(self.directory, exist_ok=True)
+        if service in ("read", "direct"):
+            yield self._file("blocks", self.BLOCKS_BYTES)
+        elif service == "read-all":
+            yield self._file("whole", self.WHOLE_BYTES)
+        elif service == "walk":
+            yield self._tree()
+        else:
+            with tempfile.TemporaryDirectory(prefix="new-", dir=self.directory) as new:
+                yield os.path.join(new, "written") if service == "write-all" else new
+
+    def _file(self, name, size):
+        """A file of random bytes, which the system has in memory."""
+        path = os.path.join(self.directory, name)
+        if not os.path.exists(path):
+            atexit.register(os.remove, path)
+            with open(path, "wb") as file:
+                for _ in range(size >> 20):
+                    file.write(os.urandom(1 << 20))
+                file.flush()
+                os.fsync(file.fileno())
+        with open(path, "rb") as file:
+            while file.read(1 << 20):
+                pass
+        return path
+
+    def _tree(self):
+        root = os.path.join(self.directory, "tree")
+        if not os.path.exists(root):
+            atexit.register(shutil.rmtree, root, True)
+            for i in range(self.DIRECTORIES):
+                directory = os.path.join(root, str(i // 10), str(i))
+                os.makedirs(directory)
+                for name in range(self.NAMES_EACH):
+                    with open(os.path.join(directory, f"f{name}"), "wb"):
+                        pass
+        return root
+
+
 @dataclass(frozen=True)
 class Server:
     """A running server that has given the right answer."""
@@ -101,6 +153,7 @@ class Bench:
         self.workshop = workshop
         self.settings = settings
         self.files = Files(os.path.join(workshop.build, "files"))
+        self.material = Material(os.path.join(workshop.build, "material"))
         self.credentials = tls.Credentials(os.path.join(workshop.build, "credentials"))
         self.maxima = {}  # (side, connections) -> requests per second under closed load, for the open loop
         os.makedirs(self.files.directory, exist_ok=True)
@@ -204,6 +257,8 @@ class Bench:
             return self._timers(side, point)
         if workload.kind == "calls":
             return self._calls(side, point)
+        if workload.kind == "toolkit":
+            return self._toolkit(side, point)
         if workload.kind == "simulated":
             return self._simulated(side, point)
         if workload.kind == "open":
@@ -281,9 +336,9 @@ class Bench:
             "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
         }
 
-    def _run(self, side, point, count):
+    def _run(self, side, point, count, **values):
         """Runs a program that prints `count` numbers, the first of them a time. Returns the numbers, the run and the command."""
-        command = self._command(side, point, n=point["n"], m=point.get("m", 1))
+        command = self._command(side, point, n=point["n"], m=point.get("m", 1), **values)
         run = process.run_measured(
             command, self.workshop.bench, side.environment(point["cores"]), self.settings.timer_limit)
         try:
@@ -310,6 +365,21 @@ class Bench:
             figures["memory_growth_bytes"] = run.peak_memory_bytes - memory_before
         if run.peak_kernel_memory_bytes:
             figures["kernel_memory_bytes"] = run.peak_kernel_memory_bytes
+        return figures
+
+    def _toolkit(self, side, point):
+        """Work on files, packets and processes. The program itself measures the processor time of the work."""
+        with self.material.provided(point["service"]) as path:
+            (seconds, cpu_seconds), run, command = self._run(side, point, 2, path=path)
+        calls = point["n"] * point["m"] if point["service"] != "echo" else point["m"]
+        figures = {
+            "us_per_call": seconds * 1e6 / calls, "calls_per_second": calls / seconds, "errors": 0,
+            "cpu_us_per_call": cpu_seconds * 1e6 / calls, "command": command,
+        }
+        if run.peak_threads:
+            figures["peak_threads"] = run.peak_threads
+        if run.peak_memory_bytes:
+            figures["peak_memory_bytes"] = run.peak_memory_bytes
         return figures
 
     def _timers(self, side, point):

@@ -21,7 +21,7 @@ OTHER_BACKENDS = {
 class Workload:
     name: str
     title: str
-    kind: str  # closed, open, idle, timers, calls or simulated
+    kind: str  # closed, open, idle, timers, calls, toolkit or simulated
     text: str  # its description in the report
     primary: str  # the figure that is compared
     points: list = field(default_factory=list)  # the parameters of each row, as dictionaries
@@ -241,6 +241,50 @@ ALL += [
         _tls("tls-pong", [3000])),
 ]
 
+def _toolkit(work, callers, times):
+    """`times` are divided among the callers."""
+    return [{"service": work, "cores": 1, "n": n, "m": times // n} for n in callers]
+
+
+TOOLKIT = ("read", "direct", "read-all", "write-all", "processes", "walk", "echo", "watch", "names")
+ALL += [
+    Workload(
+        "file-cached", "random reads of a file in memory", "toolkit",
+        "Blocks of 4 KiB at random places of a file of 256 MiB, which the system has in memory, are read into memory of the reader's. So many "
+        "readers read at the same time; for fio it is the depth. Most of every figure is the system's copying.",
+        "cpu_us_per_call", _toolkit("read", (1, 64, 256), 200_000), _toolkit("read", (64,), 50_000)),
+    Workload(
+        "file-direct", "random reads past the system's memory", "toolkit",
+        "As file-cached, with O_DIRECT: every read goes to the disk.",
+        "us_per_call", _toolkit("direct", (1, 8), 2_000) + _toolkit("direct", (64, 256), 40_000), _toolkit("direct", (64,), 6_000)),
+    Workload(
+        "file-whole", "reading and writing a gigabyte", "toolkit",
+        "A file of 1 GiB is read from its beginning, or written and synced, in pieces of 1 MiB. The figure is a piece.",
+        "cpu_us_per_call", _toolkit("read-all", (1,), 1024) + _toolkit("write-all", (1,), 1024)),
+    Workload(
+        "processes", "short processes", "toolkit",
+        "Threads run the program `true` and wait for its end. The processor time includes that of the programs, which is most of it.",
+        "us_per_call", _toolkit("processes", (1, 8), 800), _toolkit("processes", (8,), 200)),
+    Workload(
+        "walk", "walking a tree", "toolkit",
+        "All names of a tree of 100,000 files in 110 directories are visited. The figure is all of it.",
+        "us_per_call", _toolkit("walk", (1,), 1)),
+    Workload(
+        "udp", "answering packets", "toolkit",
+        "UDP packets of 100 bytes are sent back to where they came from. They arrive in bursts of so many, from a process whose time does not "
+        "count.",
+        "cpu_us_per_call",
+        [{"service": "echo", "cores": 1, "n": n, "m": 160_000} for n in (1, 32)], [{"service": "echo", "cores": 1, "n": 32, "m": 32_000}]),
+    Workload(
+        "watch", "noticing changes", "toolkit",
+        "A file is made, and its report waited for. The figure is both together.",
+        "us_per_call", _toolkit("watch", (1,), 5_000)),
+    Workload(
+        "names", "looking up names", "toolkit",
+        "So many threads look up `localhost` at the same time.",
+        "us_per_call", _toolkit("names", (1000,), 20_000), _toolkit("names", (1000,), 2_000)),
+]
+
 BY_NAME = {workload.name: workload for workload in ALL}
 
 
@@ -250,7 +294,7 @@ def label(name, point):
     if name in ("cores", "idle"):
         words.append(point["service"])
     if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "still",
-                            "deadline", "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty"):
+                            "deadline", "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty", *TOOLKIT):
         size = f" × {point['m']}" if "m" in point else ""
         words.append(f"{point['service']} {point['n']:,}{size}")
     if "connections" in point:
