@@ -305,8 +305,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return block_add(stream->building, name, name_length, value, value_length) != 0 ? out_of_memory(stream) : 0;
 }
 
-static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
-                             const uint8_t *value, size_t value_length, uint8_t flags, void *data)
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                             size_t name_length, const uint8_t *value, size_t value_length, uint8_t flags, void *data)
 {
     http2_client_stream *stream = stream_of(session, frame->hd.stream_id);
     (void)name, (void)name_length, (void)value, (void)value_length, (void)flags, (void)data;
@@ -506,8 +506,10 @@ http2_client *http2_client_open(const http2_client_settings *settings)
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->head_max},
     };
-    if (client->session == NULL || nghttp2_submit_settings(client->session, NGHTTP2_FLAG_NONE, entries, sizeof entries / sizeof *entries) != 0 ||
-        nghttp2_session_set_local_window_size(client->session, NGHTTP2_FLAG_NONE, 0, (int32_t)settings->connection_window) != 0) {
+    if (client->session == NULL ||
+        nghttp2_submit_settings(client->session, NGHTTP2_FLAG_NONE, entries, sizeof entries / sizeof *entries) != 0 ||
+        nghttp2_session_set_local_window_size(client->session, NGHTTP2_FLAG_NONE, 0,
+                                              (int32_t)settings->connection_window) != 0) {
         http2_client_free(client);
         return NULL;
     }
@@ -595,7 +597,8 @@ size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
     }
     if (filled == 0) {
         client->writer_sleeps = 1;
-        if (!client->is_over && !nghttp2_session_want_read(client->session) && !nghttp2_session_want_write(client->session))
+        if (!client->is_over && !nghttp2_session_want_read(client->session) &&
+            !nghttp2_session_want_write(client->session))
             end(client);
     }
     pthread_mutex_unlock(&client->lock);
@@ -619,7 +622,8 @@ uint32_t http2_client_state(http2_client *client)
     pthread_mutex_lock(&client->lock);
     state = (client->is_ready ? HTTP2_CLIENT_IS_READY : 0) | (client->is_leaving ? HTTP2_CLIENT_IS_LEAVING : 0) |
             (client->is_over ? HTTP2_CLIENT_IS_OVER : 0) | (client->has_failed ? HTTP2_CLIENT_HAS_FAILED : 0);
-    if (client->is_ready && nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1)
+    if (client->is_ready &&
+        nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL) == 1)
         state |= HTTP2_CLIENT_CAN_CONNECT;
     pthread_mutex_unlock(&client->lock);
     return state;
@@ -674,11 +678,13 @@ void http2_client_leave(http2_client *client)
 /* ------------------------------------------------------------------------------------------------------------------
  * Requests */
 
-static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint32_t count, int is_whole, http2_client_stream **stream)
+static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint32_t count, int is_whole,
+                 http2_client_stream **stream)
 {
     if (client->is_leaving || client->is_over || !nghttp2_session_check_request_allowed(client->session))
         return HTTP2_CLIENT_LEAVING;
-    if (client->stream_count >= nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
+    if (client->stream_count >=
+        nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
         return HTTP2_CLIENT_FULL;
     http2_client_stream *made = calloc(1, sizeof *made);
     nghttp2_nv *fields = fields_of(rows, count);

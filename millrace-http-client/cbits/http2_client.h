@@ -48,10 +48,10 @@ typedef enum http2_client_cause {
 } http2_client_cause;
 
 /* The state of a connection: flags of http2_client_state. */
-#define HTTP2_CLIENT_IS_READY     1u /* the server's settings have arrived */
-#define HTTP2_CLIENT_IS_LEAVING   2u /* it takes no further requests */
-#define HTTP2_CLIENT_IS_OVER      4u /* nothing more will be sent or received */
-#define HTTP2_CLIENT_HAS_FAILED   8u /* the server has violated the protocol */
+#define HTTP2_CLIENT_IS_READY    1u  /* the server's settings have arrived */
+#define HTTP2_CLIENT_IS_LEAVING  2u  /* it takes no further requests */
+#define HTTP2_CLIENT_IS_OVER     4u  /* nothing more will be sent or received */
+#define HTTP2_CLIENT_HAS_FAILED  8u  /* the server has violated the protocol */
 #define HTTP2_CLIENT_CAN_CONNECT 16u /* the server takes extended CONNECT (RFC 8441) */
 
 /* Makes a connection. Its first output is the preface. NULL without memory. */

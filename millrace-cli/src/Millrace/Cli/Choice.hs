@@ -1,4 +1,4 @@
--- | Which of a file's variants a client gets. Must not know: servers, files.
+-- | Which of a file's variants a client gets. Must not know: servers, paths.
 module Millrace.Cli.Choice (Choice (..), CodingChoice (..), choose, chooseCoding) where
 
 import Data.Foldable (find, toList)

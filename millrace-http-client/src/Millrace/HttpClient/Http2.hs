@@ -212,14 +212,15 @@ startThreads settings connection = do
   (capability, _) <- myThreadId >>= threadCapability
   writing <- forkOnWithUnmask capability (\unmask -> unmask (writeAll settings connection) `catch` gaveUp)
   keeping <- forkOnWithUnmask capability (\unmask -> unmask (keepAsking settings connection) `catch` gaveUp)
-  void $ forkOnWithUnmask capability $ \unmask -> do
-    unmask (readAll connection) `catch` gaveUp
-    endEngine (connectionEngine connection)
-    distribute connection
-    killThread keeping
-    killThread writing
-    transportClose (connectionTransport connection) `catch` ignored
-    putMVar (connectionClosed connection) ()
+  void $
+    forkOnWithUnmask capability $ \unmask -> do
+      unmask (readAll connection) `catch` gaveUp
+      endEngine (connectionEngine connection)
+      distribute connection
+      killThread keeping
+      killThread writing
+      transportClose (connectionTransport connection) `catch` ignored
+      putMVar (connectionClosed connection) ()
   where
     gaveUp failure = noteReason connection (reasonOf failure) >> interrupt connection
 

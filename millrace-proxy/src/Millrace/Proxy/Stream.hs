@@ -9,10 +9,10 @@ where
 
 import Control.Exception
 import Control.Monad (when)
+import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (byteString)
-import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Maybe (isJust)
@@ -157,7 +157,8 @@ linkOf stream =
 -- Looks at what has arrived, and returns the action that responds. Throws 'Problem' as long as there is no response.
 deliver :: Settings -> Passing -> Member -> Exchange -> Http2.Exchange -> ResponseHead -> IO (IO ResponseReceived)
 deliver settings passing member exchange stream found
-  | Just protocol <- passingUpgrade passing, statusIsSuccessful status = do
+  | Just protocol <- passingUpgrade passing,
+    statusIsSuccessful status = do
     accept <- acceptField protocol request
     return . respond $
       responseRaw
