@@ -46,6 +46,8 @@ def _run_options(arguments):
                              "default: those in which the workload's figures differ")
     parser.add_argument("--conns", type=_counts, default=variable("CONNS", _counts, None), metavar="N,M",
                         help="the numbers of connections, instead of those of the workload")
+    parser.add_argument("--cores", type=_counts, default=variable("CORES", _counts, None), metavar="N,M",
+                        help="only the rows with these numbers of cores")
     parser.add_argument("--rounds", type=int, default=variable("ROUNDS", int, None),
                         help="samples per side and row; default: 3; 2 with 10,000 connections; 1 where a sample takes very long; with --quick 1")
     parser.add_argument("--seconds", type=float, default=variable("SECONDS_PER_SAMPLE", float, None),
@@ -65,7 +67,8 @@ def _run_options(arguments):
         options.workload, options.peers = sorted(releases.POINTS), releases.PEERS
     options.rounds = options.rounds or (1 if options.quick else None)
     options.seconds = options.seconds or (0.3 if options.quick else 1.5)
-    options.whole = not (options.quick or options.workload or options.peers or options.backends or options.conns)
+    options.whole = not (
+        options.quick or options.workload or options.peers or options.backends or options.conns or options.cores)
     return options
 
 

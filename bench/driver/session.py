@@ -117,6 +117,8 @@ class Session:
         rows = []
         for workload, points in self.catalogue.select(self.options.workload, self.options.conns, self.options.quick):
             for point in points:
+                if self.options.cores and point["cores"] not in self.options.cores:
+                    continue
                 if self.options.releases and point not in releases.POINTS[workload.name]:
                     continue
                 if point["cores"] > len(machine.processors()):
