@@ -64,6 +64,12 @@ class ArenaReport(Report):
         found = list(results.values(rounds, "cpu_us_per_request").values())
         return figures.number(estimate.median(found)) if found else "–"
 
+    def _length(self):
+        """How much was measured, which tells how exact the figures are."""
+        rounds = max((sample["round"] for sample in self.data["samples"]), default=0) + 1
+        return (f"{rounds} round{'s' * (rounds > 1)} of {self.data['options']['seconds']:g} s in turns."
+                + (" With fewer than three there are no intervals." if rounds < 3 else ""))
+
     def _rules(self):
         lines = []
         for side, findings in self.data.get("rules", {}).items():
@@ -90,6 +96,7 @@ class ArenaReport(Report):
             "An application with many parts, written for several servers. The rules are those of HttpArena. "
             "Millrace's entry is [examples/arena](../../../examples/arena).", "",
             *self._ratios(), *self._rules(),
+            self._length(), "",
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
             f"Linux {facts['kernel']}. `make bench WORKLOAD=arena` measures on your machine.", "",
             f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](machine.md).", "",
