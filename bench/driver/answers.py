@@ -1,9 +1,11 @@
 """Checks that a server gives the answer that its workload demands. This is done at every start, so that no side is fast by
 being wrong."""
 
+import gzip
 import http.client
 import socket
 import subprocess
+import time
 
 from .process import ServerError
 
@@ -19,6 +21,8 @@ def check(service, port, file=None):
             _check_http2(port, "/", PONG_BODY, upload=b"x" * 100_000)
         elif service.startswith("h2"):
             _check_http2(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY)
+        elif service == "compressed":
+            _check_compressed(port, f"/{file[0]}", file[1])
         elif service == "files":
             _check_http(port, f"/{file[0]}", file[1])
         else:
@@ -52,6 +56,22 @@ def _check_http(port, path, expected):
                 raise ServerError(f"GET {path}: status {answer.status}, {len(body)} bytes (expected {len(expected)})")
     finally:
         connection.close()
+
+
+def _check_compressed(port, path, expected):
+    """Waits for some seconds: a file that has just changed may not be compressed yet."""
+    for _ in range(60):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status == 200 and answer.headers["Content-Encoding"] == "gzip" and gzip.decompress(body) == expected:
+            return
+        time.sleep(0.1)
+    raise ServerError(f"GET {path}: status {answer.status}, {len(body)} bytes, coding {answer.headers['Content-Encoding']}")
 
 
 def _check_http2(port, path, expected, upload=None):

@@ -46,13 +46,13 @@ def _run(command, seconds):
     return done.stdout
 
 
-def wrk_command(url, connections, seconds, processors, depth=1, close=False, timeout_seconds=30):
+def wrk_command(url, connections, seconds, processors, depth=1, fields=(), timeout_seconds=30):
     threads = min(len(processors), connections)
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wrk.lua")
     command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--timeout", f"{timeout_seconds}s",
                "-s", script]
-    if close:
-        command += ["-H", "Connection: close"]
+    for line in fields:
+        command += ["-H", line]
     return process.pinned(processors, [*command, url, "--", str(depth)])
 
 
@@ -127,8 +127,8 @@ class PausedCommand(_Paused):
 
 
 class PausedWrk(PausedCommand):
-    def __init__(self, url, connections, processors, depth=1, close=False, environment=()):
-        super().__init__([*environment, *wrk_command(url, connections, self.SECONDS, processors, depth, close, self.TIMEOUT_SECONDS)])
+    def __init__(self, url, connections, processors, depth=1, fields=(), environment=()):
+        super().__init__([*environment, *wrk_command(url, connections, self.SECONDS, processors, depth, fields, self.TIMEOUT_SECONDS)])
 
 
 class PausedAb(PausedCommand):

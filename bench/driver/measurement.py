@@ -7,6 +7,7 @@ combines them.
 
 import atexit
 import contextlib
+import gzip
 import os
 import random
 import shutil
@@ -50,6 +51,10 @@ class Settings:
         many = 1000 if "key" in point else 10_000  # with TLS each takes a handshake
         return self.uninterrupted * 3 if point["connections"] >= many and not self.quick else self.uninterrupted
 
+# What requests have besides the usual fields, by service.
+FIELDS = {"close": ("Connection: close",), "tls-close": ("Connection: close",), "compressed": ("Accept-Encoding: gzip",)}
+TEXT_NAME = "text.html"
+
 
 class Files:
     """The directory of static files. They are written when first needed, and are the same on every machine."""
@@ -67,6 +72,18 @@ class Files:
                 file.write(content)
             os.replace(path + ".new", path)
         return FILE_NAMES[name], content
+
+    def provide_text(self):
+        """A text in two folders: plain, and stored with one that was compressed before."""
+        content = "".join(f"{number} is a number, and {number * number} its square\n" for number in range(500)).encode()
+        for folder, files in [("plain", {"": content}), ("stored", {"": content, ".gz": gzip.compress(content, 6)})]:
+            os.makedirs(os.path.join(self.directory, folder), exist_ok=True)
+            for ending, data in files.items():
+                path = os.path.join(self.directory, folder, TEXT_NAME + ending)
+                if not os.path.exists(path):
+                    with open(path, "wb") as file:
+                        file.write(data)
+        return TEXT_NAME, content
 
 
 class Material:
@@ -171,7 +188,8 @@ class Bench:
     @contextlib.contextmanager
     def serving(self, side, workload, point):
         """Starts a server, checks its answer, yields it as a Server, and stops it."""
-        file = self.files.provide(workload.name) if point["service"] in ("files", "h2files", "tls-files") else None
+        file = (self.files.provide(workload.name) if point["service"] in ("files", "h2files", "tls-files") else
+                self.files.provide_text() if point["service"] == "compressed" else None)
         with tempfile.TemporaryDirectory(prefix="bench-") as state:
             port = load.free_port()
             command = self._command(side, point, port=port, files=self.files.directory, state=state)
@@ -235,13 +253,13 @@ class Bench:
         return generator(command, seconds), command
 
     def wrk_arguments(self, workload, point, url):
-        """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, closing."""
+        """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, further fields."""
         return (url, point["connections"], machine.load_processors(point["cores"]),
-                PIPELINE_DEPTH if workload.name == "pipelined" else 1, point["service"] in ("close", "tls-close"))
+                PIPELINE_DEPTH if workload.name == "pipelined" else 1, FIELDS.get(point["service"], ()))
 
     def _wrk_command(self, workload, point, url, seconds):
-        url, connections, processors, depth, close = self.wrk_arguments(workload, point, url)
-        return self._environment(point) + load.wrk_command(url, connections, seconds, processors, depth, close)
+        url, connections, processors, depth, fields = self.wrk_arguments(workload, point, url)
+        return self._environment(point) + load.wrk_command(url, connections, seconds, processors, depth, fields)
 
     @staticmethod
     def requests(workload, figures):

@@ -72,6 +72,11 @@ ALL = [
         "file4k", "HTTP, file of 4 KiB", "closed", "HTTP, a static file of 4 KiB.", "cpu_us_per_request",
         _connections(["files"], CONNECTIONS), _connections(["files"], [100])),
     Workload(
+        "compress", "HTTP, a compressed file", "closed",
+        "HTTP, a text of 20 KB for clients that accept gzip. Millrace has compressed it once and keeps the 3 KB in memory. nginx has a "
+        "file that was compressed before (gzip_static) and keeps it open.", "cpu_us_per_request",
+        _connections(["compressed"], [100])),
+    Workload(
         "file1m", "HTTP, file of 1 MiB", "closed",
         "HTTP, a static file of 1 MiB. The number of requests is computed from the bytes received.", "cpu_us_per_request", _connections(["files"], [100])),
     Workload(
