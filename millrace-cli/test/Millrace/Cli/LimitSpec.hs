@@ -58,7 +58,7 @@ spec = around withCertificates $ do
       withClients 90 second "" $ \_ ->
         within 60 "the crowd" (readProcess "python3" ["test/crowd.py", "http1", show (serverPort server), "60"] "") >>= (`shouldSatisfy` isPrefixOf ("[" <> show largeBytes <> ","))
   where
-    crowd = 120 :: Int
+    crowd = 100 :: Int
     largeBytes = 3000000 :: Int
     configured folder listening more = do
       write folder "site/index.html" "crowded"
