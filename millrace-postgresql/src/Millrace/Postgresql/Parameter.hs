@@ -58,6 +58,7 @@ data Format
 --
 -- @since 0.1.0
 class Parameter a where
+  -- | How it is sent.
   encode :: a -> Value
 
   -- | The type of NULL in its place.

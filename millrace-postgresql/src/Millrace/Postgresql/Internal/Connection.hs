@@ -145,7 +145,8 @@ withParameters given action =
 -- @since 0.1.0
 close :: Connection -> IO ()
 close connection = withMVarMasked (connectionLock connection) $ \() -> do
-  was <- atomicModifyIORef' (connectionCondition connection) (\condition -> (Closed, condition))
+  was <- readIORef (connectionCondition connection)
+  writeIORef (connectionCondition connection) Closed
   case was of
     Closed -> return ()
     Usable -> c_finish conn
