@@ -3,7 +3,9 @@
 -- | Targets that speak HTTP\/2: millrace-http, and targets that send the frames a test wants.
 module Http2Spec (spec) where
 
+import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar
+import Control.Exception (finally)
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -18,7 +20,9 @@ import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
+import Network.Wai.Handler.Millrace (withApplication)
 import Support
+import System.Directory (listDirectory)
 import Test.Hspec
 
 spec :: Spec
@@ -105,7 +109,29 @@ spec = do
         if cut == ByteString.length whole
           then bodyOf answer `shouldBe` "all of it"
           else (cut, statusOf answer, "\r\n0\r\n\r\n" `ByteString.isSuffixOf` answer) `shouldSatisfy` \(_, status, ends) -> status == "502" || not ends
+  it "gives every descriptor back, and ends every exchange, however clients and targets leave" $ do
+    -- Each connection of the target ends in its own way: after some requests, by a GOAWAY, or in the middle of a frame.
+    let moody count peer = do
+          opening peer
+          forM_ [1 .. count `mod` 4] $ \_ -> requestOn peer >>= \stream -> sendAll peer (plainAnswer stream "fine")
+          stream <- requestOn peer
+          sendAll peer $ case count `mod` 3 of
+            0 -> frame 7 0 0 "\0\0\0\0\0\0\0\0"
+            1 -> ByteString.take 12 (plainAnswer stream "cut off")
+            _ -> frame 3 0 stream "\0\0\0\7"
+    -- The first round opens what the loops keep.
+    former <- oneRound moody >> descriptors
+    oneRound moody
+    eventually "as many descriptors as before" ((<= former) <$> descriptors)
   where
+    oneRound moody = withTarget moody $ \target -> withWatchedProxy quiet {limits = defaultLimits {failuresMax = 1000000}} [speaking target] $ \proxy states -> withApplication (return proxy) $ \port -> do
+      done <- newEmptyMVar
+      forM_ [1 .. 60 :: Int] $ \number -> forkIO . (`finally` putMVar done ()) . withClient port $ \client -> do
+        sendAll client (if even number then "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" else "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\nhalf")
+        when (even number) (void (receiveCount client maxBound))
+      within 60 "the clients" (replicateM_ 60 (takeMVar done))
+      eventually "the end of all exchanges" (all ((== 0) . stateRequests) <$> states)
+    descriptors = length <$> listDirectory "/proc/self/fd"
     threadDelayBriefly = within 20 "waiting" (eventually' 0)
     eventually' :: Int -> IO ()
     eventually' count = if count > 20 then return () else eventually "a moment" (return True) >> eventually' (count + 1)
