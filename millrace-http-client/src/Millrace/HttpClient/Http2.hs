@@ -52,6 +52,7 @@ module Millrace.HttpClient.Http2
   )
 where
 
+import Control.Applicative ((<|>))
 import Control.Concurrent (forkOnWithUnmask, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar
 import Control.Exception
@@ -234,7 +235,7 @@ reasonOf failure@(SomeException inner) = case fromException failure of
 
 -- The first reason counts.
 noteReason :: Connection -> String -> IO ()
-noteReason connection reason = atomicModifyIORef' (connectionReason connection) (\known -> (maybe (Just reason) Just known, ()))
+noteReason connection reason = atomicModifyIORef' (connectionReason connection) (\known -> (known <|> Just reason, ()))
 
 interrupt :: Connection -> IO ()
 interrupt connection = transportInterrupt (connectionTransport connection) `catch` ignored
