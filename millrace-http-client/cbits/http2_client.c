@@ -866,11 +866,9 @@ int64_t http2_client_await_body(http2_client_stream *stream)
     pthread_mutex_lock(&stream->client->lock);
     if (stream->input.length > 0)
         result = (int64_t)stream->input.length;
-    else if (stream->cause != HTTP2_CLIENT_COMPLETE)
-        result = HTTP2_CLIENT_GONE;
-    else if (stream->has_ended)
+    else if (stream->cause == HTTP2_CLIENT_COMPLETE && stream->has_ended)
         result = 0;
-    else if (stream->is_closed)
+    else if (stream->cause != HTTP2_CLIENT_COMPLETE || stream->is_closed)
         result = HTTP2_CLIENT_GONE;
     else {
         stream->reader_waits = 1;
