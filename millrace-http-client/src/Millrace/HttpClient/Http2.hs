@@ -139,6 +139,9 @@ instance Exception Http2Problem where
 
 -- | One line for a log.
 --
+-- >>> describeHttp2Problem NotHttp2
+-- "the server does not speak HTTP/2"
+--
 -- @since 0.1.0
 describeHttp2Problem :: Http2Problem -> String
 describeHttp2Problem problem = case problem of
