@@ -2,7 +2,9 @@
  * http2_allocator.c - memory for connections and streams of HTTP/2, libnghttp2's included. Must not know: GHC, sockets.
  *
  * A request allocates about twenty blocks, so a hundred requests at a time hold two thousand. That is more than the C library keeps
- * in a thread's cache, and without the cache it is slow. So each thread keeps freed small blocks here, in lists by size.
+ * in a thread's cache, and without the cache it is slow. So each thread keeps freed small blocks here, in lists by size, and also
+ * the two kinds of large blocks that bodies pass through. (The C library would give the pages of large blocks back to the
+ * system, and touch new ones for the next block.)
  * All blocks come from malloc, so any thread may free one, with http2_give or free().
  */
 #include <stdint.h>
@@ -31,7 +33,16 @@
 
 /* The lists' sizes differ by glibc's step of 16 bytes. A list has blocks of at least its size. */
 #define STEP       16u
-#define LIST_COUNT 160u
+#define LIST_COUNT 1032u
+
+/* The lists after those: pieces of files, and output. */
+#define PIECE_LIST  LIST_COUNT
+#define PIECE_SIZE  (sizeof(http2_chunk) + HTTP2_FILE_PIECE)
+#define OUTPUT_LIST (LIST_COUNT + 1)
+#define NO_LIST     (LIST_COUNT + 2)
+
+/* malloc may give so much more than was asked for. */
+#define SLACK 64u
 
 /* The limit of a thread's blocks, in bytes. */
 #define KEPT_MAX (1u << 20)
@@ -41,7 +52,7 @@ typedef struct block {
 } block;
 
 typedef struct kept {
-    block *lists[LIST_COUNT];
+    block *lists[NO_LIST];
     size_t bytes;
 } kept;
 
@@ -54,7 +65,7 @@ static int has_key;
 static void give_all_back(void *data)
 {
     kept *all = data;
-    for (size_t i = 0; i < LIST_COUNT; i++)
+    for (size_t i = 0; i < NO_LIST; i++)
         while (all->lists[i] != NULL) {
             block *first = all->lists[i];
             all->lists[i] = first->next;
@@ -82,15 +93,44 @@ static kept *begin_keeping(void)
     return all;
 }
 
-void *http2_take(size_t size)
+/* The list for blocks of a size that is asked for. */
+static size_t list_for(size_t size)
 {
     size_t list = (size + STEP / 2 - 1) / STEP;
+    if (list < LIST_COUNT)
+        return list;
+    if (size == PIECE_SIZE)
+        return PIECE_LIST;
+    return size == HTTP2_COLLECT_MUCH ? OUTPUT_LIST : NO_LIST;
+}
+
+/* The list that a block of this size can be kept in. */
+static size_t list_of(size_t size)
+{
+    size_t list = (size - STEP / 2) / STEP;
+    if (list < LIST_COUNT)
+        return list;
+    if (size >= PIECE_SIZE && size < PIECE_SIZE + SLACK)
+        return PIECE_LIST;
+    return size >= HTTP2_COLLECT_MUCH && size < HTTP2_COLLECT_MUCH + SLACK ? OUTPUT_LIST : NO_LIST;
+}
+
+static size_t bytes_in(size_t list)
+{
+    if (list < LIST_COUNT)
+        return list * STEP;
+    return list == PIECE_LIST ? PIECE_SIZE : HTTP2_COLLECT_MUCH;
+}
+
+void *http2_take(size_t size)
+{
+    size_t list = list_for(size);
     kept *all = kept_here;
-    if (list >= LIST_COUNT || all == NULL || all->lists[list] == NULL)
+    if (list == NO_LIST || all == NULL || all->lists[list] == NULL)
         return malloc(size); /* NOLINT(clang-analyzer-optin.portability.UnixAPI): a size of 0 is as with malloc */
     block *first = all->lists[list];
     all->lists[list] = first->next;
-    all->bytes -= list * STEP;
+    all->bytes -= bytes_in(list);
     return first;
 }
 
@@ -98,16 +138,16 @@ void http2_give(void *memory)
 {
     if (memory == NULL)
         return;
-    size_t list = (malloc_usable_size(memory) - STEP / 2) / STEP;
+    size_t list = list_of(malloc_usable_size(memory));
     kept *all = kept_here != NULL ? kept_here : begin_keeping();
-    if (list >= LIST_COUNT || all == NULL || all->bytes > KEPT_MAX) {
+    if (list == NO_LIST || all == NULL || all->bytes > KEPT_MAX) {
         free(memory);
         return;
     }
     block *first = memory;
     first->next = all->lists[list];
     all->lists[list] = first;
-    all->bytes += list * STEP;
+    all->bytes += bytes_in(list);
 }
 #else
 void *http2_take(size_t size)
@@ -132,34 +172,4 @@ void *http2_take_zeroed(size_t size)
     if (memory != NULL)
         memset(memory, 0, size);
     return memory;
-}
-
-static void *take(size_t size, void *data)
-{
-    (void)data;
-    return http2_take(size);
-}
-
-static void give(void *memory, void *data)
-{
-    (void)data;
-    http2_give(memory);
-}
-
-static void *take_zeroed(size_t count, size_t size, void *data)
-{
-    (void)data;
-    return size != 0 && count > SIZE_MAX / size ? NULL : http2_take_zeroed(count * size);
-}
-
-static void *resize(void *memory, size_t size, void *data)
-{
-    (void)data;
-    return realloc(memory, size);
-}
-
-nghttp2_mem *http2_allocator(void)
-{
-    static nghttp2_mem functions = {NULL, take, give, take_zeroed, resize};
-    return &functions;
 }

@@ -14,6 +14,36 @@ static http2_chunk *new_chunk(size_t capacity)
     return chunk;
 }
 
+static void append(http2_queue *queue, http2_chunk *chunk)
+{
+    if (queue->last == NULL)
+        queue->first = chunk;
+    else
+        queue->last->next = chunk;
+    queue->last = chunk;
+}
+
+http2_chunk *http2_new_chunk(size_t capacity)
+{
+    return new_chunk(capacity);
+}
+
+uint8_t *http2_chunk_bytes(http2_chunk *chunk)
+{
+    return chunk->bytes;
+}
+
+void http2_free_chunk(http2_chunk *chunk)
+{
+    http2_give(chunk);
+}
+
+void http2_queue_append_chunk(http2_queue *queue, http2_chunk *chunk)
+{
+    append(queue, chunk);
+    queue->length += chunk->end - chunk->start;
+}
+
 int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more)
 {
     http2_chunk *last = queue->last;
@@ -21,11 +51,8 @@ int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, 
         http2_chunk *chunk = new_chunk(more == HTTP2_MORE_FOLLOWS && length < SHARED ? SHARED : length);
         if (chunk == NULL)
             return -1;
-        if (last == NULL)
-            queue->first = chunk;
-        else
-            last->next = chunk;
-        queue->last = last = chunk;
+        append(queue, chunk);
+        last = chunk;
     }
     memcpy(last->bytes + last->end, bytes, length);
     last->end += (uint32_t)length;

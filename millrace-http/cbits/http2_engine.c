@@ -231,9 +231,20 @@ static void remove_reset(http2_inner *stream)
     stream->in_resets = 0;
 }
 
+static uint64_t queued_by(const http2_connection *connection)
+{
+    return atomic_load_explicit(&connection->queued, memory_order_relaxed);
+}
+
+/* Only with the lock held. */
+static void set_queued(http2_connection *connection, uint64_t length)
+{
+    atomic_store_explicit(&connection->queued, length, memory_order_relaxed);
+}
+
 static void drop_output(http2_inner *stream)
 {
-    stream->connection->queued -= stream->output.length;
+    set_queued(stream->connection, queued_by(stream->connection) - stream->output.length);
     http2_queue_clear(&stream->output);
 }
 
@@ -555,7 +566,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->out_length += FRAME_HEAD;
     http2_queue_take(&stream->output, connection->out + connection->out_length, length);
     connection->out_length += length;
-    connection->queued -= length;
+    set_queued(connection, queued_by(connection) - length);
     stream->seen.sent += length;
     stream->stalled_since_ns = 0;
     stream->moved_at = connection->now;
@@ -713,9 +724,13 @@ static int open_session(http2_connection *connection)
     nghttp2_option *option = make_option(connection->settings);
     if (callbacks == NULL || option == NULL)
         return -1;
-    int result = nghttp2_session_server_new3(&connection->session, callbacks, connection, option, http2_allocator());
+    nghttp2_mem memory = http2_allocator(connection);
+    int result = nghttp2_session_server_new3(&connection->session, callbacks, connection, option, &memory);
     nghttp2_option_del(option);
-    return result != 0 ? -1 : submit_settings(connection);
+    if (result == 0)
+        result = submit_settings(connection);
+    http2_settle_in(connection);
+    return result == 0 ? 0 : -1;
 }
 
 int http2_is_supported(void)
@@ -725,7 +740,7 @@ int http2_is_supported(void)
 
 http2_connection *http2_open(const http2_settings *settings, int is_secure)
 {
-    http2_connection *connection = calloc(1, sizeof *connection);
+    http2_connection *connection = http2_enter_home();
     if (connection == NULL)
         return NULL;
     connection->settings = settings;
@@ -742,7 +757,7 @@ http2_connection *http2_open(const http2_settings *settings, int is_secure)
         if (connection->session != NULL)
             nghttp2_session_del(connection->session);
         pthread_mutex_destroy(&connection->lock);
-        free(connection);
+        http2_leave_home(connection);
         return NULL;
     }
     return connection;
@@ -752,7 +767,7 @@ void http2_free(http2_connection *connection)
 {
     pthread_mutex_destroy(&connection->lock);
     free(connection->notices);
-    free(connection);
+    http2_leave_home(connection);
 }
 
 void http2_close(http2_connection *connection)
@@ -1058,6 +1073,21 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     return flags;
 }
 
+int http2_has_much(const http2_connection *connection)
+{
+    return queued_by(connection) > HTTP2_COLLECT_MIN;
+}
+
+uint8_t *http2_take_output(void)
+{
+    return http2_take(HTTP2_COLLECT_MUCH);
+}
+
+void http2_give_output(uint8_t *memory)
+{
+    http2_give(memory);
+}
+
 void http2_stop_sending(http2_connection *connection)
 {
     lock(connection);
@@ -1233,16 +1263,23 @@ static int is_gone(const http2_inner *stream)
     return stream->seen.is_closed || stream->has_failed;
 }
 
+/* Must be called before so many bytes are added to a body. */
+static void note_output(http2_inner *stream, size_t length)
+{
+    if (stream->output.length == 0)
+        stream->stalled_since_ns = 0;
+    set_queued(stream->connection, queued_by(stream->connection) + length);
+}
+
 static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length, http2_more more)
 {
     if (length == 0)
         return 0;
-    if (stream->output.length == 0)
-        stream->stalled_since_ns = 0;
-    if (http2_queue_append(&stream->output, bytes, length, more) != 0)
-        return -1;
-    stream->connection->queued += length;
-    return 0;
+    note_output(stream, length);
+    if (http2_queue_append(&stream->output, bytes, length, more) == 0)
+        return 0;
+    set_queued(stream->connection, queued_by(stream->connection) - length);
+    return -1;
 }
 
 int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64_t length, const uint8_t *body,
@@ -1302,16 +1339,43 @@ static void resume(http2_inner *stream)
     }
 }
 
+/* The result of adding to a body. */
+static int written(http2_inner *stream)
+{
+    resume(stream);
+    return stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
+}
+
+static int takes_output(const http2_inner *stream)
+{
+    return !is_gone(stream) && !stream->is_finished;
+}
+
 int http2_write(http2_stream *seen, const uint8_t *bytes, size_t length)
 {
     http2_inner *stream = inner_of(seen);
     int result = HTTP2_GONE;
     lock(stream->connection);
-    if (!is_gone(stream) && !stream->is_finished && append_output(stream, bytes, length, HTTP2_MORE_FOLLOWS) == 0) {
-        resume(stream);
-        result = stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
+    if (takes_output(stream) && append_output(stream, bytes, length, HTTP2_MORE_FOLLOWS) == 0)
+        result = written(stream);
+    unlock(stream->connection);
+    return result;
+}
+
+int http2_write_chunk(http2_stream *seen, http2_chunk *chunk, size_t length)
+{
+    http2_inner *stream = inner_of(seen);
+    int result = HTTP2_GONE;
+    lock(stream->connection);
+    if (takes_output(stream) && length > 0) {
+        chunk->end = (uint32_t)length;
+        note_output(stream, length);
+        http2_queue_append_chunk(&stream->output, chunk);
+        chunk = NULL;
+        result = written(stream);
     }
     unlock(stream->connection);
+    http2_give(chunk);
     return result;
 }
 

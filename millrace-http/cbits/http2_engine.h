@@ -3,7 +3,7 @@
  * bytes to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
  *
  * Any thread may call any function. Each takes the connection's lock for at most the time that processing 16 KiB of input or
- * output takes. No function waits for the network.
+ * 80 KiB of output takes. No function waits for the network.
  *
  * A stream that http2_next_request has returned belongs to its caller until http2_release. Its record stays valid after the
  * client has reset the stream, and after the connection has ended.
@@ -47,6 +47,9 @@ typedef struct http2_settings {
 
 /* The least `room` for http2_collect, in bytes. */
 #define HTTP2_COLLECT_MIN 16384u
+
+/* The `room` for http2_collect if much is to be sent (http2_has_much): five DATA frames of the largest size. */
+#define HTTP2_COLLECT_MUCH 81920u
 
 /* A request and the state of its stream. Haskell reads it. All fields but the head's may change at any time. */
 typedef struct http2_stream {
@@ -108,6 +111,14 @@ typedef enum http2_sender {
  * send. A caller that gets bytes must send them and call again, until a call returns HTTP2_HAS_ENDED: that ends its right.
  */
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender);
+
+/* Whether more than HTTP2_COLLECT_MIN bytes of bodies are unsent. The client's windows may hold them back. Takes no lock: the answer
+ * may be old. */
+int http2_has_much(const http2_connection *connection);
+
+/* Memory of HTTP2_COLLECT_MUCH bytes for http2_collect; NULL without memory. Any thread may give it back. */
+uint8_t *http2_take_output(void);
+void http2_give_output(uint8_t *memory);
 
 /* Gives the right to send back after sending has failed. */
 void http2_stop_sending(http2_connection *connection);
@@ -178,6 +189,19 @@ int http2_take_back(http2_stream *stream);
 /* Adds to the body. Takes all bytes. Returns HTTP2_OK; HTTP2_GONE; or HTTP2_WAIT if the caller must call http2_await_output before
  * it writes more. */
 int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length);
+
+/* Memory for a piece of a body, which the caller fills without the connection's lock. http2_write_chunk takes it, and frees it even
+ * if it fails. `capacity`: at most 1 MiB. NULL without memory. */
+typedef struct http2_chunk http2_chunk;
+http2_chunk *http2_new_chunk(size_t capacity);
+uint8_t *http2_chunk_bytes(http2_chunk *chunk);
+void http2_free_chunk(http2_chunk *chunk);
+
+/* Adds the first `length` bytes of a chunk to the body. Otherwise as http2_write. */
+int http2_write_chunk(http2_stream *stream, http2_chunk *chunk, size_t length);
+
+/* The size of the pieces in which files are read. */
+#define HTTP2_FILE_PIECE 32768u
 
 /* Returns HTTP2_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP2_WRITABLE. Otherwise
  * HTTP2_OK or HTTP2_GONE. */

@@ -39,10 +39,32 @@ static void add(maker *maker, const void *name, size_t name_length, const void *
 
 #define ADD_TEXT(maker, name, value, value_length) add(maker, name, sizeof name - 1, value, value_length)
 
+/* Puts the letters of eight bytes, which are ASCII, into lower case. */
+static uint64_t lower_of(uint64_t word)
+{
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    uint64_t from_a = word + ones * (0x80 - 'A'), beyond_z = word + ones * (0x7f - 'Z');
+    return word | (((from_a ^ beyond_z) & highs) >> 2);
+}
+
+/* Copies a token in lower case. */
 static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
 {
-    for (size_t i = 0; i < length; i++)
-        at[i] = name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i];
+    if (length < sizeof(uint64_t)) {
+        for (size_t i = 0; i < length; i++)
+            at[i] = name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i];
+        return;
+    }
+    for (size_t i = 0;; i += sizeof(uint64_t)) {
+        uint64_t word;
+        if (i + sizeof word > length)
+            i = length - sizeof word; /* overlaps the previous eight */
+        memcpy(&word, name + i, sizeof word);
+        word = lower_of(word);
+        memcpy(at + i, &word, sizeof word);
+        if (i + sizeof word == length)
+            return;
+    }
 }
 
 /* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1). Returns its length. */

@@ -7,6 +7,7 @@
 
 #include <nghttp2/nghttp2.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "http2_engine.h"
 
@@ -14,11 +15,11 @@
 #define HTTP2_RESPONSE_HEAD_MAX 1048576u
 
 /* A piece of a body. */
-typedef struct http2_chunk {
+struct http2_chunk {
     struct http2_chunk *next;
     uint32_t start, end, capacity;
     uint8_t bytes[];
-} http2_chunk;
+};
 
 /* Bytes of a body that were received and not read, or written and not sent. */
 typedef struct http2_queue {
@@ -116,8 +117,8 @@ struct http2_connection {
     size_t left_length;
     uint8_t *out; /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
-    uint64_t queued;      /* unsent bytes of all bodies */
-    uint32_t driver_mark; /* a waiting driver continues when at most this many frames are queued */
+    _Atomic uint64_t queued; /* unsent bytes of all bodies; written with the lock held */
+    uint32_t driver_mark;    /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint64_t now;
@@ -146,11 +147,18 @@ static inline http2_inner *inner_of(http2_stream *stream)
 void *http2_take(size_t size);
 void *http2_take_zeroed(size_t size);
 void http2_give(void *memory);
-nghttp2_mem *http2_allocator(void);
+
+/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
+ * through http2_allocator before http2_settle_in have their places beside the record. */
+http2_connection *http2_enter_home(void);
+nghttp2_mem http2_allocator(http2_connection *connection);
+void http2_settle_in(http2_connection *connection);
+void http2_leave_home(http2_connection *connection);
 
 /* http2_body.c */
 typedef enum http2_more { HTTP2_MORE_FOLLOWS, HTTP2_NOTHING_FOLLOWS } http2_more;
 int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more);
+void http2_queue_append_chunk(http2_queue *queue, http2_chunk *chunk);
 size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
 void http2_queue_clear(http2_queue *queue);
 

@@ -138,7 +138,7 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
 
 static void collect(size_t room)
 {
-    static uint8_t bytes[4 * HTTP2_COLLECT_MIN];
+    static uint8_t bytes[HTTP2_COLLECT_MUCH];
     http2_sender sender = HTTP2_SENDER_NEW;
     for (;;) {
         uint64_t result = http2_collect(w.connection, bytes, room, sender);
@@ -295,11 +295,21 @@ static void answer(model *m, uint32_t length, int is_whole)
     }
 }
 
+/* As for a file, which is read to where it is sent from. */
+static int write_as_chunk(model *m, uint32_t length)
+{
+    http2_chunk *chunk = http2_new_chunk(length + 1);
+    CHECK(chunk != NULL);
+    memcpy(http2_chunk_bytes(chunk), answer_bytes(m, length), length);
+    return http2_write_chunk(m->stream, chunk, length);
+}
+
 static void write_body(model *m, uint32_t length)
 {
     if (m->answer != ANSWERED)
         return;
-    if (http2_write(m->stream, answer_bytes(m, length), length) == HTTP2_GONE)
+    int result = length % 2 == 1 ? write_as_chunk(m, length) : http2_write(m->stream, answer_bytes(m, length), length);
+    if (result == HTTP2_GONE)
         CHECK(m->client_reset || m->handler_reset || m->reset_arrived);
     else
         m->written += length;
@@ -471,7 +481,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
             w.now += UINT64_C(1000000) * amount;
             take_requests();
             if (kind < 0xf8)
-                collect(HTTP2_COLLECT_MIN + 100u * which);
+                collect(which % 4 == 3 ? HTTP2_COLLECT_MUCH : HTTP2_COLLECT_MIN + 100u * which);
         }
         if (w.out.length > sizeof w.out.bytes / 2)
             feed();

@@ -43,6 +43,23 @@ _Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, siz
     abort();
 }
 
+_Noreturn int http2_has_much(const http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint8_t *http2_take_output(void)
+{
+    abort();
+}
+
+_Noreturn void http2_give_output(uint8_t *memory)
+{
+    (void)memory;
+    abort();
+}
+
 _Noreturn void http2_stop_sending(http2_connection *connection)
 {
     (void)connection;
@@ -119,6 +136,30 @@ _Noreturn int http2_take_back(http2_stream *stream)
 _Noreturn int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length)
 {
     (void)stream, (void)bytes, (void)length;
+    abort();
+}
+
+_Noreturn http2_chunk *http2_new_chunk(size_t capacity)
+{
+    (void)capacity;
+    abort();
+}
+
+_Noreturn uint8_t *http2_chunk_bytes(http2_chunk *chunk)
+{
+    (void)chunk;
+    abort();
+}
+
+_Noreturn void http2_free_chunk(http2_chunk *chunk)
+{
+    (void)chunk;
+    abort();
+}
+
+_Noreturn int http2_write_chunk(http2_stream *stream, http2_chunk *chunk, size_t length)
+{
+    (void)stream, (void)chunk, (void)length;
     abort();
 }
 

@@ -13,7 +13,9 @@ module Millrace.Http.Answer.Choice
   )
 where
 
+import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
+import Data.CaseInsensitive (foldedCase)
 import Data.Maybe (fromMaybe)
 import Millrace.Http.ByteRange
 import Millrace.Http.FieldValue (harmless)
@@ -50,10 +52,15 @@ chooseAnswer validators fields size method wanted
     whole = Choice status200 fields AllBytes
     ranged value others = (hContentRange, value) : withoutFields [hContentRange] others
 
--- Most requests have none of these fields.
+-- Most requests have none of these fields, and few have other fields with names of such lengths.
 isDecisive :: HeaderName -> Bool
-isDecisive name =
-  name == hRange || name == hIfModifiedSince || name == hIfNoneMatch || name == hIfMatch || name == hIfUnmodifiedSince
+isDecisive name = case B.length (foldedCase name) of
+  5 -> name == hRange
+  8 -> name == hIfMatch
+  13 -> name == hIfNoneMatch
+  17 -> name == hIfModifiedSince
+  19 -> name == hIfUnmodifiedSince
+  _ -> False
 
 -- | The fields and the body of an answer with several ranges, given the fields of the whole and its size.
 partsOf :: ResponseHeaders -> Integer -> [ByteRange] -> IO (ResponseHeaders, Multipart)

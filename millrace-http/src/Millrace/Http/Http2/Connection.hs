@@ -51,7 +51,7 @@ import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
-import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import GHC.Exts (Int (..), fetchAddIntArray#)
 import GHC.IO (IO (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline)
@@ -237,6 +237,35 @@ wakeNow connection = go
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
+-- Memory for output. The large kind is the engine's.
+data Buffer
+  = Small !Borrowed
+  | Large !(Ptr Word8)
+
+-- Large if there is much to send: a system call costs as much as copying several kilobytes.
+takeBuffer :: Connection -> IO Buffer
+takeBuffer connection = do
+  much <- hasMuch (connectionEngine connection)
+  large <- if much then takeOutput else return nullPtr
+  if large == nullPtr then Small <$> borrow else return (Large large)
+
+freeBuffer :: Buffer -> IO ()
+freeBuffer (Small buffer) = giveBack buffer
+freeBuffer (Large memory) = giveOutput memory
+
+bufferBytes :: Buffer -> Ptr Word8
+bufferBytes (Small buffer) = borrowedBytes buffer
+bufferBytes (Large memory) = memory
+
+-- Collects output, and wakes the threads that have waited for it to be collected.
+collectInto :: Connection -> Buffer -> Sender -> IO Flags
+collectInto connection buffer sender = do
+  flags <- case buffer of
+    Small borrowed -> collect (connectionEngine connection) (borrowedBytes borrowed) borrowedSize sender
+    Large memory -> collect (connectionEngine connection) memory collectMuch sender
+  wakeNoticed connection flags
+  return flags
+
 -- | Sends pending output, unless another thread is about to. If the client does not take it soon, another thread
 -- continues. If sending fails, aborts the connection, which the driver notices. Never throws an @IOError@.
 --
@@ -245,13 +274,12 @@ wakeNow connection = go
 -- would be lost.
 flush :: Connection -> IO ()
 flush connection = mask_ $ do
-  buffer <- borrow
-  flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Newly
-  wakeNoticed connection flags
-  if isBusy `has` flags then giveBack buffer else sendHere buffer flags
+  buffer <- takeBuffer connection
+  flags <- collectInto connection buffer Newly
+  if isBusy `has` flags then freeBuffer buffer else sendHere buffer flags
   where
     sendHere buffer flags
-      | byteCount flags == 0 = giveBack buffer
+      | byteCount flags == 0 = freeBuffer buffer
       | otherwise = sendQuickly connection buffer 0 (byteCount flags) >>= mapM_ (sendHere buffer)
 
 -- | The same if no other thread is about to.
@@ -264,20 +292,19 @@ flushIfNeeded connection = do
     flush connection
 
 -- Sends bytes of a buffer, and all output that follows. The caller has the right to send, and keeps the buffer. Masked.
-sendOn :: Connection -> Borrowed -> Int -> Int -> IO ()
+sendOn :: Connection -> Buffer -> Int -> Int -> IO ()
 sendOn connection buffer = go
   where
     go from to
       | to == 0 = return ()
       | otherwise = do
-        outcome <- try (deliver (deliveryOf connection) NothingFollows (Piece (borrowedBytes buffer `plusPtr` from) (to - from)))
+        outcome <- try (deliver (deliveryOf connection) NothingFollows (Piece (bufferBytes buffer `plusPtr` from) (to - from)))
         case outcome of
           Left failure -> do
             giveUpSending connection
             when (isAsynchronous failure) (throwIO (failure :: SomeException))
           Right () -> do
-            flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Again
-            wakeNoticed connection flags
+            flags <- collectInto connection buffer Again
             go 0 (byteCount flags)
 
 -- Sending has failed.
@@ -305,19 +332,19 @@ data Arrival
 -- client that does not take output cannot keep the driver from receiving, because another thread continues the send.
 sendAndReceive :: Connection -> Int -> IO Arrival
 sendAndReceive connection micros = mask_ $ do
-  buffer <- borrow
-  flags <- collect (connectionEngine connection) (borrowedBytes buffer) borrowedSize Driver
-  wakeNoticed connection flags
+  buffer <- takeBuffer connection
+  flags <- collectInto connection buffer Driver
   sendCollected connection micros buffer flags
 
-sendCollected :: Connection -> Int -> Borrowed -> Flags -> IO Arrival
+sendCollected :: Connection -> Int -> Buffer -> Flags -> IO Arrival
 sendCollected connection micros buffer flags
   | count == 0 = do
-    giveBack buffer
+    freeBuffer buffer
     if isOver `has` flags then return AllSaid else awaitRoom >> receive connection micros
-  | hasEnded `has` flags && not (isOver `has` flags) =
+  | Small borrowed <- buffer,
+    hasEnded `has` flags && not (isOver `has` flags) =
     timed connection $
-      sendThenReceive transport micros (Slice buffer 0 count) continue
+      sendThenReceive transport micros (Slice borrowed 0 count) continue
   | otherwise = when (hasEnded `has` flags) (resumeSending engine) >> sendFrom 0
   where
     continue (Sent received) = feedReceived connection received
@@ -346,30 +373,26 @@ backlogMax = 1000
 
 -- Sends bytes of a buffer. Returns what is to be sent next. If the client does not take them soon, another thread
 -- continues and owns the buffer.
-sendQuickly :: Connection -> Borrowed -> Int -> Int -> IO (Maybe Flags)
+sendQuickly :: Connection -> Buffer -> Int -> Int -> IO (Maybe Flags)
 sendQuickly connection buffer from to = do
   outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
   case outcome of
     Moved moved
-      | from + moved == to -> do
-        flags <- collect (connectionEngine connection) at borrowedSize Again
-        wakeNoticed connection flags
-        return (Just flags)
+      | from + moved == to -> Just <$> collectInto connection buffer Again
       | otherwise -> sendQuickly connection buffer (from + moved) to
     TimedOut -> Nothing <$ sendOrPass connection buffer from to
     Failed _ -> do
-      giveBack buffer
+      freeBuffer buffer
       giveUpSending connection
       return Nothing
   where
-    at :: Ptr Word8
-    at = borrowedBytes buffer
+    at = bufferBytes buffer
     patienceMicros = 1000
 
 -- Another thread sends the rest, and returns the buffer.
-sendOrPass :: Connection -> Borrowed -> Int -> Int -> IO ()
+sendOrPass :: Connection -> Buffer -> Int -> Int -> IO ()
 sendOrPass connection buffer from to =
-  task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` giveBack buffer
+  task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` freeBuffer buffer
 
 receive :: Connection -> Int -> IO Arrival
 receive connection micros = timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))

@@ -35,6 +35,10 @@ module Millrace.Http.Http2.Engine
     Sender (..),
     collect,
     collectMin,
+    hasMuch,
+    collectMuch,
+    takeOutput,
+    giveOutput,
     stopSending,
     resumeSending,
     needsSender,
@@ -89,7 +93,9 @@ module Millrace.Http.Http2.Engine
     readTrailers,
 
     -- ** Answers
-    Rows (..),
+    Rows,
+    rowsHead,
+    putRows,
     Outcome (..),
     ContentLength (..),
     FirstBytes (..),
@@ -97,6 +103,12 @@ module Millrace.Http.Http2.Engine
     answerStream,
     takeBackStream,
     writeStream,
+    Chunk,
+    newChunk,
+    chunkBytes,
+    freeChunk,
+    writeChunk,
+    filePiece,
     awaitOutput,
     outputLow,
     finishStream,
@@ -114,7 +126,7 @@ import Data.Int (Int32, Int64)
 import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, withForeignPtr)
-import Foreign.Marshal.Alloc (alloca, allocaBytes)
+import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
@@ -267,6 +279,26 @@ collect engine target size sender = Flags <$> c_collect engine target (fromInteg
 -- | The least room for 'collect'.
 collectMin :: Int
 collectMin = #{const HTTP2_COLLECT_MIN}
+
+foreign import ccall unsafe "http2_has_much"
+  c_hasMuch :: Ptr Engine -> IO CInt
+
+-- | Whether bodies have more bytes to send than fit into memory of 'collectMin' bytes.
+hasMuch :: Ptr Engine -> IO Bool
+hasMuch engine = (/= 0) <$> c_hasMuch engine
+{-# INLINE hasMuch #-}
+
+-- | The size of the memory of 'takeOutput'.
+collectMuch :: Int
+collectMuch = #{const HTTP2_COLLECT_MUCH}
+
+-- | Memory for a large 'collect'. @nullPtr@ if there is none.
+foreign import ccall unsafe "http2_take_output"
+  takeOutput :: IO (Ptr Word8)
+
+-- | Gives it back. Any thread may do that.
+foreign import ccall unsafe "http2_give_output"
+  giveOutput :: Ptr Word8 -> IO ()
 
 -- | Gives up the right to send.
 foreign import ccall unsafe "http2_stop_sending"
@@ -488,17 +520,23 @@ readTrailers stream = do
         value <- B.packCStringLen (castPtr at `plusPtr` (8 + nameLength), valueLength)
         ((name, value) :) <$> rows (at `plusPtr` (8 + nameLength + valueLength)) end
 
--- | Fields in memory: the address of the rows, their bytes, and their number. A row is the lengths of name and value, 32 bits
--- each, and their bytes.
-data Rows = Rows !(Ptr Word8) !Int !Int
+-- | Fields in memory, for C: a description, room for a result, and the rows. A row is the lengths of name and value, 32 bits each,
+-- and their bytes.
+newtype Rows = Rows (Ptr Word8)
 
-withRows :: Rows -> (Ptr () -> IO a) -> IO a
-withRows (Rows at size count) use = allocaBytes #{size http2_rows} $ \rows -> do
-  #{poke http2_rows, bytes} rows at
-  #{poke http2_rows, length} rows (fromIntegral size :: CSize)
-  #{poke http2_rows, count} rows (fromIntegral count :: Word32)
-  use rows
-{-# INLINE withRows #-}
+-- | How many bytes come before the rows.
+rowsHead :: Int
+rowsHead = #{size http2_rows} + 8
+
+-- | @putRows memory rows size count@ describes so many fields at this address, which are at another one and have so many bytes.
+-- The memory has 'rowsHead' bytes.
+putRows :: Ptr Word8 -> Ptr Word8 -> Int -> Int -> IO Rows
+putRows memory rows size count = do
+  #{poke http2_rows, bytes} memory rows
+  #{poke http2_rows, length} memory (fromIntegral size :: CSize)
+  #{poke http2_rows, count} memory (fromIntegral count :: Word32)
+  return (Rows memory)
+{-# INLINE putRows #-}
 
 -- | What came of a call.
 data Outcome
@@ -532,16 +570,17 @@ data Extent = Whole | Beginning
   deriving (Eq)
 
 foreign import ccall unsafe "http2_answer"
-  c_answer :: Ptr Stream -> CInt -> Ptr () -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
+  c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
 
 -- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
 -- Also returns the length that the fields give. Does nothing if the whole body has another length.
 answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
-answerStream stream status fields size (FirstBytes body count extent) = withRows fields $ \rows -> alloca $ \given -> do
-  result <- c_answer stream (fromIntegral status) rows announced body (fromIntegral count) (if extent == Whole then 1 else 0) given
+answerStream stream status (Rows fields) size (FirstBytes body count extent) = do
+  result <- c_answer stream (fromIntegral status) fields announced body (fromIntegral count) (if extent == Whole then 1 else 0) given
   declared <- if result == #{const HTTP2_OK} then peek given else return (-1)
   return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
   where
+    given = fields `plusPtr` #{size http2_rows} :: Ptr Int64
     announced = case size of
       Exactly known -> fromIntegral known
       LengthAsGiven -> #{const HTTP2_LENGTH_NONE}
@@ -568,20 +607,49 @@ foreign import ccall unsafe "http2_await_output"
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 
+-- | Memory for a piece of a body.
+data Chunk
+
+foreign import ccall unsafe "http2_new_chunk"
+  c_newChunk :: CSize -> IO (Ptr Chunk)
+
+-- | Memory for so many bytes of a body, at most a mebibyte. 'writeChunk' or 'freeChunk' must follow. @nullPtr@ if there is none.
+newChunk :: Int -> IO (Ptr Chunk)
+newChunk = c_newChunk . fromIntegral
+
+-- | Where the bytes belong.
+foreign import ccall unsafe "http2_chunk_bytes"
+  chunkBytes :: Ptr Chunk -> IO (Ptr Word8)
+
+-- | Frees a chunk that was not written.
+foreign import ccall unsafe "http2_free_chunk"
+  freeChunk :: Ptr Chunk -> IO ()
+
+foreign import ccall unsafe "http2_write_chunk"
+  c_writeChunk :: Ptr Stream -> Ptr Chunk -> CSize -> IO CInt
+
+-- | Adds the first bytes of a chunk to the body, without copying them. The chunk must not be used afterwards.
+writeChunk :: Ptr Stream -> Ptr Chunk -> Int -> IO Outcome
+writeChunk stream chunk count = outcomeOf <$> c_writeChunk stream chunk (fromIntegral count)
+
+-- | The size of the pieces in which files are read.
+filePiece :: Int
+filePiece = #{const HTTP2_FILE_PIECE}
+
 -- | The number of waiting bytes with which a writer may continue.
 outputLow :: Int
 outputLow = #{const HTTP2_OUTPUT_LOW}
 
 foreign import ccall unsafe "http2_finish"
-  c_finish :: Ptr Stream -> Ptr () -> IO CInt
+  c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
 
 -- | Ends the body, with these trailers.
 finishStream :: Ptr Stream -> Rows -> IO Outcome
-finishStream stream trailers = withRows trailers (fmap outcomeOf . c_finish stream)
+finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
 
 foreign import ccall unsafe "http2_inform"
-  c_inform :: Ptr Stream -> CInt -> Ptr () -> IO CInt
+  c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
 
 -- | An interim response.
 informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
-informStream stream status fields = withRows fields (fmap outcomeOf . c_inform stream (fromIntegral status))
+informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields

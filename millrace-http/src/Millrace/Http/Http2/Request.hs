@@ -1,4 +1,3 @@
-{-# LANGUAGE BangPatterns #-}
 -- wai before 3.2.4 has no other name for setting the body.
 {-# OPTIONS_GHC -Wno-deprecations #-}
 
@@ -24,31 +23,18 @@ import qualified Network.Wai.Internal as Wai
 -- CONNECT. To be called once.
 makeRequest :: Ptr Stream -> SockAddr -> Security -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO (Request, Maybe ByteString)
 makeRequest stream peer security vault body bodyLength = do
-  count <- streamFieldCount stream
-  size <- streamTextLength stream
-  let table = count * fieldSize
-  memory <- mallocPlainForeignPtrBytes (table + size)
-  copyStreamHead stream (unsafeForeignPtrToPtr memory)
-  touchForeignPtr memory
-  let copy = HeadCopy memory table count
-  code <- streamMethod stream
-  (methodOffset, methodLength) <- streamMethodSlice stream
-  (pathOffset, pathLength) <- streamPathSlice stream
-  (queryOffset, queryLength) <- streamQuerySlice stream
-  (protocolOffset, protocolLength) <- streamProtocolSlice stream
-  host <- streamHost stream
-  range <- streamRange stream
-  referer <- streamReferer stream
-  userAgent <- streamUserAgent stream
-  let !path = if pathLength == 0 then C8.pack "/" else slice copy pathOffset pathLength
-      !query = if queryLength == 0 then C8.empty else slice copy queryOffset queryLength
-      !method = if code == methodOther then slice copy methodOffset methodLength else methodNumbered (fromIntegral code)
-      !hostValue = valueAt copy host
-      !rangeValue = valueAt copy range
-      !refererValue = valueAt copy referer
-      !userAgentValue = valueAt copy userAgent
-      protocol = if protocolLength == 0 then Nothing else Just (slice copy protocolOffset protocolLength)
-  let request =
+  copy <- copyHead stream
+  -- One part at a time: a frame with all offsets and lengths would not fit into the first kilobyte of a thread's stack (decision 9).
+  method <- methodOf stream copy
+  given <- part copy streamPathSlice
+  query <- part copy streamQuerySlice
+  host <- value copy streamHost
+  range <- value copy streamRange
+  referer <- value copy streamReferer
+  userAgent <- value copy streamUserAgent
+  protocol <- part copy streamProtocolSlice
+  let path = if C8.null given then C8.pack "/" else given
+      request =
         defaultRequest
           { Wai.requestMethod = method,
             Wai.httpVersion = http20,
@@ -62,9 +48,39 @@ makeRequest stream peer security vault body bodyLength = do
             Wai.requestBody = body,
             Wai.vault = vault,
             Wai.requestBodyLength = bodyLength,
-            Wai.requestHeaderHost = hostValue,
-            Wai.requestHeaderRange = rangeValue,
-            Wai.requestHeaderReferer = refererValue,
-            Wai.requestHeaderUserAgent = userAgentValue
+            Wai.requestHeaderHost = host,
+            Wai.requestHeaderRange = range,
+            Wai.requestHeaderReferer = referer,
+            Wai.requestHeaderUserAgent = userAgent
           }
-  return (request, protocol)
+  return (request, if C8.null protocol then Nothing else Just protocol)
+  where
+    part = partOf stream
+    value = valueOf stream
+
+copyHead :: Ptr Stream -> IO HeadCopy
+copyHead stream = do
+  count <- streamFieldCount stream
+  size <- streamTextLength stream
+  let table = count * fieldSize
+  memory <- mallocPlainForeignPtrBytes (table + size)
+  copyStreamHead stream (unsafeForeignPtrToPtr memory)
+  touchForeignPtr memory
+  return (HeadCopy memory table count)
+{-# NOINLINE copyHead #-}
+
+methodOf :: Ptr Stream -> HeadCopy -> IO ByteString
+methodOf stream copy = do
+  code <- streamMethod stream
+  if code == methodOther then partOf stream copy streamMethodSlice else return $! methodNumbered (fromIntegral code)
+{-# NOINLINE methodOf #-}
+
+partOf :: Ptr Stream -> HeadCopy -> (Ptr Stream -> IO (Int, Int)) -> IO ByteString
+partOf stream copy place = do
+  (offset, size) <- place stream
+  return $! if size == 0 then C8.empty else slice copy offset size
+{-# NOINLINE partOf #-}
+
+valueOf :: Ptr Stream -> HeadCopy -> (Ptr Stream -> IO Int) -> IO (Maybe ByteString)
+valueOf stream copy place = place stream >>= \index -> return $! valueAt copy index
+{-# NOINLINE valueOf #-}

@@ -6,7 +6,7 @@
 module Millrace.Http.Http2.Response (answerOnStream) where
 
 import Control.Concurrent.MVar (putMVar, takeMVar)
-import Control.Exception (bracket, finally, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (bracket, finally, mask, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -216,11 +216,14 @@ write :: Stream -> Ptr Word8 -> Int -> IO ()
 write stream at count = unless (count == 0) $ do
   countBytes stream count
   tellMaker stream (B.packCStringLen (castPtr at, count))
-  outcome <- writeStream (streamEngine stream) at count
-  case outcome of
-    Engine.Done -> return ()
-    Full -> awaitOutputBelow stream outputLow
-    _ -> throwIO (lost stream eCONNRESET)
+  writeStream (streamEngine stream) at count >>= afterWriting stream
+
+-- Parks if too many bytes wait to be sent.
+afterWriting :: Stream -> Outcome -> IO ()
+afterWriting stream outcome = case outcome of
+  Engine.Done -> return ()
+  Full -> awaitOutputBelow stream outputLow
+  _ -> throwIO (lost stream eCONNRESET)
 
 -- The maker of trailers gets the body's bytes.
 tellMaker :: Stream -> IO ByteString -> IO ()
@@ -349,17 +352,29 @@ answerFile stream status fields slice
     pieces = do
       withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes nullPtr 0 Beginning))
       setBytes stream (Just 0)
-      bracket borrow giveBack $ \buffer -> sendingFile slice (copyFile buffer (sliceOffset slice) count)
+      sendingFile slice (copyFile (sliceOffset slice) count)
       finish stream
     count = sliceLength slice
-    copyFile :: Borrowed -> Int64 -> Int64 -> IO ()
-    copyFile buffer offset left = unless (left == 0) $ do
-      let size = fromIntegral (min left (fromIntegral borrowedSize))
-      result <- readFileAt (sliceDescriptor slice) (borrowedBytes buffer) size offset
-      when (result < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate result)))))
-      when (result == 0) (throwIO (FileTruncated (slicePath slice)))
-      write stream (borrowedBytes buffer) result
-      copyFile buffer (offset + fromIntegral result) (left - fromIntegral result)
+    copyFile :: Int64 -> Int64 -> IO ()
+    copyFile offset left = unless (left == 0) $ do
+      size <- writePiece stream slice offset (fromIntegral (min left (fromIntegral filePiece)))
+      copyFile (offset + fromIntegral size) (left - fromIntegral size)
+
+-- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
+writePiece :: Stream -> FileSlice -> Int64 -> Int -> IO Int
+writePiece stream slice offset wanted = do
+  (size, outcome) <- mask $ \restore -> do
+    chunk <- newChunk wanted
+    when (chunk == nullPtr) (throwIO (userError "HTTP/2: no memory for a piece of a file"))
+    (`onException` freeChunk chunk) $ do
+      bytes <- chunkBytes chunk
+      size <- readFileAt (sliceDescriptor slice) bytes wanted offset
+      when (size < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate size)))))
+      when (size == 0) (throwIO (FileTruncated (slicePath slice)))
+      countBytes stream size
+      restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
+      (,) size <$> writeChunk (streamEngine stream) chunk size
+  size <$ afterWriting stream outcome
 
 -- The largest file that is read at once.
 smallFile :: Int

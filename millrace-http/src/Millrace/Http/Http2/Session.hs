@@ -140,17 +140,31 @@ enter session next = do
 -- | Serves a connection that begins with these bytes, until it is over and no thread works on it any more. Reports
 -- exceptions through the settings. Throws only asynchronous ones. The transport stays open.
 runSession :: ServerContext -> Control -> Transport -> ByteString -> Wai.Application -> IO ()
-runSession server (Control place) transport input application = mask $ \restore ->
-  withEngineSettings (serverEngine server) $ \settings -> do
-    engine <- openEngine settings (securityOf transport)
-    when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
-    connection <- newConnection server transport engine
-    session <- Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
-    writeIORef place (Just session)
-    outcome <- try (restore (begin session input))
-    endDriving session outcome
-    awaitQuiet connection `finally` (writeIORef place Nothing >> freeEngine engine)
-    either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
+runSession server control transport input application = mask $ \restore -> do
+  session <- openSession server control transport application
+  outcome <- try (restore (begin session input))
+  closeSession control session outcome
+
+openSession :: ServerContext -> Control -> Transport -> Wai.Application -> IO Session
+openSession server (Control place) transport application = do
+  engine <- withEngineSettings (serverEngine server) (\settings -> openEngine settings (securityOf transport))
+  when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
+  connection <- newConnection server transport engine
+  session <- Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
+  writeIORef place (Just session)
+  return session
+
+-- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte (decision 9).
+closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
+closeSession (Control place) session outcome = do
+  endDriving session outcome
+  awaitQuiet connection `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
+  -- The engine uses the settings until here.
+  withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
+  either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
+  where
+    connection = sessionConnection session
+{-# NOINLINE closeSession #-}
 
 securityOf :: Transport -> Security
 securityOf transport = if isJust (negotiated transport) then Protected else ClearText
@@ -253,16 +267,29 @@ serveHere session = do
   if stream == nullPtr
     then drive session
     else do
-      ticket <- armHandOver (connectionRole connection) (takeOver session)
-      join' connection
+      ticket <- beginHere session
       outcome <- try (serveStream session stream)
-      keeps <- keepsRole (connectionRole connection) ticket
-      case outcome of
-        Right () | keeps -> leave connection >> serveHere session
-        Left failure | keeps -> leave connection >> throwIO (failure :: SomeException)
-        _ -> HandedOver <$ endServing session outcome
+      continueHere session ticket outcome
+
+-- These two are apart because of the stack, as 'closeSession'.
+beginHere :: Session -> IO Ticket
+beginHere session = do
+  ticket <- armHandOver (connectionRole connection) (takeOver session)
+  ticket <$ join' connection
   where
     connection = sessionConnection session
+{-# NOINLINE beginHere #-}
+
+continueHere :: Session -> Ticket -> Either SomeException () -> IO Ending
+continueHere session ticket outcome = do
+  keeps <- keepsRole (connectionRole connection) ticket
+  case outcome of
+    Right () | keeps -> leave connection >> serveHere session
+    Left failure | keeps -> leave connection >> throwIO failure
+    _ -> HandedOver <$ endServing session outcome
+  where
+    connection = sessionConnection session
+{-# NOINLINE continueHere #-}
 
 -- Another thread becomes the driver. It gives each waiting request a thread, because each would otherwise wait for
 -- another iteration of the manager, and so would those that follow.

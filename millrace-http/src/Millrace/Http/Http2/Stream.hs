@@ -35,7 +35,7 @@ import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Expectation (Expectation (..))
 import Millrace.Http.Field (readField)
 import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows (..), noticeKey, resetStream)
+import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows, noticeKey, putRows, resetStream, rowsHead)
 import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.State (StreamState, expectationWord, totalDeadline)
 import Millrace.Http.Trailers (HTTP2Data)
@@ -107,13 +107,15 @@ abortStream stream = do
   wakeNow (streamConnection stream)
   flush (streamConnection stream)
 
--- | Writes fields to memory for the engine. There is room for so many bytes before them.
+-- | Writes fields to memory for the engine. There is room for so many bytes besides.
 withRowsOf :: Int -> ResponseHeaders -> (Ptr Word8 -> Rows -> IO a) -> IO a
-withRowsOf before' fields use = do
-  memory <- mallocPlainForeignPtrBytes (before' + size)
+withRowsOf room fields use = do
+  memory <- mallocPlainForeignPtrBytes (rowsHead + room + size)
   let start = unsafeForeignPtrToPtr memory
-  putAll (start `plusPtr` before') fields
-  result <- use start (Rows (start `plusPtr` before') size (length fields))
+      first = start `plusPtr` (rowsHead + room)
+  putAll first fields
+  rows <- putRows start first size (length fields)
+  result <- use (start `plusPtr` rowsHead) rows
   touchForeignPtr memory
   return result
   where
