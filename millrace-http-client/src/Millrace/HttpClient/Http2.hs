@@ -176,7 +176,7 @@ data Connection = Connection
   }
 
 -- | Opens a connection over a transport, which is the connection's from now on, also if this fails. Waits for the server's settings
--- until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's 'IOError'.
+-- until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's @IOError@.
 --
 -- @since 0.1.0
 openConnection :: Deadline -> Settings -> Transport -> IO Connection
@@ -408,7 +408,7 @@ resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
   void (tryPutMVar writer ())
 
 -- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the deadline's
--- 'IOError'.
+-- @IOError@.
 --
 -- @since 0.1.0
 sendBody :: Deadline -> Exchange -> ByteString -> IO ()
@@ -438,7 +438,7 @@ data Head = Head
   }
   deriving (Eq, Show)
 
--- | Receives the next head. Throws 'Http2Problem', and the deadline's 'IOError'.
+-- | Receives the next head. Throws 'Http2Problem', and the deadline's @IOError@.
 --
 -- @since 0.1.0
 receiveHead :: Deadline -> Exchange -> IO Head
@@ -446,7 +446,7 @@ receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
   awaiting deadline reader (takeHead stream) >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
 -- | Receives a part of the response's body, at most so many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
--- 'IOError'.
+-- @IOError@.
 --
 -- @since 0.1.0
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString

@@ -76,6 +76,7 @@ type Cells = Ptr Cell
 -- | @mrp_cell@.
 data Cell
 
+-- | The size of a cell, in bytes.
 cellSize :: Int
 cellSize = 16
 
