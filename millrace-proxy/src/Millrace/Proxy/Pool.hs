@@ -11,18 +11,17 @@ module Millrace.Proxy.Pool
   )
 where
 
-import Control.Concurrent (getNumCapabilities, myThreadId, threadCapability)
 import Control.Exception (mask_)
 import Control.Monad (forM_, join)
-import Data.Array (Array, bounds, elems, listArray, (!))
 import Data.IORef
 import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Proxy.Link (Link (..))
+import Millrace.Proxy.PerCapability
 
 -- | The kept connections of a target.
 data Pool = Pool
-  { poolStacks :: !(Array Int (IORef Stack)),
+  { poolStacks :: !(PerCapability Stack),
     -- | For each capability.
     poolMax :: !Int,
     poolNanoseconds :: !Word64
@@ -38,11 +37,11 @@ data Kept = Kept !Link !Word64
 -- | A pool: the largest number of connections, and how many microseconds each is kept.
 newPool :: Int -> Int -> IO Pool
 newPool count micros = do
-  capabilities <- getNumCapabilities
-  stacks <- mapM (const (newIORef (Open 0 []))) [1 .. capabilities]
+  stacks <- newPerCapability (Open 0 [])
+  let capabilities = placeCount stacks
   return
     Pool
-      { poolStacks = listArray (0, capabilities - 1) stacks,
+      { poolStacks = stacks,
         poolMax = (max 0 count + capabilities - 1) `div` capabilities,
         poolNanoseconds = 1000 * fromIntegral (max 0 micros)
       }
@@ -50,10 +49,10 @@ newPool count micros = do
 -- | Takes a connection on which nothing has happened since it was kept. It is the caller's to close. Does not block.
 takeLink :: Pool -> IO (Maybe Link)
 takeLink pool = do
-  own <- ownStack pool
+  own <- ownPlace (poolStacks pool)
   taken <- atomicModifyIORef' own pop
   case taken of
-    Nothing | snd (bounds (poolStacks pool)) > 0 -> fromOthers (elems (poolStacks pool))
+    Nothing | placeCount (poolStacks pool) > 1 -> fromOthers (allPlaces (poolStacks pool))
     Nothing -> return Nothing
     Just kept -> checked kept
   where
@@ -68,17 +67,11 @@ pop :: Stack -> (Stack, Maybe Kept)
 pop (Open count (first : others)) = (Open (count - 1) others, Just first)
 pop stack = (stack, Nothing)
 
-ownStack :: Pool -> IO (IORef Stack)
-ownStack pool = do
-  (capability, _) <- myThreadId >>= threadCapability
-  let top = snd (bounds (poolStacks pool))
-  return (poolStacks pool ! (if capability <= top then capability else capability `mod` (top + 1)))
-
 -- | Keeps a connection, or closes it if there are enough.
 keepLink :: Pool -> Link -> IO ()
 keepLink pool link = mask_ $ do
   now <- monotonicNanoseconds
-  own <- ownStack pool
+  own <- ownPlace (poolStacks pool)
   join (atomicModifyIORef' own (push now))
   where
     push now stack = case stack of
@@ -87,7 +80,7 @@ keepLink pool link = mask_ $ do
 
 -- | How many connections are kept. Does not block.
 keptCount :: Pool -> IO Int
-keptCount pool = sum <$> mapM (fmap size . readIORef) (elems (poolStacks pool))
+keptCount pool = sum <$> mapM (fmap size . readIORef) (allPlaces (poolStacks pool))
   where
     size stack = case stack of
       Open count _ -> count
@@ -97,7 +90,7 @@ keptCount pool = sum <$> mapM (fmap size . readIORef) (elems (poolStacks pool))
 closeOld :: Pool -> IO ()
 closeOld pool = do
   now <- monotonicNanoseconds
-  forM_ (elems (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack (split now) >>= mapM_ close
+  forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack (split now) >>= mapM_ close
   where
     split _ Closed = (Closed, [])
     split now (Open _ ones) = let (young, old) = span (isYoung now) ones in (Open (length young) young, old)
@@ -106,7 +99,7 @@ closeOld pool = do
 
 -- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()
-closePool pool = forM_ (elems (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack end >>= mapM_ close
+closePool pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack end >>= mapM_ close
   where
     end (Open _ ones) = (Closed, ones)
     end Closed = (Closed, [])

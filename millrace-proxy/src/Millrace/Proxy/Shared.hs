@@ -14,22 +14,22 @@ module Millrace.Proxy.Shared
   )
 where
 
-import Control.Concurrent (forkIO, getNumCapabilities, myThreadId, threadCapability)
+import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (filterM, forM_, join, unless, void, when)
-import Data.Array (Array, bounds, elems, listArray, (!))
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
 import Millrace.Deadline (Deadline, deadlineFromNanoseconds, monotonicNanoseconds)
 import Millrace.HttpClient.Http2
 import Millrace.Proxy.Link (Link (..), Version (..))
+import Millrace.Proxy.PerCapability
 import Millrace.Timer (finishBefore)
 
 -- | A target's connections.
 data Shared = Shared
-  { sharedSlots :: !(Array Int (IORef Slot)),
+  { sharedSlots :: !(PerCapability Slot),
     sharedNanoseconds :: !Word64,
     -- | What the target spoke last, if that was negotiated.
     sharedVersion :: !(IORef (Maybe Version))
@@ -50,9 +50,8 @@ data Phase = InUse | Over
 -- | None yet, and how many microseconds an unused one is kept.
 newShared :: Int -> IO Shared
 newShared micros = do
-  capabilities <- getNumCapabilities
-  slots <- mapM (const (newIORef (Slot [] [] Nothing InUse))) [1 .. capabilities]
-  Shared (listArray (0, capabilities - 1) slots) (1000 * fromIntegral (max 0 micros)) <$> newIORef Nothing
+  slots <- newPerCapability (Slot [] [] Nothing InUse)
+  Shared slots (1000 * fromIntegral (max 0 micros)) <$> newIORef Nothing
 
 -- | What the target spoke last. 'Nothing': it is not known yet.
 knownVersion :: Shared -> IO (Maybe Version)
@@ -75,7 +74,7 @@ beginShared :: Shared -> Deadline -> IO (Maybe Connection) -> (Connection -> IO 
 beginShared shared deadline connect fits fields part = go
   where
     go = do
-      slot <- ownSlot shared
+      slot <- ownPlace (sharedSlots shared)
       Slot open _ _ _ <- readIORef slot
       found <- tryAll slot open
       case found of
@@ -140,12 +139,6 @@ retire slot connection = do
   where
     same = sameConnection
 
-ownSlot :: Shared -> IO (IORef Slot)
-ownSlot shared = do
-  (capability, _) <- myThreadId >>= threadCapability
-  let top = snd (bounds (sharedSlots shared))
-  return (sharedSlots shared ! (if capability <= top then capability else capability `mod` (top + 1)))
-
 -- | The transport of a link. The link is the transport's.
 transportOf :: Link -> Transport
 transportOf link =
@@ -158,13 +151,13 @@ transportOf link =
 
 -- | How many connections are open and have no exchange. Does not block.
 unusedCount :: Shared -> IO Int
-unusedCount shared = sum <$> mapM count (elems (sharedSlots shared))
+unusedCount shared = sum <$> mapM count (allPlaces (sharedSlots shared))
   where
     count slot = readIORef slot >>= fmap length . filterM (fmap (== 0) . exchangeCount) . slotOpen
 
 -- | Closes connections that have been unused for too long, and those that have done their last exchange.
 closeUnused :: Shared -> IO ()
-closeUnused shared = forM_ (elems (sharedSlots shared)) $ \slot -> do
+closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
   now <- monotonicNanoseconds
   Slot open leaving _ _ <- readIORef slot
   old <- filterM (isOld now) open
@@ -183,6 +176,6 @@ closeUnused shared = forM_ (elems (sharedSlots shared)) $ \slot -> do
 
 -- | Closes all connections. No further ones are opened.
 closeShared :: Shared -> IO ()
-closeShared shared = forM_ (elems (sharedSlots shared)) $ \slot -> do
+closeShared shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
   all' <- atomicModifyIORef' slot (\known -> (Slot [] [] Nothing Over, slotOpen known ++ slotLeaving known))
   mapM_ closeConnection all'
