@@ -152,7 +152,7 @@ describeHttp2Problem problem = case problem of
   ConnectionEnded reason -> reason
   NotHttp2 -> "the server does not speak HTTP/2"
 
--- Those that wait for a stream: its reader and its writer.
+-- The threads that wait for a stream: its reader and its writer.
 data Waiting = Waiting !(MVar ()) !(MVar ())
 
 -- | A connection.
@@ -331,7 +331,7 @@ isUsable connection = (\state -> not (isLeaving state || isOver state)) <$> engi
 takesConnect :: Connection -> IO Bool
 takesConnect connection = canConnect <$> engineState (connectionEngine connection)
 
--- | Are they one connection?
+-- | Are these the same connection?
 --
 -- @since 0.1.0
 sameConnection :: Connection -> Connection -> Bool
@@ -422,7 +422,7 @@ sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) byt
       MustWait -> awaiting deadline writer (awaitOutput stream) >>= maybe (throwFailure exchange) return
       Gone -> throwFailure exchange
 
--- | Ends the request, with these trailers. Does not block. A request that is over already is none of its concern.
+-- | Ends the request, with these trailers. Does nothing if the request is over. Does not block.
 --
 -- @since 0.1.0
 endBody :: Exchange -> [(ByteString, ByteString)] -> IO ()
@@ -502,7 +502,7 @@ awaiting deadline woken attempt = do
     Gone -> return Nothing
     MustWait -> waitUntil deadline woken >> awaiting deadline woken attempt
 
--- Waits for news, or until the deadline; behind it, throws.
+-- Waits for news until the deadline, and throws when that has passed.
 waitUntil :: Deadline -> MVar () -> IO ()
 waitUntil deadline woken
   | deadline == noDeadline = takeMVar woken
