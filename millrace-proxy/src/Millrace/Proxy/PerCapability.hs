@@ -5,6 +5,7 @@ import Control.Concurrent (getNumCapabilities, myThreadId, threadCapability)
 import Data.Array (Array, elems, listArray, (!))
 import Data.IORef
 
+-- | The variables, by the number of their capability.
 newtype PerCapability a = PerCapability (Array Int (IORef a))
 
 -- | One for each capability that there is now, all with this value.
@@ -20,8 +21,10 @@ ownPlace perCapability@(PerCapability places) = do
   let count = placeCount perCapability
   return (places ! (if capability < count then capability else capability `mod` count))
 
+-- | All variables, in the order of their capabilities.
 allPlaces :: PerCapability a -> [IORef a]
 allPlaces (PerCapability places) = elems places
 
+-- | How many there are.
 placeCount :: PerCapability a -> Int
 placeCount (PerCapability places) = length places
