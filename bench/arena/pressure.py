@@ -9,8 +9,6 @@ import subprocess
 from driver import load, process, tls
 from driver.load import LoadError
 
-from . import clients
-
 ROTATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rotate.lua")
 LOG_NAME = "latencies"
 COUNTED = (20, 60)  # requests of each client, in the two runs whose difference tells how many bytes a request takes
@@ -54,10 +52,7 @@ class Pressure:
         return [*command, "--input-file=" + self._file("urls", urls.encode())]
 
     def _websocket(self, seconds):
-        program = clients.websocket_program()
-        if isinstance(program, clients.Missing):
-            raise LoadError(program.reason)
-        return [program, str(self.doors.http), str(self.connections), str(seconds)]
+        return load.websocket_words(self.doors.http, self.connections, seconds)
 
     def command(self, seconds, timeout=30):
         """A closed loop that ends by itself."""

@@ -23,7 +23,9 @@ def check(service, port, file=None):
             _check_http2(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY)
         elif service == "compressed":
             _check_compressed(port, f"/{file[0]}", file[1])
-        elif service == "files":
+        elif service == "proxy-ws":
+            _check_websocket(port)
+        elif service in ("files", "proxy-files"):
             _check_http(port, f"/{file[0]}", file[1])
         else:
             _check_http(port, "/", PONG_BODY)
@@ -43,6 +45,32 @@ def _check_tcp500(port):
                 received += len(part)
             if received != 500:
                 raise ServerError(f"the server on port {port} sent {received} bytes instead of 500")
+
+
+def _receive(connection, end):
+    """Receives until the bytes end so. Raises ServerError at the end of the connection."""
+    received = b""
+    while not received.endswith(end):
+        part = connection.recv(4096)
+        if not part:
+            raise ServerError(f"the connection ended after {received[:200]!r}")
+        received += part
+    return received
+
+
+def _check_websocket(port):
+    """Opens a WebSocket as driver/websocket/load.c does, and has two messages sent back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        head = _receive(connection, b"\r\n\r\n").lower()
+        if not head.startswith(b"http/1.1 101 ") or b"s3pplmbitxaq9kygzzhzrbk+xoo=" not in head:
+            raise ServerError(f"the WebSocket was not opened: {head[:200]!r}")
+        for message in (b"hello", b"again"):
+            connection.sendall(b"\x81\x85\0\0\0\0" + message)
+            received = _receive(connection, message)
+            if received != b"\x81\x05" + message:
+                raise ServerError(f"the WebSocket sent {received!r} back")
 
 
 def _check_http(port, path, expected):

@@ -4,6 +4,8 @@ wrk is the closed loop: each connection sends its next request when the previous
 h2load, with a fixed number of requests in flight on each connection. Over TLS, wrk resumes sessions. ab does not, and is the closed
 loop of full handshakes: a connection for each request.
 
+The generator of WebSocket load is websocket/load.c: each connection sends a message when the previous one has come back.
+
 h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
 each connection sends on schedule. With a high --max-concurrent-streams (for HTTP/1.1: requests in flight on a connection)
 it continues to send while earlier requests are unanswered. Latencies come from its log of single requests, not from its
@@ -19,7 +21,7 @@ import socket
 import subprocess
 import time
 
-from . import process
+from . import process, programs
 
 IN_FLIGHT_PER_CONNECTION = 2000
 # Windows like those of browsers, so that they are not what is measured.
@@ -138,6 +140,14 @@ class PausedAb(PausedCommand):
     @staticmethod
     def _figures_of(output):
         return ab_figures(output)
+
+
+def websocket_words(port, connections, seconds):
+    """The command of closed WebSocket load, which prints its figures as wrk.lua does. Raises LoadError if it cannot be had."""
+    program = programs.websocket_load()
+    if isinstance(program, programs.Missing):
+        raise LoadError(program.reason)
+    return [program, str(port), str(connections), str(seconds)]
 
 
 def ab_command(url, connections, seconds, processors, version):

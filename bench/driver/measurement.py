@@ -15,9 +15,10 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.parse
 from dataclasses import dataclass
 
-from . import answers, load, machine, process, tls, turns
+from . import answers, load, machine, process, targets, tls, turns
 from .load import LoadError
 from .process import ServerError
 from .workloads import FILES, FILE_NAMES
@@ -28,8 +29,15 @@ UPLOAD = "h2-file1m"
 BYTES_COUNTED_FROM = 1 << 20  # From this size on requests are counted by bytes, because an answer may span samples.
 
 
+FILE_SERVICES = ("files", "h2files", "tls-files", "proxy-files")
+
+
 def is_http2(point):
     return point["service"].startswith("h2")
+
+
+def is_websocket(point):
+    return point["service"] == "proxy-ws"
 
 
 class Settings:
@@ -188,11 +196,12 @@ class Bench:
     @contextlib.contextmanager
     def serving(self, side, workload, point):
         """Starts a server, checks its answer, yields it as a Server, and stops it."""
-        file = (self.files.provide(workload.name) if point["service"] in ("files", "h2files", "tls-files") else
+        file = (self.files.provide(workload.name) if point["service"] in FILE_SERVICES else
                 self.files.provide_text() if point["service"] == "compressed" else None)
-        with tempfile.TemporaryDirectory(prefix="bench-") as state:
+        with tempfile.TemporaryDirectory(prefix="bench-") as state, targets.running(
+                point["service"], self.workshop.bench, self.files.directory, state, machine.load_processors(point["cores"])) as target:
             port = load.free_port()
-            command = self._command(side, point, port=port, files=self.files.directory, state=state)
+            command = self._command(side, point, port=port, files=self.files.directory, state=state, target=target)
             program = process.Program(
                 command, self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
             try:
@@ -226,6 +235,8 @@ class Bench:
                                        for seconds in (load.PausedH2load.CALIBRATION_SECONDS, None)))
         if point["service"] == "tls-handshake":
             return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
+        if is_websocket(point):
+            return load.PausedCommand(self._websocket_command(point, url, load.PausedCommand.SECONDS))
         return load.PausedWrk(*self.wrk_arguments(workload, point, url), self._environment(point))
 
     def _environment(self, point):
@@ -244,6 +255,8 @@ class Bench:
             return self._h2load_command(point, url, seconds)
         if point["service"] == "tls-handshake":
             return load.ab_command(url, point["connections"], seconds, machine.load_processors(point["cores"]), point["tls"])
+        if is_websocket(point):
+            return self._websocket_command(point, url, seconds)
         return self._wrk_command(workload, point, url, seconds)
 
     def _closed_loop(self, workload, point, url, seconds):
@@ -251,6 +264,11 @@ class Bench:
         command = self._closed_command(workload, point, url, seconds)
         generator = load.h2load_closed if is_http2(point) else load.ab if point["service"] == "tls-handshake" else load.wrk
         return generator(command, seconds), command
+
+    @staticmethod
+    def _websocket_command(point, url, seconds):
+        return process.pinned(machine.load_processors(point["cores"]),
+                              load.websocket_words(urllib.parse.urlsplit(url).port, point["connections"], seconds))
 
     def wrk_arguments(self, workload, point, url):
         """The arguments of load.PausedWrk: address, connections, processors, pipelining depth, further fields."""

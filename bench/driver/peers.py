@@ -20,7 +20,8 @@ PROBE_SECONDS = 30
 DEFAULT = "default"
 
 # By which server a service is served, unless a side has another one for it.
-SAME_SERVER = {"close": "pong", "tls-close": "tls-pong", "tls-handshake": "tls-pong"}
+SAME_SERVER = {"close": "pong", "tls-close": "tls-pong", "tls-handshake": "tls-pong",
+               "proxy-pong": "proxy", "proxy-files": "proxy", "proxy-ws": "proxy", "h2proxy": "proxy"}
 
 
 @dataclass(frozen=True)

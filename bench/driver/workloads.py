@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 # Fewer connections show nothing more, and 10,000 take three times as long as 1,000: only `pong` has them.
 CONNECTIONS = [100, 1000]
 FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
-         "tls-file1m": 1 << 20}
-FILE_NAMES = {name: f"{name.removeprefix('h2-').removeprefix('tls-')}.bin" for name in FILES}
+         "tls-file1m": 1 << 20, "proxy-file1m": 1 << 20}
+FILE_NAMES = {name: f"{name.rsplit('-', 1)[-1]}.bin" for name in FILES}
 
 # Where another backend than the default one tells something. In the other workloads they do not differ: timers do not depend on
 # the backend, and the costs of HTTP/2 and TLS above it are the same.
@@ -246,6 +246,34 @@ ALL += [
         _tls("tls-pong", [3000])),
 ]
 
+BEHIND = ("Behind each proxy there is an nginx of its own that answers, on other processors if there are any. Its time does not count. The "
+          "connections to it are kept.")
+ALL += [
+    Workload(
+        "proxy-pong", "a proxy, small answer", "closed",
+        "Reverse proxies for HTTP, and a body of five bytes. " + BEHIND, "cpu_us_per_request",
+        _connections(["proxy-pong"], CONNECTIONS), _connections(["proxy-pong"], [100])),
+    Workload(
+        "proxy-file1m", "a proxy, file of 1 MiB", "closed",
+        "As proxy-pong, with a file of 1 MiB. The number of requests is computed from the bytes received.", "cpu_us_per_request",
+        _connections(["proxy-files"], [100])),
+    Workload(
+        "proxy-ws", "a proxy, WebSockets", "closed",
+        "Each connection is a WebSocket through the proxy: it sends a message of five bytes, and the next one when that has come back from "
+        "a program in C.", "cpu_us_per_request",
+        _connections(["proxy-ws"], [100])),
+    Workload(
+        "proxy-h2", "a proxy, HTTP/2 on one side", "closed",
+        "As proxy-pong, with clients that speak HTTP/2, or with a target that does. h2load prints no percentiles. nginx cannot speak HTTP/2 with "
+        "targets.", "cpu_us_per_request",
+        _streams("h2proxy", [(100, 1)]) + _connections(["proxy-h2c"], [100])),
+    Workload(
+        "proxy-idle", "a proxy, idle connections", "idle",
+        "As idle, through a proxy. There are few connections to the target, because the clients ask one after the other.",
+        "memory_per_connection_bytes", _connections(["proxy-pong"], [5000])),
+]
+
+
 def _toolkit(work, callers, times):
     """`times` are divided among the callers."""
     return [{"service": work, "cores": 1, "n": n, "m": times // n} for n in callers]
@@ -298,6 +326,8 @@ def label(name, point):
     words = [name]
     if name in ("cores", "idle"):
         words.append(point["service"])
+    if name == "proxy-h2":
+        words.append("clients" if point["service"] == "h2proxy" else "target")
     if point["service"] in ("floor", "callbacks", "rearm", "arm", "timeouts", "brief", "sleepers", "lateness", "live", "still",
                             "deadline", "turn", "random", "idle", "sleep", "hold", "ask", "switch", "spawn", "empty", *TOOLKIT):
         size = f" × {point['m']}" if "m" in point else ""

@@ -3,6 +3,8 @@
 import random
 import subprocess
 
+from driver import programs
+
 from .. import clients, grpc
 from . import Broken, NotAsked, equal, expect, rule
 
@@ -31,7 +33,7 @@ def stream_sum(doors):
 
 def _client(doors, method):
     program = clients.grpc_program()
-    if isinstance(program, clients.Missing):
+    if isinstance(program, programs.Missing):
         raise NotAsked(program.reason)
     done = subprocess.run([program, f"127.0.0.1:{doors.http}", method], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:

@@ -7,9 +7,9 @@ import tempfile
 import threading
 import unittest
 
-from driver import load, machine, plot
+from driver import load, machine, plot, programs
 
-from .. import clients, doors, long_run, profiles
+from .. import doors, long_run, profiles
 from ..pressure import Pressure
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -68,8 +68,8 @@ class Rotation(unittest.TestCase):
 
 class WebSockets(unittest.TestCase):
     def test_something_else_than_an_echo_is_an_error(self):
-        program = clients.websocket_program()
-        if isinstance(program, clients.Missing):
+        program = programs.websocket_load()
+        if isinstance(program, programs.Missing):
             self.skipTest(program.reason)
         with _Collector() as server:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -23,3 +23,4 @@ class Check(unittest.TestCase):
         self.refused("pong", answer(status=b"404 Not Found"))
         self.refused("pong", b"nonsense\r\n\r\n")
         self.refused("files", answer(b"y" * 9), ("name", b"x" * 9))
+        self.refused("proxy-ws", answer())

@@ -6,7 +6,7 @@ import time
 import unittest
 from unittest import mock
 
-from .. import peers, workloads
+from .. import peers, targets, workloads
 
 BENCH = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -43,6 +43,15 @@ class Services(unittest.TestCase):
         self.assertEqual(nginx.service("tls-handshake"), "tls-pong")
         self.assertEqual(nginx.service("tls-files"), "tls-files")
         self.assertEqual(peers.Side("warp", "warp", workshop.manifest["warp"]).service("close"), "close")
+
+    def test_every_service_of_a_proxy_has_a_target(self):
+        workshop = peers.Workshop(BENCH, "", False)
+        sides = workshop.sides(None, None)
+        for workload in workloads.ALL:
+            for service in {point["service"] for point in workload.points}:
+                commands = [side.entry["run"][side.service(service)] for side in sides if side.offers(service, 1)]
+                needed = any("{target}" in command for command in commands)
+                self.assertEqual(needed, service in targets.TARGETS, f"{workload.name}: {service}")
 
 
 class Probes(unittest.TestCase):
