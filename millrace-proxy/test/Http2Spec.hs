@@ -14,9 +14,9 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.List (nub)
+import Frames
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
-import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
@@ -140,9 +140,6 @@ spec = do
 behind :: Application -> (Int -> IO a) -> IO a
 behind application use = withApplicationBehind application (\target -> withFront quiet [speaking target] use)
 
-speaking :: Target -> Target
-speaking target = target {targetScheme = H2c}
-
 -- Accepts every WebSocket, says hello, and sends back what comes.
 upgrading :: Application
 upgrading _ respond = respond . flip responseRaw (responseLBS status404 [] "") $ \receive send -> do
@@ -163,42 +160,6 @@ malformed =
     ("a status of HTTP/1.1", \stream -> frame 1 5 stream (literal (":status", "101"))),
     ("a push", \stream -> frame 5 4 stream ("\0\0\0\2" <> "\x82\x84\x86"))
   ]
-
--- The preface has come. The settings are sent, and the proxy's acknowledged.
-opening :: Socket -> IO ()
-opening peer = receiveCount peer 24 >> sendAll peer (frame 4 0 0 "" <> frame 4 1 0 "")
-
--- Reads frames until a request has come as a whole, and returns its stream.
-requestOn :: Socket -> IO Int
-requestOn peer = do
-  (kind, flags, stream, _) <- oneFrame peer
-  if kind `elem` [0, 1] && odd flags then return stream else requestOn peer
-
-awaitReset :: Int -> Socket -> IO ()
-awaitReset stream peer = do
-  (kind, _, number, code) <- oneFrame peer
-  unless (kind == 3 && number == stream && code == "\0\0\0\8") (awaitReset stream peer)
-
-oneFrame :: Socket -> IO (Int, Int, Int, ByteString)
-oneFrame peer = do
-  bytes <- receiveCount peer 9
-  when (ByteString.length bytes < 9) (ioError (userError "the proxy has closed the connection"))
-  let at index = fromIntegral (ByteString.index bytes index)
-  content <- receiveCount peer (at 1 * 256 + at 2)
-  return (at 3, at 4, at 8, content)
-
-plainAnswer :: Int -> ByteString -> ByteString
-plainAnswer stream body = frame 1 4 stream "\x88" <> frame 0 1 stream body
-
--- A frame of HTTP/2: its type, flags, stream and content, which is short.
-frame :: Int -> Int -> Int -> ByteString -> ByteString
-frame kind flags stream content = ByteString.pack (map fromIntegral [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]) <> content
-
--- A field without compression (RFC 7541, section 6.2.2).
-literal :: (ByteString, ByteString) -> ByteString
-literal (name, value) = ByteString.concat [ByteString.singleton 0, sized name, sized value]
-  where
-    sized text = ByteString.cons (fromIntegral (ByteString.length text)) text
 
 hex :: Int -> ByteString
 hex = Lazy.toStrict . Builder.toLazyByteString . Builder.wordHex . fromIntegral

@@ -6,6 +6,7 @@ import qualified HeadSpec
 import qualified Http2Spec
 import qualified PassingSpec
 import qualified RefusalSpec
+import qualified ResetSpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Timeout (timeout)
 import Test.Hspec
@@ -21,6 +22,7 @@ main = do
     describe "refusing" RefusalSpec.spec
     describe "upgrades" UpgradeSpec.spec
     describe "targets that speak HTTP/2" Http2Spec.spec
+    describe "targets of HTTP/2 that reset, or are silent" ResetSpec.spec
     describe "targets with TLS" TlsSpec.spec
     describe "several targets" BalanceSpec.spec
 

@@ -8,6 +8,7 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Frames (frame, literal)
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
@@ -74,13 +75,3 @@ echoing greeting _ peer = receiveHead peer >>= mapM_ begin
         sendAll peer ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nX-One: 1\r\nConnection: Upgrade\r\n\r\n" <> greeting <> ByteString.drop 4 early)
         loop
     loop = recv peer 4096 >>= \bytes -> unless (ByteString.null bytes) (sendAll peer bytes >> loop)
-
--- A frame of HTTP/2: its type, flags, stream and content, which is short.
-frame :: Int -> Int -> Int -> ByteString -> ByteString
-frame kind flags stream content = ByteString.pack (map fromIntegral [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]) <> content
-
--- A field without compression (RFC 7541, section 6.2.2).
-literal :: (ByteString, ByteString) -> ByteString
-literal (name, value) = ByteString.concat [ByteString.singleton 0, sized name, sized value]
-  where
-    sized text = ByteString.cons (fromIntegral (ByteString.length text)) text

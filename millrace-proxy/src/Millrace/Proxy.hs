@@ -270,7 +270,7 @@ deliver passing settings member held@(Holding link _) exchange source found
     rest <- takeRest
     respond $
       responseRaw
-        (\receive send -> send (switchingHead (fromMaybe "" (passingUpgrade passing)) found) >> passBothWays (tunnelLimit (limits settings)) link rest receive send)
+        (\receive send -> send (switchingHead (fromMaybe "" (passingUpgrade passing)) found) >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) link rest receive send)
         (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
   | hasNoBody = letGo >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
   | otherwise = case headFraming found of

@@ -114,4 +114,9 @@ isFaultOfTarget problem = case problemCause problem of
   ConnectionLost _ -> True
   BadResponse _ -> True
   RefusedByTarget -> True
+  ResetByTarget code -> code `elem` [internalError, enhanceYourCalm]
   _ -> False
+  where
+    -- Of RFC 9113, section 7. The other codes are about the request.
+    internalError = 2
+    enhanceYourCalm = 11

@@ -145,11 +145,15 @@ data Limits = Limits
     -- | How many microseconds it is then left out.
     leftOutMicros :: !Int,
     -- | Bytes of the head of a response.
-    headBytesMax :: !Int
+    headBytesMax :: !Int,
+    -- | After so many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as many more its
+    -- connection is given up.
+    silentMicros :: !Int
   }
 
 -- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole and for tunnels. 128 connections are
--- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB.
+-- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB. A target of HTTP\/2
+-- is asked by PING after 15 seconds.
 --
 -- @since 0.1.0
 defaultLimits :: Limits
@@ -165,7 +169,8 @@ defaultLimits =
       keptMicros = 50000000,
       failuresMax = 3,
       leftOutMicros = 10000000,
-      headBytesMax = 65536
+      headBytesMax = 65536,
+      silentMicros = 15000000
     }
 
 -- | How targets are checked.

@@ -16,6 +16,7 @@ import Data.ByteString.Builder (byteString)
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Maybe (isJust)
+import Data.Word (Word32)
 import Millrace.Deadline
 import qualified Millrace.HttpClient.Http2 as Http2
 import Millrace.Proxy.Accepting
@@ -63,11 +64,20 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
           case outcome of
             Right received -> return (Just (Delivered received))
             Left (reason, mayRepeat)
-              | mayRepeat && left > 0 -> restore (attempt (left - 1) fields)
+              | mayRepeat && isWantingVersion1 reason && targetScheme target == Https -> return Nothing
+              | mayRepeat && left > 0 && not (isWantingVersion1 reason) -> restore (attempt (left - 1) fields)
               | otherwise -> do
                 when (isFaultOfTarget reason) (noteFailure (limits settings) member)
                 return (Just (Failed reason (if problemCause reason == RefusedByTarget && mayRepeat then TryOthers else GiveUp)))
     fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
+
+-- The target wants this request over HTTP/1.1.
+isWantingVersion1 :: Problem -> Bool
+isWantingVersion1 reason = problemCause reason == ResetByTarget http11Required
+
+-- HTTP_1_1_REQUIRED (RFC 9113, section 7).
+http11Required :: Word32
+http11Required = 13
 
 -- Values that differ from request to request would only drive others out of the table for compression; secrets should not be in one
 -- that clients share.
@@ -86,7 +96,8 @@ connectShared settings secured member = mask $ \restore -> do
     streams =
       Http2.defaultSettings
         { Http2.headBytesMax = headBytesMax (limits settings),
-          Http2.sendLimit = sendLimit (limits settings)
+          Http2.sendLimit = sendLimit (limits settings),
+          Http2.pingMicros = max 1000 (silentMicros (limits settings))
         }
 
 -- A 'Problem' from before the response is returned, and whether the request may be sent again.
@@ -124,6 +135,7 @@ onStream settings passing member stream = do
       -- A body that is streamed may have been read in part.
       RefusedByTarget -> isWhole
       ConnectionLost _ -> isRepeatable passing
+      ResetByTarget code -> code == http11Required && isWhole
       _ -> False
     isWhole = case passingBody passing of
       Streamed _ -> False
@@ -162,7 +174,7 @@ deliver settings passing member exchange stream found
     accept <- acceptField protocol request
     return . respond $
       responseRaw
-        (\receive send -> send (switchingHead protocol found {headFields = accept ++ fields}) >> passBothWays (tunnelLimit (limits settings)) (exchangeLink exchange) ByteString.empty receive send)
+        (\receive send -> send (switchingHead protocol found {headFields = accept ++ fields}) >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) (exchangeLink exchange) ByteString.empty receive send)
         (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
   | hasNoBody = return . respond $ responseBuilder status (if statusCode status == 204 then filter ((/= hContentLength) . fst) fields else fields) mempty
   | otherwise = begin
