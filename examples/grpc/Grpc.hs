@@ -22,8 +22,8 @@ data Call = Call
   { -- | The client's next message; Nothing at the end.
     nextMessage :: IO (Maybe ByteString),
     sendMessage :: ByteString -> IO (),
-    -- | Sends it together with others: when there are many, or at the end of the call.
-    queueMessage :: ByteString -> IO ()
+    -- | Sends many. They may be a lazy list: each piece is sent when it is full, and the last one at the end of the call.
+    sendMessages :: [ByteString] -> IO ()
   }
 
 -- | How a call ends. A method that returns ends it with 'Ok'; to end it otherwise, it throws one of these.
@@ -70,7 +70,7 @@ grpc methods request respond
     respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
       flush
       held <- newIORef ""
-      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (write . frame)
+      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (write . foldMap frame)
           unknown _ = throwIO (Status Unimplemented "there is no such method")
       outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
   | otherwise = respond (responseLBS status415 [] "")

@@ -10,6 +10,9 @@
  * the kernel does not provide it. Does not block. */
 int64_t http_socket_queued(int descriptor);
 
+/* The number of bytes that can be received at once; 0 if the kernel does not provide it. Does not block. */
+int64_t http_socket_arrived(int descriptor);
+
 /* Milliseconds since the last byte was sent or received on the connection, or since it began; -1 if the kernel does not
  * provide it. */
 int64_t http_socket_quiet_millis(int descriptor);

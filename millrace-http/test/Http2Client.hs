@@ -41,6 +41,7 @@ module Http2Client
     nextStream,
     awaitAnswer,
     awaitHead,
+    awaitStream,
     Answer (..),
     StreamEnd (..),
     answerStatus,

@@ -93,6 +93,26 @@ spec = describe "HTTP/2" $ do
         putMVar gate ()
         answer <- awaitAnswer http2 stream
         reverse (answerPieces answer) `shouldSatisfy` \pieces -> filter (not . B.null) pieces == ["first", "second"]
+    it "sends all that was flushed when the application waits, however soon the flushes came" $ do
+      gate <- newEmptyMVar
+      let application _ respond = respond . responseStream status200 [] $ \write flush -> do
+            write "first" >> flush
+            write "second" >> flush
+            write "third" >> flush
+            takeMVar gate
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        answer <- awaitStream ((>= 16) . B.length . answerBody) http2 stream
+        answerBody answer `shouldBe` "firstsecondthird"
+        putMVar gate ()
+        void (awaitAnswer http2 stream)
+    it "sends many small pieces together, though the application flushes each" $ do
+      let application _ respond = respond . responseStream status200 [] $ \write flush -> replicateM_ 2000 (write "0123456789" >> flush)
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        answer <- awaitAnswer http2 stream
+        B.length (answerBody answer) `shouldBe` 20000
+        length (answerPieces answer) `shouldSatisfy` (< 1000)
     it "outlives a timeout around an application that sends" $ do
       -- The client takes nothing at first, so the timeouts come while all of the connection's buffers are full.
       over <- newEmptyMVar

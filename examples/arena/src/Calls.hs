@@ -12,7 +12,6 @@
 module Calls (calls, isCall) where
 
 import Control.Exception (throwIO)
-import Control.Monad (forM_)
 import Data.Bits (shiftL, shiftR, testBit, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -39,7 +38,7 @@ streamSum :: Call -> IO ()
 streamSum call = do
   fields <- nextMessage call >>= maybe (throwIO (Status InvalidArgument "a message is missing")) decoded
   let first = field 1 fields + field 2 fields
-  forM_ [0 .. max 1 (field 3 fields) - 1] (queueMessage call . reply . (first +))
+  sendMessages call (map (reply . (first +)) [0 .. max 1 (field 3 fields) - 1])
 
 -- Protocol buffers: each field begins with its number and its kind, 0 for a varint. A varint has seven bits in each byte, the lowest
 -- first. A field that is 0 is left out.

@@ -31,6 +31,12 @@ int64_t http_socket_queued(int descriptor)
 #endif
 }
 
+int64_t http_socket_arrived(int descriptor)
+{
+    int count = 0;
+    return ioctl(descriptor, FIONREAD, &count) == 0 ? count : 0;
+}
+
 #ifdef __linux__
 int64_t http_socket_quiet_millis(int descriptor)
 {

@@ -22,6 +22,12 @@ int64_t http_socket_queued(int descriptor)
     return 0;
 }
 
+int64_t http_socket_arrived(int descriptor)
+{
+    u_long count = 0;
+    return ioctlsocket(socket_of(descriptor), FIONREAD, &count) == 0 ? (int64_t)count : 0;
+}
+
 int64_t http_socket_quiet_millis(int descriptor)
 {
     (void)descriptor;

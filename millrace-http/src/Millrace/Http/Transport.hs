@@ -32,6 +32,7 @@ module Millrace.Http.Transport
     receiveBytes,
     setReceiveDeadline,
     hasArrived,
+    arrivedBytes,
     hasEnded,
     awaitInput,
     quietMillis,
@@ -218,6 +219,12 @@ setReceiveDeadline (Other functions _) = functionsSetReceiveDeadline functions
 hasArrived :: Transport -> IO Bool
 hasArrived (Plain socket _) = Plain.hasArrived socket
 hasArrived (Other functions _) = functionsHasArrived functions
+
+-- | Bytes that can be received at once into memory of their own; 0 if that is not known, or if the transport has them in memory already.
+-- Does not block.
+arrivedBytes :: Transport -> IO Int
+arrivedBytes (Plain socket _) = Plain.arrivedBytes socket
+arrivedBytes (Other _ _) = return 0
 
 -- | Whether the client has ended its half of the connection. Does not block. True for a closed connection.
 hasEnded :: Transport -> IO Bool

@@ -18,14 +18,15 @@ import qualified Data.ByteString.Internal as BI
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Foreign.Marshal.Utils (copyBytes)
-import Millrace.Deadline (deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
-import Millrace.Http.Transport (setReceiveDeadline)
+import Millrace.Http.Transport (arrivedBytes, receiveInto, setReceiveDeadline)
+import Millrace.Http.Transport.Buffer (borrowedSize)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)
@@ -79,8 +80,7 @@ step connection state = case state of
   Counted 0 -> return (Finished, B.empty)
   Counted left | left > bodyBytesMax (connectionLimits connection) -> throwIO PayloadTooLarge
   Counted left -> do
-    available <- available1 connection
-    bytes <- takeInput connection (min left available)
+    bytes <- takePiece connection left
     let rest = left - B.length bytes
     writeRequest connection bodyUnread (UnreadBytes rest)
     _ <- countReceived connection (B.length bytes)
@@ -112,6 +112,19 @@ countReceived connection count = do
   writeRequest connection bodyReceived received
   return received
 
+-- Some of these bytes. What is more than a buffer holds is received into a string of its own, so that it is not copied.
+takePiece :: Connection -> Int -> IO ByteString
+takePiece connection left = do
+  held <- inputCount connection
+  arrived <- if held == 0 && left > borrowedSize then arrivedBytes transport else return 0
+  if arrived > borrowedSize
+    then receivePiece (min left (min pieceMax arrived))
+    else available1 connection >>= takeInput connection . min left
+  where
+    receivePiece size = BI.createUptoN size (\target -> receiveBody connection (\deadline -> receiveInto transport deadline target size))
+    transport = connectionTransport connection
+    pieceMax = 65536
+
 takeInput :: Connection -> Int -> IO ByteString
 takeInput connection count = do
   input <- inputBytes connection
@@ -124,16 +137,19 @@ available1 connection = do
   count <- inputCount connection
   if count > 0 then return count else fillBody connection >> inputCount connection
 
--- Receives more of the body. The client's time runs only while the server waits for it. It starts again whenever the
--- client has sent enough. So a client that sends byte by byte is limited, and an application that reads slowly is not.
 fillBody :: Connection -> IO ()
-fillBody connection = do
+fillBody connection = void (receiveBody connection (fillInput connection))
+
+-- Receives more of the body, and returns how much. The client's time runs only while the server waits for it. It starts again whenever the
+-- client has sent enough. So a client that sends byte by byte is limited, and an application that reads slowly is not.
+receiveBody :: Connection -> (Deadline -> IO Int) -> IO Int
+receiveBody connection receive = do
   sendContinue connection
   budget <- readRequest connection bodyBudget
   silence <- phaseDeadline connection (bodyMicros limits)
   deadline <- if windowMicros > 0 then earlier silence <$> deadlineAfter (max 0 budget) else return silence
   before <- monotonicNanoseconds
-  count <- fillInput connection deadline
+  count <- receive deadline
   after <- monotonicNanoseconds
   when (count == 0) (throwIO ConnectionClosedByPeer)
   progress <- (+ count) <$> readRequest connection bodyProgress
@@ -142,6 +158,7 @@ fillBody connection = do
     else do
       writeRequest connection bodyBudget (budget - microsBetween before after)
       writeRequest connection bodyProgress progress
+  return count
   where
     limits = connectionLimits connection
     Rate windowBytes windowMicros = bodyRate limits

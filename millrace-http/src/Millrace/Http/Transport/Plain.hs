@@ -7,6 +7,7 @@ module Millrace.Http.Transport.Plain
     attemptSendTwo,
     attemptSendFile,
     queuedBytes,
+    arrivedBytes,
     quietMillis,
     hasArrived,
     hasEnded,
@@ -81,6 +82,13 @@ foreign import ccall unsafe "http_socket_queued"
 -- | Bytes that were sent and that the client has not acknowledged; 0 if the kernel does not say.
 queuedBytes :: Socket -> IO Int
 queuedBytes socket = maybe 0 fromIntegral <$> whileOpen (socketHandle socket) c_queued
+
+foreign import ccall unsafe "http_socket_arrived"
+  c_arrived :: CInt -> IO Int64
+
+-- | Bytes that can be received at once; 0 if the kernel does not say.
+arrivedBytes :: Socket -> IO Int
+arrivedBytes socket = maybe 0 fromIntegral <$> whileOpen (socketHandle socket) c_arrived
 
 foreign import ccall unsafe "http_socket_quiet_millis"
   c_quietMillis :: CInt -> IO Int64
