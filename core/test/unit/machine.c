@@ -382,6 +382,22 @@ static void borrowed_buffers_meet_faults(uintptr_t fault)
     free_linked(&l);
 }
 
+/* That nothing could be sent is a result of its own kind, which a delay must keep. */
+static void a_delayed_send_then_receive_that_finds_no_room(uintptr_t unused)
+{
+    mr_planned_fault planned = {CONNECTION_OPERATIONS + 2, MR_FAULT_DELAY};
+    linked l = new_linked(&(mr_machine_plan){.seed = 5, .buffer_bytes = 4, .planned = &planned, .planned_count = 1});
+    (void)unused;
+    CHECK_EQ(send_some(&l, 0, "full", 4), 4);
+    mr_buffer *buffer = mr_loop_borrow(l.w.loop);
+    CHECK(buffer);
+    mr_request request = {.kind = MR_SEND_THEN_RECEIVE, .handle = l.ends[0], .buffer = buffer, .length = 10};
+    CHECK_EQ(mr_sent_only(perform(&l.w, request).result), 0);
+    CHECK_GT(elapsed_ns(&l), 0);
+    mr_loop_give_back(l.w.loop, buffer);
+    free_linked(&l);
+}
+
 static void scarce_descriptors(uintptr_t unused)
 {
     mr_planned_fault planned[] = {{1, MR_FAULT_NO_DESCRIPTORS}, {2, MR_FAULT_NO_BUFFERS}, {6, MR_FAULT_NO_DESCRIPTORS}};
@@ -969,6 +985,7 @@ const harness_test machine_tests[] = {
     FAULT_CASES(FAULT_UNIT){"machine/a_short_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_SHORT},
     {"machine/a_delayed_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_DELAY},
     {"machine/an_interrupted_receive_into_a_lent_buffer", borrowed_buffers_meet_faults, MR_FAULT_INTERRUPTED},
+    UNIT(machine, a_delayed_send_then_receive_that_finds_no_room),
     UNIT(machine, scarce_descriptors),
     UNIT(machine, completions_come_in_any_order),
     UNIT(machine, datagrams_stay_apart),

@@ -21,9 +21,10 @@ typedef enum sim_phase {
 
 /* What this backend keeps for an operation. */
 typedef struct sim_slot {
-    int32_t held_result; /* the result, in phase HELD */
+    int32_t held_result; /* the result, in phase HELD; see is_not_sent */
     uint8_t fault;       /* an mr_fault: what is still to go wrong with it */
     uint8_t phase;       /* a sim_phase */
+    bool is_not_sent;    /* the result is mr_not_sent(held_result), which would not fit */
 } sim_slot;
 
 /* What this backend keeps for a descriptor. */
@@ -191,6 +192,12 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     return result;
 }
 
+static int64_t held_result(const mr_slot *slot)
+{
+    const sim_slot *part = part_of(slot);
+    return part->is_not_sent ? mr_not_sent(part->held_result) : part->held_result;
+}
+
 static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     mr_fault fault = fault_of(slot);
@@ -200,8 +207,10 @@ static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
         note_result(loop, slot, result);
         return false;
     }
-    MR_CHECK(result >= INT32_MIN && result <= INT32_MAX);
-    *part_of(slot) = (sim_slot){.held_result = (int32_t)result, .phase = HELD};
+    int64_t sent = mr_sent_only(result);
+    int64_t kept = sent >= 0 ? sent : result;
+    MR_CHECK(kept >= INT32_MIN && kept <= INT32_MAX);
+    *part_of(slot) = (sim_slot){.held_result = (int32_t)kept, .phase = HELD, .is_not_sent = sent >= 0};
     plan_completion(loop, slot);
     return true;
 }
@@ -315,7 +324,7 @@ static void come_due(mr_loop *loop, mr_token token)
     if (!slot || slot->state != MR_SLOT_PENDING || part_of(slot)->phase == GOES_ON)
         return; /* it completed before its late cancellation came due */
     int number = mr_slot_number(slot);
-    int64_t result = part_of(slot)->phase == HELD ? part_of(slot)->held_result : -ECANCELED;
+    int64_t result = part_of(slot)->phase == HELD ? held_result(slot) : -ECANCELED;
     if (!settle(loop, slot, result))
         mr_loop_try(loop, slot);
     serve_both(loop, number);
