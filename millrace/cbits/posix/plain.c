@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,16 +37,39 @@ static int is_ready(int descriptor, short events)
     return poll(&ask, 1, 0) > 0;
 }
 
+/* A terminal with flags of its own: it is opened once more, for one call, because a program may put another file in the place of
+ * a standard stream at any time. Below 0 if it is no terminal, or belongs to another user. */
+static int open_again(int descriptor, int flags)
+{
+    char path[32];
+    if (!isatty(descriptor))
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    return open(path, flags | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+}
+
 int64_t mrh_read_shared(int descriptor, void *buffer, size_t bytes)
 {
-    return is_ready(descriptor, POLLIN) ? mrh_read_plain(descriptor, buffer, bytes) : -EAGAIN;
+    if (!is_ready(descriptor, POLLIN))
+        return -EAGAIN;
+    int terminal = open_again(descriptor, O_RDONLY);
+    int64_t count = mrh_read_plain(terminal < 0 ? descriptor : terminal, buffer, bytes);
+    if (terminal >= 0)
+        close(terminal);
+    return count;
 }
 
 int64_t mrh_write_shared(int descriptor, const void *bytes, size_t count)
 {
     enum { AT_ONCE = 512 }; /* POSIX's least PIPE_BUF: a pipe that is ready has room for so much */
-    return is_ready(descriptor, POLLOUT) ? mrh_write_plain(descriptor, bytes, count < AT_ONCE ? count : AT_ONCE)
-                                         : -EAGAIN;
+    if (!is_ready(descriptor, POLLOUT))
+        return -EAGAIN;
+    int terminal = open_again(descriptor, O_WRONLY); /* it may be ready although it has less room than that */
+    if (terminal < 0)
+        return mrh_write_plain(descriptor, bytes, count < AT_ONCE ? count : AT_ONCE);
+    int64_t written = mrh_write_plain(terminal, bytes, count);
+    close(terminal);
+    return written;
 }
 
 int mrh_set_nonblocking(int descriptor)

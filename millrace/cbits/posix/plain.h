@@ -13,7 +13,7 @@ int64_t mrh_read_plain(int descriptor, void *buffer, size_t bytes);
 int64_t mrh_write_plain(int descriptor, const void *bytes, size_t count);
 
 /* The same for a descriptor that may not be made non-blocking, because other programs share it. It is asked whether it is
- * ready just before: -EAGAIN if it is not. A terminal takes all bytes of a short write, or the caller waits for it. */
+ * ready just before: -EAGAIN if it is not. */
 int64_t mrh_read_shared(int descriptor, void *buffer, size_t bytes);
 int64_t mrh_write_shared(int descriptor, const void *bytes, size_t count);
 

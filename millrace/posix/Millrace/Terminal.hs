@@ -163,7 +163,8 @@ isTerminal :: Fd -> IO Bool
 isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 
 -- | Waits for input on standard input, and reads at most the given number of bytes; none at the end. If another program reads
--- the same terminal or pipe at the same moment and is faster, the capability waits for more input: use 'withTerminal' then.
+-- the same pipe at the same moment and is faster, the capability waits for more input. So it does with a terminal that belongs to another
+-- user, which cannot be opened again.
 --
 -- @since 0.1.0
 readStandardInput :: Int -> IO ByteString
