@@ -14,7 +14,7 @@ import Foreign.C.Error (eEXIST, eLOOP, eNOENT, eNOTEMPTY)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr)
-import Millrace.Deadline (deadlineAfter, isDeadlineError)
+import Millrace.Deadline (deadlineAfter, isDeadlineError, monotonicNanoseconds)
 import Millrace.Directory
 import Millrace.File
 import Millrace.File.Access
@@ -149,6 +149,11 @@ spec = do
         lockFile one Sole
         tryLockFile other Shared `shouldReturn` False
         Timer.timeout 20000 (lockFile other Sole) `shouldReturn` Nothing
+        begin <- monotonicNanoseconds
+        soon <- deadlineAfter 20000
+        failsWith (withLockedFileBefore soon other Shared (expectationFailure "it is locked twice")) >>= (`shouldSatisfy` isDeadlineError)
+        end <- monotonicNanoseconds
+        (end - begin) `shouldSatisfy` (\spent -> spent >= 20000000 && spent < 2000000000)
         waiter <- start (withLockedFile other Sole (return ()))
         unlockFile one
         within 5 "the lock" (finish waiter)

@@ -4,7 +4,7 @@
 module ProcessSpec (spec) where
 
 import Control.Exception (try)
-import Control.Monad (forM, forM_, replicateM_)
+import Control.Monad (forM, forM_, replicateM_, unless)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
@@ -22,6 +22,7 @@ import Millrace.Terminal
 import qualified Millrace.Timer as Timer
 import Support
 import System.Directory (doesPathExist, listDirectory)
+import System.Environment (getExecutablePath)
 import Test.Hspec
 
 spec :: Spec
@@ -57,6 +58,8 @@ spec = do
       withoutLeaks . withTemporaryDirectory "." "fifo" $ \root -> do
         createFifo (root ++ "/fifo") (Permissions 0o600)
         Timer.timeout 5000 (openFifoForWriting (root ++ "/fifo")) >>= (`shouldSatisfy` null)
+        soon <- deadlineAfter 5000
+        failsWith (openFifoForWritingBefore soon (root ++ "/fifo")) >>= (`shouldSatisfy` isDeadlineError)
         out <- openFifoForReading (root ++ "/fifo")
         into <- openFifoForWriting (root ++ "/fifo")
         writePipe into "x"
@@ -122,6 +125,8 @@ spec = do
       withoutLeaks $
         withProcess (command "sh" ["-c", "tty >/dev/null && stty -echo && read line && echo \"got $line\""]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do
           let terminal = fromJust (processTerminal process)
+          soon <- deadlineAfter 5000
+          failsWith (readPseudoTerminalBefore soon terminal 100) >>= (`shouldSatisfy` isDeadlineError)
           writePseudoTerminal terminal "hello\n"
           out <- readTerminalAll terminal
           waitProcess process `shouldReturn` Exited 0
@@ -139,9 +144,30 @@ spec = do
     it "refuses what cannot be received" $ do
       outcome <- try (withSignals [Numbered 9] (const (return ())))
       either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
-  describe "Millrace.Terminal" $
+  describe "Millrace.Terminal" $ do
     it "knows what is none" $
       withoutLeaks . withPipe $ \out _ -> isTerminal (readEndDescriptor out) `shouldReturn` False
+    it "reads, writes, notices sizes, changes modes, and keeps deadlines" $
+      withoutLeaks $
+        withScenario "terminal" NewPipe $ \process -> do
+          let terminal = fromJust (processTerminal process)
+              answer question act = awaitText terminal question <* act
+          -- Until then it fills the terminal.
+          readPipe (fromJust (processErrors process)) 5 `shouldReturn` "read!"
+          _ <- answer "size?" $ setPseudoTerminalSize terminal 30 100
+          _ <- answer "password?" $ writePseudoTerminal terminal "secret\n"
+          secretly <- answer "line?" $ writePseudoTerminal terminal "open\n"
+          Char8.unpack secretly `shouldNotContain` "secret"
+          openly <- answer "key?" $ writePseudoTerminal terminal "k"
+          Char8.unpack openly `shouldContain` "open"
+          _ <- answer "end" $ return ()
+          waitProcess process `shouldReturn` Exited 0
+    it "leaves nothing behind when threads are killed at random" $
+      withoutLeaks $
+        withScenario "terminal-functions" NewTerminal $ \process -> do
+          out <- readTerminalAll (fromJust (processTerminal process))
+          exit <- waitProcess process
+          unless (exit == Exited 0) $ expectationFailure (show exit ++ Char8.unpack (ByteString.drop (ByteString.length out - 1000) out))
   describe "Millrace.Name" $ do
     it "finds addresses of numbers and of names that the system knows by itself" $
       withoutLeaks $ do
@@ -171,6 +197,17 @@ spec = do
     readAll out = ByteString.concat <$> go
       where
         go = readPipe out 65536 >>= \part -> if ByteString.null part then return [] else (part :) <$> go
+    withScenario name errors use = do
+      program <- getExecutablePath
+      within 30 name $ withProcess (command program ["--scenario", name]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = errors} use
+    -- What is read until this has come.
+    awaitText terminal text = go ByteString.empty
+      where
+        go come
+          | text `ByteString.isInfixOf` come = return come
+          | otherwise = do
+            part <- readPseudoTerminal terminal 65536
+            if ByteString.null part then fail ("there is no " ++ show text ++ " in " ++ show (ByteString.drop (ByteString.length come - 1000) come)) else go (come <> part)
     readTerminalAll terminal = ByteString.concat <$> go
       where
         go = readPseudoTerminal terminal 1000 >>= \part -> if ByteString.null part then return [] else (part :) <$> go

@@ -42,6 +42,7 @@ import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
+import Terminals (terminalFunctions, terminalOfTest)
 import Test.Hspec (pendingWith)
 
 -- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
@@ -114,7 +115,9 @@ scenarios =
     ("select-before-start", selectBeforeStart),
     ("unknown-backend", unknownBackend),
     ("choose-within-a-simulation", chooseWithinSimulation),
-    ("throwing-callback", throwingCallback)
+    ("throwing-callback", throwingCallback),
+    ("terminal", terminalOfTest),
+    ("terminal-functions", terminalFunctions)
   ]
 
 -- The first operation on new capabilities, which gives them their loops one after the other, races with switching them off.

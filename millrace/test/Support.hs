@@ -17,6 +17,7 @@ module Support
     stop,
     interrupt,
     within,
+    killInEach,
     pause,
     eventually,
     shouldBecome,
@@ -71,7 +72,8 @@ where
 
 import Control.Concurrent
 import Control.Exception
-  ( Exception,
+  ( AsyncException (..),
+    Exception,
     SomeException,
     bracket,
     bracketOnError,
@@ -82,7 +84,7 @@ import Control.Exception
     try,
   )
 import qualified Control.Exception as Exception
-import Control.Monad (unless, void, when, (>=>))
+import Control.Monad (forM, forM_, unless, void, when, (>=>))
 import Data.Bits (shiftR, xor)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -94,6 +96,7 @@ import Foreign.C.String (CString, withCString)
 import Foreign.C.Types (CInt (..))
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
+import Millrace.Deadline (isDeadlineError)
 import qualified Millrace.Manager as Manager
 import Millrace.Socket
 import Millrace.Socket.ByteString
@@ -145,6 +148,24 @@ within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Base.timeout (seconds * 1000000) action
     >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
+
+-- | Kills threads in each of these actions, which get a number each, at random moments. They may also end at a deadline, but not fail.
+killInEach :: [(String, Int -> IO ())] -> IO ()
+killInEach actions =
+  forM_ actions $ \(name, action) -> do
+    jobs <- forM [1 .. 24] $ \seed -> start $ do
+      random <- newRandom seed
+      delay <- below random 6000
+      victim <- start (action seed)
+      threadDelay delay
+      within 20 name (killThread (threadOf victim) >> outcomeOf victim) >>= either (unlessEnded name) return
+    mapM_ finish jobs
+  where
+    threadOf (Job thread _) = thread
+    unlessEnded name problem
+      | Just ThreadKilled <- fromException problem = return ()
+      | Just late <- fromException problem, isDeadlineError late = return ()
+      | otherwise = ioError (userError (name ++ ": " ++ show problem))
 
 -- | Sleeps with base's own function.
 pause :: Int -> IO ()

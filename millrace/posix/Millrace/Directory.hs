@@ -3,9 +3,10 @@
 -- > main = walk "src" Never (\entry -> when (entryKind entry == RegularFile) (putStrLn (entryPath entry)))
 --
 -- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
--- network. All functions are interruptible. A call that a helper has begun then continues without its caller. They throw
--- an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In
--- "Millrace.Simulation" they work on the simulated machine, which has no symbolic links and no owners: functions that need these are refused.
+-- network. All functions are interruptible. A call that a helper has begun then continues without its caller. They wait only
+-- for the file system, so none has a deadline of its own: 'Millrace.Timer.finishBefore' gives one to any of them. They throw an
+-- 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on
+-- the simulated machine, which has no symbolic links and no owners: functions that need these are refused.
 --
 -- >>> import Millrace.File
 -- >>> createDirectory "example" ownerOnly

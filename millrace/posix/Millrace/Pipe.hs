@@ -35,6 +35,7 @@ module Millrace.Pipe
     createFifo,
     openFifoForReading,
     openFifoForWriting,
+    openFifoForWritingBefore,
 
     -- * Descriptors
     readEndFromDescriptor,
@@ -60,7 +61,6 @@ import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes)
 import Millrace.Internal.FileJob
 import Millrace.Internal.Plain
-import Millrace.Timer (threadDelay)
 import System.Posix.Types (Fd (..))
 
 foreign import ccall unsafe "mrh_pipe" c_pipe :: Ptr CInt -> CInt -> CInt -> IO CInt
@@ -160,17 +160,20 @@ openFifoForReading path = handOver closeReadEnd $ do
 --
 -- @since 0.1.0
 openFifoForWriting :: FilePath -> IO WriteEnd
-openFifoForWriting path = go 1000
+openFifoForWriting = openFifoForWritingBefore noDeadline
+
+-- | 'openFifoForWriting' with a deadline.
+--
+-- @since 0.1.0
+openFifoForWritingBefore :: Deadline -> FilePath -> IO WriteEnd
+openFifoForWritingBefore deadline path = handOver closeWriteEnd . askUntil deadline function path $ do
+  result <- openFifo function path 1
+  case result of
+    Right descriptor -> Just . WriteEnd <$> newPlain ("FIFO " ++ path ++ ", to write to") descriptor
+    Left code | code == eNXIO -> return Nothing
+    Left code -> throwIO (failure function path code)
   where
     function = "Millrace.Pipe.openFifoForWriting"
-    go pauseMicros = do
-      opened <- handOver (mapM_ closeWriteEnd) $ do
-        result <- openFifo function path 1
-        case result of
-          Right descriptor -> Just . WriteEnd <$> newPlain ("FIFO " ++ path ++ ", to write to") descriptor
-          Left code | code == eNXIO -> return Nothing
-          Left code -> throwIO (failure function path code)
-      maybe (threadDelay pauseMicros >> go (min 50000 (pauseMicros * 2))) return opened
 
 openFifo :: String -> FilePath -> CInt -> IO (Either Errno CInt)
 openFifo function path forWriting = do

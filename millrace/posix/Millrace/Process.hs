@@ -55,7 +55,9 @@ module Millrace.Process
     -- * Pseudo-terminals
     PseudoTerminal,
     readPseudoTerminal,
+    readPseudoTerminalBefore,
     writePseudoTerminal,
+    writePseudoTerminalBefore,
     setPseudoTerminalSize,
   )
 where
@@ -283,13 +285,25 @@ processTerminal = processPty
 --
 -- @since 0.1.0
 readPseudoTerminal :: PseudoTerminal -> Int -> IO ByteString
-readPseudoTerminal (PseudoTerminal plain) = readPlain "Millrace.Process.readPseudoTerminal" plain noDeadline
+readPseudoTerminal = readPseudoTerminalBefore noDeadline
+
+-- | 'readPseudoTerminal' with a deadline.
+--
+-- @since 0.1.0
+readPseudoTerminalBefore :: Deadline -> PseudoTerminal -> Int -> IO ByteString
+readPseudoTerminalBefore deadline (PseudoTerminal plain) = readPlain "Millrace.Process.readPseudoTerminal" plain deadline
 
 -- | Writes what the process reads from its terminal, as if it was typed.
 --
 -- @since 0.1.0
 writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
-writePseudoTerminal (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain noDeadline
+writePseudoTerminal = writePseudoTerminalBefore noDeadline
+
+-- | 'writePseudoTerminal' with a deadline. When it has passed, a part of unknown size has been written.
+--
+-- @since 0.1.0
+writePseudoTerminalBefore :: Deadline -> PseudoTerminal -> ByteString -> IO ()
+writePseudoTerminalBefore deadline (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain deadline
 
 -- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one has 24
 -- rows and 80 columns.

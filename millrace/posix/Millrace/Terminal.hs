@@ -25,6 +25,7 @@ module Millrace.Terminal
     readTerminal,
     readTerminalBefore,
     writeTerminal,
+    writeTerminalBefore,
 
     -- * Modes
     TerminalMode (..),
@@ -34,12 +35,16 @@ module Millrace.Terminal
     Size (..),
     terminalSize,
     waitForNewSize,
+    waitForNewSizeBefore,
 
     -- * Standard streams
     isTerminal,
     readStandardInput,
+    readStandardInputBefore,
     writeStandardOutput,
+    writeStandardOutputBefore,
     writeStandardError,
+    writeStandardErrorBefore,
   )
 where
 
@@ -55,7 +60,7 @@ import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Plain
-import Millrace.Signal (Signal (WindowChange), nextSignal, withSignals)
+import Millrace.Signal (Signal (WindowChange), nextSignalBefore, withSignals)
 import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Types (Fd (..))
 
@@ -106,7 +111,13 @@ readTerminalBefore deadline (Terminal plain) = readPlain "Millrace.Terminal.read
 --
 -- @since 0.1.0
 writeTerminal :: Terminal -> ByteString -> IO ()
-writeTerminal (Terminal plain) = writePlain "Millrace.Terminal.writeTerminal" plain noDeadline
+writeTerminal = writeTerminalBefore noDeadline
+
+-- | 'writeTerminal' with a deadline. When it has passed, a part of unknown size has been written.
+--
+-- @since 0.1.0
+writeTerminalBefore :: Deadline -> Terminal -> ByteString -> IO ()
+writeTerminalBefore deadline (Terminal plain) = writePlain "Millrace.Terminal.writeTerminal" plain deadline
 
 -- | What the terminal does with keys before the program gets them.
 --
@@ -150,11 +161,17 @@ terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> 
 --
 -- @since 0.1.0
 waitForNewSize :: Terminal -> Size -> IO Size
-waitForNewSize terminal old = withSignals [WindowChange] go
+waitForNewSize terminal old = waitForNewSizeBefore noDeadline terminal old >>= maybe (waitForNewSize terminal old) return
+
+-- | 'waitForNewSize' with a deadline: 'Nothing' if the size has not changed.
+--
+-- @since 0.1.0
+waitForNewSizeBefore :: Deadline -> Terminal -> Size -> IO (Maybe Size)
+waitForNewSizeBefore deadline terminal old = withSignals [WindowChange] go
   where
     go signals = do
       now <- terminalSize terminal
-      if now == old then nextSignal signals >> go signals else return now
+      if now /= old then return (Just now) else nextSignalBefore deadline signals >>= maybe (return Nothing) (\_ -> go signals)
 
 -- | Whether a descriptor is a terminal.
 --
@@ -168,19 +185,37 @@ isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 --
 -- @since 0.1.0
 readStandardInput :: Int -> IO ByteString
-readStandardInput size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput noDeadline size
+readStandardInput = readStandardInputBefore noDeadline
+
+-- | 'readStandardInput' with a deadline.
+--
+-- @since 0.1.0
+readStandardInputBefore :: Deadline -> Int -> IO ByteString
+readStandardInputBefore deadline size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput deadline size
 
 -- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has its own buffer.
 --
 -- @since 0.1.0
 writeStandardOutput :: ByteString -> IO ()
-writeStandardOutput bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput noDeadline bytes
+writeStandardOutput = writeStandardOutputBefore noDeadline
+
+-- | 'writeStandardOutput' with a deadline. When it has passed, a part of unknown size has been written.
+--
+-- @since 0.1.0
+writeStandardOutputBefore :: Deadline -> ByteString -> IO ()
+writeStandardOutputBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
 
 -- | The same for standard error.
 --
 -- @since 0.1.0
 writeStandardError :: ByteString -> IO ()
-writeStandardError bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError noDeadline bytes
+writeStandardError = writeStandardErrorBefore noDeadline
+
+-- | The same for standard error.
+--
+-- @since 0.1.0
+writeStandardErrorBefore :: Deadline -> ByteString -> IO ()
+writeStandardErrorBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes
 
 standardInput, standardOutput, standardError :: Plain
 standardInput = unsafePerformIO (newShared "standard input" 0)

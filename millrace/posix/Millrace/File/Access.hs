@@ -7,7 +7,9 @@
 --
 -- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
 -- function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues after its caller is
--- interrupted. In "Millrace.Simulation" they work on the simulated machine, but for locks and holes, which are refused.
+-- interrupted. Waiting for a lock, which others may hold for as long as they like, can have a deadline. All other functions wait only for
+-- the disk: 'Millrace.Timer.finishBefore' gives any of them a deadline. In "Millrace.Simulation" they work on the simulated machine, but
+-- for locks and holes, which are refused.
 --
 -- >>> import Millrace.File
 -- >>> file <- openFileWith "example" ReadWrite [CreateWith (Permissions 0o600), Exclusive]
@@ -46,9 +48,11 @@ module Millrace.File.Access
     -- * Locks
     Sharing (..),
     lockFile,
+    lockFileBefore,
     tryLockFile,
     unlockFile,
     withLockedFile,
+    withLockedFileBefore,
 
     -- * Copies
     copyFile,
@@ -73,6 +77,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (FunPtr, minusPtr, nullPtr)
 import Foreign.Storable (pokeByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
+import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Directory (Permissions (..), Status (..), fileStatus)
 import Millrace.File (Mode (..), closeFile, removeFile, withFile)
 import Millrace.Internal.Constants (vectorElementBase, vectorElementLength, vectorElementSize)
@@ -82,7 +87,6 @@ import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Operation (whileOpen)
-import Millrace.Timer (threadDelay)
 
 foreign import ccall "&mrh_do_open" c_open :: FunPtr Work
 
@@ -319,11 +323,26 @@ data Sharing
 --
 -- @since 0.1.0
 lockFile :: File -> Sharing -> IO ()
-lockFile file sharing = go 1000
-  where
-    go pauseMicros = do
-      hasIt <- tryLockFile file sharing
-      unless hasIt (threadDelay pauseMicros >> go (min 50000 (pauseMicros * 2)))
+lockFile = lockFileBefore noDeadline
+
+-- | 'lockFile' with a deadline ('Millrace.Deadline.isDeadlineError').
+--
+-- >>> import Millrace.Deadline
+-- >>> import System.IO.Error (tryIOError)
+-- >>> let open = openFileWith "lock" ReadWrite [CreateWith (Permissions 0o600)]
+-- >>> (here, there) <- (,) <$> open <*> open
+-- >>> lockFile here Sole
+-- >>> soon <- deadlineAfter 10000
+-- >>> either isDeadlineError (const False) <$> tryIOError (lockFileBefore soon there Sole)
+-- True
+-- >>> mapM_ closeFile [here, there] >> removeFile "lock"
+--
+-- @since 0.1.0
+lockFileBefore :: Deadline -> File -> Sharing -> IO ()
+lockFileBefore deadline file sharing =
+  askUntil deadline "Millrace.File.Access.lockFile" (show file) $ do
+    hasIt <- tryLockFile file sharing
+    return (if hasIt then Just () else Nothing)
 
 -- | Locks a file if the lock is free. Does not wait.
 --
@@ -356,7 +375,13 @@ callLock function file@(File handle _ _) call = do
 --
 -- @since 0.1.0
 withLockedFile :: File -> Sharing -> IO a -> IO a
-withLockedFile file sharing = bracket_ (lockFile file sharing) (unlockFile file)
+withLockedFile = withLockedFileBefore noDeadline
+
+-- | The same with a deadline for getting the lock, but not for the action.
+--
+-- @since 0.1.0
+withLockedFileBefore :: Deadline -> File -> Sharing -> IO a -> IO a
+withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline file sharing) (unlockFile file)
 
 -- | Copies a file, with its permissions. Blocks are shared with the original where the file system can (reflink), else the system
 -- copies without the program's memory where it can. The copy must not exist. If the copying fails or is interrupted, the copy is

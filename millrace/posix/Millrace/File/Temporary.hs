@@ -2,7 +2,8 @@
 --
 -- > main = replaceFile "settings" (\file -> writeAt file 0 "colour = green\n")
 --
--- All functions are interruptible, and leave nothing behind when they are interrupted. They throw an 'IOError' that names the
+-- All functions are interruptible, and leave nothing behind when they are interrupted. 'Millrace.Timer.finishBefore' gives any of them a
+-- deadline. They throw an 'IOError' that names the
 -- function and the path. In "Millrace.Simulation" they work on the simulated machine, which can crash.
 --
 -- >>> import Millrace.File

@@ -9,6 +9,7 @@ module Millrace.Internal.FileJob
     openFor,
     named,
     closeNumber,
+    askUntil,
     Work,
     Job (..),
     job,
@@ -25,22 +26,36 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno)
+import Foreign.C.Error (Errno, eTIMEDOUT)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (ForeignPtr)
 import Foreign.Marshal.Array (peekArray)
 import Foreign.Ptr (FunPtr, castPtr)
+import Millrace.Deadline (Deadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.Job
 import Millrace.Internal.Park (handOver)
 import Millrace.Operation (adopt)
+import Millrace.Timer (threadDelay)
 
 foreign import ccall unsafe "mrh_close" c_close_number :: CInt -> IO CInt
 
 -- | Closes a descriptor that was not adopted.
 closeNumber :: CInt -> IO ()
 closeNumber number = void (c_close_number number)
+
+-- | @askUntil deadline function object ask@ asks again after 1 to 50 milliseconds until there is an answer, for what only a blocked operating
+-- system thread could wait for in the system. It asks at least once, and at the deadline once more.
+askUntil :: Deadline -> String -> String -> IO (Maybe a) -> IO a
+askUntil deadline function object ask = go 1000
+  where
+    go pauseMicros = do
+      left <- microsUntil deadline
+      let again
+            | left <= 0 = throwIO (failure function object eTIMEDOUT)
+            | otherwise = threadDelay (min pauseMicros left) >> go (min 50000 (pauseMicros * 2))
+      ask >>= maybe again return
 
 -- | Throws the error of a job, with the name of the function and the path.
 named :: String -> FilePath -> Either Errno r -> IO r

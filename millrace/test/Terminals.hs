@@ -1,0 +1,64 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Scenarios that run in a process whose terminal is the test's: it types, and reads what comes.
+module Terminals (terminalOfTest, terminalFunctions) where
+
+import Control.Monad (forM_, void, when)
+import qualified Data.ByteString as ByteString
+import Millrace.Deadline
+import Millrace.Terminal
+import Support
+
+-- | The other side is in ProcessSpec. It does not read before it was told so by standard error, which is a pipe.
+terminalOfTest :: IO ()
+terminalOfTest = withTerminal $ \terminal -> do
+  size <- terminalSize terminal
+  require (size == Size 24 80) (show size)
+  soon <- deadlineAfter 20000
+  waitForNewSizeBefore soon terminal size >>= \new -> require (null new) (show new)
+  forM_ [void (readTerminalBefore soon terminal 1), void (readStandardInputBefore soon 1), fill (writeTerminalBefore soon terminal), fill (writeStandardOutputBefore soon)] $ \action -> do
+    problem <- failsWith action
+    require (isDeadlineError problem) (show problem)
+  writeStandardError "read!"
+  writeTerminal terminal "\nsize?\n"
+  waitForNewSize terminal size >>= \new -> require (new == Size 30 100) (show new)
+  withMode terminal Unechoed $ do
+    writeTerminal terminal "password?\n"
+    readTerminal terminal 100 >>= \line -> require (line == "secret\n") (show line)
+  writeStandardOutput "line?\n"
+  readStandardInput 100 >>= \line -> require (line == "open\n") (show line)
+  withMode terminal Keys $ do
+    writeTerminal terminal "key?\n"
+    readTerminal terminal 100 >>= \key -> require (key == "k") (show key)
+  writeStandardOutput "end\n"
+  where
+    fill write = write (ByteString.replicate 1000000 120)
+
+-- | The other side reads.
+terminalFunctions :: IO ()
+terminalFunctions = withTerminal $ \terminal -> do
+  killInEach (functions terminal)
+  withoutLeaks (killInEach (functions terminal))
+  -- The mode was restored: it can be changed.
+  withMode terminal Raw (return ())
+
+functions :: Terminal -> [(String, Int -> IO ())]
+functions terminal =
+  [ ("withTerminal", \_ -> withTerminal (void . (`readTerminal` 1))),
+    ("readTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readTerminalBefore soon terminal 1)),
+    ("writeTerminal", \_ -> writeTerminal terminal bytes),
+    ("writeTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeTerminalBefore soon terminal bytes),
+    ("withMode", \i -> oneAtATime i (withMode terminal Unechoed (void (readTerminal terminal 1)))),
+    ("waitForNewSize", \_ -> terminalSize terminal >>= void . waitForNewSize terminal),
+    ("waitForNewSizeBefore", \i -> deadlineAfter (i * 100) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal),
+    ("readStandardInput", \_ -> void (readStandardInput 1)),
+    ("readStandardInputBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readStandardInputBefore soon 1)),
+    ("writeStandardOutput", \_ -> writeStandardOutput bytes),
+    ("writeStandardOutputBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeStandardOutputBefore soon bytes),
+    ("writeStandardError", \_ -> writeStandardError bytes),
+    ("writeStandardErrorBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeStandardErrorBefore soon bytes)
+  ]
+  where
+    bytes = ByteString.replicate 20000 120
+    -- The mode can be changed by one thread at a time.
+    oneAtATime i = when (i == 1)
