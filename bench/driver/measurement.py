@@ -109,8 +109,13 @@ class Material:
         os.makedirs(self.directory, exist_ok=True)
         if service in ("read", "direct"):
             yield self._file("blocks", self.BLOCKS_BYTES)
-        elif service == "read-all":
-            yield self._file("whole", self.WHOLE_BYTES)
+        elif service in ("read-all", "copy-all"):
+            path = self._file("whole", self.WHOLE_BYTES)
+            try:
+                yield path
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path + ".copy")
         elif service == "walk":
             yield self._tree()
         else:

@@ -8,7 +8,8 @@ ROUNDS = 3
 ROUNDS_OF_MANY = 2  # with 10,000 connections, where opening and serving them all takes most of the time
 START_SECONDS = 0.4  # starting a server, checking its answers, and stopping it
 # Programs that run to their end: a fixed time where the size does not matter, and otherwise a time per timer or call.
-PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1, "direct": 2, "read-all": 1, "write-all": 4, "processes": 2, "echo": 3}
+PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1, "direct": 2, "read-all": 1, "write-all": 4, "copy-all": 4,
+                   "processes": 2, "echo": 3}
 LEAST_SECONDS, SECONDS_PER_THING = 0.5, 2e-6
 
 

@@ -279,7 +279,7 @@ def _toolkit(work, callers, times):
     return [{"service": work, "cores": 1, "n": n, "m": times // n} for n in callers]
 
 
-TOOLKIT = ("read", "direct", "read-all", "write-all", "processes", "walk", "echo", "watch", "names")
+TOOLKIT = ("read", "direct", "read-all", "write-all", "copy-all", "processes", "walk", "echo", "watch", "names")
 ALL += [
     Workload(
         "file-cached", "random reads of a file in memory", "toolkit",
@@ -291,9 +291,10 @@ ALL += [
         "As file-cached, with O_DIRECT: every read goes to the disk.",
         "us_per_call", _toolkit("direct", (1, 8), 2_000) + _toolkit("direct", (64, 256), 40_000), _toolkit("direct", (64,), 6_000)),
     Workload(
-        "file-whole", "reading and writing a gigabyte", "toolkit",
-        "A file of 1 GiB is read from its beginning, or written and synced, in pieces of 1 MiB. The figure is a piece.",
-        "cpu_us_per_call", _toolkit("read-all", (1,), 1024) + _toolkit("write-all", (1,), 1024)),
+        "file-whole", "reading, writing and copying a gigabyte", "toolkit",
+        "A file of 1 GiB is read from its beginning, or written and synced, in pieces of 1 MiB, or copied to a new file, which is synced. The "
+        "figure is a piece.",
+        "cpu_us_per_call", _toolkit("read-all", (1,), 1024) + _toolkit("write-all", (1,), 1024) + _toolkit("copy-all", (1,), 1024)),
     Workload(
         "processes", "short processes", "toolkit",
         "Threads run the program `true` and wait for its end. The processor time includes that of the programs, which is most of it.",

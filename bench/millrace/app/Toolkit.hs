@@ -9,6 +9,7 @@
 -- > toolkit direct FILE READERS READS    the same past the system's memory
 -- > toolkit read-all FILE 1 MEGABYTES    reads so much of a file from its beginning
 -- > toolkit write-all FILE 1 MEGABYTES   writes so much to a new file and syncs it
+-- > toolkit copy-all FILE 1 MEGABYTES    copies a file to FILE.copy and syncs that
 -- > toolkit processes - CALLERS TIMES      each of CALLERS threads runs the program true, TIMES times
 -- > toolkit walk DIRECTORY 1 1           visits all names below a directory
 -- > toolkit echo - BURST PACKETS         answers UDP packets, which arrive in bursts
@@ -111,6 +112,9 @@ run work path n m = case work of
     callers 1 $ \_ -> do
       forM_ [0 .. m - 1] $ \i -> writeFromMemory file (fromIntegral (i * pieceBytes)) place pieceBytes
       sync file
+  "copy-all" -> callers 1 $ \_ -> do
+    copyFile path (path ++ ".copy")
+    withFile (path ++ ".copy") ForUpdating sync
   "processes" -> callers n $ \_ -> replicateM_ m $ do
     exit <- runProcess (command "true" [])
     unless (exit == Exited 0) (fail (show exit))
