@@ -255,7 +255,7 @@ onLink proxy passing member held@(Holding link _) = case composeHead outgoing re
     settings = proxySettings proxy
     request = passingRequest passing
     target = memberTarget member
-    outgoing = (passingOutgoing passing) {outgoingAuthority = targetAuthority target}
+    outgoing = (passingOutgoing passing) {outgoingAuthority = memberAuthority member}
     checked found
       | statusCode (headStatus found) == 101 && passingUpgrade passing `notElem` map Just (headUpgrade found) =
         throwIO (Problem (Just target) (BadResponse "it changes to a protocol that was not asked for"))

@@ -6,6 +6,7 @@ module Millrace.Proxy.Field
     isToken,
     isFieldText,
     tokensOf,
+    joined,
     withoutBlanks,
     withoutNamed,
   )
@@ -17,7 +18,10 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
 import Data.Word (Word8)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.Ptr (Ptr, castPtr)
 import Network.HTTP.Types (Header)
+import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | A field line without its end. A line that begins with a blank continues another one (obsolete folding), and is refused.
 parseFieldLine :: ByteString -> Either String Header
@@ -39,23 +43,34 @@ withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
 
 -- | The members of a list, in lower case.
 tokensOf :: ByteString -> [ByteString]
-tokensOf = filter (not . ByteString.null) . map (CI.foldCase . withoutBlanks) . Char8.split ','
+tokensOf value
+  | value == "keep-alive" || value == "close" = [value]
+  | otherwise = split value
+  where
+    split = filter (not . ByteString.null) . map (CI.foldCase . withoutBlanks) . Char8.split ','
+
+foreign import ccall unsafe "proxy_is_token"
+  c_isToken :: Ptr Word8 -> CSize -> IO CInt
+
+foreign import ccall unsafe "proxy_is_field_text"
+  c_isFieldText :: Ptr Word8 -> CSize -> IO CInt
+
+-- | One value of several. Mostly there is only one, which needs no copy.
+joined :: [ByteString] -> ByteString
+joined [value] = value
+joined values = ByteString.intercalate ", " values
 
 -- | Is it a token (RFC 9110, section 5.6.2)?
 isToken :: ByteString -> Bool
-isToken bytes = not (ByteString.null bytes) && ByteString.all isTokenByte bytes
-
-isTokenByte :: Word8 -> Bool
-isTokenByte byte
-  | byte >= 97 && byte <= 122 = True
-  | byte >= 65 && byte <= 90 = True
-  | byte == 45 = True
-  | byte >= 48 && byte <= 57 = True
-  | otherwise = ByteString.elem byte "!#$%&'*+.^_`|~"
+isToken = asked c_isToken
 
 -- | May it be the value of a field (RFC 9110, section 5.5)?
 isFieldText :: ByteString -> Bool
-isFieldText = ByteString.all (\byte -> byte >= 32 && byte /= 127 || byte == 9)
+isFieldText = asked c_isFieldText
+
+asked :: (Ptr Word8 -> CSize -> IO CInt) -> ByteString -> Bool
+asked question bytes = unsafeDupablePerformIO (Unsafe.unsafeUseAsCStringLen bytes (\(place, size) -> (/= 0) <$> question (castPtr place) (fromIntegral size)))
+{-# INLINE asked #-}
 
 -- | @withoutNamed options fields@: the fields without those that Connection names with its @options@, because they concern the
 -- connection, too (RFC 9110, section 7.6.1).

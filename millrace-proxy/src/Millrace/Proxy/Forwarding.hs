@@ -13,6 +13,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word8)
+import Millrace.Proxy.Field (joined)
 import Millrace.Proxy.Settings (Forwarding (..))
 import Millrace.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
@@ -42,7 +43,7 @@ forwardedFields policy request claimed = case policy of
       ++ line "X-Forwarded-Host" (claimedHost claimed)
   where
     line _ [] = []
-    line name values = [(name, ByteString.intercalate ", " values)]
+    line name values = [(name, joined values)]
     client = clientText (remoteHost request)
     proto = if isSecure request then "https" else "http"
     ours said =
@@ -52,7 +53,7 @@ forwardedFields policy request claimed = case policy of
         ++ maybe [] (\name -> line "X-Forwarded-Host" (orOwn [name] (claimedHost said))) (requestHeaderHost request)
         ++ line "Forwarded" (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
     orOwn own values = if null values then own else values
-    node = if Char8.elem ':' client then ByteString.concat ["\"[", client, "]\""] else client
+    node = if ByteString.elem 58 client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.
     quoted name = if ByteString.all isPlain name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
     isPlain byte = byte >= 97 && byte <= 122 || byte >= 48 && byte <= 57 || byte == 46 || byte == 45 || byte >= 65 && byte <= 90

@@ -14,6 +14,7 @@ where
 
 import Control.Exception (bracket_)
 import Control.Monad (unless)
+import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
@@ -25,6 +26,8 @@ import Millrace.Proxy.Target
 -- | A target and what the proxy knows of it.
 data Member = Member
   { memberTarget :: !Target,
+    -- | Its name and port, made once for all requests.
+    memberAuthority :: !ByteString,
     memberPool :: !Pool,
     -- | Its connections of HTTP\/2.
     memberShared :: !Shared,
@@ -40,7 +43,7 @@ data Failures = Failures !Int !Word64
 
 newMember :: Limits -> Target -> IO Member
 newMember limits target =
-  Member target
+  Member target (targetAuthority target)
     <$> newPool (keptConnections limits) (keptMicros limits)
     <*> newShared (keptMicros limits)
     <*> newIORef 0

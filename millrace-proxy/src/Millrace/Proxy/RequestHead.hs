@@ -156,17 +156,17 @@ composed outgoing request
         ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
         ++ field "X-Request-Id" (orMade fst (sortedRequestId found))
         ++ field "traceparent" (orMade snd (sortedTrace found))
-        ++ [("Via", ByteString.intercalate ", " (filter isFieldText (sortedVia found) ++ [version <> " millrace"]))]
+        ++ [("Via", joined (filter isFieldText (sortedVia found) ++ [via]))]
     contentLength = case outgoingBody outgoing of
       CountedBody count -> [("Content-Length", Char8.pack (show count))]
       NoBody | isNothing (outgoingUpgrade outgoing) -> [("Content-Length", "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
       _ -> []
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
     field name = maybe [] (\value -> [(name, value)])
-    version
-      | httpVersion request == http11 = "1.1"
-      | httpVersion request == http10 = "1.0"
-      | otherwise = "2"
+    via
+      | httpVersion request == http11 = "1.1 millrace"
+      | httpVersion request == http10 = "1.0 millrace"
+      | otherwise = "2 millrace"
 
 -- | The head for a target that speaks HTTP\/1.1, or why the request cannot be passed on.
 composeHead :: Outgoing -> Request -> Either String ByteString

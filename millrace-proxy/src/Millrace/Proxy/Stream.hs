@@ -44,7 +44,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
     request = passingRequest passing
     target = memberTarget member
     scheme = if isProtected (targetScheme target) then "https" else "http"
-    outgoing = (passingOutgoing passing) {outgoingAuthority = targetAuthority target}
+    outgoing = (passingOutgoing passing) {outgoingAuthority = memberAuthority member}
     trouble = Problem (Just target)
     part = case (passingBody passing, passingUpgrade passing) of
       (Absent, Nothing) -> Http2.NothingFollows

@@ -16,12 +16,19 @@ where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
-import Data.Char (isDigit)
+import Data.Word (Word32, Word8)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, castPtr)
+import Foreign.Storable (peekByteOff)
 import Millrace.Proxy.Field
-import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, mkStatus)
+import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, hConnection, hContentLength, hContentType, hDate, hLastModified, hLocation, hServer, mkStatus, status200)
+import Network.HTTP.Types.Header (hAcceptRanges, hCacheControl, hContentEncoding, hETag, hSetCookie, hTransferEncoding, hVary)
+import System.IO.Unsafe (unsafeDupablePerformIO)
+
+#include "proxy_head.h"
 
 -- | A head without the fields that concern only the connection.
 data ResponseHead = ResponseHead
@@ -75,50 +82,77 @@ data Coding = NoCoding | ChunkedCoding
 -- >>> parseResponseHead "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n"
 -- Malformed "two Content-Length fields"
 parseResponseHead :: ByteString -> Parsed
-parseResponseHead bytes = onLine 0 bytes $ \line next -> case parseStatusLine line of
-  Left problem -> Malformed problem
-  Right (version, status) -> fieldsFrom bytes next version status (Found [] Nothing NoCoding [] [])
-
--- The line at an offset, without its end, and the offset of the next one. Only CR LF ends a line.
-onLine :: Int -> ByteString -> (ByteString -> Int -> Parsed) -> Parsed
-onLine at bytes use = case ByteString.elemIndex 10 rest of
-  Nothing -> Incomplete
-  Just index
-    | index == 0 || Unsafe.unsafeIndex rest (index - 1) /= 13 -> Malformed "a line ends with LF alone"
-    | otherwise -> use (Unsafe.unsafeTake (index - 1) rest) (at + index + 1)
+parseResponseHead bytes = unsafeDupablePerformIO (parse usualRoom)
   where
-    rest = Unsafe.unsafeDrop at bytes
-{-# INLINE onLine #-}
+    parse room = allocaBytes (#{size proxy_head} + room * #{size proxy_field}) $ \place -> do
+      outcome <- Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> c_parse (castPtr start) (fromIntegral size) place (fromIntegral room))
+      case outcome of
+        #{const PROXY_HEAD_COMPLETE} -> concluded bytes place
+        #{const PROXY_HEAD_INCOMPLETE} -> return Incomplete
+        -- A field has four bytes at least.
+        #{const PROXY_HEAD_TOO_MANY} -> parse (ByteString.length bytes `quot` 4)
+        _ -> return (Malformed (reasonFor outcome))
+    usualRoom = 32
 
-fieldsFrom :: ByteString -> Int -> Version -> Status -> Found -> Parsed
-fieldsFrom bytes at version status found = onLine at bytes $ \line next ->
-  if ByteString.null line
-    then either Malformed (`Parsed` next) (conclude version status found)
-    else case parseFieldLine line >>= (`takeField` found) of
-      Left problem -> Malformed problem
-      Right more -> fieldsFrom bytes next version status more
+reasonFor :: CInt -> String
+reasonFor outcome = case outcome of
+  #{const PROXY_HEAD_BARE_LF} -> "a line ends with LF alone"
+  #{const PROXY_HEAD_BAD_STATUS} -> "the status line is none of HTTP/1.0 or 1.1"
+  #{const PROXY_HEAD_NO_COLON} -> "a field line without a colon"
+  #{const PROXY_HEAD_BAD_NAME} -> "the name of a field is not a token"
+  _ -> "the value of a field has a control character"
+
+foreign import ccall unsafe "proxy_head_parse"
+  c_parse :: Ptr Word8 -> CSize -> Ptr Head -> CSize -> IO CInt
+
+-- proxy_head
+data Head
+
+-- From the last field to the first one, so that the list has their order.
+concluded :: ByteString -> Ptr Head -> IO Parsed
+concluded bytes place = do
+  minor <- word #{offset proxy_head, minor}
+  code <- word #{offset proxy_head, status}
+  reason <- part #{offset proxy_head, reason} #{offset proxy_head, reason_size}
+  size <- word #{offset proxy_head, size}
+  count <- word #{offset proxy_head, count}
+  let version = if minor == 0 then Version10 else Version11
+      status = if code == 200 && reason == "OK" then status200 else mkStatus code reason
+      go index found
+        | index < 0 = return (either Malformed (`Parsed` size) (conclude version status found))
+        | otherwise = do
+          let at = #{offset proxy_head, fields} + index * #{size proxy_field}
+          name <- part (at + #{offset proxy_field, name}) (at + #{offset proxy_field, name_size})
+          value <- part (at + #{offset proxy_field, value}) (at + #{offset proxy_field, value_size})
+          either (return . Malformed) (go (index - 1)) (takeField (nameOf name, value) found)
+  go (count - 1) (Found [] Nothing NoCoding [] [])
+  where
+    word :: Int -> IO Int
+    word at = fromIntegral <$> (peekByteOff place at :: IO Word32)
+    part at sizeAt = do
+      from <- word at
+      count <- word sizeAt
+      return $! Unsafe.unsafeTake count (Unsafe.unsafeDrop from bytes)
+
+-- The name of a field. Making one costs more than all else that is done with it, so the usual ones are made already.
+nameOf :: ByteString -> HeaderName
+nameOf name = case ByteString.length name of
+  4 -> oneOf [hDate, hETag, hVary]
+  6 -> oneOf [hServer]
+  8 -> oneOf [hLocation]
+  10 -> oneOf [hConnection, hSetCookie]
+  12 -> oneOf [hContentType]
+  13 -> oneOf [hLastModified, hCacheControl, hAcceptRanges]
+  14 -> oneOf [hContentLength]
+  16 -> oneOf [hContentEncoding]
+  17 -> oneOf [hTransferEncoding]
+  _ -> CI.mk name
+  where
+    oneOf (usual : others) = if CI.original usual == name then usual else oneOf others
+    oneOf [] = CI.mk name
 
 data Version = Version10 | Version11
   deriving (Eq)
-
--- The blank behind the status code is missing in the responses of some servers without a reason phrase.
-parseStatusLine :: ByteString -> Either String (Version, Status)
-parseStatusLine line
-  | ByteString.length line < 12 = wrong
-  | otherwise = do
-    version <- case ByteString.take 9 line of
-      "HTTP/1.1 " -> Right Version11
-      "HTTP/1.0 " -> Right Version10
-      _ -> wrong
-    code <- if Char8.all isDigit digits && Char8.head digits /= '0' then maybe wrong (Right . fst) (Char8.readInt digits) else wrong
-    reason <- case Char8.uncons rest of
-      Nothing -> Right ByteString.empty
-      Just (' ', text) | isFieldText text -> Right text
-      _ -> wrong
-    Right (version, mkStatus code reason)
-  where
-    wrong = Left "the status line is none of HTTP/1.0 or 1.1"
-    (digits, rest) = ByteString.splitAt 3 (ByteString.drop 9 line)
 
 takeField :: Header -> Found -> Either String Found
 takeField field@(name, value) found = case ByteString.length folded of
@@ -128,7 +162,7 @@ takeField field@(name, value) found = case ByteString.length folded of
     | folded == "connection" -> Right found {foundOptions = tokensOf value ++ foundOptions found}
     | folded == "keep-alive" -> Right found
   7
-    | folded == "upgrade" -> Right found {foundUpgrade = foundUpgrade found ++ tokensOf value}
+    | folded == "upgrade" -> Right found {foundUpgrade = tokensOf value ++ foundUpgrade found}
     | folded == "trailer" -> Right found
   2 | folded == "te" -> Right found
   16 | folded == "proxy-connection" -> Right found
@@ -163,7 +197,7 @@ conclude version status found = do
   Right
     ResponseHead
       { headStatus = status,
-        headFields = withoutNamed options (reverse (foundFields found)),
+        headFields = withoutNamed options (foundFields found),
         headFraming = framing,
         headKeeping = keeping,
         headUpgrade = foundUpgrade found

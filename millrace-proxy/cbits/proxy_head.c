@@ -1,0 +1,103 @@
+#include "proxy_head.h"
+
+#include <string.h>
+
+/* Sets of bytes: bit b % 64 of word b / 64 is for byte b. */
+typedef uint64_t byte_set[4];
+
+/* Letters, digits, and 15 others: ! # $ % & ' * + - . ^ _ ` | ~ */
+static const byte_set token_bytes = {0x03ff6cfa00000000, 0x57ffffffc7fffffe, 0x0000000000000000, 0x0000000000000000};
+
+/* All but the control characters, and the tabulator. */
+static const byte_set text_bytes = {0xffffffff00000200, 0x7fffffffffffffff, 0xffffffffffffffff, 0xffffffffffffffff};
+
+static int all_are(const uint8_t *bytes, size_t size, const byte_set set)
+{
+    uint64_t common = 1;
+    for (size_t i = 0; i < size; i++)
+        common &= set[bytes[i] >> 6] >> (bytes[i] & 63);
+    return common != 0;
+}
+
+int proxy_is_token(const uint8_t *bytes, size_t size)
+{
+    return size > 0 && all_are(bytes, size, token_bytes);
+}
+
+int proxy_is_field_text(const uint8_t *bytes, size_t size)
+{
+    return all_are(bytes, size, text_bytes);
+}
+
+static int is_blank(uint8_t byte)
+{
+    return byte == ' ' || byte == '\t';
+}
+
+static int is_digit(uint8_t byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+/* The blank behind the status code is missing in the responses of some servers without a reason phrase. */
+static int parse_status_line(const uint8_t *line, size_t size, proxy_head *head)
+{
+    if (size < 12 || memcmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') || line[8] != ' ')
+        return PROXY_HEAD_BAD_STATUS;
+    if (line[9] == '0' || !is_digit(line[9]) || !is_digit(line[10]) || !is_digit(line[11]))
+        return PROXY_HEAD_BAD_STATUS;
+    if (size > 12 && (line[12] != ' ' || !proxy_is_field_text(line + 13, size - 13)))
+        return PROXY_HEAD_BAD_STATUS;
+    head->minor = line[7] - '0';
+    head->status = 100u * (line[9] - '0') + 10u * (line[10] - '0') + (line[11] - '0');
+    head->reason = size > 12 ? 13 : 12;
+    head->reason_size = (uint32_t)size - head->reason;
+    return PROXY_HEAD_COMPLETE;
+}
+
+/* A line that begins with a blank continues another one (obsolete folding): its name is no token. */
+static int parse_field(const uint8_t *bytes, size_t at, size_t size, proxy_field *field)
+{
+    const uint8_t *line = bytes + at, *colon = memchr(line, ':', size);
+    if (colon == NULL)
+        return PROXY_HEAD_NO_COLON;
+    size_t from = (size_t)(colon - line), to = size;
+    if (!proxy_is_token(line, from))
+        return PROXY_HEAD_BAD_NAME;
+    field->name = (uint32_t)at;
+    field->name_size = (uint32_t)from;
+    for (from++; from < to && is_blank(line[from]); from++)
+        ;
+    for (; to > from && is_blank(line[to - 1]); to--)
+        ;
+    field->value = (uint32_t)(at + from);
+    field->value_size = (uint32_t)(to - from);
+    return proxy_is_field_text(line + from, to - from) ? PROXY_HEAD_COMPLETE : PROXY_HEAD_BAD_VALUE;
+}
+
+int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room)
+{
+    head->count = 0;
+    for (size_t at = 0, next; at < size; at = next) {
+        const uint8_t *end = memchr(bytes + at, '\n', size - at);
+        if (end == NULL)
+            return PROXY_HEAD_INCOMPLETE;
+        next = (size_t)(end - bytes) + 1;
+        if (next - at < 2 || end[-1] != '\r')
+            return PROXY_HEAD_BARE_LF;
+        size_t length = next - at - 2;
+        int found;
+        if (at == 0)
+            found = parse_status_line(bytes, length, head);
+        else if (length == 0) {
+            head->size = (uint32_t)next;
+            return PROXY_HEAD_COMPLETE;
+        } else if (head->count == room)
+            return PROXY_HEAD_TOO_MANY;
+        else
+            found = parse_field(bytes, at, length, &head->fields[head->count++]);
+        if (found != PROXY_HEAD_COMPLETE)
+            return found;
+    }
+    return PROXY_HEAD_INCOMPLETE;
+}

@@ -1,0 +1,48 @@
+/*
+ * proxy_head.h - the bytes of message heads: which are allowed, and where the parts of a response's head are. In C, because every
+ * byte of every head is looked at. Must not know: what a field means, Haskell.
+ */
+#ifndef PROXY_HEAD_H
+#define PROXY_HEAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether these bytes are a token (RFC 9110, section 5.6.2). */
+int proxy_is_token(const uint8_t *bytes, size_t size);
+
+/* Whether these bytes may be the value of a field (RFC 9110, section 5.5): no control characters but the tabulator. */
+int proxy_is_field_text(const uint8_t *bytes, size_t size);
+
+/* What was found in a head. */
+enum {
+    PROXY_HEAD_COMPLETE,
+    PROXY_HEAD_INCOMPLETE,
+    PROXY_HEAD_BARE_LF, /* a line that ends with LF alone */
+    PROXY_HEAD_BAD_STATUS,
+    PROXY_HEAD_NO_COLON,
+    PROXY_HEAD_BAD_NAME,
+    PROXY_HEAD_BAD_VALUE,
+    PROXY_HEAD_TOO_MANY /* more fields than there is room for */
+};
+
+/* Where a field is in the head: offsets and sizes. The value is without the blanks at its ends. */
+typedef struct proxy_field {
+    uint32_t name, name_size;
+    uint32_t value, value_size;
+} proxy_field;
+
+typedef struct proxy_head {
+    uint32_t size;  /* of the head, with the blank line */
+    uint32_t minor; /* of the version: HTTP/1.minor */
+    uint32_t status;
+    uint32_t reason, reason_size;
+    uint32_t count; /* of the fields */
+    proxy_field fields[];
+} proxy_head;
+
+/* Parses the head of a response: its bytes, of which there are less than 4 GiB, and what there is memory for: a head with so many
+ * fields. Only CR LF ends a line. */
+int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room);
+
+#endif
