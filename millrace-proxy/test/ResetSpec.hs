@@ -25,13 +25,13 @@ spec = do
     forM_ [(code, body) | code <- [0, 1, 2, 5, 8, 11, 12, 13], body <- ["", "x"]] $ \(code, body) ->
       it ("is answered with 502, and the request not sent again: code " ++ show code ++ ", " ++ show (ByteString.length body) ++ " bytes") $ do
         asked <- newIORef (0 :: Int)
-        withTarget (resetting asked (\stream -> resetOf stream code)) $ \target -> withFront quiet [speaking target, speaking target] $ \port -> do
+        withTarget (resetting asked (`resetOf` code)) $ \target -> withFront quiet [speaking target, speaking target] $ \port -> do
           statusOf <$> ask port (requestWith body) `shouldReturn` "502"
           readIORef asked `shouldReturn` 1
     it "counts against the target if it is the target's fault" $
       forM_ [(2, RequestsFailed), (11, RequestsFailed), (8, Well), (1, Well)] $ \(code, health) -> do
         asked <- newIORef 0
-        withTarget (resetting asked (\stream -> resetOf stream code)) $ \target -> withStates [speaking target] $ \states port -> do
+        withTarget (resetting asked (`resetOf` code)) $ \target -> withStates [speaking target] $ \states port -> do
           replicateM_ 3 (ask port (requestWith ""))
           map stateHealth <$> states `shouldReturn` [health]
   describe "a refusal" $ do
