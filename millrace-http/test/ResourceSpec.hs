@@ -17,6 +17,9 @@ import Data.Maybe (fromMaybe)
 import GHC.Clock (getMonotonicTime)
 import GHC.IO.Exception (IOException (..))
 import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats)
+import Http2Client (awaitAnswer, openStream, withHttp2)
+import qualified Http2Client
+import Http2Frame
 import Millrace.Http.Multipart (newBoundary)
 import Network.HTTP.Types
 import Network.Wai
@@ -137,6 +140,18 @@ spec = do
         before' <- askNumber "/live" client
         after' <- withManyKept connections port (\_ -> askNumber "/live" client)
         (after' - before') `div` connections `shouldSatisfy` (<= 2000)
+  describe "a request of HTTP/2 that waited for something" $
+    it "leaves nothing on the Haskell heap when it is over" $ do
+      let several = 100
+          rounds = 40
+      withOtherServer 256 $ \port -> withConnection port $ \client -> withHttp2 port $ \http2 -> do
+        let askAll = replicateM_ rounds (replicateM several (openStream http2 [EndStream] (Http2Client.get "/later")) >>= mapM_ (awaitAnswer http2))
+        askAll
+        before' <- askNumber "/live" client
+        askAll
+        after' <- askNumber "/live" client
+        -- A weak reference to its thread would be 48 bytes and more.
+        (after' - before') `div` (several * rounds) `shouldSatisfy` (< 20)
   describe "slow clients" $
     it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $ do
       count <- manyDescriptors
@@ -227,6 +242,7 @@ serveInherited = do
   runSettingsInherited (setOnException (note reported) defaultSettings) $ \request respond -> case rawPathInfo request of
     "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
     "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
+    "/later" -> threadDelay 1000 >> pong request respond
     "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
     "/busy" -> waiting "begun" request respond
     "/open" -> listDirectory descriptors >>= tell respond . length

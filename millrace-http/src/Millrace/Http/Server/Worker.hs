@@ -6,7 +6,7 @@ import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThrea
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, catch, finally, mask_, try)
 import Control.Monad (void)
-import System.Mem.Weak (Weak, deRefWeak)
+import System.Mem.Weak (Weak, deRefWeak, finalize)
 
 -- | Full while the thread may be killed. A thread that kills it empties the MVar for that moment. The reference is
 -- weak: a strong one would keep a thread that waits for ever from getting @BlockedIndefinitelyOnMVar@.
@@ -26,7 +26,10 @@ atWork (Worker running) action = do
   (outcome <*) <$> leave
   where
     -- Waits only if another thread is just killing this one. That exception interrupts the wait, and so may others.
-    leave = (Right () <$ takeMVar running) `catch` \failure -> Left failure <$ leave
+    --
+    -- GHC keeps a weak reference as long as the thread lives, used or not, and visits it in every collection. Threads of a
+    -- pool live on, so it is ended here.
+    leave = (Right () <$ (takeMVar running >>= finalize)) `catch` \failure -> Left failure <$ leave
 
 -- | Whether the calling thread is the one that runs the action.
 isThisThread :: Worker -> IO Bool
