@@ -1,3 +1,4 @@
+/* proxy_head.c - one pass over the lines of a head; sets of bytes are bitmaps. */
 #include "proxy_head.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
  * proxy_head.h - the bytes of message heads: which are allowed, and where the parts of a response's head are. In C, because every
- * byte of every head is looked at. Must not know: what a field means, Haskell.
+ * byte of every head is looked at. What a field means is decided in Haskell. Must not know: GHC, sockets.
  */
 #ifndef PROXY_HEAD_H
 #define PROXY_HEAD_H
