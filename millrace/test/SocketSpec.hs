@@ -8,6 +8,7 @@ import Data.ByteString.Builder (toLazyByteString)
 import Data.ByteString.Builder.Extra (int32Host)
 import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString.Lazy (toStrict)
+import Data.List (sort)
 import Data.Word (Word64)
 import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt)
@@ -60,13 +61,15 @@ spec = do
           getPeerName client `shouldReturn` address
           getSocketName server `shouldReturn` address
           getPeerName server `shouldReturn` peer
-    it "acceptNow takes what has come, in its order, and does not wait" $
+    it "acceptNow takes what has come, and does not wait" $
       withListener $ \listener address -> do
         fmap snd <$> acceptNow listener `shouldReturn` Nothing
         bracket (replicateM 3 (connectTo address)) (mapM_ close) $ \clients -> do
           names <- mapM getSocketName clients
           let takeOne = bracket (acceptNow listener) (mapM_ (close . fst)) (return . fmap snd)
-          replicateM 4 takeOne `shouldReturn` map Just names ++ [Nothing]
+          (taken, behind) <- splitAt 3 <$> replicateM 4 takeOne
+          -- On two processors the kernel may finish the handshakes in another order.
+          (sort taken, behind) `shouldBe` (sort (map Just names), [Nothing])
         waiting <- start (accept listener)
         pause 20000
         fmap snd <$> acceptNow listener `shouldReturn` Nothing
