@@ -106,13 +106,6 @@ spec = describe "HTTP/2" $ do
         answerBody answer `shouldBe` "firstsecondthird"
         putMVar gate ()
         void (awaitAnswer http2 stream)
-    it "sends many small pieces together, though the application flushes each" $ do
-      let application _ respond = respond . responseStream status200 [] $ \write flush -> replicateM_ 2000 (write "0123456789" >> flush)
-      serving application $ \http2 -> do
-        stream <- openStream http2 [EndStream] (get "/" [])
-        answer <- awaitAnswer http2 stream
-        B.length (answerBody answer) `shouldBe` 20000
-        length (answerPieces answer) `shouldSatisfy` (< 1000)
     it "outlives a timeout around an application that sends" $ do
       -- The client takes nothing at first, so the timeouts come while all of the connection's buffers are full.
       over <- newEmptyMVar

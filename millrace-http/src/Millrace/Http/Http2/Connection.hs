@@ -29,7 +29,6 @@ module Millrace.Http.Http2.Connection
 
     -- * Sending
     flush,
-    flushSoon,
     flushIfNeeded,
     sendAndReceive,
     Arrival (..),
@@ -50,7 +49,7 @@ import Control.Monad.Primitive (RealWorld)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
-import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, readByteArray, setByteArray, writeByteArray)
+import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import GHC.Exts (Int (..), fetchAddIntArray#)
@@ -66,7 +65,6 @@ import Millrace.Http.Server.Worker
 import Millrace.Http.Threads (runHere)
 import Millrace.Http.Transport hiding (hasEnded)
 import Millrace.Http.Transport.Buffer
-import Millrace.Manager (atNextTurn)
 import Millrace.Timer (getSystemTimerManager, registerTimeout, unregisterTimeout)
 
 -- | An open connection.
@@ -105,15 +103,10 @@ workers = Counter 0
 nextTask = Counter 1
 killings = Counter 2
 
--- 1 while the manager is to send, and when a stream's flush last sent at once, in nanoseconds.
-flushAnnounced, flushedAt :: Counter
-flushAnnounced = Counter 3
-flushedAt = Counter 4
-
 -- Where the two words of the window of 'Delivery' are.
 windowAt, wordCount :: Int
-windowAt = 5
-wordCount = 7
+windowAt = 3
+wordCount = 5
 
 -- | Makes a connection on an engine. The calling thread works on it.
 newConnection :: ServerContext -> Transport -> Ptr Engine -> IO Connection
@@ -141,12 +134,6 @@ fetchAdd :: Connection -> Counter -> Int -> IO Int
 fetchAdd connection (Counter (I# index)) (I# by) = case connectionWords connection of
   MutableByteArray array -> IO $ \s -> case fetchAddIntArray# array index by s of (# s', before #) -> (# s', I# before #)
 {-# INLINE fetchAdd #-}
-
-readCounter :: Connection -> Counter -> IO Int
-readCounter connection (Counter index) = readByteArray (connectionWords connection) index
-
-writeCounter :: Connection -> Counter -> Int -> IO ()
-writeCounter connection (Counter index) = writeByteArray (connectionWords connection) index
 
 -- | Counts a thread that begins to work on the connection.
 join' :: Connection -> IO ()
@@ -294,32 +281,6 @@ flush connection = mask_ $ do
     sendHere buffer flags
       | byteCount flags == 0 = freeBuffer buffer
       | otherwise = sendQuickly connection buffer 0 (byteCount flags) >>= mapM_ (sendHere buffer)
-
--- | Sends what a stream has flushed: at once, or, if that happened less than 'flushPauseNanoseconds' ago, when this thread waits for something
--- or has used up its time slice. So a stream that flushes each of a thousand small messages needs few system calls, and a client that waits
--- for one message gets it at once.
-flushSoon :: Connection -> IO ()
-flushSoon connection = do
-  now <- fromIntegral <$> monotonicNanoseconds
-  before' <- readCounter connection flushedAt
-  if now - before' >= flushPauseNanoseconds then writeCounter connection flushedAt now >> flush connection else mask_ announced
-  where
-    -- Others that flush meanwhile need not announce it again.
-    announced = do
-      earlier <- fetchAdd connection flushAnnounced 1
-      when (earlier == 0) $ do
-        join' connection
-        willLook <- atNextTurn (reset >> look)
-        unless willLook (reset >> flush connection `finally` leave connection)
-    -- In the manager's thread, which must not wait. Mostly a thread that waited for something has sent already.
-    look = do
-      needed <- needsSender (connectionEngine connection)
-      if needed then runHere (serverThreads (connectionServer connection)) (flush connection `finally` leave connection) else leave connection
-    reset = writeCounter connection flushAnnounced 0
-
--- The shortest time between two sends that flushes of streams cause at once.
-flushPauseNanoseconds :: Int
-flushPauseNanoseconds = 200000
 
 -- | The same if no other thread is about to.
 flushIfNeeded :: Connection -> IO ()

@@ -96,9 +96,9 @@ lost :: Stream -> Errno -> IOError
 lost stream errno =
   errnoToIOError sendingResponse errno Nothing (Just (describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)))
 
--- | Sends what waits. See 'flushSoon'.
+-- | Sends what waits.
 flushStream :: Stream -> IO ()
-flushStream = flushSoon . streamConnection
+flushStream = flush . streamConnection
 
 -- | Ends the stream at once. Threads that wait for it find it closed.
 abortStream :: Stream -> IO ()
