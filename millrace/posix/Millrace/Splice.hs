@@ -191,10 +191,11 @@ giveBack from bytes = unless (ByteString.null bytes) $ case from of
   FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\later -> (bytes <> later, ()))
   FromFile _ _ -> return ()
 
--- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back.
+-- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back. The first step stays masked,
+-- so that no exception comes after bytes have entered the pipe and before their count is known; its waits are interruptible.
 relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
 relay deadline out into from to position size = mask $ \restore -> do
-  count <- restore (move deadline (advanceFrom position from) (ToPipe into) size)
+  count <- move deadline (advanceFrom position from) (ToPipe into) size
   moved <- newIORef 0
   let empty = do
         now <- readIORef moved
