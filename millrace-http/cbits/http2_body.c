@@ -82,6 +82,29 @@ size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room)
     return taken;
 }
 
+void http2_queue_cut(http2_queue *queue, uint64_t length)
+{
+    if (length >= queue->length)
+        return;
+    http2_queue dropped = {0};
+    uint64_t left = length;
+    http2_chunk *last = NULL;
+    for (http2_chunk *chunk = queue->first; left > 0; chunk = chunk->next) {
+        if (chunk->end - chunk->start > left)
+            chunk->end = chunk->start + (uint32_t)left;
+        left -= chunk->end - chunk->start;
+        last = chunk;
+    }
+    dropped.first = last == NULL ? queue->first : last->next;
+    http2_queue_clear(&dropped);
+    if (last == NULL)
+        queue->first = NULL;
+    else
+        last->next = NULL;
+    queue->last = last;
+    queue->length = length;
+}
+
 void http2_queue_clear(http2_queue *queue)
 {
     http2_chunk *next = queue->first;

@@ -242,10 +242,15 @@ static void set_queued(http2_connection *connection, uint64_t length)
     atomic_store_explicit(&connection->queued, length, memory_order_relaxed);
 }
 
+static void cut_output(http2_inner *stream, uint64_t length)
+{
+    set_queued(stream->connection, queued_by(stream->connection) - (stream->output.length - length));
+    http2_queue_cut(&stream->output, length);
+}
+
 static void drop_output(http2_inner *stream)
 {
-    set_queued(stream->connection, queued_by(stream->connection) - stream->output.length);
-    http2_queue_clear(&stream->output);
+    cut_output(stream, 0);
 }
 
 /* Drops bytes that will not be read, and opens the connection's window by as many. */
@@ -504,6 +509,17 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code, 
     return 0;
 }
 
+static int is_interim(const nghttp2_headers *head)
+{
+    return head->nvlen > 0 && head->nva[0].namelen == 7 && head->nva[0].value[0] == '1'; /* :status */
+}
+
+static void reset_if_all_sent(http2_inner *stream)
+{
+    if (stream->is_aborted && stream->head_is_sent && stream->output.length == 0)
+        push_reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
     http2_connection *connection = data;
@@ -514,11 +530,15 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL &&
             http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
             connection->violation = NGHTTP2_ENHANCE_YOUR_CALM;
-    } else if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
-               (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+    } else if (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
-        if (stream != NULL)
-            stop_client(stream);
+        if (stream != NULL) {
+            if (frame->hd.type == NGHTTP2_HEADERS && !is_interim(&frame->headers))
+                stream->head_is_sent = 1;
+            if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
+                stop_client(stream);
+            reset_if_all_sent(stream);
+        }
     }
     return 0;
 }
@@ -964,20 +984,14 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     return flags;
 }
 
-/* Gives the answers to libnghttp2. They cannot be taken back afterwards. */
-static void submit_answers(http2_connection *connection)
+/* Gives an answer to libnghttp2. It cannot be taken back afterwards. */
+static void submit_answer(http2_inner *stream)
 {
-    while (connection->first_answered != NULL) {
-        http2_inner *stream = connection->first_answered;
-        connection->first_answered = stream->next_answered;
-        stream->next_answered = NULL;
-        stream->in_answered = 0;
-        stream->answer_state = HTTP2_ANSWER_SUBMITTED;
-        nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
-        nghttp2_submit_response(connection->session, stream->seen.id, stream->answer->fields, stream->answer->count,
-                                stream->has_body ? &provider : NULL);
-    }
-    connection->last_answered = NULL;
+    remove_answered(stream);
+    stream->answer_state = HTTP2_ANSWER_SUBMITTED;
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
+    nghttp2_submit_response(stream->connection->session, stream->seen.id, stream->answer->fields, stream->answer->count,
+                            stream->has_body ? &provider : NULL);
 }
 
 static void submit_resets(http2_connection *connection)
@@ -1056,7 +1070,8 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     connection->is_sending = 1;
     if (sender == HTTP2_SENDER_DRIVER)
         connection->is_promised = 0;
-    submit_answers(connection);
+    while (connection->first_answered != NULL)
+        submit_answer(connection->first_answered);
     fill_output(connection, out, room);
     if (connection->out_length == 0 || backlog_of(connection) <= connection->driver_mark)
         wake_driver(connection);
@@ -1150,9 +1165,10 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
     uint32_t count = 0;
     lock(connection);
     for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
-        if (stream->has_failed || !is_still(stream, now, limit))
+        if ((stream->has_failed && !stream->is_aborted) || !is_still(stream, now, limit))
             continue;
         stream->has_failed = 1;
+        stream->is_aborted = 0;
         push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
         http2_wake_all(stream);
         count++;
@@ -1448,6 +1464,44 @@ static void reset(http2_inner *stream, uint32_t code)
     http2_wake_all(stream);
 }
 
+/* The handler has failed. What it had flushed is sent first. */
+static void abort_stream(http2_inner *stream)
+{
+    uint64_t sent = stream->seen.sent;
+    uint64_t left = stream->flushed > sent ? stream->flushed - sent : 0;
+    if (is_gone(stream))
+        return;
+    if (!stream->is_flushed || (left == 0 && stream->head_is_sent)) {
+        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    stream->has_failed = stream->is_aborted = 1;
+    stream->is_finished = 0;
+    cut_output(stream, left);
+    http2_wake_all(stream);
+}
+
+void http2_abort(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    abort_stream(stream);
+    unlock(stream->connection);
+}
+
+void http2_flush(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    if (!is_gone(stream) && stream->answer_state != HTTP2_UNANSWERED) {
+        if (stream->answer_state == HTTP2_ANSWER_HELD)
+            submit_answer(stream);
+        stream->is_flushed = 1;
+        stream->flushed = seen->sent + stream->output.length;
+    }
+    unlock(stream->connection);
+}
+
 void http2_reset(http2_stream *seen, uint32_t code)
 {
     http2_inner *stream = inner_of(seen);
@@ -1479,7 +1533,7 @@ uint64_t http2_release(http2_stream *seen)
         free_stream(stream);
     } else {
         if (!stream->is_finished || stream->answer_state == HTTP2_UNANSWERED)
-            reset(stream, NGHTTP2_INTERNAL_ERROR);
+            abort_stream(stream);
         drop_input(stream);
         stream->drops_input = 1;
         if (is_only_skipped(stream))

@@ -183,7 +183,8 @@ typedef struct http2_rows {
 int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length, const uint8_t *body,
                  size_t body_length, int is_whole, int64_t *given);
 
-/* Takes an answer back, so that another one can be given. Returns HTTP2_GONE if it was collected already, otherwise HTTP2_OK. */
+/* Takes an answer back, so that another one can be given. Returns HTTP2_GONE if it was collected or flushed already, otherwise
+ * HTTP2_OK. */
 int http2_take_back(http2_stream *stream);
 
 /* Adds to the body. Takes all bytes. Returns HTTP2_OK; HTTP2_GONE; or HTTP2_WAIT if the caller must call http2_await_output before
@@ -213,8 +214,14 @@ int http2_finish(http2_stream *stream, const http2_rows *trailers);
 /* Sends an interim response (1xx), unless the stream is answered or closed. Returns HTTP2_OK or an http_head_result. */
 int http2_inform(http2_stream *stream, int status, const http2_rows *fields);
 
-/* Resets the stream with an error code of RFC 9113, section 7. */
+/* The handler flushes: the answer so far can no longer be taken back, and is sent even if the handler fails. The caller sends it. */
+void http2_flush(http2_stream *stream);
+
+/* Resets the stream at once, with an error code of RFC 9113, section 7. What is unsent is dropped. */
 void http2_reset(http2_stream *stream, uint32_t code);
+
+/* The same with INTERNAL_ERROR for a handler that has failed, but what it had flushed is sent first. */
+void http2_abort(http2_stream *stream);
 
 /* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none (yet). */
 size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room);
@@ -223,7 +230,7 @@ size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room);
  * the engine, a thread must send it if this is true. */
 int http2_needs_sender(http2_connection *connection);
 
-/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. */
+/* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. */
 uint64_t http2_release(http2_stream *stream);
 
 /* Resets streams that have waited for the client for `limit` nanoseconds: none of their output was sent, or, after the answer, the

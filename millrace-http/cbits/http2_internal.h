@@ -60,10 +60,14 @@ typedef struct http2_inner {
     uint8_t has_body;        /* the response has a body, or is not finished */
     uint8_t sent_tiny_frame; /* the last DATA frame was small because the client's window is tiny */
     uint8_t is_deferred;     /* libnghttp2 must be told when there is more output */
-    uint8_t has_failed;      /* reset by the server */
+    uint8_t has_failed;      /* reset by the server, or about to be */
+    uint8_t head_is_sent;    /* the answer's head, that is; it is not an interim response */
+    uint8_t is_flushed;      /* http2_commit was called after the answer */
+    uint8_t is_aborted;      /* to be reset when everything flushed is sent */
     uint8_t is_read;         /* http2_end_reading was called: reading fails */
     uint8_t drops_input;     /* bytes that still arrive are dropped */
     uint8_t reader_waits, writer_waits, close_waits;
+    uint64_t flushed;     /* bytes of the response's body until the latest flush */
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t moved_at;    /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
@@ -160,6 +164,9 @@ typedef enum http2_more { HTTP2_MORE_FOLLOWS, HTTP2_NOTHING_FOLLOWS } http2_more
 int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more);
 void http2_queue_append_chunk(http2_queue *queue, http2_chunk *chunk);
 size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
+/* Drops all but the first `length` bytes. */
+void http2_queue_cut(http2_queue *queue, uint64_t length);
+
 void http2_queue_clear(http2_queue *queue);
 
 /* http2_fields.c */

@@ -23,7 +23,8 @@ typedef struct model {
     /* The answer. */
     answer_kind answer;
     uint32_t written, arrived;
-    uint8_t head_arrived, end_arrived, reset_arrived, handler_reset;
+    uint32_t flushed; /* what must arrive unless the client or the handler resets the stream */
+    uint8_t head_arrived, end_arrived, reset_arrived, handler_reset, handler_aborted, head_flushed;
     int64_t window; /* what the client's window has left */
 } model;
 
@@ -111,7 +112,8 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
     switch (type) {
     case FRAME_RESET:
         m = model_of(stream);
-        CHECK(m->handler_reset || m->released);
+        CHECK(m->handler_reset || m->handler_aborted || m->released);
+        CHECK(m->handler_reset || m->client_reset || (m->arrived >= m->flushed && m->head_arrived >= m->head_flushed));
         m->reset_arrived = 1;
         break;
     case FRAME_SETTINGS:
@@ -268,7 +270,7 @@ static void read_body(model *m, size_t room)
     if (count == 0)
         CHECK(m->client_ended && m->read == m->sent);
     if (count == -HTTP2_GONE)
-        CHECK(m->client_reset || m->handler_reset || m->reset_arrived || w.is_over);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || w.is_over);
 }
 
 static const uint8_t *answer_bytes(const model *m, uint32_t length)
@@ -291,7 +293,7 @@ static void answer(model *m, uint32_t length, int is_whole)
         m->answer = is_whole ? FINISHED : ANSWERED;
         m->written = length;
     } else {
-        CHECK(m->client_reset || m->handler_reset || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
     }
 }
 
@@ -310,7 +312,7 @@ static void write_body(model *m, uint32_t length)
         return;
     int result = length % 2 == 1 ? write_as_chunk(m, length) : http2_write(m->stream, answer_bytes(m, length), length);
     if (result == HTTP2_GONE)
-        CHECK(m->client_reset || m->handler_reset || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
     else
         m->written += length;
 }
@@ -324,16 +326,25 @@ static void finish(model *m)
     if (http2_finish(m->stream, &no_fields) == HTTP2_OK)
         m->answer = FINISHED;
     else
-        CHECK(m->client_reset || m->handler_reset || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
 }
 
 static void take_back(model *m)
 {
     if (m->answer == UNANSWERED || http2_take_back(m->stream) != HTTP2_OK)
         return;
-    CHECK(!m->head_arrived);
+    CHECK(!m->head_arrived && !m->head_flushed);
     m->answer = UNANSWERED;
     m->written = 0;
+}
+
+static void flush(model *m)
+{
+    http2_flush(m->stream);
+    if (m->answer == UNANSWERED || m->handler_reset || m->handler_aborted)
+        return;
+    m->head_flushed = 1;
+    m->flushed = m->written;
 }
 
 static void release(model *m)
@@ -374,6 +385,11 @@ static void handler_step(model *m, uint8_t kind, uint8_t size)
         if (size < 30) {
             m->handler_reset = 1;
             http2_reset(m->stream, NGHTTP2_CANCEL);
+        } else if (size < 60) {
+            m->handler_aborted = 1;
+            http2_abort(m->stream);
+        } else {
+            flush(m);
         }
         break;
     default:
@@ -428,7 +444,7 @@ static void settle(void)
                 continue;
             answer(m, 1, 1);
             finish(m);
-            if (m->client_ended || m->client_reset || m->handler_reset)
+            if (m->client_ended || m->client_reset || m->handler_reset || m->handler_aborted)
                 release(m);
             else if (turn > 90)
                 send_body(m, 0, 1);
@@ -441,7 +457,7 @@ static void settle(void)
     for (int i = 0; i < w.count; i++) {
         model *m = &w.streams[i];
         CHECK(m->taken || m->client_reset);
-        if (m->answer == FINISHED && !m->client_reset && !m->handler_reset)
+        if (m->answer == FINISHED && !m->client_reset && !m->handler_reset && !m->handler_aborted)
             CHECK(m->end_arrived && m->arrived == m->written);
         if (!m->client_reset && !m->end_arrived)
             CHECK(m->reset_arrived);

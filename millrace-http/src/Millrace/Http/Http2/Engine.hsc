@@ -78,8 +78,9 @@ module Millrace.Http.Http2.Engine
     streamSent,
     copyStreamHead,
     releaseStream,
-    resetStream,
-    ErrorCode (..),
+    cancelStream,
+    failStream,
+    markFlushed,
 
     -- ** Waiting
     Event (..),
@@ -446,18 +447,20 @@ foreign import ccall unsafe "http2_release"
 releaseStream :: Ptr Stream -> IO Flags
 releaseStream stream = Flags <$> c_release stream
 
--- | Why a stream is reset (RFC 9113, section 7).
-data ErrorCode = InternalError | Cancel | NoError
-
 foreign import ccall unsafe "http2_reset"
   c_reset :: Ptr Stream -> Word32 -> IO ()
 
--- | Resets the stream.
-resetStream :: Ptr Stream -> ErrorCode -> IO ()
-resetStream stream code = c_reset stream $ case code of
-  NoError -> 0
-  InternalError -> 2
-  Cancel -> 8
+-- | Resets the stream at once: the client does not take what is sent.
+cancelStream :: Ptr Stream -> IO ()
+cancelStream stream = c_reset stream 8 -- CANCEL (RFC 9113, section 7)
+
+foreign import ccall unsafe "http2_abort"
+  -- | Resets the stream because its handler has failed. What was flushed is sent first.
+  failStream :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http2_flush"
+  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
+  markFlushed :: Ptr Stream -> IO ()
 
 -- | The event that a thread waits for.
 data Event = Readable | Writable | Closed

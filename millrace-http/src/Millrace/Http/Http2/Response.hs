@@ -271,7 +271,7 @@ awaitOutputBelow stream most = do
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
     window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
-    giveUp = resetStream engine Cancel >> throwIO (lost stream eTIMEDOUT)
+    giveUp = cancelStream engine >> throwIO (lost stream eTIMEDOUT)
     microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do
       result <- awaitOutput engine most

@@ -35,7 +35,7 @@ import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Expectation (Expectation (..))
 import Millrace.Http.Field (readField)
 import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine (ErrorCode (..), Event, Rows, noticeKey, putRows, resetStream, rowsHead)
+import Millrace.Http.Http2.Engine (Event, Rows, failStream, markFlushed, noticeKey, putRows, rowsHead)
 import qualified Millrace.Http.Http2.Engine as Engine
 import Millrace.Http.Http2.State (StreamState, expectationWord, totalDeadline)
 import Millrace.Http.Trailers (HTTP2Data)
@@ -96,14 +96,14 @@ lost :: Stream -> Errno -> IOError
 lost stream errno =
   errnoToIOError sendingResponse errno Nothing (Just (describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)))
 
--- | Sends what waits.
+-- | Sends what waits. From here on the answer cannot be taken back.
 flushStream :: Stream -> IO ()
-flushStream = flush . streamConnection
+flushStream stream = markFlushed (streamEngine stream) >> flush (streamConnection stream)
 
--- | Ends the stream at once. Threads that wait for it find it closed.
+-- | Ends the stream; only what was flushed is still sent. Threads that wait for the stream find it closed.
 abortStream :: Stream -> IO ()
 abortStream stream = do
-  resetStream (streamEngine stream) InternalError
+  failStream (streamEngine stream)
   wakeNow (streamConnection stream)
   flush (streamConnection stream)
 
