@@ -2,9 +2,10 @@
 """Opens a page in headless Chromium and says what became of it, as lines "NAME: VALUE". For the tests, and for pictures of pages.
 
   look_at.py URL [--width 900] [--height 600] [--phone] [--dark] [--wait JAVASCRIPT] [--seconds 30] [--screenshot FILE]
-             [--value JAVASCRIPT]...
+             [--value JAVASCRIPT]... [--kill PID]
 
-Waits until the first expression is true, at most that many seconds. Then prints the value of each --value, how wide the window
+With --kill it ends that process as soon as the page is there. Waits until the first expression is true, at most that many seconds.
+Then prints the value of each --value, how wide the window
 and the page are, every address that was asked for, and every message of the browser, such as one about the page's policy. Speaks the
 DevTools protocol over pipes, with the standard library only.
 """
@@ -83,6 +84,10 @@ class Browser:
             raise SystemExit(f"look_at: {expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
 
+    def wait_for(self, expression):
+        while not self.value(f"Boolean({expression})"):
+            time.sleep(0.05)
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,6 +98,7 @@ def main():
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--wait", default="true")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--kill", type=int)
     parser.add_argument("--screenshot")
     parser.add_argument("--value", action="append", default=[])
     options = parser.parse_args()
@@ -105,8 +111,10 @@ def main():
         browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if options.dark else "light"}])
         browser.call("Page.navigate", url=options.url)
         # The expressions are about the new page: its address is not that of the blank one.
-        while not browser.value(f"location.href !== 'about:blank' && document.readyState === 'complete' && Boolean({options.wait})"):
-            time.sleep(0.05)
+        browser.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
+        if options.kill:
+            os.kill(options.kill, signal.SIGKILL)
+        browser.wait_for(options.wait)
         for expression in options.value:
             print("value:", json.dumps(browser.value(expression), separators=(",", ":")))
         print("window:", browser.value("innerWidth"))

@@ -11,8 +11,7 @@ import Program
 import Site
 import System.Directory (findExecutable)
 import System.FilePath ((</>))
-import System.Posix.Signals (sigKILL)
-import System.Process (readProcess)
+import System.Process (getPid, readProcess)
 import Test.Hspec
 
 spec :: Spec
@@ -42,9 +41,9 @@ spec = do
             valuesOf seen `shouldBe` ["[\"http://127.0.0.1:1\",\"http://127.0.0.1:" <> show (serverPort target) <> "\"]", "\"live\"", "true"]
     it "says so when its server has gone" . withServer ["pong", "--port", "0", "--status", "0"] $ \server -> do
       url <- takeWhile (/= ',') . drop (length "status on ") <$> nextLine server
-      bracket (forkIO (threadDelay 4000000 >> signalServer sigKILL server)) killThread $ \_ ->
-        inBrowser [url, "--wait", "find('state').className === 'bad'", "--value", "find('state').textContent"] $ \seen ->
-          valuesOf seen `shouldBe` ["\"no figures: Failed to fetch\""]
+      process <- maybe (fail "the server has ended") return =<< getPid (serverProcess server)
+      inBrowser [url, "--kill", show process, "--wait", "find('state').className === 'bad'", "--value", "find('state').textContent"] $ \seen ->
+        valuesOf seen `shouldBe` ["\"no figures: Failed to fetch\""]
     it "is dark where that is preferred" . withServer ["pong", "--port", "0", "--status", "0"] $ \server -> do
       url <- takeWhile (/= ',') . drop (length "status on ") <$> nextLine server
       forM_ [([], True), (["--dark"], False)] $ \(dark, isLight) ->
