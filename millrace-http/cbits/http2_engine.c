@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "http2_internal.h"
+#include "millrace_check.h"
 
 #define FRAME_HEAD 9u
 
@@ -242,8 +243,14 @@ static void set_queued(http2_connection *connection, uint64_t length)
     atomic_store_explicit(&connection->queued, length, memory_order_relaxed);
 }
 
+/* Keeps the first `length` bytes, and at least those for which libnghttp2 has made a frame already. */
 static void cut_output(http2_inner *stream, uint64_t length)
 {
+    const http2_connection *connection = stream->connection;
+    if (connection->held_stream == stream && length < connection->held_length)
+        length = connection->held_length;
+    if (length >= stream->output.length)
+        return;
     set_queued(stream->connection, queued_by(stream->connection) - (stream->output.length - length));
     http2_queue_cut(&stream->output, length);
 }
@@ -279,6 +286,8 @@ static void close_stream(http2_inner *stream, uint32_t code)
     stream->is_ready = 0;
     remove_answered(stream);
     remove_reset(stream);
+    if (connection->held_stream == stream)
+        connection->held_stream = NULL; /* libnghttp2 drops the frame with the stream */
     drop_output(stream);
     if (!stream->seen.has_ended)
         drop_input(stream);
@@ -580,8 +589,12 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     (void)session, (void)frame;
     if (connection->out_room - connection->out_length < FRAME_HEAD + length) {
         connection->is_blocked = 1;
+        connection->held_stream = stream;
+        connection->held_length = length;
         return NGHTTP2_ERR_WOULDBLOCK;
     }
+    connection->held_stream = NULL;
+    MR_CHECK(stream->output.length >= length);
     memcpy(connection->out + connection->out_length, head, FRAME_HEAD);
     connection->out_length += FRAME_HEAD;
     http2_queue_take(&stream->output, connection->out + connection->out_length, length);

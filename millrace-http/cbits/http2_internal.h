@@ -62,7 +62,7 @@ typedef struct http2_inner {
     uint8_t is_deferred;     /* libnghttp2 must be told when there is more output */
     uint8_t has_failed;      /* reset by the server, or about to be */
     uint8_t head_is_sent;    /* the answer's head, that is; it is not an interim response */
-    uint8_t is_flushed;      /* http2_commit was called after the answer */
+    uint8_t is_flushed;      /* http2_flush was called after the answer */
     uint8_t is_aborted;      /* to be reset when everything flushed is sent */
     uint8_t is_read;         /* http2_end_reading was called: reading fails */
     uint8_t drops_input;     /* bytes that still arrive are dropped */
@@ -117,6 +117,9 @@ struct http2_connection {
     uint32_t notice_count, notice_capacity, notices_taken;
     uint32_t served; /* streams that http2_next_request has returned and that were not released */
     uint32_t stream_count;
+    http2_inner *
+        held_stream; /* whose DATA frame libnghttp2 has made and there was no room for: it will ask for the same bytes again */
+    size_t held_length;  /* the bytes of that frame */
     const uint8_t *left; /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
     uint8_t *out; /* the caller's buffer, during http2_collect */

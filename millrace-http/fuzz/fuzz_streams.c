@@ -37,7 +37,7 @@ static struct {
     uint64_t now;
     int64_t room, initial_room;     /* the server's windows */
     int64_t window, initial_window; /* the client's */
-    int is_over, is_ending;
+    int is_over, is_ending, is_sending;
 } w;
 
 static uint8_t request_byte(uint32_t id, uint32_t offset)
@@ -138,20 +138,22 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
     }
 }
 
-static void collect(size_t room)
+static void collect_once(size_t room)
 {
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
-    http2_sender sender = HTTP2_SENDER_NEW;
-    for (;;) {
-        uint64_t result = http2_collect(w.connection, bytes, room, sender);
-        size_t length = (uint32_t)result;
-        CHECK(length <= room && !(result & (HTTP2_IS_BUSY | HTTP2_HAS_FAILED)));
-        read_bytes(&w.reader, bytes, length);
-        w.is_over = w.is_over || (result & HTTP2_IS_OVER);
-        if (result & HTTP2_HAS_ENDED || length == 0)
-            return;
-        sender = HTTP2_SENDER_AGAIN;
-    }
+    uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP2_SENDER_AGAIN : HTTP2_SENDER_NEW);
+    size_t length = (uint32_t)result;
+    CHECK(length <= room && !(result & (HTTP2_IS_BUSY | HTTP2_HAS_FAILED)));
+    read_bytes(&w.reader, bytes, length);
+    w.is_over = w.is_over || (result & HTTP2_IS_OVER);
+    w.is_sending = !(result & HTTP2_HAS_ENDED) && length > 0;
+}
+
+static void collect(size_t room)
+{
+    do
+        collect_once(room);
+    while (w.is_sending);
 }
 
 static void feed(void)
@@ -248,6 +250,9 @@ static void open_window(model *m, uint32_t size)
 /* The client's side of it holds once the server has it: that is, at once, because what is sent is fed before the server sends. */
 static void change_initial_window(uint32_t size)
 {
+    /* A frame that is made already may be larger than the new window. */
+    if (w.is_sending)
+        collect(HTTP2_COLLECT_MIN);
     put_frame_head(&w.out, 6, FRAME_SETTINGS, 0, 0);
     put_number(&w.out, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 2);
     put_number(&w.out, size, 4);
@@ -470,7 +475,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     settings = small_settings;
     settings.frames_max = settings.resets_max = 1000000;
     input in = {bytes, size};
-    w.count = w.is_over = w.is_ending = 0;
+    w.count = w.is_over = w.is_ending = w.is_sending = 0;
     w.now = 1;
     w.out.length = 0;
     w.room = w.window = w.initial_room = w.initial_window = 65535;
@@ -496,7 +501,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
             feed();
             w.now += UINT64_C(1000000) * amount;
             take_requests();
-            if (kind < 0xf8)
+            if (kind < 0xe8)
+                collect_once(HTTP2_COLLECT_MIN + 100u * (which % 4)); /* handlers go on before the rest is sent */
+            else if (kind < 0xf8)
                 collect(which % 4 == 3 ? HTTP2_COLLECT_MUCH : HTTP2_COLLECT_MIN + 100u * which);
         }
         if (w.out.length > sizeof w.out.bytes / 2)
