@@ -67,6 +67,20 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
     problem <- failsWith (script connection "COPY pg_class TO STDOUT")
     displayException (problem :: PostgresqlProblem) `shouldContain` "COPY"
     isReusable connection `shouldReturn` False
+  it "with a zero byte in a text are not sent" $ \connection -> do
+    let echo = statement "SELECT $1::text || $2" column :: Statement Text
+        values = [value ("a" :: Text), value ("b\0c" :: Text)]
+        refusedFor reason action = do
+          problem <- failsWith action
+          problemReason problem `shouldBe` reason
+          query connection echo [value ("a" :: Text), value ("b" :: Text)] `shouldReturn` ["ab"]
+    refusedFor "the value of $2 has a zero byte" (query connection echo values)
+    refusedFor "the value of $2 has a zero byte" (query connection (once echo) values)
+    refusedFor "the value of $2 has a zero byte" (pipeline connection (step (number "SELECT 1") [] *> step echo values))
+    refusedFor "the value of $1 has a zero byte" (query connection (statement "SELECT $1::json" column :: Statement Json) [value (Json "1\0")])
+    refusedFor "its text has a zero byte" (script connection "SELECT 1\0; SELECT 2")
+    refusedFor "its text has a zero byte" (query connection (number "SELECT 1\0") [])
+    refusedFor "its text has a zero byte" (query connection (once (number "SELECT 1\0")) [])
   it "do nothing when they are empty" $ \connection -> do
     script connection ""
     script connection "; ;"

@@ -54,6 +54,12 @@ data PostgresqlProblem
       { problemServer :: !String,
         problemReason :: !Text
       }
+  | -- | A statement or one of its values cannot be sent: its text has a zero byte, which PostgreSQL's texts cannot have. The server was not
+    -- asked.
+    NotSendable
+      { problemStatement :: !ByteString,
+        problemReason :: !Text
+      }
   deriving (Eq, Show)
 
 -- | What the server says about a statement that it refused.
@@ -89,6 +95,7 @@ instance Exception PostgresqlProblem where
       "Column " ++ show number ++ " (" ++ Text.unpack name ++ ") of the statement " ++ quoted text ++ ": " ++ Text.unpack reason
     WrongWidth text expected actual ->
       "The statement " ++ quoted text ++ " returns " ++ show actual ++ " columns, but the program reads " ++ show expected
+    NotSendable text reason -> "The statement " ++ quoted text ++ " cannot be sent: " ++ Text.unpack reason
     OutOfUse server reason -> "The connection to " ++ server ++ " cannot be used: " ++ trimmed reason
     where
       quoted text = show (shortened (unwords (words (utf8 text))))

@@ -29,6 +29,7 @@ import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Unsafe (unsafePackCStringLen)
 import Data.IORef
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe, listToMaybe)
@@ -112,7 +113,7 @@ affected result = do
 -- @since 0.1.0
 script :: Connection -> ByteString -> IO ()
 script connection text =
-  answered connection text (exclusively connection (ByteString.useAsCString text (exchange connection text . c_send_script conn))) (const (return ()))
+  answered connection text (exclusively connection (withText text (exchange connection text . c_send_script conn))) (const (return ()))
   where
     conn = connectionOf connection
 
@@ -123,7 +124,7 @@ run connection (Statement text preparation _) values = answered connection text 
   Kept -> exclusively connection $ do
     known <- lookedUp connection text types
     name <- maybe (prepare connection text types) return known
-    sendingPrepared connection name values (exchange connection text)
+    sendingPrepared connection text name values (exchange connection text)
   where
     types = map encodedType values
 
@@ -163,23 +164,30 @@ newName connection = do
 
 sendingPreparation :: Connection -> ByteString -> ByteString -> [Oid] -> (IO CInt -> IO a) -> IO a
 sendingPreparation connection name text types sending =
-  ByteString.useAsCString name $ \cName -> ByteString.useAsCString text $ \cText -> withArray types $ \cTypes ->
+  ByteString.useAsCString name $ \cName -> withText text $ \cText -> withArray types $ \cTypes ->
     sending (c_send_prepare (connectionOf connection) cName cText (fromIntegral (length types)) cTypes)
 
-sendingPrepared :: Connection -> ByteString -> [Value] -> (IO CInt -> IO a) -> IO a
-sendingPrepared connection name values sending =
-  ByteString.useAsCString name $ \cName -> withValues values $ \count cValues lengths formats ->
+sendingPrepared :: Connection -> ByteString -> ByteString -> [Value] -> (IO CInt -> IO a) -> IO a
+sendingPrepared connection text name values sending =
+  ByteString.useAsCString name $ \cName -> withValues text values $ \count cValues lengths formats ->
     sending (c_send_prepared (connectionOf connection) cName count cValues lengths formats 1)
 
 sendingOnce :: Connection -> ByteString -> [Value] -> (IO CInt -> IO a) -> IO a
 sendingOnce connection text values sending =
-  ByteString.useAsCString text $ \cText -> withArray (map encodedType values :: [Word32]) $ \types ->
-    withValues values $ \count cValues lengths formats ->
+  withText text $ \cText -> withArray (map encodedType values :: [Word32]) $ \types ->
+    withValues text values $ \count cValues lengths formats ->
       sending (c_send_parameters (connectionOf connection) cText count types cValues lengths formats 1)
 
--- The values in one piece of memory, and three arrays that describe them. A value in text form ends with a zero byte for libpq.
-withValues :: [Value] -> (CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> IO a) -> IO a
-withValues values action =
+-- A statement's text as libpq takes it, which ends at a zero byte.
+withText :: ByteString -> (CString -> IO a) -> IO a
+withText text action
+  | ByteString.elem 0 text = throwIO (NotSendable text "its text has a zero byte")
+  | otherwise = ByteString.useAsCString text action
+
+-- The values in one piece of memory, and three arrays that describe them. A value in text form ends with a zero byte for libpq, so it
+-- must have no other.
+withValues :: ByteString -> [Value] -> (CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> IO a) -> IO a
+withValues text values action =
   allocaBytes (sum [size + 1 | Value _ _ (Just size) _ <- values] + 1) $ \memory ->
     allocaArray count $ \pointers -> allocaArray count $ \lengths -> allocaArray count $ \formats -> do
       let write _ _ [] = return ()
@@ -191,6 +199,9 @@ withValues values action =
               Just bytes -> do
                 poke (castPtr place)
                 pokeElemOff (place :: Ptr CChar) bytes 0
+                when (format == AsText) $ do
+                  hasZero <- ByteString.elem 0 <$> unsafePackCStringLen (place, bytes)
+                  when hasZero $ throwIO (NotSendable text ("the value of $" <> Text.pack (show (index + 1)) <> " has a zero byte"))
                 pokeElemOff pointers index place
                 write (index + 1) (place `plusPtr` (bytes + 1)) others
       write 0 memory values
@@ -342,16 +353,13 @@ exchangeAll connection sent = do
   forM_ sent $ \(Sent text preparation values) -> when (preparation == Kept) $ do
     known <- lookedUp connection text (map encodedType values)
     maybe (void (prepare connection text (map encodedType values))) (const (return ())) known
-  orBreak (c_enter_pipeline conn)
   gathered <- newIORef []
   let takeOne text = collect InPipeline connection text >>= \result -> modifyIORef' gathered (result :)
       clear = readIORef gathered >>= mapM_ c_clear
-  flip onException (clear >> breakWith connection "a pipeline on it was interrupted") $ do
-    forM_ sent $ \(Sent text preparation values) -> case preparation of
-      Once -> sendingOnce connection text values orBreak
-      Kept -> do
-        known <- lookedUp connection text (map encodedType values)
-        forM_ known $ \name -> sendingPrepared connection name values orBreak
+  -- The values are made before the first statement is sent: one that cannot be made costs no connection.
+  sendingAll sent $ \sends -> flip onException (clear >> breakWith connection "a pipeline on it was interrupted") $ do
+    orBreak (c_enter_pipeline conn)
+    mapM_ orBreak sends
     orBreak (c_pipeline_sync conn)
     mapM_ takeOne [text | Sent text _ _ <- sent]
     collect InPipeline connection "" >>= c_clear
@@ -359,6 +367,16 @@ exchangeAll connection sent = do
     reverse <$> readIORef gathered
   where
     conn = connectionOf connection
+    sendingAll :: [Sent] -> ([IO CInt] -> IO a) -> IO a
+    sendingAll [] action = action []
+    sendingAll (Sent text preparation values : others) action = sending $ \send -> sendingAll others (action . (send :))
+      where
+        sending :: (IO CInt -> IO b) -> IO b
+        sending use = case preparation of
+          Once -> sendingOnce connection text values use
+          Kept -> do
+            known <- lookedUp connection text (map encodedType values)
+            maybe (use (return 1)) (\name -> sendingPrepared connection text name values use) known
     orBreak call = do
       done <- call
       when (done == 0) $ do
