@@ -1,7 +1,9 @@
 /* postgresql.c: see postgresql.h. */
 #include "postgresql.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static int is_error(const PGresult *result)
 {
@@ -66,6 +68,10 @@ mrp_next mrp_receive(PGconn *connection, PGresult **kept, int is_pipeline)
 
 int mrp_is_alive(PGconn *connection)
 {
+    /* A server that ends an idle connection says so, and closes it. libpq takes what it says for a sign of life. */
+    char byte;
+    if (recv(PQsocket(connection), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
+        return 0;
     return PQconsumeInput(connection) && PQstatus(connection) == CONNECTION_OK && !PQisBusy(connection);
 }
 

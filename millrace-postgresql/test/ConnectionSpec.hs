@@ -7,6 +7,7 @@ import Control.Exception
 import Control.Monad (forM, forM_, replicateM, unless, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
+import Data.Int (Int32)
 import Data.List (isInfixOf)
 import Millrace.Deadline
 import Millrace.Postgresql
@@ -98,6 +99,17 @@ spec server = describe "connections" $ do
       problem <- within 20 "the deadline" (failsWith (withResource pool return))
       problem `shouldBe` PoolExhausted 2 0
       within 20 "the others" (mapM finish busy) `shouldReturn` [[5], [5]]
+  it "are made anew when the server has ended an idle one" $
+    withConnectionTo server $ \other ->
+      withPool (postgresqlPool (serverAddress server)) {poolLimit = 1, poolUnchecked = 0} $ \pool -> do
+        let backend = withResource pool (\connection -> query connection (statement "SELECT pg_backend_pid()" column) []) :: IO [Int32]
+        first <- backend
+        let running = query other (statement "SELECT count(*) FROM pg_stat_activity WHERE pid = $1" column) (map value first)
+        _ <- query other (statement "SELECT pg_terminate_backend($1)" column :: Statement Bool) (map value first)
+        gone <- eventually 20000 ((== [0 :: Int]) <$> running)
+        gone `shouldBe` True
+        second <- backend
+        second `shouldNotBe` first
   it "are made anew after a restart of the server" $
     withPool (postgresqlPool (serverAddress server)) {poolLimit = 3, poolUnchecked = 0} $ \pool -> do
       let ask n = withResource pool (\connection -> query connection number [value (n :: Int)])

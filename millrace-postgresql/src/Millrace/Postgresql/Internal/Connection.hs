@@ -165,7 +165,8 @@ close connection = withMVarMasked (connectionLock connection) $ \() -> do
 isReusable :: Connection -> IO Bool
 isReusable = askWith (fmap (== transactionIdle) . c_transaction_status)
 
--- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile. One system call.
+-- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile, or has said anything. Two
+-- system calls.
 --
 -- @since 0.1.0
 isAlive :: Connection -> IO Bool
