@@ -5,6 +5,7 @@ module ConnectionSpec (spec) where
 
 import Control.Exception
 import Control.Monad (forM, forM_, replicateM, unless, when)
+import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Int (Int32)
@@ -67,6 +68,24 @@ spec server = describe "connections" $ do
       gone `shouldBe` True
       closed <- failsWith (query connection number [value (1 :: Int)])
       displayException (closed :: PostgresqlProblem) `shouldContain` "closed"
+  it "end at a deadline while an answer arrives, however fast" $ do
+    connection <- connect (serverAddress server)
+    let wide = statement "SELECT repeat('x', 100000) FROM generate_series(1, 3000)" column :: Statement ByteString
+    soon <- deadlineAfter 30000
+    problem <- failsWith (query (untilDeadline soon connection) wide [])
+    isDeadlineError problem `shouldBe` True
+    close connection
+  it "are waited for until a deadline while another thread uses them" $
+    withConnectionTo server $ \connection -> do
+      first <- start (query connection late [value (1 :: Int), value (2 :: Double)])
+      busy <- eventually 20000 ((== Nothing) <$> Timer.timeout 20000 (isReusable connection))
+      busy `shouldBe` True
+      soon <- deadlineAfter 100000
+      problem <- failsWith (query (untilDeadline soon connection) number [value (2 :: Int)])
+      isDeadlineError problem `shouldBe` True
+      finish first `shouldReturn` [1]
+      later <- deadlineAfter 20000000
+      query (untilDeadline later connection) number [value (3 :: Int)] `shouldReturn` [3]
   it "of a pool never mix up answers, at whatever moment threads are killed" $
     withPool (postgresqlPool (serverAddress server)) {poolLimit = 6} $ \pool -> do
       wrong <- newIORef (0 :: Int)

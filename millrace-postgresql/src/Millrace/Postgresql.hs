@@ -93,7 +93,7 @@ connect :: ByteString -> IO Connection
 connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline text
 
 -- | The same connection, on which everything ends at this deadline with an 'IOError' ('Millrace.Deadline.isDeadlineError'). A statement
--- that this ends leaves the connection unusable, as an interruption does.
+-- that this ends leaves the connection unusable, as an interruption does; one that was still waiting for another thread's does not.
 --
 -- > deadline <- deadlineAfter 500000
 -- > items <- query (untilDeadline deadline connection) itemsBetween values

@@ -22,15 +22,16 @@ module Millrace.Postgresql.Internal.Connection
 where
 
 import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (MVar, newMVar, withMVarMasked)
+import Control.Concurrent.MVar (MVar, newMVar, putMVar, takeMVar, tryTakeMVar, withMVarMasked)
 import Control.Exception
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
+import Data.Maybe (isJust)
 import Data.Text (Text)
 import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
@@ -48,6 +49,7 @@ import Millrace.Postgresql.Internal.Address
 import Millrace.Postgresql.Internal.Foreign
 import Millrace.Postgresql.Internal.Problem
 import Millrace.Postgresql.Internal.Type (Oid)
+import Millrace.Timer (timeout)
 import System.Posix.Types (Fd (..))
 
 -- | A connection to a server. One thread at a time uses it; others wait for their turn. Its end is 'close'.
@@ -177,14 +179,33 @@ askWith ask connection = withMVarMasked (connectionLock connection) $ \() -> do
   condition <- readIORef (connectionCondition connection)
   if condition == Usable then ask (connectionOf connection) else return False
 
--- | Uses the connection alone, masked. Throws 'OutOfUse' if it cannot be used.
+-- | Uses the connection alone, masked. Throws 'OutOfUse' if it cannot be used, and an 'IOError' if another thread uses it until the
+-- deadline.
 exclusively :: Connection -> IO a -> IO a
-exclusively connection action = withMVarMasked (connectionLock connection) $ \() -> do
-  condition <- readIORef (connectionCondition connection)
-  case condition of
-    Usable -> action
-    Broken reason -> throwIO (OutOfUse (connectionName connection) reason)
-    Closed -> throwIO (OutOfUse (connectionName connection) "it was closed")
+exclusively connection action = mask_ $ do
+  takeTurn connection
+  flip finally (putMVar (connectionLock connection) ()) $ do
+    condition <- readIORef (connectionCondition connection)
+    case condition of
+      Usable -> action
+      Broken reason -> throwIO (OutOfUse (connectionName connection) reason)
+      Closed -> throwIO (OutOfUse (connectionName connection) "it was closed")
+
+-- Takes the lock. Call it masked: then 'timeout' loses no lock.
+takeTurn :: Connection -> IO ()
+takeTurn connection
+  | deadline == noDeadline = takeMVar lock
+  | otherwise = do
+    isFree <- isJust <$> tryTakeMVar lock
+    unless isFree $ do
+      now <- monotonicNanoseconds
+      let end = deadlineNanoseconds deadline
+          micros = if end <= now then 0 else fromIntegral (min 1000000000000 ((end - now + 999) `quot` 1000))
+      taken <- timeout micros (takeMVar lock)
+      unless (isJust taken) $ throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", which another thread uses") (Left eTIMEDOUT)
+  where
+    deadline = connectionDeadline connection
+    lock = connectionLock connection
 
 -- | Whether results come one by one, as in a pipeline, or a statement has only one.
 data Mode = Single | InPipeline
@@ -231,14 +252,15 @@ collect mode connection text = alloca $ \place -> do
   peek place
   where
     wait request limit = do
+      -- Also where there is no need to wait: a long answer may always have its next bytes ready.
+      when (deadline /= noDeadline) $ do
+        now <- monotonicNanoseconds
+        when (now >= deadlineNanoseconds deadline) $ failed (Left eTIMEDOUT)
       fd <- c_socket (connectionOf connection)
       outcome <- perform (limited (request (foreignHandle (Fd fd))))
       case outcome of
-        Left code
-          | code == eTIMEDOUT,
-            limit /= noTimeLimit -> do
-            now <- monotonicNanoseconds
-            when (deadline /= noDeadline && now >= deadlineNanoseconds deadline) $ failed outcome
+        -- The deadline is looked at before the next wait.
+        Left code | code == eTIMEDOUT, limit /= noTimeLimit -> return ()
         _ -> failed outcome
       where
         limited = if limit == noTimeLimit then before deadline . afterTrying else within limit . afterTrying
