@@ -1,7 +1,7 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | The functions of libpq, and those of postgresql.h. Only 'c_connect_poll' and 'c_cancel' are safe calls: the first may compute keys for
--- milliseconds, and the second opens a connection of its own and waits for it. Must not know: sockets.
+-- | The functions of libpq, and those of postgresql.h. Three are safe calls: 'c_connect_start' may read files and, where a service
+-- names hosts, look them up; 'c_connect_poll' may compute keys for milliseconds; 'c_cancel' opens a connection of its own and waits for it. Must not know: sockets.
 module Millrace.Postgresql.Internal.Foreign
   ( Conn,
     Result,
