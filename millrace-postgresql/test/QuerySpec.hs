@@ -98,6 +98,13 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
       displayException (hidden :: PostgresqlProblem) `shouldContain` "undone"
       all' `shouldReturn` [1, 2]
       isReusable connection `shouldReturn` True
+    it "cannot be nested, and the outer one is undone" $ \connection -> do
+      script connection "CREATE TEMPORARY TABLE t (a int)"
+      let insert n = execute connection (command "INSERT INTO t VALUES ($1)") [value (n :: Int)]
+      problem <- failsWith (transaction connection (insert 1 >> transaction connection (insert 2)))
+      problemReason problem `shouldBe` "a transaction is open already"
+      query connection (number "SELECT count(*) FROM t") [] `shouldReturn` [0]
+      transaction connection (insert 3) `shouldReturn` 1
     it "are refused when serializable ones conflict" $ \connection -> withConnectionTo server $ \other -> do
       script connection "DROP TABLE IF EXISTS counted; CREATE TABLE counted AS SELECT 1 AS n"
       let look mine = query mine (number "SELECT n FROM counted") []

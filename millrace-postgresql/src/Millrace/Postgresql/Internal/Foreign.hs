@@ -58,6 +58,7 @@ module Millrace.Postgresql.Internal.Foreign
     pollingWriting,
     pollingOk,
     transactionIdle,
+    transactionOpen,
     transactionInError,
     statusTuples,
     statusCommand,
@@ -185,6 +186,8 @@ foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_WRITING" pollingWriti
 foreign import capi unsafe "libpq-fe.h value PGRES_POLLING_OK" pollingOk :: CInt
 
 foreign import capi unsafe "libpq-fe.h value PQTRANS_IDLE" transactionIdle :: CInt
+
+foreign import capi unsafe "libpq-fe.h value PQTRANS_INTRANS" transactionOpen :: CInt
 
 foreign import capi unsafe "libpq-fe.h value PQTRANS_INERROR" transactionInError :: CInt
 

@@ -273,7 +273,8 @@ data Isolation = ReadCommitted | RepeatableRead | Serializable
   deriving (Eq, Show)
 
 -- | Runs an action in a transaction, on a connection that no other thread uses. An exception undoes it. If the connection fails, or is
--- interrupted, the server undoes it, too. Only an exception while it is committed leaves open whether it was.
+-- interrupted, the server undoes it, too. Only an exception while it is committed leaves open whether it was. Throws 'OutOfUse' if a
+-- transaction is open already.
 --
 -- > transaction connection $ do
 -- >   _ <- execute connection withdraw [value amount, value from]
@@ -288,15 +289,20 @@ transaction = transactionWith ReadCommitted
 -- @since 0.1.0
 transactionWith :: Isolation -> Connection -> IO a -> IO a
 transactionWith isolation connection action = mask $ \restore -> do
+  before <- statusNow
+  -- The server would only warn of BEGIN, and this transaction's COMMIT would be the other one's.
+  when (before == transactionOpen || before == transactionInError) $
+    throwIO (OutOfUse (connectionName connection) "a transaction is open already")
   script connection ("BEGIN ISOLATION LEVEL " <> level)
   result <- restore action `onException` undo
-  status <- c_transaction_status (connectionOf connection)
+  status <- statusNow
   -- The action has caught the error that ended the transaction. COMMIT would silently undo it.
   when (status == transactionInError) $ do
     undo
     throwIO (OutOfUse (connectionName connection) "a statement of the transaction was refused, so it was undone")
   result <$ (script connection "COMMIT" `onException` undo)
   where
+    statusNow = exclusively connection (c_transaction_status (connectionOf connection))
     undo = script connection "ROLLBACK" `catch` \problem -> void (evaluate (problem :: PostgresqlProblem))
     level = case isolation of
       ReadCommitted -> "READ COMMITTED"
