@@ -163,7 +163,7 @@ bool tls_context_verify(tls_context *context, tls_peer_certificate peer)
 bool tls_context_trust_system(tls_context *context)
 {
     ERR_clear_error();
-    return SSL_CTX_set_default_verify_paths(context->groups[0]) == 1 && narrow_sessions(context, "system", 6);
+    return tls_system_trust(SSL_CTX_get_cert_store(context->groups[0])) && narrow_sessions(context, "system", 6);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the type of a callback */

@@ -90,6 +90,9 @@ int tls_on_server_name(SSL *ssl, int *alert, void *context);
 int tls_on_protocols(SSL *ssl, const unsigned char **chosen, unsigned char *length, const unsigned char *offered,
                      unsigned offered_length, void *context);
 
+/* Adds the authorities that the machine trusts. Reads a file the first time, and when it has changed. */
+bool tls_system_trust(X509_STORE *store);
+
 void tls_context_hold(tls_context *context);
 void tls_tickets_hold(tls_tickets *tickets);
 void tls_staples_free(struct tls_staple *staples);

@@ -11,6 +11,7 @@ import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls
 import Support
+import System.Environment (lookupEnv, setEnv, unsetEnv)
 import Test.Hspec
 
 spec :: SpecWith Credentials
@@ -52,6 +53,19 @@ spec = do
       server <- contextOf credentials ["server"] id
       (mine, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
       refusal mine `shouldBe` Just UnknownAuthority
+    it "whose authority is not in the system's file, which is read again when it has changed" $ \credentials -> do
+      let file = fileOf credentials "system.pem"
+          asked = do
+            client <- newClientContext clientSettings
+            server <- contextOf credentials ["server"] id
+            refusal . fst <$> meet (clientHandshake client "localhost") (serverHandshake server)
+          holding name = ByteString.readFile (fileOf credentials name) >>= ByteString.writeFile file
+      before <- lookupEnv "SSL_CERT_FILE"
+      bracket_ (setEnv "SSL_CERT_FILE" file) (maybe (unsetEnv "SSL_CERT_FILE") (setEnv "SSL_CERT_FILE") before) $ do
+        holding "root.pem"
+        replicateM 2 asked `shouldReturn` [Nothing, Nothing]
+        holding "alone.pem"
+        asked `shouldReturn` Just UnknownAuthority
     it "and names its certificate and what to do" $ \credentials -> do
       client <- clientWith credentials id
       server <- contextOf credentials ["expired"] id

@@ -238,11 +238,12 @@ foreign import ccall unsafe "tls_context_protocols" c_contextProtocols :: Ptr Co
 
 foreign import ccall unsafe "tls_context_verify" c_contextVerify :: Ptr ContextState -> CInt -> IO CBool
 
-foreign import ccall unsafe "tls_context_trust_system" c_contextTrustSystem :: Ptr ContextState -> IO CBool
+-- The first one of a process parses a file, and so may the next two.
+foreign import ccall safe "tls_context_trust_system" c_contextTrustSystem :: Ptr ContextState -> IO CBool
 
-foreign import ccall unsafe "tls_context_trust" c_contextTrust :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
+foreign import ccall safe "tls_context_trust" c_contextTrust :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
 
-foreign import ccall unsafe "tls_context_revoke" c_contextRevoke :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
+foreign import ccall safe "tls_context_revoke" c_contextRevoke :: Ptr ContextState -> Ptr Word8 -> CSize -> IO CInt
 
 foreign import ccall unsafe "tls_context_add_group" c_contextAddGroup :: Ptr ContextState -> IO CInt
 
