@@ -76,6 +76,11 @@ static int parse_field(const uint8_t *bytes, size_t at, size_t size, proxy_field
     return proxy_is_field_text(line + from, to - from) ? PROXY_HEAD_COMPLETE : PROXY_HEAD_BAD_VALUE;
 }
 
+int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field)
+{
+    return parse_field(line, 0, size, field);
+}
+
 int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room)
 {
     head->count = 0;

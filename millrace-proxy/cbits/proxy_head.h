@@ -41,6 +41,9 @@ typedef struct proxy_head {
     proxy_field fields[];
 } proxy_head;
 
+/* Parses the line of one field, without its end, of less than 4 GiB. */
+int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field);
+
 /* Parses the head of a response: its bytes, of which there are less than 4 GiB, and what there is memory for: a head with so many
  * fields. Only CR LF ends a line. */
 int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room);

@@ -18,8 +18,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
-import Millrace.Proxy.Field (isFieldText, parseFieldLine)
-import Millrace.Proxy.ResponseHead (Framing (..))
+import Millrace.Proxy.Field (isFieldText)
+import Millrace.Proxy.ResponseHead (Framing (..), parseFieldLine)
 import Network.HTTP.Types (ResponseHeaders)
 
 -- | Where bytes come from.

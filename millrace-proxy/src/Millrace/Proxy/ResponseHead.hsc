@@ -11,6 +11,7 @@ module Millrace.Proxy.ResponseHead
     Keeping (..),
     Parsed (..),
     parseResponseHead,
+    parseFieldLine,
   )
 where
 
@@ -105,15 +106,49 @@ reasonFor outcome = case outcome of
 foreign import ccall unsafe "proxy_head_parse"
   c_parse :: Ptr Word8 -> CSize -> Ptr Head -> CSize -> IO CInt
 
--- proxy_head
+-- proxy_head, or one proxy_field
 data Head
+
+-- | A field line without its end, such as one of the trailers. A line that begins with a blank continues another one (obsolete
+-- folding), and is refused.
+--
+-- >>> parseFieldLine "a b: c"
+-- Left "the name of a field is not a token"
+parseFieldLine :: ByteString -> Either String Header
+parseFieldLine line = unsafeDupablePerformIO . allocaBytes #{size proxy_field} $ \place -> do
+  outcome <- Unsafe.unsafeUseAsCStringLen line (\(start, size) -> c_parseField (castPtr start) (fromIntegral size) place)
+  case outcome of
+    #{const PROXY_HEAD_COMPLETE} -> Right <$> fieldAt line place 0
+    _ -> return (Left (reasonFor outcome))
+
+foreign import ccall unsafe "proxy_field_parse"
+  c_parseField :: Ptr Word8 -> CSize -> Ptr Head -> IO CInt
+
+-- | A field whose place in the bytes was found.
+fieldAt :: ByteString -> Ptr Head -> Int -> IO Header
+fieldAt bytes place at = do
+  name <- partAt bytes place (at + #{offset proxy_field, name}) (at + #{offset proxy_field, name_size})
+  value <- partAt bytes place (at + #{offset proxy_field, value}) (at + #{offset proxy_field, value_size})
+  return (nameOf name, value)
+{-# INLINE fieldAt #-}
+
+wordAt :: Ptr Head -> Int -> IO Int
+wordAt place at = fromIntegral <$> (peekByteOff place at :: IO Word32)
+{-# INLINE wordAt #-}
+
+partAt :: ByteString -> Ptr Head -> Int -> Int -> IO ByteString
+partAt bytes place at sizeAt = do
+  from <- wordAt place at
+  count <- wordAt place sizeAt
+  return $! Unsafe.unsafeTake count (Unsafe.unsafeDrop from bytes)
+{-# INLINE partAt #-}
 
 -- From the last field to the first one, so that the list has their order.
 concluded :: ByteString -> Ptr Head -> IO Parsed
 concluded bytes place = do
   minor <- word #{offset proxy_head, minor}
   code <- word #{offset proxy_head, status}
-  reason <- part #{offset proxy_head, reason} #{offset proxy_head, reason_size}
+  reason <- partAt bytes place #{offset proxy_head, reason} #{offset proxy_head, reason_size}
   size <- word #{offset proxy_head, size}
   count <- word #{offset proxy_head, count}
   let version = if minor == 0 then Version10 else Version11
@@ -121,18 +156,11 @@ concluded bytes place = do
       go index found
         | index < 0 = return (either Malformed (`Parsed` size) (conclude version status found))
         | otherwise = do
-          let at = #{offset proxy_head, fields} + index * #{size proxy_field}
-          name <- part (at + #{offset proxy_field, name}) (at + #{offset proxy_field, name_size})
-          value <- part (at + #{offset proxy_field, value}) (at + #{offset proxy_field, value_size})
-          either (return . Malformed) (go (index - 1)) (takeField (nameOf name, value) found)
+          field <- fieldAt bytes place (#{offset proxy_head, fields} + index * #{size proxy_field})
+          either (return . Malformed) (go (index - 1)) (takeField field found)
   go (count - 1) (Found [] Nothing NoCoding [] [])
   where
-    word :: Int -> IO Int
-    word at = fromIntegral <$> (peekByteOff place at :: IO Word32)
-    part at sizeAt = do
-      from <- word at
-      count <- word sizeAt
-      return $! Unsafe.unsafeTake count (Unsafe.unsafeDrop from bytes)
+    word = wordAt place
 
 -- The name of a field. Making one costs more than all else that is done with it, so the usual ones are made already.
 nameOf :: ByteString -> HeaderName

@@ -14,6 +14,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
+import Data.Word (Word64)
 import Millrace.Deadline
 import Millrace.Proxy.Exchange (causeOf, synchronously)
 import Millrace.Proxy.Link
@@ -37,42 +38,58 @@ switchingHead protocol found =
 passBothWays :: TimeLimit -> Target -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
 passBothWays limit target link first receive send = do
   unless (ByteString.null first) (send first)
-  lastMoved <- monotonicNanoseconds >>= newIORef
-  clientEnded <- newIORef False
-  clientBroke <- newIORef False
+  tunnel <- Tunnel link <$> (monotonicNanoseconds >>= newIORef) <*> newIORef Speaking
   meanwhile
-    (\unmask -> (unmask (fromClient lastMoved clientBroke) `catch` broken) `finally` writeIORef clientEnded True)
-    (fromTarget lastMoved clientEnded clientBroke)
+    (\unmask -> unmask (fromClient tunnel receive) `catch` broken `finally` modifyIORef' (tunnelClient tunnel) ended)
+    (fromTarget limit target tunnel send)
   where
-    touch lastMoved = monotonicNanoseconds >>= writeIORef lastMoved
-    fromClient lastMoved clientBroke = do
-      bytes <- receive `onException` writeIORef clientBroke True
-      if ByteString.null bytes
-        then linkEndSending link
-        else touch lastMoved >> linkSend link noDeadline [bytes] >> fromClient lastMoved clientBroke
     broken :: SomeException -> IO ()
     broken _ = linkInterrupt link
-    fromTarget lastMoved clientEnded clientBroke = do
-      ended <- readIORef clientEnded
-      moved <- readIORef lastMoved
-      now <- monotonicNanoseconds
-      let span'
-            | limit /= noTimeLimit = timeLimitNanoseconds limit
-            | ended = 30000000000
-            | otherwise = maxBound
-          isOver = now - moved > span'
-          -- The client's end is looked for now and then.
-          pause = min span' 1000000000
-      unless isOver $ do
-        outcome <- synchronously (linkReceive link (deadlineFromNanoseconds (now + pause)) 16384)
-        case outcome of
-          Right bytes
-            | ByteString.null bytes -> return ()
-            | otherwise -> send bytes >> touch lastMoved >> fromTarget lastMoved clientEnded clientBroke
-          Left failure
-            | isTooLate failure -> fromTarget lastMoved clientEnded clientBroke
-            | otherwise -> do
-              -- After that, this side has ended the connection.
-              isClients <- readIORef clientBroke
-              unless isClients (throwIO (Problem (Just target) (causeOf failure)))
-    isTooLate = maybe False isDeadlineError . fromException
+    ended client = if client == Speaking then HasEnded else client
+
+-- What both directions know.
+data Tunnel = Tunnel
+  { tunnelLink :: !Link,
+    -- | When bytes were passed on last, in nanoseconds of the monotonic clock.
+    tunnelLastMoved :: !(IORef Word64),
+    tunnelClient :: !(IORef ClientSide)
+  }
+
+data ClientSide = Speaking | HasEnded | HasBroken
+  deriving (Eq)
+
+touch :: Tunnel -> IO ()
+touch tunnel = monotonicNanoseconds >>= writeIORef (tunnelLastMoved tunnel)
+
+fromClient :: Tunnel -> IO ByteString -> IO ()
+fromClient tunnel receive = do
+  bytes <- receive `onException` writeIORef (tunnelClient tunnel) HasBroken
+  if ByteString.null bytes
+    then linkEndSending link
+    else touch tunnel >> linkSend link noDeadline [bytes] >> fromClient tunnel receive
+  where
+    link = tunnelLink tunnel
+
+fromTarget :: TimeLimit -> Target -> Tunnel -> (ByteString -> IO ()) -> IO ()
+fromTarget limit target tunnel send = do
+  client <- readIORef (tunnelClient tunnel)
+  moved <- readIORef (tunnelLastMoved tunnel)
+  now <- monotonicNanoseconds
+  let silence
+        | limit /= noTimeLimit = timeLimitNanoseconds limit
+        | client /= Speaking = 30000000000
+        | otherwise = maxBound
+      -- The client's end is looked for now and then.
+      pause = min silence 1000000000
+  unless (now - moved > silence) $ do
+    outcome <- synchronously (linkReceive (tunnelLink tunnel) (deadlineFromNanoseconds (now + pause)) 16384)
+    case outcome of
+      Right bytes
+        | ByteString.null bytes -> return ()
+        | otherwise -> send bytes >> touch tunnel >> fromTarget limit target tunnel send
+      Left failure
+        | maybe False isDeadlineError (fromException failure) -> fromTarget limit target tunnel send
+        | otherwise -> do
+          -- If the client broke off, this side has ended the connection.
+          broke <- (== HasBroken) <$> readIORef (tunnelClient tunnel)
+          unless broke (throwIO (Problem (Just target) (causeOf failure)))
