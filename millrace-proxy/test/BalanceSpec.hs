@@ -52,6 +52,15 @@ spec = do
     gone <- withTarget (\_ _ -> return ()) return
     withTarget (named "b") $ \other -> withFront quiet [gone, other] $ \port ->
       replicateM 8 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 8 "b"
+  it "tries the next one when one ends a new connection without a word, if that is safe" $ do
+    asked <- newIORef (0 :: Int)
+    let mute _ peer = receiveHead peer >> modifyIORef' asked (+ 1)
+        settings = quiet {limits = defaultLimits {failuresMax = 100}}
+    withTarget mute $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
+      replicateM 6 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 6 "b"
+      readIORef asked >>= (`shouldSatisfy` (>= 2))
+      codes <- replicateM 2 (statusOf <$> ask port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+      sort codes `shouldBe` ["200", "502"]
   it "leaves out one that answers badly, for a time" $ do
     asked <- newIORef (0 :: Int)
     let bad _ peer = receiveHead peer >> modifyIORef' asked (+ 1) >> sendAll peer "nonsense\r\n"

@@ -6,6 +6,7 @@ module HeadSpec (spec) where
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.CaseInsensitive (original)
 import Data.Either (isLeft)
 import Millrace.Proxy
 import Millrace.Proxy.RequestHead
@@ -39,7 +40,26 @@ spec = do
         `shouldBe` Just [("X-Other", "2")]
     it "has a status without a reason" $ fmap headStatus (parsed "HTTP/1.1 204\r\n\r\n") `shouldBe` Just (mkStatus 204 "")
     forM_ malformed $ \bytes -> it ("is refused: " ++ show bytes) $ parseResponseHead bytes `shouldSatisfy` isMalformed
-  describe "the head of a request" $
+  describe "the head of a request" $ do
+    it "has no field in which a client speaks as a proxy would, unless it is trusted" $ do
+      let claims = ["X-Forwarded-Port", "X-Forwarded-Prefix", "X-Real-IP", "X-Client-IP", "True-Client-IP", "X_Real_IP"]
+          request = plain {requestHeaders = [(name, "forged") | name <- claims]}
+          named policy = either (const []) (\bytes -> filter ((`ByteString.isInfixOf` bytes) . original) claims) (composeHead outgoing {outgoingForwarding = policy} request)
+      named ReplaceForwarded `shouldBe` []
+      named AppendForwarded `shouldBe` init claims
+    it "has tracestate with a valid traceparent only" $
+      forM_
+        [ ([valid], [valid, "tracestate: a=b"]),
+          (["01" <> ByteString.drop 2 valid <> "-more"], ["01" <> ByteString.drop 2 valid <> "-more", "tracestate: a=b"]),
+          ([valid <> "-more"], ["made"]),
+          (["ff" <> ByteString.drop 2 valid], ["made"]),
+          ([valid, valid], ["made"]),
+          ([], ["made"])
+        ]
+        $ \(given, wanted) -> do
+          let request = plain {requestHeaders = [("traceparent", value) | value <- given] ++ [("tracestate", "a=b")]}
+          found <- either fail return (composeHead outgoing {outgoingIdentifiers = Just ("id", "made")} request)
+          filter (`ByteString.isInfixOf` found) [valid, "01" <> ByteString.drop 2 valid <> "-more", "made", "tracestate: a=b"] `shouldBe` wanted
     forM_ unsafe $ \(what, request) -> it ("is refused with " ++ what) $ composeHead outgoing request `shouldSatisfy` isLeft
   describe "a target" $ do
     forM_
@@ -55,6 +75,7 @@ spec = do
   where
     whole = "HTTP/1.1 200 Very OK\r\nContent-Length: 5\r\nX-One: \ta b \r\n\r\nHello"
     outgoing = Outgoing KeepHost PassForwarded "target" Nothing NoBody Nothing
+    valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     plain = defaultRequest {rawPathInfo = "/", requestHeaderHost = Just "a"}
     unsafe =
       [ ("a line feed in the path", plain {rawPathInfo = "/a\nb"}),

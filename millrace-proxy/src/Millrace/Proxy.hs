@@ -72,6 +72,7 @@ module Millrace.Proxy
     Wait (..),
     describeProblem,
     problemStatus,
+    onExceptionResponse,
   )
 where
 
@@ -101,7 +102,6 @@ import Millrace.Proxy.Stream
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
 import Millrace.Timer (threadDelay)
-import Millrace.Tls (ClientSettings (..), newClientContext)
 import Network.HTTP.Types
 import Network.Wai
 
@@ -133,8 +133,7 @@ withProxy settings targets use = withWatchedProxy settings targets (\application
 -- @since 0.1.0
 withWatchedProxy :: Settings -> [Target] -> (Application -> IO [TargetState] -> IO a) -> IO a
 withWatchedProxy settings targets use = do
-  let contextFor protocols = newClientContext (tlsSettings settings) {clientProtocols = protocols}
-  secured <- Secured <$> contextFor ["http/1.1"] <*> contextFor ["h2"] <*> contextFor ["h2", "http/1.1"]
+  secured <- newSecured (tlsSettings settings) (map targetScheme targets)
   members <- mapM (newMember (limits settings)) targets
   balancer <- newBalancer (balancing settings) members
   proxy <- Proxy settings balancer secured <$> newIdentifiers
@@ -208,10 +207,10 @@ passInBytes proxy passing origin member = mask $ \restore -> do
         Left (reason, Silent) | isRepeatable passing -> isGone reason (passInBytes proxy passing New member)
         _ -> concluded result
     Nothing -> do
-      made <- connected
+      made <- connected >>= withRoom
       case made of
         Right link -> holding link restore >>= concluded
-        Left reason -> Failed reason TryOthers <$ noteFailure (limits settings) member
+        Left reason -> Failed reason TryOthers <$ noteProblem settings member reason
   where
     settings = proxySettings proxy
     target = memberTarget member
@@ -219,6 +218,9 @@ passInBytes proxy passing origin member = mask $ \restore -> do
       deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
       outcome <- synchronously (connectLink deadline (onlyVersion1 (proxySecured proxy)) target)
       return (either (Left . Problem (Just target) . unconnected) (Right . fst) outcome)
+    -- Connections that are only kept make room for one that is needed.
+    withRoom (Left (Problem _ (NothingLeft _))) = mapM_ (closeKept . memberPool) (balancerMembers (proxyBalancer proxy)) >> connected
+    withRoom made = return made
     holding link restore = do
       mine <- newIORef True
       let letGo = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
@@ -227,9 +229,14 @@ passInBytes proxy passing origin member = mask $ \restore -> do
       ConnectionLost _ -> again
       _ -> concluded (Left (reason, Heard))
     concluded (Right received) = return (Delivered received)
-    concluded (Left (reason, _)) = do
-      when (isFaultOfTarget reason) (noteFailure (limits settings) member)
-      return (Failed reason GiveUp)
+    concluded (Left (reason, hearing)) = do
+      noteProblem settings member reason
+      return . Failed reason $ case (hearing, problemCause reason) of
+        (Silent, ConnectionLost _) | isRepeatable passing -> TryOthers
+        _ -> GiveUp
+
+noteProblem :: Settings -> Member -> Problem -> IO ()
+noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure (limits settings) member)
 
 -- Whether the target had sent anything.
 data Hearing = Heard | Silent
@@ -241,7 +248,7 @@ onLink proxy passing member held@(Holding link _) = case composeHead outgoing re
   Right bytes -> do
     exchange <- newExchange (limits settings) target request (passingEnd passing) link InBytes
     source <- newSource (receiveFrom exchange ForFirstByte)
-    begun <- try (sendRequest exchange bytes (passingBody passing))
+    begun <- try (sendRequest exchange source bytes (passingBody passing))
     case begun of
       Left reason -> return (Left (reason, Silent))
       Right () -> withSender exchange (passingBody passing) $ do

@@ -27,8 +27,7 @@ import Millrace.Simulation (chance)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Timer
-import Network.Wai (responseLBS)
-import Network.Wai.Handler.Millrace (defaultOnExceptionResponse, defaultSettings, runSettingsListener, setGracefulShutdownTimeout, setOnException, setOnExceptionResponse, setTimeout)
+import Network.Wai.Handler.Millrace (defaultSettings, runSettingsListener, setGracefulShutdownTimeout, setOnException, setOnExceptionResponse, setTimeout)
 import Numeric (readHex)
 import Script
 
@@ -92,9 +91,7 @@ world nature isSound isFast = do
   let tally outcome = length (filter (== outcome) outcomes)
   return (Tally (tally Exact) (tally Refused) (tally Broken) (tally Left'), wrongs)
   where
-    quietly = setTimeout 300 (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) (setOnExceptionResponse explained defaultSettings)))
-    -- A response may break before any of it has gone to the client.
-    explained failure = maybe (defaultOnExceptionResponse failure) (\problem -> responseLBS (problemStatus problem) [] "") (fromException failure)
+    quietly = setTimeout 300 (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) (setOnExceptionResponse onExceptionResponse defaultSettings)))
 
 inThread :: IO [[a]] -> IO (MVar [[a]])
 inThread action = do

@@ -4,19 +4,21 @@
 module Millrace.Cli.Proxy
   ( withReverseProxy,
     targetProblem,
+    failureResponse,
   )
 where
 
 import Control.Exception (IOException, SomeException, catch, fromException, throwIO)
-import Control.Monad (unless)
+import Control.Monad (unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
+import Data.Maybe (isJust)
 import Millrace.Cli.Command (HostOption (..), ProxyOptions (..), Spread (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
 import Millrace.Cli.Upstream
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
-import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, settingsSource, trustIn)
-import Network.Wai (Application, Request, rawPathInfo, requestMethod)
+import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
+import Network.Wai (Application, Request, Response, rawPathInfo, requestMethod)
 
 -- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. Throws 'Failure' for targets that are none, and for certificates that cannot be
 -- used.
@@ -26,9 +28,10 @@ withReverseProxy :: Upstreams -> ProxyOptions -> (Application -> IO a) -> IO a
 withReverseProxy upstreams options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
-  -- Only what making the settings throws is about them.
-  withProxy (settingsOf options telling) {activeCheck = Nothing} targets (const (return ())) `catch` refuse
-  withWatchedProxy (settingsOf options telling) targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
+  let settings = settingsOf options telling
+  -- They are told even if no target has them.
+  when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
+  withWatchedProxy settings targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
   where
     parsed text = either (\reason -> Left (text, reason)) Right (parseTarget text)
     noTarget (text, reason) =
@@ -43,6 +46,12 @@ withReverseProxy upstreams options use = do
 -- @since 0.1.0
 targetProblem :: String -> Maybe String
 targetProblem = either Just (const Nothing) . parseTarget
+
+-- | What a client gets when an exception ends its request: the fault of a target is called one.
+--
+-- @since 0.1.0
+failureResponse :: SomeException -> Response
+failureResponse = onExceptionResponse
 
 upstreamOf :: TargetState -> Upstream
 upstreamOf state =

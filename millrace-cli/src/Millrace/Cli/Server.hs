@@ -24,6 +24,7 @@ import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
+import Millrace.Cli.Proxy (failureResponse)
 import Millrace.Cli.Redirect (redirecting)
 import Millrace.Cli.ServiceManager
 import Millrace.Cli.Status (statusPages)
@@ -209,6 +210,7 @@ settings options place stop notices =
     . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> whenStopping notices >> end)))
     . setGracefulShutdownTimeout (Just drainSeconds)
     . (if listenProxyHeader place == ProxyHeaderRequired then setProxyProtocolRequired else id)
+    . setOnExceptionResponse failureResponse
     . limiting (serverLimits options)
     $ defaultSettings
 

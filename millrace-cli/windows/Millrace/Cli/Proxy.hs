@@ -5,14 +5,16 @@
 module Millrace.Cli.Proxy
   ( withReverseProxy,
     targetProblem,
+    failureResponse,
   )
 where
 
-import Control.Exception (throwIO)
+import Control.Exception (SomeException, throwIO)
 import Millrace.Cli.Command (ProxyOptions)
 import Millrace.Cli.Failure (Failure (..))
 import Millrace.Cli.Upstream (Upstreams)
-import Network.Wai (Application)
+import Network.Wai (Application, Response)
+import Network.Wai.Handler.Millrace (defaultOnExceptionResponse)
 
 -- | Throws 'Failure'.
 --
@@ -31,3 +33,9 @@ withReverseProxy _ _ _ =
 -- @since 0.1.0
 targetProblem :: String -> Maybe String
 targetProblem _ = Nothing
+
+-- | What a client gets when an exception ends its request.
+--
+-- @since 0.1.0
+failureResponse :: SomeException -> Response
+failureResponse = defaultOnExceptionResponse

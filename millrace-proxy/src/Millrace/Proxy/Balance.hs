@@ -4,6 +4,7 @@
 module Millrace.Proxy.Balance
   ( Balancer,
     newBalancer,
+    balancerMembers,
     chooseMember,
   )
 where
@@ -29,6 +30,10 @@ data Balancer = Balancer !Balancing [Member] !(IORef Int)
 
 newBalancer :: Balancing -> [Member] -> IO Balancer
 newBalancer how members = Balancer how members <$> newIORef 0
+
+-- | All members.
+balancerMembers :: Balancer -> [Member]
+balancerMembers (Balancer _ members _) = members
 
 -- | A member for a request, other than these that were tried. 'Nothing' if there is no other. If no member is known to
 -- be well, any one may be chosen: what is known may be out of date, and nothing would be better.

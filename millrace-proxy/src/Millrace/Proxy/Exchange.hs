@@ -35,6 +35,7 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Word (Word64)
+import Foreign.C.Error (Errno (..), eADDRNOTAVAIL, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
@@ -47,6 +48,7 @@ import Millrace.Proxy.RequestHead (BodyFraming (..))
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
+import Millrace.Socket.Connect (ConnectError (..))
 import Network.HTTP.Types (RequestHeaders, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength)
 import Network.Wai.Handler.Millrace (getRequestTrailers, onDisconnect, sendEarlyHints)
@@ -107,7 +109,14 @@ reasonOf failure@(SomeException inner) = case fromException failure of
 unconnected :: SomeException -> Cause
 unconnected failure
   | hasPassed failure = TooSlow ToConnect
+  | hasNothingLeft failure = NothingLeft (reasonOf failure)
   | otherwise = NotConnected (reasonOf failure)
+
+hasNothingLeft :: SomeException -> Bool
+hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
+  where
+    problems = maybe [] (: []) (fromException failure) ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
+    isShortage code = Errno code `elem` [eMFILE, eNFILE, eADDRNOTAVAIL, eNOBUFS, eNOMEM]
 
 -- | What an exception of the connection means.
 causeOf :: SomeException -> Cause
@@ -149,15 +158,33 @@ holdSmallBody request = case requestBodyLength request of
     pieces = getRequestBodyChunk request >>= \piece -> if ByteString.null piece then return [] else (piece :) <$> pieces
     heldMax = 16384
 
--- | Sends a head, and the body if it is held. Throws 'Problem'.
-sendRequest :: Exchange -> ByteString -> RequestBody -> IO ()
-sendRequest exchange bytes body = do
-  send exchange $ case body of
-    Held rest -> [bytes <> rest]
-    _ -> [bytes]
-  case body of
-    Streamed _ -> return ()
-    _ -> noteSent exchange
+-- | Sends a head, and the body if it is held. Then this also takes what the target answers within a moment, because sending and
+-- receiving may be one operation. Throws 'Problem'.
+sendRequest :: Exchange -> Source -> ByteString -> RequestBody -> IO ()
+sendRequest exchange source bytes body = case body of
+  Streamed _ -> send exchange [bytes]
+  Held rest -> askAll (bytes <> rest)
+  Absent -> askAll bytes
+  where
+    askAll message = do
+      begin <- monotonicNanoseconds
+      outcome <- synchronously (linkAsk (exchangeLink exchange) (momentOf exchange begin) message)
+      case outcome of
+        Right (AskedInPart count) -> send exchange [ByteString.drop count message] >> noteSent exchange
+        Right (Answered answer) -> sentAt begin >> writeIORef (sourceRest source) answer
+        Left failure
+          | hasPassed failure -> sentAt begin
+          | otherwise -> throwIO (problem exchange (causeOf failure))
+    sentAt = writeIORef (exchangeSent exchange) . Just
+
+-- How long the first bytes are waited for without watching the client.
+momentOf :: Exchange -> Word64 -> TimeLimit
+momentOf exchange now = microseconds (fromIntegral (min untilEnd (min patience limit) `quot` 1000))
+  where
+    limit = if firstByteLimit limits' == noTimeLimit then maxBound else timeLimitNanoseconds (firstByteLimit limits')
+    untilEnd = if exchangeEnd exchange == noDeadline then maxBound else end - min now end
+    end = deadlineNanoseconds (exchangeEnd exchange)
+    limits' = exchangeLimits exchange
 
 -- | The request is complete.
 noteSent :: Exchange -> IO ()
@@ -246,7 +273,6 @@ awaitFrom exchange wait receive = do
     limit = case wait of
       ForFirstByte -> firstByteLimit (exchangeLimits exchange)
       _ -> betweenBytesLimit (exchangeLimits exchange)
-    patience = 50000000
     slice = 1000000000
     receiveUntil deadline = synchronously (receive (earlier deadline (exchangeEnd exchange)))
     slowly begin = do
@@ -281,6 +307,10 @@ awaitFrom exchange wait receive = do
         (Just reason, _) -> throwIO reason
         (Nothing, Right result) -> return result
         (Nothing, Left failure) -> throwIO (problem exchange (causeOf failure))
+
+-- A wait of so many nanoseconds is a moment.
+patience :: Word64
+patience = 50000000
 
 -- | The head of the final response, or of the one that changes the protocol. Passes hints on, and leaves out other interim
 -- responses. Throws 'Problem'.

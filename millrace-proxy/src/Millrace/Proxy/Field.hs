@@ -2,13 +2,14 @@
 
 -- | The syntax of header fields (RFC 9110, section 5), for requests and responses. Must not know: connections.
 module Millrace.Proxy.Field
-  ( parseFieldLine,
-    isToken,
+  ( isToken,
     isFieldText,
     tokensOf,
     joined,
     withoutBlanks,
     withoutNamed,
+    OwnField (..),
+    ownField,
   )
 where
 
@@ -22,18 +23,6 @@ import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr, castPtr)
 import Network.HTTP.Types (Header)
 import System.IO.Unsafe (unsafeDupablePerformIO)
-
--- | A field line without its end. A line that begins with a blank continues another one (obsolete folding), and is refused.
-parseFieldLine :: ByteString -> Either String Header
-parseFieldLine line = case ByteString.elemIndex 58 line of
-  Nothing -> Left "a field line without a colon"
-  Just index
-    | not (isToken name) -> Left "the name of a field is not a token"
-    | not (isFieldText value) -> Left "the value of a field has a control character"
-    | otherwise -> Right (CI.mk name, value)
-    where
-      name = Unsafe.unsafeTake index line
-      value = withoutBlanks (Unsafe.unsafeDrop (index + 1) line)
 
 -- | Without blanks at its ends.
 withoutBlanks :: ByteString -> ByteString
@@ -78,3 +67,15 @@ withoutNamed :: [ByteString] -> [Header] -> [Header]
 withoutNamed options fields
   | all (`elem` ["close", "keep-alive", "upgrade"]) options = fields
   | otherwise = filter ((`notElem` options) . CI.foldedCase . fst) fields
+
+-- | The name of a field that the proxy writes itself, ready for both versions of HTTP.
+data OwnField = OwnField
+  { -- | What is before the value in a head of HTTP\/1.1: the end of the line before, the name, and the colon.
+    ownLine :: !ByteString,
+    -- | In lower case.
+    ownName :: !ByteString
+  }
+
+-- | Make it once, not for each request.
+ownField :: ByteString -> OwnField
+ownField name = OwnField (ByteString.concat ["\r\n", name, ": "]) (CI.foldCase name)

@@ -13,7 +13,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word8)
-import Millrace.Proxy.Field (joined)
+import Millrace.Proxy.Field (OwnField, isToken, joined, ownField)
 import Millrace.Proxy.Settings (Forwarding (..))
 import Millrace.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
@@ -32,31 +32,36 @@ claimsNothing :: Claimed
 claimsNothing = Claimed [] [] [] []
 
 -- | The fields for a target.
-forwardedFields :: Forwarding -> Request -> Claimed -> [(ByteString, ByteString)]
+forwardedFields :: Forwarding -> Request -> Claimed -> [(OwnField, ByteString)]
 forwardedFields policy request claimed = case policy of
   ReplaceForwarded -> ours claimsNothing
   AppendForwarded -> ours claimed
   PassForwarded ->
-    line "Forwarded" (claimedForwarded claimed)
-      ++ line "X-Forwarded-For" (claimedFor claimed)
-      ++ line "X-Forwarded-Proto" (claimedProto claimed)
-      ++ line "X-Forwarded-Host" (claimedHost claimed)
+    line forwarded (claimedForwarded claimed)
+      ++ line forwardedFor (claimedFor claimed)
+      ++ line forwardedProto (claimedProto claimed)
+      ++ line forwardedHost (claimedHost claimed)
   where
     line _ [] = []
     line name values = [(name, joined values)]
     client = clientText (remoteHost request)
     proto = if isSecure request then "https" else "http"
     ours said =
-      line "X-Forwarded-For" (claimedFor said ++ [client])
+      line forwardedFor (claimedFor said ++ [client])
         -- The first proxy knows what the client used.
-        ++ line "X-Forwarded-Proto" (orOwn [proto] (claimedProto said))
-        ++ maybe [] (\name -> line "X-Forwarded-Host" (orOwn [name] (claimedHost said))) (requestHeaderHost request)
-        ++ line "Forwarded" (claimedForwarded said ++ [ByteString.concat (["for=", node, ";proto=", proto] ++ maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
+        ++ line forwardedProto (orOwn [proto] (claimedProto said))
+        ++ maybe [] (\name -> line forwardedHost (orOwn [name] (claimedHost said))) (requestHeaderHost request)
+        ++ line forwarded (claimedForwarded said ++ [ByteString.concat ("for=" : node : ";proto=" : proto : maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
     orOwn own values = if null values then own else values
     node = if ByteString.elem 58 client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.
-    quoted name = if ByteString.all isPlain name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
-    isPlain byte = byte >= 97 && byte <= 122 || byte >= 48 && byte <= 57 || byte == 46 || byte == 45 || byte >= 65 && byte <= 90
+    quoted name = if isToken name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
+
+forwarded, forwardedFor, forwardedProto, forwardedHost :: OwnField
+forwarded = ownField "Forwarded"
+forwardedFor = ownField "X-Forwarded-For"
+forwardedProto = ownField "X-Forwarded-Proto"
+forwardedHost = ownField "X-Forwarded-Host"
 
 -- The address without the port.
 clientText :: SockAddr -> ByteString

@@ -28,7 +28,7 @@ watchHealth :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
 watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
   where
     go failures successes = do
-      outcome <- synchronously (ask (limits settings) secured check member)
+      outcome <- synchronously (ask settings secured check member)
       well <- readIORef (memberIsWell member)
       case outcome of
         Right () -> do
@@ -46,8 +46,8 @@ watchHealth settings secured check member = go (0 :: Int) (0 :: Int)
           go (failures + 1) 0
     pause = threadDelay (checkEveryMicros check)
 
-ask :: Limits -> Secured -> ActiveCheck -> Member -> IO ()
-ask limits' secured check member = do
+ask :: Settings -> Secured -> ActiveCheck -> Member -> IO ()
+ask settings secured check member = do
   deadline <- deadlineAfter (checkLimitMicros check)
   status <- mask $ \restore -> do
     (link, version) <- connectLink deadline secured target
@@ -57,10 +57,14 @@ ask limits' secured check member = do
   unless (checkAccepts check status) (wrong ("the status is " <> show (statusCode status)))
   where
     target = memberTarget member
+    -- There is no client whose Host could be kept.
+    authority = case hostField settings of
+      FixedHost name -> name
+      _ -> memberAuthority member
     wrong :: String -> IO a
     wrong = throwIO . Problem (Just target) . BadResponse
     askInBytes deadline link = do
-      linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", targetAuthority target, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
+      linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", authority, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
       receive deadline link ByteString.empty
     askOnStream deadline connection = bracket (Http2.beginExchange connection fields Http2.NothingFollows) ended (statusOn deadline)
     statusOn deadline begun = case begun of
@@ -77,7 +81,7 @@ ask limits' secured check member = do
         | (name, value) <-
             [ (":method", "GET"),
               (":scheme", if isProtected (targetScheme target) then "https" else "http"),
-              (":authority", targetAuthority target),
+              (":authority", authority),
               (":path", checkPath check),
               ("user-agent", "millrace")
             ]
@@ -89,5 +93,5 @@ ask limits' secured check member = do
         Parsed found _ -> return (headStatus found)
         Malformed reason -> wrong reason
         Incomplete
-          | ByteString.length earlier' > headBytesMax limits' -> wrong "the head is too long"
+          | ByteString.length earlier' > headBytesMax (limits settings) -> wrong "the head is too long"
           | otherwise -> receive deadline link (earlier' <> bytes)

@@ -11,14 +11,15 @@ module Millrace.Proxy.Identifier
   )
 where
 
-import Data.Bits (shiftR, xor, (.&.))
+import Data.Bits (shiftL, shiftR, xor, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Internal as Internal
 import Data.IORef
-import Data.Word (Word64, Word8)
+import Data.Word (Word64, Word8, byteSwap64)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (pokeByteOff)
+import GHC.ByteOrder (ByteOrder (LittleEndian), targetByteOrder)
 import System.IO (IOMode (ReadMode), withBinaryFile)
 
 -- | A source of identifiers. They are unique, and say nothing about the machine, but they are no secrets.
@@ -64,26 +65,30 @@ traceParent identifiers@(Identifiers first second _) = do
     pokeByteOff place 53 (48 :: Word8)
     pokeByteOff place 54 (48 :: Word8)
 
--- 16 digits.
+-- 16 digits, eight at a time.
 pokeHex :: Ptr Word8 -> Word64 -> IO ()
-pokeHex place = go (15 :: Int)
+pokeHex place word = pokeByteOff place 0 (digits (word `shiftR` 32)) >> pokeByteOff place 8 (digits (word .&. 0xffffffff))
   where
-    go index word
-      | index < 0 = return ()
-      | otherwise = pokeByteOff place index (digit (fromIntegral (word .&. 15))) >> go (index - 1) (word `shiftR` 4)
-    digit :: Word8 -> Word8
-    digit value = if value < 10 then value + 48 else value + 87
+    digits = inBigEndian . asText . spread 4 0x0f0f0f0f0f0f0f0f . spread 8 0x00ff00ff00ff00ff . spread 16 0x0000ffff0000ffff
+    spread by places value = (value `shiftL` by .|. value) .&. places
+    -- Each byte has a digit's value. 10 and more are letters, which come 39 places behind the decimal digits.
+    asText values = values + 0x3030303030303030 + 39 * ((values + 0x0606060606060606) `shiftR` 4 .&. 0x0101010101010101)
+    inBigEndian value = if targetByteOrder == LittleEndian then byteSwap64 value else value
 
 -- | May a client's identifier be passed on?
 isRequestId :: ByteString -> Bool
 isRequestId value = not (ByteString.null value) && ByteString.length value <= 128 && ByteString.all (\byte -> byte > 32 && byte < 127) value
 
--- | Is it a valid @traceparent@ of version 00?
+-- | Is it a valid @traceparent@ (W3C Trace Context, section 3.2)? Versions after 00 may have more behind its form.
 isTraceParent :: ByteString -> Bool
-isTraceParent value = case map ByteString.length parts of
-  [2, 32, 16, 2] -> take 1 parts == ["00"] && all (ByteString.all isHex) parts && not (any isZero (take 2 (drop 1 parts)))
+isTraceParent value = case parts of
+  version : parts'@[_, _, _]
+    | map ByteString.length (version : parts') == [2, 32, 16, 2] ->
+      all (ByteString.all isHex) parts && version /= "ff" && isEndOf version && not (any isZero (take 2 parts'))
   _ -> False
   where
-    parts = ByteString.split 45 value
+    (known, rest) = ByteString.splitAt 55 value
+    parts = ByteString.split 45 known
+    isEndOf version = ByteString.null rest || version /= "00" && ByteString.head rest == 45
     isHex byte = byte >= 48 && byte <= 57 || byte >= 97 && byte <= 102
     isZero = ByteString.all (== 48)

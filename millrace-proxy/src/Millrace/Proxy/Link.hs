@@ -3,26 +3,33 @@ module Millrace.Proxy.Link
   ( Link (..),
     connectLink,
     Version (..),
-    Secured (..),
+    Secured,
+    newSecured,
     onlyVersion1,
+    Asked (..),
   )
 where
 
-import Control.Exception (bracketOnError, catch)
+import Control.Exception (bracketOnError, catch, mask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Internal (create)
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Foreign.C.Error (eAGAIN)
 import Foreign.Marshal.Alloc (alloca)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (castPtr)
 import Millrace.Deadline
 import Millrace.Name (Query (..), host)
 import Millrace.Operation (atOnce, perform, recvRequest)
 import Millrace.Proxy.Target
 import Millrace.Socket (Family (..), ShutdownCmd (..), SockAddr (..), Socket, SocketOption (..), SocketType (..), connectBefore, defaultProtocol, setSocketOption, shutdown, socket, socketHandle)
 import qualified Millrace.Socket as Socket
+import Millrace.Socket.Borrowed (Received (..), SentThenReceived (..), Slice (..), borrow, borrowedBytes, borrowedSize, giveBack, sendThenReceiveWithin)
 import qualified Millrace.Socket.ByteString as Socket
 import Millrace.Socket.Connect (connectToBefore)
-import Millrace.Tls (ClientContext, clientHandshakeBefore)
+import Millrace.Tls (ClientContext, ClientSettings (..), clientHandshakeBefore, newClientContext)
 import qualified Millrace.Tls as Tls
 
 -- | An open connection.
@@ -30,6 +37,9 @@ data Link = Link
   { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
     linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> [ByteString] -> IO ()),
+    -- | Sends bytes without waiting, and then receives as 'linkReceive' does, with a limit on the time: one operation where the
+    -- connection has one for both.
+    linkAsk :: !(TimeLimit -> ByteString -> IO Asked),
     -- | Says that nothing more is sent.
     linkEndSending :: !(IO ()),
     linkClose :: !(IO ()),
@@ -40,15 +50,30 @@ data Link = Link
     linkInterrupt :: !(IO ())
   }
 
--- | How to protect connections: which version of HTTP is asked for.
+-- | What came of asking.
+data Asked
+  = -- | Only so many bytes were sent, and nothing was received.
+    AskedInPart !Int
+  | -- | What was received; empty at the end.
+    Answered !ByteString
+
+-- | How to protect connections: which version of HTTP is asked for. What no target needs is not there.
 data Secured = Secured
   { -- | HTTP\/1.1 only.
-    securedOnly1 :: !ClientContext,
+    securedOnly1 :: !(Maybe ClientContext),
     -- | HTTP\/2 only.
-    securedOnly2 :: !ClientContext,
+    securedOnly2 :: !(Maybe ClientContext),
     -- | Either.
-    securedEither :: !ClientContext
+    securedEither :: !(Maybe ClientContext)
   }
+
+-- | What targets with these schemes need. Throws a 'Millrace.Tls.SettingsError'.
+newSecured :: ClientSettings -> [Scheme] -> IO Secured
+newSecured settings schemes = Secured <$> neededBy [Https, Https1] ["http/1.1"] <*> neededBy [H2] ["h2"] <*> neededBy [Https] ["h2", "http/1.1"]
+  where
+    neededBy users protocols
+      | any (`elem` users) schemes = Just <$> newClientContext settings {clientProtocols = map Char8.pack protocols}
+      | otherwise = return Nothing
 
 -- | For a connection that must speak HTTP\/1.1.
 onlyVersion1 :: Secured -> Secured
@@ -77,7 +102,8 @@ connectLink deadline secured target = case targetPlace target of
   where
     scheme = targetScheme target
     plainVersion = if scheme == H2c then Version2 else Version1
-    protected name raw context = do
+    protected _ _ Nothing = ioError (userError ("no settings of TLS for " <> showTarget target))
+    protected name raw (Just context) = do
       connection <- clientHandshakeBefore deadline context name raw
       return (tlsLink connection, if Tls.negotiatedProtocol (Tls.negotiated connection) == Just (Char8.pack "h2") then Version2 else Version1)
 
@@ -88,6 +114,7 @@ plainLink raw =
       linkSend = \deadline pieces -> case pieces of
         [bytes] -> Socket.sendAllBefore deadline raw bytes
         _ -> Socket.sendManyBefore deadline raw pieces,
+      linkAsk = ask raw,
       linkEndSending = shutdown raw ShutdownSend,
       linkClose = Socket.close raw,
       linkIsQuiet = isQuiet raw,
@@ -99,6 +126,7 @@ tlsLink secured =
   Link
     { linkReceive = (`Tls.recvBefore` secured),
       linkSend = \deadline -> Tls.sendAllBefore deadline secured . ByteString.concat,
+      linkAsk = \_ _ -> return (AskedInPart 0),
       linkEndSending = Tls.endSending secured,
       linkClose = Tls.close secured,
       linkIsQuiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw,
@@ -106,6 +134,21 @@ tlsLink secured =
     }
   where
     raw = Tls.connectionSocket secured
+
+ask :: Socket -> TimeLimit -> ByteString -> IO Asked
+ask raw limit bytes
+  | size > borrowedSize = return (AskedInPart 0)
+  | otherwise = mask_ $ do
+    buffer <- borrow
+    unsafeUseAsCStringLen bytes $ \(start, _) -> copyBytes (borrowedBytes buffer) (castPtr start) size
+    sendThenReceiveWithin limit raw (Slice buffer 0 size) $ \outcome -> case outcome of
+      NotSent count -> AskedInPart count <$ giveBack buffer
+      Sent EndOfStream -> return (Answered ByteString.empty)
+      Sent (Received received count) -> do
+        answer <- create count (\place -> copyBytes place (borrowedBytes received) count)
+        Answered answer <$ giveBack received
+  where
+    size = ByteString.length bytes
 
 -- Takes a byte if there is one. The connection is not used then.
 isQuiet :: Socket -> IO Bool

@@ -7,11 +7,13 @@ module Millrace.Proxy.Passing
     Next (..),
     isRepeatable,
     problemResponse,
+    onExceptionResponse,
     respondStreaming,
     Extent (..),
   )
 where
 
+import Control.Exception (SomeException, fromException)
 import Data.ByteString (ByteString)
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Lazy as Lazy
@@ -23,7 +25,7 @@ import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead (Outgoing)
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, modifyHTTP2Data)
+import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, defaultOnExceptionResponse, modifyHTTP2Data)
 
 -- | A request that is being passed on.
 data Passing = Passing
@@ -56,8 +58,19 @@ problemResponse reason = responseLBS status fields text
     status = problemStatus reason
     fields =
       (hContentType, "text/plain; charset=utf-8") :
-        [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+      [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+        ++ [("Retry-After", "1") | statusCode status == 503]
     text = Lazy.fromStrict (statusMessage status <> "\n")
+
+-- | For the server's 'Network.Wai.Handler.Millrace.setOnExceptionResponse'. A target may fail in the middle of a response of which
+-- nothing has been sent to the client yet. Then this tells the client that it was the target (502 or 504); by default
+-- the server would blame itself (500). Everything that is no 'Problem' gets 'defaultOnExceptionResponse'.
+--
+-- > runSettings (setOnExceptionResponse onExceptionResponse defaultSettings) proxy
+--
+-- @since 0.1.0
+onExceptionResponse :: SomeException -> Response
+onExceptionResponse failure = maybe (defaultOnExceptionResponse failure) problemResponse (fromException failure)
 
 -- | Responds with a body that an action writes. The action gets what writes and what flushes, and returns the trailers. Also returns
 -- whether the action ran to its end: the server does not run it if the response may not have a body.

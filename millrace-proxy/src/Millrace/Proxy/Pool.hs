@@ -7,6 +7,7 @@ module Millrace.Proxy.Pool
     keepLink,
     keptCount,
     closeOld,
+    closeKept,
     closePool,
   )
 where
@@ -96,6 +97,16 @@ closeOld pool = do
     split now (Open _ ones) = let (young, old) = span (isYoung now) ones in (Open (length young) young, old)
     isYoung now (Kept _ since) = now < since || now - since <= poolNanoseconds pool
     close (Kept link _) = linkClose link
+
+-- | Closes all connections, and returns how many there were. The pool goes on.
+closeKept :: Pool -> IO Int
+closeKept pool = sum <$> mapM closeThose (allPlaces (poolStacks pool))
+  where
+    closeThose stack = mask_ $ do
+      ones <- atomicModifyIORef' stack taken
+      length ones <$ forM_ ones (\(Kept link _) -> linkClose link)
+    taken (Open _ ones) = (Open 0 [], ones)
+    taken Closed = (Closed, [])
 
 -- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()

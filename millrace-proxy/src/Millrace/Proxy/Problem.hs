@@ -35,6 +35,8 @@ instance Exception Problem where
 data Cause
   = -- | There is no connection, and why.
     NotConnected !String
+  | -- | This machine has no descriptor, port or memory left for a connection, and which it is.
+    NothingLeft !String
   | -- | Something took too long.
     TooSlow !Wait
   | -- | The connection failed or ended before the response was complete, and how.
@@ -79,6 +81,7 @@ describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget probl
   where
     cause = case problemCause problem of
       NotConnected reason -> "no connection: " <> reason
+      NothingLeft reason -> "this machine has no room for another connection: " <> reason
       TooSlow ToConnect -> "no connection within the time limit"
       TooSlow ToSend -> "it takes no more of the request within the time limit"
       TooSlow ForFirstByte -> "no response within the time limit"
@@ -103,6 +106,7 @@ problemStatus problem = case problemCause problem of
   BadRequest _ -> status400
   MethodRefused -> status405
   RefusedByTarget -> status503
+  NothingLeft _ -> status503
   CannotUpgrade -> status501
   _ -> status502
 

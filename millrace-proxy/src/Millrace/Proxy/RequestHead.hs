@@ -57,8 +57,10 @@ data Kind
   | ClaimsFor
   | ClaimsProto
   | ClaimsHost
+  | ClaimsOther
   | RequestIdentifier
   | TraceIdentifier
+  | TraceState
   | ViaField
 
 kindOf :: ByteString -> Kind
@@ -68,13 +70,20 @@ kindOf name = case ByteString.length name of
   4 | name == "host" -> NotPassed
   6 | name == "expect" -> NotPassed
   7 | name == "trailer" || name == "upgrade" -> NotPassed
-  9 | name == "forwarded" -> ClaimsForwarded
+  9
+    | name == "forwarded" -> ClaimsForwarded
+    | name == "x-real-ip" -> ClaimsOther
   10
     | name == "connection" -> Options
     | name == "keep-alive" -> NotPassed
-  11 | name == "traceparent" -> TraceIdentifier
+    | name == "tracestate" -> TraceState
+  11
+    | name == "traceparent" -> TraceIdentifier
+    | name == "x-client-ip" -> ClaimsOther
   12 | name == "x-request-id" -> RequestIdentifier
-  14 | name == "content-length" || name == "http2-settings" -> NotPassed
+  14
+    | name == "content-length" || name == "http2-settings" -> NotPassed
+    | name == "true-client-ip" -> ClaimsOther
   15 | name == "x-forwarded-for" -> ClaimsFor
   16
     | name == "x-forwarded-host" -> ClaimsHost
@@ -84,6 +93,7 @@ kindOf name = case ByteString.length name of
     | name == "x-forwarded-proto" -> ClaimsProto
   19 | name == "proxy-authorization" -> NotPassed
   _
+    | "x-forwarded-" `ByteString.isPrefixOf` name -> ClaimsOther
     -- CGI and its successors make one name of "X_Y" and "X-Y": a client could forge the fields of proxies.
     | ByteString.elem 95 name -> case kindOf (Char8.map (\c -> if c == '_' then '-' else c) name) of
       ForTarget -> ForTarget
@@ -97,8 +107,12 @@ data Sorted = Sorted
     sortedOptions :: [ByteString],
     -- | Does the client take trailers?
     sortedTrailers :: !Trailing,
+    -- | Fields of other names in which proxies speak of clients.
+    sortedOthers :: [Header],
     sortedRequestId :: !(Maybe ByteString),
-    sortedTrace :: !(Maybe ByteString),
+    -- | All fields of the name.
+    sortedTraces :: [ByteString],
+    sortedTraceStates :: [Header],
     sortedVia :: [ByteString]
   }
 
@@ -106,7 +120,7 @@ data Trailing = TakesTrailers | NoTrailers
   deriving (Eq)
 
 sorted :: [Header] -> Sorted
-sorted = go (Sorted [] claimsNothing [] NoTrailers Nothing Nothing [])
+sorted = go (Sorted [] claimsNothing [] NoTrailers [] Nothing [] [] [])
   where
     go found [] = found
     go found (field@(name, value) : rest) = case kindOf (CI.foldedCase name) of
@@ -119,7 +133,9 @@ sorted = go (Sorted [] claimsNothing [] NoTrailers Nothing Nothing [])
       ClaimsProto -> go found {sortedClaims = claims {claimedProto = claimedProto claims ++ [value]}} rest
       ClaimsHost -> go found {sortedClaims = claims {claimedHost = claimedHost claims ++ [value]}} rest
       RequestIdentifier -> go found {sortedRequestId = if isRequestId value then Just value else sortedRequestId found} rest
-      TraceIdentifier -> go found {sortedTrace = if isTraceParent value then Just value else sortedTrace found} rest
+      ClaimsOther -> go found {sortedOthers = field : sortedOthers found} rest
+      TraceIdentifier -> go found {sortedTraces = value : sortedTraces found} rest
+      TraceState -> go found {sortedTraceStates = field : sortedTraceStates found} rest
       ViaField -> go found {sortedVia = sortedVia found ++ [value]} rest
       where
         claims = sortedClaims found
@@ -131,7 +147,7 @@ data Composed = Composed
     -- | The client's fields, in reverse.
     composedFields :: [Header],
     -- | The proxy's own.
-    composedOwn :: [(ByteString, ByteString)],
+    composedOwn :: [(OwnField, ByteString)],
     composedTrailing :: !Trailing
   }
 
@@ -146,7 +162,13 @@ composed outgoing request
   where
     target = rawPathInfo request <> rawQueryString request
     found = sorted (requestHeaders request)
-    fields = withoutNamed (sortedOptions found) (sortedPassed found)
+    fields = withoutNamed (sortedOptions found) (others ++ traceStates ++ sortedPassed found)
+    others = if outgoingForwarding outgoing == ReplaceForwarded then [] else sortedOthers found
+    -- Two are as bad as none (Trace Context, section 3.2).
+    trace = case sortedTraces found of
+      [one] | isTraceParent one -> Just one
+      _ -> Nothing
+    traceStates = if isJust trace || isNothing (outgoingIdentifiers outgoing) then sortedTraceStates found else []
     host = case outgoingHost outgoing of
       KeepHost -> fromMaybe (outgoingAuthority outgoing) (requestHeaderHost request)
       TargetHost -> outgoingAuthority outgoing
@@ -154,12 +176,12 @@ composed outgoing request
     own =
       contentLength
         ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
-        ++ field "X-Request-Id" (orMade fst (sortedRequestId found))
-        ++ field "traceparent" (orMade snd (sortedTrace found))
-        ++ [("Via", joined (filter isFieldText (sortedVia found) ++ [via]))]
+        ++ field requestIdField (orMade fst (sortedRequestId found))
+        ++ field traceField (orMade snd trace)
+        ++ [(viaField, joined (filter isFieldText (sortedVia found) ++ [via]))]
     contentLength = case outgoingBody outgoing of
-      CountedBody count -> [("Content-Length", Char8.pack (show count))]
-      NoBody | isNothing (outgoingUpgrade outgoing) -> [("Content-Length", "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
+      CountedBody count -> [(lengthField, Char8.pack (show count))]
+      NoBody | isNothing (outgoingUpgrade outgoing) -> [(lengthField, "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
       _ -> []
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
     field name = maybe [] (\value -> [(name, value)])
@@ -167,6 +189,12 @@ composed outgoing request
       | httpVersion request == http11 = "1.1 millrace"
       | httpVersion request == http10 = "1.0 millrace"
       | otherwise = "2 millrace"
+
+lengthField, requestIdField, traceField, viaField :: OwnField
+lengthField = ownField "Content-Length"
+requestIdField = ownField "X-Request-Id"
+traceField = ownField "traceparent"
+viaField = ownField "Via"
 
 -- | The head for a target that speaks HTTP\/1.1, or why the request cannot be passed on.
 composeHead :: Outgoing -> Request -> Either String ByteString
@@ -178,12 +206,11 @@ composeHead outgoing request = ByteString.concat . pieces <$> composed outgoing 
       composedPath parts :
       " HTTP/1.1\r\nHost: " :
       composedHost parts :
-      "\r\n" :
-      foldl (\rest (name, value) -> CI.original name : ": " : value : "\r\n" : rest) (behind parts) (composedFields parts)
-    behind parts = foldr (\(name, value) rest -> name : ": " : value : "\r\n" : rest) ending (composedOwn parts)
+      foldl (\rest (name, value) -> "\r\n" : CI.original name : ": " : value : rest) (behind parts) (composedFields parts)
+    behind parts = foldr (\(own, value) rest -> ownLine own : value : rest) ending (composedOwn parts)
     ending = case outgoingUpgrade outgoing of
-      Just protocol -> ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
-      Nothing -> [if outgoingBody outgoing == ChunksOfBody then "Transfer-Encoding: chunked\r\n\r\n" else "\r\n"]
+      Just protocol -> ["\r\nConnection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
+      Nothing -> [if outgoingBody outgoing == ChunksOfBody then "\r\nTransfer-Encoding: chunked\r\n\r\n" else "\r\n\r\n"]
 
 -- | The fields for a target that speaks HTTP\/2, the pseudo-fields first. An upgrade becomes an extended CONNECT (RFC 8441).
 composeFields :: ByteString -> Outgoing -> Request -> Either String [(ByteString, ByteString)]
@@ -199,7 +226,7 @@ composeFields scheme outgoing request = do
     passed rest (name, value)
       | isJust (outgoingUpgrade outgoing) && CI.foldedCase name == "sec-websocket-key" = rest
       | otherwise = (CI.foldedCase name, withoutBlanks value) : rest
-    own parts = [(CI.foldCase name, value) | (name, value) <- composedOwn parts] ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
+    own parts = [(ownName name, value) | (name, value) <- composedOwn parts] ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
 
 firstBad :: [Header] -> Maybe Header
 firstBad = foldr (\field@(name, value) rest -> if isToken (CI.original name) && isFieldText value then rest else Just field) Nothing

@@ -77,7 +77,9 @@ data HostField
     FixedHost !ByteString
   deriving (Eq, Show)
 
--- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target.
+-- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target. Other fields in which
+-- proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are passed on or left out
+-- with the client's own.
 --
 -- @since 0.1.0
 data Forwarding
@@ -93,7 +95,7 @@ data Forwarding
 --
 -- @since 0.1.0
 data Tracing
-  = -- | Valid ones are passed on, and missing ones are made.
+  = -- | Valid ones are passed on, and missing ones are made. The field @tracestate@ belongs to a valid @traceparent@.
     MakeIdentifiers
   | -- | Passed on.
     PassIdentifiers
@@ -151,7 +153,7 @@ data Limits = Limits
     silentMicros :: !Int
   }
 
--- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole and for tunnels. 128 connections are
+-- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole, an hour for a silent tunnel. 128 connections are
 -- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB. A target of HTTP\/2
 -- is asked by PING after 15 seconds.
 --
@@ -164,7 +166,7 @@ defaultLimits =
       firstByteLimit = microseconds 60000000,
       betweenBytesLimit = microseconds 60000000,
       wholeLimit = noTimeLimit,
-      tunnelLimit = noTimeLimit,
+      tunnelLimit = microseconds 3600000000,
       keptConnections = 128,
       keptMicros = 50000000,
       failuresMax = 3,

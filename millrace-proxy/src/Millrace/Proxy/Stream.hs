@@ -53,7 +53,10 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
       deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
       got <- synchronously (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
       case got of
-        Left failure -> Just (Failed (trouble (unconnected failure)) TryOthers) <$ noteFailure (limits settings) member
+        Left failure -> do
+          let reason = trouble (unconnected failure)
+          when (isFaultOfTarget reason) (noteFailure (limits settings) member)
+          return (Just (Failed reason TryOthers))
         Right SpeaksVersion1 -> return Nothing
         Right NotFit
           | targetScheme target == Https -> return Nothing
@@ -68,7 +71,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
               | mayRepeat && left > 0 && not (isWantingVersion1 reason) -> restore (attempt (left - 1) fields)
               | otherwise -> do
                 when (isFaultOfTarget reason) (noteFailure (limits settings) member)
-                return (Just (Failed reason (if problemCause reason == RefusedByTarget && mayRepeat then TryOthers else GiveUp)))
+                return (Just (Failed reason (if mayRepeat && not (isWantingVersion1 reason) then TryOthers else GiveUp)))
     fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
 
 -- The target wants this request over HTTP/1.1.
@@ -159,6 +162,7 @@ linkOf stream =
   Link
     { linkReceive = (`Http2.receiveBody` stream),
       linkSend = \deadline -> mapM_ (Http2.sendBody deadline stream),
+      linkAsk = \_ _ -> return (AskedInPart 0),
       linkEndSending = Http2.endBody stream [],
       linkClose = return (),
       linkIsQuiet = return False,
