@@ -287,14 +287,15 @@ keepAsking settings connection = go Nothing
           Just () -> throwIO (ConnectionEnded "the server does not answer PING")
           Nothing -> sendPing (connectionEngine connection) >> prod connection >> go (Just ())
 
--- Wakes the thread that sends, if there is something to send.
+-- Wakes the thread that sends, if there is something to send. The engine says so once, so nothing may come between that and the waking.
 prod :: Connection -> IO ()
-prod connection = do
+prod connection = mask_ $ do
   needed <- needsWriter (connectionEngine connection)
   when needed (void (tryPutMVar (connectionWriter connection) ()))
 
+-- Wakes threads that wait. Each notice is given once, too.
 distribute :: Connection -> IO ()
-distribute connection = nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection)
+distribute connection = mask_ (nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection))
   where
     wake notice = case notice of
       StateChanged -> void (tryPutMVar (connectionChanged connection) ())
