@@ -13,8 +13,8 @@ module Millrace.Http.Tls.Server
 where
 
 import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
-import Control.Concurrent.MVar (MVar, modifyMVarMasked_, newEmptyMVar, putMVar, readMVar, takeMVar)
-import Control.Exception (SomeException, bracket_, fromException, throwIO, toException, try)
+import Control.Concurrent.MVar (MVar, modifyMVarMasked_, newEmptyMVar, putMVar, takeMVar, withMVar)
+import Control.Exception (SomeException, bracket_, fromException, mask, throwIO, toException, try)
 import Control.Monad (forM_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -74,20 +74,19 @@ stopWatching (Chosen _ watcher) = mapM_ killThread watcher
 --
 -- @since 0.1.0
 reloadTLS :: TLS -> IO ()
-reloadTLS (TLS _ chosen context _) = do
-  Chosen settings _ <- readMVar chosen
-  serverSettingsOf settings >>= replaceServerSettings context
+reloadTLS (TLS _ chosen context _) =
+  -- Within the lock, or what was read before 'replaceTLS' could be used after it.
+  withMVar chosen $ \(Chosen settings _) -> serverSettingsOf settings >>= replaceServerSettings context
 
 -- | Takes other settings: other certificates, keys for tickets, rules for clients' certificates. The next handshakes use them, and their
 -- files are watched instead. What 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and 'tlsMaximumHandshakes' say stays as it is. If the settings cannot be used, the old ones stay, and this throws what 'withTLS' throws.
 --
 -- @since 0.1.0
 replaceTLS :: TLS -> TLSSettings -> IO ()
-replaceTLS tls@(TLS _ chosen context _) settings = do
-  made <- serverSettingsOf settings
+replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
   modifyMVarMasked_ chosen $ \before -> do
+    restore (serverSettingsOf settings) >>= replaceServerSettings context
     next <- watching tls settings
-    replaceServerSettings context made
     next <$ forkIO (stopWatching before) -- The watcher may be waiting for this, to read the files again.
 
 -- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given.
