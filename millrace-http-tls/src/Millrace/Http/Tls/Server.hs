@@ -47,7 +47,8 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 -- | Reads certificates and runs an action, during which the files are watched. Throws a 'SettingsError' if they cannot be used, or the
 -- @IOError@ of reading them.
 --
--- > withTLS (tlsSettings "fullchain.pem" "privkey.pem") $ \tls -> runSettingsInherited (protectedBy tls settings) application
+-- > withTLS (offering settings (tlsSettings "fullchain.pem" "privkey.pem")) $ \tls ->
+-- >   runSettingsInherited (protectedBy tls settings) application
 --
 -- @since 0.1.0
 withTLS :: TLSSettings -> (TLS -> IO a) -> IO a
@@ -89,7 +90,12 @@ replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
     next <- watching tls settings
     next <$ forkIO (stopWatching before) -- The watcher may be waiting for this, to read the files again.
 
--- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given.
+-- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given. Use it with 'withTLS'
+-- and 'replaceTLS'; without it clients are offered HTTP\/2 and HTTP\/1.1, whatever the server's settings disable.
+--
+-- > withTLS (offering (setHTTP2Disabled settings) choices) serve
+--
+-- @since 0.1.0
 offering :: Settings -> TLSSettings -> TLSSettings
 offering settings tls = case tlsProtocols tls of
   Just _ -> tls

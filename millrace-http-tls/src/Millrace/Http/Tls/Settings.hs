@@ -124,7 +124,9 @@ data TLSSettings = TLSSettings
     tlsCiphers :: ![String],
     -- | In OpenSSL's names, the preferred one first. Default: none, which means X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
-    -- | Application protocols (ALPN), the preferred one first. Nothing: those that the server speaks. Default: 'Nothing'.
+    -- | Application protocols (ALPN), the preferred one first. Nothing: @h2@ and @http/1.1@, of which
+    -- 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
+    -- ('Network.Wai.Handler.MillraceTLS.offering'). Default: 'Nothing'.
     tlsProtocols :: !(Maybe [ByteString]),
     -- | Must clients have certificates? They are verified against the system's authorities; 'tlsClientCertificates' can say others.
     -- Default: 'False'.

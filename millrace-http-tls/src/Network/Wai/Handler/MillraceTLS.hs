@@ -29,6 +29,7 @@ module Network.Wai.Handler.MillraceTLS
     -- ** Step by step
     TLS,
     withTLS,
+    offering,
     protectedBy,
     reloadTLS,
     replaceTLS,
