@@ -9,7 +9,9 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Text (Text)
 import qualified Data.Text as Text
+import Millrace.Deadline (deadlineAfter)
 import Millrace.Postgresql
+import Millrace.Timer (threadDelay)
 import Server
 import Test.Hspec
 
@@ -98,6 +100,10 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
       displayException (hidden :: PostgresqlProblem) `shouldContain` "undone"
       all' `shouldReturn` [1, 2]
       isReusable connection `shouldReturn` True
+    it "that cannot be undone in time end with the exception of their action" $ \connection -> do
+      soon <- deadlineAfter 50000
+      failsWith (transaction (untilDeadline soon connection) (threadDelay 100000 >> throwIO Overflow)) `shouldReturn` Overflow
+      isReusable connection `shouldReturn` False
     it "cannot be nested, and the outer one is undone" $ \connection -> do
       script connection "CREATE TEMPORARY TABLE t (a int)"
       let insert n = execute connection (command "INSERT INTO t VALUES ($1)") [value (n :: Int)]

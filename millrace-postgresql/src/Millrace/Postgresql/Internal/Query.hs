@@ -42,6 +42,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Array (allocaArray, withArray)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (pokeElemOff)
+import Millrace.Deadline (deadlineAfter, earlier)
 import Millrace.Postgresql.Internal.Connection
 import Millrace.Postgresql.Internal.Foreign
 import Millrace.Postgresql.Internal.Problem
@@ -79,7 +80,7 @@ once :: Statement row -> Statement row
 once (Statement text _ row) = Statement text Once row
 
 -- | Runs a statement and returns its rows. Blocks the green thread until the server has answered, or until the connection's deadline
--- ('Millrace.Postgresql.until'). Throws 'PostgresqlProblem'. If it is interrupted, the connection cannot be used again.
+-- ('Millrace.Postgresql.untilDeadline'). Throws 'PostgresqlProblem'. If it is interrupted, the connection cannot be used again.
 --
 -- > items <- query connection cheap [value (100 :: Int)]
 --
@@ -303,7 +304,13 @@ transactionWith isolation connection action = mask $ \restore -> do
   result <$ (script connection "COMMIT" `onException` undo)
   where
     statusNow = exclusively connection (c_transaction_status (connectionOf connection))
-    undo = script connection "ROLLBACK" `catch` \problem -> void (evaluate (problem :: PostgresqlProblem))
+    -- What has ended the action is what the caller gets, and soon: a server that does not answer cannot hold it up. The connection is
+    -- then not used again, and the server undoes the transaction of a connection that has ended.
+    undo = do
+      soon <- earlier (connectionDeadline connection) <$> deadlineAfter 5000000
+      script connection {connectionDeadline = soon} "ROLLBACK" `catch` \problem -> case fromException problem of
+        Just (SomeAsyncException _) -> throwIO problem
+        Nothing -> return ()
     level = case isolation of
       ReadCommitted -> "READ COMMITTED"
       RepeatableRead -> "REPEATABLE READ"
