@@ -45,6 +45,7 @@ spec server = describe "values" . aroundAll (withConnectionTo server) $ do
     one "7::bigint" (7 :: Scientific)
     one "1.25::numeric" (1.25 :: Double)
     one "1.5::real" (1.5 :: Double)
+    one "'-infinity'::real" (-1 / 0 :: Double)
     one "'a'::varchar" ("a" :: Text)
     one "'b'::char(3)" ("b  " :: Text)
     one "'c'::name" ("c" :: ByteString)

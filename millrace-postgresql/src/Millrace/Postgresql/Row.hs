@@ -37,7 +37,7 @@ import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), addDays, fromGre
 import Data.Word (Word8, byteSwap16, byteSwap32, byteSwap64)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff)
-import GHC.Float (castWord32ToFloat, castWord64ToDouble)
+import GHC.Float (castWord32ToFloat, castWord64ToDouble, float2Double)
 import Millrace.Postgresql.Internal.Numeric
 import Millrace.Postgresql.Internal.Type
 import Millrace.Postgresql.Parameter (Json (..))
@@ -185,7 +185,7 @@ instance Column Int16 where
 instance Column Double where
   decoder oid
     | oid == oidFloat8 = Just (Decoder (\_ bytes _ -> castWord64ToDouble . byteSwap64 <$> peek (castPtr bytes)))
-    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> realToFrac . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> float2Double . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
     | otherwise = fmap (toRealFloat :: Scientific -> Double) <$> decoder oid
   expected _ = "a number"
 
