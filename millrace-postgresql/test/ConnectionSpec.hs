@@ -42,6 +42,8 @@ spec server = describe "connections" $ do
     refusal "postgres://127.0.0.1:1/postgres" >>= (`shouldContain` "refused")
     refusal "host=/nowhere" >>= (`shouldContain` "/nowhere")
     refusal "nonsense" >>= (`shouldContain` "nonsense")
+    -- Bytes are passed on as they are, whatever the locale is.
+    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/t\195\188r") >>= (`shouldContain` "database \"t\252r\" does not exist")
     -- No message has the password.
     refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres") >>= (`shouldSatisfy` (not . isInfixOf "wrong"))
   it "are given up at their deadline when the server says nothing" $

@@ -17,7 +17,6 @@ module Millrace.Postgresql.Internal.Connection
     Mode (..),
     breakWith,
     statusOf,
-    textOf,
   )
 where
 
@@ -34,12 +33,10 @@ import qualified Data.Map.Strict as Map
 import Data.Maybe (isJust)
 import Data.Text (Text)
 import qualified Data.Text as Text
-import qualified Data.Text.Encoding as Text
-import qualified Data.Text.Encoding.Error as Text
 import Foreign.C.Error (eTIMEDOUT)
-import Foreign.C.String (CString, newCString, peekCString)
+import Foreign.C.String (CString)
 import Foreign.C.Types (CInt)
-import Foreign.Marshal.Alloc (alloca, allocaBytes, free)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Marshal.Array (withArray0)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
@@ -94,14 +91,15 @@ data Condition
 -- @since 0.1.0
 connectBefore :: Deadline -> ByteString -> IO Connection
 connectBefore deadline text = do
-  found <- resolved deadline (Char8.unpack text)
-  addresses <- either (throwIO . NotConnected "PostgreSQL" . Text.pack) return found
+  when (ByteString.elem 0 text) $ throwIO (NotConnected "PostgreSQL" "the connection string has a zero byte")
+  found <- resolved deadline text
+  addresses <- either (throwIO . NotConnected "PostgreSQL") return found
   mask $ \restore -> do
     conn <- restore (begin addresses)
     attempt conn restore `onException` c_finish conn
   where
     begin addresses =
-      withParameters ([("dbname", Char8.unpack text), ("fallback_application_name", "millrace")] ++ parameters addresses ++ [("client_encoding", "UTF8")]) $ \keywords values -> do
+      withParameters ([("dbname", text), ("fallback_application_name", "millrace")] ++ parameters addresses ++ [("client_encoding", "UTF8")]) $ \keywords values -> do
         conn <- mask_ (c_connect_start keywords values 1)
         if conn == nullPtr then throwIO (NotConnected "PostgreSQL" "there is no memory") else return conn
     attempt conn restore = do
@@ -130,16 +128,19 @@ connectBefore deadline text = do
 
 nameOf :: Ptr Conn -> IO String
 nameOf conn = do
-  place <- c_host conn >>= stringOf
-  port <- c_port conn >>= stringOf
-  database <- c_database conn >>= stringOf
-  return ("PostgreSQL at " ++ place ++ ":" ++ port ++ ", database " ++ database)
+  place <- c_host conn >>= textOf
+  port <- c_port conn >>= textOf
+  database <- c_database conn >>= textOf
+  return (Text.unpack ("PostgreSQL at " <> place <> ":" <> port <> ", database " <> database))
 
-withParameters :: [(String, String)] -> (Ptr CString -> Ptr CString -> IO a) -> IO a
+withParameters :: [(ByteString, ByteString)] -> (Ptr CString -> Ptr CString -> IO a) -> IO a
 withParameters given action =
-  bracket (mapM (newCString . fst) given) (mapM_ free) $ \keywords ->
-    bracket (mapM (newCString . snd) given) (mapM_ free) $ \values ->
-      withArray0 nullPtr keywords (withArray0 nullPtr values . action)
+  strings (map fst given) $ \keywords -> strings (map snd given) $ \values ->
+    withArray0 nullPtr keywords (withArray0 nullPtr values . action)
+  where
+    strings :: [ByteString] -> ([CString] -> IO b) -> IO b
+    strings [] use = use []
+    strings (first : others) use = ByteString.useAsCString first $ \string -> strings others (use . (string :))
 
 -- | Closes the connection. If a statement was interrupted, the server is asked to give it up, in the background. Waits for a thread
 -- that uses the connection. A second call does nothing.
@@ -273,12 +274,3 @@ breakWith connection reason = writeIORef (connectionCondition connection) (Broke
 
 statusOf :: Ptr Result -> IO CInt
 statusOf = c_result_status
-
--- | Text of libpq's.
-textOf :: CString -> IO Text
-textOf string
-  | string == nullPtr = return ""
-  | otherwise = Text.strip . Text.decodeUtf8With Text.lenientDecode <$> ByteString.packCString string
-
-stringOf :: CString -> IO String
-stringOf string = if string == nullPtr then return "" else peekCString string

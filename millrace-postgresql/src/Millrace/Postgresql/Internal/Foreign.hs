@@ -8,12 +8,14 @@ module Millrace.Postgresql.Internal.Foreign
     Next (..),
     advance,
     receive,
+    textOf,
 
     -- * Connecting
     c_conninfo_parse,
     c_conninfo_free,
     c_free_memory,
     c_option,
+    c_environment,
     c_connect_start,
     c_connect_poll,
     c_set_up,
@@ -68,16 +70,27 @@ module Millrace.Postgresql.Internal.Foreign
   )
 where
 
+import qualified Data.ByteString as ByteString
+import Data.Text (Text)
+import qualified Data.Text as Text
+import qualified Data.Text.Encoding as Text
+import qualified Data.Text.Encoding.Error as Text
 import Data.Word (Word32)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CChar, CInt (..), CUInt (..))
-import Foreign.Ptr (Ptr)
+import Foreign.Ptr (Ptr, nullPtr)
 
 -- | @PGconn@.
 data Conn
 
 -- | @PGresult@.
 data Result
+
+-- | Text of libpq's, which is UTF-8 whatever the locale is.
+textOf :: CString -> IO Text
+textOf string
+  | string == nullPtr = return Text.empty
+  | otherwise = Text.strip . Text.decodeUtf8With Text.lenientDecode <$> ByteString.packCString string
 
 -- | What the caller must do before the next step of a query.
 data Next
@@ -108,6 +121,8 @@ foreign import ccall unsafe "PQconninfoParse" c_conninfo_parse :: CString -> Ptr
 foreign import ccall unsafe "PQconninfoFree" c_conninfo_free :: Ptr () -> IO ()
 
 foreign import ccall unsafe "PQfreemem" c_free_memory :: Ptr CChar -> IO ()
+
+foreign import ccall unsafe "getenv" c_environment :: CString -> IO CString
 
 foreign import ccall unsafe "mrp_option" c_option :: Ptr () -> CString -> IO CString
 
