@@ -34,6 +34,13 @@ spec server = describe "connections" $ do
   it "are made with the first of several servers that answers" $
     bracket (connect (Char8.pack ("host=127.0.0.1,localhost port=1," ++ show (serverPort server) ++ " user=millrace password=secret dbname=postgres"))) close $ \connection ->
       query connection number [value (1 :: Int)] `shouldReturn` [1]
+  it "are made although the first of several names is not found" $ do
+    -- No name server is asked for such a name.
+    let servers names = Char8.pack ("host=" ++ names ++ " port=" ++ show (serverPort server) ++ " user=millrace password=secret dbname=postgres")
+    bracket (connect (servers "not..a.name,localhost")) close $ \connection ->
+      query connection number [value (1 :: Int)] `shouldReturn` [1]
+    problem <- failsWith (connect (servers "not..a.name"))
+    show (problem :: SomeException) `shouldContain` "not..a.name"
   it "say why they cannot be made" $ do
     let refusal address = displayException <$> (failsWith (connect address) :: IO PostgresqlProblem)
         port = Char8.pack (show (serverPort server))

@@ -3,12 +3,13 @@
 -- | The servers of a connection string. Their names are looked up here, because libpq would block its OS thread for that.
 module Millrace.Postgresql.Internal.Address (Address, resolved, parameters) where
 
-import Control.Exception (bracket)
+import Control.Exception (IOException, bracket, fromException, throwIO, tryJust)
 import Control.Monad (unless, zipWithM)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isSpace)
+import Data.Either (partitionEithers)
 import Data.Foldable (find)
 import Data.List (intercalate)
 import Data.Text (Text)
@@ -17,7 +18,7 @@ import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline)
-import Millrace.Name (host, lookUpBefore)
+import Millrace.Name (NameError, host, lookUpBefore)
 import Millrace.Postgresql.Internal.Foreign
 import Millrace.Socket
 import Numeric (showHex)
@@ -37,7 +38,8 @@ parameters addresses =
     commas = ByteString.intercalate ","
 
 -- | Looks up the servers that a connection string, or else the environment, names. Returns 'Left' with libpq's reason if that is no
--- connection string, and no addresses where libpq finds the server without a look-up.
+-- connection string, and no addresses where libpq finds the server without a look-up. A host that is not found is left out; throws what its
+-- look-up has thrown if no other one is left.
 resolved :: Deadline -> ByteString -> IO (Either Text [Address])
 resolved deadline text = do
   options <- optionsOf text
@@ -51,7 +53,15 @@ resolved deadline text = do
         ports <- maybe (environment "PGPORT") (return . Just) (option "port")
         Right <$> addressesOf (maybe [] split hosts) (maybe [] split ports)
   where
-    addressesOf hosts ports = concat <$> zipWithM addressOf hosts (portsFor (length hosts) ports)
+    addressesOf hosts ports = do
+      (failures, found) <- partitionEithers <$> zipWithM (\name -> tryJust ofHost . addressOf name) hosts (portsFor (length hosts) ports)
+      case (failures, concat found) of
+        (first : _, []) -> throwIO first
+        (_, addresses) -> return addresses
+    ofHost problem
+      | Just _ <- fromException problem :: Maybe NameError = Just problem
+      | Just _ <- fromException problem :: Maybe IOException = Just problem
+      | otherwise = Nothing
     portsFor count [one] = replicate count one
     portsFor _ several = several ++ repeat ""
     addressOf name port
