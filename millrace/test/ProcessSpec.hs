@@ -4,7 +4,7 @@
 module ProcessSpec (spec) where
 
 import Control.Exception (try)
-import Control.Monad (forM, forM_, replicateM_, unless)
+import Control.Monad (forM, forM_, replicateM_, unless, void)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
@@ -97,6 +97,21 @@ spec = do
         exit `shouldBe` Killed 9
         child <- filter (/= '\n') <$> readFile (root ++ "/child")
         isGone child `shouldBecome` True
+    it "waits until its deadline, and no longer, for others that have its output open" $
+      withoutLeaks $
+        forM_
+          [ (SameGroup, "sleep 20 & echo $!; sleep 20", Killed 9),
+            (NewGroup, "setsid sh -c 'echo $$; exec sleep 20' & sleep 20", Killed 9),
+            (NewGroup, "setsid sh -c 'echo $$; while :; do echo y; done' & sleep 20", Killed 9),
+            (NewGroup, "setsid sh -c 'echo $$; exec sleep 20' & sleep 0.2; exit 3", Exited 3)
+          ]
+          $ \(group, script, expected) -> do
+            soon <- deadlineAfter 500000
+            (exit, out, _) <- within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
+            exit `shouldBe` expected
+            let other = Char8.unpack (Char8.takeWhile (/= '\n') out)
+            void (runProcess (command "kill" [other]))
+            isGone other `shouldBecome` True
     it "asks politely first" $
       withoutLeaks $
         withProcess (command "sh" ["-c", "trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"]) {commandOutput = NewPipe} $ \process -> do

@@ -93,7 +93,7 @@ import Millrace.Internal.Job
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
-import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipe, writePipe)
+import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipeBefore, writePipe)
 import Millrace.Timer (timeout)
 import System.Posix.Types (Fd (..))
 
@@ -583,7 +583,8 @@ runProcessBefore deadline what = withProcess what $ \process -> do
 readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcess = readProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned.
+-- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned. Other processes that
+-- have the output open, such as daemons that it has started, are not waited for after the deadline.
 --
 -- @since 0.1.0
 readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
@@ -592,23 +593,42 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
   errors <- reading (processErrors process)
   _ <- forkIO (mapM_ feed (processInput process))
   exit <- waitProcessBefore deadline process >>= maybe (kill process >> waitProcess process) return
-  (,,) exit <$> takeMVar out <*> takeMVar errors
+  (,,) exit <$> out <*> errors
   where
     piped = what {commandInput = NewPipe, commandOutput = NewPipe, commandErrors = NewPipe}
-    reading end = do
+    reading = maybe (return (return ByteString.empty)) $ \end -> do
       done <- newEmptyMVar
-      _ <- mask_ $ forkIO (readAll (maybe (return ByteString.empty) (`readPipe` 65536) end) >>= putMVar done)
-      return done
+      _ <- mask_ $ forkIO (readUntil deadline end >>= putMVar done)
+      -- What the process has written between the deadline and its end is in the pipe.
+      return ((<>) <$> takeMVar done <*> readNow mebibyte end)
     feed end = (writePipe end input `catch` ignoreClosed) `finally` closeWriteEnd end
     -- By the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
--- Until the end, or the end of the pipe was closed here.
-readAll :: IO ByteString -> IO ByteString
-readAll next = go []
+-- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each piece, because a process
+-- that always writes would never let the deadline of a read pass.
+readUntil :: Deadline -> ReadEnd -> IO ByteString
+readUntil deadline end = ByteString.concat . reverse <$> go []
   where
     go parts = do
-      part <- next `catch` closed
-      if ByteString.null part then return (ByteString.concat (reverse parts)) else go (part : parts)
-    closed :: IOError -> IO ByteString
-    closed _ = return ByteString.empty
+      part <- readOrEnd deadline end
+      now <- deadlineAfter 0
+      if ByteString.null part || now >= deadline then return (part : parts) else go (part : parts)
+
+-- What is in the pipe, at most about so many bytes. Does not wait.
+readNow :: Int -> ReadEnd -> IO ByteString
+readNow most end = ByteString.concat <$> go most
+  where
+    go left = do
+      part <- if left <= 0 then return ByteString.empty else deadlineAfter 0 >>= (`readOrEnd` end)
+      if ByteString.null part then return [] else (part :) <$> go (left - ByteString.length part)
+
+readOrEnd :: Deadline -> ReadEnd -> IO ByteString
+readOrEnd deadline end = readPipeBefore deadline end 65536 `catch` ended
+  where
+    ended :: IOError -> IO ByteString
+    ended _ = return ByteString.empty
+
+-- More than a pipe holds, unless a program with privileges has made it larger.
+mebibyte :: Int
+mebibyte = 1048576
