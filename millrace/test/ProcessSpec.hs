@@ -123,6 +123,18 @@ spec = do
         pause 20000
         within 5 "the end" (stop running)
         noChildren
+    it "ends a process that has left its group" $
+      withoutLeaks $ do
+        let leaves = command "perl" ["-e", "setpgrp(0, getpgrp(getppid())) or die; $| = 1; print \"left\"; sleep 20"]
+        begin <- monotonicNanoseconds
+        withProcess leaves {commandOutput = NewPipe} $ \process -> readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
+        -- Asked to end, it does so before its time of grace is over.
+        withProcess leaves {commandOutput = NewPipe} $ \process -> do
+          readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
+          terminateProcess 20000000 process `shouldReturn` Killed 15
+        passed <- subtract begin <$> monotonicNanoseconds
+        passed `shouldSatisfy` (< 10000000000)
+        noChildren
     it "lets many threads wait, and leaves no zombies when nobody does" $
       withoutLeaks $ do
         replicateM_ 20 (startProcess (command "true" []))

@@ -74,7 +74,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eBADF, ePIPE, eSRCH)
+import Foreign.C.Error (Errno (..), eBADF, ePERM, ePIPE, eSRCH)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (plusForeignPtr)
 import Foreign.Marshal.Alloc (alloca)
@@ -94,7 +94,7 @@ import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
 import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipeBefore, writePipe)
-import Millrace.Timer (timeout)
+import Millrace.Timer (threadDelay, timeout)
 import System.Posix.Types (Fd (..))
 
 foreign import ccall "&mrh_do_spawn" c_spawn :: FunPtr Work
@@ -338,15 +338,15 @@ startProcess what = handOver discard $ do
     toClose <- takeAll theirs
     (number, pidfd) <- spawn what wired (mapM_ closeNumber toClose)
     handle <- adopt pidfd `onException` uninterruptibleMask_ (c_signal_process pidfd 9 >> closeNumber pidfd)
-    end <- newEmptyMVar
+    ending <- newEmptyMVar
     lock <- newMVar ()
-    let process = Process what number handle end lock (wiredInput wired) (wiredOutput wired) (wiredErrors wired) (wiredTerminal wired)
+    let process = Process what number handle ending lock (wiredInput wired) (wiredOutput wired) (wiredErrors wired) (wiredTerminal wired)
     void $ forkIOWithUnmask (\_ -> keepProcess process)
     return process
   where
     takeAll ref = atomicModifyIORef' ref ((,) [])
     discard process = uninterruptibleMask_ $ do
-      kill process
+      void (kill process)
       closeEnds process
 
 closeEnds :: Process -> IO ()
@@ -457,7 +457,7 @@ awaitEnd :: Handle -> IO (Either SomeException Exit)
 awaitEnd handle = try go
   where
     go = do
-      _ <- perform (waitReadableRequest handle)
+      hasEnded handle
       result <- c_reap (descriptorOf handle)
       if result == 0 then go else exitOf result
     exitOf result
@@ -467,11 +467,15 @@ awaitEnd handle = try go
       where
         code = fromIntegral (result .&. 0xffff)
 
+-- Returns when the process has ended. A failed wait, for which there was no memory, says nothing about the process.
+hasEnded :: Handle -> IO ()
+hasEnded handle = perform (waitReadableRequest handle) >>= either (\_ -> threadDelay 10000 >> hasEnded handle) return
+
 -- The thread that waits for a process, for its whole life.
 keepProcess :: Process -> IO ()
 keepProcess process = uninterruptibleMask_ $ do
   myThreadId >>= (`labelThread` ("Millrace keeper of process " ++ show (processId process)))
-  _ <- perform (waitReadableRequest handle)
+  hasEnded handle
   -- Until it is reaped, its number means this group only.
   takeMVar (processLock process)
   when (ownsGroup process) (void (c_signal_group (processNumber process) 9))
@@ -519,37 +523,51 @@ signalProcess process number = do
     unless (code >= 0 || Errno (negate code) == eSRCH) $
       throwIO (failure "Millrace.Process.signalProcess" (show process) (Errno (negate code)))
 
--- | Sends a signal to the group of the process. Only to the process if it is in this program's group. Does nothing if the process has
--- ended.
+-- | Sends a signal to the group of the process. Only to the process if it is in this program's group, or has left its own for another
+-- one. Does nothing if the process has ended.
 --
 -- @since 0.1.0
 signalGroup :: Process -> Int -> IO ()
 signalGroup process number
   | not (hasGroup process) = signalProcess process number
-  | otherwise = withMVar (processLock process) $ \() -> do
-    ended <- tryReadMVar (processEnd process)
-    case ended of
-      Just _ -> return ()
-      Nothing -> void (c_signal_group (processNumber process) (fromIntegral number))
+  | otherwise = do
+    result <- withMVar (processLock process) $ \() -> do
+      ended <- tryReadMVar (processEnd process)
+      maybe (c_signal_group (processNumber process) (fromIntegral number)) (\_ -> return 0) ended
+    let code = Errno (negate result)
+    when (result < 0) $
+      if code == eSRCH then signalProcess process number else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
 
-kill :: Process -> IO ()
-kill process = signalGroup process 9 `catch` ignore
+-- Kills a process, wherever it is, and its group. 'False' if it may not be killed: then it must not be waited for.
+kill :: Process -> IO Bool
+kill process = do
+  signalGroup process 9 `catch` ignore
+  maybe True (\result -> Errno (negate result) /= ePERM) <$> whileOpen (processHandle process) (`c_signal_process` 9)
   where
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
+-- Kills it, and waits for its end.
+end :: String -> Process -> IO Exit
+end function process = do
+  mayKill <- kill process
+  unless mayKill $ throwIO (failure function (show process) ePERM)
+  waitProcess process
+
 -- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have not done so
--- after the given time, and waits for the end. If it is interrupted, it kills them at once.
+-- after the given time, and waits for the end. If it is interrupted, it kills them at once. Throws for a process that may not be signalled
+-- (@EPERM@), because it has become another user's.
 --
 -- @since 0.1.0
 terminateProcess :: Int -> Process -> IO Exit
 terminateProcess graceMicros process = (`onException` kill process) $ do
   signalGroup process 15
   ended <- deadlineAfter graceMicros >>= (`waitProcessBefore` process)
-  maybe (kill process >> waitProcess process) return ended
+  maybe (end "Millrace.Process.terminateProcess" process) return ended
 
 -- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group are
--- killed unless they have ended. Then it waits for their end, and closes the ends of pipes.
+-- killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process that may not be killed,
+-- because it has become another user's as @sudo@ does, goes on, and is not waited for.
 --
 -- @since 0.1.0
 withProcess :: Command -> (Process -> IO a) -> IO a
@@ -558,8 +576,8 @@ withProcess what action = mask $ \restore -> do
   outcome <- try (restore (action process))
   uninterruptibleMask_ $ do
     ended <- tryReadMVar (processEnd process)
-    when (null ended) (kill process)
-    void (readMVar (processEnd process))
+    mayWait <- maybe (kill process) (\_ -> return True) ended
+    when mayWait $ void (readMVar (processEnd process))
     closeEnds process
   either (throwIO :: SomeException -> IO a) return outcome
 
@@ -569,13 +587,13 @@ withProcess what action = mask $ \restore -> do
 runProcess :: Command -> IO Exit
 runProcess = runProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed.
+-- | The same with a deadline. When it passes, the process and its group are killed. Throws if they may not be (@EPERM@).
 --
 -- @since 0.1.0
 runProcessBefore :: Deadline -> Command -> IO Exit
 runProcessBefore deadline what = withProcess what $ \process -> do
   ended <- waitProcessBefore deadline process
-  maybe (kill process >> waitProcess process) return ended
+  maybe (end "Millrace.Process.runProcess" process) return ended
 
 -- | Runs a program to its end. Its input is the given bytes, and its output and its errors are returned.
 --
@@ -592,39 +610,39 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
   out <- reading (processOutput process)
   errors <- reading (processErrors process)
   _ <- forkIO (mapM_ feed (processInput process))
-  exit <- waitProcessBefore deadline process >>= maybe (kill process >> waitProcess process) return
+  exit <- waitProcessBefore deadline process >>= maybe (end "Millrace.Process.readProcess" process) return
   (,,) exit <$> out <*> errors
   where
     piped = what {commandInput = NewPipe, commandOutput = NewPipe, commandErrors = NewPipe}
-    reading = maybe (return (return ByteString.empty)) $ \end -> do
+    reading = maybe (return (return ByteString.empty)) $ \out -> do
       done <- newEmptyMVar
-      _ <- mask_ $ forkIO (readUntil deadline end >>= putMVar done)
+      _ <- mask_ $ forkIO (readUntil deadline out >>= putMVar done)
       -- What the process has written between the deadline and its end is in the pipe.
-      return ((<>) <$> takeMVar done <*> readNow mebibyte end)
-    feed end = (writePipe end input `catch` ignoreClosed) `finally` closeWriteEnd end
+      return ((<>) <$> takeMVar done <*> readNow mebibyte out)
+    feed into = (writePipe into input `catch` ignoreClosed) `finally` closeWriteEnd into
     -- By the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
 -- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each piece, because a process
 -- that always writes would never let the deadline of a read pass.
 readUntil :: Deadline -> ReadEnd -> IO ByteString
-readUntil deadline end = ByteString.concat . reverse <$> go []
+readUntil deadline out = ByteString.concat . reverse <$> go []
   where
     go parts = do
-      part <- readOrEnd deadline end
+      part <- readOrEnd deadline out
       now <- deadlineAfter 0
       if ByteString.null part || now >= deadline then return (part : parts) else go (part : parts)
 
 -- What is in the pipe, at most about so many bytes. Does not wait.
 readNow :: Int -> ReadEnd -> IO ByteString
-readNow most end = ByteString.concat <$> go most
+readNow most out = ByteString.concat <$> go most
   where
     go left = do
-      part <- if left <= 0 then return ByteString.empty else deadlineAfter 0 >>= (`readOrEnd` end)
+      part <- if left <= 0 then return ByteString.empty else deadlineAfter 0 >>= (`readOrEnd` out)
       if ByteString.null part then return [] else (part :) <$> go (left - ByteString.length part)
 
 readOrEnd :: Deadline -> ReadEnd -> IO ByteString
-readOrEnd deadline end = readPipeBefore deadline end 65536 `catch` ended
+readOrEnd deadline out = readPipeBefore deadline out 65536 `catch` ended
   where
     ended :: IOError -> IO ByteString
     ended _ = return ByteString.empty
