@@ -6,7 +6,7 @@ module StreamSpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, mask_, try)
-import Control.Monad (forM, forM_, unless, void, when)
+import Control.Monad (foldM_, forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Foreign.C.Error (eCONNREFUSED)
@@ -152,6 +152,18 @@ spec = do
           client <- start (bracket (Connect.connectTo query) close (`recv` 1))
           pause delay
           stop client
+    it "loses no socket when an exception comes together with the connection" $
+      withoutLeaks $
+        withEcho defaultServer $ \query -> do
+          let round' delay = do
+                place <- newEmptyMVar
+                -- Not connectTo alone: where a mask ends together with `start`'s own unmasking, no exception comes.
+                client <- start (Connect.connectTo query >>= putMVar place)
+                pause delay
+                stop client
+                -- So most interruptions come when connecting ends.
+                tryTakeMVar place >>= maybe (return (delay + 20)) (\s -> max 0 (delay - 20) <$ close s)
+          foldM_ (\delay _ -> round' delay) 300 [1 .. 1000 :: Int]
   where
     -- Sends bytes in random pieces, and takes what is cut from them under deadlines that pass all the time.
     surviving bytes cut wanted = withUnixPair $ \here there -> do

@@ -179,7 +179,7 @@ import qualified System.IO as IO
 --
 -- @since 0.1.0
 socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
-socket family kind@(GeneralSocketType typeNumber) protocol = mask_ $ do
+socket family kind@(GeneralSocketType typeNumber) protocol = handOver close $ do
   descriptor <-
     callOn "Millrace.Socket.socket" (show family ++ " " ++ show kind) $
       c_socket (Network.packFamily family) typeNumber protocol
@@ -198,7 +198,7 @@ openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol i
 --
 -- @since 0.1.0
 socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
-socketPair family kind@(GeneralSocketType typeNumber) protocol = mask_ $
+socketPair family kind@(GeneralSocketType typeNumber) protocol = handOver (\(one, other) -> close one >> close other) $
   allocaArray 2 $ \pair -> do
     void $
       callOn "Millrace.Socket.socketPair" (show family ++ " " ++ show kind) $
@@ -531,7 +531,7 @@ duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
 --
 -- @since 0.1.0
 fromNetworkSocket :: Network.Socket -> IO Socket
-fromNetworkSocket old = mask_ $ do
+fromNetworkSocket old = handOver close $ do
   taken <- duplicateAs "fromNetworkSocket" old
   taken <$ (closeTheirs old `onException` close taken)
 
@@ -540,7 +540,7 @@ fromNetworkSocket old = mask_ $ do
 --
 -- @since 0.1.0
 duplicateNetworkSocket :: Network.Socket -> IO Socket
-duplicateNetworkSocket = mask_ . duplicateAs "duplicateNetworkSocket"
+duplicateNetworkSocket = handOver close . duplicateAs "duplicateNetworkSocket"
 
 -- Call it masked.
 duplicateAs :: String -> Network.Socket -> IO Socket

@@ -57,6 +57,7 @@ import Data.List (partition)
 import Data.Maybe (fromMaybe)
 import qualified Data.Set as Set
 import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
+import Millrace.Internal.Park (handOver)
 import Millrace.Name
 import Millrace.Socket
 import qualified Millrace.Timer as Timer
@@ -106,7 +107,7 @@ attemptDelayMicros = 250000
 
 -- Each attempt has a thread. The first connection wins; all others are closed.
 firstToAnswer :: Deadline -> String -> [AddrInfo] -> IO Socket
-firstToAnswer deadline name addresses = mask $ \restore -> do
+firstToAnswer deadline name addresses = handOver close $ do
   outcomes <- newTQueueIO
   threads <- newMVar []
   let end = do
@@ -116,12 +117,12 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
       begin info = do
         thread <- forkIOWithUnmask (\unmask -> try (connected unmask info) >>= atomically . writeTQueue outcomes . (,) (addrAddress info))
         modifyMVar_ threads (return . (thread :))
-  winner <- restoreRace restore outcomes begin `onException` uninterruptibleMask_ end
+  winner <- race outcomes begin `onException` uninterruptibleMask_ end
   uninterruptibleMask_ end
   either (throwIO . ConnectError name) return winner
   where
     connected unmask info = bracketOnError (openSocket info) close $ \s -> s <$ unmask (connectBefore deadline s (addrAddress info))
-    restoreRace restore outcomes begin = go addresses (0 :: Int) []
+    race outcomes begin = go addresses (0 :: Int) []
       where
         go [] 0 failures = passedOr (Left (reverse failures)) failures
         go waiting running failures = do
@@ -129,7 +130,7 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
             one : others -> others <$ begin one
             [] -> return []
           let runningNow = if null waiting then running else running + 1
-          outcome <- next restore outcomes (not (null rest))
+          outcome <- next outcomes (not (null rest))
           case outcome of
             Nothing -> go rest runningNow failures
             Just (_, Right s) -> return (Right s)
@@ -138,10 +139,10 @@ firstToAnswer deadline name addresses = mask $ \restore -> do
           problem : _ -> throwIO problem
           [] -> return result
     -- An outcome, or nothing when it is time to try another address. Masked, so that a taken outcome cannot be lost.
-    next restore outcomes mayGiveUp
+    next outcomes mayGiveUp
       | not mayGiveUp = atomically (Just <$> readTQueue outcomes)
       | otherwise = do
-        late <- restore (Timer.registerDelay attemptDelayMicros)
+        late <- Timer.registerDelay attemptDelayMicros
         atomically ((Just <$> readTQueue outcomes) `orElse` (readTVar late >>= check >> return Nothing))
 
 -- | How connections are served. 'defaultServer' has the defaults.
