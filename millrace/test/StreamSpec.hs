@@ -5,7 +5,7 @@
 module StreamSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, mask_, try)
+import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, mask_, try)
 import Control.Monad (foldM_, forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -129,6 +129,39 @@ spec = do
           client <- Connect.connectTo query
           client <$ takeMVar begun
         takeMVar ended `shouldReturn` True
+        close client
+    it "tells of the problems of connections, but not that it has interrupted them" $
+      withoutLeaks $ do
+        told <- newIORef []
+        begun <- newEmptyMVar
+        let serve connection = do
+              putMVar begun ()
+              bytes <- recv connection 10
+              when (bytes == "fail") $ ioError (userError "asked to fail")
+            server = defaultServer {serverGraceMicros = 1000, serverProblem = \_ problem -> modifyIORef told (show problem :)}
+        clients <- withServed server serve $ \query -> do
+          clients <- forM [1, 2 :: Int] (\_ -> Connect.connectTo query <* takeMVar begun)
+          sendAll (head clients) "fail"
+          recv (head clients) 1 `shouldReturn` ""
+          return clients
+        readIORef told `shouldReturn` ["user error (asked to fail)"]
+        mapM_ close clients
+    it "waits for the end of connections also if it is interrupted again" $
+      withoutLeaks $ do
+        ready <- newEmptyMVar
+        begun <- newEmptyMVar
+        ended <- newEmptyMVar
+        let serve connection = (putMVar begun () >> void (recv connection 10)) `finally` (pause 100000 >> putMVar ended ())
+        server <- start (withServer defaultServer {serverGraceMicros = 0, serverReady = putMVar ready} (passive "0") {queryHost = Just "127.0.0.1"} serve)
+        address <- head <$> takeMVar ready
+        client <- connectTo address
+        takeMVar begun
+        interrupt server ThreadKilled
+        pause 10000
+        again <- start (interrupt server ThreadKilled)
+        void (outcomeOf server)
+        tryTakeMVar ended `shouldReturn` Just ()
+        finish again
         close client
     it "tells of every address why it could not connect" $
       withoutLeaks $ do

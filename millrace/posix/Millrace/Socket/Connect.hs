@@ -38,7 +38,9 @@ import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, t
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
 import Control.Exception
-  ( Exception,
+  ( AsyncException (..),
+    Exception (fromException),
+    SomeAsyncException (..),
     SomeException,
     bracket,
     bracketOnError,
@@ -56,6 +58,8 @@ import Data.IORef
 import Data.List (partition)
 import Data.Maybe (fromMaybe)
 import qualified Data.Set as Set
+import Foreign.C.Error (Errno (..), eAFNOSUPPORT)
+import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
 import Millrace.Internal.Park (handOver)
 import Millrace.Name
@@ -159,7 +163,7 @@ data Server = Server
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | gets the exceptions of a connection's action, except those that end it
+    -- | gets the exceptions of a connection's action, but not those that interrupt it
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
@@ -179,7 +183,10 @@ defaultServer =
 
 -- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread. The
 -- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it stops
--- listening, and waits for the connections for the time of grace. Those that remain are interrupted.
+-- listening, and waits for the connections for the time of grace. Those that remain are interrupted, and it waits for their end, also if it
+-- is interrupted again.
+--
+-- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses of another one.
 --
 -- @since 0.1.0
 withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
@@ -212,12 +219,17 @@ withRunningServer server query serve action = mask $ \restore -> do
 listenOn :: Server -> Query -> IO [Socket]
 listenOn server query = do
   addresses <- lookUp query
-  mask_ $ go [] addresses
+  mask_ $ go [] [] addresses
   where
-    go made [] = return (reverse made)
-    go made (info : others) = do
-      s <- one info `onException` mapM_ close made
-      go (s : made) others
+    go [] (problem : _) [] = throwIO problem
+    go made _ [] = return (reverse made)
+    go made missing (info : others) = do
+      outcome <- try (one info) `onException` mapM_ close made
+      case outcome of
+        Right s -> go (s : made) missing others
+        Left problem
+          | (Errno <$> ioe_errno problem) == Just eAFNOSUPPORT -> go made (problem : missing) others
+          | otherwise -> mapM_ close made >> throwIO problem
     one info = bracketOnError (openSocket info) close $ \s -> do
       setSocketOption s ReuseAddr 1
       when (serverSharesPort server) (setSocketOption s ReusePort 1)
@@ -247,7 +259,12 @@ acceptAll server listeners connections serve = mask $ \restore -> do
         atomically (modifyTVar' connections (Set.insert thread))
         putMVar begun ()
       acceptOn listener
-    handle unmask connection peer = unmask (serve connection) `catch` \problem -> serverProblem server peer problem
+    handle unmask connection peer =
+      unmask (serve connection) `catch` \problem -> unless (isInterruption problem) (serverProblem server peer problem)
+    -- The run-time system throws these two for what the thread itself has done.
+    isInterruption problem = case fromException problem of
+      Just (SomeAsyncException _) -> fromException problem `notElem` map Just [StackOverflow, HeapOverflow]
+      Nothing -> False
     leave connection = uninterruptibleMask_ $ do
       close connection
       thread <- myThreadId
@@ -255,7 +272,7 @@ acceptAll server listeners connections serve = mask $ \restore -> do
 
 -- Call it when no thread accepts any more.
 endGracefully :: Server -> TVar (Set.Set ThreadId) -> IO ()
-endGracefully server connections = (wait `onException` uninterruptibleMask_ interruptAll) >> interruptAll
+endGracefully server connections = wait `finally` uninterruptibleMask_ interruptAll
   where
     wait = unless (serverGraceMicros server <= 0) . void $ Timer.timeout (serverGraceMicros server) allEnded
     allEnded = atomically (readTVar connections >>= check . Set.null)
