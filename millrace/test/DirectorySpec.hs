@@ -173,6 +173,18 @@ spec = do
         takeMVar began
         stop copying
         exists (root ++ "/second") `shouldReturn` False
+      it "leaves no copy behind when it is interrupted, at whatever moment" $ \root -> do
+        let path = root ++ "/file"
+            copied = root ++ "/copy"
+        write path "content"
+        random <- newRandom 7
+        forM_ [1 .. 500 :: Int] $ \_ -> do
+          delay <- below random 300
+          copying <- start (copyFile path copied)
+          pause delay
+          stop copying
+          -- A helper that was opening the copy removes it a little later.
+          outcomeOf copying >>= either (\_ -> exists copied `shouldBecome` False) (\() -> removeFile copied)
   describe "Millrace.File.Temporary" $
     around inTree $ do
       it "removes what it has made, whatever the action does" $ \root -> do

@@ -62,7 +62,7 @@ module Millrace.File.Access
   )
 where
 
-import Control.Exception (bracket_, catch, mask, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (MaskingState (Unmasked), bracket_, catch, getMaskingState, interruptible, mask, mask_, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
@@ -395,13 +395,27 @@ copyFile from to = copyFileReporting from to (\_ _ -> return ())
 --
 -- @since 0.1.0
 copyFileReporting :: FilePath -> FilePath -> (Int64 -> Int64 -> IO ()) -> IO ()
-copyFileReporting from to report = withFile from ForReading $ \source -> do
-  known <- fileStatus source
-  mask $ \restore -> do
-    target <- openFileWith to ReadWrite [CreateWith (statusPermissions known), Exclusive]
-    restore (fill source target (statusSize known)) `onException` uninterruptibleMask_ (closeAtLast target >> removeQuietly)
-    closeFile target
+copyFileReporting from to report = do
+  masking <- getMaskingState
+  let restore = if masking == Unmasked then interruptible else id
+  handOver (\() -> removeQuietly) . withFile from ForReading $ \source -> do
+    known <- fileStatus source
+    target <- openNew (statusPermissions known)
+    (`onException` (closeAtLast target >> removeQuietly)) $ do
+      restore (fill source target (statusSize known))
+      closeFile target
   where
+    function = "Millrace.File.Access.copyFile"
+    -- A helper that opens it too late removes it.
+    openNew permissions = do
+      name <- pathBytes function to
+      openFor
+        function
+        to
+        ThroughMemory
+        (job c_open [openReadWrite .|. openCreate .|. openExclusive, permissionsIn [CreateWith permissions]] [name])
+          { jobDispose = \number -> closeNumber (fromIntegral number) >> removeQuietly
+          }
     fill source target size = do
       isCloned <- cloneFile source target
       if isCloned then report size size else copyAll source target size 0
@@ -409,7 +423,7 @@ copyFileReporting from to report = withFile from ForReading $ \source -> do
       report done size
       count <- copyRange source done target done (16 * fromIntegral mebibyte)
       when (count > 0) (copyAll source target size (done + count))
-    removeQuietly = removeFile to `catch` ignore
+    removeQuietly = uninterruptibleMask_ (removeFile to `catch` ignore)
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
