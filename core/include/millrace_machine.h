@@ -221,6 +221,7 @@ enum { MR_MACHINE_NO_REPLACE = 1, MR_MACHINE_EXCHANGE = 2 };
 int mr_machine_rename(mr_machine *machine, const char *from, const char *to, unsigned flags);
 int mr_machine_link(mr_machine *machine, const char *from, const char *to);
 int mr_machine_chmod(mr_machine *machine, const char *path, uint32_t permissions);
+int mr_machine_fchmod(mr_machine *machine, int descriptor, uint32_t permissions);
 int mr_machine_set_modified(mr_machine *machine, const char *path, uint64_t time_ns);
 
 typedef struct mr_machine_status {

@@ -6,6 +6,7 @@ module DirectorySpec (spec) where
 import Control.Concurrent.MVar
 import Control.Exception (try)
 import Control.Monad (forM, forM_, replicateM_, void)
+import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -166,6 +167,13 @@ spec = do
         setPermissions path (Permissions 0o751)
         copyFile path (root ++ "/copy")
         (statusPermissions <$> status (root ++ "/copy")) `shouldReturn` Permissions 0o751
+        -- The usual umask would take one of these away.
+        forM_ [0o4664, 0o777, 0o400] $ \bits -> do
+          write (root ++ "/small") "x"
+          setPermissions (root ++ "/small") (Permissions bits)
+          copyFile (root ++ "/small") (root ++ "/small copy")
+          (statusPermissions <$> status (root ++ "/small copy")) `shouldReturn` Permissions (bits .&. 0o777)
+          mapM_ (\name -> removeFile (root ++ name)) ["/small", "/small copy"]
         withFile (root ++ "/copy") ForReading (`readAll` 0) `shouldReturn` bytesAt 0 40000000
         failsWith (copyFile path (root ++ "/copy")) >>= (`shouldSatisfy` hasCode eEXIST)
         began <- newEmptyMVar

@@ -509,6 +509,26 @@ int mr_machine_truncate(mr_machine *machine, int number, uint64_t size)
     return error;
 }
 
+static int64_t set_permissions_now(mr_machine *machine, const mr_bytes_file *file, uint32_t permissions)
+{
+    int error = mr_disk_begin(machine);
+    if (error || !file->contents)
+        return error ? error : -EIO;
+    file->contents->permissions = permissions & 07777;
+    return mr_disk_end(machine, 0);
+}
+
+int mr_machine_fchmod(mr_machine *machine, int number, uint32_t permissions)
+{
+    int error;
+    const mr_bytes_file *file = lock_file(machine, number, -EINVAL, &error);
+    if (!file)
+        return error;
+    error = (int)set_permissions_now(machine, file, permissions);
+    mr_machine_unlock(machine);
+    return error;
+}
+
 int mr_machine_fstat(mr_machine *machine, int number, mr_machine_status *status)
 {
     int error;

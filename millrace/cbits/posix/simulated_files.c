@@ -185,6 +185,11 @@ static int64_t simulate_chmod(mr_machine *machine, mrh_job *job)
     return mr_machine_chmod(machine, job->texts[0], (uint32_t)job->numbers[0]);
 }
 
+static int64_t simulate_chmod_of(mr_machine *machine, mrh_job *job)
+{
+    return mr_machine_fchmod(machine, descriptor_of(job), (uint32_t)job->numbers[1]);
+}
+
 /* The machine keeps the time of the last writing only. */
 static int64_t simulate_set_times(mr_machine *machine, mrh_job *job)
 {
@@ -249,6 +254,7 @@ static simulated *simulation_of(mrh_work *work)
         {mrh_do_mkdir, simulate_mkdir},
         {mrh_do_link, simulate_link},
         {mrh_do_chmod, simulate_chmod},
+        {mrh_do_chmod_of, simulate_chmod_of},
         {mrh_do_set_times, simulate_set_times},
         {mrh_do_list, simulate_list},
         {mrh_do_clone, simulate_clone},

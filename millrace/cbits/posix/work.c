@@ -292,6 +292,11 @@ int64_t mrh_do_chmod(mrh_job *job)
     return outcome(chmod(job->texts[0], (mode_t)job->numbers[0]));
 }
 
+int64_t mrh_do_chmod_of(mrh_job *job)
+{
+    return AGAIN_IF_INTERRUPTED(fchmod(descriptor_of(job), (mode_t)job->numbers[1]));
+}
+
 int64_t mrh_do_chown(mrh_job *job)
 {
     uid_t user = (uid_t)job->numbers[0];

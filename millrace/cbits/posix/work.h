@@ -31,6 +31,7 @@ mrh_work mrh_do_symlink;        /* content, path */
 mrh_work mrh_do_readlink;       /* path; output: the content */
 mrh_work mrh_do_realpath;       /* path; output: the path */
 mrh_work mrh_do_chmod;          /* path; permissions */
+mrh_work mrh_do_chmod_of;       /* descriptor, permissions */
 mrh_work mrh_do_chown;          /* path; user, group (-1: unchanged), whether to follow a symbolic link */
 mrh_work mrh_do_set_times;      /* path; seconds and nanoseconds of access, of change, whether to follow */
 mrh_work mrh_do_access;         /* path; mode */

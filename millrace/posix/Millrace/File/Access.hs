@@ -70,7 +70,7 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString, toForeignPtr)
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eEXIST, eINVAL, eNOTTY, eOPNOTSUPP, eXDEV)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eEXIST, eINVAL, eNOTTY, eOPNOTSUPP, ePERM, eXDEV)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, plusForeignPtr, touchForeignPtr, withForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
@@ -105,6 +105,8 @@ foreign import ccall "&mrh_do_allocate" c_allocate :: FunPtr Work
 foreign import ccall "&mrh_do_clone" c_clone :: FunPtr Work
 
 foreign import ccall "&mrh_do_copy_range" c_copy_range :: FunPtr Work
+
+foreign import ccall "&mrh_do_chmod_of" c_chmod_of :: FunPtr Work
 
 foreign import ccall unsafe "mrh_try_lock" c_try_lock :: CInt -> CInt -> Int64 -> Int64 -> IO CInt
 
@@ -383,7 +385,8 @@ withLockedFile = withLockedFileBefore noDeadline
 withLockedFileBefore :: Deadline -> File -> Sharing -> IO a -> IO a
 withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline file sharing) (unlockFile file)
 
--- | Copies a file, with its permissions. Blocks are shared with the original where the file system can (reflink), else the system
+-- | Copies a file, with its permissions, whatever the program's @umask@ is. The bits for set-user-ID, set-group-ID and sticky files are left
+-- out, and until the copy is complete only its owner may open it. Where the file system has no permissions, they are not set. Blocks are shared with the original where the file system can (reflink), else the system
 -- copies without the program's memory where it can. The copy must not exist. If the copying fails or is interrupted, the copy is
 -- removed.
 --
@@ -400,20 +403,21 @@ copyFileReporting from to report = do
   let restore = if masking == Unmasked then interruptible else id
   handOver (\() -> removeQuietly) . withFile from ForReading $ \source -> do
     known <- fileStatus source
-    target <- openNew (statusPermissions known)
+    target <- openNew
     (`onException` (closeAtLast target >> removeQuietly)) $ do
       restore (fill source target (statusSize known))
+      setPermissionsOf target (statusPermissions known)
       closeFile target
   where
     function = "Millrace.File.Access.copyFile"
     -- A helper that opens it too late removes it.
-    openNew permissions = do
+    openNew = do
       name <- pathBytes function to
       openFor
         function
         to
         ThroughMemory
-        (job c_open [openReadWrite .|. openCreate .|. openExclusive, permissionsIn [CreateWith permissions]] [name])
+        (job c_open [openReadWrite .|. openCreate .|. openExclusive, 0o600] [name])
           { jobDispose = \number -> closeNumber (fromIntegral number) >> removeQuietly
           }
     fill source target size = do
@@ -423,6 +427,9 @@ copyFileReporting from to report = do
       report done size
       count <- copyRange source done target done (16 * fromIntegral mebibyte)
       when (count > 0) (copyAll source target size (done + count))
+    setPermissionsOf target (Permissions bits) =
+      void (onFile function target c_chmod_of [fromIntegral bits .&. 0o777] Nothing firstResult) `catch` hasNone
+    hasNone problem = unless (maybe False ((`elem` [ePERM, eOPNOTSUPP]) . Errno) (ioe_errno problem)) (throwIO problem)
     removeQuietly = uninterruptibleMask_ (removeFile to `catch` ignore)
     ignore :: IOError -> IO ()
     ignore _ = return ()
