@@ -39,6 +39,11 @@ spec = describe "Millrace.Splice" $ do
       problem <- failsWith (splice (FromSocket here) (ToSocket there) everything)
       problem `shouldSatisfy` hasCode eBADF
       show problem `shouldContain` show here
+  it "has deadlines also where nothing waits" $
+    withTemporaryFile "." "splice" $ \_ source -> withTemporaryFile "." "splice" $ \_ target -> do
+      writeAt source 0 content
+      past <- deadlineAfter 0
+      failsWith (spliceBefore past (FromFile source 0) (ToFile target 0) everything) >>= (`shouldSatisfy` isDeadlineError)
   it "loses no byte when it is interrupted" $
     withoutLeaks $
       withUnixPair $ \client here -> withUnixPair $ \there server -> do

@@ -32,13 +32,13 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eAGAIN, eBADF)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eTIMEDOUT)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Internal.Disk (writeFrom)
 import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure, throwIfFailed)
@@ -98,7 +98,8 @@ everything = maxBound
 splice :: From -> To -> Int64 -> IO Int64
 splice = spliceBefore noDeadline
 
--- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'). It does not end a wait for a disk.
+-- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'), also where nothing has to wait: between pieces of at
+-- most 256 KiB it reads the clock. The deadline does not end a wait for a disk.
 --
 -- @since 0.1.0
 spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
@@ -112,10 +113,10 @@ spliceBefore deadline from to most
       _ -> throughOwnPipe begin
     return (begin + rest)
   where
-    throughPipe begin = untilEnd (most - begin) (\position part -> move deadline (advanceFrom (begin + position) from) (advanceTo (begin + position) to) part)
+    throughPipe begin = untilEnd deadline from (most - begin) (\position part -> move deadline (advanceFrom (begin + position) from) (advanceTo (begin + position) to) part)
     throughOwnPipe begin = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $ \(out, into) -> do
       void (setPipeCapacity into piece) `catch` ignore
-      untilEnd (most - begin) (relay deadline out into (advanceFrom begin from) (advanceTo begin to))
+      untilEnd deadline from (most - begin) (relay deadline out into (advanceFrom begin from) (advanceTo begin to))
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
@@ -123,15 +124,19 @@ spliceBefore deadline from to most
 piece :: Int
 piece = 262144
 
--- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all.
-untilEnd :: Int64 -> (Int64 -> Int -> IO Int) -> IO Int64
-untilEnd most step = go 0
+-- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or the deadline has passed.
+untilEnd :: Deadline -> From -> Int64 -> (Int64 -> Int -> IO Int) -> IO Int64
+untilEnd deadline from most step = go 0
   where
     go done
       | done >= most = return done
       | otherwise = do
         count <- step done (fromIntegral (min (fromIntegral piece) (most - done)))
-        if count == 0 then return done else go (done + fromIntegral count)
+        if count == 0 then return done else goOn (done + fromIntegral count)
+    goOn done = do
+      isLate <- if done < most && deadline /= noDeadline then (>= deadline) <$> deadlineAfter 0 else return False
+      when isLate $ throwIO (failure function (show from) eTIMEDOUT)
+      go done
 
 advanceFrom :: Int64 -> From -> From
 advanceFrom count from = case from of

@@ -17,8 +17,8 @@ where
 
 import Control.Exception (throwIO)
 import Data.Int (Int64)
-import Foreign.C.Error (Errno (..), eBADF)
-import Millrace.Deadline (Deadline, noDeadline)
+import Foreign.C.Error (Errno (..), eBADF, eTIMEDOUT)
+import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import Millrace.Internal.Foreign (c_is_error_of_file)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -38,7 +38,8 @@ import System.Posix.Types (Fd)
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
--- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError').
+-- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also holds where the socket always has room: after each mebibyte the
+-- clock is read.
 --
 -- @since 0.1.0
 sendFileBefore :: Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
@@ -51,7 +52,10 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
         case moved of
           Left code -> blame code
           Right 0 -> return sent
-          Right part -> go (sent + fromIntegral part)
+          Right part -> do
+            let now = sent + fromIntegral part
+            isLate <- if now < count && deadline /= noDeadline then (>= deadline) <$> deadlineAfter 0 else return False
+            if isLate then blame eTIMEDOUT else go now
     blame code = do
       isFile <- if code == eBADF then isOpen handle else return (isErrorOfFile code)
       throwIO (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) code)
