@@ -172,7 +172,8 @@ putAll :: Deadline -> To -> IORef ByteString -> IO ()
 putAll deadline to left = case to of
   ToSocket s@(Socket handle _) -> go handle (show s)
   ToPipe (WriteEnd pipe@(Plain handle _ _ _)) -> go handle (show pipe)
-  ToFile file offset -> readIORef left >>= \bytes -> unless (ByteString.null bytes) (writeFrom function file offset bytes)
+  -- Masked, so that bytes that are in the file are not given back: an exception either interrupts the write, or comes after they are forgotten.
+  ToFile file offset -> mask_ $ readIORef left >>= \bytes -> unless (ByteString.null bytes) (writeFrom function file offset bytes >> writeIORef left ByteString.empty)
   where
     go handle name = do
       bytes <- readIORef left
