@@ -9,11 +9,12 @@ import Control.Monad (forM, forM_, replicateM_, void)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.ByteString.Internal (fromForeignPtr)
 import Data.IORef
 import Data.List (sort)
 import Foreign.C.Error (eEXIST, eLOOP, eNOENT, eNOTEMPTY)
 import Foreign.ForeignPtr (withForeignPtr)
-import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (castPtr)
 import Millrace.Deadline (deadlineAfter, isDeadlineError, monotonicNanoseconds)
 import Millrace.Directory
@@ -133,6 +134,25 @@ spec = do
             (after - before) `shouldSatisfy` (>= 10)
             closeFile file
             (ByteString.drop 4096 <$> contents path) `shouldReturn` bytesAt 0 8192
+      it "writes no more into memory when it was interrupted" $ \root -> do
+        let path = root ++ "/direct"
+            size = 1048576
+        write path (ByteString.replicate size 1)
+        outcome <- try (openFileWith path ReadOnly [Direct])
+        case outcome of
+          Left problem -> pendingWith ("no direct access here: " ++ show (problem :: IOError))
+          Right file -> do
+            memory <- directMemory size
+            random <- newRandom 11
+            forM_ [1 .. 100 :: Int] $ \_ -> do
+              delay <- below random 500
+              reader <- start (readIntoMemory file 0 memory size)
+              pause delay
+              stop reader
+              withForeignPtr memory $ \place -> fillBytes place 0 size
+              pause 3000
+              ByteString.all (== 0) (fromForeignPtr memory 0 size) `shouldBe` True
+            closeFile file
       it "changes sizes, and makes and fills holes" $ \root -> withFile (root ++ "/file") ForWriting $ \file -> do
         setFileSize file 100000
         readAt file 0 3 `shouldReturn` "\0\0\0"

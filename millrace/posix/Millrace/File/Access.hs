@@ -7,7 +7,7 @@
 --
 -- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
 -- function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues after its caller is
--- interrupted. Waiting for a lock, which others may hold for as long as they like, can have a deadline. All other functions wait only for
+-- interrupted, unless it uses the caller's memory. Waiting for a lock, which others may hold for as long as they like, can have a deadline. All other functions wait only for
 -- the disk: 'Millrace.Timer.finishBefore' gives any of them a deadline. In "Millrace.Simulation" they work on the simulated machine, but
 -- for locks and holes, which are refused.
 --
@@ -82,7 +82,7 @@ import Millrace.Directory (Permissions (..), Status (..), fileStatus)
 import Millrace.File (Mode (..), closeFile, removeFile, withFile)
 import Millrace.Internal.Constants (vectorElementBase, vectorElementLength, vectorElementSize)
 import Millrace.Internal.Constants.Files
-import Millrace.Internal.Disk (readInto, writeFrom)
+import Millrace.Internal.Disk (readIntoCallers, writeFromCallers)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
@@ -246,24 +246,27 @@ onVector function file work offset pieces = do
       pokeByteOff place (i * vectorElementSize + vectorElementLength) size
 
 -- | @readIntoMemory file offset place size@ reads at most @size@ bytes at an offset into memory, and returns how many they
--- are: 0 at the end of the file, and never more than a mebibyte.
+-- are: 0 at the end of the file, and never more than a mebibyte. When it returns or throws, nothing writes into the memory any more: if it
+-- is interrupted, it waits for the end of a call that has begun. Within 'Millrace.Timer.finishBefore' it goes on after the deadline; do not
+-- use the memory then.
 --
 -- @since 0.1.0
 readIntoMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readIntoMemory file offset place size = do
   unless (size > 0 && offset >= 0) $ refuse function file "the size must be positive, and the offset not negative"
-  readInto function file offset place (min mebibyte size)
+  readIntoCallers function file offset place (min mebibyte size)
   where
     function = "Millrace.File.Access.readIntoMemory"
 
--- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile.
+-- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile. When it returns or throws, they may
+-- change, as for 'readIntoMemory'.
 --
 -- @since 0.1.0
 writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
 writeFromMemory file offset place size = do
   unless (size >= 0 && offset >= 0) $ refuse function file "neither the size nor the offset may be negative"
   when (size > 0) $ do
-    writeFrom function file offset (fromForeignPtr place 0 part)
+    writeFromCallers function file offset (fromForeignPtr place 0 part)
     writeFromMemory file (offset + fromIntegral part) (place `plusForeignPtr` part) (size - part)
   where
     function = "Millrace.File.Access.writeFromMemory"

@@ -4,7 +4,9 @@ module Millrace.Internal.Disk
   ( openDescriptor,
     sizeOfFile,
     readInto,
+    readIntoCallers,
     writeFrom,
+    writeFromCallers,
     syncFile,
     removeName,
   )
@@ -24,6 +26,7 @@ import Millrace.Internal.Errors (throwIfMinusOne)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Internal.Handle (Handle (..))
+import Millrace.Internal.Job (Output)
 import Millrace.Operation
 import System.Posix.Internals (withFilePath)
 
@@ -72,7 +75,17 @@ sizeOfFile function file@(File handle path _) =
 -- | @readInto function file offset place most@ reads at most @most@ bytes into memory: at once if the system has them in
 -- memory, otherwise it waits for the disk. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
-readInto function file@(File handle@(Handle number) _ memory) offset place most = do
+readInto = readBy onFile
+
+-- | The same for memory that the caller uses again, also after an interruption: then it waits for the end of a call that has begun.
+readIntoCallers :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
+readIntoCallers = readBy onFileStaying
+
+-- How a helper is asked: 'onFile', 'onFileStaying'.
+type Asking = String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO Int64) -> IO Int64
+
+readBy :: Asking -> String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
+readBy ask function file@(File handle@(Handle number) _ memory) offset place most = do
   cached <- if memory == PastMemory then return notInMemory else withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
   if Errno (fromIntegral (negate cached)) == eAGAIN && cached < 0
     then fromDisk
@@ -84,14 +97,21 @@ readInto function file@(File handle@(Handle number) _ memory) offset place most 
       helpersDoIt <- c_leaves_files_to_helpers
       if helpersDoIt /= 0 then fromIntegral <$> byHelper else byOperation
     byOperation = withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
-    byHelper = onFile function file c_do_read [offset, fromIntegral most] (Just place) result
+    byHelper = ask function file c_do_read [offset, fromIntegral most] (Just place) result
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
-writeFrom function file@(File handle _ _) offset bytes = do
+writeFrom = writeBy onFile
+
+-- | The same for bytes that the caller changes later, also after an interruption, as 'readIntoCallers'.
+writeFromCallers :: String -> File -> Int64 -> ByteString -> IO ()
+writeFromCallers = writeBy onFileStaying
+
+writeBy :: Asking -> String -> File -> Int64 -> ByteString -> IO ()
+writeBy ask function file@(File handle _ _) offset bytes = do
   helpersDoIt <- c_leaves_files_to_helpers
   if helpersDoIt /= 0
-    then void (onFile function file c_do_write [offset, fromIntegral size] (Just place) result)
+    then void (ask function file c_do_write [offset, fromIntegral size] (Just place) result)
     else withForeignPtr place $ \source -> void (perform (writeFileRequest handle offset source size) >>= checked function file)
   where
     (whole, start, size) = toForeignPtr bytes

@@ -3,7 +3,8 @@
 --
 -- 1. A job is freed exactly once: by the thread that waits for it, or by its keeper.
 -- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory alive,
---    waits for its end and disposes of the result. So nothing leaks, and no helper uses freed memory.
+--    waits for its end and disposes of the result. So nothing leaks, and no helper uses freed memory. If the memory is the caller's, the
+--    thread waits itself.
 -- 3. A job that no helper has begun is withdrawn.
 -- 4. Within a simulation, jobs on files and directories are done on the machine (@cbits\/posix\/simulated_files.h@), and others refused.
 module Millrace.Internal.Job
@@ -61,6 +62,8 @@ data Job r = Job
     jobTexts :: [ByteString],
     -- | Memory that the helper reads or writes.
     jobMemory :: !(Maybe (ForeignPtr Word8)),
+    -- | Whether the job may go on without its caller. It may not if the caller may use the memory for something else then.
+    jobMayOutlive :: !Bool,
     -- | Releases what the job uses, for instance a descriptor. Runs once, when the job has ended or was not begun.
     jobRelease :: IO (),
     -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
@@ -81,6 +84,7 @@ job work numbers texts =
       jobNumbers = numbers,
       jobTexts = texts,
       jobMemory = Nothing,
+      jobMayOutlive = True,
       jobRelease = return (),
       jobDispose = \_ -> return (),
       jobMeaning = \result _ -> return result
@@ -95,6 +99,7 @@ meaning what means =
       jobNumbers = jobNumbers what,
       jobTexts = jobTexts what,
       jobMemory = jobMemory what,
+      jobMayOutlive = jobMayOutlive what,
       jobRelease = jobRelease what,
       jobDispose = jobDispose what,
       jobMeaning = means
@@ -228,17 +233,19 @@ takeResult running what = interpreted `finally` (c_free running >> touchMemory w
           output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
           Right <$> jobMeaning what result output
 
--- The caller stops waiting: withdraws the job or, if a helper has begun it, leaves it to a keeper.
+-- The caller stops waiting: withdraws the job or, if a helper has begun it and it may go on alone, leaves it to a keeper.
 leave :: Ptr Running -> Job r -> IO ()
 leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running
   if isWithdrawn /= 0
     then c_free running >> jobRelease what
-    else void $ forkIOWithUnmask $ \_ -> keepUntilItEnds running what
+    else if jobMayOutlive what then void $ forkIOWithUnmask (\_ -> labelled >> keep) else keep
+  where
+    labelled = myThreadId >>= (`labelThread` "Millrace keeper of a job")
+    keep = keepUntilItEnds running what
 
 keepUntilItEnds :: Ptr Running -> Job r -> IO ()
 keepUntilItEnds running what = uninterruptibleMask_ $ do
-  myThreadId >>= (`labelThread` "Millrace keeper of a job")
   woken <- newEmptyMVar
   timer@(Timer token) <- startTimer maxBound (Wake woken)
   isDone <- c_watch running token
