@@ -207,6 +207,11 @@ spec = do
       problem <- failsWith (lookUp (host "127.0.0.1" "no-such-service"))
       nameProblem problem `shouldBe` NoSuchService
       show problem `shouldSatisfy` isInfixOf "127.0.0.1:no-such-service"
+    it "refuses names beyond ASCII, and looks up no other ones" $ do
+      -- U+0161 without its high byte is the letter a.
+      problem <- failsWith (lookUp (host "loc\x0161lhost" "80"))
+      problem `shouldBe` NameError "loc\x0161lhost:80" NotAscii
+      show problem `shouldSatisfy` isInfixOf "IDNA"
     it "looks up a thousand names at the same time" $
       withoutLeaks $ do
         jobs <- forM [1 .. 1000 :: Int] (\i -> start (lookUp (host ("127.0." ++ show (i `div` 256) ++ "." ++ show (i `mod` 256)) "80")))

@@ -42,6 +42,7 @@ import Control.Concurrent.MVar (MVar, modifyMVar, newMVar)
 import Control.Exception (Exception, throwIO)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isAscii)
 import Data.Int (Int32, Int64)
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
@@ -106,6 +107,8 @@ data Problem
     PermanentFailure
   | -- | The combination of family, type and flags makes no sense here.
     NotSupported
+  | -- | The name has letters beyond ASCII. The caller must convert them (IDNA): look up @xn--mnchen-3ya.de@ for @münchen.de@.
+    NotAscii
   | -- | another one of @getaddrinfo@'s errors, by its number
     OtherProblem !Int
   deriving (Eq, Ord, Show)
@@ -128,12 +131,13 @@ instance Show NameError where
         TemporaryFailure -> "no answer from the name servers now; try again later"
         PermanentFailure -> "the name servers cannot answer"
         NotSupported -> "this family, type or flag is not supported"
+        NotAscii -> "it has letters beyond ASCII, which must be converted first (IDNA, xn--...)"
         OtherProblem code -> "getaddrinfo's error " ++ show code
 
 instance Exception NameError
 
--- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one.
--- Interruptible.
+-- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one. Names beyond ASCII are
+-- refused ('NotAscii'). Interruptible.
 --
 -- @since 0.1.0
 lookUp :: Query -> IO [AddrInfo]
@@ -145,7 +149,8 @@ lookUp = lookUpBefore noDeadline
 lookUpBefore :: Deadline -> Query -> IO [AddrInfo]
 lookUpBefore deadline query
   | any ('\NUL' `elem`) [hostText, serviceText] = throwIO (NameError described NoSuchName)
-  | otherwise = runJobBefore deadline what >>= either (failed described) return
+  | not (all isAscii (hostText ++ serviceText)) = throwIO (NameError described NotAscii)
+  | otherwise = runJobBefore deadline what >>= either (failed "Millrace.Name.lookUp" described) return
   where
     described = fromMaybe "this machine" (queryHost query) ++ maybe "" (':' :) (queryService query)
     hostText = fromMaybe "" (queryHost query)
@@ -194,10 +199,10 @@ addresses count (Output place bytes) = do
           }
 
 -- The errors of getaddrinfo are beside those of the system.
-failed :: String -> Errno -> IO a
-failed described (Errno code)
+failed :: String -> String -> Errno -> IO a
+failed function described (Errno code)
   | number >= nameErrorBase = throwIO (NameError described (problemOf (number - nameErrorBase)))
-  | otherwise = throwIO (failure "Millrace.Name.lookUp" described (Errno code))
+  | otherwise = throwIO (failure function described (Errno code))
   where
     number = fromIntegral code :: Int
 
@@ -229,7 +234,7 @@ lookUpNameBefore :: Deadline -> SockAddr -> [NameInfoFlag] -> IO (HostName, Serv
 lookUpNameBefore deadline address flags = do
   place <- mallocForeignPtrBytes size
   withForeignPtr place $ \pointer -> pokeSocketAddress (castPtr pointer) address
-  runJobBefore deadline (what place) >>= either (failed (show address)) return
+  runJobBefore deadline (what place) >>= either (failed "Millrace.Name.lookUpName" (show address)) return
   where
     size = sizeOfSocketAddress address
     what place =
