@@ -42,6 +42,9 @@ spec = do
         failsWith (removeDirectory (root ++ "/a")) >>= (`shouldSatisfy` hasCode eNOTEMPTY)
         removeTree (root ++ "/a")
         exists (root ++ "/a") `shouldReturn` False
+      it "knows that nothing is below a file" $ \root -> do
+        write (root ++ "/file") "x"
+        exists (root ++ "/file/below") `shouldReturn` False
       it "names the function and the path in errors" $ \root -> do
         problem <- failsWith (status (root ++ "/none"))
         problem `shouldSatisfy` hasCode eNOENT

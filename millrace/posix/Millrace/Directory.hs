@@ -68,7 +68,9 @@ import qualified Data.ByteString as ByteString
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
+import Foreign.C.Error (Errno (..), eNOTDIR)
 import Foreign.Ptr (FunPtr)
+import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Internal.Constants.Files
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
@@ -175,13 +177,13 @@ ownerOnly = Permissions 0o700
 everybody :: Permissions
 everybody = Permissions 0o777
 
--- | Whether a name exists. A symbolic link to nothing does not. Throws if that cannot be found out.
+-- | Whether a name exists. A symbolic link to nothing does not, and neither does a name below a file. Throws if that cannot be found out.
 --
 -- @since 0.1.0
 exists :: FilePath -> IO Bool
 exists path =
   (True <$ statusBy "Millrace.Directory.exists" 1 path) `catch` \problem ->
-    if isDoesNotExistError problem then return False else throwIO problem
+    if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR then return False else throwIO problem
 
 -- | The status of a path, after following symbolic links.
 --
