@@ -5,7 +5,7 @@ module DirectorySpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (try)
-import Control.Monad (forM, forM_, replicateM_, void)
+import Control.Monad (forM, forM_, forever, replicateM_, void)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -42,6 +42,18 @@ spec = do
         failsWith (removeDirectory (root ++ "/a")) >>= (`shouldSatisfy` hasCode eNOTEMPTY)
         removeTree (root ++ "/a")
         exists (root ++ "/a") `shouldReturn` False
+      it "removes nothing behind a link that takes the place of a directory" $ \root -> do
+        let tree = root ++ "/tree"
+        createDirectory (root ++ "/other") ownerOnly
+        write (root ++ "/other/precious") "x"
+        flipping <- start (forever (void (attempt (exchange (tree ++ "/a") (tree ++ "/b")))))
+        forM_ [1 .. 200 :: Int] $ \_ -> do
+          void (attempt (createDirectories (tree ++ "/a") ownerOnly))
+          void (attempt (write (tree ++ "/a/own") "x"))
+          void (attempt (createSymbolicLink "../other" (tree ++ "/b")))
+          void (attempt (removeTree tree))
+        stop flipping
+        exists (root ++ "/other/precious") `shouldReturn` True
       it "knows that nothing is below a file" $ \root -> do
         write (root ++ "/file") "x"
         exists (root ++ "/file/below") `shouldReturn` False
@@ -281,6 +293,9 @@ eventsUntil watch wanted = within 30 ("the event " ++ show wanted) (go [])
       events <- nextEvents watch
       let all' = before ++ events
       if wanted `elem` all' then return all' else go all'
+
+attempt :: IO a -> IO (Either IOError a)
+attempt = try
 
 write :: FilePath -> ByteString -> IO ()
 write path bytes = withFile path ForWriting (\file -> writeAt file 0 bytes)

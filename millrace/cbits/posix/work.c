@@ -355,9 +355,15 @@ int64_t mrh_do_list(mrh_job *job)
 {
     text names = {0};
     int64_t error = 0;
-    DIR *directory = opendir(job->texts[0]);
-    if (!directory)
-        return -errno;
+    int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (job->numbers[0] ? 0 : O_NOFOLLOW);
+    int descriptor = open(job->texts[0], flags);
+    DIR *directory = descriptor < 0 ? NULL : fdopendir(descriptor);
+    if (!directory) {
+        error = -errno;
+        if (descriptor >= 0)
+            close(descriptor);
+        return error;
+    }
     while (!error) {
         errno = 0;
         const struct dirent *entry = readdir(directory);

@@ -35,7 +35,7 @@ mrh_work mrh_do_chmod_of;       /* descriptor, permissions */
 mrh_work mrh_do_chown;          /* path; user, group (-1: unchanged), whether to follow a symbolic link */
 mrh_work mrh_do_set_times;      /* path; seconds and nanoseconds of access, of change, whether to follow */
 mrh_work mrh_do_access;         /* path; mode */
-mrh_work mrh_do_list;           /* path; output: for each name its kind (a byte), the name and a NUL */
+mrh_work mrh_do_list;           /* path, whether to follow a link; output: for each name: kind (a byte), name, NUL */
 mrh_work mrh_do_space;          /* path; output: total and available bytes, total and free inodes */
 mrh_work mrh_do_clone;          /* from, to (descriptors): shares all blocks */
 mrh_work mrh_do_copy_range;     /* from, its offset, to, its offset, bytes */

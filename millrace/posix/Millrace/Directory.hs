@@ -309,8 +309,11 @@ dropLast path = case dropWhile (== '/') (reverse path) of
 removeDirectory :: FilePath -> IO ()
 removeDirectory path = onPath "Millrace.Directory.removeDirectory" path c_unlink [1] (\_ _ -> return ())
 
--- | Removes a directory with everything in it, or a file. Does not follow symbolic links. If something in it cannot be
--- removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
+-- | Removes a directory with everything in it, or a file. Does not follow symbolic links, also if one takes the place of a directory
+-- meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
+--
+-- Every call is about a whole path. Do not use it with privileges below a directory in which other users may write: they could put a link in
+-- the place of a directory above, after that was listed.
 --
 -- @since 0.1.0
 removeTree :: FilePath -> IO ()
@@ -319,7 +322,7 @@ removeTree path = do
   removeKind kind path
   where
     removeKind Directory directory = do
-      entries <- list directory `catch` nothingThere
+      entries <- listBy "Millrace.Directory.removeTree" 0 directory `catch` nothingThere
       mapM_ (\entry -> kindOf entry >>= (`removeKind` entryPath entry)) entries
       removeBy 1 directory
     removeKind _ name = removeBy 0 name
@@ -347,10 +350,11 @@ data Entry = Entry
 --
 -- @since 0.1.0
 list :: FilePath -> IO [Entry]
-list = listBy "Millrace.Directory.list"
+list = listBy "Millrace.Directory.list" 1
 
-listBy :: String -> FilePath -> IO [Entry]
-listBy function path = onPath function path c_list [] (\_ output -> outputBytes output) >>= mapM entry . pieces
+-- The number: whether a symbolic link is followed.
+listBy :: String -> Int64 -> FilePath -> IO [Entry]
+listBy function follow path = onPath function path c_list [follow] (\_ output -> outputBytes output) >>= mapM entry . pieces
   where
     entry (kind, bytes) = do
       name <- pathFrom bytes
@@ -392,7 +396,7 @@ data Follow
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
 walk root follow visit = do
   top <- identityOf root
-  listBy function root >>= mapM_ (go [top])
+  listBy function 1 root >>= mapM_ (go [top])
   where
     function = "Millrace.Directory.walk"
     go above entry = do
@@ -411,7 +415,7 @@ walk root follow visit = do
           Right identity | identity `notElem` above -> children (identity : above) path
           _ -> return ()
       | otherwise = children above path
-    children above path = attempt (listBy function path) >>= mapM_ (mapM_ (go above))
+    children above path = attempt (listBy function 1 path) >>= mapM_ (mapM_ (go above))
     identityOf path = (\known -> (statusDevice known, statusInode known)) <$> statusBy function 1 path
     realKind entry
       | entryKind entry == UnknownKind = either (const UnknownKind) id <$> attempt (statusKind <$> linkStatus (entryPath entry))
