@@ -4,8 +4,9 @@
 -- | Streams, connecting to names, and serving.
 module StreamSpec (spec) where
 
+import Control.Concurrent (forkIO, myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, mask_, try)
+import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, mask_, try, uninterruptibleMask_)
 import Control.Monad (foldM_, forM, forM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -33,6 +34,21 @@ spec = do
       readIORef received `shouldReturn` ["cd", "ab"]
       readIORef reports `shouldReturn` [4, 2]
       count `shouldReturn` 5
+    it "loses no piece that comes together with an exception" $ do
+      taken <- newIORef 0
+      got <- newIORef []
+      let source = uninterruptibleMask_ $ do
+            number <- atomicModifyIORef' taken (\n -> (n + 1, n))
+            reader <- myThreadId
+            when (number == 3) $ forkIO (throwTo reader ThreadKilled) >> pause 20000
+            return (if number < 10 then ByteString.singleton number else "")
+          readAll next = next >>= \piece -> unless (ByteString.null piece) (modifyIORef got (piece :) >> readAll next)
+      (counted, count) <- counting source
+      limited <- atMost 100 counted
+      start (readAll limited) >>= outcomeOf >>= (`shouldSatisfy` either (const True) (const False))
+      start (readAll limited) >>= finish
+      ByteString.concat . reverse <$> readIORef got `shouldReturn` ByteString.pack [0 .. 9]
+      count `shouldReturn` 10
     it "cuts lines wherever the pieces end" $ do
       let text = "first\r\n\nthird line\nlast"
       forM_ [1 .. 25] $ \size -> do

@@ -73,11 +73,10 @@ type Sink = ByteString -> IO ()
 fromPieces :: [ByteString] -> IO Source
 fromPieces pieces = do
   left <- newIORef (filter (not . ByteString.null) pieces)
-  return $
-    atomicModifyIORef' left takeFirst
+  return . taking left $ \takeUntil -> readIORef left >>= takeFirst takeUntil
   where
-    takeFirst (piece : others) = (others, piece)
-    takeFirst [] = ([], ByteString.empty)
+    takeFirst takeUntil (piece : others) = piece <$ takeUntil others
+    takeFirst _ [] = return ByteString.empty
 
 -- | Receives from a socket, in pieces of at most 64 KiB.
 --
@@ -97,10 +96,10 @@ toSocket = sendAll
 fromFile :: File -> Int64 -> IO Source
 fromFile file begin = do
   position <- newIORef begin
-  return $ do
+  return . taking position $ \takeUntil -> do
     offset <- readIORef position
     bytes <- readAt file offset 262144
-    bytes <$ writeIORef position (offset + fromIntegral (ByteString.length bytes))
+    bytes <$ takeUntil (offset + fromIntegral (ByteString.length bytes))
 
 -- | Writes into a file from an offset on. The sink is for one writer.
 --
@@ -113,7 +112,8 @@ toFile file begin = do
     writeAt file offset bytes
     writeIORef position (offset + fromIntegral (ByteString.length bytes))
 
--- | Moves everything from a source to a sink, and returns how many bytes that were.
+-- | Moves everything from a source to a sink, and returns how many bytes that were. If it is interrupted, or the sink throws, the piece in
+-- flight is lost: it has left the source, and the sink may have taken a part of it.
 --
 -- @since 0.1.0
 copy :: Source -> Sink -> IO Word64
@@ -141,30 +141,36 @@ copyReporting source sink report = go 0
 tee :: Sink -> Sink -> Sink
 tee one other piece = one piece >> other piece
 
--- | The same source, and an action that tells how many bytes it has returned.
+-- | The same source, and an action that tells how many bytes it has returned. If it is interrupted, no byte is lost. The source runs masked,
+-- and is interruptible where it waits.
 --
 -- @since 0.1.0
 counting :: Source -> IO (Source, IO Word64)
 counting source = do
   count <- newIORef 0
-  let counted = do
-        piece <- source
-        piece <$ modifyIORef' count (+ fromIntegral (ByteString.length piece))
+  counted <- changing source (\piece -> piece <$ modifyIORef' count (+ fromIntegral (ByteString.length piece)))
   return (counted, readIORef count)
 
--- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is lost.
+-- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is lost. Interruptions lose
+-- nothing, as with 'counting'.
 --
 -- @since 0.1.0
 atMost :: Word64 -> Source -> IO Source
 atMost limit source = do
   left <- newIORef limit
-  return $ do
+  changing (readIORef left >>= \now -> if now == 0 then return ByteString.empty else source) $ \whole' -> do
     now <- readIORef left
-    if now == 0
-      then return ByteString.empty
-      else do
-        piece <- ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) <$> source
-        piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
+    let piece = ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) whole'
+    piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
+
+-- A source with an action for each of its pieces. If an exception comes before the caller has a piece, the next call returns it.
+changing :: Source -> (ByteString -> IO ByteString) -> IO Source
+changing source change = do
+  late <- newIORef Nothing
+  return . handOver (writeIORef late . Just) $ do
+    kept <- readIORef late
+    writeIORef late Nothing
+    maybe (source >>= change) return kept
 
 -- | @concurrently pieces source use@ reads a source ahead in a new thread, by at most @pieces@ pieces, while @use@ takes
 -- them. The next read throws an exception of the source. The thread ends with @use@.
