@@ -107,6 +107,23 @@ spec = describe "Millrace.Pool" $ do
     within 20 "the holder" (finish holder) `shouldReturn` 1
     readIORef (gone numbers) `shouldReturn` [1]
     closePool pool
+  it "is closed also if closing is interrupted" $ do
+    numbers <- newNumbers
+    begun <- newEmptyMVar
+    release <- newEmptyMVar
+    let ending n = uninterruptibleMask_ (putMVar begun () >> takeMVar release) >> poolEnd (settingsOf numbers) n
+    pool <- newPool (settingsOf numbers) {poolEnd = ending, poolIdle = 1000}
+    withResource pool (`shouldBe` 1)
+    -- The pool's own thread ends it now, and cannot be interrupted.
+    within 20 "the end of the idle one" (takeMVar begun)
+    closing <- start (closePool pool)
+    pause 20000
+    killing <- start (interrupt closing ThreadKilled)
+    either (const True) (const False) <$> within 20 "closing" (outcomeOf closing) `shouldReturn` True
+    try (withResource pool return) `shouldReturn` Left PoolClosed
+    putMVar release ()
+    finish killing
+    readIORef (gone numbers) `shouldBecome` [1]
   it "loses nothing when threads are killed at random moments" $ do
     seed <- firstSeed
     random <- newRandom (fromIntegral seed)

@@ -51,7 +51,7 @@ where
 import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar, takeMVar)
 import Control.Exception
-import Control.Monad (forM_, forever, join, unless, when)
+import Control.Monad (forM_, join, unless, when)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import qualified Data.IntMap.Strict as IntMap
 import Data.List (partition)
@@ -194,23 +194,24 @@ data PoolStatus = PoolStatus
 newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
   state <- newIORef (State [] 0 IntMap.empty 0 False (Tally 0 0 0 0))
-  sweeper <- forkIOWithUnmask $ \unmask -> unmask $
-    forever $ do
-      threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
-      sweep settings state
+  let sweeping = do
+        threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
+        sweep settings state
+        isOver <- isClosed <$> readIORef state
+        unless isOver sweeping
+  sweeper <- forkIOWithUnmask (\unmask -> unmask sweeping)
   return (Pool settings state sweeper)
 
 -- | Ends the things that are idle. Those in use end after their use, and threads that wait get 'PoolClosed', as do all that come later.
--- Returns when the idle ones have ended. A second call does nothing.
+-- Returns when the idle ones have ended. If it is interrupted, the pool is closed even so. A second call does nothing.
 --
 -- @since 0.1.0
 closePool :: Pool a -> IO ()
 closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
-  killThread poolSweeper
   (items, waiters) <- atomicModifyIORef' poolState $ \state ->
     (state {idle = [], waiting = IntMap.empty, isClosed = True}, (idle state, IntMap.elems (waiting state)))
   forM_ waiters (`putMVar` IsClosed)
-  discardAll poolOf poolState items
+  discardAll poolOf poolState items `finally` killThread poolSweeper
 
 -- | A pool for the time of an action.
 --
