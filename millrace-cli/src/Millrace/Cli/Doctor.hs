@@ -161,7 +161,12 @@ renderText examination =
 -- What a backend does by which interface of the system, and why.
 interfaces :: Choice -> [(String, String, String)]
 interfaces (NothingChosen _) = []
-interfaces (Chosen backend _) = ("sockets", sockets, whySockets) : ("files", files, whyFiles) : [names]
+interfaces (Chosen backend _) =
+  [("sockets", sockets, whySockets), ("files", files, whyFiles)]
+    ++ [byHelpers "opening" "it may wait for the disk, and has no operation" | backend /= Iocp]
+    ++ [byHelpers "directories" "they may wait for the disk, and have no operations" | backend /= Iocp]
+    ++ [byHelpers "programs" "the system returns only when the program has begun" | backend /= Iocp]
+    ++ [byHelpers "names" "the system looks names up in no other way"]
   where
     (sockets, whySockets) = case backend of
       Hybrid -> ("epoll", "it costs least where threads move between cores")
@@ -173,7 +178,7 @@ interfaces (Chosen backend _) = ("sockets", sockets, whySockets) : ("files", fil
       Iocp -> ("completion ports", "no thread waits for the disk")
       _ | backend `elem` [Hybrid, IoUring] -> ("io_uring", "no thread waits for the disk")
       _ -> ("helper threads", "without io_uring a thread must wait for the disk")
-    names = ("names", "helper threads", "the system looks names up in no other way")
+    byHelpers what why = (what, "helper threads", why)
 
 helpersText :: HelperCounts -> String
 helpersText counts

@@ -23,6 +23,9 @@ spec = do
             "a server would use  epoll (hybrid does not work here)",
             "  for sockets       epoll: it works on every Linux",
             "  for files         helper threads: without io_uring a thread must wait for the disk",
+            "  for opening       helper threads: it may wait for the disk, and has no operation",
+            "  for directories   helper threads: they may wait for the disk, and have no operations",
+            "  for programs      helper threads: the system returns only when the program has begun",
             "  for names         helper threads: the system looks names up in no other way",
             "helper threads      at most 96; now 3 (calls: 1 being made, 0 waiting)"
           ]
@@ -62,6 +65,9 @@ spec = do
             "  \"interfaces\": {",
             "    \"sockets\": \"epoll\",",
             "    \"files\": \"helper threads\",",
+            "    \"opening\": \"helper threads\",",
+            "    \"directories\": \"helper threads\",",
+            "    \"programs\": \"helper threads\",",
             "    \"names\": \"helper threads\"",
             "  },",
             "  \"helper_threads\": {",
