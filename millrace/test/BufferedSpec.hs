@@ -204,5 +204,4 @@ bytesWithoutEnds i = Char8.pack (show i ++ ":") <> ByteString.map (\byte -> if b
 withLines :: ByteString -> (File -> IO a) -> IO a
 withLines content use = do
   path <- ("millrace-buffered-" ++) . show <$> getProcessID
-  result <- withFile path ForWriting (\file -> writeAt file 0 content) >> withFile path ForUpdating use
-  result <$ removeFile path
+  (withFile path ForWriting (\file -> writeAt file 0 content) >> withFile path ForUpdating use) `finally` removeFile path
