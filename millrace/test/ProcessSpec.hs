@@ -3,13 +3,14 @@
 -- | Processes, pipes, signals, terminals and names.
 module ProcessSpec (spec) where
 
-import Control.Exception (try)
-import Control.Monad (forM, forM_, replicateM_, unless, void)
+import Control.Concurrent (newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (bracket, try)
+import Control.Monad (forM, forM_, forever, replicateM_, unless, void)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Data.Maybe (fromJust)
-import Foreign.C.Error (eACCES, eBADF, eNOENT, eNOTDIR, ePIPE)
+import Foreign.C.Error (eACCES, eBADF, eINVAL, eNOENT, eNOTDIR, ePIPE)
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..))
 import Millrace.File.Temporary (withTemporaryDirectory)
@@ -23,6 +24,7 @@ import qualified Millrace.Timer as Timer
 import Support
 import System.Directory (doesPathExist, listDirectory)
 import System.Environment (getExecutablePath)
+import qualified System.Posix.Signals as Posix
 import Test.Hspec
 
 spec :: Spec
@@ -168,9 +170,23 @@ spec = do
         within 5 "the signal" (nextSignal one) `shouldReturn` User2
         soon <- deadlineAfter 2000
         nextSignalBefore soon other `shouldReturn` Nothing
-    it "refuses what cannot be received" $ do
-      outcome <- try (withSignals [Numbered 9] (const (return ())))
-      either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
+    it "refuses what cannot be received, and leaves the others as they were" $
+      withHandler Posix.sigUSR1 $ \handled ->
+        -- SIGKILL, a signal that belongs to libc, and no signal.
+        forM_ [9, 32, 65] $ \number -> do
+          failsWith (withSignals [User1, Numbered number] (const (return ()))) >>= (`shouldSatisfy` hasCode eINVAL)
+          raiseSignal User1
+          within 5 "the signal" handled
+    it "gives its signals back when it is interrupted at its end" $
+      withHandler Posix.sigUSR2 $ \handled -> do
+        let interrupted i = do
+              job <- start (forever (withSignals [User2] (\_ -> return ())))
+              pause (100 + i)
+              stop job
+        jobs <- forM [1 .. 8] (start . replicateM_ 20 . interrupted)
+        mapM_ finish jobs
+        raiseSignal User2
+        within 5 "the signal" handled
   describe "Millrace.Terminal" $ do
     it "knows what is none" $
       withoutLeaks . withPipe $ \out _ -> isTerminal (readEndDescriptor out) `shouldReturn` False
@@ -226,6 +242,11 @@ spec = do
       outcome <- try (lookUpBefore past (host "127.0.0.1" "80"))
       either (`shouldSatisfy` isDeadlineError) (const (return ())) (outcome :: Either IOError [AddrInfo])
   where
+    -- With a handler of the program's own, and an action that waits for it.
+    withHandler number use = do
+      arrived <- newEmptyMVar
+      let install action = Posix.installHandler number action Nothing
+      bracket (install (Posix.Catch (putMVar arrived ()))) install (\_ -> use (takeMVar arrived :: IO ()))
     readAll out = ByteString.concat <$> go
       where
         go = readPipe out 65536 >>= \part -> if ByteString.null part then return [] else (part :) <$> go

@@ -29,8 +29,8 @@ where
 
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
-import Control.Exception (bracket, mask_, throwIO)
-import Control.Monad (foldM, void, when)
+import Control.Exception (bracket, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (foldM, forM_, void, when)
 import Data.List (nub)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
@@ -100,7 +100,8 @@ listeners :: MVar (Map.Map Int Listeners)
 listeners = unsafePerformIO (newMVar Map.empty)
 {-# NOINLINE listeners #-}
 
--- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@).
+-- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@, libc's own,
+-- and a number that means none); then all of them do what they did before.
 --
 -- @since 0.1.0
 withSignals :: [Signal] -> (Signals -> IO a) -> IO a
@@ -109,19 +110,32 @@ withSignals wanted = bracket begin end
     kinds = nub wanted
     begin = do
       refuseSimulation
+      forM_ kinds $ \signal -> when (signalNumber signal `notElem` receivable) $ throwIO (refused signal)
       pending <- newTVarIO Set.empty
-      modifyMVar_ listeners $ \before -> foldM (add pending) before kinds
+      changeListeners (addAll pending kinds)
       return (Signals pending)
-    end (Signals pending) = modifyMVar_ listeners $ \before -> foldM (remove pending) before kinds
+    end (Signals pending) = changeListeners (\before -> foldM (remove pending) before kinds)
+    -- installHandler does not say that the system has refused a signal. Libc's own ones are not in the full set.
+    receivable = [fromIntegral number | number <- [1 .. 64], number `notElem` [9, 19], number `Posix.inSignalSet` Posix.fullSignalSet]
+    refused signal = failure "Millrace.Signal.withSignals" (show signal) eINVAL
+
+-- Uninterruptible: a handler that stayed without listeners would swallow its signal for ever. No thread has the listeners for long.
+changeListeners :: (Map.Map Int Listeners -> IO (Map.Map Int Listeners)) -> IO ()
+changeListeners = uninterruptibleMask_ . modifyMVar_ listeners
+
+-- All of them or, if there is an exception, none.
+addAll :: TVar (Set.Set Signal) -> [Signal] -> Map.Map Int Listeners -> IO (Map.Map Int Listeners)
+addAll _ [] before = return before
+addAll pending (signal : others) before = do
+  after <- add pending before signal
+  addAll pending others after `onException` remove pending after signal
 
 add :: TVar (Set.Set Signal) -> Map.Map Int Listeners -> Signal -> IO (Map.Map Int Listeners)
-add pending before signal = do
-  when (number `elem` [9, 19]) $ throwIO (failure "Millrace.Signal.withSignals" (show signal) eINVAL)
-  case Map.lookup number before of
-    Just others -> return (Map.insert number others {listenersAll = (signal, pending) : listenersAll others} before)
-    Nothing -> do
-      meant <- Posix.installHandler (fromIntegral number) (Posix.Catch (deliver number)) Nothing
-      return (Map.insert number (Listeners meant [(signal, pending)]) before)
+add pending before signal = case Map.lookup number before of
+  Just others -> return (Map.insert number others {listenersAll = (signal, pending) : listenersAll others} before)
+  Nothing -> do
+    meant <- Posix.installHandler (fromIntegral number) (Posix.Catch (deliver number)) Nothing
+    return (Map.insert number (Listeners meant [(signal, pending)]) before)
   where
     number = signalNumber signal
 
