@@ -30,6 +30,7 @@ import Millrace.Timer
 import qualified Millrace.Watch as Watch
 import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds, needingKnownLayout)
+import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
 import Test.Hspec
 
@@ -41,6 +42,9 @@ refusedThere =
     ("terminals", Terminal.withTerminal (\_ -> return ())),
     ("standard output", Terminal.writeStandardOutput (Char8.pack "x")),
     ("signals", Signal.withSignals [Signal.User1] (\_ -> return ())),
+    -- Not harmful if they are sent: they do nothing by default.
+    ("signals to this program", Signal.raiseSignal Signal.WindowChange),
+    ("signals to others", getProcessID >>= \self -> Signal.sendSignal (fromIntegral self) Signal.WindowChange),
     ("watches", Watch.withWatch ["."] Watch.Flat (\_ -> return ())),
     ("names", void (Name.lookUp (Name.host "localhost" "80"))),
     ("symbolic links", Directory.createSymbolicLink "a" "b"),

@@ -11,7 +11,7 @@
 -- count as one, as in the system itself. Waiting occupies no operating system thread and is interruptible.
 --
 -- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose 'System.Posix.Signals.installHandler' must not be
--- used for them meanwhile).
+-- used for them meanwhile). Within "Millrace.Simulation" no signals are received or sent.
 --
 -- >>> withSignals [User1] (\signals -> raiseSignal User1 >> nextSignal signals)
 -- User1
@@ -29,8 +29,8 @@ where
 
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
-import Control.Exception (bracket, mask_, onException, throwIO, uninterruptibleMask_)
-import Control.Monad (foldM, forM_, void, when)
+import Control.Exception (bracket, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (foldM, forM_, when)
 import Data.List (nub)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
@@ -176,10 +176,10 @@ nextSignalBefore deadline signals
 --
 -- @since 0.1.0
 raiseSignal :: Signal -> IO ()
-raiseSignal = void . mask_ . Posix.raiseSignal . fromIntegral . signalNumber
+raiseSignal signal = refuseSimulation >> Posix.raiseSignal (fromIntegral (signalNumber signal))
 
 -- | Sends a signal to another process, by its number ('Millrace.Process.signalProcess' cannot hit a wrong one).
 --
 -- @since 0.1.0
 sendSignal :: Int -> Signal -> IO ()
-sendSignal process signal = Posix.signalProcess (fromIntegral (signalNumber signal)) (fromIntegral process)
+sendSignal process signal = refuseSimulation >> Posix.signalProcess (fromIntegral (signalNumber signal)) (fromIntegral process)
