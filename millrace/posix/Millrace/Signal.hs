@@ -38,6 +38,7 @@ import Foreign.C.Error (eINVAL)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job (microsUntil, refuseSimulation)
+import Millrace.Internal.Park (handOver)
 import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix
@@ -162,15 +163,17 @@ nextSignal (Signals pending) = atomically $ do
   now <- readTVar pending
   maybe retry (\(first, others) -> first <$ writeTVar pending others) (Set.minView now)
 
--- | 'nextSignal' with a deadline: 'Nothing' if none has arrived.
+-- | 'nextSignal' with a deadline: 'Nothing' if none has arrived. If it is interrupted, it has taken none.
 --
 -- @since 0.1.0
 nextSignalBefore :: Deadline -> Signals -> IO (Maybe Signal)
-nextSignalBefore deadline signals
+nextSignalBefore deadline signals@(Signals pending)
   | deadline == noDeadline = Just <$> nextSignal signals
-  | otherwise = do
+  | otherwise = handOver (mapM_ putBack) $ do
     limit <- microsUntil deadline
     timeout (max 1 limit) (nextSignal signals)
+  where
+    putBack signal = atomically (modifyTVar' pending (Set.insert signal))
 
 -- | Sends a signal to this program.
 --
