@@ -92,6 +92,30 @@ spec = do
         (exit, out, _) <- readProcess (command "cat" []) bytes
         exit `shouldBe` Exited 0
         (out == bytes) `shouldBe` True
+    it "gives a program pipes that block for it, and not here" $
+      withoutLeaks . withPipe $ \numbers intoNumbers -> withPipe $ \unsorted intoUnsorted -> withPipe $ \sorted intoSorted -> do
+        let bytes = Char8.unlines (map (Char8.pack . show) [1 .. 100000 :: Int])
+            both = Descriptor (writeEndDescriptor intoNumbers)
+        withProcess (command "seq" ["1", "100000"]) {commandOutput = both, commandErrors = both} $ \process -> do
+          closeWriteEnd intoNumbers
+          pause 20000 -- It fills the pipe.
+          counted <- readAll numbers
+          counted == bytes `shouldBe` True
+          waitProcess process `shouldReturn` Exited 0
+        withProcess (command "sort" ["-n"]) {commandInput = Descriptor (readEndDescriptor unsorted), commandOutput = Descriptor (writeEndDescriptor intoSorted)} $ \process -> do
+          closeReadEnd unsorted >> closeWriteEnd intoSorted
+          soon <- deadlineAfter 20000
+          failsWith (readPipeBefore soon sorted 10) >>= (`shouldSatisfy` isDeadlineError)
+          writer <- start (writePipe intoUnsorted bytes >> closeWriteEnd intoUnsorted)
+          back <- readAll sorted
+          finish writer
+          back == bytes `shouldBe` True
+          waitProcess process `shouldReturn` Exited 0
+    it "starts a program whose FIFO has no other end" $
+      withoutLeaks . withTemporaryDirectory "." "fifo" $ \root -> do
+        createFifo (root ++ "/fifo") (Permissions 0o600)
+        bracket (openFifoForReading (root ++ "/fifo")) closeReadEnd $ \out ->
+          within 5 "the end" (runProcess (command "cat" []) {commandInput = Descriptor (readEndDescriptor out)}) `shouldReturn` Exited 0
     it "ends a group at its deadline, with all that it has started" $
       withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
         soon <- deadlineAfter 300000

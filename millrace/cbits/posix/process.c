@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ typedef struct launch {
     const char *program, *directory;
     char **arguments, **environment;
     int streams[STREAMS];
+    char stream_paths[STREAMS][32]; /* by which the child opens them once more */
     int group;
     int user, user_group; /* -1: unchanged */
     limit limits[LIMITS];
@@ -64,14 +66,32 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Programs such as cat fail with EAGAIN if a standard stream is non-blocking. That flag belongs to the open file description, and
+ * this program needs it. So the child opens a non-blocking pipe once more; with O_NONBLOCK at first, because the child must not
+ * wait for a FIFO's other end. -1: it is not such a pipe, or cannot be opened again. Then the child shares the flag. */
+static int open_blocking(const launch *what, int i)
+{
+    struct stat status;
+    int flags = fcntl(what->streams[i], F_GETFL);
+    if (flags < 0 || !(flags & O_NONBLOCK) || fstat(what->streams[i], &status) < 0 || !S_ISFIFO(status.st_mode))
+        return -1;
+    int opened = open(what->stream_paths[i], (flags & O_ACCMODE) | O_NONBLOCK | O_CLOEXEC);
+    if (opened >= 0)
+        fcntl(opened, F_SETFL, flags & ~O_NONBLOCK);
+    return opened;
+}
+
 /* Moves the descriptors to high numbers first, so that none is overwritten, and then to their places. */
 static bool place_streams(launch *what)
 {
     int moved[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
-        moved[i] = fcntl(what->streams[i], F_DUPFD_CLOEXEC, STREAMS);
+        int opened = open_blocking(what, i);
+        moved[i] = fcntl(opened < 0 ? what->streams[i] : opened, F_DUPFD_CLOEXEC, STREAMS);
         if (moved[i] < 0)
             return failed(what);
+        if (opened >= 0)
+            close(opened); /* otherwise it might be taken for one of the next streams */
     }
     for (int i = 0; i < STREAMS; i++)
         if (dup2(moved[i], i) < 0)
@@ -217,8 +237,10 @@ int64_t mrh_do_spawn(mrh_job *job)
     const int64_t *numbers = job->numbers;
     launch what = {.group = (int)numbers[6], .user = (int)numbers[7], .user_group = (int)numbers[8]};
     int64_t result = -ENOMEM;
-    for (int i = 0; i < STREAMS; i++)
+    for (int i = 0; i < STREAMS; i++) {
         what.streams[i] = (int)numbers[i];
+        snprintf(what.stream_paths[i], sizeof what.stream_paths[i], "/proc/self/fd/%d", what.streams[i]);
+    }
     what.program = next_string(&at);
     what.directory = next_string(&at);
     what.arguments = next_strings(&at, numbers[3]);

@@ -201,7 +201,8 @@ fromDescriptor what (Fd number) = mask_ $ do
   when (result < 0) $ throwIO (failure "Millrace.Pipe" ("descriptor " ++ show number) (Errno (negate result)))
   newPlain what number
 
--- | The descriptor's number, for programs that are started. It is valid until the end is closed. Do not close it.
+-- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end is closed. Do
+-- not close it. It is non-blocking. A program that "Millrace.Process" starts gets it blocking.
 --
 -- @since 0.1.0
 readEndDescriptor :: ReadEnd -> Fd

@@ -162,7 +162,9 @@ data Wiring
     Null
   | -- | a pipe to this program: 'processInput', 'processOutput', 'processErrors'
     NewPipe
-  | -- | a descriptor, which stays open here
+  | -- | a descriptor, which stays open here. A non-blocking pipe, such as those of "Millrace.Pipe", is opened once more for the process,
+    -- so that it blocks for the process and not here. Other non-blocking files, such as sockets, stay non-blocking, which few
+    -- programs expect. So do pipes where @\/proc@ is missing.
     Descriptor !Fd
   | -- | a new terminal, the same one for all streams of the process that ask for it: 'processTerminal'. The process begins a
     -- session of its own.
