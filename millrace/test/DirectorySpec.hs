@@ -272,6 +272,25 @@ spec = do
           void $ eventsUntil watch (Event (root ++ "/in/file") MovedIn)
           rename (root ++ "/in/file") (root ++ "/outside")
           void $ eventsUntil watch (Event (root ++ "/in/file") MovedAway)
+      it "loses nothing when threads are interrupted" $ \root -> do
+        let names = map show [1 .. 100 :: Int]
+            inside name = root ++ "/in/" ++ name
+        mapM_ (`createDirectories` ownerOnly) ((root ++ "/in") : map ((root ++ "/out/") ++) names)
+        withWatch [root ++ "/in"] Recursive $ \watch -> do
+          random <- newRandom 1
+          let interruptedUntil wanted seen
+                | all (`elem` seen) wanted = return ()
+                | otherwise = do
+                  job <- start (nextEvents watch)
+                  below random 4000 >>= pause
+                  stop job
+                  outcomeOf job >>= interruptedUntil wanted . either (const seen) (++ seen)
+          -- Each has one half only, so that the call waits for the other one.
+          mover <- start (forM_ names (\name -> rename (root ++ "/out/" ++ name) (inside name) >> pause 1000))
+          within 30 "the directories" (interruptedUntil [Event (inside name) MovedIn | name <- names] [])
+          finish mover
+          mapM_ (\name -> write (inside name ++ "/file") "x") names
+          within 30 "the files" (interruptedUntil [Event (inside name ++ "/file") Created | name <- names] [])
       it "reports an overflow" $ \root -> withWatch [root] Flat $ \watch -> do
         most <- read <$> readFile "/proc/sys/fs/inotify/max_queued_events" :: IO Int
         if most > 40000

@@ -9,9 +9,9 @@
 --    directories again.
 -- 4. Equal events of one file that follow each other are one event.
 --
--- Waiting occupies no operating system thread, and is interruptible; events that were just taken may be lost
--- then. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this
--- machine. Within "Millrace.Simulation" there are no watches.
+-- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an interrupted one has
+-- taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this machine.
+-- Within "Millrace.Simulation" there are no watches.
 --
 -- >>> import Millrace.Directory
 -- >>> createDirectory "watched" ownerOnly
@@ -30,14 +30,16 @@ module Millrace.Watch
 where
 
 import Control.Concurrent.MVar
-import Control.Exception (bracket, catch, mask_, throwIO)
-import Control.Monad (when)
+import Control.Exception (bracket, catch, mask_, onException, throwIO)
+import Control.Monad (unless, when)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCString)
+import Data.IORef
 import Data.List (isPrefixOf)
 import qualified Data.Map.Strict as Map
+import qualified Data.Set as Set
 import Data.Word (Word32)
 import Foreign.C.Error (Errno (..), eNOENT, eNOTDIR)
 import Foreign.C.String (CString)
@@ -50,6 +52,7 @@ import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes, pathFrom)
 import Millrace.Internal.Job (refuseSimulation)
+import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
 
 foreign import ccall unsafe "mrh_watch_create" c_create :: IO CInt
@@ -64,7 +67,9 @@ foreign import ccall unsafe "mrh_watch_remove" c_remove :: CInt -> CInt -> IO CI
 data Watch = Watch
   { watchPlain :: !Plain,
     watchDepth :: !Depth,
-    watchPaths :: !(MVar Paths)
+    watchPaths :: !(MVar Paths),
+    -- | what calls have left that were interrupted or failed
+    watchLeft :: !(IORef Batch)
   }
 
 -- | By the numbers that the system has given them.
@@ -127,7 +132,7 @@ withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -
       refuseSimulation
       descriptor <- c_create
       when (descriptor < 0) $ throwIO (failure function "a watch" (Errno (negate descriptor)))
-      Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar Map.empty
+      Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar Map.empty <*> newIORef noBatch
     addOrThrow watch path = do
       added <- addOne watch path
       either (throwIO . failure function path) return added
@@ -171,17 +176,29 @@ nextEvents = nextEventsBefore noDeadline
 --
 -- @since 0.1.0
 nextEventsBefore :: Deadline -> Watch -> IO [Event]
-nextEventsBefore deadline watch = do
-  raw <- readPlain "Millrace.Watch.nextEvents" (watchPlain watch) deadline roomBytes >>= records
-  -- The other half of a rename may come a moment later.
-  more <- if any (== 1) (halves raw) then afterAMoment else return []
-  events <- interpret watch (raw ++ more)
-  if null events then nextEventsBefore deadline watch else return (withoutRepetition events)
+nextEventsBefore deadline watch = handOver (leave . found) $ do
+  left <- atomicModifyIORef' (watchLeft watch) ((,) noBatch)
+  own <- newIORef left
+  go own `onException` (readIORef own >>= leave)
   where
-    afterAMoment = do
-      soon <- deadlineAfter 2000
-      (readPlain "Millrace.Watch.nextEvents" (watchPlain watch) soon roomBytes >>= records) `catch` \problem ->
-        if isDeadlineError problem then return [] else throwIO problem
+    found events = noBatch {batchEvents = reverse events}
+    leave batch = atomicModifyIORef' (watchLeft watch) (\later -> (batch `followedBy` later, ()))
+    go own = do
+      batch <- readIORef own
+      when (null (batchEvents batch) && null (batchRecords batch)) $ do
+        receive own deadline
+        soon <- deadlineAfter 2000
+        modifyIORef' own (\new -> new {batchComplete = soon})
+      -- The other half of a rename may come a moment later.
+      new <- readIORef own
+      when (1 `elem` halves (batchRecords new)) $
+        receive own (batchComplete new) `catch` \problem -> unless (isDeadlineError problem) (throwIO problem)
+      interpret watch own
+      events <- reverse . batchEvents <$> readIORef own
+      if null events then writeIORef own noBatch >> go own else return (withoutRepetition events)
+    receive own limit = do
+      raw <- readPlain "Millrace.Watch.nextEvents" (watchPlain watch) limit roomBytes >>= records
+      modifyIORef' own (\batch -> batch {batchRecords = batchRecords batch ++ raw})
 
 -- For each move, how many of its two halves have arrived.
 halves :: [Record] -> [Int]
@@ -204,6 +221,26 @@ data Record = Record
     recordName :: !ByteString
   }
 
+-- What a call has read and not returned.
+data Batch = Batch
+  { -- | the latest first
+    batchEvents :: [Event],
+    -- | that are not interpreted yet
+    batchRecords :: [Record],
+    -- | the cookies of moves whose second half was interpreted together with the first one
+    batchPaired :: !(Set.Set Word32),
+    -- | when second halves of moves are no longer waited for
+    batchComplete :: !Deadline
+  }
+
+noBatch :: Batch
+noBatch = Batch [] [] Set.empty noDeadline
+
+followedBy :: Batch -> Batch -> Batch
+followedBy (Batch events raw paired complete) (Batch laterEvents laterRaw laterPaired laterComplete)
+  | null raw = Batch (laterEvents ++ events) laterRaw laterPaired laterComplete
+  | otherwise = Batch (laterEvents ++ events) (raw ++ laterRaw) (Set.union paired laterPaired) complete
+
 isMove :: Record -> Bool
 isMove record = recordMask record .&. (maskMovedFrom .|. maskMovedTo) /= 0
 
@@ -223,51 +260,70 @@ records bytes
 headBytes :: Int
 headBytes = 16
 
--- Converts records to events. Watches new directories, and records the new names of moved ones.
-interpret :: Watch -> [Record] -> IO [Event]
-interpret watch raw = concat <$> mapM eventsOf raw
+-- The events of a record; the cookie, if the second half of a move is among them; and an action that finds further events.
+data Meaning = Meaning [Event] (Maybe Word32) (IO [Event])
+
+-- Converts the records of a batch to events. Watches new directories, and records the new names of moved ones. After each record it
+-- notes in the batch how far it is. So an exception loses nothing: the record is interpreted again. But after an error, which would
+-- come again, only what is below the record's path is missing.
+interpret :: Watch -> IORef Batch -> IO ()
+interpret watch own = readIORef own >>= go . secondHalves
   where
-    eventsOf record
-      | record `has` maskOverflow = [Event "" Overflowed] <$ watchAgain
-      | record `has` maskIgnored = [] <$ modifyMVar_ (watchPaths watch) (return . Map.delete (recordWatch record))
+    secondHalves batch = Map.fromList [(recordCookie record, record) | record <- batchRecords batch, record `has` maskMovedTo]
+    go movedTo = do
+      batch <- readIORef own
+      case batchRecords batch of
+        [] -> return ()
+        record : others -> do
+          Meaning events partner findMore <- meaningOf movedTo (batchPaired batch) record
+          let note more =
+                writeIORef own $
+                  batch
+                    { batchEvents = reverse (events ++ more) ++ batchEvents batch,
+                      batchRecords = others,
+                      batchPaired = maybe id Set.insert partner (batchPaired batch)
+                    }
+          more <- findMore `catch` \problem -> note [] >> throwIO (problem :: IOError)
+          note more
+          go movedTo
+    meaningOf movedTo paired record
+      | record `has` maskOverflow = return (Meaning [Event "" Overflowed] Nothing ([] <$ watchAgain))
+      | record `has` maskIgnored = nothing <$ modifyMVar_ (watchPaths watch) (return . Map.delete (recordWatch record))
+      | record `has` maskMovedTo && recordCookie record `Set.member` paired = return nothing
       | otherwise = do
         known <- Map.lookup (recordWatch record) <$> readMVar (watchPaths watch)
-        maybe (return []) (at record) known
-    at record directory = do
+        maybe (return nothing) (at record (Map.lookup (recordCookie record) movedTo)) known
+    nothing = Meaning [] Nothing (return [])
+    only path change = Meaning [Event path change] Nothing (return [])
+    at record partner directory = do
+      path <- pathBelow directory record
+      meaning record partner path
+    pathBelow directory record = do
       name <- pathFrom (recordName record)
-      let path = if null name then directory else directory ++ (if last directory == '/' then "" else "/") ++ name
-      change record path
-    change record path
-      | record `has` maskMovedFrom = case partnerOf record maskMovedTo of
-        Just partner -> renamed partner path (record `has` maskDirectory)
-        Nothing -> [Event path MovedAway] <$ when (record `has` maskDirectory) (forget path)
-      | record `has` maskMovedTo = case partnerOf record maskMovedFrom of
-        Just _ -> return []
-        Nothing -> appeared record path MovedIn
-      | record `has` maskCreated = appeared record path Created
-      | record `has` (maskRemoved .|. maskRemovedItself) = return [Event path Removed]
-      | record `has` maskModified = return [Event path Modified]
-      | record `has` maskWritten = return [Event path Written]
-      | record `has` maskAttributes = return [Event path AttributesChanged]
-      | otherwise = return []
-    partnerOf record bits = Map.lookup (recordCookie record) (if bits == maskMovedTo then movedTo else movedFrom)
-    movedTo = byCookie maskMovedTo
-    movedFrom = byCookie maskMovedFrom
-    byCookie bits = Map.fromList [(recordCookie record, record) | record <- raw, record `has` bits]
+      return (if null name then directory else directory ++ (if last directory == '/' then "" else "/") ++ name)
+    meaning record partner path
+      | record `has` maskMovedFrom = case partner of
+        Just half -> renamed half path (record `has` maskDirectory)
+        Nothing -> only path MovedAway <$ when (record `has` maskDirectory) (forget path)
+      | record `has` maskMovedTo = return (appeared record path MovedIn)
+      | record `has` maskCreated = return (appeared record path Created)
+      | record `has` (maskRemoved .|. maskRemovedItself) = return (only path Removed)
+      | record `has` maskModified = return (only path Modified)
+      | record `has` maskWritten = return (only path Written)
+      | record `has` maskAttributes = return (only path AttributesChanged)
+      | otherwise = return nothing
     appeared record path how
-      | record `has` maskDirectory && watchDepth watch == Recursive = do
-        found <- addTree watch path
-        return (Event path how : [Event below Created | below <- drop 1 found])
-      | otherwise = return [Event path how]
-    renamed partner from isDirectory = do
+      | record `has` maskDirectory && watchDepth watch == Recursive =
+        Meaning [Event path how] Nothing (map (`Event` Created) . drop 1 <$> addTree watch path)
+      | otherwise = only path how
+    renamed half from isDirectory = do
       paths <- readMVar (watchPaths watch)
-      case Map.lookup (recordWatch partner) paths of
-        Nothing -> [Event from MovedAway] <$ when isDirectory (forget from)
+      case Map.lookup (recordWatch half) paths of
+        Nothing -> only from MovedAway <$ when isDirectory (forget from)
         Just directory -> do
-          name <- pathFrom (recordName partner)
-          let to = directory ++ "/" ++ name
+          to <- pathBelow directory half
           when isDirectory (moveBelow from to)
-          return [Event from (RenamedTo to)]
+          return (Meaning [Event from (RenamedTo to)] (Just (recordCookie half)) (return []))
     moveBelow from to = modifyMVar_ (watchPaths watch) (return . Map.map (moved from to))
     moved from to path
       | path == from = to
