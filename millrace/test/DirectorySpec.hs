@@ -24,8 +24,10 @@ import Millrace.File.Temporary
 import qualified Millrace.Manager as Manager
 import qualified Millrace.Timer as Timer
 import Millrace.Watch
+import Scenario (scenarioPassesIn)
 import Support
 import System.Directory (renameFile)
+import System.Posix.User (getEffectiveUserID)
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
@@ -291,6 +293,35 @@ spec = do
           finish mover
           mapM_ (\name -> write (inside name ++ "/file") "x") names
           within 30 "the files" (interruptedUntil [Event (inside name ++ "/file") Created | name <- names] [])
+      it "reports that what was named is renamed, and then no longer watches it" $ \root -> do
+        let quiet watch = do
+              soon <- deadlineAfter 20000
+              failsWith (nextEventsBefore soon watch) >>= (`shouldSatisfy` isDeadlineError)
+        createDirectories (root ++ "/in/below") ownerOnly
+        write (root ++ "/file") "x"
+        withWatch [root ++ "/file", root ++ "/in"] Recursive $ \watch -> do
+          rename (root ++ "/file") (root ++ "/other")
+          nextEvents watch `shouldReturn` [Event (root ++ "/file") MovedAway]
+          write (root ++ "/other") "y"
+          quiet watch
+          rename (root ++ "/in") (root ++ "/out")
+          nextEvents watch `shouldReturn` [Event (root ++ "/in") MovedAway]
+          write (root ++ "/out/file") "x" >> write (root ++ "/out/below/file") "x"
+          quiet watch
+      it "reports a rename once, with one slash between names" $ \root -> do
+        createDirectories (root ++ "/in") ownerOnly
+        forM_ [Flat, Recursive] $ \depth -> withWatch [root ++ "/", root ++ "/in"] depth $ \watch -> do
+          rename (root ++ "/in") (root ++ "/out")
+          nextEvents watch `shouldReturn` [Event (root ++ "/in") (RenamedTo (root ++ "/out"))]
+          createDirectories (root ++ "/out/new") ownerOnly
+          nextEvents watch `shouldReturn` [Event (root ++ "/out/new") Created]
+          removeTree (root ++ "/out/new")
+          rename (root ++ "/out") (root ++ "/in")
+      it "passes over directories that may not be read" $ \_ -> do
+        user <- getEffectiveUserID
+        -- Root may read all of them, unless it has given that up.
+        let without = "setpriv --bounding-set -dac_override,-dac_read_search"
+        scenarioPassesIn (if user == 0 then ["sh", "-c", without ++ " true || exit 77; exec " ++ without ++ " \"$@\"", "sh"] else ["env"]) "unreadable-directories"
       it "reports an overflow" $ \root -> withWatch [root] Flat $ \watch -> do
         most <- read <$> readFile "/proc/sys/fs/inotify/max_queued_events" :: IO Int
         if most > 40000

@@ -11,18 +11,19 @@ where
 
 import BoundThreads (boundThreads)
 import Control.Concurrent (setNumCapabilities, threadDelay)
-import Control.Exception (bracket, catch, displayException, throwIO, try)
+import Control.Exception (bracket, bracket_, catch, displayException, throwIO, try)
 import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.List (isInfixOf, uncons)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
-import Foreign.C.Error (eBADF, eCONNRESET, eMFILE, ePIPE)
+import Foreign.C.Error (eACCES, eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
 import Millrace.Deadline
+import Millrace.Directory (Permissions (..), createDirectory, exists, ownerOnly, setPermissions)
 import Millrace.File
-import Millrace.File.Temporary (replaceFile, withTemporaryFile)
+import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
@@ -31,6 +32,7 @@ import Millrace.Socket.ByteString
 import Millrace.Socket.Option (connectSending, setFastOpen)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 import qualified Millrace.Timer as Timer
+import Millrace.Watch
 import Support
 import System.Directory (listDirectory)
 import System.Environment (getEnv, getEnvironment, getExecutablePath)
@@ -116,9 +118,23 @@ scenarios =
     ("unknown-backend", unknownBackend),
     ("choose-within-a-simulation", chooseWithinSimulation),
     ("throwing-callback", throwingCallback),
+    ("unreadable-directories", unreadableDirectories),
     ("terminal", terminalOfTest),
     ("terminal-functions", terminalFunctions)
   ]
+
+-- Those below a watched one, also new ones, are reported and not entered. A named one is an error.
+unreadableDirectories :: IO ()
+unreadableDirectories = withTemporaryDirectory "." "unreadable" $ \root -> do
+  let unreadable name = createDirectory (root ++ name) (Permissions 0)
+      readable name = exists (root ++ name) >>= \isThere -> when isThere (setPermissions (root ++ name) ownerOnly)
+  bracket_ (unreadable "/closed" >> createDirectory (root ++ "/open") ownerOnly) (mapM_ readable ["/closed", "/later"]) $ do
+    failsWith (withWatch [root ++ "/closed"] Recursive (\_ -> return ())) >>= \problem -> require (hasCode eACCES problem) (show problem)
+    withWatch [root] Recursive $ \watch -> do
+      unreadable "/later"
+      nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created]) (show events)
+      createDirectory (root ++ "/open/new") ownerOnly
+      nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created]) (show events)
 
 -- The first operation on new capabilities, which gives them their loops one after the other, races with switching them off.
 capabilitiesGoWhileManagersStart :: IO ()

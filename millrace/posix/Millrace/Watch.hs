@@ -8,6 +8,9 @@
 -- 3. If events come faster than they are taken, the system drops some. That is reported ('Overflowed'): then read all
 --    directories again.
 -- 4. Equal events of one file that follow each other are one event.
+-- 5. If a file or directory that was named to 'withWatch' is renamed, this is 'MovedAway', and it is no longer watched. If the
+--    directory that it is in is watched, too, that reports the rename as for its other names.
+-- 6. A directory that may not be read is reported, but not what happens in it. One that was named throws an error.
 --
 -- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an interrupted one has
 -- taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this machine.
@@ -37,17 +40,17 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCString)
 import Data.IORef
-import Data.List (isPrefixOf)
+import Data.List (dropWhileEnd, isPrefixOf, stripPrefix)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eNOENT, eNOTDIR)
+import Foreign.C.Error (Errno (..), eACCES, eNOENT, eNOTDIR)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..))
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
-import Millrace.Directory (Entry (..), Kind (..), list)
+import Millrace.Directory (Entry (..), Kind (..), Status (statusKind), linkStatus, list)
 import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes, pathFrom)
@@ -125,7 +128,7 @@ data Change
 -- @since 0.1.0
 withWatch :: [FilePath] -> Depth -> (Watch -> IO a) -> IO a
 withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -> do
-  mapM_ (\path -> addTree watch path >>= \found -> when (null found) (addOrThrow watch path)) paths
+  mapM_ (\path -> addNamed watch path >> addTree watch path) paths
   action watch
   where
     open = mask_ $ do
@@ -133,38 +136,44 @@ withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -
       descriptor <- c_create
       when (descriptor < 0) $ throwIO (failure function "a watch" (Errno (negate descriptor)))
       Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar Map.empty <*> newIORef noBatch
-    addOrThrow watch path = do
-      added <- addOne watch path
-      either (throwIO . failure function path) return added
+    -- Its own moves are reported. For what is below, the directory reports them.
+    addNamed watch path = addOne (watchedEvents .|. maskMovedItself) watch path >>= either (throwIO . failure function path) return
 
 function :: String
 function = "Millrace.Watch.withWatch"
 
 -- Watches one path. It may be watched already.
-addOne :: Watch -> FilePath -> IO (Either Errno ())
-addOne watch path = do
+addOne :: Word32 -> Watch -> FilePath -> IO (Either Errno ())
+addOne events watch path = do
   name <- pathBytes function path
   modifyMVar (watchPaths watch) $ \paths -> do
-    number <- ByteString.useAsCString name (\text -> c_add (plainDescriptor (watchPlain watch)) text watchedEvents)
+    number <- ByteString.useAsCString name (\text -> c_add (plainDescriptor (watchPlain watch)) text events)
     return (if number < 0 then (paths, Left (Errno (negate number))) else (Map.insert number path paths, Right ()))
 
--- Watches a path and, if the watch is recursive, the directories below. Returns what it is, and what is below: first the path. Nothing
--- if it is gone.
+-- Watches a path and, if the watch is recursive, the directories below, except those that may not be read. Returns what it is, and
+-- what is below: first the path. Nothing if it is gone.
 addTree :: Watch -> FilePath -> IO [FilePath]
 addTree watch path = do
-  added <- addOne watch path
+  added <- addOne watchedEvents watch path
   case added of
     Left code
       | code `elem` [eNOENT, eNOTDIR] -> return []
+      | code == eACCES -> return [path]
       | otherwise -> throwIO (failure function path code)
     Right () | watchDepth watch == Flat -> return [path]
     Right () -> do
-      entries <- list path `catch` gone
-      below <- mapM (\entry -> if entryKind entry == Directory then addTree watch (entryPath entry) else return [entryPath entry]) entries
-      return (path : concat below)
+      entries <- list path `catch` unlessUnreadable
+      (path :) . concat <$> mapM below entries
   where
-    -- A file has no entries. Neither has a directory that was removed meanwhile.
-    gone problem = if maybe False ((`elem` [eNOENT, eNOTDIR]) . Errno) (ioe_errno problem) then return [] else throwIO problem
+    below entry = do
+      kind <- kindOf entry
+      if kind == Directory then addTree watch (entryPath entry) else return [entryPath entry]
+    -- The file system may not say it with the name.
+    kindOf entry
+      | entryKind entry == UnknownKind = (statusKind <$> linkStatus (entryPath entry)) `catch` \problem -> UnknownKind <$ unlessUnreadable problem
+      | otherwise = return (entryKind entry)
+    -- A file has no entries. Neither has a directory that was removed meanwhile, or that may not be read.
+    unlessUnreadable problem = if maybe False ((`elem` [eNOENT, eNOTDIR, eACCES]) . Errno) (ioe_errno problem) then return [] else throwIO problem
 
 -- | Waits for events, and returns all that have arrived.
 --
@@ -257,6 +266,9 @@ records bytes
         name = ByteString.takeWhile (/= 0) (ByteString.take (fromIntegral size) (ByteString.drop headBytes bytes))
     (Record watch bits cookie name :) <$> records (ByteString.drop end bytes)
 
+asPrefix :: FilePath -> FilePath
+asPrefix directory = if last directory == '/' then directory else directory ++ "/"
+
 headBytes :: Int
 headBytes = 16
 
@@ -300,12 +312,13 @@ interpret watch own = readIORef own >>= go . secondHalves
       meaning record partner path
     pathBelow directory record = do
       name <- pathFrom (recordName record)
-      return (if null name then directory else directory ++ (if last directory == '/' then "" else "/") ++ name)
+      return (if null name then directory else asPrefix directory ++ name)
     meaning record partner path
       | record `has` maskMovedFrom = case partner of
-        Just half -> renamed half path (record `has` maskDirectory)
-        Nothing -> only path MovedAway <$ when (record `has` maskDirectory) (forget path)
+        Just half -> renamed half path (mayBeWatched record)
+        Nothing -> only path MovedAway <$ when (mayBeWatched record) (forget path)
       | record `has` maskMovedTo = return (appeared record path MovedIn)
+      | record `has` maskMovedItself = movedItself path
       | record `has` maskCreated = return (appeared record path Created)
       | record `has` (maskRemoved .|. maskRemovedItself) = return (only path Removed)
       | record `has` maskModified = return (only path Modified)
@@ -316,22 +329,29 @@ interpret watch own = readIORef own >>= go . secondHalves
       | record `has` maskDirectory && watchDepth watch == Recursive =
         Meaning [Event path how] Nothing (map (`Event` Created) . drop 1 <$> addTree watch path)
       | otherwise = only path how
-    renamed half from isDirectory = do
+    -- A watch that is not recursive has few paths, also of files.
+    mayBeWatched record = record `has` maskDirectory || watchDepth watch == Flat
+    -- If its directory is watched, that has reported the move.
+    movedItself path = do
+      paths <- readMVar (watchPaths watch)
+      if any (path `isDirectlyBelow`) paths then return nothing else only path MovedAway <$ forget path
+    path `isDirectlyBelow` directory = maybe False (notElem '/' . dropWhileEnd (== '/')) (stripPrefix (asPrefix directory) path)
+    renamed half from isWatched = do
       paths <- readMVar (watchPaths watch)
       case Map.lookup (recordWatch half) paths of
-        Nothing -> only from MovedAway <$ when isDirectory (forget from)
+        Nothing -> only from MovedAway <$ when isWatched (forget from)
         Just directory -> do
           to <- pathBelow directory half
-          when isDirectory (moveBelow from to)
+          when isWatched (moveBelow from to)
           return (Meaning [Event from (RenamedTo to)] (Just (recordCookie half)) (return []))
     moveBelow from to = modifyMVar_ (watchPaths watch) (return . Map.map (moved from to))
     moved from to path
       | path == from = to
-      | (from ++ "/") `isPrefixOf` path = to ++ drop (length from) path
+      | asPrefix from `isPrefixOf` path = to ++ drop (length from) path
       | otherwise = path
     -- Removes the watches of a path that was moved away, and those below it.
     forget path = modifyMVar_ (watchPaths watch) $ \paths -> do
-      let isBelow known = known == path || (path ++ "/") `isPrefixOf` known
+      let isBelow known = known == path || asPrefix path `isPrefixOf` known
           (gone, kept) = Map.partition isBelow paths
       kept <$ mapM_ (c_remove (plainDescriptor (watchPlain watch))) (Map.keys gone)
     watchAgain = when (watchDepth watch == Recursive) $ do

@@ -6,7 +6,7 @@ import Data.Word (Word32)
 
 #include <sys/inotify.h>
 
-maskCreated, maskRemoved, maskRemovedItself, maskModified, maskWritten, maskAttributes, maskMovedFrom, maskMovedTo :: Word32
+maskCreated, maskRemoved, maskRemovedItself, maskModified, maskWritten, maskAttributes, maskMovedFrom, maskMovedTo, maskMovedItself :: Word32
 maskCreated = #{const IN_CREATE}
 maskRemoved = #{const IN_DELETE}
 maskRemovedItself = #{const IN_DELETE_SELF}
@@ -15,6 +15,7 @@ maskWritten = #{const IN_CLOSE_WRITE}
 maskAttributes = #{const IN_ATTRIB}
 maskMovedFrom = #{const IN_MOVED_FROM}
 maskMovedTo = #{const IN_MOVED_TO}
+maskMovedItself = #{const IN_MOVE_SELF}
 
 -- | Beside the others, or instead of them.
 maskDirectory, maskIgnored, maskOverflow :: Word32
@@ -22,8 +23,9 @@ maskDirectory = #{const IN_ISDIR}
 maskIgnored = #{const IN_IGNORED}
 maskOverflow = #{const IN_Q_OVERFLOW}
 
--- | The events to watch for.
+-- | The events to watch for, beside those that the same file or directory is watched for already.
 watchedEvents :: Word32
 watchedEvents =
   maskCreated .|. maskRemoved .|. maskRemovedItself .|. maskModified .|. maskWritten .|. maskAttributes .|. maskMovedFrom .|. maskMovedTo
     .|. #{const IN_EXCL_UNLINK}
+    .|. #{const IN_MASK_ADD}
