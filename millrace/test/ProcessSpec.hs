@@ -229,6 +229,16 @@ spec = do
           Char8.unpack openly `shouldContain` "open"
           _ <- answer "end" $ return ()
           waitProcess process `shouldReturn` Exited 0
+    it "restores the mode when a signal ends the program" $
+      withoutLeaks . forM_ [("terminal-at-user2", 12), ("terminal-at-terminate", 15 :: Int)] $ \(name, signal) -> do
+        program <- getExecutablePath
+        let script = "\"$0\" --scenario " ++ name ++ "; echo ended $?; stty -a"
+        within 30 name . withProcess (command "sh" ["-c", script, program]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do
+          out <- readTerminalAll (fromJust (processTerminal process))
+          waitProcess process `shouldReturn` Exited 0
+          let found = Char8.words out
+          found `shouldContain` ["ended", Char8.pack (show (128 + signal))]
+          found `shouldSatisfy` (\modes -> all (`elem` modes) ["icanon", "isig", "opost"])
     it "leaves nothing behind when threads are killed at random" $
       withoutLeaks $
         withScenario "terminal-functions" NewTerminal $ \process -> do

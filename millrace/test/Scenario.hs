@@ -25,6 +25,7 @@ import Millrace.Directory (Permissions (..), createDirectory, exists, ownerOnly,
 import Millrace.File
 import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
+import Millrace.Signal (Signal (Terminate, User2))
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.Borrowed
@@ -44,7 +45,7 @@ import System.Posix.Resource
 import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
-import Terminals (terminalFunctions, terminalOfTest)
+import Terminals (terminalAtSignal, terminalFunctions, terminalOfTest)
 import Test.Hspec (pendingWith)
 
 -- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
@@ -120,7 +121,9 @@ scenarios =
     ("throwing-callback", throwingCallback),
     ("unreadable-directories", unreadableDirectories),
     ("terminal", terminalOfTest),
-    ("terminal-functions", terminalFunctions)
+    ("terminal-functions", terminalFunctions),
+    ("terminal-at-terminate", terminalAtSignal Terminate),
+    ("terminal-at-user2", terminalAtSignal User2)
   ]
 
 -- Those below a watched one, also new ones, are reported and not entered. A named one is an error.

@@ -1,11 +1,12 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Scenarios that run in a process whose terminal is the test's: it types, and reads what comes.
-module Terminals (terminalOfTest, terminalFunctions) where
+module Terminals (terminalOfTest, terminalFunctions, terminalAtSignal) where
 
 import Control.Monad (forM_, void, when)
 import qualified Data.ByteString as ByteString
 import Millrace.Deadline
+import Millrace.Signal
 import Millrace.Terminal
 import Support
 
@@ -33,6 +34,12 @@ terminalOfTest = withTerminal $ \terminal -> do
   writeStandardOutput "end\n"
   where
     fill write = write (ByteString.replicate 1000000 120)
+
+-- | The signal ends the program while the mode is changed. The other side looks at the mode.
+terminalAtSignal :: Signal -> IO ()
+terminalAtSignal signal = withTerminal $ \terminal -> withMode terminal Raw $ do
+  withSignals [Terminate] (\_ -> return ())
+  raiseSignal signal
 
 -- | The other side reads.
 terminalFunctions :: IO ()

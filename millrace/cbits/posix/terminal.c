@@ -16,7 +16,21 @@ static struct termios before;
 static int terminal = -1;
 static atomic_bool changed;
 
-static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM};
+/* The signals whose default action ends the process, except SIGKILL, which cannot be handled, and real-time signals, which
+ * libraries take for themselves if they have no handler. */
+static const int fatal[] = {
+    SIGHUP,    SIGINT,  SIGQUIT, SIGILL,  SIGTRAP, SIGABRT, SIGBUS, SIGFPE,    SIGUSR1, SIGSEGV,
+    SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM, SIGXCPU, SIGXFSZ, SIGSYS, SIGVTALRM, SIGPROF,
+#ifdef SIGIO
+    SIGIO,
+#endif
+#ifdef SIGSTKFLT
+    SIGSTKFLT,
+#endif
+#ifdef SIGPWR
+    SIGPWR,
+#endif
+};
 enum { FATAL = sizeof fatal / sizeof *fatal };
 
 /* tcsetattr(3) is async-signal-safe. A process in the background would be stopped by SIGTTOU, so it is blocked. */
@@ -50,6 +64,12 @@ static void guard_signals(void)
     for (int i = 0; i < FATAL; i++)
         if (sigaction(fatal[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
             sigaction(fatal[i], &ours, NULL);
+}
+
+void mrh_terminal_guard(void)
+{
+    if (atomic_load(&changed))
+        guard_signals();
 }
 
 static void leave_signals(void)

@@ -1,6 +1,6 @@
 /*
  * terminal.h: modes and sizes of terminals. A changed mode is restored when the process ends, also if a signal without a
- * handler ends it. All return 0 or a negative errno. Must not know: GHC, loops.
+ * handler ends it (except SIGKILL and real-time signals). All return 0 or a negative errno. Must not know: GHC, loops.
  */
 #ifndef MILLRACE_TERMINAL_H
 #define MILLRACE_TERMINAL_H
@@ -12,6 +12,9 @@ enum { MRH_TERMINAL_RAW, MRH_TERMINAL_UNECHOED, MRH_TERMINAL_KEYS };
 /* One terminal at a time: -EBUSY if another one's mode is changed. */
 int mrh_terminal_change(int descriptor, int mode);
 int mrh_terminal_restore(int descriptor);
+
+/* Call it after a handler was replaced by the default action: if a mode is changed now, that signal restores it again. */
+void mrh_terminal_guard(void);
 
 /* Opens this process's terminal as a new, non-blocking descriptor; or returns a negative errno. */
 int mrh_open_terminal(void);

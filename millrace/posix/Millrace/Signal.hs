@@ -43,6 +43,9 @@ import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix
 
+-- To GHC the handler that restores the terminal's mode is the default action, and so that is what it has put back.
+foreign import ccall unsafe "mrh_terminal_guard" c_guard_terminal :: IO ()
+
 -- | A signal.
 --
 -- @since 0.1.0
@@ -144,7 +147,9 @@ remove :: TVar (Set.Set Signal) -> Map.Map Int Listeners -> Signal -> IO (Map.Ma
 remove pending before signal = case Map.lookup number before of
   Nothing -> return before
   Just (Listeners meant everybody) -> case [listener | listener@(_, other) <- everybody, other /= pending] of
-    [] -> Map.delete number before <$ Posix.installHandler (fromIntegral number) meant Nothing
+    [] -> do
+      _ <- Posix.installHandler (fromIntegral number) meant Nothing
+      Map.delete number before <$ c_guard_terminal
     others -> return (Map.insert number (Listeners meant others) before)
   where
     number = signalNumber signal

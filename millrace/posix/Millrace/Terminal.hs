@@ -7,7 +7,7 @@
 -- 1. The terminal is opened again, non-blocking, which does not affect other programs. The standard streams, which other programs
 --    share, are never made non-blocking.
 -- 2. A changed mode is restored when the action has ended, when the program ends, and when a signal without a handler ends it
---    (except @SIGKILL@).
+--    (except @SIGKILL@ and real-time signals). It stays changed while the program is stopped, for example by @SIGTSTP@.
 -- 3. Waiting occupies no operating system thread, and is interruptible.
 --
 -- All functions throw an 'IOError' that names the function. A program without a terminal gets @ENXIO@ from 'withTerminal'.
