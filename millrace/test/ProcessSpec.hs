@@ -50,6 +50,14 @@ spec = do
       withoutLeaks . withPipe $ \out into -> do
         closeReadEnd out
         failsWith (writePipe into "x") >>= (`shouldSatisfy` hasCode ePIPE)
+    it "does not change another file when it was closed" $
+      withoutLeaks . withPipe $ \_ into -> do
+        closeWriteEnd into
+        -- One of these has its number now.
+        withPipe $ \_ other -> do
+          held <- setPipeCapacity other 0
+          failsWith (setPipeCapacity into 4096) >>= (`shouldSatisfy` hasCode eBADF)
+          setPipeCapacity other 0 `shouldReturn` held
     it "loses nothing when readers are interrupted" $
       withoutLeaks . withPipe $ \out into -> do
         writer <- start (forM_ [0 .. 199] (\i -> writePipe into (bytesAt (i * 50) 50)) >> closeWriteEnd into)

@@ -5,6 +5,7 @@ module Terminals (terminalOfTest, terminalFunctions, terminalAtSignal) where
 
 import Control.Monad (forM_, void, when)
 import qualified Data.ByteString as ByteString
+import Foreign.C.Error (eBADF)
 import Millrace.Deadline
 import Millrace.Signal
 import Millrace.Terminal
@@ -12,7 +13,17 @@ import Support
 
 -- | The other side is in ProcessSpec. It does not read before it was told so by standard error, which is a pipe.
 terminalOfTest :: IO ()
-terminalOfTest = withTerminal $ \terminal -> do
+terminalOfTest = do
+  closed <- withTerminal return
+  withTerminal $ \terminal -> do
+    -- It probably has the number of the closed one.
+    forM_ [void (terminalSize closed), withMode closed Raw (return ())] $ \action -> do
+      problem <- failsWith action
+      require (hasCode eBADF problem) (show problem)
+    talkToTest terminal
+
+talkToTest :: Terminal -> IO ()
+talkToTest terminal = do
   size <- terminalSize terminal
   require (size == Size 24 80) (show size)
   soon <- deadlineAfter 20000

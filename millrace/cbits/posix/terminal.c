@@ -11,10 +11,11 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* The terminal whose mode is changed, and its mode before. Signal handlers read both, so they are set before `changed`. */
+/* The terminal whose mode is changed, by a descriptor of our own, and its mode before. Signal handlers read both, so they are set before
+ * `changed`. Who has set `taken` may write them. */
 static struct termios before;
 static int terminal = -1;
-static atomic_bool changed;
+static atomic_bool changed, taken;
 
 /* The signals whose default action ends the process, except SIGKILL, which cannot be handled, and real-time signals, which
  * libraries take for themselves if they have no handler. */
@@ -94,35 +95,42 @@ static void apply(struct termios *mode, int kind)
     }
 }
 
+static int let_go(int error)
+{
+    if (terminal >= 0)
+        close(terminal);
+    terminal = -1;
+    atomic_store(&taken, false);
+    return -error;
+}
+
 int mrh_terminal_change(int descriptor, int kind)
 {
     static bool watches_exit;
     struct termios mode;
-    if (atomic_load(&changed))
+    if (atomic_exchange(&taken, true))
         return -EBUSY;
-    if (tcgetattr(descriptor, &before) < 0)
-        return -errno;
+    terminal = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (terminal < 0 || tcgetattr(terminal, &before) < 0)
+        return let_go(errno);
     if (!watches_exit && atexit(restore_now) == 0)
         watches_exit = true;
     mode = before;
     apply(&mode, kind);
-    terminal = descriptor;
     atomic_store(&changed, true);
     guard_signals();
-    if (tcsetattr(descriptor, TCSAFLUSH, &mode) == 0)
+    if (tcsetattr(terminal, TCSAFLUSH, &mode) == 0)
         return 0;
     int error = errno;
-    mrh_terminal_restore(descriptor);
+    mrh_terminal_restore();
     return -error;
 }
 
-int mrh_terminal_restore(int descriptor)
+void mrh_terminal_restore(void)
 {
-    if (!atomic_load(&changed) || terminal != descriptor)
-        return 0;
     restore_now();
     leave_signals();
-    return 0;
+    let_go(0);
 }
 
 int mrh_open_terminal(void)

@@ -9,9 +9,10 @@
  * nothing is echoed, and the interrupt key interrupts. */
 enum { MRH_TERMINAL_RAW, MRH_TERMINAL_UNECHOED, MRH_TERMINAL_KEYS };
 
-/* One terminal at a time: -EBUSY if another one's mode is changed. */
+/* One terminal at a time: -EBUSY if a mode is changed already. The descriptor may be closed before the mode is restored. Only what has
+ * changed a mode may restore it. */
 int mrh_terminal_change(int descriptor, int mode);
-int mrh_terminal_restore(int descriptor);
+void mrh_terminal_restore(void);
 
 /* Call it after a handler was replaced by the default action: if a mode is changed now, that signal restores it again. */
 void mrh_terminal_guard(void);

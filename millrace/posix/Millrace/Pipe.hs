@@ -138,7 +138,7 @@ closeWriteEnd (WriteEnd plain) = closePlain plain
 -- @since 0.1.0
 setPipeCapacity :: WriteEnd -> Int -> IO Int
 setPipeCapacity (WriteEnd plain) bytes = do
-  result <- c_pipe_capacity (plainDescriptor plain) (fromIntegral bytes)
+  result <- callPlain plain (`c_pipe_capacity` fromIntegral bytes)
   when (result < 0) $ throwIO (failure "Millrace.Pipe.setPipeCapacity" (show plain) (Errno (negate result)))
   return (fromIntegral result)
 

@@ -313,7 +313,7 @@ writePseudoTerminalBefore deadline (PseudoTerminal plain) = writePlain "Millrace
 -- @since 0.1.0
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
 setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
-  result <- c_set_size (plainDescriptor plain) (fromIntegral rows) (fromIntegral columns)
+  result <- callPlain plain (\descriptor -> c_set_size descriptor (fromIntegral rows) (fromIntegral columns))
   when (result < 0) $ throwIO (failure "Millrace.Process.setPseudoTerminalSize" (show plain) (Errno (negate result)))
 
 -- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our ends.

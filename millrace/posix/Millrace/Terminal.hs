@@ -70,7 +70,7 @@ foreign import ccall unsafe "mrh_is_terminal" c_is_terminal :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_terminal_change" c_change :: CInt -> CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_terminal_restore" c_restore :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_terminal_restore" c_restore :: IO ()
 
 foreign import ccall unsafe "mrh_terminal_size" c_size :: CInt -> Ptr CInt -> Ptr CInt -> IO CInt
 
@@ -135,10 +135,9 @@ data TerminalMode
 --
 -- @since 0.1.0
 withMode :: Terminal -> TerminalMode -> IO a -> IO a
-withMode terminal@(Terminal plain) mode = bracket_ change (c_restore descriptor)
+withMode terminal@(Terminal plain) mode = bracket_ change c_restore
   where
-    descriptor = plainDescriptor plain
-    change = c_change descriptor (fromIntegral (fromEnum mode)) >>= orFail "Millrace.Terminal.withMode" terminal
+    change = callPlain plain (`c_change` fromIntegral (fromEnum mode)) >>= orFail "Millrace.Terminal.withMode" terminal
 
 orFail :: String -> Terminal -> CInt -> IO ()
 orFail function terminal result = when (result < 0) $ throwIO (failure function (show terminal) (Errno (negate result)))
@@ -154,7 +153,7 @@ data Size = Size {sizeRows :: !Int, sizeColumns :: !Int}
 -- @since 0.1.0
 terminalSize :: Terminal -> IO Size
 terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> do
-  c_size (plainDescriptor plain) rows columns >>= orFail "Millrace.Terminal.terminalSize" terminal
+  callPlain plain (\descriptor -> c_size descriptor rows columns) >>= orFail "Millrace.Terminal.terminalSize" terminal
   Size <$> (fromIntegral <$> peek rows) <*> (fromIntegral <$> peek columns)
 
 -- | Waits until the size differs from the given one, and returns the new one.

@@ -147,7 +147,7 @@ addOne :: Word32 -> Watch -> FilePath -> IO (Either Errno ())
 addOne events watch path = do
   name <- pathBytes function path
   modifyMVar (watchPaths watch) $ \paths -> do
-    number <- ByteString.useAsCString name (\text -> c_add (plainDescriptor (watchPlain watch)) text events)
+    number <- ByteString.useAsCString name (\text -> callPlain (watchPlain watch) (\descriptor -> c_add descriptor text events))
     return (if number < 0 then (paths, Left (Errno (negate number))) else (Map.insert number path paths, Right ()))
 
 -- Watches a path and, if the watch is recursive, the directories below, except those that may not be read. Returns what it is, and
@@ -353,7 +353,7 @@ interpret watch own = readIORef own >>= go . secondHalves
     forget path = modifyMVar_ (watchPaths watch) $ \paths -> do
       let isBelow known = known == path || asPrefix path `isPrefixOf` known
           (gone, kept) = Map.partition isBelow paths
-      kept <$ mapM_ (c_remove (plainDescriptor (watchPlain watch))) (Map.keys gone)
+      kept <$ mapM_ (\number -> callPlain (watchPlain watch) (`c_remove` number)) (Map.keys gone)
     watchAgain = when (watchDepth watch == Recursive) $ do
       paths <- Map.elems <$> readMVar (watchPaths watch)
       mapM_ (addTree watch) paths

@@ -8,6 +8,7 @@ module Millrace.Internal.Plain
     readPlain,
     writePlain,
     closePlain,
+    callPlain,
     plainDescriptor,
   )
 where
@@ -20,6 +21,7 @@ import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
 import Data.Int (Int64)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eINVAL, eIO)
 import Foreign.C.Types (CInt (..), CSize (..))
@@ -71,7 +73,12 @@ newShared what descriptor = do
   kept <- newIORef ByteString.empty
   return (Plain (foreignHandle (Fd descriptor)) WithOthers kept ("<" ++ what ++ ">"))
 
--- | The descriptor's number.
+-- | A call that does not wait and returns a negative errno if it fails: @-EBADF@ without a call, if the descriptor of our own was
+-- closed. Its number may mean another file then.
+callPlain :: Plain -> (CInt -> IO CInt) -> IO CInt
+callPlain (Plain handle _ _ _) call = fromMaybe (let Errno code = eBADF in negate code) <$> whileOpen handle call
+
+-- | The descriptor's number. When it was closed, that may mean another file: see 'callPlain'.
 plainDescriptor :: Plain -> CInt
 plainDescriptor (Plain handle _ _ _) = descriptorOf handle
 
