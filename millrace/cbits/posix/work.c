@@ -236,25 +236,6 @@ int64_t mrh_do_mkdir(mrh_job *job)
     return outcome(mkdir(job->texts[0], (mode_t)job->numbers[0]));
 }
 
-int64_t mrh_do_mkdtemp(mrh_job *job)
-{
-    return mkdtemp(job->texts[0]) ? put_out(job, job->texts[0], strlen(job->texts[0])) : -errno;
-}
-
-int64_t mrh_do_mkstemp(mrh_job *job)
-{
-    int suffix = (int)job->numbers[0];
-    int descriptor = mkostemps(job->texts[0], suffix, O_CLOEXEC);
-    if (descriptor < 0)
-        return -errno;
-    int64_t error = put_out(job, job->texts[0], strlen(job->texts[0]));
-    if (!error)
-        return descriptor;
-    unlink(job->texts[0]);
-    close(descriptor);
-    return error;
-}
-
 int64_t mrh_do_mkfifo(mrh_job *job)
 {
     return outcome(mkfifo(job->texts[0], (mode_t)job->numbers[0]));
@@ -311,11 +292,6 @@ int64_t mrh_do_set_times(mrh_job *job)
         {.tv_sec = job->numbers[2], .tv_nsec = (long)job->numbers[3]},
     };
     return outcome(utimensat(AT_FDCWD, job->texts[0], times, job->numbers[4] ? 0 : AT_SYMLINK_NOFOLLOW));
-}
-
-int64_t mrh_do_access(mrh_job *job)
-{
-    return outcome(faccessat(AT_FDCWD, job->texts[0], (int)job->numbers[0], AT_EACCESS));
 }
 
 /* ------------------------------------------------------------------------------------------------ directories --- */
@@ -469,18 +445,6 @@ int64_t mrh_do_splice_to(mrh_job *job)
     off64_t offset = job->numbers[1];
     return AGAIN_IF_INTERRUPTED(
         splice((int)job->numbers[2], NULL, descriptor_of(job), &offset, (size_t)job->numbers[3], SPLICE_F_NONBLOCK));
-#else
-    (void)job;
-    return -EOPNOTSUPP;
-#endif
-}
-
-int64_t mrh_do_link_open(mrh_job *job)
-{
-#ifdef __linux__
-    char name[64];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor_of(job));
-    return outcome(linkat(AT_FDCWD, name, AT_FDCWD, job->texts[0], AT_SYMLINK_FOLLOW));
 #else
     (void)job;
     return -EOPNOTSUPP;

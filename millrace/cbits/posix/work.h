@@ -23,8 +23,6 @@ mrh_work mrh_do_status;         /* path; whether to follow a symbolic link; outp
 mrh_work mrh_do_rename;         /* from, to; flags of renameat2 */
 mrh_work mrh_do_unlink;         /* path; whether it is a directory */
 mrh_work mrh_do_mkdir;          /* path; permissions */
-mrh_work mrh_do_mkdtemp;        /* template; output: the path */
-mrh_work mrh_do_mkstemp;        /* template, suffix; output: the path */
 mrh_work mrh_do_mkfifo;         /* path; permissions */
 mrh_work mrh_do_link;           /* from, to */
 mrh_work mrh_do_symlink;        /* content, path */
@@ -34,14 +32,12 @@ mrh_work mrh_do_chmod;          /* path; permissions */
 mrh_work mrh_do_chmod_of;       /* descriptor, permissions */
 mrh_work mrh_do_chown;          /* path; user, group (-1: unchanged), whether to follow a symbolic link */
 mrh_work mrh_do_set_times;      /* path; seconds and nanoseconds of access, of change, whether to follow */
-mrh_work mrh_do_access;         /* path; mode */
 mrh_work mrh_do_list;           /* path, whether to follow a link; output: for each name: kind (a byte), name, NUL */
 mrh_work mrh_do_space;          /* path; output: total and available bytes, total and free inodes */
 mrh_work mrh_do_clone;          /* from, to (descriptors): shares all blocks */
 mrh_work mrh_do_copy_range;     /* from, its offset, to, its offset, bytes */
 mrh_work mrh_do_splice_from;    /* file, its offset, pipe, bytes: from the file; EAGAIN if the pipe is full */
 mrh_work mrh_do_splice_to;      /* file, its offset, pipe, bytes: to the file; EAGAIN if the pipe is empty */
-mrh_work mrh_do_link_open;      /* path; descriptor: gives a name to a file without one */
 
 typedef struct mrh_status {
     int64_t device, inode, mode, links, user, group, size, blocks_512, block_bytes, accessed_s, accessed_ns, modified_s,
