@@ -71,13 +71,13 @@ class Contest:
                 self._costs[name, number] = self._figures(costs[name], ended[runner], self._servers[name].bytes_per_request)
 
     def _figures(self, cost, of_generator, bytes_per_request):
-        cpu_ns, user_share, received = cost
+        cpu_ns, user_share, counted = cost
         errors = of_generator["errors"]
         requests = 0
         if bytes_per_request:
-            requests = received / bytes_per_request
+            requests = counted / bytes_per_request
         elif of_generator["bytes"] > 0:
-            requests = received * self._bench.requests(self._workload, of_generator) / of_generator["bytes"]
+            requests = counted * self._bench.requests(self._workload, of_generator) / of_generator["bytes"]
         if requests <= 0:
             return {"errors": errors}
         figures = {"cpu_us_per_request": cpu_ns / 1e3 / requests, "requests_in_turns": requests, "errors": errors}

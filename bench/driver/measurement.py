@@ -158,7 +158,7 @@ class Server:
     port: int
     url: str
     command: str  # as the report shows it
-    bytes_per_request: float = 0  # as a client counted them; 0: not counted
+    bytes_per_request: float = 0  # those by which a generator's requests are counted; 0: the generator's figures tell
 
     @contextlib.contextmanager
     def watched(self):
@@ -217,7 +217,8 @@ class Bench:
                     yield Server(program, port, f"https://127.0.0.1:{port}{path}", shown, size)
                 else:
                     answers.check(point["service"], port, file)
-                    yield Server(program, port, f"http://127.0.0.1:{port}{path}", shown)
+                    size = FILES[UPLOAD] if point["service"] == "h2upload" else 0
+                    yield Server(program, port, f"http://127.0.0.1:{port}{path}", shown, size)
             finally:
                 program.stop()
 
@@ -236,8 +237,9 @@ class Bench:
     def paused(self, workload, point, url):
         """A generator of closed load that can be paused."""
         if is_http2(point):
-            return load.PausedH2load(*(self._h2load_command(point, url, seconds)
-                                       for seconds in (load.PausedH2load.CALIBRATION_SECONDS, None)))
+            generator = load.PausedUpload if point["service"] == "h2upload" else load.PausedH2load
+            return generator(*(self._h2load_command(point, url, seconds)
+                               for seconds in (load.PausedH2load.CALIBRATION_SECONDS, None)))
         if point["service"] == "tls-handshake":
             return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
         if is_websocket(point):

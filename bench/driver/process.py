@@ -71,13 +71,22 @@ def cpu_ns(pids):
     return total
 
 
-def bytes_read(pid):
-    """The bytes that a process has read, from sockets too. Raises OSError if the kernel does not count them."""
+def _bytes(pid, name):
     with open(f"/proc/{pid}/io", encoding="utf-8") as file:
         for line in file:
-            if line.startswith("rchar:"):
+            if line.startswith(name + ":"):
                 return int(line.split()[1])
-    raise OSError("/proc/PID/io has no rchar")
+    raise OSError(f"/proc/PID/io has no {name}")
+
+
+def bytes_read(pid):
+    """The bytes that a process has read, from sockets too. Raises OSError if the kernel does not count them."""
+    return _bytes(pid, "rchar")
+
+
+def bytes_written(pid):
+    """The same for bytes that it has written."""
+    return _bytes(pid, "wchar")
 
 
 def memory_bytes(pids, name):

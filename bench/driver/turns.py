@@ -5,8 +5,8 @@ other, differ by 20 % where turns of 0.15 s agree within a few per cent. Must no
 program and its paused load generator.
 
 Both ends of a turn are exact. A turn begins when the server is idle, and ends when it has finished everything that was
-sent before its generator was paused. The number of requests is computed from the bytes that the generator has read: wrk
-prints its own count only at its end, and that includes setting up the connections.
+sent before its generator was paused. The number of requests is computed from the bytes that the generator has read, or written
+if it uploads: wrk prints its own count only at its end, and that includes setting up the connections.
 """
 
 import random
@@ -42,10 +42,10 @@ class Runner:
         return self.cpu_ns, self.user_seconds / seconds if seconds > 0 else None, self.bytes
 
     def _reading(self):
-        return process.cpu_ns(self.pids), *process.cpu_seconds(self.pids), self.generator.bytes_received()
+        return process.cpu_ns(self.pids), *process.cpu_seconds(self.pids), self.generator.bytes_counted()
 
     def turn(self):
-        cpu_ns, user, system, received = self._reading()
+        cpu_ns, user, system, counted = self._reading()
         self.generator.resume()
         time.sleep(TURN_SECONDS)
         self.generator.pause()
@@ -54,7 +54,7 @@ class Runner:
         self.cpu_ns += after[0] - cpu_ns
         self.user_seconds += after[1] - user
         self.system_seconds += after[2] - system
-        self.bytes += after[3] - received
+        self.bytes += after[3] - counted
 
     def wait_until_at_rest(self):
         deadline = time.monotonic() + WORK_OFF_SECONDS

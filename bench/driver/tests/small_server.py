@@ -12,8 +12,12 @@ class _Handler(socketserver.StreamRequestHandler):
             line = self.rfile.readline()
             if not line:
                 return
+            length = 0
             while line.strip():
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
                 line = self.rfile.readline()
+            self.server.bodies.append(len(self.rfile.read(length)))
             self.server.answered += 1
             self.server.pause_if_due()
             self.wfile.write(self.server.answer)
@@ -30,6 +34,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer
         self.answered = 0
+        self.bodies = []  # the sizes of the requests' bodies
         self.pause_at, self.pause_seconds = pause_at, pause_seconds
         self.paused_until = None
         self.hang_up = hang_up
@@ -51,13 +56,20 @@ def answer(body=b"Pong!", status=b"200 OK"):
 
 
 @contextlib.contextmanager
-def serving(text, pause_at=0.0, pause_seconds=0.0, hang_up=False):
-    """The port of a server that answers every request with these bytes."""
+def running(text, pause_at=0.0, pause_seconds=0.0, hang_up=False):
+    """A server that answers every request with these bytes. It notes the sizes of the requests' bodies."""
     with _Server(text, pause_at, pause_seconds, hang_up) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
-            yield server.server_address[1]
+            yield server
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def serving(text, **faults):
+    """The port of such a server."""
+    with running(text, **faults) as server:
+        yield server.server_address[1]

@@ -5,8 +5,9 @@ import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
-from .. import contest, measurement, workloads
+from .. import answers, contest, measurement, workloads
 from ..peers import Side
 from ..process import ServerError
 
@@ -39,7 +40,8 @@ class Contest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        bench = measurement.Bench(Workshop(directory.name), measurement.Settings(0.3, quick=True))
+        self.workshop = Workshop(directory.name)
+        bench = measurement.Bench(self.workshop, measurement.Settings(0.3, quick=True))
         self.contest = contest.Contest(bench, workloads.BY_NAME["pong"], POINT)
         self.addCleanup(self.contest.__exit__)
 
@@ -55,6 +57,25 @@ class Contest(unittest.TestCase):
                 self.assertGreater(found["requests_in_turns"], 2)
                 self.assertGreater(found["requests_per_second"], 2)
                 self.assertEqual(found["errors"], 0)
+
+    def test_the_cost_of_an_upload_is_that_of_a_whole_body(self):
+        class Bench(measurement.Bench):
+            """Uploads by HTTP/1.1, which the small server understands."""
+
+            def _h2load_command(self, point, url, seconds):
+                *words, last = super()._h2load_command(point, url, seconds)
+                return [*words, "--h1", last]
+
+        bench = Bench(self.workshop, measurement.Settings(0.3, quick=True))
+        uploads = contest.Contest(bench, workloads.BY_NAME["h2-upload"], {"service": "h2upload", "connections": 2, "streams": 1, "cores": 1})
+        self.addCleanup(uploads.__exit__)
+        burning = side("burning", 5000)
+        with mock.patch.object(answers, "check"):
+            uploads.begin([burning], rounds=1)
+        found = uploads.sample(burning, 0)
+        # Receiving a body and bodies of which only a part was sent in a turn are added.
+        self.assertGreaterEqual(found["cpu_us_per_request"], 4000)
+        self.assertLess(found["cpu_us_per_request"], 12000)
 
     def test_a_side_that_fails_leaves_the_others_their_figures(self):
         sound, short, absent = side("sound", 1000), side("short", 1000, 40), side("absent", 1000, "nonsense")

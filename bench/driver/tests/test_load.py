@@ -6,7 +6,7 @@ import time
 import unittest
 
 from .. import load, machine
-from .small_server import answer, serving
+from .small_server import answer, running, serving
 
 
 H2LOAD_OUTPUT = """
@@ -125,6 +125,30 @@ class Percentile(unittest.TestCase):
         self.assertEqual(load.percentile([7], 99.99), 7)
 
 
+class Uploads(unittest.TestCase):
+    def test_uploads_are_counted_by_what_was_sent(self):
+        size, connections = 1 << 20, 2
+        with running(answer()) as server, tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "body")
+            with open(path, "wb") as file:
+                file.write(bytes(size))
+            command = ["h2load", "--h1", f"--clients={connections}", f"--data={path}"]
+            url = f"http://127.0.0.1:{server.server_address[1]}/"
+            generator = load.PausedUpload([*command, "--duration=1", url], [*command, "--requests=1000000", url])
+            self.addCleanup(generator.kill)
+            counts = []
+            for _ in range(2):
+                generator.resume()
+                time.sleep(0.2)
+                generator.pause()
+                time.sleep(0.3)  # until the server has taken what was sent
+                counts.append((generator.bytes_counted() / size, sum(server.bodies) / size))
+            sent, received = (after - before for before, after in zip(*counts))
+            self.assertGreater(received, 2 * connections)
+            # Parts of bodies are counted here, and only whole ones by the server.
+            self.assertAlmostEqual(sent, received, delta=connections + received / 100)
+
+
 class Paused(unittest.TestCase):
     def test_a_paused_generator_sends_nothing_and_a_pause_is_no_error(self):
         with serving(answer()) as port:
@@ -133,9 +157,9 @@ class Paused(unittest.TestCase):
             time.sleep(0.5)
             generator.pause()
             time.sleep(0.2)  # until the answers in flight have arrived
-            received = generator.bytes_received()
+            received = generator.bytes_counted()
             time.sleep(0.5)
-            self.assertEqual(generator.bytes_received(), received)
+            self.assertEqual(generator.bytes_counted(), received)
             figures = generator.end()
         self.assertEqual(figures["errors"], 0)
         self.assertGreater(figures["requests"], 0)

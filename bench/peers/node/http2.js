@@ -10,6 +10,7 @@ const server = http2.createServer();
 server.on('stream', (stream) => {
   stream.on('error', () => {}); // A client may leave.
   stream.on('end', () => {
+    if (stream.destroyed) return;
     stream.respond(headers);
     stream.end(body);
   });
