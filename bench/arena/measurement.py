@@ -2,9 +2,10 @@
 
 import contextlib
 
-from driver import machine, measurement
+from driver import load, machine, measurement
 from driver.load import LoadError
 from driver.process import ServerError
+from driver.workloads import in_flight
 
 from . import referee as referees
 from .pressure import Pressure
@@ -21,6 +22,8 @@ class Settings(measurement.Settings):
 
 
 class Bench(measurement.Bench):
+    CLOSING = ("limited-conn",)
+
     def __init__(self, workshop, settings, referee):
         super().__init__(workshop, settings)
         self._referee = referee
@@ -39,7 +42,7 @@ class Bench(measurement.Bench):
             self._pressures[url] = pressure
             seconds = 0 if self.settings.quick else side.entry.get("warm_up", WARM_UP_SECONDS)
             if seconds:
-                pressure.run(seconds)
+                load.until_answered(pressure.run, seconds, in_flight(point))
             yield measurement.Server(running.program, 0, url, self.workshop.shown(" ".join(running.command)),
                                      pressure.bytes_per_request())
 

@@ -8,6 +8,7 @@ import subprocess
 
 from driver import load, process, tls
 from driver.load import LoadError
+from driver.workloads import in_flight
 
 ROTATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rotate.lua")
 LOG_NAME = "latencies"
@@ -87,7 +88,7 @@ class Pressure:
         """A generator that can be paused and resumed."""
         if self.profile.generator == "h2load":
             endless = self._h2load([f"--requests={load.PausedH2load.REQUESTS}"])
-            return load.PausedH2load(self.command(load.PausedH2load.CALIBRATION_SECONDS), process.pinned(self.processors, endless))
+            return load.PausedH2load(self.command, process.pinned(self.processors, endless), in_flight(self.point))
         return load.PausedCommand(self.command(load.PausedWrk.SECONDS, load.PausedWrk.TIMEOUT_SECONDS))
 
     # -- bytes

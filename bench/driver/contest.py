@@ -57,7 +57,8 @@ class Contest:
     def _runner(self, server, stack):
         generator = self._bench.paused(self._workload, self._point, server.url)
         stack.callback(generator.kill)
-        return turns.Runner(server.program, generator)
+        generator.pause()  # before it connects, so that it does not disturb the others' preparation
+        return turns.Runner(server.program, generator, lambda: self._bench.unserved(self._point, server))
 
     def _take_turns(self, runners, number):
         turns.set_up(runners.values(), self._point["connections"])
@@ -69,6 +70,8 @@ class Contest:
                 self._failures[name] = runner.failure
             else:
                 self._costs[name, number] = self._figures(costs[name], ended[runner], self._servers[name].bytes_per_request)
+                if runner.doubt:
+                    self._costs[name, number]["doubt"] = runner.doubt
 
     def _figures(self, cost, of_generator, bytes_per_request):
         cpu_ns, user_share, counted = cost

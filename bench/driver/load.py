@@ -12,6 +12,7 @@ it continues to send while earlier requests are unanswered. Latencies come from 
 summary. tests/test_load.py pauses a server and checks that the requests that were due meanwhile are in the percentiles.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -23,10 +24,13 @@ import time
 
 from . import process, programs
 
+NAMES = ("wrk", "h2load", "ab", "websocket")
 IN_FLIGHT_PER_CONNECTION = 2000
 # Windows like those of browsers, so that they are not what is measured.
 H2_STREAM_WINDOW_BITS, H2_CONNECTION_WINDOW_BITS = 20, 22
 END_ATTEMPTS, END_ATTEMPT_SECONDS = 150, 0.2
+END_SECONDS = 30  # A generator has as long to end after its time.
+LENGTHS = (1, 3, 10)  # how many times as long a sample is when the one before was too short
 PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_99"}
 
 
@@ -34,18 +38,47 @@ class LoadError(Exception):
     """The load generator failed, or its output makes no sense."""
 
 
+class Unfinished(LoadError):
+    """The load generator did not end by itself."""
+
+
 # Failures of one side that do not end the run.
 FAILURES = (process.ServerError, LoadError, OSError, subprocess.SubprocessError)
 
 
-def _run(command, seconds):
+def _name(command):
+    """The generator that a command runs."""
+    return next((name for name in map(os.path.basename, command) if name in NAMES), command[0])
+
+
+def run(command, seconds):
+    """Runs a generator, or a program that runs one, which should end by itself after these seconds."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds + END_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise LoadError(f"{command[0]} did not end within {seconds + 60:.0f} s") from None
+        raise Unfinished(f"{_name(command)} did not end within {seconds + END_SECONDS:.0f} s") from None
+
+
+def _run(command, seconds):
+    done = run(command, seconds)
     if done.returncode != 0:
-        raise LoadError(f"{command[0]} failed: {(done.stdout + done.stderr).strip()[-300:]}")
+        raise LoadError(f"{_name(command)} failed: {(done.stdout + done.stderr).strip()[-300:]}")
     return done.stdout
+
+
+def until_answered(sample, seconds, in_flight, count=lambda figures: figures["requests"]):
+    """What sample(seconds) returns: figures, of which `count` tells the number of requests, and a command.
+
+    If fewer requests were answered than are in flight at a time, connections were hardly set up when the time was over. Then it is
+    taken again, for longer. The same holds if the generator does not end: h2load waits for ever if the handshake of a connection is
+    not over in time, and the server keeps idle connections.
+    """
+    for times in LENGTHS[:-1]:
+        with contextlib.suppress(Unfinished):
+            figures, command = sample(times * seconds)
+            if count(figures) >= in_flight:
+                return figures, command
+    return sample(LENGTHS[-1] * seconds)
 
 
 def wrk_command(url, connections, seconds, processors, depth=1, fields=(), timeout_seconds=30):
@@ -76,10 +109,8 @@ class _Paused:
     """A load generator that is paused and resumed with SIGSTOP and SIGCONT. Its latencies contain the pauses, so they are
     useless."""
 
-    NAMES = ("wrk", "h2load", "ab", "websocket")
-
     def __init__(self, command):
-        self._name = next(name for name in map(os.path.basename, command) if name in self.NAMES)
+        self._name = _name(command)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def resume(self):
@@ -183,9 +214,11 @@ class PausedH2load(_Paused):
     REQUESTS = 1_000_000_000  # It is killed much earlier.
     CALIBRATION_SECONDS = 1
 
-    def __init__(self, short, endless):
-        """The command of the short run, and that of the one that is paused."""
-        self._figures = h2load_closed(short, self.CALIBRATION_SECONDS)
+    def __init__(self, short, endless, in_flight):
+        """A function from seconds to the command of the short run, the command of the one that is paused, and the number of requests
+        in flight."""
+        self._figures, _ = until_answered(
+            lambda seconds: (h2load_closed(short(seconds), seconds), None), self.CALIBRATION_SECONDS, in_flight)
         if self._figures["requests"] <= 0:
             raise LoadError("no request was answered")
         super().__init__(endless)

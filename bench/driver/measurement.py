@@ -18,10 +18,10 @@ import time
 import urllib.parse
 from dataclasses import dataclass
 
-from . import answers, load, machine, process, targets, tls, turns
+from . import answers, load, machine, process, sockets, targets, tls, turns
 from .load import LoadError
 from .process import ServerError
-from .workloads import FILES, FILE_NAMES
+from .workloads import FILES, FILE_NAMES, in_flight
 
 WARM_UP_CONNECTIONS = 50
 PIPELINE_DEPTH = 16
@@ -179,6 +179,8 @@ class Server:
 class Bench:
     """Takes samples."""
 
+    CLOSING = ("close", "tls-close", "tls-handshake")  # services with a connection for each request
+
     def __init__(self, workshop, settings):
         self.workshop = workshop
         self.settings = settings
@@ -238,13 +240,18 @@ class Bench:
         """A generator of closed load that can be paused."""
         if is_http2(point):
             generator = load.PausedUpload if point["service"] == "h2upload" else load.PausedH2load
-            return generator(*(self._h2load_command(point, url, seconds)
-                               for seconds in (load.PausedH2load.CALIBRATION_SECONDS, None)))
+            return generator(lambda seconds: self._h2load_command(point, url, seconds), self._h2load_command(point, url, None),
+                             in_flight(point))
         if point["service"] == "tls-handshake":
             return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
         if is_websocket(point):
             return load.PausedCommand(self._websocket_command(point, url, load.PausedCommand.SECONDS))
         return load.PausedWrk(*self.wrk_arguments(workload, point, url), self._environment(point))
+
+    def unserved(self, point, server):
+        """How many connections of the server's clients it has not served yet, as far as that can be told."""
+        served = None if point["service"] in self.CLOSING else sockets.served(urllib.parse.urlsplit(server.url).port)
+        return 0 if served is None else max(0, point["connections"] - served)
 
     def _environment(self, point):
         return self.credentials.environment(point["tls"]) if "tls" in point else []
@@ -321,8 +328,9 @@ class Bench:
 
     def uninterrupted(self, side, workload, point, server):
         """Throughput and latencies under closed load."""
-        seconds = self.settings.closed(point)
-        figures, command = self._closed_loop(workload, point, server.url, seconds)
+        figures, command = load.until_answered(
+            lambda seconds: self._closed_loop(workload, point, server.url, seconds), self.settings.closed(point), in_flight(point),
+            lambda found: self.requests(workload, found))
         requests = self.requests(workload, figures)
         if requests <= 0:
             raise LoadError("no request was answered")
@@ -450,18 +458,24 @@ class Bench:
         """System calls per request under closed load."""
         per_second = 250 if "key" in point else 1000  # so many connections are set up, while each call is counted
         seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // per_second))
-        command = self._closed_command(workload, point, server.url, seconds)
+        figures, _ = load.until_answered(
+            lambda length: self._count_calls(point, counter, server, self._closed_command(workload, point, server.url, length), length),
+            seconds, in_flight(point), lambda found: self.requests(workload, found))
+        requests = self.requests(workload, figures)
+        if requests <= 0:
+            raise LoadError("no request was answered while system calls were counted")
+        return {"system_calls_per_request": figures["calls"] / requests, "counter": counter.name}
+
+    @staticmethod
+    def _count_calls(point, counter, server, command, seconds):
+        """The figures of a load command, with the system calls of the server meanwhile; and the command."""
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-            calls, output = counter.count(
-                server.program.pids(), command, os.path.join(directory, "calls"), seconds)
+            calls, output = counter.count(server.program.pids(), command, os.path.join(directory, "calls"), seconds)
         if is_http2(point):
             figures = load.h2load_closed_figures(output, seconds)
         else:
             figures = load.ab_figures(output) if point["service"] == "tls-handshake" else load.wrk_figures(output)
-        requests = self.requests(workload, figures)
-        if requests <= 0:
-            raise LoadError("no request was answered while system calls were counted")
-        return {"system_calls_per_request": calls / requests, "counter": counter.name}
+        return {**figures, "calls": calls}, command
 
 
 class PerfCounter:
@@ -478,9 +492,8 @@ class PerfCounter:
 
     def count(self, pids, command, path, seconds):
         """Runs the load command. Returns the system calls that the processes made meanwhile, and the command's output."""
-        done = subprocess.run(
-            ["perf", "stat", "-x;", "-o", path, "-e", "raw_syscalls:sys_enter", "-p", ",".join(map(str, pids)), "--",
-             *command], capture_output=True, text=True, timeout=seconds + 60, check=False)
+        done = load.run(
+            ["perf", "stat", "-x;", "-o", path, "-e", "raw_syscalls:sys_enter", "-p", ",".join(map(str, pids)), "--", *command], seconds)
         with open(path, encoding="utf-8") as file:
             for line in file:
                 if "raw_syscalls:sys_enter" in line and line.split(";")[0].isdigit():
@@ -505,7 +518,7 @@ class StraceCounter:
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             time.sleep(0.5)
-            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
+            done = load.run(command, seconds)
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait(20)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from . import turns
+from .workloads import in_flight
 
 ROUNDS = 3
 ROUNDS_OF_MANY = 2  # with 10,000 connections, where opening and serving them all takes most of the time
@@ -28,8 +29,8 @@ class Row:
         if self.workload.kind != "closed":
             return 0
         connections = self.point["connections"]
-        # At the end of a turn the server finishes what was sent: about ten microseconds per connection.
-        turn = turns.TURN_SECONDS + turns.AT_REST_SECONDS + connections * 1e-5
+        # At the end of a turn the server finishes what was sent: about ten microseconds per request.
+        turn = turns.TURN_SECONDS + turns.AT_REST_SECONDS + in_flight(self.point) * 1e-5
         each_round = (len(self.sides) * (START_SECONDS + settings.turns * turn)
                       + turns.setting_up_seconds(len(self.sides), connections))
         return self.rounds * each_round

@@ -18,20 +18,26 @@ from .load import FAILURES
 TURN_SECONDS = 0.15
 AT_REST_SECONDS = 0.005
 AT_REST_SHARE = 0.05  # A server that uses less of a processor than this is idle.
-WORK_OFF_SECONDS = 1.0  # Ten thousand requests may be in flight when the generator is paused.
+WORK_OFF_SECONDS = 2.0  # Tens of thousands of requests may be in flight when the generator is paused.
 START_SECONDS = 0.3
-CONNECTIONS_PER_SECOND = 5000  # The slowest rate of setting up connections, when all servers do it at once.
+CONNECTIONS_PER_SECOND = 5000  # The usual rate of setting up connections, when all servers do it at once.
+SETTLING_SECONDS, SETTLING_STEP_SECONDS = 30, 0.1  # Handshakes and busy machines take longer than usual: at most so long.
 
 
 class Runner:
-    """A server and its generator, with what the turns of the current round have cost."""
+    """A server and its paused generator, with what the turns of the current round have cost. `unserved` tells how many of the
+    generator's connections the server has not served yet."""
 
-    def __init__(self, program, generator):
+    def __init__(self, program, generator, unserved=lambda: 0):
         self.program = program
         self.generator = generator
-        self.failure = None
+        self.unserved = unserved
+        self.failure = self.doubt = None
         self.pids = program.pids()
         self.clear()
+
+    def unserved_now(self):
+        return 0 if self.failure or self.program.ended() else self.unserved()
 
     def clear(self):
         self.cpu_ns = self.user_seconds = self.system_seconds = self.bytes = 0
@@ -83,8 +89,18 @@ def setting_up_seconds(runners, connections):
 
 
 def set_up(runners, connections):
-    """Lets the generators connect and the servers warm up, all at once, so that the first does not idle until the last."""
+    """Lets the generators connect and the servers warm up, all at once, so that the first does not idle until the last. Ends when
+    every connection has been served, so that setting them up is not in the turns."""
+    for runner in runners:
+        _attempt(runner, lambda r: r.generator.resume())
     time.sleep(setting_up_seconds(len(runners), connections))
+    deadline = time.monotonic() + SETTLING_SECONDS
+    for runner in runners:
+        while unserved := runner.unserved_now():
+            if time.monotonic() >= deadline:
+                runner.doubt = f"{unserved} of {connections} connections were not set up yet when the turns began"
+                break
+            time.sleep(SETTLING_STEP_SECONDS)
     for runner in runners:
         _attempt(runner, lambda r: r.generator.pause())
     for runner in runners:

@@ -125,6 +125,36 @@ class Percentile(unittest.TestCase):
         self.assertEqual(load.percentile([7], 99.99), 7)
 
 
+class UntilAnswered(unittest.TestCase):
+    def lengths(self, *answered):
+        """The lengths of runs that answer so many requests, or do not end."""
+        lengths, left = [], list(answered)
+
+        def run(seconds):
+            lengths.append(seconds)
+            requests = left.pop(0)
+            if requests is None:
+                raise load.Unfinished("h2load did not end")
+            return {"requests": requests}, "command"
+
+        self.last = load.until_answered(run, 2, 100)
+        return lengths
+
+    def test_a_run_in_which_some_connections_were_not_served_is_repeated_for_longer(self):
+        self.assertEqual(self.lengths(100), [2])
+        self.assertEqual(self.lengths(0, 99, 350), [2, 6, 20])
+        self.assertEqual(self.last, ({"requests": 350}, "command"))
+
+    def test_the_longest_run_counts_however_little_was_answered(self):
+        self.assertEqual(self.lengths(0, 1, 2), [2, 6, 20])
+        self.assertEqual(self.last[0]["requests"], 2)
+
+    def test_a_generator_that_does_not_end_has_more_time_in_the_next_run(self):
+        self.assertEqual(self.lengths(None, 100), [2, 6])
+        with self.assertRaises(load.Unfinished):
+            self.lengths(None, None, None)
+
+
 class Uploads(unittest.TestCase):
     def test_uploads_are_counted_by_what_was_sent(self):
         size, connections = 1 << 20, 2
@@ -134,7 +164,8 @@ class Uploads(unittest.TestCase):
                 file.write(bytes(size))
             command = ["h2load", "--h1", f"--clients={connections}", f"--data={path}"]
             url = f"http://127.0.0.1:{server.server_address[1]}/"
-            generator = load.PausedUpload([*command, "--duration=1", url], [*command, "--requests=1000000", url])
+            generator = load.PausedUpload(
+                lambda seconds: [*command, f"--duration={seconds}", url], [*command, "--requests=1000000", url], connections)
             self.addCleanup(generator.kill)
             counts = []
             for _ in range(2):
