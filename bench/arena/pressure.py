@@ -4,15 +4,12 @@ Must not know rules, or how entries are started.
 """
 
 import os
-import subprocess
 
 from driver import load, process, tls
-from driver.load import LoadError
 from driver.workloads import in_flight
 
 ROTATION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rotate.lua")
 LOG_NAME = "latencies"
-COUNTED = (20, 60)  # requests of each client, in the two runs whose difference tells how many bytes a request takes
 
 
 class Pressure:
@@ -100,7 +97,10 @@ class Pressure:
         """
         if not self.profile.over_tls:
             return 0
-        return self._bytes_of_h2load() if self.profile.generator == "h2load" else self._bytes_of_wrk()
+        if self.profile.generator == "wrk":
+            return self._bytes_of_wrk()
+        return load.h2load_bytes_per_request(
+            lambda requests: process.pinned(self.processors, self._h2load([f"--requests={requests}"])), self.connections)
 
     def _bytes_of_wrk(self):
         connection = tls.Connection(self.doors.tls, "1.3")
@@ -113,21 +113,6 @@ class Pressure:
             return (connection.received - before) / len(paths)
         finally:
             connection.close()
-
-    def _bytes_of_h2load(self):
-        fewer, more = (self._bytes_read(self.connections * count) for count in COUNTED)
-        return (more - fewer) / (self.connections * (COUNTED[1] - COUNTED[0]))
-
-    def _bytes_read(self, requests):
-        command = process.pinned(self.processors, self._h2load([f"--requests={requests}"]))
-        generator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-        try:
-            # The record of a process can be read until its end is collected.
-            os.waitid(os.P_PID, generator.pid, os.WEXITED | os.WNOWAIT)
-            return process.bytes_read(generator.pid)
-        finally:
-            if generator.wait() != 0:
-                raise LoadError(f"h2load failed while bytes were counted: {' '.join(command)}")
 
 
 def _with_log(command, log):

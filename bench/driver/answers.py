@@ -15,7 +15,9 @@ PONG_BODY = b"Pong!"
 def check(service, port, file=None):
     """Raises ServerError unless one request is answered as the service demands. `file`: (name, its bytes)."""
     try:
-        if service == "tcp500":
+        if service == "h2tls-pong":
+            _check_http2(port, "/", PONG_BODY, scheme="https")
+        elif service == "tcp500":
             _check_tcp500(port)
         elif service == "h2upload":
             _check_http2(port, "/", PONG_BODY, upload=b"x" * 100_000)
@@ -102,10 +104,11 @@ def _check_compressed(port, path, expected):
     raise ServerError(f"GET {path}: status {answer.status}, {len(body)} bytes, coding {answer.headers['Content-Encoding']}")
 
 
-def _check_http2(port, path, expected, upload=None):
-    """By curl and prior knowledge, because Python's library has no HTTP/2."""
-    url = f"http://127.0.0.1:{port}{path}"
-    command = ["curl", "--silent", "--http2-prior-knowledge", "--max-time", "60", "--write-out", "%{http_version} %{http_code}"]
+def _check_http2(port, path, expected, upload=None, scheme="http"):
+    """By curl, with prior knowledge or ALPN, because Python's library has no HTTP/2."""
+    url = f"{scheme}://127.0.0.1:{port}{path}"
+    kind = ["--http2", "--insecure"] if scheme == "https" else ["--http2-prior-knowledge"]
+    command = ["curl", "--silent", *kind, "--max-time", "60", "--write-out", "%{http_version} %{http_code}"]
     if upload is not None:
         command += ["--data-binary", "@-"]
     done = subprocess.run([*command, url], input=upload or b"", capture_output=True, check=False, timeout=90)

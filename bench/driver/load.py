@@ -239,13 +239,36 @@ class PausedUpload(PausedH2load):
     _count = staticmethod(process.bytes_written)
 
 
-def h2load_closed_command(url, connections, streams, seconds, processors, body=None):
-    """HTTP/2 with a fixed number of requests in flight on each connection. `seconds`: None for without end. `body`: a file to upload."""
-    length = f"--requests={PausedH2load.REQUESTS}" if seconds is None else f"--duration={seconds}"
+def h2load_closed_command(url, connections, streams, seconds, processors, body=None, requests=PausedH2load.REQUESTS):
+    """HTTP/2 with a fixed number of requests in flight on each connection. `seconds`: None for so many requests. `body`: a file to
+    upload."""
+    length = f"--requests={requests}" if seconds is None else f"--duration={seconds}"
     command = ["h2load", f"--clients={connections}", f"--max-concurrent-streams={streams}", length,
                f"--threads={min(len(processors), connections)}",
                f"--window-bits={H2_STREAM_WINDOW_BITS}", f"--connection-window-bits={H2_CONNECTION_WINDOW_BITS}"]
     return process.pinned(processors, [*command, *(["--data=" + body] if body else []), url])
+
+
+# Requests of each connection, in the two runs whose difference tells how many bytes a request takes.
+_COUNTED = (20, 60)
+
+
+def h2load_bytes_per_request(command, connections):
+    """How many bytes h2load reads for a request, over TLS too, where its own count is that of the bytes within the records.
+    `command`: from the number of requests to a command."""
+    fewer, more = (_bytes_read_by(command(connections * count)) for count in _COUNTED)
+    return (more - fewer) / (connections * (_COUNTED[1] - _COUNTED[0]))
+
+
+def _bytes_read_by(command):
+    generator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    try:
+        # The record of a process can be read until its end is collected.
+        os.waitid(os.P_PID, generator.pid, os.WEXITED | os.WNOWAIT)
+        return process.bytes_read(generator.pid)
+    finally:
+        if generator.wait() != 0:
+            raise LoadError(f"h2load failed while bytes were counted: {' '.join(command)}")
 
 
 _H2LOAD_UNITS = {"us": 1, "ms": 1e3, "s": 1e6}

@@ -214,15 +214,22 @@ class Bench:
             try:
                 load.wait_until_listening(port, program, self.settings.start_limit)
                 path, shown = "/" + (file[0] if file else ""), self.workshop.shown(" ".join(command))
-                if "key" in point:
+                url = f"{'https' if 'key' in point else 'http'}://127.0.0.1:{port}{path}"
+                if "key" in point and not is_http2(point):
                     size = tls.check(port, point["tls"], path, file[1] if file else answers.PONG_BODY, point["service"])
-                    yield Server(program, port, f"https://127.0.0.1:{port}{path}", shown, size)
                 else:
                     answers.check(point["service"], port, file)
-                    size = FILES[UPLOAD] if point["service"] == "h2upload" else 0
-                    yield Server(program, port, f"http://127.0.0.1:{port}{path}", shown, size)
+                    size = self._bytes_per_request(point, url)
+                yield Server(program, port, url, shown, size)
             finally:
                 program.stop()
+
+    def _bytes_per_request(self, point, url):
+        if point["service"] == "h2upload":
+            return FILES[UPLOAD]
+        if is_http2(point) and "key" in point:
+            return load.h2load_bytes_per_request(lambda requests: self._h2load_command(point, url, None, requests), point["connections"])
+        return 0
 
     def _with_server(self, side, workload, point, use):
         """The figures of `use(server)` for a new server after its warm-up."""
@@ -260,9 +267,9 @@ class Bench:
         body = os.path.join(self.files.directory, self.files.provide(UPLOAD)[0]) if point["service"] == "h2upload" else None
         return url, point["connections"], point["streams"], machine.load_processors(point["cores"]), body
 
-    def _h2load_command(self, point, url, seconds):
+    def _h2load_command(self, point, url, seconds, requests=load.PausedH2load.REQUESTS):
         url, connections, streams, processors, body = self._h2load_arguments(point, url)
-        return load.h2load_closed_command(url, connections, streams, seconds, processors, body)
+        return load.h2load_closed_command(url, connections, streams, seconds, processors, body, requests)
 
     def _closed_command(self, workload, point, url, seconds):
         if is_http2(point):

@@ -45,11 +45,12 @@ def _connections(services, counts, cores=(1,)):
     ]
 
 
+def _over_tls(points, key="p256", version="1.3"):
+    return [{**point, "key": key, "tls": version} for point in points]
+
+
 def _tls(service, counts, keys=("p256",), versions=("1.3",), cores=(1,)):
-    return [
-        {"service": service, "connections": count, "cores": core, "key": key, "tls": version}
-        for key in keys for version in versions for core in cores for count in counts
-    ]
+    return [point for key in keys for version in versions for point in _over_tls(_connections([service], counts, cores), key, version)]
 
 
 def _timers(work, cores=(1, 2), **sizes):
@@ -202,9 +203,13 @@ ALL += [
         "cpu_us_per_request", _streams("h2pong", [(100, 1)]), _streams("h2pong", [(100, 1)])),
     Workload(
         "h2-multiplexed", "HTTP/2, many requests in flight", "closed",
-        "As h2-pong, with 32 requests in flight on each connection.",
+        "As h2-pong, with 32 or 100 requests in flight on each connection. A server may allow fewer than 100, and the client obeys.",
         "cpu_us_per_request",
-        _streams("h2pong", [(100, 32)], (1, 2)), _streams("h2pong", [(100, 32)])),
+        _streams("h2pong", [(100, 32)], (1, 2)) + _streams("h2pong", [(256, 100)]), _streams("h2pong", [(100, 32)])),
+    Workload(
+        "h2-tls", "HTTP/2 over TLS, small answer", "closed",
+        "As h2-pong and h2-multiplexed, over TLS. Handshakes are not in the figure.", "cpu_us_per_request",
+        _over_tls(_streams("h2tls-pong", [(100, 1), (100, 32)])), _over_tls(_streams("h2tls-pong", [(100, 1)]))),
     Workload(
         "h2-file4k", "HTTP/2, file of 4 KiB", "closed",
         "HTTP/2, a static file of 4 KiB, 8 requests in flight on each connection.", "cpu_us_per_request",

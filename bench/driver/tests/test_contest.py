@@ -62,8 +62,8 @@ class Contest(unittest.TestCase):
         class Bench(measurement.Bench):
             """Uploads by HTTP/1.1, which the small server understands."""
 
-            def _h2load_command(self, point, url, seconds):
-                *words, last = super()._h2load_command(point, url, seconds)
+            def _h2load_command(self, point, url, *length):
+                *words, last = super()._h2load_command(point, url, *length)
                 return [*words, "--h1", last]
 
         bench = Bench(self.workshop, measurement.Settings(0.3, quick=True))

@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Warp over TLS, by warp-tls. As the program with Warp alone, without HTTP/2.
+-- | Warp over TLS, by warp-tls. As the program with Warp alone, without HTTP/2 unless it is asked for.
 --
--- > warp-tls PORT pong CERTIFICATE KEY
+-- > warp-tls PORT pong|h2pong CERTIFICATE KEY
 -- > warp-tls PORT files DIR CERTIFICATE KEY
 module Main (main) where
 
@@ -25,11 +25,12 @@ files directory request respond = respond $ case pathInfo request of
 main :: IO ()
 main = do
   arguments <- getArgs
-  let (port, application, certificate, key) = case arguments of
-        [number, "pong", one, other] -> (read number, pong, one, other)
-        [number, "files", directory, one, other] -> (read number, files directory, one, other)
-        _ -> error "usage: warp-tls PORT pong|files DIR CERTIFICATE KEY"
+  let (port, application, protocols, certificate, key) = case arguments of
+        [number, "pong", one, other] -> (read number, pong, setHTTP2Disabled, one, other)
+        [number, "h2pong", one, other] -> (read number, pong, id, one, other)
+        [number, "files", directory, one, other] -> (read number, files directory, setHTTP2Disabled, one, other)
+        _ -> error "usage: warp-tls PORT pong|h2pong|files DIR CERTIFICATE KEY"
   runTLS
     (tlsSettings certificate key) {tlsSessionManagerConfig = Just defaultConfig}
-    (setPort port . setHost "127.0.0.1" . setHTTP2Disabled . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $ defaultSettings)
+    (setPort port . setHost "127.0.0.1" . protocols . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $ defaultSettings)
     application

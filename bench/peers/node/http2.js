@@ -1,12 +1,14 @@
-// Answers "Pong!" to every request by HTTP/2 in clear text with Node's http2 module, after it has read the request's body.
-// Usage: node http2.js PORT.
+// Answers "Pong!" to every request by HTTP/2 with Node's http2 module, after it has read the request's body.
+// Usage: node http2.js PORT [CERTIFICATE KEY]: over TLS with these, otherwise in clear text.
 'use strict';
 
+const fs = require('node:fs');
 const http2 = require('node:http2');
 
 const body = Buffer.from('Pong!');
 const headers = { ':status': 200, 'content-type': 'text/plain', 'content-length': body.length };
-const server = http2.createServer();
+const [port, cert, key] = process.argv.slice(2);
+const server = key ? http2.createSecureServer({ cert: fs.readFileSync(cert), key: fs.readFileSync(key) }) : http2.createServer();
 server.on('stream', (stream) => {
   stream.on('error', () => {}); // A client may leave.
   stream.on('end', () => {
@@ -16,4 +18,4 @@ server.on('stream', (stream) => {
   });
   stream.resume();
 });
-server.listen({ port: Number(process.argv[2]), host: '127.0.0.1', backlog: 4096 });
+server.listen({ port: Number(port), host: '127.0.0.1', backlog: 4096 });

@@ -1,5 +1,6 @@
 // Command h2 answers every request with "Pong!" after it has read the request's body, or serves the files of a directory, by
-// HTTP/2 in clear text with package net/http. Usage: h2 PORT [DIRECTORY]. GOMAXPROCS gives the number of cores.
+// HTTP/2 in clear text with package net/http. Usage: h2 PORT [DIRECTORY], or h2 PORT DIRECTORY CERTIFICATE KEY for TLS, where "-"
+// is no directory. GOMAXPROCS gives the number of cores.
 package main
 
 import (
@@ -19,8 +20,12 @@ func pong(body []byte) http.Handler {
 
 func main() {
 	handler := pong([]byte("Pong!"))
-	if len(os.Args) > 2 {
+	if len(os.Args) > 2 && os.Args[2] != "-" {
 		handler = http.FileServer(http.Dir(os.Args[2]))
+	}
+	if len(os.Args) == 5 {
+		server := http.Server{Addr: "127.0.0.1:" + os.Args[1], Handler: handler}
+		log.Fatal(server.ListenAndServeTLS(os.Args[3], os.Args[4]))
 	}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)

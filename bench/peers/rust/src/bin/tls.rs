@@ -1,4 +1,5 @@
-//! "Pong!", or files of a directory, over TLS, with hyper and rustls. Usage: hyper-tls PORT CORES DIRECTORY|- CERTIFICATE KEY.
+//! "Pong!", or files of a directory, over TLS, with hyper and rustls. Usage: hyper-tls PORT CORES DIRECTORY|- CERTIFICATE KEY [h2].
+//! With `h2` it speaks HTTP/2, otherwise HTTP/1.1.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -6,10 +7,10 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{HeaderValue, CONTENT_LENGTH, CONTENT_TYPE};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use millrace_bench_peers::{argument, listen, runtime};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,12 @@ async fn file(directory: &Path, path: &str) -> Response<Body> {
     response
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, directory: Option<Arc<PathBuf>>) {
+async fn serve(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    directory: Option<Arc<PathBuf>>,
+    is_http2: bool,
+) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -83,35 +89,49 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, directory: Option<Arc<P
             })
         }
     });
-    let _ = http1::Builder::new()
-        .pipeline_flush(true)
-        .serve_connection(TokioIo::new(protected), service)
-        .await;
+    let stream = TokioIo::new(protected);
+    let _ = if is_http2 {
+        http2::Builder::new(TokioExecutor::new())
+            .serve_connection(stream, service)
+            .await
+    } else {
+        http1::Builder::new()
+            .pipeline_flush(true)
+            .serve_connection(stream, service)
+            .await
+    };
 }
 
-fn settings(certificate: &str, key: &str) -> Result<ServerConfig, Box<dyn Error>> {
+fn settings(certificate: &str, key: &str, protocol: &[u8]) -> Result<ServerConfig, Box<dyn Error>> {
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
     config.ticketer = Ticketer::new()?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(config)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, _, _, directory, certificate, key] = arguments.as_slice() else {
-        panic!("usage: hyper-tls PORT CORES DIRECTORY|- CERTIFICATE KEY");
+    let [_, _, _, directory, certificate, key, protocol @ ..] = arguments.as_slice() else {
+        panic!("usage: hyper-tls PORT CORES DIRECTORY|- CERTIFICATE KEY [h2]");
     };
+    let is_http2 = !protocol.is_empty();
+    let protocol: &[u8] = if is_http2 { b"h2" } else { b"http/1.1" };
     let directory = (directory != "-").then(|| Arc::new(PathBuf::from(directory)));
-    let acceptor = TlsAcceptor::from(Arc::new(settings(certificate, key)?));
+    let acceptor = TlsAcceptor::from(Arc::new(settings(certificate, key, protocol)?));
     runtime(argument(2))?.block_on(async {
         let listener = listen(argument(1) as u16)?;
         let ended: std::io::Result<()> = tokio::spawn(async move {
             loop {
                 if let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, acceptor.clone(), directory.clone()));
+                    tokio::spawn(serve(
+                        stream,
+                        acceptor.clone(),
+                        directory.clone(),
+                        is_http2,
+                    ));
                 }
             }
         })
