@@ -3,7 +3,7 @@
 import os
 
 from driver import estimate, figures, plot, results
-from driver.report import GENERATED, Report, _ratio_text, _table
+from driver.report import GENERATED, Report, _median, _ratio_text, _table
 
 from . import profiles
 
@@ -11,11 +11,25 @@ HOW_TO_READ = [
     "- **CPU time** is the user and system time of the server's processes for a request. All servers of a row run at the same "
     "time, and their load generators take turns of a fraction of a second, so a busy machine slows all of them down alike.",
     "- **A ratio** is Millrace's CPU time divided by the other's. Below 1, Millrace needs less. In bold: it needs more.",
-    "- **Throughput, latencies and memory** are from an uninterrupted second of each. They vary much more.",
+    "- **Throughput, latencies and memory** are from uninterrupted samples of some seconds, one entry after the other. They vary much "
+    "more.",
+    "- **p99** is the 99th percentile of latency of these samples: every connection asks as fast as it can, so an entry that answers more "
+    "requests per second also lets each wait less. The best other entry is the one with the lowest. Ahead or behind is a difference "
+    "of more than 10 % that is not noise; fewer than three rounds cannot tell noise.",
 ]
+TAIL, TAIL_LEVEL = "latency_p99_us", 0.1  # Tails that differ by less count as level.
 # The languages whose best entry is compared on the first page.
 RIVALS = {"go": "Go", "grpc-go": "Go", "rust": "Rust", "tonic": "Rust", "node": "Node", "vertx": "Java", "warp": "Warp", "nginx": "nginx"}
 COLUMNS = ["Go", "Rust", "Node", "Java", "Warp", "nginx"]
+
+
+def _verdict(ratio):
+    if ratio is None:
+        return "not comparable"
+    is_noise = ratio["low"] is not None and ratio["low"] <= 1 <= ratio["high"]
+    if is_noise or abs(ratio["ratio"] - 1) <= TAIL_LEVEL:
+        return "level"
+    return "ahead" if ratio["ratio"] < 1 else "behind"
 
 
 class ArenaReport(Report):
@@ -25,17 +39,17 @@ class ArenaReport(Report):
         super().__init__(data, bench, plots_directory, profiles)
 
     def _plots_of(self, name):
-        """A plot of bars for each profile on one core, at its fewest connections."""
+        """A plot of bars for each profile and number of cores, at its fewest connections."""
         drawn = {}
         for (workload, point), sides in self.rows.items():
             point = dict(point)
-            file = f"{point['service']}.svg"
-            if workload != name or point["cores"] != 1 or file in drawn:
+            cores = f"{point['cores']} core" + "s" * (point["cores"] > 1)
+            file = f"{point['service']}{'' if point['cores'] == 1 else '-' + cores.replace(' ', '-')}.svg"
+            if workload != name or file in drawn:
                 continue
             values = {self.titles[side]: estimate.median(list(found.values())) for side, rounds in sides.items()
                       if (found := results.values(rounds, "cpu_us_per_request"))}
-            drawn[file] = plot.bars(f"{point['service']}: CPU time per request, one core", values, figures.microseconds,
-                                    self._emphasised())
+            drawn[file] = plot.bars(f"{point['service']}: CPU per request, {cores}", values, figures.microseconds, self._emphasised())
         return {file: drawing for file, drawing in drawn.items() if drawing}
 
     def _best(self, sides, language):
@@ -56,8 +70,20 @@ class ArenaReport(Report):
                 ratio = self._best(sides, language)
                 text = _ratio_text(ratio)
                 line.append(f"**{text}**" if ratio and ratio["ratio"] > 1 else text)
-            lines.append(line)
-        return _table(["profile", "Millrace, µs", *(f"÷ {language}" for language in COLUMNS)], lines) + [""]
+            lines.append(line + self._tail(sides))
+        return _table(["profile", "Millrace, µs", *(f"÷ {language}" for language in COLUMNS), "p99", "p99 ÷ the best other's"], lines) + [""]
+
+    def _tail(self, sides):
+        """The 99th percentile of Millrace's latencies, and how it compares with the lowest of the other entries."""
+        tails = {side: results.values(rounds, TAIL) for side, rounds in sides.items()}
+        ours = tails.pop(self.default)
+        medians = {side: estimate.median(list(found.values())) for side, found in tails.items() if found}
+        if not ours or not medians:
+            return [_median(sides[self.default], TAIL), "–"]
+        best = min(medians, key=medians.get)
+        ratio = estimate.paired_ratio(ours, tails[best])
+        verdict = f"{_ratio_text(ratio)} {RIVALS.get(self.data['peers'][best]['peer'], self.titles[best])}: {_verdict(ratio)}"
+        return [_median(sides[self.default], TAIL), verdict]
 
     @staticmethod
     def _spread_of(rounds):
