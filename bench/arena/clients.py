@@ -9,5 +9,5 @@ from driver import programs
 
 
 def grpc_program():
-    """A client that makes calls of a method and checks them. Usage: PROGRAM ADDRESS GetSum|StreamSum."""
+    """A client that makes calls of a method and checks them. Usage: PROGRAM ADDRESS GetSum|StreamSum [tls]."""
     return programs.built("grpc", "go", os.path.join("arena", "clients", "grpc"), lambda path: ["go", "build", "-o", path, "."])

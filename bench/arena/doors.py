@@ -17,7 +17,7 @@ class Doors:
     http: int  # HTTP/1.1, WebSocket, and gRPC without TLS
     tls: int  # HTTP/1.1 over TLS
     h2c: int  # HTTP/2 by prior knowledge, and nothing else
-    h2: int  # HTTP/2 over TLS
+    h2: int  # HTTP/2 over TLS, and gRPC over TLS
     data: str
     certificate: str
     key: str

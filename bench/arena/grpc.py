@@ -7,6 +7,8 @@ import struct
 
 from . import asking
 
+# The doors of the service: each with the end of its profiles' names, and words for people.
+DOORS = [("http", "", ""), ("h2", "-tls", " over TLS")]
 SERVICE = "/benchmark.BenchmarkService/"
 FIELDS = ["content-type: application/grpc", "te: trailers"]
 

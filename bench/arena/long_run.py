@@ -20,7 +20,7 @@ from .trouble import Trouble
 
 SEGMENT_SECONDS = 10  # Generators begin anew after so long, so their connections come and go as well.
 CONNECTIONS = {"wrk": 8, "websocket": 8, "h2load": 4}
-STREAMS = {"stream-grpc": 1}
+STREAMS = {"stream-grpc": 1, "stream-grpc-tls": 1}
 PROBE_SECONDS = 0.05
 SETTLING_SECONDS = 12  # After the load, connections that were broken off are closed by then.
 POINTS_MAX = 240  # of a line in the plot

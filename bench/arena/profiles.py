@@ -89,10 +89,10 @@ PROFILES = {profile.name: profile for profile in [
     Profile("json-h2c", "1 to 50 things as JSON by HTTP/2 without TLS", "h2c", "h2load",
             paths=tuple(f"/json/{count}?m={factor}" for count, factor in THINGS)),
     Profile("echo-ws", "messages of a WebSocket", "http", "websocket"),
-    Profile("unary-grpc", "gRPC, calls with one answer", "http", "h2load", paths=(grpc.SERVICE + "GetSum",),
-            fields=tuple(grpc.FIELDS), body=grpc.message(1, 2)),
-    Profile("stream-grpc", "gRPC, calls with 5,000 answers", "http", "h2load", paths=(grpc.SERVICE + "StreamSum",),
-            fields=tuple(grpc.FIELDS), body=grpc.message(1, 2, 5000)),
+    *(Profile(f"unary-grpc{suffix}", f"gRPC{words}, calls with one answer", door, "h2load", paths=(grpc.SERVICE + "GetSum",),
+              fields=tuple(grpc.FIELDS), body=grpc.message(1, 2)) for door, suffix, words in grpc.DOORS),
+    *(Profile(f"stream-grpc{suffix}", f"gRPC{words}, calls with 5,000 answers", door, "h2load", paths=(grpc.SERVICE + "StreamSum",),
+              fields=tuple(grpc.FIELDS), body=grpc.message(1, 2, 5000)) for door, suffix, words in grpc.DOORS),
 ]}
 
 
@@ -131,8 +131,10 @@ ALL = [
            _points("baseline-h2c", (16, 10), cores=(1,))),
     _group("streams", "WebSocket and gRPC",
            "echo-ws: messages of five bytes, one in flight on each connection. unary-grpc: calls that add two numbers. "
-           "stream-grpc: calls that are answered with 5,000 messages; the figure is one call.",
-           _points("echo-ws", (512, 0)) + _points("unary-grpc", (64, 100)) + _points("stream-grpc", (8, 4))),
+           "stream-grpc: calls that are answered with 5,000 messages; the figure is one call. unary-grpc-tls and stream-grpc-tls: the same "
+           "over TLS.",
+           _points("echo-ws", (512, 0)) + _points("unary-grpc", (64, 100)) + _points("stream-grpc", (8, 4))
+           + _points("unary-grpc-tls", (64, 100)) + _points("stream-grpc-tls", (8, 4))),
 ]
 BY_NAME = {workload.name: workload for workload in ALL}
 

@@ -1,10 +1,13 @@
 """Rules notice wrong answers, and every profile has rules."""
 
+import json
+import os
 import unittest
 
+from driver import load
 from driver.tests.small_server import serving
 
-from .. import asking, codings, dataset, doors, grpc, profiles, rules, websocket
+from .. import asking, codings, dataset, doors, entries, grpc, profiles, rules, websocket
 from .. import referee as referees
 
 
@@ -44,6 +47,13 @@ class Rules(unittest.TestCase):
     def test_a_server_that_only_answers_is_no_websocket(self):
         self.assertIn("the status is 200", result("becomes a WebSocket", answer(b"hello")).detail)
 
+    def test_calls_over_tls_are_asked_over_tls(self):
+        closed = load.free_port()
+        with serving(answer(b"")) as port:
+            found = referees.ask(rule("GetSum over TLS adds"), doors.Doors(port, port, port, closed, "", "", ""))
+        self.assertEqual((found.result, found.rule.profiles), (referees.BROKEN, ("unary-grpc-tls",)))
+        self.assertIn(f"port {closed}", found.detail)
+
     def test_nothing_listening_breaks_a_rule(self):
         found = referees.ask(rule("GET /pipeline"), doors.choose("", "", "", ""))
         self.assertIn("ConnectionRefusedError", found.detail)
@@ -60,6 +70,18 @@ class Profiles(unittest.TestCase):
         for name in profiles.PROFILES:
             mine = [one for one in rules.ALL if name in one.profiles]
             self.assertTrue(any(one.brief for one in mine), name)
+
+    def test_every_profile_is_measured_on_one_core_and_on_two(self):
+        for name in profiles.PROFILES:
+            cores = {point["cores"] for group in profiles.ALL for point in group.points if point["service"] == name}
+            self.assertEqual(cores, {1, 2}, name)
+
+    def test_millrace_takes_part_in_all_that_it_submits_and_that_is_measured(self):
+        with open(os.path.join(os.path.dirname(entries.HERE), "..", "..", "examples", "arena", "meta.json"), encoding="utf-8") as file:
+            submitted = set(json.load(file)["tests"])
+        self.assertEqual(set(entries.manifest()["millrace"]["profiles"]), set(profiles.PROFILES))
+        self.assertEqual(submitted - set(profiles.PROFILES), {"api-4", "api-16"})
+        self.assertLessEqual(set(profiles.PROFILES), submitted)
 
     def test_the_arena_is_not_mixed_with_other_workloads(self):
         self.assertTrue(profiles.is_wanted(["arena-json"]))

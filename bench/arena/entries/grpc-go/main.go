@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // numbers is a message of protobuf whose fields 1, 2 and 3 are these numbers.
@@ -83,12 +84,22 @@ func variable(name, otherwise string) string {
 	return otherwise
 }
 
-func main() {
-	listener, err := net.Listen("tcp", variable("ARENA_HOST", "0.0.0.0")+":"+variable("ARENA_HTTP_PORT", "8080"))
+func serve(port string, options ...grpc.ServerOption) {
+	listener, err := net.Listen("tcp", variable("ARENA_HOST", "0.0.0.0")+":"+port)
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodec(codec{}))
+	server := grpc.NewServer(append(options, grpc.ForceServerCodec(codec{}))...)
 	server.RegisterService(&service, struct{}{})
 	log.Fatal(server.Serve(listener))
+}
+
+func main() {
+	security, err := credentials.NewServerTLSFromFile(
+		variable("ARENA_CERTIFICATE", "/certs/server.crt"), variable("ARENA_KEY", "/certs/server.key"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	go serve(variable("ARENA_H2_PORT", "8443"), grpc.Creds(security))
+	serve(variable("ARENA_HTTP_PORT", "8080"))
 }

@@ -127,7 +127,7 @@ public final class Main extends AbstractVerticle {
   public void start(Promise<Void> started) {
     Router router = router();
     GrpcServer calls = Calls.server(vertx);
-    Handler<HttpServerRequest> plain = request -> {
+    Handler<HttpServerRequest> calling = request -> {
       String kind = request.getHeader("Content-Type");
       if (request.version() == HttpVersion.HTTP_2 && kind != null && kind.startsWith("application/grpc")) {
         calls.handle(request);
@@ -143,11 +143,11 @@ public final class Main extends AbstractVerticle {
       }
     };
     Future.all(
-            vertx.createHttpServer(door("ARENA_HTTP_PORT", "8080")).requestHandler(plain).webSocketHandler(Main::echo).listen(),
+            vertx.createHttpServer(door("ARENA_HTTP_PORT", "8080")).requestHandler(calling).webSocketHandler(Main::echo).listen(),
             vertx.createHttpServer(door("ARENA_H2C_PORT", "8082")).requestHandler(onlyHttp2).listen(),
             vertx.createHttpServer(secured(door("ARENA_TLS_PORT", "8081"), HttpVersion.HTTP_1_1)).requestHandler(router).listen(),
             vertx.createHttpServer(secured(door("ARENA_H2_PORT", "8443"), HttpVersion.HTTP_2, HttpVersion.HTTP_1_1))
-                .requestHandler(router).listen())
+                .requestHandler(calling).listen())
         .<Void>mapEmpty().onComplete(started);
   }
 
