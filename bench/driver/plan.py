@@ -10,8 +10,8 @@ ROUNDS_OF_MANY = 2  # with 10,000 connections, where opening and serving them al
 START_SECONDS = 0.4  # starting a server, checking its answers, and stopping it
 # Programs that run to their end: a fixed time where the size does not matter, and otherwise a time per timer or call.
 PROGRAM_SECONDS = {"live": 15, "lateness": 2, "hold": 1, "direct": 2, "read-all": 1, "write-all": 4, "copy-all": 4,
-                   "processes": 2, "echo": 3}
-LEAST_SECONDS, SECONDS_PER_THING = 0.5, 2e-6
+                   "echo": 3}
+LEAST_SECONDS, SECONDS_PER_THING, SECONDS_PER_PROCESS = 0.5, 2e-6, 1e-3
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Row:
         if self.point["service"] == "still":
             return self.point["n"] + LEAST_SECONDS
         things = self.point["n"] * self.point.get("m", 1)
-        seconds = PROGRAM_SECONDS.get(self.point["service"], LEAST_SECONDS + things * SECONDS_PER_THING)
+        each = SECONDS_PER_PROCESS if self.point["service"] == "processes" else SECONDS_PER_THING
+        seconds = PROGRAM_SECONDS.get(self.point["service"], LEAST_SECONDS + things * each)
         return seconds * (2 if kind == "simulated" else 1)
 
     def count_seconds(self, settings):

@@ -310,7 +310,7 @@ ALL += [
     Workload(
         "processes", "short processes", "toolkit",
         "Threads run the program `true` and wait for its end. The processor time includes that of the programs, which is most of it.",
-        "us_per_call", _toolkit("processes", (1, 8), 800), _toolkit("processes", (8,), 200)),
+        "us_per_call", _toolkit("processes", (1, 8), 10_000), _toolkit("processes", (8,), 200)),
     Workload(
         "walk", "walking a tree", "toolkit",
         "All names of a tree of 100,000 files in 110 directories are visited. The figure is all of it.",
