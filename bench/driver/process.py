@@ -29,7 +29,7 @@ def _parents():
 
 
 def _stat(pid):
-    """The fields of /proc/PID/stat after the command's name, or None if the process is gone."""
+    """`pid`: a process, or PID/task/TID. The fields of /proc/PID/stat after the command's name, or None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()
@@ -77,6 +77,19 @@ def _bytes(pid, name):
             if line.startswith(name + ":"):
                 return int(line.split()[1])
     raise OSError(f"/proc/PID/io has no {name}")
+
+
+def is_runnable(pids):
+    """Whether a thread of the processes runs, or would if there were a processor for it."""
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                fields = _stat(f"{pid}/task/{thread}")
+                if fields and fields[0] == "R":
+                    return True
+        except OSError:
+            pass
+    return False
 
 
 def bytes_read(pid):
