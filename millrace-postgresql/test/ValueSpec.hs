@@ -6,7 +6,7 @@ module ValueSpec (spec) where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Int
-import Data.Scientific (Scientific)
+import Data.Scientific (Scientific, scientific)
 import Data.Text (Text)
 import qualified Data.Text as Text
 import Data.Time
@@ -37,6 +37,19 @@ spec server = describe "values" . aroundAll (withConnectionTo server) $ do
     same "timestamptz" [UTCTime (fromGregorian 1999 12 31) 86399.5, UTCTime (fromGregorian 2026 11 25) 0.000001]
     same "text" [Nothing, Just ("x" :: Text)]
     same "bigint" [Nothing, Just (5 :: Int)]
+  it "are not sent when they are outside the range of their type" $ \connection -> do
+    let refused :: Parameter a => ByteString -> a -> IO ()
+        refused kind given = do
+          problem <- failsWith (query connection (statement ("SELECT $1::" <> kind <> "::text") column :: Statement Text) [value given])
+          problem `shouldSatisfy` isNotSendable
+        isNotSendable problem = case problem of
+          NotSendable _ reason -> "the value of $1 is outside the range of " `Text.isPrefixOf` reason
+          _ -> False
+    mapM_ (refused "numeric") [scientific 1 131072, scientific 1 200000, scientific 1 1000000000, scientific (-1) (-20000), scientific 1 (-300000) :: Scientific]
+    refused "date" (fromGregorian 10000000 1 1)
+    refused "timestamp" (LocalTime (fromGregorian 400000 1 1) midnight)
+    refused "timestamptz" (UTCTime (fromGregorian (-400000) 1 1) 0)
+    query connection (statement "SELECT $1::numeric" column) [value (scientific 1 131071 :: Scientific)] `shouldReturn` [scientific 1 131071 :: Scientific]
   it "are read from columns of related types" $ \connection -> do
     let one :: (Column a, Eq a, Show a) => ByteString -> a -> Expectation
         one text wanted = query connection (statement ("SELECT " <> text) column) [] `shouldReturn` [wanted]

@@ -1,3 +1,5 @@
+{-# LANGUAGE OverloadedStrings #-}
+
 -- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for types of your own; for all else
 -- "Millrace.Postgresql" suffices. Must not know: sockets.
 --
@@ -11,10 +13,12 @@ module Millrace.Postgresql.Parameter
     Json (..),
     fixed,
     bytesOf,
+    unsendable,
     Oid,
   )
 where
 
+import Control.Exception (throwIO)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
@@ -29,6 +33,7 @@ import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (Storable, poke, sizeOf)
 import GHC.Float (castDoubleToWord64, castFloatToWord32)
 import Millrace.Postgresql.Internal.Numeric
+import Millrace.Postgresql.Internal.Problem (Unsendable (..))
 import Millrace.Postgresql.Internal.Type
 
 -- | A value as it is sent to the server.
@@ -88,6 +93,13 @@ bytesOf oid format bytes =
   Value oid format (Just (ByteString.length bytes)) $ \place ->
     unsafeUseAsCStringLen bytes (\(from, size) -> copyBytes place (castPtr from) size)
 
+-- | In place of a value that has no form: a statement with it is not sent, and throws 'Millrace.Postgresql.NotSendable' with this reason,
+-- for example @"is not a colour"@.
+--
+-- @since 0.1.0
+unsendable :: Oid -> Text -> Value
+unsendable oid reason = Value oid AsBinary (Just 0) (const (throwIO (Unsendable reason)))
+
 -- | JSON, for columns of the types @json@ and @jsonb@. It is passed on as it is; the server checks it.
 --
 -- @since 0.1.0
@@ -144,7 +156,7 @@ instance Parameter ByteString where
   typeOf _ = oidBytea
 
 instance Parameter Scientific where
-  encode = bytesOf oidNumeric AsBinary . numericBytes
+  encode = maybe (unsendable oidNumeric "is outside the range of numeric") (bytesOf oidNumeric AsBinary) . numericBytes
   typeOf _ = oidNumeric
 
 -- | Of whatever JSON type the statement needs there.
@@ -153,7 +165,9 @@ instance Parameter Json where
   typeOf _ = 0
 
 instance Parameter Day where
-  encode day = fixed oidDate (byteSwap32 (fromIntegral (diffDays day epoch)))
+  encode day = case within (diffDays day epoch) of
+    Just days -> fixed oidDate (byteSwap32 (fromIntegral (days :: Int32)))
+    Nothing -> unsendable oidDate "is outside the range of date"
   typeOf _ = oidDate
 
 instance Parameter TimeOfDay where
@@ -162,20 +176,29 @@ instance Parameter TimeOfDay where
 
 -- | @timestamp@, which has no time zone.
 instance Parameter LocalTime where
-  encode (LocalTime day time) = fixed oidTimestamp (byteSwap64 (fromIntegral (microsecondsFrom day (microsecondsOf time))))
+  encode (LocalTime day time) = timestamp oidTimestamp day (microsecondsOf time)
   typeOf _ = oidTimestamp
 
 -- | @timestamp with time zone@.
 instance Parameter UTCTime where
-  encode (UTCTime day time) =
-    fixed oidTimestamptz (byteSwap64 (fromIntegral (microsecondsFrom day (diffTimeToPicoseconds time `div` 1000000))))
+  encode (UTCTime day time) = timestamp oidTimestamptz day (diffTimeToPicoseconds time `div` 1000000)
   typeOf _ = oidTimestamptz
 
 microsecondsOf :: TimeOfDay -> Integer
 microsecondsOf time = diffTimeToPicoseconds (timeOfDayToTime time) `div` 1000000
 
-microsecondsFrom :: Day -> Integer -> Integer
-microsecondsFrom day rest = diffDays day epoch * 86400000000 + rest
+timestamp :: Oid -> Day -> Integer -> Value
+timestamp oid day rest = case within (diffDays day epoch * 86400000000 + rest) of
+  Just micros -> fixed oid (byteSwap64 (fromIntegral (micros :: Int64)))
+  Nothing -> unsendable oid "is outside the range of timestamp"
+
+-- The first and the last number of a type mean infinities.
+within :: (Bounded n, Integral n) => Integer -> Maybe n
+within number = if number > toInteger lowest && number < toInteger highest then Just result else Nothing
+  where
+    result = fromInteger number
+    lowest = minBound `asTypeOf` result
+    highest = maxBound `asTypeOf` result
 
 -- PostgreSQL's.
 epoch :: Day

@@ -11,19 +11,22 @@ import Data.Scientific (Scientific, base10Exponent, coefficient, normalize, scie
 import Data.Word (Word16)
 
 -- | Four 16-bit numbers (the count of digits, the power of 10,000 of the first one, the sign, how many decimal places to show), and
--- the digits.
-numericBytes :: Scientific -> ByteString
-numericBytes value =
-  Lazy.toStrict . Builder.toLazyByteString $
-    foldMap Builder.int16BE ([fromIntegral (length digits), weight, sign, fromIntegral places] ++ digits)
+-- the digits. Nothing if the value has more digits before or behind the point than these numbers, and the server, can say.
+numericBytes :: Scientific -> Maybe ByteString
+numericBytes value
+  | any (> 32767) [count, weight] || weight < -32768 || places > 16383 = Nothing
+  | otherwise =
+    Just . Lazy.toStrict . Builder.toLazyByteString $
+      foldMap (Builder.int16BE . fromIntegral) [count, weight, sign, places] <> foldMap Builder.int16BE digits
   where
     normal = normalize value
     -- The exponent becomes a multiple of four, so that each digit of ours is one of the server's.
     power = base10Exponent normal `div` 4
     scaled = abs (coefficient normal) * 10 ^ (base10Exponent normal - 4 * power)
     digits = reverse (toDigits scaled)
-    weight = fromIntegral (length digits - 1 + power) :: Int16
-    sign = if coefficient normal < 0 then 0x4000 else 0
+    count = length digits
+    weight = count - 1 + power
+    sign = if coefficient normal < 0 then 0x4000 else 0 :: Int
     places = max 0 (negate (base10Exponent normal))
     toDigits 0 = []
     toDigits n = fromIntegral (n `mod` 10000) : toDigits (n `div` 10000)

@@ -2,6 +2,7 @@
 module Millrace.Postgresql.Internal.Problem
   ( PostgresqlProblem (..),
     Refusal (..),
+    Unsendable (..),
   )
 where
 
@@ -54,8 +55,8 @@ data PostgresqlProblem
       { problemServer :: !String,
         problemReason :: !Text
       }
-  | -- | A statement or one of its values cannot be sent: its text has a zero byte, which PostgreSQL's texts cannot have. The server was not
-    -- asked.
+  | -- | A statement or one of its values cannot be sent: its text has a zero byte, which PostgreSQL's texts cannot have, or it is outside
+    -- the range of its type. The server was not asked.
     NotSendable
       { problemStatement :: !ByteString,
         problemReason :: !Text
@@ -80,6 +81,12 @@ data Refusal = Refusal
     refusalConstraint :: !(Maybe Text)
   }
   deriving (Eq, Show)
+
+-- | Thrown by the writing of a value, and what is wrong with it. Becomes 'NotSendable'.
+newtype Unsendable = Unsendable Text
+  deriving (Show)
+
+instance Exception Unsendable
 
 instance Exception PostgresqlProblem where
   displayException problem = case problem of

@@ -198,17 +198,19 @@ withValues text values action =
             case size of
               Nothing -> pokeElemOff pointers index nullPtr >> write (index + 1) place others
               Just bytes -> do
-                poke (castPtr place)
+                poke (castPtr place) `catch` \(Unsendable reason) -> refuse index reason
                 pokeElemOff (place :: Ptr CChar) bytes 0
                 when (format == AsText) $ do
                   hasZero <- ByteString.elem 0 <$> unsafePackCStringLen (place, bytes)
-                  when hasZero $ throwIO (NotSendable text ("the value of $" <> Text.pack (show (index + 1)) <> " has a zero byte"))
+                  when hasZero $ refuse index "has a zero byte"
                 pokeElemOff pointers index place
                 write (index + 1) (place `plusPtr` (bytes + 1)) others
       write 0 memory values
       action (fromIntegral count) pointers lengths formats
   where
     count = length values
+    refuse :: Int -> Text -> IO a
+    refuse index reason = throwIO (NotSendable text ("the value of $" <> Text.pack (show (index + 1)) <> " " <> reason))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Answers
