@@ -10,6 +10,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (Builder, byteString, word32BE, word8)
 import qualified Data.ByteString.Char8 as C8
+import Data.Char (isDigit)
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Millrace.Timer (timeout)
@@ -102,8 +103,9 @@ outcome :: Request -> IO () -> IO Status
 outcome request method = do
   thread <- myThreadId
   let cancellable = onDisconnect request (throwTo thread Cancelled) (Status Ok "" <$ method)
-      limited = case lookup "grpc-timeout" (requestHeaders request) >>= microseconds of
-        Just most -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeout most cancellable
+      limited = case microseconds <$> lookup "grpc-timeout" (requestHeaders request) of
+        Just (Just most) -> fromMaybe (Status DeadlineExceeded "the deadline has passed") <$> timeout most cancellable
+        Just Nothing -> return (Status Internal "grpc-timeout is malformed")
         Nothing -> cancellable
   limited
     `catches` [ Handler return,
@@ -113,12 +115,17 @@ outcome request method = do
                 Handler (\failure -> return (Status Unknown (C8.pack (displayException (failure :: SomeException)))))
               ]
 
--- A number of at most eight digits and a unit, as in @100m@.
+-- A number of at most eight digits and a unit, as in @100m@. Nanoseconds are rounded up. No call needs more than thirty days, and a
+-- much larger number of microseconds would be too large for a deadline in nanoseconds.
 microseconds :: ByteString -> Maybe Int
 microseconds text = do
-  (amount, unit) <- C8.readInt text
-  perUnit <- lookup unit [("H", 3600000000), ("M", 60000000), ("S", 1000000), ("m", 1000), ("u", 1)]
-  return (amount * perUnit)
+  let (digits, unit) = C8.span isDigit text
+  inMicroseconds <- lookup unit units
+  (amount, _) <- if B.length digits <= 8 then C8.readInt digits else Nothing
+  return (min (30 * 86400000000) (inMicroseconds amount))
+  where
+    units = [("H", (* 3600000000)), ("M", (* 60000000)), ("S", (* 1000000)), ("m", (* 1000)), ("u", id), ("n", inThousands)]
+    inThousands amount = (amount + 999) `div` 1000
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Messages: a byte that says whether it is compressed, four for its length, and the message itself

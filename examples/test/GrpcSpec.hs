@@ -63,10 +63,20 @@ grpcSpec = describe "grpc" $ do
     answer <- ask http2 (post "/Numbers/Square" ++ [("content-type", "application/grpc-web")]) (framed (number 1))
     answerStatus answer `shouldBe` Just 415
 
-  it "interrupts a call at its deadline, and says so" . calling $ \output http2 -> do
-    answer <- call http2 "Count" [("grpc-timeout", "200m")] [number 1000000]
-    answerTrailers answer `shouldBe` [("grpc-status", "4"), ("grpc-message", "the%20deadline%20has%20passed")]
-    hGetLine output `shouldReturn` "Count was interrupted"
+  it "interrupts a call at its deadline, and says so" . calling $ \output http2 ->
+    -- gRPC of Go counts times below 100 ms in nanoseconds.
+    forM_ ["200m", "200000u", "50000000n"] $ \time -> do
+      answer <- call http2 "Count" [("grpc-timeout", time)] [number 1000000]
+      answerTrailers answer `shouldBe` [("grpc-status", "4"), ("grpc-message", "the%20deadline%20has%20passed")]
+      hGetLine output `shouldReturn` "Count was interrupted"
+
+  it "has no deadline too soon for the longest time, and refuses one that is malformed" . calling $ \_ http2 -> do
+    forM_ ["99999999H", "99999999S", "1S"] $ \time -> do
+      answer <- call http2 "Square" [("grpc-timeout", time)] [number 2]
+      (time, statusOf answer) `shouldBe` (time, Just "0")
+    forM_ ["100000000n", "1", "S", "-1S", "1d", ""] $ \time -> do
+      answer <- call http2 "Square" [("grpc-timeout", time)] [number 2]
+      (time, answerTrailers answer) `shouldBe` (time, [("grpc-status", "13"), ("grpc-message", "grpc-timeout%20is%20malformed")])
 
   it "interrupts a call that the client cancels, and no other" . calling $ \output http2 -> do
     other <- begin http2 "Sum" []
