@@ -9,7 +9,7 @@ module Http2AttackSpec (spec, serveAttacked) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.Async (forConcurrently, withAsync)
 import Control.Exception (bracket_, try)
-import Control.Monad (forM_, forever, replicateM_, unless, void, when)
+import Control.Monad (forM_, forever, replicateM, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Builder as Builder
 import qualified Data.ByteString.Char8 as C8
@@ -335,6 +335,11 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
           -- The server resets the streams one by one; the connection need not end.
           attackFate = MayGoOn
         }
+    it "the same with answers that are complete: their streams are reset" $ \(Servers server _) ->
+      withHttp2As silent [(InitialWindowSize, 0)] (serverPort server) $ \http2 -> do
+        streams <- replicateM 50 (openStream http2 [EndStream] (get "/"))
+        withAsync (forever (threadDelay 200000 >> sendFrame http2 (pingFrame "12345678"))) $ \_ ->
+          forM_ streams $ \stream -> (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith Cancel
     it "an initial window that changes all the time" . survives $
       (attack (\http2 number -> sendFrame http2 (settingsFrame [(InitialWindowSize, if even number then 0 else 1)])))
         { attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]]

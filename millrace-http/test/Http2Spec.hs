@@ -4,9 +4,10 @@
 module Http2Spec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.Async (withAsync)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
-import Control.Monad (forM, forM_, replicateM_, unless, void)
+import Control.Monad (forM, forM_, forever, replicateM_, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -277,6 +278,12 @@ spec = describe "HTTP/2" $ do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       rest <- within "the end" (eventsUntilEnd http2)
       [(stream, code) | GotGoAway stream code _ <- rest] `shouldBe` [(5, NoError)]
+  it "ends a connection also when its client sends something all the time" $
+    withServer (setMaximumRequests (Just 1)) pong $ \port -> withHttp2 port $ \http2 -> do
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      withAsync (closing (forever (sendFrame http2 (pingFrame "12345678") >> threadDelay 50000))) $ \_ -> do
+        rest <- within "the end" (eventsUntilEnd http2)
+        [(stream, code) | GotGoAway stream code _ <- rest] `shouldBe` [(2147483647, NoError), (1, NoError)]
   it "gives a client its time to take what an application has written after a long pause" $ do
     let application _ respond = respond . responseStream status200 [] $ \write flush -> do
           write "first" >> flush

@@ -328,21 +328,23 @@ data Arrival
   | -- | No bytes came in time.
     Silent
 
--- | For the driver: sends pending output, and then waits for bytes, at most so many microseconds (0: no limit). A
--- client that does not take output cannot keep the driver from receiving, because another thread continues the send.
-sendAndReceive :: Connection -> Int -> IO Arrival
-sendAndReceive connection micros = mask_ $ do
+-- | For the driver: sends pending output, and then waits for bytes, at most so many microseconds (0: no limit), which the action tells
+-- when the output is collected. A client that does not take output cannot keep the driver from receiving, because another thread
+-- continues the send.
+sendAndReceive :: Connection -> IO Int -> IO Arrival
+sendAndReceive connection patience = mask_ $ do
   buffer <- takeBuffer connection
   flags <- collectInto connection buffer Driver
-  sendCollected connection micros buffer flags
+  sendCollected connection patience buffer flags
 
-sendCollected :: Connection -> Int -> Buffer -> Flags -> IO Arrival
-sendCollected connection micros buffer flags
+sendCollected :: Connection -> IO Int -> Buffer -> Flags -> IO Arrival
+sendCollected connection patience buffer flags
   | count == 0 = do
     freeBuffer buffer
-    if isOver `has` flags then return AllSaid else awaitRoom >> receive connection micros
+    if isOver `has` flags then return AllSaid else awaitRoom >> receive connection patience
   | Small borrowed <- buffer,
-    hasEnded `has` flags && not (isOver `has` flags) =
+    hasEnded `has` flags && not (isOver `has` flags) = do
+    micros <- patience
     timed connection $
       sendThenReceive transport micros (Slice borrowed 0 count) continue
   | otherwise = when (hasEnded `has` flags) (resumeSending engine) >> sendFrom 0
@@ -352,8 +354,8 @@ sendCollected connection micros buffer flags
     sendFrom sent = do
       more <- sendQuickly connection buffer sent count
       case more of
-        Nothing -> receive connection micros
-        Just next -> sendCollected connection micros buffer next
+        Nothing -> receive connection patience
+        Just next -> sendCollected connection patience buffer next
     count = byteCount flags
     engine = connectionEngine connection
     transport = connectionTransport connection
@@ -394,8 +396,8 @@ sendOrPass :: Connection -> Buffer -> Int -> Int -> IO ()
 sendOrPass connection buffer from to =
   task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` freeBuffer buffer
 
-receive :: Connection -> Int -> IO Arrival
-receive connection micros = timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))
+receive :: Connection -> IO Int -> IO Arrival
+receive connection patience = patience >>= \micros -> timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))
 
 -- The wait ended because its time is over, or because another thread has interrupted it.
 timed :: Connection -> IO Arrival -> IO Arrival

@@ -99,6 +99,11 @@ wasIdle = Field 48
 endedAt :: Field SessionState (Maybe Int)
 endedAt = Field 56
 
+-- When 'keepOrder' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
+-- is done to it.
+orderDue :: Field SessionState (Maybe Int)
+orderDue = Field 64
+
 newSessionState :: IO SessionState
 newSessionState = do
   words' <- newByteArray (8 * wordCount)
@@ -106,9 +111,10 @@ newSessionState = do
   let state = SessionState words'
   writeField state headSince Nothing
   writeField state endedAt Nothing
+  writeField state orderDue Nothing
   return state
   where
-    wordCount = 8
+    wordCount = 9
 
 get :: Unboxed a => Session -> Field SessionState a -> IO a
 get session = readField (sessionState session)
@@ -216,13 +222,18 @@ limitsOfSession = connectionLimits . sessionConnection
 attend :: Session -> Flags -> IO Ending
 attend session flags = do
   noteHead session flags
+  set session wasIdle False
+  due <- get session orderDue >>= maybe (return False) (fmap (<= 0) . microsUntil)
+  goOn <- if due then keepOrder session else return True
   set session endedAt Nothing
-  if hasRequests `has` flags
-    then do
-      slow <- get session slowBatchesLeft
-      when (slow > 0) (set session slowBatchesLeft (slow - 1))
-      serveBatch session
-    else drive session
+  if goOn then serveArrived else return Ended
+  where
+    serveArrived
+      | hasRequests `has` flags = do
+        slow <- get session slowBatchesLeft
+        when (slow > 0) (set session slowBatchesLeft (slow - 1))
+        serveBatch session
+      | otherwise = drive session
 
 -- There is one deadline for a whole head, from its first byte on, and one for the preface.
 noteHead :: Session -> Flags -> IO ()
@@ -235,9 +246,8 @@ noteHead session flags
 -- Sends pending output, and receives.
 drive :: Session -> IO Ending
 drive session = do
-  micros <- patience session
   set session isWaiting True
-  arrival <- sendAndReceive connection micros
+  arrival <- sendAndReceive connection (patience session)
   set session isWaiting False
   case arrival of
     Arrived flags -> attend session flags
@@ -340,35 +350,51 @@ continueServing session = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Time
 
--- How long the driver may wait for bytes, in microseconds; 0: no limit.
+-- How long the driver may wait for bytes, in microseconds; 0: no limit. To be called immediately before it waits.
 patience :: Session -> IO Int
 patience session = do
   reached <- get session stage
   since <- get session headSince
   open <- streamCount (engineOf session)
   set session wasIdle (open == 0)
+  due <- nextOrder reached open
+  set session orderDue due
+  untilOrder <- maybe (return 0) (fmap (max 1) . microsUntil) due
   case (reached, since) of
-    (Noticed, _) -> return noticeMicros
-    (_, Just begun) -> left (headMicros limits) begun
+    (Noticed, _) -> return untilOrder
+    (_, Just begun) -> sooner untilOrder <$> left (headMicros limits) begun
     _
       | open == 0 -> get session endedAt >>= maybe (return (idleMicros limits)) (left (idleMicros limits))
-      | sendMicros limits == 0 -> return 0
-      | otherwise -> return (max 1 (sendMicros limits `quot` 2))
+      | otherwise -> return untilOrder
   where
     limits = limitsOfSession session
     left 0 _ = return 0
     left micros moment = (\elapsed -> max 1 (micros - elapsed)) <$> microsSince moment
+    nextOrder Noticed _ = Just . (+ 1000 * noticeMicros) <$> get session stageSince
+    nextOrder _ open
+      | open == 0 || sendMicros limits == 0 = return Nothing
+      | otherwise = do
+        known <- get session orderDue
+        maybe (Just . (+ 500 * sendMicros limits) . fromIntegral <$> monotonicNanoseconds) (return . Just) known
 
-microsSince :: Int -> IO Int
+-- The shorter of two times, where 0 means no limit.
+sooner :: Int -> Int -> Int
+sooner 0 other = other
+sooner one 0 = one
+sooner one other = min one other
+
+microsSince, microsUntil :: Int -> IO Int
 microsSince moment = (\now -> (fromIntegral now - moment) `quot` 1000) <$> monotonicNanoseconds
+microsUntil moment = negate <$> microsSince moment
 
 -- Time for requests that were on their way when the end was announced.
 noticeMicros :: Int
 noticeMicros = 250000
 
--- No bytes have come for so long, or another thread has interrupted the wait. False: the connection ends.
+-- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection ends.
 keepOrder :: Session -> IO Bool
 keepOrder session = do
+  set session orderDue Nothing
   wanted <- readWish connection
   reached <- get session stage
   hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))
