@@ -302,6 +302,13 @@ spec = describe "HTTP/2" $ do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       threadDelay 1000000
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+  it "keeps setIdleTimeout also after a request that another thread has answered, whatever the time for sending" $
+    forM_ [0, 30] $ \sendSeconds -> do
+      let application request respond = threadDelay 300000 >> pong request respond
+      withServer (setSendTimeout sendSeconds . setIdleTimeout 1) application $ \port -> withHttp2As silent [] port $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+        (_, seconds) <- timed (within "the end" (eventsUntilEnd http2))
+        seconds `shouldSatisfy` \value -> value > 0.7 && value < 8
   it "reports once that an exception has ended a handler's thread" $ do
     seen <- newIORef []
     let application _ _ = threadDelay 100000 >> throwIO ThreadKilled

@@ -185,8 +185,6 @@ leftOut =
     "ThreadKilled too where it is not the server's end",
     -- A client that leaves is found by the thread that sends to it and by the one that receives, and both may tell.
     "make the application's sending fail",
-    -- A thread that receives while another one answers looks only after half the time for sending whether the connection is idle.
-    "setIdleTimeout is for the time between requests",
     -- A file whose first bytes cannot be read is a 500: its head is sent with them.
     "a file that cannot be read while it is sent"
   ]

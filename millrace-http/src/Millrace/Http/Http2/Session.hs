@@ -351,6 +351,8 @@ continueServing session = do
 -- Time
 
 -- How long the driver may wait for bytes, in microseconds; 0: no limit. To be called immediately before it waits.
+-- While requests are served: no longer than the time of an idle connection, because another thread may end the last one, and nobody
+-- tells the driver.
 patience :: Session -> IO Int
 patience session = do
   reached <- get session stage
@@ -365,7 +367,7 @@ patience session = do
     (_, Just begun) -> sooner untilOrder <$> left (headMicros limits) begun
     _
       | open == 0 -> get session endedAt >>= maybe (return (idleMicros limits)) (left (idleMicros limits))
-      | otherwise -> return untilOrder
+      | otherwise -> return (sooner untilOrder (idleMicros limits))
   where
     limits = limitsOfSession session
     left 0 _ = return 0
@@ -412,7 +414,7 @@ keepOrder session = do
         | open == 0 = return True
         | otherwise = do
           now <- monotonicNanoseconds
-          count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
+          count <- if sendMicros limits == 0 then return 0 else resetStalled engine now (1000 * fromIntegral (sendMicros limits))
           -- These streams have not moved for so long. If they were the last ones, the connection has been idle since then.
           when (count > 0) $ do
             set session endedAt (Just (fromIntegral now - 1000 * sendMicros limits))
