@@ -179,6 +179,18 @@ spec = describe "HTTP/2" $ do
         takeMVar begun
         sendFrame http2 (resetFrame stream Cancel)
         within "the callback" (takeMVar told)
+    it "tells everyone who wants to know it, also within another onDisconnect" $ do
+      (begun, inner, outer) <- (,,) <$> newEmptyMVar <*> newEmptyMVar <*> newEmptyMVar
+      let application request respond = do
+            onDisconnect request (putMVar outer ()) . onDisconnect request (putMVar inner ()) $ putMVar begun () >> threadDelay 20000000
+            pong request respond
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        takeMVar begun
+        -- Both wait by now.
+        threadDelay 100000
+        sendFrame http2 (resetFrame stream Cancel)
+        within "the callbacks" (takeMVar inner >> takeMVar outer)
     it "makes reading fail when the client has reset the stream" $ do
       outcome <- newEmptyMVar
       let application request respond = do

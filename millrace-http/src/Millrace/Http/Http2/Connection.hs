@@ -73,8 +73,8 @@ data Connection = Connection
     connectionTransport :: !Transport,
     connectionEngine :: !(Ptr Engine),
     connectionRole :: !HandOver,
-    -- | Threads that wait for events, by 'noticeKey'.
-    connectionWaiters :: !(IORef (IntMap (MVar ()))),
+    -- | Threads that wait for events, by 'noticeKey'. Several may wait for the same one, such as those of nested @onDisconnect@s.
+    connectionWaiters :: !(IORef (IntMap [MVar ()])),
     -- | Threads besides the connection's own, by number.
     connectionTasks :: !(IORef (IntMap Worker)),
     -- | Full when no thread works on the connection any more.
@@ -202,10 +202,13 @@ data Waited a = Came a | TookTooLong
 waitFor :: Connection -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitFor connection key micros attempt = do
   place <- newEmptyMVar
-  bracket_ (register place) unregister (go place)
+  bracket_ (register place) (unregister place) (go place)
   where
-    register place = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.insert key place waiters, ()))
-    unregister = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.delete key waiters, ()))
+    register place = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.insertWith (++) key [place] waiters, ()))
+    unregister place = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.update (without place) key waiters, ()))
+    without place places = case filter (/= place) places of
+      [] -> Nothing
+      others -> Just others
     go place = attempt >>= maybe (flush connection >> park place) (return . Came)
     park place = do
       woken <- takeWithin micros place
@@ -232,7 +235,7 @@ wakeNow :: Connection -> IO ()
 wakeNow connection = go
   where
     go = nextNotice (connectionEngine connection) >>= mapM_ (\key -> wake key >> go)
-    wake key = readIORef (connectionWaiters connection) >>= mapM_ (`tryPutMVar` ()) . IntMap.lookup key
+    wake key = readIORef (connectionWaiters connection) >>= mapM_ (`tryPutMVar` ()) . IntMap.findWithDefault [] key
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
