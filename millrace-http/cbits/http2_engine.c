@@ -631,6 +631,18 @@ static uint32_t smaller_of(uint32_t one, uint32_t other)
     return one < other ? one : other;
 }
 
+/* Half of the connection's: one stream whose body is not read leaves room for the others. */
+static uint32_t stream_most(const http2_connection *connection)
+{
+    return connection->settings->window_max / 2;
+}
+
+static int are_widest(const http2_connection *connection)
+{
+    return connection->stream_window >= stream_most(connection) &&
+           connection->connection_window >= connection->settings->window_max;
+}
+
 /* Called when the client has acknowledged the settings. */
 static void note_known_window(http2_connection *connection, nghttp2_session *session)
 {
@@ -647,9 +659,7 @@ static int has_news(const http2_connection *connection)
 
 static void begin_probe(http2_connection *connection)
 {
-    if (connection->is_probing || connection->probe_bytes == 0 ||
-        smaller_of(connection->stream_window, connection->connection_window) >= connection->settings->window_max ||
-        has_news(connection) ||
+    if (connection->is_probing || connection->probe_bytes == 0 || are_widest(connection) || has_news(connection) ||
         (connection->idle_probes >= PROBES_IN_A_ROW && connection->now < connection->probe_after))
         return;
     if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)
@@ -669,9 +679,8 @@ static uint32_t widened(uint32_t window, uint32_t most)
 
 static void widen_windows(http2_connection *connection)
 {
-    uint32_t most = connection->settings->window_max;
-    connection->connection_window = widened(connection->connection_window, most);
-    connection->stream_window = widened(connection->stream_window, most);
+    connection->connection_window = widened(connection->connection_window, connection->settings->window_max);
+    connection->stream_window = widened(connection->stream_window, stream_most(connection));
     nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
                                           (int32_t)connection->connection_window);
     nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, connection->stream_window};

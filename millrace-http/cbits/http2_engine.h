@@ -29,7 +29,7 @@ typedef struct http2_settings {
     uint32_t
         stream_window; /* the first window of a stream, in bytes: sent by the client and not read by the application yet */
     uint32_t connection_window; /* the first window of a connection */
-    uint32_t window_max;        /* the limit of both windows, which grow while the application keeps up with reading */
+    uint32_t window_max;        /* the limit of a connection's window; a stream's grows to half of it */
     uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
     uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
     uint32_t resets_max;        /* size of a burst of resets, for each side */

@@ -344,9 +344,10 @@ sameTrace seeds = do
         else if left > 1 then traceSize (left - 1) seed else ioError (userError ("two traces for seed " ++ show seed))
 
 -- | An upload and a download of 100 MB on one stream of HTTP\/2, where a round trip takes 50 ms. Windows must grow to what is on the way, so
--- they get nearly all of what the link gives. A fast link is done in 16 round trips, and the windows need some of them to grow.
+-- they get nearly all of what the link gives. A fast link is done in 16 round trips, and the windows need some of them to grow. Then an
+-- upload beside a body that nobody reads, which has the largest window of a stream.
 longLink :: IO String
-longLink = unwords <$> sequence [travel direction megabytes least | (megabytes, least) <- links, direction <- [LongLink.Download, LongLink.Upload]]
+longLink = unwords <$> sequence ([travel direction megabytes least | (megabytes, least) <- links, direction <- [LongLink.Download, LongLink.Upload]] ++ [travel LongLink.TwoUploads 20 0.3])
   where
     links = [(5, 0.9), (20, 0.9), (40, 0.9), (60, 0.9), (80, 0.87), (125, 0.75)]
     size = 100000000 :: Int

@@ -183,7 +183,7 @@ defaultSettings =
           { http2MaximumStreams = 128,
             http2StreamWindow = 262144,
             http2ConnectionWindow = 1048576,
-            http2MaximumWindow = 16777216,
+            http2MaximumWindow = 25165824,
             http2CompressionTable = 4096,
             http2Resets = Allowance 1000 100,
             http2Frames = Allowance 4000 500
@@ -434,9 +434,12 @@ setHTTP2MaximumStreams :: Int -> Settings -> Settings
 setHTTP2MaximumStreams value = changeHttp2 (\own -> own {http2MaximumStreams = max 1 (min 1000000 value)})
 
 -- | How many bytes of request bodies an HTTP\/2 client may send before the application has read them: on a stream at first, on a
--- connection at first, and on either at most. The two grow while the application reads everything that arrives and the client
--- could send more within a round trip. So the last one bounds the memory for request bodies of a connection. Default: 262144,
--- 1048576, 16777216.
+-- connection at first, and on a connection at most. The two grow while the application reads everything that arrives and the client
+-- could send more within a round trip, and a stream's to no more than half of the last one. So the last one bounds the memory for
+-- request bodies of a connection. Default: 262144, 1048576, 25165824.
+--
+-- While streams that nobody reads hold more than half of the connection's window, other bodies on the connection may wait, too. So
+-- the first one should be less than half of the second one.
 --
 -- @since 0.1.0
 setHTTP2Windows :: Int -> Int -> Int -> Settings -> Settings
