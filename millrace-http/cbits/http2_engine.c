@@ -365,10 +365,16 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->hd.type != NGHTTP2_HEADERS)
         return 0;
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        remember(&connection->memory, frame->hd.stream_id);
+        /* The last GOAWAY says that the client may repeat this request. libnghttp2 refuses it only when that frame is sent. */
+        if (connection->takes_no_more)
+            return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM) ==
+                           0
+                       ? 0
+                       : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
         http2_inner *stream = new_stream(connection, frame->hd.stream_id);
         if (stream == NULL)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-        remember(&connection->memory, frame->hd.stream_id);
         nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
         return http2_head_begin(connection, stream) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
@@ -1206,12 +1212,12 @@ void http2_announce_end(http2_connection *connection, http2_end end)
         connection->is_promised = 1;
         if (end == HTTP2_END_NOTICE)
             nghttp2_submit_shutdown_notice(connection->session);
-        else if (end == HTTP2_END_LAST)
-            nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
-                                  nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_NO_ERROR, NULL,
-                                  0);
-        else
+        else if (end == HTTP2_END_CALM)
             nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
+        else if (nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
+                                       nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_NO_ERROR,
+                                       NULL, 0) == 0)
+            connection->takes_no_more = 1;
     }
     unlock(connection);
 }

@@ -128,6 +128,7 @@ struct http2_connection {
     uint32_t driver_mark;    /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
+    uint8_t takes_no_more; /* the last GOAWAY is given to libnghttp2: further streams are refused */
     uint64_t now;
     http2_bucket resets, frames;
     http2_memory memory;

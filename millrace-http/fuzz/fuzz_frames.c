@@ -1,6 +1,7 @@
 /*
  * fuzz_frames.c - the HTTP/2 engine and a client that sends any frames in any order. Whatever it sends, the server sends
- * well-formed frames, uses little memory, serves no more requests at a time than it may, and leaks nothing.
+ * well-formed frames, uses little memory, serves no more requests at a time than it may, and none that a GOAWAY excludes, and leaks
+ * nothing.
  */
 #include <sanitizer/allocator_interface.h>
 
@@ -20,10 +21,19 @@ typedef struct world {
     uint8_t answered[SERVED_MAX];
     uint64_t now;
     size_t memory;
+    uint32_t highest, last; /* the highest stream that was served, and the last one of the GOAWAYs */
     int is_over;
 } world;
 
 static world w;
+
+static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t *payload, size_t length)
+{
+    (void)flags, (void)stream, (void)length;
+    if (type == FRAME_GOAWAY && number_at(payload, 4) < w.last)
+        w.last = number_at(payload, 4);
+    CHECK(w.highest <= w.last);
+}
 
 static void collect(size_t room)
 {
@@ -80,6 +90,8 @@ static void take_requests(void)
         if (w.served[i] == NULL && (stream = http2_next_request(w.connection)) != NULL) {
             w.served[i] = stream;
             w.answered[i] = 0;
+            w.highest = (uint32_t)stream->id > w.highest ? (uint32_t)stream->id : w.highest;
+            CHECK(w.highest <= w.last);
             check_head(stream);
         }
     int full = 1;
@@ -178,6 +190,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     memset(w.served, 0, sizeof w.served);
     w.now = 1;
     w.is_over = 0;
+    w.highest = 0;
+    w.last = UINT32_MAX;
+    w.reader.on_frame = on_frame;
     w.out.length = 0;
     w.memory = __sanitizer_get_current_allocated_bytes();
     start_reader(&w.reader);
