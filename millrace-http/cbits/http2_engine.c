@@ -485,6 +485,37 @@ static int is_only_skipped(const http2_inner *stream)
            nghttp2_session_get_stream_local_close(stream->connection->session, stream->seen.id) == 1;
 }
 
+/* libnghttp2 has ended the connection: it neither sends nor receives any more. */
+static int is_over(const http2_connection *connection)
+{
+    return !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session);
+}
+
+/* Is all sent that can be sent after the client has ended its side? What it has not sent of a request will not come. */
+static int is_at_rest(const http2_connection *connection)
+{
+    if (connection->is_closed || connection->is_broken)
+        return 1;
+    if (connection->is_sending)
+        return 0;
+    if (connection->has_failed || is_over(connection))
+        return 1;
+    if (connection->served > 0 || connection->first_ready != NULL)
+        return 0;
+    for (const http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->is_taken && !is_only_skipped(stream))
+            return 0;
+    return 1;
+}
+
+static void wake_at_rest(http2_connection *connection)
+{
+    if (connection->rest_waits && is_at_rest(connection)) {
+        connection->rest_waits = 0;
+        push_notice(connection, HTTP2_NO_STREAM, HTTP2_CLOSED);
+    }
+}
+
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t length, void *data)
 {
     http2_connection *connection = data;
@@ -1080,6 +1111,33 @@ static uint32_t backlog_of(http2_connection *connection)
     return (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
 }
 
+static void give_up(http2_inner *stream)
+{
+    stream->has_failed = 1;
+    stream->is_aborted = 0;
+    push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
+    http2_wake_all(stream);
+}
+
+/* When the client has ended its side, no window opens any more. If nothing can be sent, resets the streams that wait for that. Returns
+ * how many there were. */
+static int give_up_stuck(http2_connection *connection)
+{
+    int count = 0;
+    if (!connection->has_left || connection->out_length > 0)
+        return 0;
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        int is_waiting = stream->answer_state == HTTP2_ANSWER_SUBMITTED &&
+                         (stream->output.length > 0 || stream->is_finished) &&
+                         nghttp2_session_get_stream_local_close(connection->session, stream->seen.id) == 0;
+        if (is_waiting && (!stream->has_failed || stream->is_aborted)) {
+            give_up(stream);
+            count++;
+        }
+    }
+    return count;
+}
+
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
 {
     lock(connection);
@@ -1101,17 +1159,20 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     while (connection->first_answered != NULL)
         submit_answer(connection->first_answered);
     fill_output(connection, out, room);
+    if (give_up_stuck(connection) > 0)
+        fill_output(connection, out, room);
     if (connection->out_length == 0 || backlog_of(connection) <= connection->driver_mark)
         wake_driver(connection);
-    uint64_t flags = flags_of(connection);
+    uint64_t flags = 0;
     int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < room;
-    if (is_all && !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session))
+    if (is_all && is_over(connection))
         flags |= HTTP2_IS_OVER;
     if (connection->out_length == 0 || (sender == HTTP2_SENDER_DRIVER && is_all && connection->served == 0)) {
         connection->is_sending = 0;
+        wake_at_rest(connection);
         flags |= HTTP2_HAS_ENDED;
     }
-    flags |= connection->out_length;
+    flags |= flags_of(connection) | connection->out_length;
     unlock(connection);
     return flags;
 }
@@ -1135,7 +1196,9 @@ void http2_stop_sending(http2_connection *connection)
 {
     lock(connection);
     connection->is_sending = 0;
+    connection->is_broken = 1;
     wake_driver(connection);
+    wake_at_rest(connection);
     unlock(connection);
 }
 
@@ -1195,14 +1258,31 @@ uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_
     for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
         if ((stream->has_failed && !stream->is_aborted) || !is_still(stream, now, limit))
             continue;
-        stream->has_failed = 1;
-        stream->is_aborted = 0;
-        push_reset(stream, stream->output.length > 0 ? NGHTTP2_CANCEL : NGHTTP2_NO_ERROR);
-        http2_wake_all(stream);
+        give_up(stream);
         count++;
     }
     unlock(connection);
     return count;
+}
+
+void http2_end_input(http2_connection *connection)
+{
+    lock(connection);
+    connection->has_left = 1;
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        stream->seen.has_left = 1;
+        http2_wake_all(stream);
+    }
+    unlock(connection);
+}
+
+int http2_await_rest(http2_connection *connection)
+{
+    lock(connection);
+    int result = is_at_rest(connection) ? HTTP2_OK : HTTP2_WAIT;
+    connection->rest_waits = result == HTTP2_WAIT;
+    unlock(connection);
+    return result;
 }
 
 void http2_announce_end(http2_connection *connection, http2_end end)
@@ -1272,7 +1352,7 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
         result = (int64_t)count;
     } else if (seen->has_ended) {
         result = 0;
-    } else if (seen->is_closed || stream->has_failed) {
+    } else if (seen->is_closed || stream->has_failed || seen->has_left) {
         result = -HTTP2_GONE;
     } else {
         stream->reader_waits = waits != 0;
@@ -1295,8 +1375,8 @@ int http2_await_close(http2_stream *seen)
 {
     http2_inner *stream = inner_of(seen);
     lock(stream->connection);
-    int result = seen->is_closed ? HTTP2_GONE : HTTP2_WAIT;
-    if (!seen->is_closed)
+    int result = seen->is_closed || seen->has_left ? HTTP2_GONE : HTTP2_WAIT;
+    if (result == HTTP2_WAIT)
         stream->close_waits = 1;
     unlock(stream->connection);
     return result;
@@ -1567,6 +1647,7 @@ uint64_t http2_release(http2_stream *seen)
         if (is_only_skipped(stream))
             stop_client(stream);
     }
+    wake_at_rest(connection);
     uint64_t flags = flags_of(connection);
     unlock(connection);
     return flags;

@@ -66,6 +66,7 @@ typedef struct http2_stream {
     uint8_t has_ended; /* the client sends nothing more */
     uint8_t is_closed; /* both sides have ended, or one has reset the stream, or the connection is over */
     uint8_t was_reset; /* the stream was closed before both sides had ended */
+    uint8_t has_left;  /* the client has ended its side of the connection: http2_end_input */
     uint64_t unread;   /* bytes of the request's body that have arrived and were not read */
     uint64_t received; /* bytes of the request's body that have arrived */
     uint64_t sent;     /* bytes of the response's body that were handed to the transport */
@@ -159,7 +160,7 @@ int64_t http2_read(http2_stream *stream, uint8_t *destination, size_t room, int 
 /* Makes reading fail from now on. A thread that waits to read gets a notice. */
 void http2_end_reading(http2_stream *stream);
 
-/* Asks for a notice of HTTP2_CLOSED. Returns HTTP2_WAIT, or HTTP2_GONE if the stream is closed already. */
+/* Asks for a notice of HTTP2_CLOSED. Returns HTTP2_WAIT, or HTTP2_GONE if the stream is closed, or the client has left, already. */
 int http2_await_close(http2_stream *stream);
 
 /*
@@ -236,6 +237,14 @@ uint64_t http2_release(http2_stream *stream);
 /* Resets streams that have waited for the client for `limit` nanoseconds: none of their output was sent, or, after the answer, the
  * client has not ended its request. `now`: as for http2_feed. Returns how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
+
+/* The client has ended its side of the connection: nothing more will be fed. It may still receive. Threads that wait for input or for
+ * the end of a stream get notices. What its windows hold back is reset when all else is sent. */
+void http2_end_input(http2_connection *connection);
+
+/* Whether there is nothing left to be done after http2_end_input: every request that has arrived is answered, and the answers are
+ * sent; or sending has failed. HTTP2_OK, or HTTP2_WAIT: then there will be a notice, HTTP2_CLOSED for HTTP2_NO_STREAM. */
+int http2_await_rest(http2_connection *connection);
 
 /* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had time to stop.
  * HTTP2_END_CALM ends it at once, with ENHANCE_YOUR_CALM. */

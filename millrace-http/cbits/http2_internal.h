@@ -129,6 +129,9 @@ struct http2_connection {
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint8_t takes_no_more; /* the last GOAWAY is given to libnghttp2: further streams are refused */
+    uint8_t has_left;      /* the client has ended its side */
+    uint8_t rest_waits;    /* the driver waits for the last answer to be sent */
+    uint8_t is_broken;     /* sending has failed */
     uint64_t now;
     http2_bucket resets, frames;
     http2_memory memory;

@@ -184,6 +184,26 @@ static void client_step(uint8_t kind, input *in)
     }
 }
 
+/* The client ends its side. When the handlers have ended and all is sent, nothing is left, and the driver is told. */
+static void end_input(void)
+{
+    http2_stream *stream;
+    http2_end_input(w.connection);
+    int waits = http2_await_rest(w.connection) == HTTP2_WAIT, is_told = 0;
+    for (int i = 0; i < SERVED_MAX; i++) {
+        if (w.served[i] != NULL)
+            http2_release(w.served[i]);
+        w.served[i] = NULL;
+    }
+    while ((stream = http2_next_request(w.connection)) != NULL)
+        http2_release(stream);
+    collect(HTTP2_COLLECT_MIN);
+    for (int64_t notice; (notice = http2_next_notice(w.connection)) >= 0;)
+        is_told = is_told || notice == 4 * HTTP2_NO_STREAM + HTTP2_CLOSED;
+    CHECK(http2_await_rest(w.connection) == HTTP2_OK);
+    CHECK(is_told || !waits);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     input in = {bytes, size};
@@ -224,6 +244,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     feed();
     collect(HTTP2_COLLECT_MIN);
     CHECK(in.left > 0 || !w.is_over || w.reader.block_stream == 0);
+    if (size % 4 >= 2)
+        end_input();
     /* The connection may end before its handlers, and after them. */
     int first = size % 2;
     if (first)

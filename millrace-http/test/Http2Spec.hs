@@ -290,6 +290,38 @@ spec = describe "HTTP/2" $ do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       rest <- within "the end" (eventsUntilEnd http2)
       [(stream, code) | GotGoAway stream code _ <- rest] `shouldBe` [(5, NoError)]
+  it "answers a client that has ended its side of the connection, and tells the application that it has" $ do
+    (begun, told, gate) <- (,,) <$> newEmptyMVar <*> newEmptyMVar <*> newEmptyMVar
+    connected <- newIORef []
+    let application request respond = do
+          onDisconnect request (putMVar told ()) (putMVar begun () >> takeMVar gate)
+          isConnected request >>= \is -> atomicModifyIORef' connected (\others -> (is : others, ()))
+          respond (responseLBS status200 [] (L.replicate 20000 97))
+    withServer id application $ \port -> withConnection port $ \client -> do
+      http2 <- http2OnClient polite client
+      handshake http2 []
+      stream <- openStream http2 [EndStream] (get "/" [])
+      -- The rest of this body never comes, and its answer does.
+      unfinished <- openStream http2 [] (post "/" [])
+      replicateM_ 2 (takeMVar begun)
+      sendEnd client
+      within "the callbacks" (replicateM_ 2 (takeMVar told))
+      replicateM_ 2 (putMVar gate ())
+      forM_ [stream, unfinished] $ \asked -> do
+        answer <- awaitAnswer http2 asked
+        (answerEnd answer, answerStatus answer, B.length (answerBody answer)) `shouldBe` (Complete, Just 200, 20000)
+      readIORef connected `shouldReturn` [False, False]
+      (rest, seconds) <- timed (within "the end" (eventsUntilEnd http2))
+      (last rest, seconds < 8) `shouldBe` (Closed, True)
+  it "does not wait for a client that has ended its side and cannot take the rest of an answer" $
+    withServer (setSendTimeout 0) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port -> withConnection port $ \client -> do
+      http2 <- http2OnClient silent client
+      handshake http2 []
+      stream <- openStream http2 [EndStream] (get "/" [])
+      sendEnd client
+      answer <- awaitAnswer http2 stream
+      (answerEnd answer, B.length (answerBody answer)) `shouldBe` (ResetWith Cancel, 65535)
+      last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
   it "ends a connection also when its client sends something all the time" $
     withServer (setMaximumRequests (Just 1)) pong $ \port -> withHttp2 port $ \http2 -> do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200

@@ -218,3 +218,15 @@ _Noreturn void http2_announce_end(http2_connection *connection, http2_end end)
 }
 
 /* NOLINTEND(readability-non-const-parameter) */
+
+_Noreturn void http2_end_input(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn int http2_await_rest(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}

@@ -52,6 +52,9 @@ module Millrace.Http.Http2.Engine
     resetStalled,
     End (..),
     announceEnd,
+    endInput,
+    isAtRest,
+    restKey,
 
     -- * Streams
     Stream,
@@ -73,6 +76,7 @@ module Millrace.Http.Http2.Engine
     streamHasEnded,
     streamIsClosed,
     streamWasReset,
+    streamIsLeft,
     streamUnread,
     streamReceived,
     streamSent,
@@ -372,6 +376,21 @@ announceEnd engine end = c_announceEnd engine $ case end of
   EndLast -> #{const HTTP2_END_LAST}
   EndCalm -> #{const HTTP2_END_CALM}
 
+-- | The client has ended its side. Nothing more will be fed.
+foreign import ccall unsafe "http2_end_input"
+  endInput :: Ptr Engine -> IO ()
+
+foreign import ccall unsafe "http2_await_rest"
+  c_awaitRest :: Ptr Engine -> IO CInt
+
+-- | Whether nothing is left to be done after 'endInput'. If something is, there will be a notice with 'restKey'.
+isAtRest :: Ptr Engine -> IO Bool
+isAtRest engine = (== #{const HTTP2_OK}) <$> c_awaitRest engine
+
+-- | The key under which the driver waits for the last answer to be sent.
+restKey :: Int
+restKey = noticeKey #{const HTTP2_NO_STREAM} Closed
+
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
@@ -423,11 +442,13 @@ streamContentLength stream = given <$> #{peek http2_stream, content_length} stre
   where
     given size = if size < 0 then Nothing else Just size
 
--- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end.
-streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool
+-- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether the client has ended
+-- its side of the connection.
+streamHasEnded, streamIsClosed, streamWasReset, streamIsLeft :: Ptr Stream -> IO Bool
 streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_ended} stream
 streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http2_stream, is_closed} stream
 streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http2_stream, was_reset} stream
+streamIsLeft stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_left} stream
 
 -- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes
 -- that the transport has got.

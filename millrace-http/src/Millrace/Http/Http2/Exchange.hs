@@ -43,7 +43,7 @@ operations =
       opDiscardUnsent = \(Request stream _) -> abortStream stream,
       opAbort = \(Request stream _) -> abortStream stream,
       opLiftTimeLimit = \(Request stream _) -> writeField (streamState stream) totalDeadline noDeadline,
-      opHasClientEnded = \(Request stream _) -> streamIsClosed (streamEngine stream),
+      opHasClientEnded = \(Request stream _) -> (||) <$> streamIsClosed (streamEngine stream) <*> streamIsLeft (streamEngine stream),
       opAwaitClientInput = awaitEnd,
       opCanTakeOver = \(Request stream _) -> streamIsConnect stream,
       opRequestTrailers = \(Request stream _) -> map (first CI.mk) <$> readTrailers (streamEngine stream),
@@ -76,6 +76,6 @@ bodyBytes (Request stream _) = do
   cut <- streamWasReset (streamEngine stream)
   if isJust written && cut then Just <$> streamSent (streamEngine stream) else return written
 
--- Parks until the client has reset the stream.
+-- Parks until the client has reset the stream, or ended its side of the connection.
 awaitEnd :: Request -> IO ()
 awaitEnd (Request stream _) = void (awaitEvent stream Closed Nothing ((\closed -> if closed then Just () else Nothing) <$> awaitClose (streamEngine stream)))

@@ -259,11 +259,17 @@ drive session = do
   where
     connection = sessionConnection session
 
--- The client has ended its side. Present requests are still answered, as far as the windows permit.
+-- The client has ended its side, and may still receive. The requests that have arrived are answered, as far as the windows permit. Their
+-- applications are told that it has left, as over HTTP/1, because most clients have.
 endOfInput :: Session -> IO Ending
 endOfInput session = do
-  flush (sessionConnection session)
-  return Ended
+  endInput engine
+  wakeNow connection
+  flush connection
+  Ended <$ waitFor connection restKey Nothing ((\rests -> if rests then Just () else Nothing) <$> isAtRest engine)
+  where
+    connection = sessionConnection session
+    engine = connectionEngine connection
 
 -- Serves the requests that have arrived, in this thread if they are quick.
 serveBatch :: Session -> IO Ending
@@ -412,9 +418,10 @@ keepOrder session = do
         | open == 0 && reached == Last = flush connection >> return False
         | open == 0 && wasLongIdle = announceEnd engine EndLast >> flush connection >> return False
         | open == 0 = return True
+        | sendMicros limits == 0 = return True
         | otherwise = do
           now <- monotonicNanoseconds
-          count <- if sendMicros limits == 0 then return 0 else resetStalled engine now (1000 * fromIntegral (sendMicros limits))
+          count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
           -- These streams have not moved for so long. If they were the last ones, the connection has been idle since then.
           when (count > 0) $ do
             set session endedAt (Just (fromIntegral now - 1000 * sendMicros limits))
