@@ -14,8 +14,7 @@ import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
-import Data.List (elemIndex)
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe)
 import Http2Client hiding (get, post)
 import qualified Http2Client
 import Network.HTTP.Types (http20, mkStatus, status200)
@@ -250,28 +249,23 @@ spec = describe "HTTP/2" $ do
         (answerStatus part, answerBody part) `shouldBe` (Just 206, "5678901234")
         headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
         (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly) `shouldBe` (Just 200, "", Just "200000")
-  it "sends what is more urgent first (RFC 9218)" $ do
-    gate <- newEmptyMVar
-    ready <- newIORef (0 :: Int)
-    let application request respond = do
-          unless (rawPathInfo request == "/fill") $ do
-            atomicModifyIORef' ready (\count -> (count + 1, ()))
-            readMVar gate
-          respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/fill" then 65535 else 40000) 97))
-    withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
-      -- Takes the connection's whole window, so that the first answer cannot end before the others begin.
-      filling <- openStream http2 [EndStream] (get "/fill" [])
-      _ <- eventsUntil (isEndOf filling) http2
-      let open priority = openStream http2 [EndStream] (get "/" [("priority", priority)])
-      (late, normal, urgent) <- (,,) <$> open "u=7" <*> open "u=3" <*> open "u=0"
-      untilM ((== 3) <$> readIORef ready)
-      putMVar gate ()
-      heads <- forM [late, normal, urgent] (awaitHead http2)
-      length heads `shouldBe` 3
+  it "sends what is more urgent first (RFC 9218)" $
+    withWaitingAnswers ["u=7", "u=3", "u=0"] $ \http2 streams -> do
       sendFrame http2 (windowUpdate 0 200000)
-      events <- eventsUntil (isEndOf late) http2
-      let finished stream = elemIndex True (map (isEndOf stream) events)
-      (finished normal < finished late, isJust (finished late), finished urgent < finished normal) `shouldBe` (True, True, True)
+      finished http2 streams `shouldReturn` reverse streams
+  it "sends what is as urgent one after the other, and incremental answers at the same time" $ do
+    let switches pieces = length (filter id (zipWith (/=) pieces (drop 1 pieces)))
+        order http2 streams = do
+          sendFrame http2 (windowUpdate 0 200000)
+          events <- finishedEvents http2 streams
+          return [stream | GotData stream _ _ <- events]
+    -- Each answer takes three frames.
+    (switches <$> withWaitingAnswers ["u=3", "u=3"] order) `shouldReturn` (1 :: Int)
+    (switches <$> withWaitingAnswers ["u=3, i", "u=3, i"] order) >>= (`shouldSatisfy` (> 1))
+  it "sends in another order when the client changes the priorities of waiting answers" $
+    withWaitingAnswers ["u=1", "u=2", "u=3"] $ \http2 streams -> do
+      sendFrames http2 ([priorityUpdate stream priority | (stream, priority) <- zip streams ["u=6", "u=5", "u=4"]] ++ [windowUpdate 0 200000])
+      finished http2 streams `shouldReturn` reverse streams
   it "alone refuses HTTP/1, and HTTP/1 alone refuses its preface" $ do
     withServer setHTTP1Disabled pong $ \port -> do
       statusOf <$> Support.exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 505
@@ -383,6 +377,15 @@ spec = describe "HTTP/2" $ do
       [code | GotGoAway _ code _ <- rest] `shouldBe` [NoError]
   where
     large _ respond = respond (responseLBS status200 [] (L.replicate 1000000 97))
+    -- The order in which streams end.
+    finished http2 streams = (\events -> [stream | GotData stream _ Last <- events]) <$> finishedEvents http2 streams
+    -- What comes until all these streams have ended.
+    finishedEvents :: Http2 -> [StreamId] -> IO [Event]
+    finishedEvents _ [] = return []
+    finishedEvents http2 streams = do
+      events <- eventsUntil (\event -> any (`isEndOf` event) streams) http2
+      let left = if Closed `elem` events then [] else [stream | stream <- streams, not (any (isEndOf stream) events)]
+      (events ++) <$> finishedEvents http2 left
     isEndOf stream (GotData at _ Last) = at == stream
     isEndOf _ _ = False
     isGoAway (GotGoAway {}) = True
@@ -392,6 +395,27 @@ spec = describe "HTTP/2" $ do
     awaitInterim http2 stream = eventsUntil (isContinue stream) http2
     isContinue stream (GotHeaders at fields _) = at == stream && lookup ":status" fields == Just "100"
     isContinue _ _ = False
+
+-- Asks for answers of 40,000 bytes with these priorities. Their heads have come when the action runs, and the connection's window is used
+-- up, so that none can end before the others begin.
+withWaitingAnswers :: [ByteString] -> (Http2 -> [StreamId] -> IO a) -> IO a
+withWaitingAnswers priorities use = do
+  gate <- newEmptyMVar
+  ready <- newIORef (0 :: Int)
+  let application request respond
+        | rawPathInfo request == "/fill" = respond (responseLBS status200 [] (L.replicate 65535 97))
+        | otherwise = do
+          atomicModifyIORef' ready (\count -> (count + 1, ()))
+          readMVar gate
+          respond (responseLBS status200 [] (L.replicate 40000 97))
+  withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
+    answer <- ask http2 (get "/fill" []) ""
+    B.length (answerBody answer) `shouldBe` 65535
+    streams <- forM priorities $ \priority -> openStream http2 [EndStream] (get "/" [("priority", priority)])
+    untilM ((== length priorities) <$> readIORef ready)
+    putMVar gate ()
+    forM_ streams (awaitHead http2)
+    use http2 streams
 
 spin :: IORef Bool -> Int -> IO ()
 spin over count = do
