@@ -13,6 +13,7 @@ import Control.Concurrent.MVar (newMVar, withMVar)
 import Control.Exception (IOException, SomeException, bracket_, catch, handle, throwIO, toException, try)
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isDigit, isSpace)
 import Data.Foldable (traverse_)
 import Data.IORef (newIORef, readIORef, writeIORef)
@@ -130,7 +131,11 @@ withPidFile Nothing action = action
 withPidFile (Just path) action = bracket_ write remove action
   where
     write = (processNumber >>= writeFile path . (<> "\n") . show) `catch` (throwIO . failed)
-    remove = handle ignoring (removeFile path)
+    -- The next server may have written its own number: with 'reuse-port' it begins before this one ends.
+    remove = handle ignoring $ do
+      number <- processNumber
+      content <- ByteString.readFile path
+      when (Char8.words content == [Char8.pack (show number)]) (removeFile path)
     ignoring :: IOException -> IO ()
     ignoring _ = pure () -- Somebody has removed it already.
     failed failure = Failure ("write " <> path) (reasonOfIO failure) "'pid-file' is a path that the server's user may write to."

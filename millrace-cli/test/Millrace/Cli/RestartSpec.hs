@@ -12,7 +12,7 @@ import Load
 import Network.Socket
 import Program
 import Site
-import System.Directory (copyFile)
+import System.Directory (copyFile, doesFileExist)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
@@ -71,6 +71,18 @@ spec = describe "restarts without losing a request" $ do
           then withVersion (0 :: Int) (replacedBy versions endOfLoad)
           else mapM_ (`withVersion` stopped) versions >> withVersion (0 :: Int) (\_ -> served >> endOfLoad)
       nothingIsLost outcome
+  it "and 'millrace reload' then finds the next server" . withDirectory $ \folder -> do
+    write folder "site/index.html" "Pong!"
+    let running port use = do
+          writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:" <> show port <> "}", "process: {reuse-port: true, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "site}"])
+          withServer ["run", folder </> "m.yaml"] use
+    running (0 :: Int) $ \first -> running (serverPort first) $ \next -> do
+      stopped first
+      outcome <- runMillrace [] ["reload", folder </> "m.yaml"]
+      (outcomeExit outcome, outcomeErrors outcome) `shouldBe` (ExitSuccess, "")
+      nextErrorLine next >>= (`shouldContain` "was read again")
+      stopped next
+    doesFileExist (folder </> "pid") `shouldReturn` False
   it "listens on each inherited socket in the way that the file has for its port" . withCertificates $ \folder -> withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
     path <- millracePath
     write folder "site/index.html" "Pong!"
