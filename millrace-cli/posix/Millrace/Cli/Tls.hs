@@ -4,6 +4,7 @@
 module Millrace.Cli.Tls
   ( Tls (..),
     withTls,
+    checkTls,
   )
 where
 
@@ -33,21 +34,28 @@ data Tls = Tls
 -- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
 withTls options observer use = do
-  -- Convert only exceptions of reading the certificates.
-  void (withTLS settings {tlsWatchSeconds = 0} return) `catch` refuse
+  checkTls options -- Convert only exceptions of reading the certificates.
   withTLS settings $ \tls -> do
     void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload . either NotReloaded (const Reloaded))) Nothing)
-    use (Tls (protectedBy tls) (\chosen -> replaceTLS tls (settingsOf chosen) `catch` refuse))
+    use (Tls (protectedBy tls) (\chosen -> replaceTLS tls (observed chosen) `catch` refuse))
   where
-    settings = settingsOf options
-    settingsOf chosen =
-      (tlsSettingsMany (tlsPairs chosen))
-        { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities chosen),
-          tlsTicketKeyFiles = tlsTicketKeys chosen,
-          tlsWatchSeconds = 2,
-          tlsOnReload = sayReload,
-          tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer
-        }
+    settings = observed options
+    observed chosen = (settingsOf chosen) {tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer}
+
+-- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it would.
+--
+-- @since 0.1.0
+checkTls :: TlsOptions -> IO ()
+checkTls options = void (withTLS (settingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
+
+settingsOf :: TlsOptions -> TLSSettings
+settingsOf options =
+  (tlsSettingsMany (tlsPairs options))
+    { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
+      tlsTicketKeyFiles = tlsTicketKeys options,
+      tlsWatchSeconds = 2,
+      tlsOnReload = sayReload
+    }
 
 resultOf :: HandshakeOutcome -> HandshakeResult
 resultOf outcome = case outcome of
@@ -79,9 +87,11 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
       Failure
         { failureAttempt = "read the certificates",
           failureReason = show failure,
-          failureRemedy = "Check the files of --tls-cert, --tls-key, --tls-client-ca and --tls-ticket-keys, and that this user may read them."
+          failureRemedy =
+            "Check the files of --tls-cert, --tls-key, --tls-client-ca and --tls-ticket-keys (in a configuration: 'certificates' and 'tls'), and that \
+            \this user may read them."
         }
   _ -> throwIO reason
   where
-    ofCertificates = "--tls-cert takes a certificate with its chain, and --tls-key its private key without a password, both in PEM."
-    ofTicketKeys = "--tls-ticket-keys takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."
+    ofCertificates = "--tls-cert ('chain' in a configuration) takes a certificate with its chain, and --tls-key ('key') its private key without a password, both in PEM."
+    ofTicketKeys = "--tls-ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

@@ -418,7 +418,11 @@ smallConfiguration =
 checkNotes :: Chunk Doc
 checkNotes =
   vsepChunks
-    [ examples [("millrace check /etc/millrace.yaml", "prints nothing but OK if it can be used")],
+    [ examples [("millrace check /etc/millrace.yaml", "prints OK if it can be used")],
+      paragraph
+        "Also opens directories, and reads users, certificates and keys, as 'millrace run' does before it listens. So run it as the server's \
+        \user. The folders of the access log and of 'pid-file' must be there, except those that a service manager makes (in /run and \
+        \/var/log): for them there is a message.",
       paragraph "Exit status: 0 if 'millrace run' would take the file, 1 if not. Mistakes are printed as FILE:LINE:COLUMN: TEXT."
     ]
 

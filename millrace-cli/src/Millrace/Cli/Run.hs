@@ -17,8 +17,8 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isDigit, isSpace)
 import Data.Foldable (traverse_)
 import Data.IORef (newIORef, readIORef, writeIORef)
-import Data.List (intercalate)
-import Data.Maybe (isJust)
+import Data.List (intercalate, isPrefixOf)
+import Data.Maybe (isJust, maybeToList)
 import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Configuration
 import Millrace.Cli.Document (renderMistake)
@@ -27,7 +27,9 @@ import Millrace.Cli.Replaceable
 import Millrace.Cli.Server
 import Millrace.Cli.Sites
 import Millrace.Cli.System (onHangup, processNumber, tellHangup)
-import System.Directory (removeFile)
+import Millrace.Cli.Tls (checkTls)
+import System.Directory (doesDirectoryExist, removeFile)
+import System.FilePath (takeDirectory)
 
 -- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests are answered as the
 -- file says now, and open ones end as they began. If the file cannot be used, or says something that needs a restart, that is told
@@ -73,17 +75,31 @@ mayFollow before next = withoutTls before == withoutTls next && hasTls before ==
     withoutTls found = (configurationServer found) {serverTls = Nothing}
     hasTls = isJust . serverTls . configurationServer
 
--- | Reads a file, and does what a server would do before it listens: opens directories, and makes proxies. Throws 'Failure' if the
--- server would.
+-- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads certificates and keys.
+-- The access log and the pid file are not written, but the folders for them must be there. Throws 'Failure' if the server would.
 --
 -- @since 0.1.0
 check :: Makers -> FilePath -> IO ()
 check makers file = do
   found <- loadUsable makers file
+  mapM_ (needsFolder "access-log") (filter (/= "-") (maybeToList (serverAccessLog (configurationServer found))))
+  mapM_ (needsFolder "pid-file") (configurationPidFile found)
   say (file <> ": OK, " <> counted (length (configurationSites found)) "site" <> ", " <> counted (length (serverListens (configurationServer found))) "address" <> "\n")
   where
     counted 1 thing = "1 " <> thing
     counted count thing = show count <> " " <> thing <> (if last thing == 's' then "es" else "s")
+
+-- The folder of a file that the server will write. Service managers make some folders only when they start the server (systemd's
+-- RuntimeDirectory= and LogsDirectory=), and only the server's user may see those. So a folder in such a place may be missing here.
+needsFolder :: String -> FilePath -> IO ()
+needsFolder key path = do
+  isThere <- doesDirectoryExist folder
+  unless isThere $
+    if any (`isPrefixOf` folder) ["/run/", "/var/run/", "/var/log/", "/var/lib/", "/var/cache/"]
+      then tell ("millrace: there is no " <> folder <> " now, the folder of '" <> key <> "'; this is right if the service manager makes it at the start")
+      else throwIO (Failure ("write " <> path) ("there is no folder " <> folder) ("Make it, or give '" <> key <> "' in 'process' another path."))
+  where
+    folder = takeDirectory path
 
 -- | Checks a file, and tells the server that runs with it to read it again. Throws 'Failure'.
 --
@@ -106,10 +122,11 @@ reload makers file = do
 reasonOfIO :: IOException -> String
 reasonOfIO = reasonOf . toException
 
--- Also makes the sites once, because that may fail: directories are opened, and users are read.
+-- Also makes the sites once, because that may fail: directories are opened, and users are read. The same for the certificates.
 loadUsable :: Makers -> FilePath -> IO Configuration
 loadUsable makers file = do
   found <- load file
+  mapM_ checkTls (serverTls (configurationServer found))
   found <$ withSites makers (configurationSites found) (const (pure ()))
 
 load :: FilePath -> IO Configuration

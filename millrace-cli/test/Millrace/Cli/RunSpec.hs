@@ -162,6 +162,27 @@ spec = do
     outcomeErrors wrong `shouldContain` "m.yaml:1:9: "
     missing <- runMillrace [] ["check", folder </> "none.yaml"]
     outcomeErrors missing `shouldContain` "No such file"
+  it "checks certificates, keys, and the folders of what it will write" . withCertificates $ \folder -> do
+    write folder "one/index.html" "one"
+    let checked certificates more = do
+          configured folder ("listen: {https: 127.0.0.1:0}" : ("certificates: {" <> certificates <> "}") : more <> ["sites: {files: " <> folder </> "one}"])
+          runMillrace [] ["check", folder </> "m.yaml"]
+        good = "chain: " <> folder </> "one.pem, key: " <> folder </> "one.key"
+        isRefused said outcome = do
+          outcomeExit outcome `shouldBe` ExitFailure 1
+          outcomeErrors outcome `shouldContain` said
+    checked good ["tls: {client-authorities: " <> folder </> "two.pem}", "process: {access-log: " <> folder </> "log, pid-file: " <> folder </> "pid}"] >>= (`shouldBe` ExitSuccess) . outcomeExit
+    -- It has written nothing.
+    mapM (doesFileExist . (folder </>)) ["log", "pid"] `shouldReturn` [False, False]
+    checked ("chain: " <> folder </> "none.pem, key: " <> folder </> "one.key") [] >>= isRefused "none.pem"
+    checked ("chain: " <> folder </> "one.pem, key: " <> folder </> "two.key") [] >>= isRefused "the private key belongs to another certificate"
+    checked good ["tls: {client-authorities: " <> folder </> "none.pem}"] >>= isRefused "none.pem"
+    checked good ["tls: {ticket-keys: " <> folder </> "one.pem}"] >>= isRefused "a key for session tickets has 80 bytes"
+    checked good ["process: {access-log: " <> folder </> "none/log}"] >>= isRefused ("there is no folder " <> folder </> "none")
+    checked good ["process: {pid-file: " <> folder </> "none/pid}"] >>= isRefused "'pid-file'"
+    made <- checked good ["process: {pid-file: /run/millrace-cli-test-none/pid}"]
+    outcomeExit made `shouldBe` ExitSuccess
+    outcomeErrors made `shouldContain` "there is no /run/millrace-cli-test-none now"
   it "prints the file that says what options say" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     printed <- runMillrace [] ["serve", folder </> "one", "--port", "0", "--listing", "--print-config"]

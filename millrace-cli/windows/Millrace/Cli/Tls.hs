@@ -4,6 +4,7 @@
 module Millrace.Cli.Tls
   ( Tls (..),
     withTls,
+    checkTls,
   )
 where
 
@@ -27,7 +28,16 @@ data Tls = Tls
 --
 -- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
-withTls _ _ _ =
+withTls _ _ _ = noTls
+
+-- | Always throws 'Failure' here: there is no TLS.
+--
+-- @since 0.1.0
+checkTls :: TlsOptions -> IO ()
+checkTls _ = noTls
+
+noTls :: IO a
+noTls =
   throwIO
     Failure
       { failureAttempt = "serve https",
