@@ -309,7 +309,7 @@ users = alternatives ((`UsersOptions` usual) <$> nonEmptyText) (mapping "'users'
 
 crossOrigin :: Reader CrossOrigin
 crossOrigin =
-  alternatives (plain <$> origins) . mapping "'cors'" $
+  alternatives (plain <$> origins) . mapping "'cors'" . checked careful $
     CrossOrigin
       <$> required "origins" origins
       <*> withDefault [] "methods" (oneOrMany token)
@@ -320,6 +320,10 @@ crossOrigin =
   where
     plain who = CrossOrigin who [] [] [] False usualSeconds
     usualSeconds = 600
+    careful found
+      | crossOrigins found == AnyOrigin && crossCredentials found =
+        Left "with origins '*' and 'credentials: true' the pages of every site could act as any user who is logged in here. List the origins that may, or leave out 'credentials'"
+      | otherwise = Right found
     origins = refined (oneOrMany nonEmptyText) $ \words' -> if words' == ["*"] then Right AnyOrigin else TheseOrigins <$> traverse origin words'
     origin word
       | any (`isPrefixOf` word) ["http://", "https://"] && length (filter (== '/') word) == 2 && all (\letter -> letter > ' ' && letter < '\DEL') word = Right word

@@ -25,7 +25,7 @@ data CrossOrigin = CrossOrigin
     crossFields :: [String],
     -- | Names of fields of answers that pages may read.
     crossExposed :: [String],
-    -- | May requests have cookies and passwords?
+    -- | May requests have cookies and passwords? Never with 'AnyOrigin': the pages of every site could then act as the user.
     crossCredentials :: Bool,
     -- | How long a browser may remember what it was told.
     crossSeconds :: Int
@@ -55,11 +55,10 @@ sharing options application request respond = case lookup hOrigin (requestHeader
     isAllowed origin = case crossOrigins options of
       AnyOrigin -> True
       TheseOrigins origins -> Char8.unpack origin `elem` origins
-    isChoosy = crossOrigins options /= AnyOrigin || crossCredentials options
-    -- A star would not be accepted together with credentials.
+    isChoosy = crossOrigins options /= AnyOrigin
     allowing origin =
       [("Access-Control-Allow-Origin", if isChoosy then origin else "*")]
-        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options]
+        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options && isChoosy]
         <> [vary | isChoosy]
     beforehand =
       [("Access-Control-Allow-Methods", joined (["GET", "HEAD", "POST"] <> crossMethods options))]

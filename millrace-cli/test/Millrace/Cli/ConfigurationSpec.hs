@@ -65,6 +65,9 @@ spec = do
       it ("for the path " <> path) $ ["sites: {files: a, routes: [{path: '" <> path <> "', files: b}]}"] `isRefused` [(1, 35, "'" <> path)]
     it "for a redirect to something else" $ ["sites: {redirect: 'javascript:x'}"] `isRefused` [(1, 19, "'javascript:x' is not the beginning of an address")]
     it "for a target that is none" $ ["sites: {proxy: 'http://a/b'}"] `isRefused` [(1, 16, "")]
+    forM_ ["'*'", "['*']"] $ \star ->
+      it ("when pages of all origins could act as users: " <> star) $
+        ["sites:", "- files: a", "  cors: {origins: " <> star <> ", credentials: true}"] `isRefused` [(3, 9, "List the origins that may")]
   describe "has a page in the guide" $ do
     it "whose example is one" . withPage $ \text -> case drop 1 (dropWhile (/= "```yaml") (lines text)) of
       [] -> expectationFailure "no example"
