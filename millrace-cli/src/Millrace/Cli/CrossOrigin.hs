@@ -9,7 +9,9 @@ module Millrace.Cli.CrossOrigin
 where
 
 import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hOrigin, hVary)
 import Network.Wai
@@ -41,16 +43,19 @@ data Origins
     TheseOrigins [String]
   deriving (Eq, Show)
 
--- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204.
+-- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204. The application's own fields of
+-- this kind are left out, whoever asks: what it allows could be more than these options do.
 --
 -- @since 0.1.0
 sharing :: CrossOrigin -> Middleware
 sharing options application request respond = case lookup hOrigin (requestHeaders request) of
   Just origin
     | isPreflight -> respond (responseLBS noContent204 (if isAllowed origin then allowing origin <> beforehand else [vary]) "")
-    | isAllowed origin -> application request (respond . mapResponseHeaders ((<> (allowing origin <> exposed)) . withoutOwn))
-  _ -> application request (respond . mapResponseHeaders ([vary | isChoosy] <>))
+    | isAllowed origin -> answering (allowing origin <> exposed)
+  _ -> answering [vary | isChoosy]
   where
+    answering fields = application request (respond . mapResponseHeaders ((fields <>) . filter (not . isOfSharing . fst)))
+    isOfSharing name = "access-control-" `ByteString.isPrefixOf` CI.foldedCase name
     isPreflight = requestMethod request == methodOptions && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
     isAllowed origin = case crossOrigins options of
       AnyOrigin -> True
@@ -65,7 +70,6 @@ sharing options application request respond = case lookup hOrigin (requestHeader
         <> [("Access-Control-Allow-Headers", joined (crossFields options)) | not (null (crossFields options))]
         <> [("Access-Control-Max-Age", Char8.pack (show (crossSeconds options)))]
     exposed = [("Access-Control-Expose-Headers", joined (crossExposed options)) | not (null (crossExposed options))]
-    withoutOwn = filter ((/= "Access-Control-Allow-Origin") . fst)
     vary = (hVary, "Origin")
 
 joined :: [String] -> ByteString

@@ -9,9 +9,11 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Builder as Builder
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy.Char8 as Lazy
+import qualified Data.CaseInsensitive as CI
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
+import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Manner
 import Millrace.Cli.Sites
 import Network.HTTP.Types
@@ -68,6 +70,14 @@ spec = do
     response <- answerOf routes [] "/api"
     [value | ("X-From", value) <- responseHeaders response] `shouldBe` ["site"]
     [value | ("X-Of-Route", value) <- responseHeaders response] `shouldBe` ["yes"]
+  describe "lets pages of other origins read what it is told, whatever a target allows" $ do
+    let shared = [SiteOptions [AnyHost] plainManner {mannerSharing = Just (CrossOrigin (TheseOrigins ["https://a"]) [] [] ["X-From"] False 600)} [files [] "root"]]
+        granted origin = filter (isOfSharing . fst) . responseHeaders <$> answerOf shared [("Origin", name) | Just name <- [origin]] "/"
+        isOfSharing name = "access-control-" `Char8.isPrefixOf` CI.foldedCase name
+    it "to an origin that is allowed" $
+      granted (Just "https://a") `shouldReturn` [("Access-Control-Allow-Origin", "https://a"), ("Access-Control-Expose-Headers", "X-From")]
+    it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
+    it "to no origin" $ granted Nothing `shouldReturn` []
   it "ends all applications when the action ends" $ do
     open <- newIORef (0 :: Int)
     let counting options use = do
@@ -105,7 +115,8 @@ named =
       madeUpstreams = pure []
     }
   where
-    saying name request respond = respond (responseLBS status200 [("X-From", "application")] (Lazy.fromStrict (name <> " " <> rawPathInfo request)))
+    saying name request respond = respond (responseLBS status200 (("X-From", "application") : generous) (Lazy.fromStrict (name <> " " <> rawPathInfo request)))
+    generous = [("Access-Control-Allow-Origin", "*"), ("access-control-allow-credentials", "true"), ("Access-Control-Expose-Headers", "*")]
 
 answerOf :: [SiteOptions] -> RequestHeaders -> ByteString -> IO Response
 answerOf sites headers target = do
