@@ -6,14 +6,19 @@ module Millrace.Cli.Manner
     SecurityHeaders (..),
     UsersOptions (..),
     plainManner,
-    mannered,
+    dressing,
+    Admission,
+    admission,
+    admitting,
   )
 where
 
+import Control.Applicative ((<|>))
 import Control.Exception (throwIO, try)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
+import Data.Maybe (fromMaybe)
 import qualified Data.Text as Text
 import Data.Text.Encoding (encodeUtf8)
 import GHC.IO.Exception (IOException (..))
@@ -61,16 +66,36 @@ data UsersOptions = UsersOptions
 plainManner :: Manner
 plainManner = Manner [] NoSecurityHeaders Nothing Nothing
 
--- | Reads the file of users, if there is one. Throws 'Failure'. Questions of browsers before a request need no password, because they
--- have none.
+-- | Adds the fields that a site or a route has.
 --
 -- @since 0.1.0
-mannered :: Manner -> IO Middleware
-mannered manner = do
-  users <- maybe (pure id) asked (mannerUsers manner)
-  pure (setting (mannerHeaders manner) . secured . maybe id sharing (mannerSharing manner) . users)
+dressing :: Manner -> Middleware
+dressing manner = setting (mannerHeaders manner) . secured
   where
     secured = if mannerSecurity manner == UsualSecurityHeaders then securing else id
+
+-- | Who gets answers: whose pages, and which users.
+--
+-- @since 0.1.0
+data Admission = Admission (Maybe Middleware) (Maybe Middleware)
+
+-- | What the second one does not say, the first one says: that of a site and that of its route.
+--
+-- @since 0.1.0
+instance Semigroup Admission where
+  Admission sharing' users <> Admission ofRoute usersOfRoute = Admission (ofRoute <|> sharing') (usersOfRoute <|> users)
+
+-- | Reads the file of users, if there is one. Throws 'Failure'.
+--
+-- @since 0.1.0
+admission :: Manner -> IO Admission
+admission manner = Admission (sharing <$> mannerSharing manner) <$> traverse asked (mannerUsers manner)
+
+-- | Preflight requests need no password: browsers send them without one.
+--
+-- @since 0.1.0
+admitting :: Admission -> Middleware
+admitting (Admission sharing' users) = fromMaybe id sharing' . fromMaybe id users
 
 asked :: UsersOptions -> IO Middleware
 asked options = do

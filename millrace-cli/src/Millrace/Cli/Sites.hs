@@ -47,9 +47,9 @@ withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where
     withSite found continue = do
-      dressed <- mannered (siteManner found)
-      gathered (withRoute makers) (siteRoutes found) $ \routes ->
-        continue (siteHosts found, dressed (answering (sortOn (Down . length . fst) routes)))
+      ofSite <- admission (siteManner found)
+      gathered (withRoute makers ofSite) (siteRoutes found) $ \routes ->
+        continue (siteHosts found, dressing (siteManner found) (answering (sortOn (Down . length . fst) routes)))
     serving table request respond = case siteFor table (requestHeaderHost request) of
       Nothing -> respond (refusal notFound404 [])
       Just site -> site request respond
@@ -91,11 +91,12 @@ canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 ------------------------------------------------------------------------------------------------------------------------
 -- Paths
 
--- The application of a route, with the parts of its path.
-withRoute :: Makers -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
-withRoute makers route use = do
-  dressed <- mannered (routeManner route)
-  let finished application = use (parts, dressed application)
+-- The application of a route, with the parts of its path. What the route says of its users and of other origins takes the place of what
+-- its site says: two lists of users could not both be satisfied by the one Authorization of a request.
+withRoute :: Makers -> Admission -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
+withRoute makers ofSite route use = do
+  ofRoute <- admission (routeManner route)
+  let finished application = use (parts, dressing (routeManner route) (admitting (ofSite <> ofRoute) application))
   case routeAction route of
     ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))
     PassOn options -> makeProxy makers options finished

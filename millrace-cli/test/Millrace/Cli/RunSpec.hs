@@ -129,6 +129,28 @@ spec = do
       outcome <- runMillrace [] ["check", folder </> "m.yaml"]
       outcomeExit outcome `shouldBe` ExitFailure 1
       outcomeErrors outcome `shouldContain` said
+  it "asks for the users of a route instead of those of its site, and lets questions of browsers pass" . withDirectory $ \folder -> do
+    forM_ ["one", "two", "three"] $ \name -> do
+      write folder (name </> "index.html") "here"
+      hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "secret"] "")
+      writeFile (folder </> ("users-" <> name)) (name <> ":" <> hash)
+    configured folder . listening $
+      [ "sites:",
+        "- users: " <> folder </> "users-one",
+        "  files: " <> folder </> "one",
+        "  routes:",
+        "  - {path: /two, files: " <> folder </> "two, users: " <> folder </> "users-two, cors: 'https://app.test'}",
+        "  - {path: /three, files: " <> folder </> "three, cors: 'https://app.test'}"
+      ]
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let status path options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path])
+          asking = ["--request", "OPTIONS", "--header", "Origin: https://app.test", "--header", "Access-Control-Request-Method: GET"]
+      mapM (`status` []) ["/", "/two/", "/three/"] `shouldReturn` ["401", "401", "401"]
+      mapM (\path -> status path ["--user", "one:secret"]) ["/", "/two/", "/three/"] `shouldReturn` ["200", "401", "200"]
+      mapM (\path -> status path ["--user", "two:secret"]) ["/", "/two/", "/three/"] `shouldReturn` ["401", "200", "401"]
+      mapM (`status` asking) ["/", "/two/", "/three/"] `shouldReturn` ["401", "204", "204"]
+      -- Other paths of the site are not reached through such a route.
+      status "/two/../" asking `shouldReturn` "400"
   it "lets pages of other origins read answers, if it is told whose" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     configured folder (listening ["sites:", "- cors: {origins: ['https://app.test'], methods: [PUT], headers: [X-A], credentials: true}", "  files: " <> folder </> "one"])
