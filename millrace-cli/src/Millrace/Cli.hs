@@ -23,6 +23,7 @@ import Millrace.Cli.Run
 import Millrace.Cli.Server
 import Millrace.Cli.Sites (Makers (..))
 import Millrace.Cli.StaticFiles
+import Millrace.Cli.System (Hangup (..))
 import Millrace.Cli.Upstream (newUpstreams, readUpstreams)
 import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
@@ -65,7 +66,7 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
-  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options (readUpstreams upstreams) (const (withReverseProxy upstreams targets))
+  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (const (withReverseProxy upstreams targets))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options

@@ -8,6 +8,7 @@ module Millrace.Cli.System
   , descriptorLimits
   , raiseDescriptorLimit
   , onTermination
+  , Hangup (..)
   , onHangup
   , processNumber
   , tellHangup
@@ -74,18 +75,28 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
--- | @onTermination first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or SIGHUP asks the program to end. At the next
--- of these signals it runs the second action, and then the signal ends the program. A third signal gets the system's own
--- handling. An ignored SIGHUP stays ignored: nohup ignores it so that the program outlives its terminal. Without a handler the
--- run-time system would only print a message at SIGQUIT.
+-- | What SIGHUP is for.
+--
+-- @since 0.1.0
+data Hangup
+  = -- | The terminal is gone, and the program ends.
+    HangupEnds
+  | -- | Something that 'onHangup' says.
+    HangupIsNoEnd
+  deriving (Eq, Show)
+
+-- | @onTermination hangup first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or, with 'HangupEnds', SIGHUP asks the
+-- program to end. At the next of these signals it runs the second action, and then the signal ends the program. A third signal gets the
+-- system's own handling. An ignored SIGHUP stays ignored: nohup ignores it so that the program outlives its terminal. Without a handler
+-- the run-time system would only print a message at SIGQUIT.
 --
 -- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and programs
 -- that pass on a terminal's signal do the same.
 --
 -- @since 0.1.0
-onTermination :: IO () -> IO () -> IO ()
-onTermination first second = do
-  outlives <- isIgnored sigHUP
+onTermination :: Hangup -> IO () -> IO () -> IO ()
+onTermination hangup first second = do
+  outlives <- if hangup == HangupIsNoEnd then pure True else isIgnored sigHUP
   counted <- newIORef (0 :: Int, 0)
   let signals = [sigINT, sigQUIT, sigTERM] ++ [sigHUP | not outlives]
       handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
@@ -106,7 +117,7 @@ onTermination first second = do
   where
     togetherMicros = 100000 :: Word64
 
--- | Runs an action at each SIGHUP, instead of what 'onTermination' does.
+-- | Runs an action at each SIGHUP. 'onTermination' then needs 'HangupIsNoEnd'.
 --
 -- @since 0.1.0
 onHangup :: IO () -> IO ()

@@ -9,9 +9,9 @@ module Millrace.Cli.Run
 where
 
 import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (newMVar, withMVar)
+import Control.Concurrent.MVar (newEmptyMVar, takeMVar, tryPutMVar)
 import Control.Exception (IOException, SomeException, bracket_, catch, handle, throwIO, toException, try)
-import Control.Monad (unless, void, when)
+import Control.Monad (forever, unless, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isDigit, isSpace)
@@ -26,7 +26,7 @@ import Millrace.Cli.Failure
 import Millrace.Cli.Replaceable
 import Millrace.Cli.Server
 import Millrace.Cli.Sites
-import Millrace.Cli.System (onHangup, processNumber, tellHangup)
+import Millrace.Cli.System (Hangup (..), onHangup, processNumber, tellHangup)
 import Millrace.Cli.Tls (checkTls)
 import System.Directory (doesDirectoryExist, removeFile)
 import System.FilePath (takeDirectory)
@@ -40,13 +40,15 @@ import System.FilePath (takeDirectory)
 -- @since 0.1.0
 run :: Makers -> FilePath -> IO ()
 run makers file = do
+  -- SIGHUP may come at any moment, and without a handler it ends the program. One that comes before the server runs is remembered.
+  asked <- newEmptyMVar
+  onHangup (void (tryPutMVar asked ()))
   first <- load file
-  serveWith (configurationServer first) (madeUpstreams makers) $ \running use ->
+  serveWith (configurationServer first) HangupIsNoEnd (madeUpstreams makers) $ \running use ->
     withReplaceable (withSites makers (configurationSites first)) $ \application replace ->
       withPidFile (configurationPidFile first) $ do
         current <- newIORef first
-        turn <- newMVar ()
-        onHangup . void . forkIO . withMVar turn . const . sayOutcome $ do
+        void . forkIO . forever . (takeMVar asked >>) . sayOutcome $ do
           next <- load file
           before <- readIORef current
           unless (mayFollow before next) (throwIO needsRestart)

@@ -28,7 +28,7 @@ import Millrace.Cli.Proxy (failureResponse)
 import Millrace.Cli.Redirect (redirecting)
 import Millrace.Cli.ServiceManager
 import Millrace.Cli.Status (statusPages)
-import Millrace.Cli.System (ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
+import Millrace.Cli.System (Hangup (..), ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
 import Millrace.Cli.Tls (Tls (..), withTls)
 import Millrace.Cli.Upstream (Upstream)
 import Millrace.Manager
@@ -45,16 +45,16 @@ import Network.Wai.Handler.Millrace
 --
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
-serve options application = serveWith options (pure []) (\_ use -> use application)
+serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application)
 
 -- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and before anything
--- listens. The first action tells the targets of proxies, for the status page.
+-- listens. SIGHUP can be for something else. The first action tells the targets of proxies, for the status page.
 --
 -- @since 0.1.0
-serveWith :: ServerOptions -> IO [Upstream] -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
-serveWith options upstreams withApplication' = do
+serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
+serveWith options hangup upstreams withApplication' = do
   stop <- newStop
-  stopOnSignals stop
+  stopOnSignals hangup stop
   ignoreRotation -- The log is opened again for each write.
   ignoreFileSizeLimit -- A log that cannot be written must not end the server.
   raiseDescriptorLimit
@@ -267,8 +267,8 @@ newStop = Stop <$> newEmptyMVar <*> newEmptyMVar <*> newIORef (pure ())
 
 -- The handlers are installed before the socket is opened, so that no signal is lost. A signal counts even if the message cannot
 -- be written, for example because Ctrl-C has ended the reader of the pipe as well.
-stopOnSignals :: Stop -> IO ()
-stopOnSignals stop = onTermination asked (join (readIORef (stopLastWords stop)))
+stopOnSignals :: Hangup -> Stop -> IO ()
+stopOnSignals hangup stop = onTermination hangup asked (join (readIORef (stopLastWords stop)))
   where
     asked = do
       void (tryPutMVar (stopAsked stop) ())

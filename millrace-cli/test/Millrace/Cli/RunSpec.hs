@@ -44,6 +44,23 @@ spec = do
         threadDelay 50000
       endOfLoad
     nothingIsLost outcome
+  it "remembers SIGHUP until it serves" . withDirectory $ \folder -> do
+    path <- millracePath
+    write folder "one/index.html" "one"
+    configured folder (listening ["sites: {files: " <> folder </> "one}"])
+    -- The program waits for its file, which is a pipe, and gets the signal meanwhile, as soon as it has a handler: the lowest bit.
+    let waiting =
+          [ "cd " <> folder <> " && mkfifo pipe && exec 3<>pipe",
+            "(for _ in $(seq 200); do sleep 0.05; [ $(cat /proc/$$/comm) = millrace ] && grep -q '^SigCgt:.*[13579bdf]$' /proc/$$/status && break; done",
+            "kill -HUP $$; cat m.yaml >&3) &",
+            "exec \"$0\" run pipe 3>&-"
+          ]
+    withCommand "bash" ["-c", unlines waiting, path] $ \server -> do
+      -- Nothing is left in the pipe when it is read again.
+      nextErrorLine server >>= (`shouldContain` "everything stays as it was: cannot use pipe: one mistake")
+      curl [serverUrl server] `shouldReturn` "one"
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
   it "refuses a broken file and one that needs a restart, and nothing changes" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     let good = listening ["process: {pid-file: " <> folder </> "pid}", "sites:", "  files: " <> folder </> "one"]

@@ -6,6 +6,7 @@ module Millrace.Cli.System
     descriptorLimits,
     raiseDescriptorLimit,
     onTermination,
+    Hangup (..),
     onHangup,
     processNumber,
     tellHangup,
@@ -38,12 +39,20 @@ descriptorLimits = pure (Nothing, Nothing)
 raiseDescriptorLimit :: IO ()
 raiseDescriptorLimit = pure ()
 
+-- | What SIGHUP is for, on systems that have it.
+--
+-- @since 0.1.0
+data Hangup
+  = HangupEnds
+  | HangupIsNoEnd
+  deriving (Eq, Show)
+
 -- | Runs the first action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second
 -- time the program ends at once, and the second action is not run.
 --
 -- @since 0.1.0
-onTermination :: IO () -> IO () -> IO ()
-onTermination first _ = void (installHandler (Catch (const (installHandler Default >> first))))
+onTermination :: Hangup -> IO () -> IO () -> IO ()
+onTermination _ first _ = void (installHandler (Catch (const (installHandler Default >> first))))
 
 -- | There is no such signal.
 --
