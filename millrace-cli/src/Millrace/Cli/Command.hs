@@ -401,8 +401,13 @@ runNotes =
       vcatChunks (map stringChunk ("A small file:" : map ("  " <>) smallConfiguration)),
       paragraph
         "SIGHUP has the file read again: open requests end as they began, and new ones are answered as the new file says. A file with \
-        \mistakes is refused, and nothing changes. So is one that changes 'listen' or 'process', which needs a restart.",
-      stopping
+        \mistakes is refused, and nothing changes. So is one that changes 'listen', 'process' or 'limits', which needs a restart.",
+      paragraph
+        "Prints 'listening on http://HOST:PORT' for each address when ready. Ctrl-C, SIGTERM or SIGQUIT makes the server finish the open \
+        \requests and stop, after ten seconds at the latest. A second signal stops it at once.",
+      paragraph
+        "To restart without losing a connection, let systemd hold the sockets (LISTEN_FDS): each is listened on in the way that 'listen' \
+        \has for its port. Or use 'reuse-port': start the new server, wait until it is ready, then send SIGTERM to the old one."
     ]
 
 smallConfiguration :: [String]
@@ -431,7 +436,8 @@ reloadNotes =
   vsepChunks
     [ examples [("millrace reload /etc/millrace.yaml", "checks the file, then tells the server that runs with it")],
       paragraph
-        "The server is found by 'pid-file' in the file's 'process'. Without one, send SIGHUP to it (systemctl reload millrace)."
+        "The server is found by 'pid-file' in the file's 'process'. Without one, send SIGHUP to it (systemctl reload millrace). \
+        \Changes of 'listen', 'process' and 'limits' need a restart; the server's messages say so."
     ]
 
 configurationFile :: Parser FilePath

@@ -18,8 +18,8 @@ import Data.Char (isDigit, isSpace)
 import Data.Foldable (traverse_)
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.List (intercalate, isPrefixOf)
-import Data.Maybe (isJust, maybeToList)
-import Millrace.Cli.Command (ServerOptions (..))
+import Data.Maybe (maybeToList)
+import Millrace.Cli.Command (ServerOptions (..), noLimitOptions)
 import Millrace.Cli.Configuration
 import Millrace.Cli.Document (renderMistake)
 import Millrace.Cli.Failure
@@ -51,7 +51,7 @@ run makers file = do
         void . forkIO . forever . (takeMVar asked >>) . sayOutcome $ do
           next <- load file
           before <- readIORef current
-          unless (mayFollow before next) (throwIO needsRestart)
+          unless (null (fixed before next)) (throwIO (needsRestart (fixed before next)))
           replace (withSites makers (configurationSites next))
           when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
             traverse_ (useCertificates running) (serverTls (configurationServer next))
@@ -63,19 +63,24 @@ run makers file = do
       try action >>= \case
         Right () -> tell ("millrace: " <> file <> " was read again; new requests are answered as it says")
         Left failure -> tell ("millrace: everything stays as it was: " <> reasonOf failure)
-    needsRestart =
+    needsRestart parts =
       Failure
         { failureAttempt = "use the changed " <> file,
-          failureReason = "'listen' or 'process' have changed, or there is https now and was not before",
+          failureReason = intercalate " and " parts <> (if length parts == 1 then " has changed" else " have changed"),
           failureRemedy = "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
         }
 
--- Only the sites and the certificates can change while the server runs.
-mayFollow :: Configuration -> Configuration -> Bool
-mayFollow before next = withoutTls before == withoutTls next && hasTls before == hasTls next && configurationPidFile before == configurationPidFile next
+-- The parts of a configuration that have changed and cannot while the server runs. There is https before and afterwards or never, as long
+-- as 'listen' is the same.
+fixed :: Configuration -> Configuration -> [String]
+fixed before next =
+  ["'listen'" | serverListens old /= serverListens new]
+    <> ["'process'" | without old /= without new || configurationPidFile before /= configurationPidFile next]
+    <> ["'limits'" | serverLimits old /= serverLimits new]
   where
-    withoutTls found = (configurationServer found) {serverTls = Nothing}
-    hasTls = isJust . serverTls . configurationServer
+    old = configurationServer before
+    new = configurationServer next
+    without server = server {serverListens = [], serverTls = Nothing, serverLimits = noLimitOptions}
 
 -- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads certificates and keys.
 -- The access log and the pid file are not written, but the folders for them must be there. Throws 'Failure' if the server would.

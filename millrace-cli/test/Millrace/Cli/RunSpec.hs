@@ -74,7 +74,10 @@ spec = do
       refusedWith (listening ["sites: {file: x}"]) server "m.yaml:3:9: a site has no key 'file'. Did you mean 'files'?"
       refusedWith (take 3 good <> ["sites: {files: " <> folder </> "none}"]) server "Give the directory whose files are to be served"
       refusedWith ("listen: 1" : drop 1 good) server "The guide's page"
-      refusedWith (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) server "This needs a restart."
+      refusedWith (good <> ["limits: {fields: 5}"]) server "'limits' has changed"
+      refusedWith ("listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]" : drop 1 good <> ["limits: {fields: 5}"]) server "'listen' and 'limits' have changed"
+      refusedWith (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) server "'process' has changed"
+      untilSaid server "This needs a restart."
       -- By command: what is wrong is told there, and the server is not asked.
       broken <- runMillrace [] ["reload", folder </> "m.yaml"]
       outcomeExit broken `shouldBe` ExitSuccess
