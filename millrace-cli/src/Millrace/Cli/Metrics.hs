@@ -40,16 +40,17 @@ data Metrics = Metrics
 
 -- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
 -- buckets of the histogram at 'firstBucket'.
-opened, closed, active, refused, bodyBytes, nanoseconds, firstClass, firstHandshake, firstBucket :: Int
+opened, closed, active, refused, cutOff, bodyBytes, nanoseconds, firstClass, firstHandshake, firstBucket :: Int
 opened = 0
 closed = 1
 active = 2
 refused = 3
-bodyBytes = 4
-nanoseconds = 5
-firstClass = 6
-firstHandshake = 11
-firstBucket = 11 + length handshakeResults
+cutOff = 4
+bodyBytes = 5
+nanoseconds = 6
+firstClass = 7
+firstHandshake = 12
+firstBucket = 12 + length handshakeResults
 
 -- | The counters of a server that has done nothing yet.
 --
@@ -69,7 +70,8 @@ countOpened metrics = add (metricsTally metrics) opened 1
 countClosed :: Metrics -> IO ()
 countClosed metrics = add (metricsTally metrics) closed 1
 
--- | Counts an answer. A request that was refused before the application saw it counts only as refused.
+-- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that was cut off counts as
+-- that and not in the class of its status: the client has not got what the status says.
 --
 -- @since 0.1.0
 countAnswer :: Metrics -> Answer -> IO ()
@@ -79,7 +81,7 @@ countAnswer metrics answer
     row <- ownRow (metricsTally metrics)
     addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
     addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
-    addTo row (firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
+    addTo row (if answerIsCutOff answer then cutOff else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
     addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
 
 -- | How a handshake of TLS ended.
@@ -123,10 +125,11 @@ data Figures = Figures
     figureClosed :: Int,
     figureActive :: Int,
     figureRefused :: Int,
+    figureCutOff :: Int,
     figureBodyBytes :: Int,
     -- | The sum of the durations of all requests.
     figureNanoseconds :: Int,
-    -- | The answers, by class of status.
+    -- | The whole answers, by class of status.
     figureClasses :: [(String, Int)],
     -- | By how they ended.
     figureHandshakes :: [(String, Int)],
@@ -156,6 +159,7 @@ readFigures metrics = do
     (number closed)
     (number active)
     (number refused)
+    (number cutOff)
     (number bodyBytes)
     (number nanoseconds)
     (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
@@ -185,8 +189,8 @@ openNow figures = max 0 (figureOpened figures - figureClosed figures)
 idleNow :: Figures -> Int
 idleNow figures = max 0 (openNow figures - figureActive figures)
 
--- | How many requests the application has answered.
+-- | How many requests the application has answered, in whole or in part.
 --
 -- @since 0.1.0
 requestsDone :: Figures -> Int
-requestsDone = sum . map snd . figureClasses
+requestsDone figures = figureCutOff figures + sum (map snd (figureClasses figures))

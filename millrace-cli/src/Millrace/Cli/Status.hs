@@ -64,7 +64,7 @@ misdirected = mkStatus 421 "Misdirected Request"
 -- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test compares them.
 policy :: ByteString
 policy =
-  "default-src 'none'; script-src 'sha256-94L1ZoMfqliRxfVEArtZhYkk5w+WGyE1S7hSiiGj1As='; \
+  "default-src 'none'; script-src 'sha256-oL2/L30JWYaw1V5/6UK3B3GTj6ezJx+cSn8n+qC7emU='; \
   \style-src 'sha256-zko/0ntqvkgYSSpjCG8cqdKA+YebYHVj1ccXvYsxh0g='; \
   \connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -110,6 +110,7 @@ record figures upstreams =
         Object
           ( ("total", number (requestsDone figures)) :
             ("refused", number (figureRefused figures)) :
+            ("cut_off", number (figureCutOff figures)) :
               [(name, number count) | (name, count) <- figureClasses figures]
           )
       ),
@@ -164,9 +165,10 @@ prometheus figures upstreams =
         "gauge"
         "Open connections"
         [("{state=\"active\"}", int figureActive), ("{state=\"idle\"}", intDec (idleNow figures))],
-      metric "requests_total" "counter" "Requests answered by the application, by class of status" $
+      metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureClasses figures],
       metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int figureRefused)],
+      metric "requests_cut_off_total" "counter" "Answers of the application that were cut off: the client left or was too slow, or the application failed" [("", int figureCutOff)],
       metric "tls_handshakes_total" "counter" "Handshakes of TLS, by how they ended" $
         [("{result=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureHandshakes figures],
       metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int figureBodyBytes)],

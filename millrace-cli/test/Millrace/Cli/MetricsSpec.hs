@@ -77,18 +77,20 @@ spec = do
       forM_ [status200, status200, status404, status500] $ \status -> countAnswer metrics answer {answerStatus = status}
       countAnswer metrics answer {answerStatus = status304, answerBytes = Nothing, answerNanoseconds = 1100000000}
       replicateM_ 2 (countAnswer metrics answer {answerRefusal = Just PayloadTooLarge, answerStatus = status413})
+      countAnswer metrics answer {answerIsCutOff = True, answerBytes = Just 3}
       page <- pageOf metrics "/metrics"
       mapM_
         (page `hasLine`)
         [ "millrace_requests_total{status=\"2xx\"} 2",
+          "millrace_requests_cut_off_total 1",
           "millrace_requests_total{status=\"3xx\"} 1",
           "millrace_requests_total{status=\"4xx\"} 1",
           "millrace_requests_total{status=\"5xx\"} 1",
           "millrace_requests_refused_total 2",
-          "millrace_response_body_bytes_total 40",
-          "millrace_request_duration_seconds_bucket{le=\"1.048576\"} 4",
-          "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 5",
-          "millrace_request_duration_seconds_count 5",
+          "millrace_response_body_bytes_total 43",
+          "millrace_request_duration_seconds_bucket{le=\"1.048576\"} 5",
+          "millrace_request_duration_seconds_bucket{le=\"+Inf\"} 6",
+          "millrace_request_duration_seconds_count 6",
           "# TYPE millrace_request_duration_seconds histogram"
         ]
     it "count connections by state" $ do
@@ -117,6 +119,7 @@ spec = do
       countClosed metrics
       forM_ [status200, status404, status500] $ \status -> countAnswer metrics answer {answerStatus = status}
       countAnswer metrics answer {answerRefusal = Just PayloadTooLarge}
+      countAnswer metrics answer {answerIsCutOff = True}
       countHandshake metrics Resumption
       json <- pageWith targets metrics "/status"
       text <- pageWith targets metrics "/metrics"
@@ -169,12 +172,13 @@ comparing =
     "samples = dict(line.rsplit(' ', 1) for line in text.splitlines() if not line.startswith('#'))",
     "got = lambda name: float(samples.pop('millrace_' + name))",
     "wanted = {'connections_accepted_total': 5, 'connections{state=\"active\"}': record['connections']['active'],",
-    "    'connections{state=\"idle\"}': record['connections']['idle'], 'requests_refused_total': record['requests']['refused'],",
+    "    'connections{state=\"idle\"}': record['connections']['idle'], 'requests_refused_total': record['requests']['refused'], 'requests_cut_off_total': record['requests']['cut_off'],",
     "    'response_body_bytes_total': record['body_bytes'], 'capabilities': record['capabilities'], 'loops': record['loops']['count'],",
     "    'request_duration_seconds_sum': record['latency']['sum_microseconds'] / 1e6,",
     "    'build_info{version=\"%s\",backend=\"%s\"}' % (record['version'], record['backend']): 1}",
     "wanted.update(('requests_total{status=\"%s\"}' % name, record['requests'][name]) for name in ('1xx', '2xx', '3xx', '4xx', '5xx'))",
     "wanted.update(('tls_handshakes_total{result=\"%s\"}' % name, count) for name, count in record['tls_handshakes'].items())",
+    "assert record['requests']['total'] == 4 and record['requests']['cut_off'] == 1, record['requests']",
     "before = 0",
     "for end, count in zip(record['latency']['bucket_ends_microseconds'] + [None], record['latency']['bucket_counts']):",
     "    before += count",
