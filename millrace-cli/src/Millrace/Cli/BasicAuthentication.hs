@@ -5,19 +5,21 @@ module Millrace.Cli.BasicAuthentication
   ( Users,
     readUsers,
     asking,
+    waitingMax,
     sameBytes,
   )
 where
 
-import Control.Concurrent.MVar (newMVar, withMVar)
-import Control.Monad (guard, unless)
+import Control.Concurrent.MVar (MVar, newEmptyMVar, newMVar, putMVar, readMVar, withMVar)
+import Control.Exception (mask_, onException)
+import Control.Monad (guard, join, unless)
 import Data.Bits (xor, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Base64 as Base64
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
-import Data.IORef (atomicModifyIORef', newIORef, readIORef)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import qualified Data.List as List
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
@@ -26,7 +28,7 @@ import Data.Word (Word64)
 import Millrace.Cli.Password
 import Millrace.Cli.Refusal
 import Network.HTTP.Types
-import Network.HTTP.Types.Header (hWWWAuthenticate)
+import Network.HTTP.Types.Header (hRetryAfter, hWWWAuthenticate)
 import Network.Wai
 
 -- | Names, and the hashes of their passwords.
@@ -56,25 +58,31 @@ readUsers content = finished <$> mapM user [(number, line) | (number, line) <- z
       if null found then Left "there is nobody in it" else Right (Users (Map.fromList found))
 
 -- | Only clients that know the password of a user get to the application; the others get a 401 that names the realm. A name that does not
--- exist takes as long as a wrong password. One password is verified at a time, in a thread of the system. What was right is remembered
--- as long as the application is there, so that it is verified once; it is compared in constant time.
+-- exist takes as long as a wrong password. One password is verified at a time, in a thread of the system, and 'waitingMax' others wait;
+-- who comes then gets a 503 at once. So a crowd that guesses cannot make a user wait for minutes. Requests with the same name and
+-- password share a place and its outcome: many may come at once from one user. What was right is remembered as long as the application is
+-- there, so that it is verified once; it is compared in constant time.
 --
 -- @since 0.1.0
 asking :: ByteString -> Users -> IO Middleware
 asking realm (Users users) = do
   remembered <- newIORef Map.empty
+  waiting <- newIORef []
   turn <- newMVar ()
-  let isRight (name, password) = do
+  let judged given@(name, password) = do
         known <- Map.lookup name <$> readIORef remembered
-        if maybe False (sameBytes password) known then pure True else withMVar turn (const (verify name password))
-      verify name password = do
+        if maybe False (sameBytes password) known then pure Known else inLine waiting given (withMVar turn (const (verified name password)))
+      verified name password = do
         matches <- matchesHash password (fromMaybe (another name) (Map.lookup name users))
-        let isUser = matches && Map.member name users
-        if isUser then True <$ atomicModifyIORef' remembered (\before -> (Map.insert name password before, ())) else pure False
+        if matches && Map.member name users
+          then Known <$ atomicModifyIORef' remembered (\before -> (Map.insert name password before, ()))
+          else pure Wrong
   pure $ \application request respond -> do
-    let given = credentials =<< lookup hAuthorization (requestHeaders request)
-    right <- maybe (pure False) isRight given
-    if right then application request respond else respond (refusal unauthorized401 [(hWWWAuthenticate, challenge)])
+    judgement <- maybe (pure Wrong) judged (credentials =<< lookup hAuthorization (requestHeaders request))
+    case judgement of
+      Known -> application request respond
+      Wrong -> respond (refusal unauthorized401 [(hWWWAuthenticate, challenge)])
+      TooMany -> respond (refusal serviceUnavailable503 [(hRetryAfter, "5")])
   where
     -- A hash to compare with when there is no such user. Hashes of different kinds take different times, so the one of some user is
     -- taken, and always the same for a name.
@@ -82,6 +90,32 @@ asking realm (Users users) = do
     spread = ByteString.foldl' (\sum' byte -> (sum' `xor` fromIntegral byte) * 1099511628211) (14695981039346656037 :: Word64)
     challenge = "Basic realm=\"" <> Char8.concatMap escaped realm <> "\", charset=\"UTF-8\""
     escaped letter = if letter == '"' || letter == '\\' then Char8.pack ['\\', letter] else Char8.singleton letter
+
+data Judgement = Known | Wrong | TooMany
+
+-- A name, a password, and where the judgement about them will be.
+type Waiting = ((ByteString, ByteString), MVar Judgement)
+
+-- | So many passwords wait while one is verified: for some seconds, because each takes about a tenth of one.
+--
+-- @since 0.1.0
+waitingMax :: Int
+waitingMax = 32
+
+-- Runs an action that judges a name and a password, or waits for another thread that does so for the same ones. Does neither if there is no
+-- place in the line.
+inLine :: IORef [Waiting] -> (ByteString, ByteString) -> IO Judgement -> IO Judgement
+inLine waiting given judge = do
+  own <- newEmptyMVar
+  let enter before
+        | Just (_, other) <- List.find (same given . fst) before = (before, readMVar other)
+        | length before > waitingMax = (before, pure TooMany)
+        | otherwise = ((given, own) : before, (judge `onException` leave TooMany) >>= \judgement -> judgement <$ leave judgement)
+      leave judgement = atomicModifyIORef' waiting (\before -> (filter ((/= own) . snd) before, ())) >> putMVar own judgement
+  -- Waiting for the turn and verifying can be interrupted even so, and nothing else must be.
+  mask_ (join (atomicModifyIORef' waiting enter))
+  where
+    same (name, password) (other, another) = name == other && sameBytes password another
 
 credentials :: ByteString -> Maybe (ByteString, ByteString)
 credentials value = do

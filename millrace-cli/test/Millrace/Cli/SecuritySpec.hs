@@ -3,17 +3,22 @@
 -- | Attacks on the program from outside, and the page of the guide that says which test is for which promise.
 module Millrace.Cli.SecuritySpec (spec) where
 
+import Control.Concurrent (forkIO)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (bracket, evaluate)
 import Control.Monad (forM, forM_, replicateM)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isPrint)
-import Data.List (isInfixOf, isPrefixOf, sort)
+import Data.List (isInfixOf, isPrefixOf, partition, sort)
 import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Cli.BasicAuthentication (sameBytes)
+import Millrace.Cli.BasicAuthentication (asking, readUsers, sameBytes, waitingMax)
+import Network.HTTP.Types (status200, statusCode)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
+import Network.Wai (defaultRequest, requestHeaders, responseHeaders, responseLBS, responseStatus)
+import Network.Wai.Internal (ResponseReceived (..))
 import Program
 import Site (withDirectory, write)
 import System.Exit (ExitCode (..))
@@ -89,6 +94,29 @@ spec = do
       -- In turn, so that a busy machine concerns both. Without the care for unknown names the ratio is a twentieth.
       ratio <- middle <$> replicateM 15 ((/) <$> refusing "bm9ib2R5OndvbmRlcg==" <*> refusing "c29tZWJvZHk6d29uZGVy")
       ratio `shouldSatisfy` \found -> found > 0.5 && found < 2
+  it "lets no crowd that guesses make a queue without end" $ do
+    hash <- readProcess "openssl" ["passwd", "-6", "-salt", "rounds=20000$abcdefgh", "secret"] ""
+    users <- readUsers (Char8.pack ("somebody:" <> hash)) >>= either fail pure
+    guarded <- asking "here" users
+    let login secret = do
+          answer <- newEmptyMVar
+          let from = defaultRequest {requestHeaders = [("Authorization", "Basic c29tZWJvZHk6" <> secret)]}
+          ResponseReceived <- guarded (\_ respond -> respond (responseLBS status200 [] "")) from (\response -> ResponseReceived <$ putMVar answer response)
+          (\response -> (statusCode (responseStatus response), lookup "Retry-After" (responseHeaders response))) <$> takeMVar answer
+        atOnce = mapM (\secret -> newEmptyMVar >>= \end -> end <$ forkIO (login secret >>= putMVar end))
+        right = "c2VjcmV0"
+    -- One user with many requests waits for one turn.
+    atOnce (replicate 300 right) >>= mapM takeMVar >>= (`shouldBe` replicate 300 (200, Nothing))
+    crowd <- atOnce [Char8.pack (show number) | number <- [1000 .. 1299 :: Int]]
+    -- Who has logged in before does not wait for them.
+    login right `shouldReturn` (200, Nothing)
+    answers <- mapM takeMVar crowd
+    let (refused, others) = partition ((== 401) . fst) answers
+    -- A few more than there are places, if the first ones are done before the last ones have come.
+    length refused `shouldSatisfy` \count -> count > waitingMax && count < 200
+    others `shouldSatisfy` all (== (503, Just "5"))
+    -- All places are free again.
+    atOnce [Char8.pack (show number) | number <- [2000 .. 2000 + waitingMax]] >>= mapM takeMVar >>= (`shouldSatisfy` all ((== 401) . fst))
   it "compares a password that was right before in a time that does not tell where it differs" $ do
     let password = ByteString.replicate 200000 0x61
         differingAt position = ByteString.concat [ByteString.take position password, "b", ByteString.drop (position + 1) password]
