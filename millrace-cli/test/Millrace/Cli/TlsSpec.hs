@@ -33,6 +33,16 @@ spec = around withCertificates $ do
       signalServer sigTERM server
       waitForExit 30 server >>= (`shouldBe` ExitSuccess)
 
+  it "sends all but plain names of challenges to https" $ \folder ->
+    withServer (["pong", "--port", "0", "--tls-redirect", "0"] ++ tls folder "one") $ \server -> do
+      redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
+      let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", "-H", "Host: localhost", redirect ++ path]
+          below = ("/.well-known/acme-challenge/" ++)
+      mapM (status . below) ["evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA", "a.b/c~d", "..a"] `shouldReturn` ["200", "200", "200"]
+      let others = ["", "../../x", "a/../../../x", "%2e%2e/%2E./x", "..%2f..%2fx", "..%5c..%5cx", "a/./b", "a//b", "%61"]
+      mapM (status . below) others `shouldReturn` map (const "308") others
+      mapM status ["/.well-known/acme-challenge", "/.well-known/acme-challengex", "/.well-known/../x", "/%2ewell-known/acme-challenge/x"] `shouldReturn` replicate 4 "308"
+
   it "chooses a certificate by name" $ \folder ->
     withServer (["pong", "--port", "0"] ++ tls folder "one" ++ tls folder "other") $ \server -> do
       let at name = ["--connect-to", name ++ "::127.0.0.1:" ++ show (serverPort server), "https://" ++ name ++ "/"]
