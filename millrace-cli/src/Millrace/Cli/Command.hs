@@ -7,6 +7,7 @@ module Millrace.Cli.Command
     ProxyHeader (..),
     LimitOptions (..),
     noLimitOptions,
+    usualDrainSeconds,
     TlsOptions (..),
     FilesOptions (..),
     plainFiles,
@@ -71,7 +72,9 @@ data ServerOptions = ServerOptions
     serverStatusPort :: Maybe PortNumber,
     -- | 'Nothing': nothing is listened on for https.
     serverTls :: Maybe TlsOptions,
-    serverLimits :: LimitOptions
+    serverLimits :: LimitOptions,
+    -- | How long open requests have to end when the server stops.
+    serverDrainSeconds :: Int
   }
   deriving (Eq, Show)
 
@@ -106,6 +109,13 @@ data LimitOptions = LimitOptions
 -- @since 0.1.0
 noLimitOptions :: LimitOptions
 noLimitOptions = LimitOptions Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing
+
+-- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before they
+-- kill: Docker waits ten seconds.
+--
+-- @since 0.1.0
+usualDrainSeconds :: Int
+usualDrainSeconds = 9
 
 -- | Where to listen, and for what.
 --
@@ -372,7 +382,7 @@ stopping =
     [ paragraph
         "Prints 'listening on http://HOST:PORT' when ready ('listening on unix:PATH' on an inherited Unix socket). \
         \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) makes the server finish the open requests and stop, after \
-        \ten seconds at the latest. A second signal stops it at once. If nobody reads the access log, the server waits two \
+        \ten seconds at the latest (--drain-timeout and one more). A second signal stops it at once. If nobody reads the access log, the server waits two \
         \seconds for it. Under nohup, SIGHUP does nothing.",
       paragraph
         "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS). Connections then wait in it for the \
@@ -404,7 +414,7 @@ runNotes =
         \mistakes is refused, and nothing changes. So is one that changes 'listen', 'process' or 'limits', which needs a restart.",
       paragraph
         "Prints 'listening on http://HOST:PORT' for each address when ready. Ctrl-C, SIGTERM or SIGQUIT makes the server finish the open \
-        \requests and stop, after ten seconds at the latest. A second signal stops it at once.",
+        \requests and stop, after ten seconds at the latest ('drain-seconds' and one more). A second signal stops it at once.",
       paragraph
         "To restart without losing a connection, let systemd hold the sockets (LISTEN_FDS): each is listened on in the way that 'listen' \
         \has for its port. Or use 'reuse-port': start the new server, wait until it is ready, then send SIGTERM to the old one."
@@ -589,9 +599,14 @@ serverOptions =
             "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a proxy that names \
             \the client. Nobody else should be able to reach the port"
       )
+    <*> option
+      (fromInteger <$> numberBetween 1 3600)
+      ( long "drain-timeout" <> metavar "SECONDS" <> value usualDrainSeconds <> showDefault
+          <> help "How long open requests have to end when the server stops. Whoever stops it must wait longer: systemd's TimeoutStopSec, 'docker stop -t'"
+      )
     <*> optional tlsOptions
   where
-    gathered name number reuse chosen count accessLog status proxyHeader tls =
+    gathered name number reuse chosen count accessLog status proxyHeader drain tls =
       ServerOptions
         { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader "--port" : maybe [] (redirect name . snd) tls,
           serverReusePort = reuse,
@@ -601,7 +616,8 @@ serverOptions =
           serverLogFormat = maybe Combined snd accessLog,
           serverStatusPort = status,
           serverTls = fst <$> tls,
-          serverLimits = noLimitOptions
+          serverLimits = noLimitOptions,
+          serverDrainSeconds = drain
         }
     redirect name = foldMap (\number -> [ListenOptions RedirectToHttps name number NoProxyHeader "--tls-redirect"])
 

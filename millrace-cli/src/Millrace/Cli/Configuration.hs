@@ -177,7 +177,7 @@ data Process = Process
   }
 
 usualProcess :: Process
-usualProcess = Process (ServerOptions [] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions) Nothing
+usualProcess = Process (ServerOptions [] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions usualDrainSeconds) Nothing
 
 process :: Reader Process
 process =
@@ -189,9 +189,10 @@ process =
       <*> optional "access-log" nonEmptyText
       <*> withDefault Combined "log-format" (choice logFormats)
       <*> optional "status" (fromInteger <$> number 0 65535)
+      <*> withDefault usualDrainSeconds "drain-seconds" (fromInteger <$> number 1 3600)
       <*> optional "pid-file" nonEmptyText
   where
-    gathered backend cores reuse logFile format status = Process (ServerOptions [] reuse backend cores logFile format status Nothing noLimitOptions)
+    gathered backend cores reuse logFile format status drain = Process (ServerOptions [] reuse backend cores logFile format status Nothing noLimitOptions drain)
 
 limits :: Reader LimitOptions
 limits =

@@ -57,6 +57,7 @@ process server pidFile =
       ++ text "access-log" (serverAccessLog server)
       ++ [("log-format", Text (nameIn logFormats (serverLogFormat server)))]
       ++ number "status" (fromIntegral <$> serverStatusPort server)
+      ++ [("drain-seconds", Number (serverDrainSeconds server))]
       ++ text "pid-file" pidFile
 
 limits :: LimitOptions -> [(String, Value)]

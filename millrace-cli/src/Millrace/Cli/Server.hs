@@ -36,8 +36,8 @@ import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, Middleware, rawPathInfo)
 import Network.Wai.Handler.Millrace
 
--- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within nine seconds. A second
--- signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
+-- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within 'serverDrainSeconds'. A
+-- second signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
 -- listens, and which backend it uses, and tells the service manager when it is ready.
 --
 -- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
@@ -208,7 +208,7 @@ settings :: ServerOptions -> ListenOptions -> Stop -> Notices -> Settings
 settings options place stop notices =
   setBeforeMainLoop (whenReady notices)
     . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> whenStopping notices >> end)))
-    . setGracefulShutdownTimeout (Just drainSeconds)
+    . setGracefulShutdownTimeout (Just (serverDrainSeconds options))
     . (if listenProxyHeader place == ProxyHeaderRequired then setProxyProtocolRequired else id)
     . setOnExceptionResponse failureResponse
     . limiting (serverLimits options)
@@ -248,11 +248,6 @@ newReporting = setOnException . report <$> newSeldomTeller
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
       | otherwise = reasonOf failure
-
--- Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before
--- they kill: Docker waits ten seconds.
-drainSeconds :: Int
-drainSeconds = 9
 
 -- The channel from the signal handlers to the server.
 data Stop = Stop

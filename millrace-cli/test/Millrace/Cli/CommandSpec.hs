@@ -34,6 +34,7 @@ spec = do
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
+    ["pong", "--drain-timeout", "60"] `means` Pong defaults {serverDrainSeconds = 60}
     ["pong", "--proxy-protocol"] `means` Pong (listening usual {listenProxyHeader = ProxyHeaderRequired})
     ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
       `means` Pong
@@ -49,6 +50,7 @@ spec = do
   describe "is refused" $ do
     ["pong", "--port", "65536"] `isRefused` "'65536' is not a number from 0 to 65535"
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
+    ["pong", "--drain-timeout", "0"] `isRefused` "'0' is not a number from 1 to 3600"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
     ["serve", "--cache-control", "assets=no-cache"] `isRefused` "'assets' is not a pattern"
@@ -78,7 +80,7 @@ spec = do
   where
     defaults = listening usual
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader "--port"
-    listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions
+    listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
     files = plainFiles "."
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
     parse = execParserPure parserPreferences commandLine

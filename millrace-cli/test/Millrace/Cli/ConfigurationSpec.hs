@@ -94,7 +94,7 @@ spec = do
     odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainManner {mannerHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
 
 usual :: Configuration
-usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions) Nothing []
+usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
 
 listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader "'listen' in the configuration file"
@@ -115,7 +115,7 @@ every =
     "  - {chain: a.pem, key: a.key}",
     "  - {chain: b.pem, key: b.key}",
     "tls: {client-authorities: ca.pem, ticket-keys: t}",
-    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, pid-file: p}",
+    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, drain-seconds: 30, pid-file: p}",
     "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10}",
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
@@ -148,7 +148,8 @@ everything =
             serverLogFormat = JsonLines,
             serverStatusPort = Just 9090,
             serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
-            serverLimits = LimitOptions (Just 1) (Just 20) (Just 2000) (Just 3) (Just 4) (Just 5) (Just 6) (Just 7) (Just 8) (Just 9) (Just 10)
+            serverLimits = LimitOptions (Just 1) (Just 20) (Just 2000) (Just 3) (Just 4) (Just 5) (Just 6) (Just 7) (Just 8) (Just 9) (Just 10),
+            serverDrainSeconds = 30
           },
       configurationPidFile = Just "p",
       configurationSites =

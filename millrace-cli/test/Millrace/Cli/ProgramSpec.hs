@@ -173,11 +173,12 @@ spec = do
         second `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
         countLines "connection: close" second `shouldBe` 1
         waitForExit 20 server `shouldReturn` ExitSuccess
-    it "after nine seconds, whatever a client does" . withLargeFile $ \directory _ ->
-      withServer ["serve", directory, "--port", "0"] $ \server -> withBegunDownload server $ \_ _ -> do
-        signalServer sigTERM server
-        waitForExit 30 server `shouldReturn` ExitSuccess
-        hGetContents (serverErrors server) >>= (`shouldSatisfy` isInfixOf "\nmillrace: 1 connection cut off")
+    forM_ [("nine seconds", [], 30), ("as many seconds as it was told", ["--drain-timeout", "1"], 7)] $ \(name, options, patience) ->
+      it ("after " <> name <> ", whatever a client does") . withLargeFile $ \directory _ ->
+        withServer (["serve", directory, "--port", "0"] <> options) $ \server -> withBegunDownload server $ \_ _ -> do
+          signalServer sigTERM server
+          waitForExit patience server `shouldReturn` ExitSuccess
+          hGetContents (serverErrors server) >>= (`shouldSatisfy` isInfixOf "\nmillrace: 1 connection cut off")
 
   describe "works without" $
     forM_ [("standard input", "<&-"), ("standard output", ">&-"), ("standard error", "2>&-"), ("all three", "<&- >&- 2>&-")] $ \(name, closing) ->
