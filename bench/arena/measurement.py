@@ -2,7 +2,7 @@
 
 import contextlib
 
-from driver import load, machine, measurement
+from driver import load, machine, measurement, tls
 from driver.load import LoadError
 from driver.process import ServerError
 from driver.workloads import in_flight
@@ -44,7 +44,8 @@ class Bench(measurement.Bench):
             if seconds:
                 load.until_answered(pressure.run, seconds, in_flight(point))
             yield measurement.Server(running.program, 0, url, self.workshop.shown(" ".join(running.command)),
-                                     pressure.bytes_per_request())
+                                     pressure.bytes_per_request(),
+                                     tls.opening_bytes(getattr(running.doors, profile.door)) if profile.over_tls else 0)
 
     def paused(self, workload, point, url):
         return self._pressures[url].paused()

@@ -159,6 +159,7 @@ class Server:
     url: str
     command: str  # as the report shows it
     bytes_per_request: float = 0  # those by which a generator's requests are counted; 0: the generator's figures tell
+    opening_bytes: int = 0  # over TLS, what a client has received before the server has finished the handshake
 
     @contextlib.contextmanager
     def watched(self):
@@ -220,7 +221,7 @@ class Bench:
                 else:
                     answers.check(point["service"], port, file)
                     size = self._bytes_per_request(point, url)
-                yield Server(program, port, url, shown, size)
+                yield Server(program, port, url, shown, size, tls.opening_bytes(port) if "key" in point else 0)
             finally:
                 program.stop()
 
@@ -257,7 +258,8 @@ class Bench:
 
     def unserved(self, point, server):
         """How many connections of the server's clients it has not served yet, as far as that can be told."""
-        served = None if point["service"] in self.CLOSING else sockets.served(urllib.parse.urlsplit(server.url).port)
+        served = None if point["service"] in self.CLOSING else sockets.served(
+            urllib.parse.urlsplit(server.url).port, server.opening_bytes)
         return 0 if served is None else max(0, point["connections"] - served)
 
     def _environment(self, point):

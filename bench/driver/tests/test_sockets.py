@@ -20,3 +20,5 @@ class Served(unittest.TestCase):
             self.addCleanup(connections.close)
             time.sleep(0.1)
             self.assertEqual(sockets.served(port), 3)
+            self.assertEqual(sockets.served(port, len(answer()) - 1), 3)
+            self.assertEqual(sockets.served(port, len(answer())), 0)
