@@ -1,4 +1,4 @@
-/* tls_system.c - the authorities that this machine trusts. Must not know: connections, sockets. */
+/* tls_system.c - the authorities that this machine trusts. Must not know: sockets. */
 #include "tls_internal.h"
 
 #include <openssl/err.h>
