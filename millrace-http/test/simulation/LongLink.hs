@@ -4,9 +4,9 @@
 -- them. A body that nobody reads must not hold up another one, however large they are then.
 module LongLink (Direction (..), application, transfer) where
 
-import Control.Concurrent (forkIO, killThread)
+import Control.Concurrent (forkIO, killThread, myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (bracket)
+import Control.Exception (IOException, bracket, catch)
 import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -59,7 +59,9 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
         Upload -> whole 1
         TwoUploads -> whole 1 >> ask 3 "POST" lazyPath >> upload say room news 3 Nothing >> whole 5
   begin <- monotonicNanoseconds
-  bracket (forkIO (listen' connection say change (putMVar answered ()))) killThread (const requests)
+  self <- myThreadId
+  let listening = listenTo connection say change (putMVar answered ()) `catch` \problem -> throwTo self (problem :: IOException)
+  bracket (forkIO listening) killThread (const requests)
   end <- monotonicNanoseconds
   return (end - begin)
   where
@@ -69,8 +71,8 @@ transfer direction size address = bracket (socket AF_INET Stream defaultProtocol
 data Room = Room {roomConnection :: !Int, roomInitial :: !Int, roomStreams :: !(Map.Map StreamId Int)}
 
 -- Receives until the connection ends. Runs the action when a response has ended.
-listen' :: Socket -> ([Frame] -> IO ()) -> ((Room -> Room) -> IO ()) -> IO () -> IO ()
-listen' connection say change ended = go B.empty
+listenTo :: Socket -> ([Frame] -> IO ()) -> ((Room -> Room) -> IO ()) -> IO () -> IO ()
+listenTo connection say change ended = go B.empty
   where
     go held = case decodeFrame held of
       Just (frame, rest) -> react frame >> go rest
