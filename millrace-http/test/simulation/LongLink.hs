@@ -12,6 +12,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy as L
 import qualified Data.Map.Strict as Map
+import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import Http2Frame
 import Millrace.Deadline (monotonicNanoseconds)
@@ -101,7 +102,7 @@ upload say room news stream = go
       Room connection initial streams <- readMVar room
       let own = initial + Map.findWithDefault 0 stream streams
           size = minimum ([16384, connection, own] ++ maybe [] return left)
-      unless (left == Nothing && own <= 0) $
+      unless (isNothing left && own <= 0) $
         if size <= 0
           then takeMVar news >> go left
           else do

@@ -65,6 +65,7 @@ import Control.Monad (unless, void, when)
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import Data.Either (fromRight)
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
@@ -418,7 +419,7 @@ walk root follow visit = do
     children above path = attempt (listBy function 1 path) >>= mapM_ (mapM_ (go above))
     identityOf path = (\known -> (statusDevice known, statusInode known)) <$> statusBy function 1 path
     realKind entry
-      | entryKind entry == UnknownKind = either (const UnknownKind) id <$> attempt (statusKind <$> linkStatus (entryPath entry))
+      | entryKind entry == UnknownKind = fromRight UnknownKind <$> attempt (statusKind <$> linkStatus (entryPath entry))
       | otherwise = return (entryKind entry)
 
 attempt :: IO a -> IO (Either IOError a)

@@ -346,7 +346,7 @@ startProcess what = handOver discard $ do
     void $ forkIOWithUnmask (\_ -> keepProcess process)
     return process
   where
-    takeAll ref = atomicModifyIORef' ref ((,) [])
+    takeAll ref = atomicModifyIORef' ref (\known -> ([], known))
     discard process = uninterruptibleMask_ $ do
       void (kill process)
       closeEnds process

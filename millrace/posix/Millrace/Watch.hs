@@ -186,7 +186,7 @@ nextEvents = nextEventsBefore noDeadline
 -- @since 0.1.0
 nextEventsBefore :: Deadline -> Watch -> IO [Event]
 nextEventsBefore deadline watch = handOver (leave . found) $ do
-  left <- atomicModifyIORef' (watchLeft watch) ((,) noBatch)
+  left <- atomicModifyIORef' (watchLeft watch) (\known -> (noBatch, known))
   own <- newIORef left
   go own `onException` (readIORef own >>= leave)
   where

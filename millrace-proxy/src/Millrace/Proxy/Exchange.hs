@@ -34,6 +34,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
+import Data.Maybe (maybeToList)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRNOTAVAIL, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import GHC.IO.Exception (IOException (..))
@@ -115,7 +116,7 @@ unconnected failure
 hasNothingLeft :: SomeException -> Bool
 hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
   where
-    problems = maybe [] (: []) (fromException failure) ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
+    problems = maybeToList (fromException failure) ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
     isShortage code = Errno code `elem` [eMFILE, eNFILE, eADDRNOTAVAIL, eNOBUFS, eNOMEM]
 
 -- | What an exception of the connection means.

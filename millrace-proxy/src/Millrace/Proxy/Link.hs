@@ -1,3 +1,5 @@
+{-# LANGUAGE LambdaCase #-}
+
 -- | A connection to a target: a plain socket's bytes, or those of TLS. Must not know: HTTP.
 module Millrace.Proxy.Link
   ( Link (..),
@@ -141,7 +143,7 @@ ask raw limit bytes
   | otherwise = mask_ $ do
     buffer <- borrow
     unsafeUseAsCStringLen bytes $ \(start, _) -> copyBytes (borrowedBytes buffer) (castPtr start) size
-    sendThenReceiveWithin limit raw (Slice buffer 0 size) $ \outcome -> case outcome of
+    sendThenReceiveWithin limit raw (Slice buffer 0 size) $ \case
       NotSent count -> AskedInPart count <$ giveBack buffer
       Sent EndOfStream -> return (Answered ByteString.empty)
       Sent (Received received count) -> do
