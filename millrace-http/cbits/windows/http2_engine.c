@@ -187,6 +187,18 @@ _Noreturn void http2_reset(http2_stream *stream, uint32_t code)
     abort();
 }
 
+_Noreturn void http2_flush(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn void http2_abort(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
 _Noreturn size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room)
 {
     (void)stream, (void)destination, (void)room;
