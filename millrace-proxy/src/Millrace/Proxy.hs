@@ -235,9 +235,6 @@ passInBytes proxy passing origin member = mask $ \restore -> do
         (Silent, ConnectionLost _) | isRepeatable passing -> TryOthers
         _ -> GiveUp
 
-noteProblem :: Settings -> Member -> Problem -> IO ()
-noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure (limits settings) member)
-
 -- Whether the target had sent anything.
 data Hearing = Heard | Silent
 

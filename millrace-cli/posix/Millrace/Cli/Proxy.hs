@@ -29,7 +29,7 @@ withReverseProxy upstreams options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
   let settings = settingsOf options telling
-  -- They are told even if no target has them.
+  -- Certificates that cannot be used are reported even if no target needs them.
   when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
   withWatchedProxy settings targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
   where

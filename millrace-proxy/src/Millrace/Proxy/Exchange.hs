@@ -180,12 +180,10 @@ sendRequest exchange source bytes body = case body of
 
 -- How long the first bytes are waited for without watching the client.
 momentOf :: Exchange -> Word64 -> TimeLimit
-momentOf exchange now = microseconds (fromIntegral (min untilEnd (min patience limit) `quot` 1000))
+momentOf exchange now = microseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange))) `quot` 1000))
   where
-    limit = if firstByteLimit limits' == noTimeLimit then maxBound else timeLimitNanoseconds (firstByteLimit limits')
     untilEnd = if exchangeEnd exchange == noDeadline then maxBound else end - min now end
     end = deadlineNanoseconds (exchangeEnd exchange)
-    limits' = exchangeLimits exchange
 
 -- | The request is complete.
 noteSent :: Exchange -> IO ()
@@ -265,7 +263,7 @@ receiveFrom exchange wait size = awaitFrom exchange wait (\deadline -> linkRecei
 awaitFrom :: Exchange -> Wait -> (Deadline -> IO a) -> IO a
 awaitFrom exchange wait receive = do
   begin <- monotonicNanoseconds
-  outcome <- receiveUntil (deadlineFromNanoseconds (begin + min patience (if limit == noTimeLimit then maxBound else timeLimitNanoseconds limit)))
+  outcome <- receiveUntil (deadlineFromNanoseconds (begin + momentWithin limit))
   case outcome of
     Left failure | hasPassed failure -> slowly begin
     _ -> settled outcome
@@ -309,9 +307,11 @@ awaitFrom exchange wait receive = do
         (Nothing, Right result) -> return result
         (Nothing, Left failure) -> throwIO (problem exchange (causeOf failure))
 
--- A wait of so many nanoseconds is a moment.
-patience :: Word64
-patience = 50000000
+-- The nanoseconds of a moment, or of the limit if that is shorter.
+momentWithin :: TimeLimit -> Word64
+momentWithin limit = if limit == noTimeLimit then moment else min moment (timeLimitNanoseconds limit)
+  where
+    moment = 50000000
 
 -- | The head of the final response, or of the one that changes the protocol. Passes hints on, and leaves out other interim
 -- responses. Throws 'Problem'.

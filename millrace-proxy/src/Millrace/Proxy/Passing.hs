@@ -6,6 +6,7 @@ module Millrace.Proxy.Passing
     Result (..),
     Next (..),
     isRepeatable,
+    noteProblem,
     problemResponse,
     onExceptionResponse,
     respondStreaming,
@@ -14,6 +15,7 @@ module Millrace.Proxy.Passing
 where
 
 import Control.Exception (SomeException, fromException)
+import Control.Monad (when)
 import Data.ByteString (ByteString)
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Lazy as Lazy
@@ -21,8 +23,10 @@ import Data.IORef
 import Data.Maybe (fromMaybe)
 import Millrace.Deadline (Deadline)
 import Millrace.Proxy.Exchange (RequestBody (..))
+import Millrace.Proxy.Member (Member, noteFailure)
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead (Outgoing)
+import Millrace.Proxy.Settings (Settings (..))
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace (HTTP2Data (..), NextTrailersMaker (..), defaultHTTP2Data, defaultOnExceptionResponse, modifyHTTP2Data)
@@ -50,6 +54,10 @@ isRepeatable :: Passing -> Bool
 isRepeatable passing = case passingBody passing of
   Absent -> requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
   _ -> False
+
+-- | Counts a problem against the health of a target, if it is the target's fault.
+noteProblem :: Settings -> Member -> Problem -> IO ()
+noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure (limits settings) member)
 
 -- | The response that tells a client about a problem.
 problemResponse :: Problem -> Response

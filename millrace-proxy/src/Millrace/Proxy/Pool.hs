@@ -91,27 +91,26 @@ keptCount pool = sum <$> mapM (fmap size . readIORef) (allPlaces (poolStacks poo
 closeOld :: Pool -> IO ()
 closeOld pool = do
   now <- monotonicNanoseconds
-  forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack (split now) >>= mapM_ close
+  closing (split now) pool
   where
     split _ Closed = (Closed, [])
     split now (Open _ ones) = let (young, old) = span (isYoung now) ones in (Open (length young) young, old)
     isYoung now (Kept _ since) = now < since || now - since <= poolNanoseconds pool
-    close (Kept link _) = linkClose link
 
--- | Closes all connections, and returns how many there were. The pool goes on.
-closeKept :: Pool -> IO Int
-closeKept pool = sum <$> mapM closeThose (allPlaces (poolStacks pool))
+-- | Closes all connections. The pool goes on.
+closeKept :: Pool -> IO ()
+closeKept = closing emptied
   where
-    closeThose stack = mask_ $ do
-      ones <- atomicModifyIORef' stack taken
-      length ones <$ forM_ ones (\(Kept link _) -> linkClose link)
-    taken (Open _ ones) = (Open 0 [], ones)
-    taken Closed = (Closed, [])
+    emptied (Open _ ones) = (Open 0 [], ones)
+    emptied Closed = (Closed, [])
 
 -- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()
-closePool pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack end >>= mapM_ close
+closePool = closing end
   where
     end (Open _ ones) = (Closed, ones)
     end Closed = (Closed, [])
-    close (Kept link _) = linkClose link
+
+-- Closes the connections that a change takes out of the stacks.
+closing :: (Stack -> (Stack, [Kept])) -> Pool -> IO ()
+closing change pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)

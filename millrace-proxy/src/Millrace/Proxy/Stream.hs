@@ -8,7 +8,6 @@ module Millrace.Proxy.Stream
 where
 
 import Control.Exception
-import Control.Monad (when)
 import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -55,7 +54,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
       case got of
         Left failure -> do
           let reason = trouble (unconnected failure)
-          when (isFaultOfTarget reason) (noteFailure (limits settings) member)
+          noteProblem settings member reason
           return (Just (Failed reason TryOthers))
         Right SpeaksVersion1 -> return Nothing
         Right NotFit
@@ -70,7 +69,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
               | mayRepeat && isWantingVersion1 reason && targetScheme target == Https -> return Nothing
               | mayRepeat && left > 0 && not (isWantingVersion1 reason) -> restore (attempt (left - 1) fields)
               | otherwise -> do
-                when (isFaultOfTarget reason) (noteFailure (limits settings) member)
+                noteProblem settings member reason
                 return (Just (Failed reason (if mayRepeat && not (isWantingVersion1 reason) then TryOthers else GiveUp)))
     fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
 
