@@ -55,8 +55,8 @@ def _run_options(arguments):
                              "1.5, with --quick 0.3 (variable SECONDS_PER_SAMPLE)")
     parser.add_argument("--estimate", action="store_true", help="print how long the run would take if all sides can be built here, and stop")
     parser.add_argument("--into", metavar="FILE",
-                        help="the results file to write. If it exists, its rows are added to or replaced; it must be of the same "
-                             "commit. Then run bench/report yourself")
+                        help="the results file to write. If it exists, its rows are added to or replaced; if it is of another commit, "
+                             "whole workloads are, and the report says when they were measured. Then run bench/report yourself")
     parser.add_argument("--releases", action="store_true",
                         help="only the rows and peers of the report's table of releases")
     parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"),
@@ -67,8 +67,8 @@ def _run_options(arguments):
         options.workload, options.peers = sorted(releases.POINTS), releases.PEERS
     options.rounds = options.rounds or (1 if options.quick else None)
     options.seconds = options.seconds or (0.3 if options.quick else 1.5)
-    options.whole = not (
-        options.quick or options.workload or options.peers or options.backends or options.conns or options.cores)
+    options.takes_whole_workloads = not (options.quick or options.peers or options.backends or options.conns or options.cores)
+    options.whole = options.takes_whole_workloads and not options.workload
     return options
 
 

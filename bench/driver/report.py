@@ -308,6 +308,8 @@ class Report:
             f"- {facts['descriptors']:,} descriptors per process. Load average at the start: {facts['load_average']}.",
             f"- Tools: {tools}.",
         ]
+        for (date, commit), names in self._later().items():
+            lines.append(f"- Measured later, {date}, commit `{commit}`: {', '.join(names)}.")
         options = self.data["options"]
         lines += [
             f"- {options['rounds']} rounds, and two with 10,000 connections. Constant-rate load, idle connections and ten million timers have one round, unless "
@@ -317,6 +319,20 @@ class Report:
             f"connections on). Constant-rate load: {options['open_loop_seconds']} s.",
         ]
         return lines
+
+    def _later(self):
+        """{(date, commit): the workloads that were measured then}, where that was later than the rest."""
+        found = {}
+        for name, facts in self.data.get("later", {}).items():
+            found.setdefault((facts["date"], facts["commit"]), []).append(name)
+        return found
+
+    def _some_later(self):
+        return "; some workloads later, as their pages say" if self.data.get("later") else ""
+
+    def _measured_later(self, name):
+        facts = self.data.get("later", {}).get(name)
+        return [f"Measured {facts['date']} at commit `{facts['commit']}`.", ""] if facts else []
 
     def _sides(self):
         lines = []
@@ -415,7 +431,7 @@ class Report:
     def _workload_page(self, workload):
         page = os.path.join(self.plots_directory, f"{workload.name}.md")
         lines = [f"# {workload.name}: {workload.title}", "", f"{GENERATED} [Overview]({self.overview}).", "",
-                 workload.text, "", self._takes_part(workload.name), ""]
+                 workload.text, "", self._takes_part(workload.name), "", *self._measured_later(workload.name)]
         lines += self._draw(self._plots_of(workload.name), page)
         for key, sides in self.rows.items():
             if key[0] == workload.name:
@@ -452,7 +468,7 @@ class Report:
             "A bold ratio means that Millrace needs more, beyond noise.", "",
             *self._overview(), *self._draw(self._overview_plots(), path),
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors "
-            f"({facts['processor']}), Linux {facts['kernel']}. `make bench` measures on your machine.", "",
+            f"({facts['processor']}), Linux {facts['kernel']}{self._some_later()}. `make bench` measures on your machine.", "",
             *self._releases(),
             "## Everything", "",
             "Each workload has a page with every side at every size: " + ", ".join(pages) + ". Another page has "

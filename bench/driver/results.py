@@ -63,11 +63,16 @@ def read(path):
     return results
 
 
-def continued(earlier, facts):
-    """The earlier results, to which another part is added. They must be of the same commit."""
+def continued(earlier, facts, whole_workloads):
+    """The earlier results, to which another part is added. If they are of another commit, the part must be of whole workloads, or their
+    rows could not be compared. The machine must be the same."""
     if earlier["machine"]["commit"] != facts["commit"]:
-        raise ValueError(f"the results file is of commit {earlier['machine']['commit']}, but this is {facts['commit']}; name a new "
-                         "file with --into")
+        if not whole_workloads:
+            raise ValueError(f"the results file is of commit {earlier['machine']['commit']}, but this is {facts['commit']}; measure whole "
+                             "workloads, or name a new file with --into")
+        differing = [name for name in ("processor", "processors", "kernel") if earlier["machine"][name] != facts[name]]
+        if differing:
+            raise ValueError(f"the results file is of another machine: {', '.join(differing)}; name a new file with --into")
     return earlier
 
 
@@ -75,6 +80,19 @@ def without_rows(results, keys):
     """Removes rows that are about to be measured again."""
     for part in ("samples", "system_calls", "failures"):
         results[part] = [entry for entry in results[part] if key_of(entry) not in keys]
+
+
+def note_later(results, names, facts):
+    """Removes all rows of workloads that are about to be measured at another commit than the rest, and notes when that is."""
+    later = results.setdefault("later", {})
+    for name in names:
+        later.pop(name, None)
+        if facts["commit"] != results["machine"]["commit"]:
+            later[name] = {key: facts[key] for key in ("date", "commit", "load_average")}
+            for part in ("samples", "system_calls", "failures"):
+                results[part] = [entry for entry in results[part] if entry["workload"] != name]
+    if not later:
+        del results["later"]
 
 
 def key_of(sample):

@@ -38,8 +38,9 @@ class Session:
         # Unless a file is named, only a run of everything is written to bench/results.
         directory = os.path.join(bench if options.whole else self.build, "results")
         self.path = os.path.abspath(options.into) if options.into else results.path_for(directory, facts)
+        self.facts = facts
         if options.into and os.path.exists(self.path):
-            self.data = results.continued(results.read(self.path), facts)
+            self.data = results.continued(results.read(self.path), facts, options.takes_whole_workloads)
 
     def _new_workshop(self):
         return Workshop(self.directory, self.build, self.options.quick)
@@ -257,6 +258,7 @@ class Session:
             return 0
         self._note_peers([side for side in sides if any(side in row.sides for row in rows)])
         self.progress.start(sum(row.seconds(self.settings) for row in rows))
+        results.note_later(self.data, {row.workload.name for row in rows}, self.facts)
         results.without_rows(self.data, {results.key_of({"workload": row.workload.name, "point": row.point})
                                          for row in rows})
         for row in rows:

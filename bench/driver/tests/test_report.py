@@ -35,31 +35,32 @@ def made_up(our_cost):
     return data
 
 
-class Document(unittest.TestCase):
-    def written(self, data):
-        with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "BENCHMARKS.md")
-            report.Report(data, BENCH, os.path.join(directory, "plots")).write(path, "source.json")
-            texts = []
-            for name in [path, *sorted(os.path.join(directory, "plots", name) for name in os.listdir(os.path.join(directory, "plots")))]:
-                with open(name, encoding="utf-8") as file:
-                    texts.append(file.read())
-                if name.endswith(".svg"):
-                    xml.fromstring(texts.pop())
-            return "\n".join(texts)
+def written(data):
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "BENCHMARKS.md")
+        report.Report(data, BENCH, os.path.join(directory, "plots")).write(path, "source.json")
+        texts = []
+        for name in [path, *sorted(os.path.join(directory, "plots", name) for name in os.listdir(os.path.join(directory, "plots")))]:
+            with open(name, encoding="utf-8") as file:
+                texts.append(file.read())
+            if name.endswith(".svg"):
+                xml.fromstring(texts.pop())
+        return "\n".join(texts)
 
+
+class Document(unittest.TestCase):
     def test_a_peer_that_is_ahead_is_marked_and_explained(self):
-        text = self.written(made_up(10.0))
+        text = written(made_up(10.0))
         self.assertIn("**1.25 [", text)
         self.assertIn("**Nginx** is ahead of Millrace-Epoll: ", text)
 
     def test_a_note_for_every_workload_explains_where_the_workload_has_none(self):
         data = made_up(10.0)
         data["peers"]["nginx"].update(peer="tokio")
-        self.assertRegex(self.written(data), r"\*\*Nginx\*\* is ahead of Millrace-Epoll: a task is a record")
+        self.assertRegex(written(data), r"\*\*Nginx\*\* is ahead of Millrace-Epoll: a task is a record")
 
     def test_a_peer_that_is_behind_is_not_marked(self):
-        text = self.written(made_up(6.0))
+        text = written(made_up(6.0))
         self.assertIn("0.75 [", text)
         self.assertNotIn("behind Nginx", text)
 
@@ -70,12 +71,12 @@ class Document(unittest.TestCase):
             data["samples"] += [
                 dict(sample, side=name, figures=dict(sample["figures"], cpu_us_per_request=cost + sample["round"] / 100))
                 for sample in data["samples"] if sample["side"] == "nginx"]
-        section = self.written(data).split("# Without io_uring")[1]
+        section = written(data).split("# Without io_uring")[1]
         self.assertRegex(section, r"Millrace-Epoll \| 1\.02 \[.*\| within 5 % \|")
         self.assertRegex(section, r"millrace-eperm \| 1\.22 \[.*\| 22 % more \|")
 
     def test_failed_and_skipped_sides_are_named(self):
-        text = self.written(made_up(6.0))
+        text = written(made_up(6.0))
         self.assertIn("failed: it did not listen", text)
         self.assertIn("`go` is not installed", text)
 
@@ -127,15 +128,29 @@ class Results(unittest.TestCase):
             self.assertNotEqual(results.path_for(directory, data["machine"]), first)
 
 
-    def test_a_part_of_a_run_is_added_only_to_results_of_the_same_commit(self):
+    def test_a_part_of_a_workload_is_added_only_to_results_of_the_same_commit(self):
         data = made_up(6.0)
-        self.assertIs(results.continued(data, {"commit": "abc"}), data)
+        self.assertIs(results.continued(data, data["machine"], False), data)
         with self.assertRaisesRegex(ValueError, "abc"):
-            results.continued(data, {"commit": "def"})
+            results.continued(data, {**data["machine"], "commit": "def"}, False)
         first, second = results.rows(data)
         results.without_rows(data, {first})
         self.assertEqual(list(results.rows(data)), [second])
         self.assertEqual(data["failures"], [])
+
+    def test_a_whole_workload_can_be_measured_later_and_its_page_says_so(self):
+        data = made_up(6.0)
+        later = {**data["machine"], "commit": "def", "date": "2001-01-01 00:00 UTC"}
+        with self.assertRaisesRegex(ValueError, "processors"):
+            results.continued(data, {**later, "processors": 3}, True)
+        self.assertIs(results.continued(data, later, True), data)
+        results.note_later(data, {"pong"}, later)
+        self.assertEqual((data["samples"], data["failures"]), ([], []))
+        data["samples"] = made_up(7.0)["samples"]
+        self.assertIn("Measured 2001-01-01 00:00 UTC at commit `def`.", written(data))
+        results.note_later(data, {"pong"}, data["machine"])
+        self.assertNotIn("later", data)
+        self.assertEqual(len(data["samples"]), 12)
 
 
 class Plots(unittest.TestCase):
