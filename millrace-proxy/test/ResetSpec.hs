@@ -130,7 +130,8 @@ spec = do
             | otherwise = void (receiveCount peer maxBound)
       withTarget hung $ \one -> withTarget (answering (\_ _ -> "other")) $ \other -> withFront impatient [speaking one, other] $ \port -> do
         replicateM 8 (bodyOf <$> ask port (requestWith "")) `shouldReturn` replicate 8 "other"
-        kinds <- within 20 "the end of the connection" (takeMVar seen)
+        -- Sooner than connections are tidied up.
+        kinds <- within 8 "the end of the connection" (takeMVar seen)
         -- HEADERS and PING.
         kinds `shouldSatisfy` \found -> 1 `elem` found && 6 `elem` found
     it "does not make the proxy send a request twice that is not safe to send twice" $ do

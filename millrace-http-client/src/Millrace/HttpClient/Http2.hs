@@ -56,7 +56,7 @@ import Control.Applicative ((<|>))
 import Control.Concurrent (forkOnWithUnmask, killThread, myThreadId, threadCapability)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (forever, unless, void, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef
@@ -251,13 +251,21 @@ readAll connection = do
     else do
       feed (connectionEngine connection) bytes
       modifyIORef' (connectionHeard connection) (+ 1)
+      over <- isOver <$> engineState (connectionEngine connection)
+      when over (noteReason connection "the server broke the rules of HTTP/2, or said goodbye")
       distribute connection
       prod connection
-      state <- engineState (connectionEngine connection)
-      if isOver state then noteReason connection "the server broke the rules of HTTP/2, or said goodbye" else readAll connection
+      unless over (readAll connection)
 
 writeAll :: Settings -> Connection -> IO ()
-writeAll settings connection = forever (takeMVar (connectionWriter connection) >> burst)
+writeAll settings connection = do
+  takeMVar (connectionWriter connection)
+  burst
+  -- After this side's goodbye and the last exchange, nothing more need come: the server may wait for the end itself.
+  over <- isOver <$> engineState (connectionEngine connection)
+  if over
+    then noteReason connection "this side ended the connection" >> interrupt connection
+    else writeAll settings connection
   where
     burst = do
       bytes <- collect (connectionEngine connection)
