@@ -11,7 +11,6 @@ module Millrace.Cli.Metrics
     Figures (..),
     readFigures,
     openNow,
-    idleNow,
     requestsDone,
   )
 where
@@ -107,7 +106,8 @@ handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "los
 countHandshake :: Metrics -> HandshakeResult -> IO ()
 countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
 
--- | Counts the requests on which an application is working.
+-- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
+-- nothing about connections.
 --
 -- @since 0.1.0
 countActive :: Metrics -> Middleware
@@ -123,6 +123,7 @@ data Figures = Figures
   { figureUptime :: Word64, -- in nanoseconds
     figureOpened :: Int,
     figureClosed :: Int,
+    -- | The requests in progress.
     figureActive :: Int,
     figureRefused :: Int,
     figureCutOff :: Int,
@@ -182,12 +183,6 @@ heapBytes = do
 -- @since 0.1.0
 openNow :: Figures -> Int
 openNow figures = max 0 (figureOpened figures - figureClosed figures)
-
--- | How many of these have no request in progress.
---
--- @since 0.1.0
-idleNow :: Figures -> Int
-idleNow figures = max 0 (openNow figures - figureActive figures)
 
 -- | How many requests the application has answered, in whole or in part.
 --

@@ -64,7 +64,7 @@ misdirected = mkStatus 421 "Misdirected Request"
 -- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test compares them.
 policy :: ByteString
 policy =
-  "default-src 'none'; script-src 'sha256-oL2/L30JWYaw1V5/6UK3B3GTj6ezJx+cSn8n+qC7emU='; \
+  "default-src 'none'; script-src 'sha256-EDewevmRsq6NsiEeskxYzRxHUxh8rNUPqBZLdpXux8w='; \
   \style-src 'sha256-zko/0ntqvkgYSSpjCG8cqdKA+YebYHVj1ccXvYsxh0g='; \
   \connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -101,14 +101,13 @@ record figures upstreams =
       ( "connections",
         Object
           [ ("accepted", number (figureOpened figures)),
-            ("open", number (openNow figures)),
-            ("active", number (figureActive figures)),
-            ("idle", number (idleNow figures))
+            ("open", number (openNow figures))
           ]
       ),
       ( "requests",
         Object
           ( ("total", number (requestsDone figures)) :
+            ("in_progress", number (figureActive figures)) :
             ("refused", number (figureRefused figures)) :
             ("cut_off", number (figureCutOff figures)) :
               [(name, number count) | (name, count) <- figureClasses figures]
@@ -160,11 +159,8 @@ prometheus figures upstreams =
     [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", "1")],
       metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
       metric "connections_accepted_total" "counter" "Connections accepted" [("", int figureOpened)],
-      metric
-        "connections"
-        "gauge"
-        "Open connections"
-        [("{state=\"active\"}", int figureActive), ("{state=\"idle\"}", intDec (idleNow figures))],
+      metric "connections" "gauge" "Open connections" [("", int openNow)],
+      metric "requests_in_progress" "gauge" "Requests on which the application is working" [("", int figureActive)],
       metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureClasses figures],
       metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int figureRefused)],
