@@ -3,8 +3,8 @@
 -- | What the server tells observers about its answers.
 module AnswerSpec (spec) where
 
-import Control.Concurrent (killThread, myThreadId, threadDelay)
-import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Concurrent (forkIO, killThread, myThreadId, threadDelay)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar, tryTakeMVar)
 import Control.Exception (ErrorCall (..), fromException, throwIO)
 import Control.Monad (forM_, void)
 import Data.ByteString (ByteString)
@@ -12,7 +12,7 @@ import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef
-import Data.Maybe (fromMaybe, isJust, isNothing)
+import Data.Maybe (fromMaybe, isJust, isNothing, maybeToList)
 import Network.HTTP.Types
 import Network.Socket (SockAddr (..), tupleToHostAddress)
 import Network.Wai
@@ -138,10 +138,6 @@ spec = do
           send client request
           replyStatus <$> receiveResponse client `shouldReturn` status
           putMVar gate ()
-    it "is not told of raw responses" $ do
-      let raw _ respond = respond (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))
-      (bytes, answers) <- answersTo id raw (`exchange` line "/" "")
-      (bytes, map told answers) `shouldBe` ("mine", [])
     it "is not told of a request whose thread was killed, even behind one that was answered" $ do
       let application request respond = case rawPathInfo request of
             "/end" -> myThreadId >>= killThread >> pong request respond
@@ -157,6 +153,45 @@ spec = do
         map replyBody . parseReplies <$> exchange port (line "/" "Connection: close\r\n") `shouldReturn` ["Pong"]
       readIORef reports `shouldReturn` [(Just "/", Just (ErrorCall "told"))]
       readIORef logged `shouldReturn` [("/", 200, Just 4)]
+
+  describe "setOnAnswer, of a raw response" $ do
+    forM_
+      [ ("with another protocol at once", ["mine"], (101, "Switching Protocols"), 4),
+        ("that sends nothing", [], (101, "Switching Protocols"), 0),
+        ("with a head in pieces", ["HT", "TP/1.1 101 Mine\r", "\nUpgrade: x\r\n\r", "\nabc", "de"], (101, "Mine"), 5),
+        ("with a head that is not complete", ["HTTP/1.1 101 Mine\r\nUpgrade"], (101, "Mine"), 0),
+        ("that is a tunnel", ["HTTP/1.1 200 Connected\r\n\r\n", "abc"], (200, "Connected"), 3),
+        ("that declines", ["HTTP/1.1 403 Forbidden\r\n\r\n"], (403, "Forbidden"), 0)
+      ]
+      $ \(what, pieces, (code, reason), count) ->
+        it ("is told once of one " ++ what) $ do
+          let application request = if rawPathInfo request == "/raw" then rawly (\_ give -> mapM_ give pieces) request else pong request
+          (bytes, answers) <- answersTo id application (`exchange` (line "/first" "" <> line "/raw" ""))
+          bytes `shouldSatisfy` B.isSuffixOf (B.concat pieces)
+          map (\answer -> (rawPathInfo <$> answerRequest answer, told answer, answerIsCutOff answer)) answers
+            `shouldBe` [(Just "/first", (200, Just 4), False), (Just "/raw", (code, Just count), False)]
+          map (statusMessage . answerStatus) (drop 1 answers) `shouldBe` [reason]
+    it "is told when it is over, and not before" $ do
+      told' <- newEmptyMVar
+      withServer (setOnAnswer (putMVar told')) (rawly (\get give -> give "a" >> get >>= give)) $ \port -> withConnection port $ \client -> do
+        send client (line "/" "")
+        receiveSome client 10 `shouldReturn` "a"
+        threadDelay 50000
+        tryTakeMVar told' >>= (`shouldBe` []) . map told . maybeToList
+        send client "bc"
+        receiveAll client `shouldReturn` "bc"
+        told <$> within "the answer" (takeMVar told') `shouldReturn` (101, Just 3)
+    forM_ [("throws", throwIO (ErrorCall "fault")), ("is killed", myThreadId >>= killThread)] $ \(what, end) ->
+      it ("is told once that it was cut off, if the application " ++ what) $ do
+        (bytes, answers) <- answersTo id (rawly (\_ give -> give "mine" >> end)) (`exchange` line "/" "")
+        (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers) `shouldBe` ("mine", [((101, Just 4), True)])
+    it "is told once of one in another thread" $ do
+      let elsewhere request respond = do
+            done <- newEmptyMVar
+            void (forkIO (rawly (\_ give -> give "mine") request respond >>= putMVar done))
+            takeMVar done
+      (bytes, answers) <- answersTo id elsewhere (`exchange` line "/" "")
+      (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers) `shouldBe` ("mine", [((101, Just 4), False)])
 
   describe "setLogger, as in Warp" $
     it "is told of refused requests: of what is known, else of the client alone" $ do
@@ -176,6 +211,7 @@ spec = do
     hostOf _ = Nothing
     line path fields = "GET " <> path <> " HTTP/1.1\r\nHost: a\r\n" <> fields <> "\r\n"
     pause = threadDelay 20000
+    rawly use _ respond = respond (responseRaw use (responseLBS status500 [] ""))
     large name bytes request respond = respond $ case rawPathInfo request of
       "/file" -> responseFile status200 [] name Nothing
       "/builder" -> responseBuilder status200 [] (byteString bytes)

@@ -145,8 +145,12 @@ spec = describe "above an exchange" $ do
       forM_ [("fine", 200, Just 4), ("throw", 500, Just 20), ("body", 500, Just 20), ("missing", 404, Just 14)] $ \(path, status, count) ->
         toldOf (faulty path) defaultRequest `shouldReturn` [(status, count, False)]
     it "are told that HEAD has no body" $ toldOf pong defaultRequest {requestMethod = methodHead} `shouldReturn` [(200, Nothing, False)]
-    it "are not told of a raw response" $
-      toldOf (always (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))) defaultRequest `shouldReturn` []
+    it "are told of a raw response" $
+      toldOf (always (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))) defaultRequest `shouldReturn` [(101, Just 4, False)]
+    it "are told of the other response, if a raw one is not possible" $ do
+      answers <- newIORef []
+      void (answeredTo goodClient {clientCanBeTakenOver = False} (setOnAnswer (\answer -> modifyIORef' answers (answer :))) (always (responseRaw (\_ give -> give "mine") (responseLBS status403 [] "no"))) defaultRequest)
+      map (statusCode . answerStatus) <$> readIORef answers `shouldReturn` [403]
     it "that throw are reported, and the answer stays" $ do
       reports <- newIORef []
       result <- answeredTo goodClient (reportingTo reports . setOnAnswer (\_ -> throwIO (ErrorCall "told"))) pong defaultRequest

@@ -3,7 +3,7 @@
 -- | Requests and answers over HTTP/2, as applications see them, over sockets and over memory.
 module Http2Spec (spec) where
 
-import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent (forkIO, killThread, myThreadId, threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
@@ -14,12 +14,13 @@ import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, maybeToList)
 import Http2Client hiding (get, post)
 import qualified Http2Client
-import Network.HTTP.Types (http20, mkStatus, status200)
+import Network.HTTP.Types (http20, mkStatus, status200, statusCode, statusMessage)
 import Network.Wai
 import Network.Wai.Handler.Millrace hiding (Answer (..))
+import qualified Network.Wai.Handler.Millrace as Server
 import Support hiding (exchange)
 import qualified Support
 import System.FilePath ((</>))
@@ -237,6 +238,32 @@ spec = describe "HTTP/2" $ do
         (answerStatus <$> ask http2 (get "/" [("x", "y") | _ <- [1 .. 200 :: Int]]) "") `shouldReturn` Just 431
         (answerStatus <$> ask http2 (get "/" [("expect", "more")]) "") `shouldReturn` Just 417
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+  describe "setOnAnswer, of an extended CONNECT" $ do
+    forM_
+      [ ("is accepted", ["HTTP/1.1 101 Switching", " Protocols\r\n\r\nab", "c"], (200, "OK"), 3),
+        ("is declined", ["HTTP/1.1 403 Mine\r\n\r\nabcd"], (403, "Mine"), 4)
+      ]
+      $ \(what, pieces, (code, reason), count) ->
+        it ("that " ++ what ++ ": is told once, when the stream is over") $ do
+          told <- newEmptyMVar
+          withServer (setOnAnswer (putMVar told)) (rawly (\get' give -> mapM_ give pieces >> void get')) $ \port -> withHttp2 port $ \http2 -> do
+            stream <- openStream http2 [] chat
+            threadDelay 50000
+            isEmptyMVar told `shouldReturn` True
+            sendBody http2 stream [EndStream] "end"
+            (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just code
+            answer <- within "the answer" (takeMVar told)
+            summary answer `shouldBe` (code, reason, Just count, False)
+            threadDelay 50000
+            isEmptyMVar told `shouldReturn` True
+    forM_ [("throws", throwIO (userError "fault")), ("is killed", myThreadId >>= killThread)] $ \(what, end) ->
+      it ("whose application " ++ what ++ ": is told once that it was cut off") $
+        toldOf (\_ give -> give "HTTP/1.1 101 Switching Protocols\r\n\r\nab" >> end) `shouldReturn` [(200, "OK", Just 2, True)]
+    it "whose application sends something else: is told once of the 500 in its place, which is cut off" $
+      toldOf (\_ give -> give "mine\r\n\r\n") `shouldReturn` [(500, "Internal Server Error", Nothing, True)]
+    forM_ [("a part of a head", ["HTTP/1.1 101 "]), ("nothing", [])] $ \(what, pieces) ->
+      it ("whose application sends " ++ what ++ ": is told once of the 500 in its place") $
+        toldOf (\_ give -> mapM_ give pieces) `shouldReturn` [(500, "Internal Server Error", Just 20, False)]
   it "sends files, parts of them, and their heads" $
     withFolder $ \folder -> do
       let path = folder </> "file"
@@ -386,6 +413,19 @@ spec = describe "HTTP/2" $ do
       events <- eventsUntil (\event -> any (`isEndOf` event) streams) http2
       let left = if Closed `elem` events then [] else [stream | stream <- streams, not (any (isEndOf stream) events)]
       (events ++) <$> finishedEvents http2 left
+    rawly :: (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> Application
+    rawly use _ respond = respond (responseRaw use (responseLBS status200 [] "other"))
+    chat = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+    summary answer = (statusCode (Server.answerStatus answer), statusMessage (Server.answerStatus answer), Server.answerBytes answer, Server.answerIsCutOff answer)
+    -- What observers are told of an extended CONNECT.
+    toldOf use = do
+      told <- newEmptyMVar
+      withServer (setOnAnswer (putMVar told)) (rawly use) $ \port -> withHttp2 port $ \http2 -> do
+        void (openStream http2 [] chat)
+        first <- within "the answer" (takeMVar told)
+        threadDelay 50000
+        others <- tryTakeMVar told
+        return (map summary (first : maybeToList others))
     isEndOf stream (GotData at _ Last) = at == stream
     isEndOf _ _ = False
     isGoAway (GotGoAway {}) = True

@@ -167,7 +167,7 @@ leftOut =
     "before the application switches protocols",
     "cannot be sent to when they are over",
     "with what had arrived",
-    "is not told of raw responses",
+    "setOnAnswer, of a raw response",
     "setters without effect",
     -- What was written of a stream may have been sent already, by a thread that had something else to send.
     "in a stream, before it was flushed",

@@ -41,7 +41,7 @@ module Millrace.Http.Exchange
     liftTimeLimit,
     hasClientEnded,
     awaitClientInput,
-    canTakeOver,
+    takingOver,
     requestTrailers,
     http2Data,
   )
@@ -79,7 +79,7 @@ data Operations request = Operations
     opLiftTimeLimit :: request -> IO (),
     opHasClientEnded :: request -> IO Bool,
     opAwaitClientInput :: request -> IO (),
-    opCanTakeOver :: request -> Bool,
+    opTakingOver :: request -> Maybe Status,
     opRequestTrailers :: request -> IO ResponseHeaders,
     opHttp2Data :: request -> Maybe (IORef (Maybe HTTP2Data))
   }
@@ -223,9 +223,9 @@ awaitClientInput :: Exchange -> IO ()
 awaitClientInput (Exchange operations request) = call (opAwaitClientInput operations request)
 {-# NOINLINE awaitClientInput #-}
 
--- | Can the application take this request over ('TakeOver')?
-canTakeOver :: Exchange -> Bool
-canTakeOver (Exchange operations request) = opCanTakeOver operations request
+-- | The status that tells the client that the application has taken this request over ('TakeOver'), if it can.
+takingOver :: Exchange -> Maybe Status
+takingOver (Exchange operations request) = opTakingOver operations request
 
 -- | The trailers of the request, as far as they have come: that is when the body has been read to its end.
 requestTrailers :: Exchange -> IO ResponseHeaders

@@ -26,10 +26,12 @@ import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.IORef
+import Data.Maybe (fromMaybe, isNothing)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Answer.Plan (withPlan)
 import Millrace.Http.Answer.Progress
+import Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, sentOn, watched)
 import Millrace.Http.Context (Context (..), contextVault, liftedBy)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange
@@ -38,7 +40,7 @@ import Millrace.Http.Server.Context (ServerContext (..), newServerContext, repor
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Timer (liftableTimeout)
-import Network.HTTP.Types (Method, Status)
+import Network.HTTP.Types (Method, Status, switchingProtocols101)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response (..), ResponseReceived (..))
 
@@ -158,15 +160,13 @@ compose (Service server exchange record) request answerer response =
   withPlan server request (possible response) (give exchange record answerer)
   where
     -- Where the application cannot have the connection, its other response counts.
-    possible (ResponseRaw _ other) | not (canTakeOver exchange) = other
+    possible (ResponseRaw _ other) | isNothing (takingOver exchange) = other
     possible given = given
 
 give :: Exchange -> Maybe Record -> Answerer -> Plan -> IO ()
-give exchange record answerer plan = do
-  case record of
-    Nothing -> return ()
-    Just present -> recordPlan present plan
-  answer exchange answerer plan
+give exchange record answerer plan = case record of
+  Nothing -> answer exchange answerer plan
+  Just present -> recordPlan present exchange plan >>= answer exchange answerer
 {-# INLINE give #-}
 
 -- The application threw. If nothing of its response was sent, the client gets another response and the connection stays. Otherwise
@@ -219,17 +219,25 @@ keepsFraming failure = case fromException failure of
 -- What was asked: the request, why it was refused, and the first line of a refused request.
 data Subject = Subject !(Maybe Request) !(Maybe InvalidRequest) !ByteString
 
--- For the observers: the status, and whether the answer was cut off. Without a status there was no answer, or a raw one.
-data Record = Record !(IORef (Maybe Status)) !(IORef Ending)
+-- For the observers: the answer, and whether it was cut off.
+data Record = Record !(IORef Given) !(IORef Ending)
+
+data Given
+  = NotGiven
+  | Planned !Status
+  | Taken !TakenOver
 
 data Ending = Whole | Cut
   deriving (Eq)
 
-recordPlan :: Record -> Plan -> IO ()
-recordPlan (Record status _) plan =
-  writeIORef status $! case plan of
-    Plan given _ _ -> Just given
-    TakeOver _ -> Nothing
+-- Returns the plan to follow instead.
+recordPlan :: Record -> Exchange -> Plan -> IO Plan
+recordPlan (Record given _) exchange plan = case plan of
+  Plan status _ _ -> plan <$ (writeIORef given $! Planned status)
+  TakeOver body -> do
+    taken <- newTakenOver (fromMaybe switchingProtocols101 (takingOver exchange))
+    writeIORef given (Taken taken)
+    return (TakeOver (watched taken body))
 
 recordCut :: Record -> IO ()
 recordCut (Record _ ending) = writeIORef ending Cut
@@ -237,7 +245,7 @@ recordCut (Record _ ending) = writeIORef ending Cut
 -- Runs an action that answers, and tells the observers about the answer, however the action ends.
 observed :: ServerContext -> Exchange -> [Answer -> IO ()] -> Subject -> (Record -> IO ()) -> IO ()
 observed server exchange observers (Subject request refusal line) answering = do
-  record <- Record <$> newIORef Nothing <*> newIORef Whole
+  record <- Record <$> newIORef NotGiven <*> newIORef Whole
   start <- monotonicNanoseconds
   answering record `onException` (recordCut record >> tell record start)
   -- An observer may block. The client does not wait for it.
@@ -246,11 +254,15 @@ observed server exchange observers (Subject request refusal line) answering = do
   settle exchange
   where
     tell (Record place ending) start = do
-      bytes <- bodyBytes exchange
+      given <- readIORef place
+      case given of
+        NotGiven -> return ()
+        Planned status -> bodyBytes exchange >>= tellOf ending start status
+        Taken taken -> sentOn taken >>= \(status, bytes) -> tellOf ending start status (Just bytes)
+    tellOf ending start status bytes = do
       reached <- readIORef ending
       now <- monotonicNanoseconds
-      let given status = Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start)
-      readIORef place >>= mapM_ (\status -> mapM_ (guarded (given status)) observers)
+      mapM_ (guarded (Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start))) observers
     guarded given observer =
       observer given `catch` \failure -> if isAsynchronous failure then throwIO failure else reportTo server request failure
 {-# NOINLINE observed #-}

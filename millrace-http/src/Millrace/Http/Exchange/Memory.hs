@@ -41,7 +41,7 @@ import Millrace.Http.Answer.Streaming
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Exchange
 import Millrace.Http.Transport (SockAddr)
-import Network.HTTP.Types (ResponseHeaders, Status)
+import Network.HTTP.Types (ResponseHeaders, Status, switchingProtocols101)
 
 -- | The client of an exchange.
 data Client = Client
@@ -179,7 +179,7 @@ operations =
       opLiftTimeLimit = \_ -> return (),
       opHasClientEnded = fmap stateHasClientEnded . readTVarIO . memoryState,
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
-      opCanTakeOver = clientCanBeTakenOver . memoryClient,
+      opTakingOver = \memory -> if clientCanBeTakenOver (memoryClient memory) then Just switchingProtocols101 else Nothing,
       opRequestTrailers = \_ -> return [],
       opHttp2Data = const Nothing
     }

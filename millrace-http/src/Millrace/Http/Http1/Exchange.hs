@@ -17,7 +17,7 @@ import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
 import Millrace.Http.Server.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
-import Network.HTTP.Types (ResponseHeaders)
+import Network.HTTP.Types (ResponseHeaders, switchingProtocols101)
 
 -- The current request of a connection, and its body if it has one.
 data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
@@ -49,7 +49,7 @@ operations =
       opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
       opHasClientEnded = \(CurrentRequest connection _) -> Transport.hasEnded (connectionTransport connection),
       opAwaitClientInput = awaitInput,
-      opCanTakeOver = const True,
+      opTakingOver = const (Just switchingProtocols101),
       opRequestTrailers = \_ -> return [],
       opHttp2Data = const Nothing
     }

@@ -18,6 +18,7 @@ import Millrace.Http.Http2.Response (answerOnStream)
 import Millrace.Http.Http2.State (isStreaming, responseBytes, totalDeadline)
 import Millrace.Http.Http2.Stream
 import Millrace.Http.Transport (negotiated, transportPeer)
+import Network.HTTP.Types (ok200)
 
 -- | A stream, and the body of its request if it has one.
 data Request = Request !Stream !(Maybe BodyReader)
@@ -45,7 +46,7 @@ operations =
       opLiftTimeLimit = \(Request stream _) -> writeField (streamState stream) totalDeadline noDeadline,
       opHasClientEnded = \(Request stream _) -> (||) <$> streamIsClosed (streamEngine stream) <*> streamIsLeft (streamEngine stream),
       opAwaitClientInput = awaitEnd,
-      opCanTakeOver = \(Request stream _) -> streamIsConnect stream,
+      opTakingOver = \(Request stream _) -> if streamIsConnect stream then Just ok200 else Nothing,
       opRequestTrailers = \(Request stream _) -> map (first CI.mk) <$> readTrailers (streamEngine stream),
       opHttp2Data = \(Request stream _) -> Just (streamData stream)
     }

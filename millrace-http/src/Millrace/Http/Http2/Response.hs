@@ -16,7 +16,7 @@ import qualified Data.ByteString.Unsafe as BU
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Int (Int64)
-import Data.Maybe (fromMaybe, isJust, isNothing)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
 import Foreign.C.Types (CInt)
@@ -393,8 +393,7 @@ answerRaw stream body answerer raw = do
   case answerer of
     OwnThread -> use
     OtherThread (Detached hold _) -> putMVar hold () >> use `finally` uninterruptibleMask_ (takeMVar hold)
-  left <- readIORef opening
-  when (isNothing left) (finish stream)
+  readIORef opening >>= maybe (finish stream) (const headless)
 
 -- The part of the head that has been written, if it is incomplete.
 sendRaw :: Stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
@@ -402,9 +401,12 @@ sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream by
   where
     open earlier = case readOpening (B.append earlier bytes) of
       Incomplete -> writeIORef opening (Just (B.append earlier bytes))
-      Malformed -> throwIO (userError "A raw response over HTTP/2 must begin with the head of an HTTP/1.1 response")
+      Malformed -> headless
       Opening code fields rest -> do
         writeIORef opening Nothing
         withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength (FirstBytes nullPtr 0 Beginning))
         setBytes stream (Just 0)
         writeBytes stream rest
+
+headless :: IO a
+headless = throwIO (userError "A raw response over HTTP/2 must begin with the head of an HTTP/1.1 response")

@@ -3,13 +3,13 @@
 -- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
 module Millrace.Http.Http2.TakeOver (asUpgrade, Opening (..), readOpening) where
 
-import Control.Monad (guard)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (fromMaybe)
-import Network.HTTP.Types (HeaderName, ResponseHeaders, hConnection, methodGet)
+import Millrace.Http.Answer.TakenOver (readStatusLine)
+import Network.HTTP.Types (HeaderName, ResponseHeaders, Status (..), hConnection, methodGet)
 import Network.HTTP.Types.Header (hUpgrade)
 import Network.Wai (Request, requestHeaders, requestMethod)
 
@@ -42,10 +42,7 @@ readOpening bytes
   | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
   | otherwise = fromMaybe Malformed $ do
     (line, fields) <- unconsLine (linesOf headBytes)
-    (version, afterVersion) <- Just (C8.break (== ' ') line)
-    guard (C8.pack "HTTP/1." `B.isPrefixOf` version)
-    (code, _) <- C8.readInt (C8.dropWhile (== ' ') afterVersion)
-    guard (code >= 100 && code <= 999)
+    Status code _ <- readStatusLine line
     return (Opening (if code == 101 then 200 else code) (filter isOwn (map field fields)) (B.drop 4 rest))
   where
     (headBytes, rest) = B.breakSubstring (C8.pack "\r\n\r\n") bytes

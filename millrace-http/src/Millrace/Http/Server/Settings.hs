@@ -392,12 +392,12 @@ setProxyProtocolRequired settings = settings {settingsProxyProtocol = ProxyProto
 setProxyProtocolOptional :: Settings -> Settings
 setProxyProtocolOptional settings = settings {settingsProxyProtocol = ProxyProtocolOptional}
 
--- | Runs after each response, with its status and the size of its body (Nothing if it has none). Not for raw responses.
--- Default: none, which costs nothing.
+-- | Runs after each response, with its status and the size of its body (Nothing if it has none). Default: none, which costs
+-- nothing.
 --
 -- It also runs for refused requests. If there is no complete and valid head, the logger gets
 -- 'Network.Wai.defaultRequest' with the client's address, as in Warp. 'setOnAnswer' distinguishes such a request from a
--- real one.
+-- real one. Unlike Warp's it also runs after raw responses, such as WebSockets, when the application has ended with them.
 --
 -- @since 0.1.0
 setLogger :: (Request -> Status -> Maybe Integer -> IO ()) -> Settings -> Settings
@@ -405,8 +405,8 @@ setLogger value settings = settings {settingsLogger = Just value}
 
 -- | Runs once after each final response, with everything known about it: after responses of the application, and after
 -- the server's own, to refused requests and for failed applications. It runs in the connection's thread. The response
--- does not wait for it, but the next request does. Its exceptions go to 'setOnException'. Not for raw responses.
--- Default: none, which costs nothing.
+-- does not wait for it, but the next request does. Its exceptions go to 'setOnException'. A raw response, such as a
+-- WebSocket, is over when the application has ended with it. Default: none, which costs nothing.
 --
 -- > setOnAnswer (\answer -> when (isJust (answerRefusal answer)) (hPutStrLn stderr (show (answerClient answer))))
 --
