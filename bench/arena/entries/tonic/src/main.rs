@@ -1,14 +1,14 @@
 //! The arena's gRPC service with tonic. Variables tell it where to listen; bench/arena/doors.py has them. What tonic's generator
 //! would write is written by hand here, so that no compiler of protobuf is needed.
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{try_join, BoxFuture};
 use futures_util::{stream, FutureExt};
 use std::convert::Infallible;
 use std::env;
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService};
-use tonic::transport::Server;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use tower::{service_fn, Service};
@@ -95,14 +95,28 @@ fn variable(name: &str, otherwise: &str) -> String {
     env::var(name).unwrap_or_else(|_| otherwise.to_string())
 }
 
+fn address(port: &str, otherwise: &str) -> std::net::SocketAddr {
+    format!("{}:{}", variable("ARENA_HOST", "0.0.0.0"), variable(port, otherwise)).parse().expect("an address")
+}
+
+fn security() -> ServerTlsConfig {
+    let [certificate, key] = [("ARENA_CERTIFICATE", "/certs/server.crt"), ("ARENA_KEY", "/certs/server.key")]
+        .map(|(name, otherwise)| std::fs::read(variable(name, otherwise)).expect("a certificate and its key"));
+    ServerTlsConfig::new().identity(Identity::from_pem(certificate, key))
+}
+
+async fn serve() -> Result<(), tonic::transport::Error> {
+    let plain = Server::builder().add_service(Calls).serve(address("ARENA_HTTP_PORT", "8080"));
+    let secured = Server::builder().tls_config(security())?.add_service(Calls).serve(address("ARENA_H2_PORT", "8443"));
+    try_join(plain, secured).await.map(|_| ())
+}
+
 fn main() {
-    let address = format!("{}:{}", variable("ARENA_HOST", "0.0.0.0"), variable("ARENA_HTTP_PORT", "8080"));
     let cores = variable("ARENA_CORES", "1").parse().expect("a number of cores");
     let runtime = if cores == 1 {
         tokio::runtime::Builder::new_current_thread().enable_all().build()
     } else {
         tokio::runtime::Builder::new_multi_thread().worker_threads(cores).enable_all().build()
     };
-    let serve = Server::builder().add_service(Calls).serve(address.parse().expect("an address"));
-    runtime.expect("a run-time system").block_on(serve).expect("a server");
+    runtime.expect("a run-time system").block_on(serve()).expect("a server");
 }
