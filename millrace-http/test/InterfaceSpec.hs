@@ -8,13 +8,14 @@ import Control.Concurrent.Async (AsyncCancelled (..), async, cancel, forConcurre
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
 import Control.Exception (AsyncException (..), ErrorCall (..), IOException, MaskingState (..), SomeException, bracket, bracket_, evaluate, finally, fromException, getMaskingState, mask_, onException, throwIO, toException, try)
-import Control.Monad (forM_, join, replicateM, replicateM_, void, when)
+import Control.Monad (forM_, join, replicateM, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Builder as Builder
 import Data.ByteString.Builder.Internal (ensureFree)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.Either (isLeft)
+import Data.Function (fix)
 import Data.IORef
 import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
@@ -316,6 +317,22 @@ spec = do
         currentShuttingDownState state `shouldReturn` False
       currentShuttingDownState state `shouldReturn` True
       within "the shutdown" (atomically (currentShuttingDownStateSTM state >>= check))
+    it "shows which connections are new, idle and active" $ do
+      (state, settings) <- makeServerState (quiet defaultSettings)
+      (_, otherSettings) <- makeServerState (quiet defaultSettings)
+      [asked, go] <- replicateM 2 newEmptyMVar
+      let slow request respond = if rawPathInfo request == "/slow" then putMVar asked () >> takeMVar go >> pong request respond else pong request respond
+          reaches states = within (show states) . fix $ \again -> do
+            found <- currentConnectionStates state
+            unless (found == states) (threadDelay 1000 >> again)
+      withApplicationSettings settings (return slow) $ \port -> withApplicationSettings otherSettings (return pong) $ \other ->
+        withConnection port $ \one -> withConnection port $ \two -> withConnection port $ \_ -> withConnection other $ \_ -> do
+          send one "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> void (receiveResponse one)
+          send two "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" >> takeMVar asked
+          reaches (ConnectionStates 1 1 1)
+          putMVar go () >> void (receiveResponse two)
+          reaches (ConnectionStates 1 2 0)
+      reaches (ConnectionStates 0 0 0)
     it "shows all connections that have come before the first of them is served" $
       bracket (getNumCapabilities <* setNumCapabilities 1) setNumCapabilities $ \_ -> do
         (state, settings) <- makeServerState (quiet defaultSettings)

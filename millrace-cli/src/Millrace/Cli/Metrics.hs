@@ -4,6 +4,7 @@ module Millrace.Cli.Metrics
     newMetrics,
     countOpened,
     countClosed,
+    lookAt,
     countAnswer,
     countActive,
     HandshakeResult (..),
@@ -17,6 +18,7 @@ where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (finally)
+import Data.IORef
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
@@ -27,14 +29,16 @@ import Millrace.Cli.Tally
 import Millrace.Manager
 import Network.HTTP.Types (statusCode)
 import Network.Wai (Middleware)
-import Network.Wai.Handler.Millrace (Answer (..))
+import Network.Wai.Handler.Millrace (Answer (..), ConnectionStates (..), ServerState, currentConnectionStates)
 
 -- | Counters of one server. Adding to them takes no lock.
 --
 -- @since 0.1.0
 data Metrics = Metrics
   { metricsStart :: !Word64,
-    metricsTally :: !Tally
+    metricsTally :: !Tally,
+    -- The servers whose connections count.
+    metricsServers :: !(IORef [ServerState])
   }
 
 -- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
@@ -55,7 +59,13 @@ firstBucket = 12 + length handshakeResults
 --
 -- @since 0.1.0
 newMetrics :: IO Metrics
-newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + bucketCount)
+newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + bucketCount) <*> newIORef []
+
+-- | Has the states of a server's connections among the figures.
+--
+-- @since 0.1.0
+lookAt :: Metrics -> ServerState -> IO ()
+lookAt metrics state = atomicModifyIORef' (metricsServers metrics) (\others -> (state : others, ()))
 
 -- | Counts a connection that was accepted.
 --
@@ -123,6 +133,7 @@ data Figures = Figures
   { figureUptime :: Word64, -- in nanoseconds
     figureOpened :: Int,
     figureClosed :: Int,
+    figureStates :: ConnectionStates,
     -- | The requests in progress.
     figureActive :: Int,
     figureRefused :: Int,
@@ -153,11 +164,13 @@ readFigures :: Metrics -> IO Figures
 readFigures metrics = do
   now <- getMonotonicTimeNSec
   numbers <- amounts (metricsTally metrics)
+  states <- readIORef (metricsServers metrics) >>= mapM currentConnectionStates
   let number index = sum (take 1 (drop index numbers))
   Figures
     (now - metricsStart metrics)
     (number opened)
     (number closed)
+    (sumOf states)
     (number active)
     (number refused)
     (number cutOff)
@@ -172,6 +185,11 @@ readFigures metrics = do
     <*> counters
     <*> residentBytes
     <*> heapBytes
+
+sumOf :: [ConnectionStates] -> ConnectionStates
+sumOf states = ConnectionStates (total connectionsNew) (total connectionsIdle) (total connectionsActive)
+  where
+    total of' = sum (map of' states)
 
 heapBytes :: IO (Maybe Int)
 heapBytes = do

@@ -77,7 +77,10 @@ serveWith options hangup upstreams withApplication' = do
                   { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
                     whenStopping = notifyStopping serviceManager
                   }
-              server place said = runSettingsListeners (adapted place said) (placeListeners place) (maybe id countActive metrics (applicationAt securePort place application))
+              server place said = do
+                (state, chosen) <- makeServerState (adapted place said)
+                mapM_ (`lookAt` state) metrics
+                runSettingsListeners chosen (placeListeners place) (maybe id countActive metrics (applicationAt securePort place application))
               adapted place said = protectionAt place protection (telling (reporting (settings options (placeOptions place) stop said)))
           withWatchdog serviceManager . runTogether $ zipWith server places (notices : repeat (Notices (pure ()) (pure ())))
   awaitTold stop

@@ -26,6 +26,7 @@ import Millrace.Manager (Counters (..), version)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hAllow)
 import Network.Wai
+import Network.Wai.Handler.Millrace (ConnectionStates (..))
 
 -- | Answers @\/@ with a page for people, @\/status@ with a JSON record and @\/metrics@ with the text format of Prometheus. The action
 -- tells the targets of a proxy; without a proxy there are none.
@@ -64,7 +65,7 @@ misdirected = mkStatus 421 "Misdirected Request"
 -- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test compares them.
 policy :: ByteString
 policy =
-  "default-src 'none'; script-src 'sha256-EDewevmRsq6NsiEeskxYzRxHUxh8rNUPqBZLdpXux8w='; \
+  "default-src 'none'; script-src 'sha256-VHidiWEgEKiiNThnhR6GYSPlmYqKhhajaX+yu3clhnA='; \
   \style-src 'sha256-zko/0ntqvkgYSSpjCG8cqdKA+YebYHVj1ccXvYsxh0g='; \
   \connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -101,7 +102,10 @@ record figures upstreams =
       ( "connections",
         Object
           [ ("accepted", number (figureOpened figures)),
-            ("open", number (openNow figures))
+            ("open", number (openNow figures)),
+            ("active", number (connectionsActive (figureStates figures))),
+            ("idle", number (connectionsIdle (figureStates figures))),
+            ("new", number (connectionsNew (figureStates figures)))
           ]
       ),
       ( "requests",
@@ -159,7 +163,10 @@ prometheus figures upstreams =
     [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", "1")],
       metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
       metric "connections_accepted_total" "counter" "Connections accepted" [("", int figureOpened)],
-      metric "connections" "gauge" "Open connections" [("", int openNow)],
+      metric "connections" "gauge" "Open connections by state" $
+        [ ("{state=\"" <> name <> "\"}", int (state . figureStates))
+          | (name, state) <- [("active", connectionsActive), ("idle", connectionsIdle), ("new", connectionsNew)]
+        ],
       metric "requests_in_progress" "gauge" "Requests on which the application is working" [("", int figureActive)],
       metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
         [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureClasses figures],

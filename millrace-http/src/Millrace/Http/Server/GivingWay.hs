@@ -10,12 +10,13 @@ module Millrace.Http.Server.GivingWay
     askToEnd,
     asRunning,
     runningStates,
+    currentConnectionStates,
     overallEviction,
   )
 where
 
 import Control.Exception (bracket_, evaluate)
-import Control.Monad (filterM)
+import Control.Monad (filterM, foldM)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
@@ -23,7 +24,7 @@ import Data.List (sortOn)
 import Data.Unique (Unique, newUnique)
 import Millrace.Http.Server.Eviction
 import Millrace.Http.Server.Served
-import Millrace.Http.Server.State (ServerState)
+import Millrace.Http.Server.State (ConnectionStates (..), ServerState)
 import Millrace.Http.Transport (quietMillis)
 import System.IO.Unsafe (unsafePerformIO)
 
@@ -82,6 +83,29 @@ asRunning registries state action = do
 -- | The states of the servers of this process.
 runningStates :: IO [ServerState]
 runningStates = map (snd . snd) <$> readIORef running
+
+-- | The states of the connections of servers that use this state. Looks at each connection, so it takes about a millisecond for ten
+-- thousand. Does not block.
+--
+-- > (state, settings) <- makeServerState defaultSettings
+-- > _ <- forkIO (runSettings settings application)
+-- > currentConnectionStates state >>= print
+--
+-- @since 0.1.0
+currentConnectionStates :: ServerState -> IO ConnectionStates
+currentConnectionStates state = do
+  registries <- concatMap fst . filter ((== state) . snd) . map snd <$> readIORef running
+  open <- concatMap IntMap.elems <$> mapM readIORef registries
+  foldM count (ConnectionStates 0 0 0) open
+  where
+    count before connection = do
+      requests <- requestCount connection
+      waits <- isIdle connection
+      return $! case () of
+        _
+          | requests == 0 -> before {connectionsNew = connectionsNew before + 1}
+          | waits -> before {connectionsIdle = connectionsIdle before + 1}
+          | otherwise -> before {connectionsActive = connectionsActive before + 1}
 
 -- | Evicts from the servers of this process.
 overallEviction :: Eviction Candidate

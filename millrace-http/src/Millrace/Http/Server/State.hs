@@ -4,6 +4,7 @@
 module Millrace.Http.Server.State
   ( ServerState,
     Counter,
+    ConnectionStates (..),
     newServerState,
     openConnectionCounter,
     getCount,
@@ -23,11 +24,26 @@ import Control.Concurrent.STM
 --
 -- @since 0.1.0
 data ServerState = ServerState !Counter !(TVar Bool)
+  deriving (Eq)
 
 -- | A number that others may watch.
 --
 -- @since 0.1.0
 newtype Counter = Counter (TVar Int)
+  deriving (Eq)
+
+-- | How many open connections are in which state. Each is in one.
+--
+-- @since 0.1.0
+data ConnectionStates = ConnectionStates
+  { -- | No request of theirs has begun. Over TLS, the handshake may not have ended.
+    connectionsNew :: !Int,
+    -- | They have served requests, and wait for the next one.
+    connectionsIdle :: !Int,
+    -- | A request is being received or answered; over HTTP\/2 perhaps many.
+    connectionsActive :: !Int
+  }
+  deriving (Eq, Show)
 
 -- | Makes the state of a server that has not started.
 newServerState :: IO ServerState

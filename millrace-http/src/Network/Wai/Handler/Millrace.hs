@@ -169,6 +169,8 @@ module Network.Wai.Handler.Millrace
     getServerState,
     currentOpenConnections,
     currentOpenConnectionsSTM,
+    ConnectionStates (..),
+    currentConnectionStates,
     currentShuttingDownState,
     currentShuttingDownStateSTM,
     Counter,
@@ -243,6 +245,7 @@ import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
 import Millrace.Http.Precondition (Validators (..))
 import Millrace.Http.Representation
+import Millrace.Http.Server.GivingWay (currentConnectionStates)
 import Millrace.Http.Server.Listener
 import Millrace.Http.Server.Run
 import Millrace.Http.Server.Settings
