@@ -3,7 +3,8 @@
 -- | Sources and sinks of conduit, and what becomes of bytes that are not used.
 module ConduitSpec (spec) where
 
-import Conduit hiding (sinkFile, sourceFile)
+import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
+import qualified Conduit
 import Control.Concurrent (killThread, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (ErrorCall (..), bracket, throwIO)
@@ -13,6 +14,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Lazy as Lazy
 import qualified Data.Conduit.Network as Extra
 import Data.IORef
+import Data.List (sort)
 import Data.Word (Word8)
 import Millrace.Deadline (deadlineAfter, isDeadlineError)
 import Millrace.File (Mode (..), withFile)
@@ -25,6 +27,7 @@ import qualified Millrace.Timer as Timer
 import Support
 import System.FilePath ((</>))
 import System.IO.Error (isDoesNotExistError)
+import System.Posix.Files (createSymbolicLink)
 import Test.Hspec hiding (before)
 
 spec :: Spec
@@ -136,6 +139,19 @@ spec = do
     it "need constant memory for 100 MB" . withFolder $ \folder -> do
       staysSmall (\watch -> runConduitRes (replicateC 1600 (bytesOf 0 65536) .| watch .| sinkFile (folder </> "file")))
       staysSmall (\watch -> runConduitRes (sourceFile (folder </> "file") .| watch .| lengthCE)) `shouldReturn` (1600 * 65536 :: Int)
+
+  describe "directories" $ do
+    it "are given as conduit gives them" . withFolder $ \folder -> withoutLeaks $ do
+      forM_ [1 .. 3000 :: Int] $ \i -> createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+      expected <- runConduitRes (Conduit.sourceDirectory folder .| sinkList)
+      got <- runConduitRes (sourceDirectory folder .| sinkList)
+      (length got, sort got) `shouldBe` (3000, sort expected)
+    it "are closed when a consumer ends early, or fails" . withFolder $ \folder -> withoutLeaks $ do
+      forM_ [1 .. 3000 :: Int] $ \i -> createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+      runConduitRes (sourceDirectory folder .| takeC 10 .| lengthC) `shouldReturn` (10 :: Int)
+      runConduitRes (sourceDirectory folder .| mapM_C (\_ -> liftIO (failing "no"))) `shouldThrow` errorCall "no"
+    it "pass their errors through" . withFolder $ \folder ->
+      runConduitRes (sourceDirectory (folder </> "missing") .| sinkNull) `shouldThrow` isDoesNotExistError
 
   describe "servers and clients" $ do
     it "work in both directions" . withTCP id (\app -> runConduit (appSource app .| appSink app)) $ \settings ->

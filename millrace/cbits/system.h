@@ -50,7 +50,7 @@ void mrh_prepare_thread_ends(void);
 
 /* Counts (posix/pool.h): helper threads, idle ones, jobs that wait, jobs that run, and the most helpers that there can be. All
  * are 0 where there are no helper threads. */
-void mrh_count_helpers(int64_t counts[5]);
+void mrh_count_helpers(int64_t counts[6]);
 
 /* For the end of the run-time system: afterwards no helper thread uses its memory (posix/pool.h). */
 void mrh_stop_helpers(void);

@@ -4,15 +4,16 @@
 module DirectorySpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (try)
-import Control.Monad (forM, forM_, forever, replicateM_, void)
+import Control.Exception (throwIO, try)
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, void, when, (>=>))
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr)
 import Data.IORef
-import Data.List (sort)
-import Foreign.C.Error (eEXIST, eLOOP, eNOENT, eNOTEMPTY)
+import Data.List (find, sort)
+import qualified Data.Set as Set
+import Foreign.C.Error (eBADF, eEXIST, eLOOP, eNOENT, eNOTEMPTY)
 import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Marshal.Utils (copyBytes, fillBytes)
 import Foreign.Ptr (castPtr)
@@ -26,7 +27,8 @@ import qualified Millrace.Timer as Timer
 import Millrace.Watch
 import Scenario (scenarioPassesIn)
 import Support
-import System.Directory (renameFile)
+import System.Directory (listDirectory, renameFile)
+import qualified System.Posix.Files as Files
 import System.Posix.User (getEffectiveUserID)
 import Test.Hspec hiding (after, before)
 
@@ -103,6 +105,77 @@ spec = do
         ends <- forM names $ \path -> start (write path "")
         mapM_ finish ends
         (sort . map entryPath <$> list root) `shouldReturn` sort names
+      it "reads of a large directory only as much as its consumer wants" $ \root -> withMany root $ \many -> do
+        (seen, calls) <- countingCalls (foldEntries many (0 :: Int) (\count _ -> return (if count == 9 then Stop 10 else Proceed (count + 1))))
+        (seen, calls) `shouldBe` (10, 1)
+        (first, callsOfStream) <- countingCalls (withDirectory many (replicateM 10 . nextEntry))
+        (length first, callsOfStream) `shouldBe` (10, 1)
+        (below', callsOfTree) <- countingCalls (foldTree root Never (0 :: Int) (\count _ -> return (if count == 10 then Stop 10 else Proceed (count + 1))))
+        (below', callsOfTree) `shouldBe` (10, 2)
+        (names, callsOfAll) <- countingCalls (foldEntries many Set.empty (\names entry -> return (Proceed (Set.insert (entryName entry) names))))
+        Set.size names `shouldBe` manyNames
+        callsOfAll `shouldSatisfy` (\calls' -> calls' > 5 && calls' < 40)
+      it "needs constant memory for a large directory" $ \root -> withMany root $ \many -> do
+        let growthOf run = do
+              before <- liveBytes
+              most <- newIORef 0
+              let look count = when (count `mod` 2000 == 0) (liveBytes >>= modifyIORef' most . max . subtract before)
+              run (\count _ -> (count + 1 :: Int) <$ look count) `shouldReturn` manyNames
+              readIORef most
+            going step count entry = Proceed <$> step count entry
+        growthOf (foldEntries many 0 . going) >>= (`shouldSatisfy` (< 1000000))
+        growthOf (foldTree many Never 0 . going) >>= (`shouldSatisfy` (< 1000000))
+        growthOf (\step -> withDirectory many (\stream -> let next count = nextEntry stream >>= maybe (return count) (step count >=> next) in next 0))
+          >>= (`shouldSatisfy` (< 1000000))
+      it "loses no name when a thread is interrupted, and returns none twice" $ \root -> withMany root $ \many -> withDirectory many $ \stream -> do
+        random <- newRandom 3
+        interrupted <- newIORef (0 :: Int)
+        let collect found = do
+              delay <- below random 200
+              outcome <- Timer.timeout (fromIntegral delay) (nextEntry stream)
+              case outcome of
+                Nothing -> modifyIORef' interrupted (+ 1) >> collect found
+                Just Nothing -> return found
+                Just (Just entry) -> collect (entryName entry : found)
+        found <- collect []
+        (length found, Set.size (Set.fromList found)) `shouldBe` (manyNames, manyNames)
+        readIORef interrupted >>= (`shouldSatisfy` (> 5))
+      it "closes a directory whatever happens, at whatever moment" $ \root -> withMany root $ \many -> do
+        let failing run = void (run (\count _ -> if count == 15000 then throwIO (userError "no") else return (Proceed (count + 1 :: Int)))) `shouldThrow` anyIOException
+        failing (foldEntries many 0)
+        failing (foldTree root Never 0)
+        random <- newRandom 5
+        forM_ [1 .. 200 :: Int] $ \i -> do
+          delay <- below random (if even i then 500 else 20000)
+          reader <- start (void (foldTree root Never () (\() _ -> return (Proceed ()))))
+          pause delay
+          stop reader
+        stream <- openDirectory many
+        closeDirectory stream
+        closeDirectory stream
+        failsWith (nextEntry stream) >>= (`shouldSatisfy` hasCode eBADF)
+        descriptorOf many `shouldBecome` Nothing
+      it "walks a tree that its visitor changes" $ \root -> do
+        forM_ [1 .. 5 :: Int] $ \i -> createDirectories (root ++ "/" ++ show i ++ "/below/more") ownerOnly
+        seen <- newIORef []
+        walk root Never $ \entry -> do
+          modifyIORef seen (entryName entry :)
+          -- It is still visited, and then skipped.
+          when (entryName entry == "below") (removeTree (entryPath entry))
+        (sort <$> readIORef seen) `shouldReturn` sort (map show [1 .. 5 :: Int] ++ replicate 5 "below")
+      it "removes a large directory" $ \root -> withMany root $ \many -> do
+        removeTree many
+        exists many `shouldReturn` False
+      it "does not follow links below" $ \root -> do
+        createDirectories (root ++ "/other/inside") ownerOnly
+        createDirectory (root ++ "/tree") ownerOnly
+        createDirectory (root ++ "/tree/a") ownerOnly
+        seen <- newIORef []
+        walk (root ++ "/tree") Never $ \entry -> do
+          modifyIORef seen (entryName entry :)
+          -- A link takes the place of the directory after it was visited.
+          removeDirectory (entryPath entry) >> createSymbolicLink "../other" (entryPath entry)
+        readIORef seen `shouldReturn` ["a"]
       it "tells how much room there is" $ \root -> do
         known <- space root
         spaceTotal known `shouldSatisfy` (>= spaceAvailable known)
@@ -347,6 +420,32 @@ eventsUntil watch wanted = within 30 ("the event " ++ show wanted) (go [])
       events <- nextEvents watch
       let all' = before ++ events
       if wanted `elem` all' then return all' else go all'
+
+-- A directory with many names.
+withMany :: FilePath -> (FilePath -> IO a) -> IO a
+withMany root use = do
+  let many = root ++ "/many"
+  createDirectory many ownerOnly
+  forM_ [1 .. manyNames] $ \i -> Files.createSymbolicLink "nowhere" (many ++ "/one of the many names, number " ++ show i)
+  use many
+
+manyNames :: Int
+manyNames = 20000
+
+-- How many calls helpers make for an action.
+countingCalls :: IO a -> IO (a, Int)
+countingCalls action = do
+  before <- Manager.helpersDone <$> Manager.helperCounts
+  outcome <- action
+  after <- Manager.helpersDone <$> Manager.helperCounts
+  return (outcome, after - before)
+
+-- What is open of a path.
+descriptorOf :: FilePath -> IO (Maybe FilePath)
+descriptorOf path = do
+  whole <- canonicalPath path
+  links <- listDirectory "/proc/self/fd" >>= mapM (try . Files.readSymbolicLink . ("/proc/self/fd/" ++))
+  return (find (== whole) [link | Right link <- links :: [Either IOError FilePath]])
 
 attempt :: IO a -> IO (Either IOError a)
 attempt = try

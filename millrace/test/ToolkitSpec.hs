@@ -51,6 +51,9 @@ spec = describe "threads that are killed at random in functions of the toolkit" 
       write (root ++ "/file") (bytesAt 0 300000)
       createDirectories (root ++ "/tree/a/b") ownerOnly
       forM_ [1 .. 20 :: Int] $ \i -> write (root ++ "/tree/a/" ++ show i) "x"
+      -- More than fit into one batch.
+      createDirectory (root ++ "/many") ownerOnly
+      forM_ [1 .. 4000 :: Int] $ \i -> createSymbolicLink "nowhere" (root ++ "/many/a name that needs some room " ++ show i)
       before <- map entryName <$> list root
       -- Loops open descriptors of their own when they first need them.
       killInEach (functions root)
@@ -83,6 +86,8 @@ functions root =
     ("temporary directories", \_ -> withTemporaryDirectory root "d" (\d -> createDirectories (d ++ "/x/y") ownerOnly)),
     ("nameless files", \_ -> withNamelessFile root (\file -> writeAt file 0 "x")),
     ("walk", \_ -> walk (root ++ "/tree") Always (\_ -> return ())),
+    ("folds of directories", \i -> void (foldTree (root ++ "/tree") Never i (\n _ -> return (if n == 0 then Stop n else Proceed (n - 1)))) >> void (foldEntries (root ++ "/many") i (\n _ -> return (Proceed (n + 1))))),
+    ("streams of names", \_ -> withDirectory (root ++ "/many") (void . nextEntry) >> bracket (openDirectory (root ++ "/many")) closeDirectory (replicateM_ 5000 . nextEntry)),
     ("status", \_ -> void (status (root ++ "/file") >> canonicalPath root >> space root)),
     ("names", \i -> void (lookUp (host ("127.0.0." ++ show i) "80") >> lookUpName (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) [])),
     ("pipes", \i -> withPipe (\out into -> writePipe into (bytesAt i 5000) >> void (readPipe out 5000) >> void (readPipe out 1))),

@@ -22,6 +22,7 @@ enum {
 typedef struct line {
     mrh_job *first, *last;
     unsigned queued, running, helpers, idle, most;
+    int64_t done;
     pthread_cond_t has_jobs;
 } line;
 
@@ -106,6 +107,7 @@ static void do_next(line *l)
     job->state = MRH_JOB_DONE;
     mr_token waiter = job->waiter;
     l->running--;
+    l->done++;
     borrowing -= borrows;
     if (borrows && stopping)
         pthread_cond_broadcast(&has_returned);
@@ -303,6 +305,7 @@ void mrh_pool_count(mrh_pool_counts *counts)
         counts->queued += lines[i].queued;
         counts->running += lines[i].running;
         counts->most += lines[i].most;
+        counts->done += lines[i].done;
     }
     pthread_mutex_unlock(&lock);
 }

@@ -68,7 +68,7 @@ void mrh_job_free(mrh_job *job);
 void mrh_pool_stop(void);
 
 typedef struct mrh_pool_counts {
-    int64_t helpers, idle, queued, running, most;
+    int64_t helpers, idle, queued, running, most, done;
 } mrh_pool_counts;
 /* Of both lines together. */
 void mrh_pool_count(mrh_pool_counts *counts);

@@ -199,21 +199,20 @@ static int64_t simulate_set_times(mr_machine *machine, mrh_job *job)
     return mr_machine_set_modified(machine, job->texts[0], (uint64_t)(job->numbers[2] * NS_PER_S + job->numbers[3]));
 }
 
+/* All names at once. */
 static int64_t simulate_list(mr_machine *machine, mrh_job *job)
 {
-    char name[MR_MACHINE_NAME_BYTES];
+    char name[MR_MACHINE_NAME_BYTES], record[sizeof(mrh_name_head) + MR_MACHINE_NAME_BYTES];
     bool is_directory;
     int found = 1;
-    int64_t error = put_out(job, name, 0);
+    mrh_batch empty = {0};
+    int64_t error = put_out(job, &empty, sizeof empty);
     for (size_t i = 0; !error && found > 0; i++) {
         found = mr_machine_list(machine, job->texts[0], i, name, &is_directory);
-        char kind = (char)(is_directory ? DT_DIR : DT_REG);
         if (found > 0)
-            error = put_out(job, &kind, 1);
-        if (found > 0 && !error)
-            error = put_out(job, name, strlen(name) + 1);
+            error = put_out(job, record, mrh_put_name(record, is_directory ? DT_DIR : DT_REG, name));
     }
-    return error ? error : found;
+    return error ? error : found < 0 ? found : MRH_LISTED_ALL;
 }
 
 static int64_t simulate_clone(mr_machine *machine, mrh_job *job)

@@ -321,7 +321,7 @@ void mrh_prepare_thread_ends(void)
 #endif
 }
 
-void mrh_count_helpers(int64_t counts[5])
+void mrh_count_helpers(int64_t counts[6])
 {
     mrh_pool_counts now;
     mrh_pool_count(&now);
@@ -330,6 +330,7 @@ void mrh_count_helpers(int64_t counts[5])
     counts[2] = now.queued;
     counts[3] = now.running;
     counts[4] = now.most;
+    counts[5] = now.done;
 }
 
 void mrh_stop_helpers(void)

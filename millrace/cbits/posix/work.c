@@ -15,6 +15,7 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <linux/fs.h>
+#include <sys/syscall.h>
 #endif
 
 enum { MOVED_AT_ONCE = 1 << 20 }; /* a file's deadline is checked in between */
@@ -296,68 +297,98 @@ int64_t mrh_do_set_times(mrh_job *job)
 
 /* ------------------------------------------------------------------------------------------------ directories --- */
 
-typedef struct text {
-    char *bytes;
-    size_t count, room;
-} text;
-
-static int64_t add(text *to, const void *bytes, size_t count)
+size_t mrh_put_name(char *to, uint8_t kind, const char *name)
 {
-    if (to->room - to->count < count) {
-        size_t room = to->room ? to->room * 2 : 4096;
-        while (room - to->count < count)
-            room *= 2;
-        char *moved = realloc(to->bytes, room);
-        if (!moved)
-            return -ENOMEM;
-        to->bytes = moved;
-        to->room = room;
-    }
-    memcpy(to->bytes + to->count, bytes, count);
-    to->count += count;
-    return 0;
+    size_t bytes = strlen(name);
+    mrh_name_head head = {kind, (uint8_t)bytes, (uint8_t)(bytes >> 8)};
+    memmove(to + sizeof head, name, bytes);
+    memcpy(to, &head, sizeof head);
+    return sizeof head + bytes;
 }
 
-static int64_t add_entry(text *to, const struct dirent *entry)
+#ifdef __linux__
+enum { ROOM_MIN = MRH_BATCH_BYTES / 4 }; /* below it another call returns too few names */
+
+/* Some file systems do not say the kind with the name. */
+static uint8_t kind_of(int directory, const struct dirent64 *entry)
 {
-    char kind = (char)entry->d_type;
-    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-        return 0;
-    int64_t error = add(to, &kind, 1);
-    return error ? error : add(to, entry->d_name, strlen(entry->d_name) + 1);
+    struct stat status;
+    if (entry->d_type != DT_UNKNOWN)
+        return entry->d_type;
+    return fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : IFTODT(status.st_mode);
+}
+
+/* Replaces the kernel's records at `from` by a batch's at `to`, which need less room and may begin at the same place. */
+static size_t put_names(int directory, char *to, const char *from, size_t bytes, int64_t *position)
+{
+    const char *begin = to;
+    for (const char *end = from + bytes; from < end;) {
+        const struct dirent64 *entry =
+            (const struct dirent64 *)from; /* NOLINT(clang-diagnostic-cast-align): it is aligned */
+        from += entry->d_reclen;
+        *position = entry->d_off;
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            to += mrh_put_name(to, kind_of(directory, entry), entry->d_name);
+    }
+    return (size_t)(to - begin);
+}
+
+/* Returns 0 at the end of the directory, otherwise 1. A small directory is read to its end. */
+static int64_t read_batch(mrh_job *job, int directory)
+{
+    mrh_batch *batch = malloc(sizeof *batch + MRH_BATCH_BYTES);
+    size_t used = 0, begin = 0;
+    int64_t count = 1;
+    if (!batch)
+        return -ENOMEM;
+    job->output = batch;
+    batch->position = 0;
+    while (count > 0 && MRH_BATCH_BYTES - begin >= ROOM_MIN) {
+        count = AGAIN_IF_INTERRUPTED(syscall(SYS_getdents64, directory, batch->names + begin, MRH_BATCH_BYTES - begin));
+        if (count > 0)
+            used += put_names(directory, batch->names + used, batch->names + begin, (size_t)count, &batch->position);
+        begin = (used + 7) & ~(size_t)7; /* the kernel's records are aligned */
+    }
+    job->output_bytes = sizeof *batch + used;
+    /* Nothing is in a directory that was removed. */
+    return count == -ENOENT ? 0 : count < 0 ? count : count > 0;
 }
 
 int64_t mrh_do_list(mrh_job *job)
 {
-    text names = {0};
-    int64_t error = 0;
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (job->numbers[0] ? 0 : O_NOFOLLOW);
-    int descriptor = open(job->texts[0], flags);
-    DIR *directory = descriptor < 0 ? NULL : fdopendir(descriptor);
-    if (!directory) {
-        error = -errno;
-        if (descriptor >= 0)
-            close(descriptor);
-        return error;
-    }
-    while (!error) {
-        errno = 0;
-        const struct dirent *entry = readdir(directory);
-        if (!entry) {
-            error = -errno;
-            break;
-        }
-        error = add_entry(&names, entry);
-    }
-    closedir(directory);
-    if (error)
-        free(names.bytes);
-    else {
-        job->output = names.bytes;
-        job->output_bytes = names.count;
-    }
-    return error;
+    int directory = open(job->texts[0], flags);
+    if (directory < 0)
+        return -errno;
+    int64_t result = read_batch(job, directory);
+    if (result > 0)
+        return directory;
+    close(directory);
+    return result < 0 ? result : MRH_LISTED_ALL;
 }
+
+/* Goes back if names that were read have reached nobody. */
+int64_t mrh_do_list_more(mrh_job *job)
+{
+    int directory = descriptor_of(job);
+    off_t position = job->numbers[1];
+    if (lseek(directory, 0, SEEK_CUR) != position && lseek(directory, position, SEEK_SET) < 0)
+        return -errno;
+    return read_batch(job, directory);
+}
+#else
+int64_t mrh_do_list(mrh_job *job)
+{
+    (void)job;
+    return -EOPNOTSUPP;
+}
+
+int64_t mrh_do_list_more(mrh_job *job)
+{
+    (void)job;
+    return -EOPNOTSUPP;
+}
+#endif
 
 int64_t mrh_do_space(mrh_job *job)
 {

@@ -174,9 +174,9 @@ void mrh_prepare_thread_ends(void)
     /* nothing is loaded for it */
 }
 
-void mrh_count_helpers(int64_t counts[5])
+void mrh_count_helpers(int64_t counts[6])
 {
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         counts[i] = 0;
 }
 

@@ -3,9 +3,9 @@
 -- > main = walk "src" Never (\entry -> when (entryKind entry == RegularFile) (putStrLn (entryPath entry)))
 --
 -- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
--- network. All functions are interruptible. A call that a helper has begun then continues without its caller. They wait only
--- for the file system, so none has a deadline of its own: 'Millrace.Timer.finishBefore' gives one to any of them. They throw an
--- 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on
+-- network. Directories are read some thousand names at a time. All functions are interruptible. A call that a helper has begun then
+-- continues without its caller. They wait only for the file system, so none has a deadline of its own:
+-- 'Millrace.Timer.finishBefore' gives one to any of them. They throw an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on
 -- the simulated machine, which has no symbolic links and no owners: functions that need these are refused.
 --
 -- >>> import Millrace.File
@@ -39,8 +39,18 @@ module Millrace.Directory
     removeTree,
     Entry (..),
     list,
+    Step (..),
+    foldEntries,
     Follow (..),
     walk,
+    foldTree,
+
+    -- * Directories as streams
+    DirectoryStream,
+    openDirectory,
+    nextEntry,
+    closeDirectory,
+    withDirectory,
 
     -- * Names
     rename,
@@ -60,22 +70,23 @@ module Millrace.Directory
   )
 where
 
-import Control.Exception (catch, throwIO)
+import Control.Exception (bracket, catch, mask_, throwIO)
 import Control.Monad (unless, void, when)
 import Data.Bits ((.&.))
-import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.Either (fromRight)
+import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eNOTDIR)
+import Foreign.C.Error (Errno (..), eBADF, eNOTDIR)
 import Foreign.Ptr (FunPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Internal.Constants.Files
+import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
 import Millrace.Internal.Job (Output)
+import Millrace.Internal.Listing
 import Numeric (showOct)
 import System.IO.Error (isAlreadyExistsError, isDoesNotExistError)
 
@@ -91,8 +102,6 @@ foreign import ccall "&mrh_do_mkdir" c_mkdir :: FunPtr Work
 
 foreign import ccall "&mrh_do_unlink" c_unlink :: FunPtr Work
 
-foreign import ccall "&mrh_do_list" c_list :: FunPtr Work
-
 foreign import ccall "&mrh_do_rename" c_rename :: FunPtr Work
 
 foreign import ccall "&mrh_do_link" c_link :: FunPtr Work
@@ -106,21 +115,6 @@ foreign import ccall "&mrh_do_chmod" c_chmod :: FunPtr Work
 foreign import ccall "&mrh_do_chown" c_chown :: FunPtr Work
 
 foreign import ccall "&mrh_do_set_times" c_set_times :: FunPtr Work
-
--- | The kind of a file.
---
--- @since 0.1.0
-data Kind
-  = RegularFile
-  | Directory
-  | SymbolicLink
-  | Fifo
-  | UnixSocket
-  | CharacterDevice
-  | BlockDevice
-  | -- | the file system does not say; 'linkStatus' does
-    UnknownKind
-  deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | A moment, in seconds and nanoseconds since 1970-01-01 00:00 UTC.
 --
@@ -183,20 +177,20 @@ everybody = Permissions 0o777
 -- @since 0.1.0
 exists :: FilePath -> IO Bool
 exists path =
-  (True <$ statusBy "Millrace.Directory.exists" 1 path) `catch` \problem ->
+  (True <$ statusBy "Millrace.Directory.exists" Always path) `catch` \problem ->
     if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR then return False else throwIO problem
 
 -- | The status of a path, after following symbolic links.
 --
 -- @since 0.1.0
 status :: FilePath -> IO Status
-status = statusBy "Millrace.Directory.status" 1
+status = statusBy "Millrace.Directory.status" Always
 
 -- | The status of a path; of a symbolic link itself.
 --
 -- @since 0.1.0
 linkStatus :: FilePath -> IO Status
-linkStatus = statusBy "Millrace.Directory.linkStatus" 0
+linkStatus = statusBy "Millrace.Directory.linkStatus" Never
 
 -- | The status of an open file.
 --
@@ -204,8 +198,8 @@ linkStatus = statusBy "Millrace.Directory.linkStatus" 0
 fileStatus :: File -> IO Status
 fileStatus file = onFile "Millrace.Directory.fileStatus" file c_status_of [] Nothing (const statusFrom)
 
-statusBy :: String -> Int64 -> FilePath -> IO Status
-statusBy function follow path = onPath function path c_status [follow] (const statusFrom)
+statusBy :: String -> Follow -> FilePath -> IO Status
+statusBy function follow path = onPath function path c_status [followNumber follow] (const statusFrom)
 
 statusFrom :: Output -> IO Status
 statusFrom output = do
@@ -308,7 +302,7 @@ dropLast path = case dropWhile (== '/') (reverse path) of
 --
 -- @since 0.1.0
 removeDirectory :: FilePath -> IO ()
-removeDirectory path = onPath "Millrace.Directory.removeDirectory" path c_unlink [1] (\_ _ -> return ())
+removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 
 -- | Removes a directory with everything in it, or a file. Does not follow symbolic links, also if one takes the place of a directory
 -- meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
@@ -319,108 +313,146 @@ removeDirectory path = onPath "Millrace.Directory.removeDirectory" path c_unlink
 -- @since 0.1.0
 removeTree :: FilePath -> IO ()
 removeTree path = do
-  kind <- statusKind <$> statusBy "Millrace.Directory.removeTree" 0 path
+  kind <- statusKind <$> statusBy function Never path
   removeKind kind path
   where
-    removeKind Directory directory = do
-      entries <- listBy "Millrace.Directory.removeTree" 0 directory `catch` nothingThere
-      mapM_ (\entry -> kindOf entry >>= (`removeKind` entryPath entry)) entries
-      removeBy 1 directory
-    removeKind _ name = removeBy 0 name
-    removeBy isDirectory name =
-      onPath "Millrace.Directory.removeTree" name c_unlink [isDirectory] (\_ _ -> return ()) `catch` ignoreMissing
-    kindOf entry = case entryKind entry of
-      UnknownKind -> statusKind <$> linkStatus (entryPath entry)
-      kind -> return kind
-    nothingThere problem = if isDoesNotExistError problem then return [] else throwIO problem
+    function = "Millrace.Directory.removeTree"
+    removeKind kind name = do
+      when (kind == Directory) . void . foldDirectory (ReadingDirectory function Never nothingThere) name () $ \() entry ->
+        Proceed () <$ removeKind (entryKind entry) (entryPath entry)
+      removeName function kind name `catch` ignoreMissing
+    nothingThere problem = if isDoesNotExistError problem then return (noNames, Complete) else throwIO problem
     ignoreMissing problem = unless (isDoesNotExistError problem) (throwIO problem)
 
--- | A name in a directory.
---
--- @since 0.1.0
-data Entry = Entry
-  { -- | in its directory
-    entryName :: !FilePath,
-    -- | the path of the directory and the name
-    entryPath :: !FilePath,
-    entryKind :: !Kind
-  }
-  deriving (Eq, Show)
+-- Removes an empty directory, or what is no directory.
+removeName :: String -> Kind -> FilePath -> IO ()
+removeName function kind path = onPath function path c_unlink [if kind == Directory then 1 else 0] (\_ _ -> return ())
 
--- | The names in a directory, in no particular order, without @.@ and @..@.
+-- | The names in a directory, in no particular order, without @.@ and @..@. All of them are in memory then: 'foldEntries' has some
+-- thousand at a time.
 --
 -- @since 0.1.0
 list :: FilePath -> IO [Entry]
-list = listBy "Millrace.Directory.list" 1
+list path = stateOf <$> foldDirectory (reading "Millrace.Directory.list") path [] (\found entry -> return (Proceed (entry : found)))
 
--- The number: whether a symbolic link is followed.
-listBy :: String -> Int64 -> FilePath -> IO [Entry]
-listBy function follow path = onPath function path c_list [follow] (\_ output -> outputBytes output) >>= mapM entry . pieces
-  where
-    entry (kind, bytes) = do
-      name <- pathFrom bytes
-      return (Entry name (below name) (kindOfEntry kind))
-    below name = if null path || last path == '/' then path ++ name else path ++ '/' : name
-    kindOfEntry code = fromMaybe UnknownKind (lookup code entryKinds)
-    entryKinds =
-      [ (entryRegular, RegularFile),
-        (entryDirectory, Directory),
-        (entryLink, SymbolicLink),
-        (entryFifo, Fifo),
-        (entrySocket, UnixSocket),
-        (entryCharacter, CharacterDevice),
-        (entryBlock, BlockDevice)
-      ]
-
--- Parses the output of mrh_do_list.
-pieces :: ByteString -> [(Int, ByteString)]
-pieces bytes = case ByteString.uncons bytes of
-  Nothing -> []
-  Just (kind, rest) ->
-    let (name, others) = ByteString.break (== 0) rest
-     in (fromIntegral kind, ByteString.copy name) : pieces (ByteString.drop 1 others)
-
--- | Whether symbolic links to directories are followed.
+-- | @foldEntries directory state step@ gives each name in a directory to an action, in no particular order, without @.@ and @..@,
+-- until there is no more or the action returns 'Stop'. It reads some thousand names at a time, when those before have been used: so its
+-- memory does not grow with the directory, and of a large one that it does not need it reads the beginning only. Of names that are
+-- created or removed meanwhile it may give some and not others. The directory is closed whatever happens.
+--
+-- >>> createDirectory "many" ownerOnly
+-- >>> mapM_ (\i -> createSymbolicLink "nowhere" ("many/" ++ show i)) [1 .. 100]
+-- >>> foldEntries "many" 0 (\count _ -> return (if count == 9 then Stop 10 else Proceed (count + 1)))
+-- 10
+-- >>> removeTree "many"
 --
 -- @since 0.1.0
-data Follow
-  = Never
-  | -- | A link to a directory that contains it is left out.
-    Always
-  deriving (Eq, Show, Read, Enum, Bounded)
+foldEntries :: FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO a
+foldEntries path begin step = stateOf <$> foldDirectory (reading "Millrace.Directory.foldEntries") path begin step
+
+-- What list and foldEntries do: the directory may be behind a link, and errors are thrown.
+reading :: String -> Reading
+reading function = ReadingDirectory function Always throwIO
+
+-- | An open directory, whose names are read when they are asked for: for loops for which 'foldEntries' has the wrong form. For one
+-- thread at a time.
+--
+-- @since 0.1.0
+data DirectoryStream = DirectoryStream !FilePath !Prefix !(Maybe Open) !(IORef Unread)
+
+data Unread
+  = Unread !Names !Rest
+  | Closed
+
+-- | Opens a directory, and reads its first names. Close it, because the garbage collector does not.
+--
+-- @since 0.1.0
+openDirectory :: FilePath -> IO DirectoryStream
+openDirectory path = handOver closeDirectory $ do
+  (names, rest) <- firstBatch "Millrace.Directory.openDirectory" Always path
+  DirectoryStream path (prefixOf path) (opened rest) <$> newIORef (Unread names rest)
+  where
+    opened Complete = Nothing
+    opened (More open _) = Just open
+
+-- | The next name, as 'foldEntries' gives it; 'Nothing' at the end. If it is interrupted, another call returns the same name. Throws if
+-- the directory was closed.
+--
+-- @since 0.1.0
+nextEntry :: DirectoryStream -> IO (Maybe Entry)
+nextEntry (DirectoryStream path prefix _ unread) = do
+  before <- readIORef unread
+  handOver (\_ -> writeIORef unread before) (go before)
+  where
+    function = "Millrace.Directory.nextEntry"
+    go Closed = throwIO (failure function path eBADF)
+    go (Unread names rest)
+      | not (ByteString.null names) = do
+        decode <- pathDecoder
+        (entry, others) <- nextName decode prefix names
+        Just entry <$ writeIORef unread (Unread others rest)
+      | otherwise = case rest of
+        Complete -> return Nothing
+        More open position -> nextBatch function path open position >>= go . uncurry Unread
+
+-- | Closes a directory. Does not wait, also if a call that was interrupted still reads: then that closes it. Closing it twice is no error.
+--
+-- @since 0.1.0
+closeDirectory :: DirectoryStream -> IO ()
+closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Closed >> mapM_ closeListing open)
+
+-- | Opens a directory, and closes it when the action has ended.
+--
+-- >>> createDirectories "one/two" ownerOnly
+-- >>> withDirectory "one" (\stream -> fmap entryName <$> nextEntry stream)
+-- Just "two"
+-- >>> removeTree "one"
+--
+-- @since 0.1.0
+withDirectory :: FilePath -> (DirectoryStream -> IO a) -> IO a
+withDirectory path = bracket (openDirectory path) closeDirectory
 
 -- | @walk directory follow visit@ visits everything below a directory, and reads a directory only when it has visited what
--- came before. So it needs memory for the current path and not for the whole tree. A directory is visited before its
--- contents. Directories that are removed meanwhile, or that may not be read, are skipped after their visit.
+-- came before. So it needs memory for the current path, with some thousand names for each of its directories, and not for the whole
+-- tree. A directory is visited before its contents. Directories that are removed meanwhile, or that may not be read, are skipped after
+-- their visit. Of names that are created or removed while their directory is read it may visit some and not others.
 --
 -- @since 0.1.0
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
-walk root follow visit = do
-  top <- identityOf root
-  listBy function 1 root >>= mapM_ (go [top])
+walk root follow visit = foldTreeFor "Millrace.Directory.walk" root follow () (\() entry -> Proceed () <$ visit entry)
+
+-- | @foldTree directory follow state step@ is 'walk' with a state, which ends when the action returns 'Stop'.
+--
+-- >>> createDirectories "tree/a/b/c" ownerOnly
+-- >>> foldTree "tree" Never [] (\seen entry -> return ((if entryName entry == "b" then Stop else Proceed) (entryPath entry : seen)))
+-- ["tree/a/b","tree/a"]
+-- >>> removeTree "tree"
+--
+-- @since 0.1.0
+foldTree :: FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
+foldTree = foldTreeFor "Millrace.Directory.foldTree"
+
+foldTreeFor :: String -> FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
+foldTreeFor function root follow begin step = do
+  above <- if follow == Always then (: []) . identity <$> statusBy function Always root else return []
+  stateOf <$> foldDirectory (ReadingDirectory function Always throwIO) root begin (go above)
   where
-    function = "Millrace.Directory.walk"
-    go above entry = do
-      kind <- realKind entry
-      visit entry {entryKind = kind}
-      case kind of
-        Directory -> enter above (entryPath entry)
-        SymbolicLink | follow == Always -> do
-          isDirectory <- (== Right Directory) <$> attempt (statusKind <$> status (entryPath entry))
-          when isDirectory (enter above (entryPath entry))
-        _ -> return ()
-    enter above path
-      | follow == Always = do
-        found <- attempt (identityOf path)
+    go above state entry = do
+      outcome <- step state entry
+      case outcome of
+        Proceed new -> below above entry new
+        Stop _ -> return outcome
+    below above entry state = case (follow, entryKind entry) of
+      (Never, Directory) -> children above entry state
+      (Always, kind) | kind `elem` [Directory, SymbolicLink] -> do
+        found <- attempt (statusBy function Always (entryPath entry))
         case found of
-          Right identity | identity `notElem` above -> children (identity : above) path
-          _ -> return ()
-      | otherwise = children above path
-    children above path = attempt (listBy function 1 path) >>= mapM_ (mapM_ (go above))
-    identityOf path = (\known -> (statusDevice known, statusInode known)) <$> statusBy function 1 path
-    realKind entry
-      | entryKind entry == UnknownKind = fromRight UnknownKind <$> attempt (statusKind <$> linkStatus (entryPath entry))
-      | otherwise = return (entryKind entry)
+          Right known | statusKind known == Directory && identity known `notElem` above -> children (identity known : above) entry state
+          _ -> return (Proceed state)
+      _ -> return (Proceed state)
+    children above entry state = foldDirectory (ReadingDirectory function follow skipped) (entryPath entry) state (go above)
+    skipped _ = return (noNames, Complete)
+    identity known = (statusDevice known, statusInode known)
 
 attempt :: IO a -> IO (Either IOError a)
 attempt action = (Right <$> action) `catch` (return . Left)
@@ -474,7 +506,7 @@ setPermissions path permissions =
 -- @since 0.1.0
 setOwner :: FilePath -> Maybe Word32 -> Maybe Word32 -> IO ()
 setOwner path user group =
-  onPath "Millrace.Directory.setOwner" path c_chown [number user, number group, 1] (\_ _ -> return ())
+  onPath "Millrace.Directory.setOwner" path c_chown [number user, number group, followNumber Always] (\_ _ -> return ())
   where
     number = maybe (-1) fromIntegral
 
@@ -484,7 +516,7 @@ setOwner path user group =
 -- @since 0.1.0
 setTimes :: FilePath -> Maybe Time -> Maybe Time -> IO ()
 setTimes path accessed modified =
-  onPath "Millrace.Directory.setTimes" path c_set_times (numbers accessed ++ numbers modified ++ [1]) (\_ _ -> return ())
+  onPath "Millrace.Directory.setTimes" path c_set_times (numbers accessed ++ numbers modified ++ [followNumber Always]) (\_ _ -> return ())
   where
     numbers = maybe [0, timeOmit] (\(Time seconds nanoseconds) -> [seconds, nanoseconds])
 

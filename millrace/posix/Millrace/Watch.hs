@@ -50,7 +50,7 @@ import Foreign.C.Types (CInt (..))
 import Foreign.Storable (peekByteOff)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
-import Millrace.Directory (Entry (..), Kind (..), Status (statusKind), linkStatus, list)
+import Millrace.Directory (Entry (..), Kind (..), list)
 import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes, pathFrom)
@@ -165,13 +165,7 @@ addTree watch path = do
       entries <- list path `catch` unlessUnreadable
       (path :) . concat <$> mapM below entries
   where
-    below entry = do
-      kind <- kindOf entry
-      if kind == Directory then addTree watch (entryPath entry) else return [entryPath entry]
-    -- The file system may not say it with the name.
-    kindOf entry
-      | entryKind entry == UnknownKind = (statusKind <$> linkStatus (entryPath entry)) `catch` \problem -> UnknownKind <$ unlessUnreadable problem
-      | otherwise = return (entryKind entry)
+    below entry = if entryKind entry == Directory then addTree watch (entryPath entry) else return [entryPath entry]
     -- A file has no entries. Neither has a directory that was removed meanwhile, or that may not be read.
     unlessUnreadable problem = if maybe False ((`elem` [eNOENT, eNOTDIR, eACCES]) . Errno) (ioe_errno problem) then return [] else throwIO problem
 

@@ -104,7 +104,9 @@ data HelperCounts = HelperCounts
     -- | calls that are being made
     helpersRunning :: !Int,
     -- | how many threads there can be: 64 for files and 32 for names
-    helpersMost :: !Int
+    helpersMost :: !Int,
+    -- | calls that have been made since the program began
+    helpersDone :: !Int
   }
   deriving (Eq, Show)
 
@@ -112,12 +114,12 @@ data HelperCounts = HelperCounts
 --
 -- @since 0.1.0
 helperCounts :: IO HelperCounts
-helperCounts = allocaBytes (5 * 8) $ \place -> do
+helperCounts = allocaBytes (6 * 8) $ \place -> do
   c_count_helpers place
-  numbers <- peekArray 5 place
+  numbers <- peekArray 6 place
   case map fromIntegral numbers of
-    [started, idle, queued, running, most] -> return (HelperCounts started idle queued running most)
-    _ -> error "Millrace.Manager.helperCounts: five numbers were asked for"
+    [started, idle, queued, running, most, done] -> return (HelperCounts started idle queued running most done)
+    _ -> error "Millrace.Manager.helperCounts: six numbers were asked for"
 
 -- | The number of loops. Starts the managers if they do not run yet.
 --

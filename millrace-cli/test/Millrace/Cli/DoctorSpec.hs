@@ -97,5 +97,5 @@ spec = do
           examinedIoUringDisabled = Just 2,
           examinedBackends = [(Hybrid, Refused "forbidden"), (Epoll, Works)],
           examinedChoice = Chosen Epoll "hybrid does not work here",
-          examinedHelpers = HelperCounts {helpersStarted = 3, helpersIdle = 2, helpersQueued = 0, helpersRunning = 1, helpersMost = 96}
+          examinedHelpers = HelperCounts {helpersStarted = 3, helpersIdle = 2, helpersQueued = 0, helpersRunning = 1, helpersMost = 96, helpersDone = 7}
         }

@@ -1,4 +1,4 @@
--- | Sources and sinks of conduit for Millrace's sockets, streams and files, and the names of "Data.Conduit.Network" (conduit-extra). A
+-- | Sources and sinks of conduit for Millrace's sockets, streams, files and directories, and the names of "Data.Conduit.Network" (conduit-extra). A
 -- program that uses that module changes the import.
 --
 -- > main = runTCPServer (serverSettings 7000 "*") $ \app ->
@@ -12,7 +12,7 @@
 -- consumer gives back (@leftover@). If they are needed, make a 'StreamReader': 'consume' keeps what is given back, and 'attempt'
 -- keeps everything if its consumer is interrupted or fails, for example by 'Millrace.Timer.timeout'.
 --
--- >>> import Conduit hiding (sinkFile, sourceFile)
+-- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
 -- >>> runConduit (yieldMany ["one\n", "two\nthree"] .| sinkSocket there)
@@ -38,9 +38,10 @@ module Millrace.Streaming.Conduit
     consume,
     attempt,
 
-    -- * Files
+    -- * Files and directories
     sourceFile,
     sinkFile,
+    sourceDirectory,
 
     -- * Servers and clients
     appSource,
@@ -65,6 +66,7 @@ import qualified Data.ByteString as ByteString
 import Data.Conduit (ConduitT, awaitForever, bracketP, fuseReturnLeftovers, runConduit, yield)
 import Data.IORef
 import Data.Void (Void)
+import Millrace.Directory (closeDirectory, entryPath, nextEntry, openDirectory)
 import Millrace.File (Mode (..), closeFile, openFile)
 import Millrace.File.Buffered (flush, newWriter, writeBytes)
 import Millrace.Socket (Socket)
@@ -88,7 +90,7 @@ sinkSocket = sinkStream . toSocket
 
 -- | The pieces of a stream ("Millrace.Stream"), as large as that makes them, until its end.
 --
--- >>> import Conduit hiding (sinkFile, sourceFile)
+-- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace.Stream
 -- >>> source <- fromPieces ["one", "two"]
 -- >>> runConduit (sourceStream source .| sinkList)
@@ -152,7 +154,7 @@ giveBack (StreamReader _ unused) pieces = modifyIORef' unused (filter (not . Byt
 -- byte again. Until the consumer has ended, all pieces that it was given stay in memory, so it should be for something short, such as a
 -- line or a head. The stream is read in masked state, and is interruptible while it waits.
 --
--- >>> import Conduit hiding (sinkFile, sourceFile)
+-- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
 -- >>> reader <- newStreamReader (recv here 100)
@@ -185,7 +187,7 @@ attempt (StreamReader source unused) consumer = withRunInIO $ \run -> do
 -- offsets, such as a terminal or a FIFO. To begin at another offset, or to use a file that is open, use
 -- 'Millrace.Stream.fromFile' and 'sourceStream'.
 --
--- >>> import Conduit hiding (sinkFile, sourceFile)
+-- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace.File
 -- >>> runConduitRes (yieldMany ["one\n", "two\n"] .| sinkFile "lines")
 -- >>> runConduitRes (sourceFile "lines" .| foldC)
@@ -208,6 +210,23 @@ sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writ
       file <- openFile path ForWriting
       (,) file <$> newWriter file 0
     end (file, writer) = flush writer `finally` closeFile file
+
+-- | The paths of what is in a directory, without @.@ and @..@ and in no particular order, as conduit's own function of this name. It reads
+-- some thousand names at a time: so its memory does not grow with the directory, which is open while the source runs. With their kinds, or
+-- below a whole tree: 'Millrace.Directory.foldEntries', 'Millrace.Directory.foldTree'.
+--
+-- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
+-- >>> import Millrace.Directory
+-- >>> createDirectories "names/one" ownerOnly
+-- >>> runConduitRes (sourceDirectory "names" .| sinkList)
+-- ["names/one"]
+-- >>> removeTree "names"
+--
+-- @since 0.1.0
+sourceDirectory :: MonadResource m => FilePath -> ConduitT i FilePath m ()
+sourceDirectory path = bracketP (openDirectory path) closeDirectory next
+  where
+    next stream = liftIO (nextEntry stream) >>= mapM_ (\entry -> yield (entryPath entry) >> next stream)
 
 -- | Reads from a connection of 'runTCPServer' and its relatives.
 --

@@ -80,16 +80,16 @@ onFile = onFileKeeping (return ())
 
 -- | The same with an action that is run when the job has ended, or was not begun.
 onFileKeeping :: IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileKeeping = onFileBy True
+onFileKeeping = onFileBy MayOutliveCaller
 
 -- | 'onFile' with memory of the caller's: when it returns or throws, no helper uses the memory any more.
 onFileStaying :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileStaying = onFileBy False (return ())
+onFileStaying = onFileBy EndsBeforeCaller (return ())
 
-onFileBy :: Bool -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileBy mayOutlive atEnd function file work numbers memory means = mask_ $ do
+onFileBy :: Lifetime -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileBy lifetime atEnd function file work numbers memory means = mask_ $ do
   (descriptor, release) <- useFile function file (curry return) `onException` atEnd
-  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobMayOutlive = mayOutlive, jobRelease = release >> atEnd}
+  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobLifetime = lifetime, jobRelease = release >> atEnd}
     >>= checked function file
 
 -- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the descriptor if its

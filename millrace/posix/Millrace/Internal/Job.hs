@@ -11,6 +11,7 @@ module Millrace.Internal.Job
   ( Job (..),
     job,
     meaning,
+    Lifetime (..),
     Line (..),
     Work,
     Output (..),
@@ -62,8 +63,7 @@ data Job r = Job
     jobTexts :: [ByteString],
     -- | Memory that the helper reads or writes.
     jobMemory :: !(Maybe (ForeignPtr Word8)),
-    -- | Whether the job may go on without its caller. It may not if the caller may use the memory for something else then.
-    jobMayOutlive :: !Bool,
+    jobLifetime :: !Lifetime,
     -- | Releases what the job uses, for instance a descriptor. Runs once, when the job has ended or was not begun.
     jobRelease :: IO (),
     -- | Disposes of a result for which no thread waits any more. Runs masked, before 'jobRelease'.
@@ -71,6 +71,14 @@ data Job r = Job
     -- | Converts the result, and the output while it exists. It runs masked.
     jobMeaning :: Int64 -> Output -> IO r
   }
+
+-- | What becomes of a job that a helper has begun when its caller is interrupted.
+data Lifetime
+  = -- | It goes on without its caller.
+    MayOutliveCaller
+  | -- | The caller waits for its end, because it may use the memory for something else then.
+    EndsBeforeCaller
+  deriving (Eq)
 
 -- | What a job's work has allocated: where it is, and how many bytes.
 data Output = Output !(Ptr Word8) !Int
@@ -84,7 +92,7 @@ job work numbers texts =
       jobNumbers = numbers,
       jobTexts = texts,
       jobMemory = Nothing,
-      jobMayOutlive = True,
+      jobLifetime = MayOutliveCaller,
       jobRelease = return (),
       jobDispose = \_ -> return (),
       jobMeaning = \result _ -> return result
@@ -99,7 +107,7 @@ meaning what means =
       jobNumbers = jobNumbers what,
       jobTexts = jobTexts what,
       jobMemory = jobMemory what,
-      jobMayOutlive = jobMayOutlive what,
+      jobLifetime = jobLifetime what,
       jobRelease = jobRelease what,
       jobDispose = jobDispose what,
       jobMeaning = means
@@ -239,7 +247,9 @@ leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running
   if isWithdrawn /= 0
     then c_free running >> jobRelease what
-    else if jobMayOutlive what then void $ forkIOWithUnmask (\_ -> labelled >> keep) else keep
+    else case jobLifetime what of
+      MayOutliveCaller -> void $ forkIOWithUnmask (\_ -> labelled >> keep)
+      EndsBeforeCaller -> keep
   where
     labelled = myThreadId >>= (`labelThread` "Millrace keeper of a job")
     keep = keepUntilItEnds running what

@@ -7,6 +7,7 @@ module Millrace.Internal.File
     refusePath,
     pathBytes,
     pathFrom,
+    pathDecoder,
     useFile,
   )
 where
@@ -15,9 +16,11 @@ import Control.Exception (throwIO)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.ByteString.Unsafe (unsafeIndex, unsafeUseAsCStringLen)
+import Data.List (isPrefixOf)
 import Foreign.C.Error (Errno, eBADF)
 import Foreign.C.Types (CInt)
+import GHC.Base (unsafeChr)
 import GHC.Foreign (peekCStringLen)
 import qualified GHC.Foreign as Encoded
 import GHC.IO.Encoding (getFileSystemEncoding)
@@ -67,9 +70,27 @@ pathBytes function path = do
 
 -- | The inverse.
 pathFrom :: ByteString -> IO FilePath
-pathFrom bytes = do
+pathFrom bytes = pathDecoder >>= ($ bytes)
+
+-- | The same for many paths. Names in ASCII, as most are, need no decoder, whose buffers cost more than such a name.
+pathDecoder :: IO (ByteString -> IO FilePath)
+pathDecoder = do
   encoding <- getFileSystemEncoding
-  unsafeUseAsCStringLen bytes (peekCStringLen encoding)
+  let decoded bytes = unsafeUseAsCStringLen bytes (peekCStringLen encoding)
+      quickly bytes = maybe (decoded bytes) return (asciiOf bytes)
+  return (if any (`isPrefixOf` show encoding) supersetsOfAscii then quickly else decoded)
+  where
+    supersetsOfAscii = ["UTF-8", "ASCII", "ANSI_X3.4", "US-ASCII", "ISO-8859-", "ISO8859-"]
+
+asciiOf :: ByteString -> Maybe FilePath
+asciiOf bytes = go (ByteString.length bytes - 1) []
+  where
+    go at found
+      | at < 0 = Just found
+      | byte < 0x80 = go (at - 1) (unsafeChr (fromIntegral byte) : found)
+      | otherwise = Nothing
+      where
+        byte = unsafeIndex bytes at
 
 -- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen once.
 -- The first one is the descriptor's number. Throws for a closed file. Call it masked.

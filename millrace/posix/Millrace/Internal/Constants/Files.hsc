@@ -7,6 +7,7 @@ import Data.Int (Int64)
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include "work.h"
 #ifdef __linux__
 #include <linux/falloc.h>
 #endif
@@ -44,6 +45,15 @@ entryFifo = #{const DT_FIFO}
 entrySocket = #{const DT_SOCK}
 entryCharacter = #{const DT_CHR}
 entryBlock = #{const DT_BLK}
+
+-- | The parts of an @mrh_batch@: where its names begin, and the size of the head of each of them.
+batchNames, nameHeadSize :: Int
+batchNames = #{offset mrh_batch, names}
+nameHeadSize = #{size mrh_name_head}
+
+-- | Instead of a descriptor: the directory was read to its end and closed.
+listedAll :: Int64
+listedAll = #{const MRH_LISTED_ALL}
 
 -- | Flags of @renameat2@.
 renameNoReplace, renameExchange :: Int64
