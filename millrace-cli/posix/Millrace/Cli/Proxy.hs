@@ -11,11 +11,11 @@ where
 import Control.Exception (IOException, SomeException, catch, fromException, throwIO)
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
-import Data.Maybe (isJust)
-import Millrace.Cli.Command (HostOption (..), ProxyOptions (..), Spread (..))
+import Data.Maybe (fromMaybe, isJust)
+import Millrace.Cli.Command (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
 import Millrace.Cli.Upstream
-import Millrace.Deadline (microseconds)
+import Millrace.Deadline (microseconds, noTimeLimit)
 import Millrace.Proxy
 import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
 import Network.Wai (Application, Request, Response, rawPathInfo, requestMethod)
@@ -82,8 +82,16 @@ settingsOf options telling =
         defaultLimits
           { connectLimit = seconds (proxyConnectSeconds options),
             firstByteLimit = seconds (proxyResponseSeconds options),
-            betweenBytesLimit = seconds (proxyResponseSeconds options),
-            keptConnections = proxyKept options
+            betweenBytesLimit = seconds (fromMaybe (proxyResponseSeconds options) (targetStallSeconds limited)),
+            sendLimit = seconds (targetSendSeconds limited),
+            wholeLimit = maybe noTimeLimit seconds (targetTotalSeconds limited),
+            tunnelLimit = seconds (targetTunnelSeconds limited),
+            keptConnections = proxyKept options,
+            keptMicros = micros (targetKeepSeconds limited),
+            failuresMax = targetFailures limited,
+            leftOutMicros = micros (targetLeftOutSeconds limited),
+            headBytesMax = targetHeadBytes limited,
+            silentMicros = micros (targetSilentSeconds limited)
           },
       tlsSettings =
         clientSettings
@@ -91,12 +99,22 @@ settingsOf options telling =
               Just file -> Verify (trustIn (PemFile file))
               Nothing -> clientVerification clientSettings
           },
-      activeCheck = (\path -> defaultActiveCheck {checkPath = Char8.pack path}) <$> proxyHealthPath options,
+      activeCheck = checkOf <$> proxyHealth options,
       onProblem = sayProblem telling,
       onHealth = \target -> tell . (("millrace: " <> showTarget target) <>) . maybe " is well again" (" is left out: " <>)
     }
   where
-    seconds count = microseconds (1000000 * count)
+    limited = proxyLimits options
+    seconds = microseconds . micros
+    micros count = 1000000 * count
+    checkOf chosen =
+      defaultActiveCheck
+        { checkPath = Char8.pack (healthPath chosen),
+          checkEveryMicros = micros (healthEverySeconds chosen),
+          checkLimitMicros = micros (healthLimitSeconds chosen),
+          checkFailures = healthFailures chosen,
+          checkSuccesses = healthSuccesses chosen
+        }
 
 -- A client that has gone is no news.
 sayProblem :: (String -> IO ()) -> Request -> Problem -> IO ()

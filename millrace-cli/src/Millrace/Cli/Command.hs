@@ -13,6 +13,9 @@ module Millrace.Cli.Command
     plainFiles,
     plainProxy,
     ProxyOptions (..),
+    TargetLimits (..),
+    HealthOptions (..),
+    healthAt,
     HostOption (..),
     Spread (..),
     DoctorOptions (..),
@@ -208,12 +211,58 @@ data ProxyOptions = ProxyOptions
     proxyResponseSeconds :: Int,
     -- | How many unused connections are kept for each target.
     proxyKept :: Int,
-    -- | What is asked for to see whether a target is well.
-    proxyHealthPath :: Maybe String,
+    proxyLimits :: TargetLimits,
+    -- | How targets are asked whether they are well. 'Nothing': only requests show it.
+    proxyHealth :: Maybe HealthOptions,
     -- | Who may vouch for targets, instead of the system's authorities.
     proxyAuthorities :: Maybe FilePath
   }
   deriving (Eq, Show)
+
+-- | Limits for targets that only a configuration file says.
+--
+-- @since 0.1.0
+data TargetLimits = TargetLimits
+  { -- | How long a target may take nothing of a request.
+    targetSendSeconds :: Int,
+    -- | How long a response may stand still. 'Nothing': as long as it may take to begin.
+    targetStallSeconds :: Maybe Int,
+    -- | How long a request and its response may take in all. 'Nothing': any time.
+    targetTotalSeconds :: Maybe Int,
+    -- | How long a tunnel may be silent.
+    targetTunnelSeconds :: Int,
+    -- | How long an unused connection is kept.
+    targetKeepSeconds :: Int,
+    -- | How many requests fail in a row before a target is left out, and for how long it is.
+    targetFailures :: Int,
+    targetLeftOutSeconds :: Int,
+    -- | The size of a response's head.
+    targetHeadBytes :: Int,
+    -- | After so much silence a target of HTTP\/2 that has work is asked whether it is there.
+    targetSilentSeconds :: Int
+  }
+  deriving (Eq, Show)
+
+-- | How targets are asked whether they are well.
+--
+-- @since 0.1.0
+data HealthOptions = HealthOptions
+  { healthPath :: String,
+    healthEverySeconds :: Int,
+    -- | How long an answer may take.
+    healthLimitSeconds :: Int,
+    -- | How many checks fail in a row before a target is left out.
+    healthFailures :: Int,
+    -- | How many succeed in a row before it is used again.
+    healthSuccesses :: Int
+  }
+  deriving (Eq, Show)
+
+-- | This path is asked for in the usual way.
+--
+-- @since 0.1.0
+healthAt :: String -> HealthOptions
+healthAt path = HealthOptions path 5 2 2 2
 
 -- | These targets with the usual options.
 --
@@ -228,7 +277,19 @@ plainProxy targets =
       proxyConnectSeconds = 10,
       proxyResponseSeconds = 60,
       proxyKept = 128,
-      proxyHealthPath = Nothing,
+      proxyLimits =
+        TargetLimits
+          { targetSendSeconds = 60,
+            targetStallSeconds = Nothing,
+            targetTotalSeconds = Nothing,
+            targetTunnelSeconds = 3600,
+            targetKeepSeconds = 50,
+            targetFailures = 3,
+            targetLeftOutSeconds = 10,
+            targetHeadBytes = 65536,
+            targetSilentSeconds = 15
+          },
+      proxyHealth = Nothing,
       proxyAuthorities = Nothing
     }
 
@@ -351,6 +412,8 @@ proxyNotes =
         \h2c+unix:PATH, for HTTP/2 without TLS. Connections are kept, and shared by many requests on HTTP/2. Bodies are streamed both ways; WebSockets and other upgrades are passed on. \
         \Targets learn of the client by Forwarded and X-Forwarded-For, -Proto and -Host, and get X-Request-Id and traceparent. A \
         \response that programs could read differently is answered with 502, one that is late with 504; a message says why.",
+      paragraph
+        "A configuration file says more limits, and how targets are checked: --print-config shows all of them.",
       encryption,
       stopping
     ]
@@ -521,8 +584,9 @@ proxyOptions =
     <*> option
       (fromInteger <$> numberBetween 0 100000)
       (long "keep" <> metavar "N" <> value 128 <> showDefault <> help "Unused connections to keep for each target")
+    <*> pure (proxyLimits (plainProxy []))
     <*> optional
-      (option (eitherReader targetPath) (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
+      (option (healthAt <$> eitherReader targetPath) (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
     <*> optional
       (strOption (long "target-ca" <> metavar "FILE" <> action "file" <> help "Trust targets with certificates of these authorities, in PEM (default: the system's)"))
 

@@ -372,8 +372,38 @@ proxy =
       <*> withDefault (proxyConnectSeconds usual) "connect-seconds" (fromInteger <$> number 1 3600)
       <*> withDefault (proxyResponseSeconds usual) "response-seconds" (fromInteger <$> number 1 86400)
       <*> withDefault (proxyKept usual) "keep" (fromInteger <$> number 0 100000)
-      <*> optional "health" (refined text targetPath)
+      <*> targetLimits (proxyLimits usual)
+      <*> optional "health" health
       <*> optional "authorities" nonEmptyText
   where
     usual = plainProxy []
     targets = oneOrMany (refined nonEmptyText (\target -> maybe (Right target) Left (targetProblem target)))
+
+targetLimits :: TargetLimits -> Fields TargetLimits
+targetLimits usual =
+  TargetLimits
+    <$> seconds targetSendSeconds "send-seconds"
+    <*> optional "stall-seconds" anyTime
+    <*> optional "total-seconds" anyTime
+    <*> seconds targetTunnelSeconds "tunnel-seconds"
+    <*> seconds targetKeepSeconds "keep-seconds"
+    <*> withDefault (targetFailures usual) "failures" (fromInteger <$> number 1 1000)
+    <*> seconds targetLeftOutSeconds "left-out-seconds"
+    <*> withDefault (targetHeadBytes usual) "head-bytes" (fromInteger <$> number 1024 1048576)
+    <*> seconds targetSilentSeconds "silent-seconds"
+  where
+    seconds which name = withDefault (which usual) name anyTime
+    anyTime = fromInteger <$> number 1 86400
+
+health :: Reader HealthOptions
+health =
+  alternatives (healthAt <$> path) . mapping "'health'" $
+    HealthOptions
+      <$> required "path" path
+      <*> withDefault (healthEverySeconds usual) "every-seconds" (fromInteger <$> number 1 86400)
+      <*> withDefault (healthLimitSeconds usual) "limit-seconds" (fromInteger <$> number 1 3600)
+      <*> withDefault (healthFailures usual) "failures" (fromInteger <$> number 1 1000)
+      <*> withDefault (healthSuccesses usual) "successes" (fromInteger <$> number 1 1000)
+  where
+    usual = healthAt "/"
+    path = refined text targetPath

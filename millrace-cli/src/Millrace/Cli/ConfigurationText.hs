@@ -136,15 +136,35 @@ proxy options =
     ("balance", Text (nameIn spreads (proxySpread options))),
     ("connect-seconds", Number (proxyConnectSeconds options)),
     ("response-seconds", Number (proxyResponseSeconds options)),
-    ("keep", Number (proxyKept options))
+    ("keep", Number (proxyKept options)),
+    ("keep-seconds", Number (targetKeepSeconds limited)),
+    ("send-seconds", Number (targetSendSeconds limited))
   ]
-    ++ text "health" (proxyHealthPath options)
+    ++ number "stall-seconds" (targetStallSeconds limited)
+    ++ number "total-seconds" (targetTotalSeconds limited)
+    ++ [ ("tunnel-seconds", Number (targetTunnelSeconds limited)),
+         ("silent-seconds", Number (targetSilentSeconds limited)),
+         ("head-bytes", Number (targetHeadBytes limited)),
+         ("failures", Number (targetFailures limited)),
+         ("left-out-seconds", Number (targetLeftOutSeconds limited))
+       ]
+    ++ [("health", Keys (health found)) | Just found <- [proxyHealth options]]
     ++ text "authorities" (proxyAuthorities options)
   where
+    limited = proxyLimits options
     hostField = case proxyHost options of
       HostOfClient -> "client"
       HostOfTarget -> "target"
       HostAlways name -> name
+
+health :: HealthOptions -> [(String, Value)]
+health options =
+  [ ("path", Text (healthPath options)),
+    ("every-seconds", Number (healthEverySeconds options)),
+    ("limit-seconds", Number (healthLimitSeconds options)),
+    ("failures", Number (healthFailures options)),
+    ("successes", Number (healthSuccesses options))
+  ]
 
 nameIn :: Eq a => [(String, a)] -> a -> String
 nameIn choices value = concat (take 1 [name | (name, other) <- choices, other == value])

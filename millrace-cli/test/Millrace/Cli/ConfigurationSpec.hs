@@ -31,6 +31,9 @@ spec = do
     it "with comments, quotes and numbers as texts" $
       ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
         `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
+    it "with the path of a check alone" $
+      ["sites: {proxy: {targets: 3000, health: /up}}"]
+        `means` usual {configurationSites = [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})]]}
   describe "is refused" $ do
     it "with all mistakes at once, in their order" $
       ["process: {cores: many, backend: select}", "site: a", "sites:", "- {files: a, proxy: 1, hosts: [-x y]}"]
@@ -64,6 +67,9 @@ spec = do
     forM_ ["x", "/a/../b", "/a?b", "/%61", "/a\\b"] $ \path ->
       it ("for the path " <> path) $ ["sites: {files: a, routes: [{path: '" <> path <> "', files: b}]}"] `isRefused` [(1, 35, "'" <> path)]
     it "for a redirect to something else" $ ["sites: {redirect: 'javascript:x'}"] `isRefused` [(1, 19, "'javascript:x' is not the beginning of an address")]
+    it "for a limit of a proxy that is misspelt, and for a check without a path" $
+      ["sites:", "- proxy: {targets: 1, tunnel-second: 5, health: {every-seconds: 1}}"]
+        `isRefused` [(2, 23, "'proxy' has no key 'tunnel-second'. Did you mean 'tunnel-seconds'?"), (2, 49, "the key 'path' is missing here")]
     it "for a target that is none" $ ["sites: {proxy: 'http://a/b'}"] `isRefused` [(1, 16, "")]
     forM_ ["'*'", "['*']"] $ \star ->
       it ("when pages of all origins could act as users: " <> star) $
@@ -103,7 +109,7 @@ files :: [String] -> FilePath -> RouteOptions
 files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
-proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
+proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing
 
 every :: [String]
 every =
@@ -129,7 +135,9 @@ every =
     "        headers: {Q: r}",
     "        cors: '*'",
     "        users: v",
-    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, health: /up, authorities: c}",
+    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, authorities: c,",
+    "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
+    "          health: {path: /up, every-seconds: 13, limit-seconds: 14, failures: 15, successes: 16}}",
     "      - path: /old",
     "        redirect: https://new.example/x/",
     "  - files: e"
@@ -156,7 +164,7 @@ everything =
         [ SiteOptions
             [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
             (Manner [("X", "y"), ("Z", "1")] UsualSecurityHeaders (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5)) (Just (UsersOptions "u" "r s")))
-            [ RouteOptions ["api", "v1"] (Manner [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (Just "/up") (Just "c"))),
+            [ RouteOptions ["api", "v1"] (Manner [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12) (Just (HealthOptions "/up" 13 14 15 16)) (Just "c"))),
               RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x"),
               RouteOptions [] plainManner (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
             ],

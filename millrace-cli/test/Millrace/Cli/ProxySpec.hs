@@ -1,16 +1,11 @@
 -- | The program as a reverse proxy, in front of itself.
 module Millrace.Cli.ProxySpec (spec) where
 
-import Control.Concurrent (forkIO, killThread)
-import Control.Exception (bracket)
-import Control.Monad (forever)
-import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
-import qualified Network.Socket as Network
-import qualified Network.Socket.ByteString as Network
 import Program
 import System.Exit (ExitCode (..))
 import System.Posix.Signals (sigTERM)
+import Target
 import Test.Hspec
 
 spec :: Spec
@@ -44,13 +39,3 @@ spec = do
     authorities <- runMillrace [] ["proxy", "3000", "--port", "0", "--target-ca", "/nowhere"]
     outcomeExit authorities `shouldBe` ExitFailure 1
     outcomeErrors authorities `shouldSatisfy` ("/nowhere" `isInfixOf`)
-
--- | A target that gives this to whoever asks, and then ends the connection. The action gets its port.
-withOneResponse :: String -> (String -> IO a) -> IO a
-withOneResponse response use = bracket (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
-  Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
-  Network.listen listener 8
-  port <- Network.socketPort listener
-  bracket (forkIO (forever (bracket (fst <$> Network.accept listener) Network.close answer))) killThread (const (use (show port)))
-  where
-    answer client = Network.recv client 4096 >> Network.sendAll client (Char8.pack response)

@@ -11,6 +11,7 @@ import Data.List (isInfixOf, isPrefixOf, nub)
 import Load
 import Program
 import Site (withDirectory, write)
+import Target
 import System.Directory (doesFileExist)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
@@ -117,6 +118,22 @@ spec = do
       let status fields = curl (["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server] <> concat [["--header", "X-" <> show field <> ": y"] | field <- [1 .. fields :: Int]])
       status 0 `shouldReturn` "200"
       status 5 `shouldReturn` "431"
+  it "keeps the limits of a proxy" . withDirectory $ \folder -> withSilentTarget $ \silent -> withServer ["pong", "--port", "0"] $ \target -> do
+    configured folder . listening $
+      [ "sites:",
+        "  proxy: {targets: " <> silent <> ", total-seconds: 1}",
+        "  routes:",
+        "    - {path: /slow, proxy: {targets: " <> silent <> ", send-seconds: 1, stall-seconds: 1, response-seconds: 1}}",
+        "    - {path: /checked, proxy: {targets: [" <> silent <> ", " <> show (serverPort target) <> "], balance: path, health: {path: /, every-seconds: 1, limit-seconds: 1, failures: 1}}}"
+      ]
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path]
+      -- Usually a response has a minute.
+      within 20 "all of it" (status "/") `shouldReturn` "504"
+      within 20 "the first byte" (status "/slow") `shouldReturn` "504"
+      -- Usually the second failure counts, after five seconds.
+      untilSaid server (silent <> " is left out")
+      mapM (const (curl [serverUrl server <> "/checked"])) [1 .. 4 :: Int] `shouldReturn` replicate 4 "Pong!"
   it "listens on several addresses" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]", "sites: {files: " <> folder </> "one}"]

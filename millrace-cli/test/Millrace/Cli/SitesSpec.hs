@@ -98,7 +98,7 @@ spec = do
           [AnyHost]
           plainManner {mannerHeaders = [("X-From", "site")]}
           [ files [] "root",
-            RouteOptions ["api"] plainManner {mannerHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (ProxyOptions ["1"] HostOfClient False InTurn 10 60 128 Nothing Nothing)),
+            RouteOptions ["api"] plainManner {mannerHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (plainProxy ["1"])),
             files ["docs"] "docs",
             files ["docs", "inner"] "inner",
             RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x")
