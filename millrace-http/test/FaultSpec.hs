@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, forkIOWithUnmask, killThread, myThreadId, thr
 import Control.Concurrent.Async (async, wait)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM (atomically, check)
-import Control.Exception (AsyncException (..), Exception, IOException, SomeException, catch, fromException, mask_, throw, throwIO, try, uninterruptibleMask_)
+import Control.Exception (AsyncException (..), Exception (..), IOException, SomeException, catch, mask_, throw, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -100,6 +100,25 @@ spec = do
         withServer id (\_ _ -> throwIO reason) $ \port -> do
           bytes <- exchange port twice
           map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(status, Just "close")]
+
+  describe "applications that throw an exception with the answer to it" $ do
+    let with = FailedWithAnswer (responseLBS (mkStatus 418 "I'm a teapot") [] "a page")
+    it "it is sent, the exception is reported, and the connection goes on" $ do
+      reports <- newIORef []
+      withServer (setOnException (\_ failure -> modifyIORef reports (fromException failure :))) (\_ _ -> throwIO (with (toException Fault))) $ \port -> do
+        bytes <- exchange port twiceAndEnd
+        map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies bytes) `shouldBe` replicate 2 (418, "a page")
+      readIORef reports `shouldReturn` [Just Fault, Just Fault]
+    it "it is sent, and the connection is closed if the exception is the client's fault" $
+      withServer id (\_ _ -> throwIO (with (toException PayloadTooLarge))) $ \port -> do
+        bytes <- exchange port twice
+        map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(418, Just "close")]
+    it "it takes the place of an answer of which nothing was sent" $
+      withServer id (streaming (\write _ -> write "some" >> throwIO (with (toException Fault)))) $ \port ->
+        exchange port twiceAndEnd >>= (`shouldBe` [418, 418]) . map replyStatus . parseReplies
+    it "it does not take the place of one in the middle of the body" $
+      withServer id (streaming (\write flush -> write "some" >> flush >> throwIO (with (toException Fault)))) $ \port ->
+        exchange port twice >>= (`shouldSatisfy` B.isSuffixOf "00000004\r\nsome\r\n")
 
   describe "applications that throw after something was sent" $ do
     it "the connection is closed in the middle of the body" $
@@ -390,6 +409,7 @@ spec = do
     -- Between capabilities an exception is a message. A thread takes it up when it next yields.
     awaitThrown thrower = threadStatus thrower >>= \status -> yield >> when (status == ThreadRunning) (awaitThrown thrower)
     twice = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    twiceAndEnd = "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     -- The second exception waits for the first one's handler.
     twoAtOnce = do
       self <- myThreadId

@@ -4,27 +4,30 @@ module Millrace.Cli
   )
 where
 
-import Control.Exception (handle, throwIO)
+import Control.Exception (SomeAsyncException, SomeException, catch, fromException, handle, throwIO)
 import Control.Monad (unless)
 import qualified Data.ByteString.Char8 as Char8
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
 import Millrace.Cli.Compression (compressionCodings)
 import Millrace.Cli.Configuration
 import Millrace.Cli.ConfigurationText
 import Millrace.Cli.Doctor
+import Millrace.Cli.ErrorPage (withErrorPage)
 import Millrace.Cli.Failure
-import Millrace.Cli.Manner (plainManner)
+import Millrace.Cli.Manner (OwnAnswers (..), plainManner)
 import Millrace.Cli.Policy (Compression (..), OnError (..))
 import Millrace.Cli.Pong
-import Millrace.Cli.Proxy (withReverseProxy)
+import Millrace.Cli.Proxy (failureResponse, withReverseProxy)
 import Millrace.Cli.Run
 import Millrace.Cli.Server
 import Millrace.Cli.Sites (Makers (..))
 import Millrace.Cli.StaticFiles
 import Millrace.Cli.System (Hangup (..))
-import Millrace.Cli.Upstream (newUpstreams, readUpstreams)
+import Millrace.Cli.Upstream (Upstreams, newUpstreams, readUpstreams)
+import Network.Wai (Application, Middleware)
+import Network.Wai.Handler.Millrace (FailedWithAnswer (..))
 import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
 import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
@@ -66,7 +69,7 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
-  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (const (withReverseProxy upstreams targets))
+  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (const (withProxy upstreams targets . const))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options
@@ -90,9 +93,34 @@ newMakers = do
   pure
     Makers
       { makeFiles = \options use -> site compressor options >>= use . staticFiles,
-        makeProxy = withReverseProxy upstreams,
+        makeProxy = withProxy upstreams,
         madeUpstreams = readUpstreams upstreams
       }
+
+-- What the server answers itself on the routes of a proxy has the pages that the proxy has for errors.
+withProxy :: Upstreams -> ProxyOptions -> (OwnAnswers -> Application -> IO ()) -> IO ()
+withProxy upstreams options use = case proxyErrorPages options of
+  Nothing -> withReverseProxy upstreams pure options (use AsTheyAre)
+  Just path -> do
+    pages <- (`newErrorPages` pageMicros) =<< handle (throwIO . failure path) (openRoot StayInside path)
+    withReverseProxy upstreams (withErrorPage pages) options (use (Adapted (withErrorPage pages)) . answeringFailures pages)
+  where
+    pageMicros = 1000000
+    failure path exception =
+      Failure
+        { failureAttempt = "use the pages for errors in " <> path,
+          failureReason = ioe_description (exception :: IOException),
+          failureRemedy = "'error-pages' of a proxy is a directory with files 502.html, 503.html, 504.html and the like."
+        }
+
+-- An exception ends a request whose body is too large or too slow, and one whose target fails before the first bytes of its response are
+-- sent on.
+answeringFailures :: ErrorPages -> Middleware
+answeringFailures pages application request respond = application request respond `catch` answered
+  where
+    answered failure
+      | isJust (fromException failure :: Maybe SomeAsyncException) = throwIO (failure :: SomeException)
+      | otherwise = withErrorPage pages (failureResponse failure) >>= \response -> throwIO (FailedWithAnswer response failure)
 
 site :: Compressor -> FilesOptions -> IO Site
 site compressor options = do

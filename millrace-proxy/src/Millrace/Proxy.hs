@@ -72,6 +72,7 @@ module Millrace.Proxy
     Wait (..),
     describeProblem,
     problemStatus,
+    problemResponse,
     onExceptionResponse,
   )
 where
@@ -174,7 +175,7 @@ serve proxy request respond
   where
     settings = proxySettings proxy
     upgrade = wantedUpgrade settings request
-    refuse reason = onProblem settings request reason >> respond (problemResponse reason)
+    refuse reason = onProblem settings request reason >> respondToProblem settings request reason >>= respond
 
 -- Whether a connection that was kept may be used.
 data Origin = FromPool | New

@@ -20,15 +20,16 @@ import Millrace.Proxy
 import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
 import Network.Wai (Application, Request, Response, rawPathInfo, requestMethod)
 
--- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. Throws 'Failure' for targets that are none, and for certificates that cannot be
+-- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what clients get when a
+-- request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that cannot be
 -- used.
 --
 -- @since 0.1.0
-withReverseProxy :: Upstreams -> ProxyOptions -> (Application -> IO a) -> IO a
-withReverseProxy upstreams options use = do
+withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy upstreams adapt options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
-  let settings = settingsOf options telling
+  let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (problemResponse problem)}
   -- Certificates that cannot be used are reported even if no target needs them.
   when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
   withWatchedProxy settings targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)

@@ -215,7 +215,9 @@ data ProxyOptions = ProxyOptions
     -- | How targets are asked whether they are well. 'Nothing': only requests show it.
     proxyHealth :: Maybe HealthOptions,
     -- | Who may vouch for targets, instead of the system's authorities.
-    proxyAuthorities :: Maybe FilePath
+    proxyAuthorities :: Maybe FilePath,
+    -- | The directory with pages for the server's own errors.
+    proxyErrorPages :: Maybe FilePath
   }
   deriving (Eq, Show)
 
@@ -290,7 +292,8 @@ plainProxy targets =
             targetSilentSeconds = 15
           },
       proxyHealth = Nothing,
-      proxyAuthorities = Nothing
+      proxyAuthorities = Nothing,
+      proxyErrorPages = Nothing
     }
 
 -- | Which host a target is asked for.
@@ -589,6 +592,12 @@ proxyOptions =
       (option (healthAt <$> eitherReader targetPath) (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
     <*> optional
       (strOption (long "target-ca" <> metavar "FILE" <> action "file" <> help "Trust targets with certificates of these authorities, in PEM (default: the system's)"))
+    <*> optional
+      ( strOption
+          ( long "error-pages" <> metavar "DIR" <> action "directory"
+              <> help "Answer with DIR/502.html, DIR/503.html, DIR/504.html and the like, where they are, if a request cannot be passed on; what targets answer is not changed"
+          )
+      )
 
 -- | What the host of a proxy's requests is said with.
 --

@@ -375,6 +375,7 @@ proxy =
       <*> targetLimits (proxyLimits usual)
       <*> optional "health" health
       <*> optional "authorities" nonEmptyText
+      <*> optional "error-pages" nonEmptyText
   where
     usual = plainProxy []
     targets = oneOrMany (refined nonEmptyText (\target -> maybe (Right target) Left (targetProblem target)))

@@ -150,6 +150,7 @@ proxy options =
        ]
     ++ [("health", Keys (health found)) | Just found <- [proxyHealth options]]
     ++ text "authorities" (proxyAuthorities options)
+    ++ text "error-pages" (proxyErrorPages options)
   where
     limited = proxyLimits options
     hostField = case proxyHost options of

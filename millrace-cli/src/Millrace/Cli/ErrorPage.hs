@@ -1,12 +1,13 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Pages that a site has for errors: @404.html@, @403.html@, @500.html@ and @503.html@ in its root. Must not know: servers.
+-- | Pages that a site has for errors: @404.html@, @503.html@ and the like in a root. Must not know: servers.
 --
 -- A page is kept in memory. So there is one when the files cannot be opened any more, which is when a 503 is sent.
 module Millrace.Cli.ErrorPage
   ( ErrorPages,
     newErrorPages,
     errorPage,
+    withErrorPage,
     pageBytesMax,
   )
 where
@@ -19,6 +20,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
+import Data.Maybe (fromMaybe)
 import Millrace.Cli.Content (wholeContent)
 import Millrace.Cli.Entry
 import Millrace.Cli.MediaType (mediaType)
@@ -26,7 +28,7 @@ import Millrace.Cli.Refusal (noSniffing)
 import Millrace.Cli.Root (Root, withEntry)
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Network.HTTP.Types
-import Network.Wai (Response, responseBuilder)
+import Network.Wai (Response, responseBuilder, responseHeaders, responseStatus)
 
 -- | The pages of a site.
 --
@@ -49,7 +51,20 @@ newErrorPages root lifeMicros = do
   pure pages
 
 statuses :: [Status]
-statuses = [forbidden403, notFound404, internalServerError500, serviceUnavailable503]
+statuses =
+  [ badRequest400,
+    unauthorized401,
+    forbidden403,
+    notFound404,
+    methodNotAllowed405,
+    requestTimeout408,
+    requestEntityTooLarge413,
+    internalServerError500,
+    notImplemented501,
+    badGateway502,
+    serviceUnavailable503,
+    gatewayTimeout504
+  ]
 
 -- | @errorPage pages status fields@: the answer with the page for a status, and with these fields. 'Nothing' if there is no page. It
 -- has no validators, and so no condition can make another status of it. May block while the disk works.
@@ -63,6 +78,14 @@ errorPage pages status fields
     answer bytes = responseBuilder status (described bytes ++ fields) (byteString bytes)
     described bytes =
       [(hContentType, mediaType "error.html"), noSniffing, (hContentLength, Char8.pack (show (ByteString.length bytes)))]
+
+-- | An answer with the page for its status instead of its own body, if there is one. May block while the disk works.
+--
+-- @since 0.1.0
+withErrorPage :: ErrorPages -> Response -> IO Response
+withErrorPage pages response = fromMaybe response <$> errorPage pages (responseStatus response) (filter ((`notElem` ofBody) . fst) (responseHeaders response))
+  where
+    ofBody = [hContentType, hContentLength, "X-Content-Type-Options"]
 
 -- | A larger page is not used.
 --

@@ -10,6 +10,7 @@ module Millrace.Cli.Manner
     Admission,
     admission,
     admitting,
+    OwnAnswers (..),
   )
 where
 
@@ -18,6 +19,7 @@ import Control.Exception (throwIO, try)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
+import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.Maybe (fromMaybe)
 import qualified Data.Text as Text
 import Data.Text.Encoding (encodeUtf8)
@@ -91,11 +93,31 @@ instance Semigroup Admission where
 admission :: Manner -> IO Admission
 admission manner = Admission (sharing <$> mannerSharing manner) <$> traverse asked (mannerUsers manner)
 
+-- | What becomes of answers that the server gives itself, such as the demand for a password.
+--
+-- @since 0.1.0
+data OwnAnswers
+  = AsTheyAre
+  | -- | With a page of the site, for example.
+    Adapted (Response -> IO Response)
+
 -- | Preflight requests need no password: browsers send them without one.
 --
 -- @since 0.1.0
-admitting :: Admission -> Middleware
-admitting (Admission sharing' users) = fromMaybe id sharing' . fromMaybe id users
+admitting :: OwnAnswers -> Admission -> Middleware
+admitting own (Admission sharing' users) = fromMaybe id sharing' . maybe id (adapting own) users
+
+-- Adapts what a middleware answers in place of the application.
+adapting :: OwnAnswers -> Middleware -> Middleware
+adapting AsTheyAre middleware = middleware
+adapting (Adapted adapt) middleware = \application request respond -> do
+  answerer <- newIORef ByMiddleware
+  let reached asked' respond' = writeIORef answerer ByApplication >> application asked' respond'
+      answered response = readIORef answerer >>= \by -> if by == ByApplication then respond response else adapt response >>= respond
+  middleware reached request answered
+
+data Answerer = ByMiddleware | ByApplication
+  deriving (Eq)
 
 asked :: UsersOptions -> IO Middleware
 asked options = do

@@ -35,7 +35,8 @@ import Network.Wai
 -- @since 0.1.0
 data Makers = Makers
   { makeFiles :: FilesOptions -> (Application -> IO ()) -> IO (),
-    makeProxy :: ProxyOptions -> (Application -> IO ()) -> IO (),
+    -- | Also makes what becomes of the server's own answers on the proxy's routes.
+    makeProxy :: ProxyOptions -> (OwnAnswers -> Application -> IO ()) -> IO (),
     -- | The targets of all proxies that are there now.
     madeUpstreams :: IO [Upstream]
   }
@@ -96,10 +97,11 @@ canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 withRoute :: Makers -> Admission -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
 withRoute makers ofSite route use = do
   ofRoute <- admission (routeManner route)
-  let finished application = use (parts, dressing (routeManner route) (admitting (ofSite <> ofRoute) application))
+  let finishedWith own application = use (parts, dressing (routeManner route) (admitting own (ofSite <> ofRoute) application))
+      finished = finishedWith AsTheyAre
   case routeAction route of
     ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))
-    PassOn options -> makeProxy makers options finished
+    PassOn options -> makeProxy makers options finishedWith
     RedirectTo target -> finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target)))
   where
     parts = map (encodeUtf8 . Text.pack) (routePath route)

@@ -26,8 +26,17 @@ spec = do
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
-    ["proxy", "a:1", "--host-field", "b", "--connect-timeout", "1", "--response-timeout", "2", "--health", "/up", "--target-ca", "c", "-p", "80"]
-      `means` Proxy (ProxyOptions ["a:1"] (HostAlways "b") False InTurn 1 2 128 (Just "/up") (Just "c")) (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader "--port"))
+    ["proxy", "a:1", "--host-field", "b", "--connect-timeout", "1", "--response-timeout", "2", "--health", "/up", "--target-ca", "c", "--error-pages", "pages", "-p", "80"]
+      `means` Proxy
+        (proxying ["a:1"])
+          { proxyHost = HostAlways "b",
+            proxyConnectSeconds = 1,
+            proxyResponseSeconds = 2,
+            proxyHealth = Just (HealthOptions "/up" 5 2 2 2),
+            proxyAuthorities = Just "c",
+            proxyErrorPages = Just "pages"
+          }
+        (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader "--port"))
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
       `means` Pong (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader "--port")) {serverBackend = Just Epoll, serverCores = Just 3}
@@ -82,7 +91,7 @@ spec = do
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader "--port"
     listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
     files = plainFiles "."
-    proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 Nothing Nothing
+    proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

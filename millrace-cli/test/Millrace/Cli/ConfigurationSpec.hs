@@ -109,7 +109,7 @@ files :: [String] -> FilePath -> RouteOptions
 files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
-proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing
+proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
 
 every :: [String]
 every =
@@ -135,7 +135,7 @@ every =
     "        headers: {Q: r}",
     "        cors: '*'",
     "        users: v",
-    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, authorities: c,",
+    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, authorities: c, error-pages: e,",
     "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
     "          health: {path: /up, every-seconds: 13, limit-seconds: 14, failures: 15, successes: 16}}",
     "      - path: /old",
@@ -164,7 +164,7 @@ everything =
         [ SiteOptions
             [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
             (Manner [("X", "y"), ("Z", "1")] UsualSecurityHeaders (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5)) (Just (UsersOptions "u" "r s")))
-            [ RouteOptions ["api", "v1"] (Manner [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12) (Just (HealthOptions "/up" 13 14 15 16)) (Just "c"))),
+            [ RouteOptions ["api", "v1"] (Manner [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12) (Just (HealthOptions "/up" 13 14 15 16)) (Just "c") (Just "e"))),
               RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x"),
               RouteOptions [] plainManner (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
             ],

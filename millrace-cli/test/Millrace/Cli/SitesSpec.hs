@@ -111,7 +111,7 @@ named :: Makers
 named =
   Makers
     { makeFiles = \options use -> use (saying (Char8.pack (filesDirectory options))),
-      makeProxy = \_ use -> use (saying "proxy"),
+      makeProxy = \_ use -> use AsTheyAre (saying "proxy"),
       madeUpstreams = pure []
     }
   where

@@ -19,8 +19,8 @@ import Network.Wai.Handler.Millrace (defaultOnExceptionResponse)
 -- | Throws 'Failure'.
 --
 -- @since 0.1.0
-withReverseProxy :: Upstreams -> ProxyOptions -> (Application -> IO a) -> IO a
-withReverseProxy _ _ _ =
+withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy _ _ _ _ =
   throwIO
     Failure
       { failureAttempt = "pass requests on",

@@ -6,6 +6,7 @@ module Millrace.Http.Exception
   ( InvalidRequest (..),
     invalidRequestFromError,
     InvalidResponse (..),
+    FailedWithAnswer (..),
     ConnectionsCutOff (..),
     HandshakeFailed (..),
     defaultOnException,
@@ -127,6 +128,22 @@ data InvalidResponse
   deriving (Eq, Show)
 
 instance Exception InvalidResponse
+
+-- | An exception, and the answer to it. An application that knows a better answer than
+-- 'Network.Wai.Handler.Millrace.setOnExceptionResponse' throws this, for example a page of its site. All else is as if the
+-- exception itself had been thrown: it is reported without the answer, and the answer is only sent if nothing of another one was.
+--
+-- > withPages application request respond = application request respond `catch` \failure ->
+-- >   throwIO (FailedWithAnswer (pageFor failure) failure)
+--
+-- @since 0.1.0
+data FailedWithAnswer = FailedWithAnswer Response SomeException
+
+instance Show FailedWithAnswer where
+  showsPrec depth (FailedWithAnswer _ failure) = showsPrec depth failure
+
+instance Exception FailedWithAnswer where
+  displayException (FailedWithAnswer _ failure) = displayed failure
 
 -- | So many connections were still busy when the time for a shutdown was over
 -- ('Network.Wai.Handler.Millrace.setGracefulShutdownTimeout'). Reported; not thrown.

@@ -1,5 +1,3 @@
-{-# LANGUAGE OverloadedStrings #-}
-
 -- | A request that is being passed on, and what comes of it. Must not know: sockets.
 module Millrace.Proxy.Passing
   ( Passing (..),
@@ -7,7 +5,6 @@ module Millrace.Proxy.Passing
     Next (..),
     isRepeatable,
     noteProblem,
-    problemResponse,
     onExceptionResponse,
     respondStreaming,
     Extent (..),
@@ -18,7 +15,6 @@ import Control.Exception (SomeException, fromException)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import Data.ByteString.Builder (byteString)
-import qualified Data.ByteString.Lazy as Lazy
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import Millrace.Deadline (Deadline)
@@ -58,17 +54,6 @@ isRepeatable passing = case passingBody passing of
 -- | Counts a problem against the health of a target, if it is the target's fault.
 noteProblem :: Settings -> Member -> Problem -> IO ()
 noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure (limits settings) member)
-
--- | The response that tells a client about a problem.
-problemResponse :: Problem -> Response
-problemResponse reason = responseLBS status fields text
-  where
-    status = problemStatus reason
-    fields =
-      (hContentType, "text/plain; charset=utf-8") :
-      [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
-        ++ [("Retry-After", "1") | statusCode status == 503]
-    text = Lazy.fromStrict (statusMessage status <> "\n")
 
 -- | For the server's 'Network.Wai.Handler.Millrace.setOnExceptionResponse'. A target may fail in the middle of a response of which
 -- nothing has been sent to the client yet. Then this tells the client that it was the target (502 or 504); by default

@@ -7,14 +7,17 @@ module Millrace.Proxy.Problem
     Wait (..),
     describeProblem,
     problemStatus,
+    problemResponse,
     isFaultOfTarget,
   )
 where
 
 import Control.Exception (Exception (..))
+import qualified Data.ByteString.Lazy as Lazy
 import Data.Word (Word32)
 import Millrace.Proxy.Target (Target, showTarget)
-import Network.HTTP.Types (Status, mkStatus, status400, status405, status501, status502, status503, status504)
+import Network.HTTP.Types (Status (..), hContentType, mkStatus, status400, status405, status501, status502, status503, status504)
+import Network.Wai (Response, responseLBS)
 
 -- | Why a request was not passed on, or its response not passed back.
 --
@@ -109,6 +112,19 @@ problemStatus problem = case problemCause problem of
   NothingLeft _ -> status503
   CannotUpgrade -> status501
   _ -> status502
+
+-- | The usual response that tells a client about a problem: 'problemStatus' and a line of text.
+--
+-- @since 0.1.0
+problemResponse :: Problem -> Response
+problemResponse reason = responseLBS status fields text
+  where
+    status = problemStatus reason
+    fields =
+      (hContentType, "text/plain; charset=utf-8") :
+      [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+        ++ [("Retry-After", "1") | statusCode status == 503]
+    text = Lazy.fromStrict (statusMessage status <> "\n")
 
 -- | Does it count against the health of the target?
 isFaultOfTarget :: Problem -> Bool

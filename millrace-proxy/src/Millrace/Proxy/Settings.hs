@@ -19,11 +19,11 @@ where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Millrace.Deadline (TimeLimit, microseconds, noTimeLimit)
-import Millrace.Proxy.Problem (Problem)
+import Millrace.Proxy.Problem (Problem, problemResponse)
 import Millrace.Proxy.Target (Target)
 import Millrace.Tls (ClientSettings, clientSettings)
 import Network.HTTP.Types (Status (..))
-import Network.Wai (Request, remoteHost)
+import Network.Wai (Request, Response, remoteHost)
 
 -- | The settings of a proxy. Begin with 'defaultSettings'.
 --
@@ -42,12 +42,16 @@ data Settings = Settings
     activeCheck :: !(Maybe ActiveCheck),
     -- | Called for each request that could not be passed on, or whose response could not be passed back. Must not block.
     onProblem :: Request -> Problem -> IO (),
+    -- | The response for a request that could not be passed on, for example with a page of the site. 'problemResponse' is the usual
+    -- one. Not for a response that breaks off: see 'Millrace.Proxy.onExceptionResponse'.
+    respondToProblem :: Request -> Problem -> IO Response,
     -- | Called when an active check has changed the health of a target: 'Nothing' if it is well again, else the reason.
     onHealth :: Target -> Maybe String -> IO ()
   }
 
 -- | The client's Host is kept; its fields about other proxies are replaced; identifiers are made; the targets take turns; all
--- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, and the observers do nothing.
+-- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, the observers do nothing, and problems are
+-- answered with a line of text.
 --
 -- @since 0.1.0
 defaultSettings :: Settings
@@ -62,6 +66,7 @@ defaultSettings =
       tlsSettings = clientSettings,
       activeCheck = Nothing,
       onProblem = \_ _ -> return (),
+      respondToProblem = \_ problem -> return (problemResponse problem),
       onHealth = \_ _ -> return ()
     }
 

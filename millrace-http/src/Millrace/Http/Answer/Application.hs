@@ -95,7 +95,7 @@ answerRefused (Service server exchange _) (Refusal reason method asked) = case s
   where
     refuse record = do
       closeAfterwards exchange
-      answerFailure (Service server exchange record) defaultRequest {requestMethod = method} (toException reason)
+      answerFailure (Service server exchange record) defaultRequest {requestMethod = method} (usualAnswer server (toException reason))
 
 -- | Serves one request on an exchange, in this thread, as a server of its own.
 serveExchange :: Settings -> Application -> Exchange -> Request -> IO ()
@@ -172,7 +172,7 @@ give exchange record answerer plan = case record of
 -- The application threw. If nothing of its response was sent, the client gets another response and the connection stays. Otherwise
 -- only closing the connection can tell the client that the response is incomplete.
 recover :: Service -> Request -> Reached -> SomeException -> IO ()
-recover service@(Service server exchange record) request reached failure = do
+recover service@(Service server exchange record) request reached thrown = do
   settle exchange
   liftTimeLimit exchange
   reportTo server (Just request) failure
@@ -180,12 +180,16 @@ recover service@(Service server exchange record) request reached failure = do
   case (retraction, reached) of
     (TakenBack, _) -> do
       unless (keepsFraming failure) (closeAfterwards exchange)
-      answerFailure service request failure `onException` abandon exchange Answering
+      answerFailure service request (fromMaybe (usualAnswer server failure) chosen) `onException` abandon exchange Answering
     (AlreadySent, Answered) -> closeAfterwards exchange
     (AlreadySent, _) -> do
       closeAfterwards exchange
       mapM_ recordCut record
       discardUnsent exchange
+  where
+    (failure, chosen) = case fromException thrown of
+      Just (FailedWithAnswer response inner) -> (inner, Just response)
+      Nothing -> (thrown, Nothing)
 {-# NOINLINE recover #-}
 
 -- Is there no complete answer?
@@ -195,9 +199,11 @@ isUnfinished reached = case reached of
   _ -> isIncomplete reached
 
 -- The server's own answer to a failure.
-answerFailure :: Service -> Request -> SomeException -> IO ()
-answerFailure service@(Service server _ _) request failure =
-  compose service request OwnThread (settingsOnExceptionResponse (serverSettings server) failure)
+answerFailure :: Service -> Request -> Response -> IO ()
+answerFailure service request = compose service request OwnThread
+
+usualAnswer :: ServerContext -> SomeException -> Response
+usualAnswer = settingsOnExceptionResponse . serverSettings
 
 -- The session ends during a request that is not answered. The responses to earlier requests are complete, and go out.
 abandon :: Exchange -> Reached -> IO ()

@@ -216,6 +216,7 @@ module Network.Wai.Handler.Millrace
     -- * Exceptions
     InvalidRequest (..),
     InvalidResponse (..),
+    FailedWithAnswer (..),
     ConnectionsCutOff (..),
     HandshakeFailed (..),
     defaultOnException,
