@@ -76,7 +76,7 @@ perform command = case command of
   Print other -> perform other
   Run file -> newMakers >>= (`run` file)
   Check file -> newMakers >>= (`check` file)
-  Reload file -> newMakers >>= (`reload` file)
+  Reload seconds file -> reload seconds file
   Doctor options -> do
     examination <- examine (doctorBackend options)
     say ((if doctorJson options then renderAsJson else renderText) examination)

@@ -11,7 +11,7 @@ module Millrace.Cli.System
   , Hangup (..)
   , onHangup
   , processNumber
-  , tellHangup
+  , reserveForOwner
   , ignoreRotation
   , ignoreFileSizeLimit
   , residentBytes
@@ -31,9 +31,10 @@ import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
+import System.Posix.Files (setFileMode)
 import System.Posix.Process (exitImmediately, getProcessID)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ, signalProcess)
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -129,11 +130,11 @@ onHangup action = void (installHandler sigHUP (Catch action) Nothing)
 processNumber :: IO Int
 processNumber = fromIntegral <$> getProcessID
 
--- | Sends SIGHUP to a process. Throws 'IOException' if there is none with this number, or it is another user's.
+-- | Only the owner of a file, and root, may use it from now on. Throws 'IOException'.
 --
 -- @since 0.1.0
-tellHangup :: Int -> IO ()
-tellHangup = signalProcess sigHUP . fromIntegral
+reserveForOwner :: FilePath -> IO ()
+reserveForOwner path = setFileMode path 0o600
 
 -- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
 --

@@ -53,7 +53,8 @@ data Command
   | -- | With this configuration file.
     Run FilePath
   | Check FilePath
-  | Reload FilePath
+  | -- | Wait for so many seconds at most.
+    Reload Int FilePath
   | Doctor DoctorOptions
   deriving (Eq, Show)
 
@@ -369,7 +370,7 @@ commands =
         progDesc "Serve what a configuration file says: sites by name, files, proxies" <> footerDoc (unChunk runNotes),
       command "check" . info (Check <$> configurationFile) $
         progDesc "Say what is wrong with a configuration file, and where" <> footerDoc (unChunk checkNotes),
-      command "reload" . info (Reload <$> configurationFile) $
+      command "reload" . info (Reload <$> patience <*> configurationFile) $
         progDesc "Have the running server take its changed configuration file" <> footerDoc (unChunk reloadNotes),
       command "doctor" . info (Doctor <$> doctorOptions) $
         progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
@@ -510,11 +511,18 @@ checkNotes =
 reloadNotes :: Chunk Doc
 reloadNotes =
   vsepChunks
-    [ examples [("millrace reload /etc/millrace.yaml", "checks the file, then tells the server that runs with it")],
+    [ examples [("millrace reload /etc/millrace.yaml", "says whether the server that runs with the file takes it")],
       paragraph
-        "The server is found by 'pid-file' in the file's 'process'. Without one, send SIGHUP to it (systemctl reload millrace). \
-        \Changes of 'listen', 'process' and 'limits' need a restart; the server's messages say so."
+        "The server is asked by the socket beside 'pid-file' in the file's 'process', so run it as the server's user, or as root. Without \
+        \'pid-file', send SIGHUP to the server: its messages then say the outcome. Changes of 'listen', 'process' and 'limits' need a restart.",
+      paragraph "Exit status: 0 if the server answers new requests as the file says, 1 if not; then the reasons are printed."
     ]
+
+patience :: Parser Int
+patience =
+  option
+    (fromInteger <$> numberBetween 1 3600)
+    (long "timeout" <> metavar "SECONDS" <> value 60 <> showDefault <> help "How long to wait for the server's answer")
 
 configurationFile :: Parser FilePath
 configurationFile = strArgument (metavar "FILE" <> action "file" <> help "Configuration file, in YAML")

@@ -9,31 +9,32 @@ module Millrace.Cli.Run
 where
 
 import Control.Concurrent (forkIO)
-import Control.Concurrent.MVar (newEmptyMVar, takeMVar, tryPutMVar)
+import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, takeMVar, tryPutMVar)
 import Control.Exception (IOException, SomeException, bracket_, catch, handle, throwIO, toException, try)
 import Control.Monad (forever, unless, void, when)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.Char (isDigit, isSpace)
 import Data.Foldable (traverse_)
-import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.List (intercalate, isPrefixOf)
 import Data.Maybe (maybeToList)
 import Millrace.Cli.Command (ServerOptions (..), noLimitOptions)
 import Millrace.Cli.Configuration
+import Millrace.Cli.Control
 import Millrace.Cli.Document (renderMistake)
 import Millrace.Cli.Failure
 import Millrace.Cli.Replaceable
 import Millrace.Cli.Server
 import Millrace.Cli.Sites
-import Millrace.Cli.System (Hangup (..), onHangup, processNumber, tellHangup)
+import Millrace.Cli.System (Hangup (..), onHangup, processNumber)
 import Millrace.Cli.Tls (checkTls)
+import Millrace.Deadline (deadlineAfter, isDeadlineError)
 import System.Directory (doesDirectoryExist, removeFile)
+import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (takeDirectory)
 
 -- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests are answered as the
 -- file says now, and open ones end as they began. If the file cannot be used, or says something that needs a restart, that is told
--- and nothing changes.
+-- and nothing changes. 'reload' asks for the same.
 --
 -- Blocks. Throws 'Failure'. Must be called once, as 'serve'.
 --
@@ -45,30 +46,33 @@ run makers file = do
   onHangup (void (tryPutMVar asked ()))
   first <- load file
   serveWith (configurationServer first) HangupIsNoEnd (madeUpstreams makers) $ \running use ->
-    withReplaceable (withSites makers (configurationSites first)) $ \application replace ->
-      withPidFile (configurationPidFile first) $ do
-        current <- newIORef first
-        void . forkIO . forever . (takeMVar asked >>) . sayOutcome $ do
-          next <- load file
-          before <- readIORef current
-          unless (null (fixed before next)) (throwIO (needsRestart (fixed before next)))
-          replace (withSites makers (configurationSites next))
-          when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
-            traverse_ (useCertificates running) (serverTls (configurationServer next))
-              `catch` \failure -> replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
-          writeIORef current next
-        use application
+    withReplaceable (withSites makers (configurationSites first)) $ \application replace -> do
+      -- One at a time reads the file and replaces what is used.
+      current <- newMVar first
+      let readAgain = modifyMVar_ current $ \before -> do
+            next <- load file
+            unless (null (fixed before next)) (throwIO (needsRestart (fixed before next)))
+            replace (withSites makers (configurationSites next))
+            when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
+              traverse_ (useCertificates running) (serverTls (configurationServer next))
+                `catch` \failure -> replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
+            pure next
+          reloading = try readAgain >>= told
+      void . forkIO . forever $ takeMVar asked >> reloading
+      withPidFile (configurationPidFile first) reloading (use application)
   where
-    sayOutcome action =
-      try action >>= \case
-        Right () -> tell ("millrace: " <> file <> " was read again; new requests are answered as it says")
-        Left failure -> tell ("millrace: everything stays as it was: " <> reasonOf failure)
+    told = \case
+      Right () -> Taken <$ tell ("millrace: " <> takenText file)
+      Left failure -> Refused (reasonOf failure) <$ tell ("millrace: everything stays as it was: " <> reasonOf failure)
     needsRestart parts =
       Failure
         { failureAttempt = "use the changed " <> file,
           failureReason = intercalate " and " parts <> (if length parts == 1 then " has changed" else " have changed"),
           failureRemedy = "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
         }
+
+takenText :: FilePath -> String
+takenText file = file <> " was read again; new requests are answered as it says"
 
 -- The parts of a configuration that have changed and cannot while the server runs. There is https before and afterwards or never, as long
 -- as 'listen' is the same.
@@ -108,23 +112,26 @@ needsFolder key path = do
   where
     folder = takeDirectory path
 
--- | Checks a file, and tells the server that runs with it to read it again. Throws 'Failure'.
+-- | Has the server that runs with a file read it again, and waits for so many seconds at most until the server says whether it takes it.
+-- Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
 --
 -- @since 0.1.0
-reload :: Makers -> FilePath -> IO ()
-reload makers file = do
-  found <- loadUsable makers file
-  pidFile <- maybe (throwIO unnamed) pure (configurationPidFile found)
-  content <- (filter (not . isSpace) <$> readFile pidFile) `catch` (throwIO . unreadable pidFile)
-  number <- if not (null content) && all isDigit content && length content < 10 && read content > (1 :: Int) then pure (read content) else throwIO (notNumber pidFile)
-  tellHangup number `catch` (throwIO . untold number)
-  say ("process " <> show number <> " was told to read " <> file <> "; its messages say whether it does\n")
+reload :: Int -> FilePath -> IO ()
+reload seconds file = do
+  found <- load file
+  path <- controlPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
+  deadline <- deadlineAfter (1000000 * seconds)
+  outcome <- askToReload deadline path `catch` (throwIO . notAsked path)
+  case outcome of
+    Just Taken -> say (takenText file <> "\n")
+    Just (Refused reason) -> tell ("millrace: the server refuses " <> file <> ", and everything stays as it was: " <> reason) >> throwIO (ExitFailure 1)
+    Nothing -> throwIO (Failure attempt "the server ended before it said whether it takes the file" "Its messages say why.")
   where
-    attempt = "tell the server to read " <> file
-    unnamed = Failure attempt "the file has no 'pid-file' in 'process'" "Name one and restart the server, or send SIGHUP to it: systemctl reload millrace."
-    unreadable pidFile failure = Failure attempt (pidFile <> ": " <> reasonOfIO failure) "Is the server running?"
-    notNumber pidFile = Failure attempt (pidFile <> " has no number of a process") "Remove it, and restart the server."
-    untold number failure = Failure attempt ("process " <> show (number :: Int) <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
+    attempt = "have the server read " <> file
+    unnamed = Failure attempt "the file has no 'pid-file' in 'process'" "Name one and restart the server, or send SIGHUP to it: its messages say whether it takes the file."
+    notAsked path failure
+      | isDeadlineError failure = Failure attempt ("it has not answered within " <> show seconds <> (if seconds == 1 then " second" else " seconds")) "It may still take the file; its messages say so. --timeout waits longer."
+      | otherwise = Failure attempt (path <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
 
 reasonOfIO :: IOException -> String
 reasonOfIO = reasonOf . toException
@@ -149,17 +156,17 @@ load file = do
           failureRemedy = "The guide's page \"Configuring\" has every key, with an example."
         }
 
--- The file has the number of this process while an action runs.
-withPidFile :: Maybe FilePath -> IO a -> IO a
-withPidFile Nothing action = action
-withPidFile (Just path) action = bracket_ write remove action
+-- The file has the number of this process while an action runs, and the socket beside it takes what 'reload' asks for.
+withPidFile :: Maybe FilePath -> IO Outcome -> IO a -> IO a
+withPidFile Nothing _ action = action
+withPidFile (Just path) reloading action = bracket_ write remove (withControl (controlPath path) reloading action)
   where
     write = (processNumber >>= writeFile path . (<> "\n") . show) `catch` (throwIO . failed)
     -- The next server may have written its own number: with 'reuse-port' it begins before this one ends.
     remove = handle ignoring $ do
       number <- processNumber
       content <- ByteString.readFile path
-      when (Char8.words content == [Char8.pack (show number)]) (removeFile path)
+      when (Char8.words content == [Char8.pack (show number)]) (mapM_ removeFile [path, controlPath path])
     ignoring :: IOException -> IO ()
     ignoring _ = pure () -- Somebody has removed it already.
     failed failure = Failure ("write " <> path) (reasonOfIO failure) "'pid-file' is a path that the server's user may write to."

@@ -4,18 +4,20 @@
 module Millrace.Cli.RunSpec (spec) where
 
 import Certificates
-import Control.Concurrent (threadDelay)
-import Control.Monad (forM_, replicateM_)
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Monad (forM, forM_, replicateM_)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf, isPrefixOf, nub)
 import Load
 import Program
 import Site (withDirectory, write)
 import Target
-import System.Directory (doesFileExist)
+import System.Directory (doesFileExist, listDirectory)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
-import System.Posix.Signals (sigHUP, sigTERM)
+import System.Posix.Files (accessModes, fileMode, getFileStatus, intersectFileModes)
+import System.Posix.Signals (sigCONT, sigHUP, sigSTOP, sigTERM)
 import System.Process (readProcess)
 import Test.Hspec
 
@@ -79,22 +81,42 @@ spec = do
       refusedWith ("listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]" : drop 1 good <> ["limits: {fields: 5}"]) server "'listen' and 'limits' have changed"
       refusedWith (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) server "'process' has changed"
       untilSaid server "This needs a restart."
-      -- By command: what is wrong is told there, and the server is not asked.
-      broken <- runMillrace [] ["reload", folder </> "m.yaml"]
-      outcomeExit broken `shouldBe` ExitSuccess
-      untilSaid server "This needs a restart."
-      write folder "one/index.html" "changed"
-      configured folder good
-      done <- runMillrace [] ["reload", folder </> "m.yaml"]
-      outcomeExit done `shouldBe` ExitSuccess
-      untilSaid server "was read again"
-      curl [serverUrl server] `shouldReturn` "changed"
+      -- Who may ask: its user, and root.
+      (`intersectFileModes` accessModes) . fileMode <$> getFileStatus (folder </> "pid.sock") `shouldReturn` 0o600
+      -- The command tells what the server says.
+      let reloading more = runMillrace [] (["reload", folder </> "m.yaml"] <> more)
+          refusedByCommand text said = do
+            configured folder text
+            outcome <- reloading []
+            outcomeExit outcome `shouldBe` ExitFailure 1
+            outcomeOutput outcome `shouldBe` ""
+            forM_ said (outcomeErrors outcome `shouldContain`)
+      refusedByCommand (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) ["'process' has changed", "This needs a restart."]
+      untilSaid server "'process' has changed"
+      refusedByCommand (take 3 good <> ["sites: {files: " <> folder </> "none}"]) ["cannot serve " <> folder </> "none", "No such file"]
+      refusedByCommand (good <> ["  fiels: x"]) ["m.yaml:6:3: a site has no key 'fiels'"]
+      curl [serverUrl server] `shouldReturn` "one"
+      write folder "two/index.html" "two"
+      configured folder (take 3 good <> ["sites: {files: " <> folder </> "two}"])
+      done <- reloading []
+      (outcomeExit done, outcomeOutput done) `shouldBe` (ExitSuccess, folder </> "m.yaml was read again; new requests are answered as it says\n")
+      curl [serverUrl server] `shouldReturn` "two"
+      -- Several at once each get an answer.
+      outcomes <- forM [1 .. 4 :: Int] . const $ do
+        place <- newEmptyMVar
+        place <$ forkIO (reloading [] >>= putMVar place . outcomeExit)
+      within 60 "four answers" (mapM takeMVar outcomes) `shouldReturn` replicate 4 ExitSuccess
+      signalServer sigSTOP server
+      late <- reloading ["--timeout", "1"]
+      outcomeExit late `shouldBe` ExitFailure 1
+      outcomeErrors late `shouldContain` "has not answered within 1 second"
+      signalServer sigCONT server
       signalServer sigTERM server
       waitForExit 30 server `shouldReturn` ExitSuccess
-    doesFileExist (folder </> "pid") `shouldReturn` False
+    filter ("pid" `isPrefixOf`) <$> listDirectory folder `shouldReturn` []
     gone <- runMillrace [] ["reload", folder </> "m.yaml"]
     outcomeExit gone `shouldBe` ExitFailure 1
-    outcomeErrors gone `shouldContain` "Is the server running?"
+    outcomeErrors gone `shouldContain` "Is the server running, and is this its user"
   it "takes other certificates with a changed file" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
     let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {chain: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]

@@ -9,7 +9,7 @@ module Millrace.Cli.System
     Hangup (..),
     onHangup,
     processNumber,
-    tellHangup,
+    reserveForOwner,
     ignoreRotation,
     ignoreFileSizeLimit,
     residentBytes,
@@ -78,11 +78,11 @@ onHangup _ = pure ()
 processNumber :: IO Int
 processNumber = pure 0
 
--- | Throws 'IOException': there is no such signal.
+-- | A file has the rights of its folder.
 --
 -- @since 0.1.0
-tellHangup :: Int -> IO ()
-tellHangup _ = ioError (userError "Windows has no signal for this")
+reserveForOwner :: FilePath -> IO ()
+reserveForOwner _ = pure ()
 
 -- | Not known yet.
 --
