@@ -14,8 +14,6 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (find, nub, stripPrefix)
 import Data.Maybe (fromMaybe, listToMaybe)
-import Foreign.C (Errno (..), eMFILE)
-import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
@@ -239,14 +237,18 @@ limiting options =
 
 -- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
 newReporting :: IO (Settings -> Settings)
-newReporting = setOnException . report <$> newSeldomTeller
+newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tell . crowded)) <$> newSeldomTeller
   where
+    crowded news =
+      "millrace: " <> case news of
+        ClientsWait (MaximumConnections most) -> "clients wait: " <> show most <> (if most == 1 then " connection is" else " connections are") <> " open, as many as 'connections' allows"
+        ClientsWait OpenDescriptors -> "clients wait: too many open files (ulimit -n)"
+        ClientsWaitNoMore (MaximumConnections _) -> "clients no longer wait for connections"
+        ClientsWaitNoMore OpenDescriptors -> "clients no longer wait for open files"
     report telling request failure =
       when (defaultShouldDisplayException failure) $ case request of
         Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
-        Nothing | maybe False isOutOfDescriptors (fromException failure) -> telling "millrace: clients wait: too many open files (ulimit -n)"
         Nothing -> tell ("millrace: " <> described failure)
-    isOutOfDescriptors failure = maybe False ((== eMFILE) . Errno) (ioe_errno failure)
     -- The path by which the file was opened names a descriptor, and would tell the user nothing.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"

@@ -48,6 +48,22 @@ spec = around withCertificates $ do
             answer <- receiveToEnd client
             Char8.length answer `shouldSatisfy` (> largeBytes)
         curl [serverUrl server] `shouldReturn` "crowded"
+      nextErrorLine server `shouldReturn` "millrace: clients no longer wait for open files"
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
+      hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
+  it "says once that there are as many connections as it may have, and once that there is room again" $ \folder -> do
+    configuredWith "connections: 5" folder ["listen: {http: 127.0.0.1:0}"] []
+    withDescriptors 1000 folder $ \server -> do
+      withClients 5 (fromIntegral (serverPort server)) "GET / HT" $ \busy -> do
+        withClients 3 (fromIntegral (serverPort server)) "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" $ \waiting -> do
+          nextErrorLine server `shouldReturn` "millrace: clients wait: 5 connections are open, as many as 'connections' allows"
+          -- Those that it has are served, and make room.
+          forM_ busy $ \client -> do
+            Network.sendAll client "TP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            receiveToEnd client >>= (`shouldSatisfy` Char8.isSuffixOf "crowded")
+          mapM receiveToEnd waiting >>= (`shouldSatisfy` all (Char8.isSuffixOf "crowded"))
+      nextErrorLine server `shouldReturn` "millrace: clients no longer wait for connections"
       signalServer sigTERM server
       waitForExit 30 server `shouldReturn` ExitSuccess
       hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
@@ -60,11 +76,12 @@ spec = around withCertificates $ do
   where
     crowd = 100 :: Int
     largeBytes = 3000000 :: Int
-    configured folder listening more = do
+    configured = configuredWith "reserved-descriptors: 16"
+    configuredWith limits folder listening more = do
       write folder "site/index.html" "crowded"
       write folder "site/large" (Char8.replicate largeBytes 'x')
       writeFile (folder </> "m.yaml") . unlines $
-        listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {reserved-descriptors: 16}", "sites: {files: " <> folder </> "site}"]
+        listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {" <> limits <> "}", "sites: {files: " <> folder </> "site}"]
     withDescriptors :: Int -> FilePath -> (Server -> IO a) -> IO a
     withDescriptors count folder use = do
       path <- millracePath

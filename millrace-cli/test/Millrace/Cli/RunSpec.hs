@@ -12,13 +12,13 @@ import Data.List (isInfixOf, isPrefixOf, nub)
 import Load
 import Program
 import Site (withDirectory, write)
-import Target
 import System.Directory (doesFileExist, listDirectory)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.Files (accessModes, fileMode, getFileStatus, intersectFileModes)
 import System.Posix.Signals (sigCONT, sigHUP, sigSTOP, sigTERM)
 import System.Process (readProcess)
+import Target
 import Test.Hspec
 
 spec :: Spec

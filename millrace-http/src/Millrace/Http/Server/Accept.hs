@@ -1,15 +1,17 @@
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down.
 -- Must not know: requests, responses.
 module Millrace.Http.Server.Accept (runListeners) where
 
-import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
+import Control.Concurrent (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, killThread)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
 import Data.IORef
 import qualified Data.IntMap.Strict as IntMap
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNOTSOCK, errnoToIOError)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
@@ -24,7 +26,7 @@ import Millrace.Http.Server.Lifetime (runConnection)
 import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire)
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.Server.Served
-import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.Settings (Bound (..), Crowding (..), Settings (..))
 import Millrace.Http.Server.State
 import Millrace.Http.Server.Worker
 import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
@@ -46,8 +48,9 @@ import Network.Wai (Application)
 runListeners :: Settings -> [Listener] -> Application -> IO ()
 runListeners settings listeners application = do
   server <- newServerContext settings
-  tellWaiting <- newWaitingTeller settings
-  sources <- mapM (newSource settings tellWaiting) listeners
+  descriptors <- newCrowd settings OpenDescriptors
+  connections <- mapM (newCrowd settings . MaximumConnections) (settingsMaximumConnections settings)
+  sources <- mapM (newSource settings (noteWaiting descriptors)) listeners
   asked <- newTVarIO False
   let drainAll = beginDraining server sources >> atomically (writeTVar asked True)
       endNow = enterPhase server Over >> announceShutdown (serverState server) >> mapM_ endSource sources
@@ -61,7 +64,7 @@ runListeners settings listeners application = do
   let count = max capabilities (length listeners)
   registries <- replicateM count (newIORef IntMap.empty)
   eviction <- newEviction (findIdle registries) askToEnd
-  let room = Room (settingsMaximumConnections settings) share tellWaiting
+  let room = Room ((,) <$> settingsMaximumConnections settings <*> fmap noteWaiting connections) share (noteWaiting descriptors)
   accepted <- newIORef 0
   accepting <- newTVarIO count
   broken <- newIORef Nothing
@@ -69,14 +72,14 @@ runListeners settings listeners application = do
         settingsOnException settings Nothing failure `catch` ignore
         writeIORef broken (Just (failure :: SomeException))
   let isAccepting = (> 0) <$> readTVarIO accepting
-  asRunning registries (serverState server) . flip finally (closeFileCache (serverFiles server)) . flip onException (endNow >> cutAll registries isAccepting) $ do
+  asRunning registries (serverState server) . flip finally (closeFileCache (serverFiles server)) . flip finally (mapM_ endCrowd (descriptors : maybe [] pure connections)) . flip onException (endNow >> cutAll registries isAccepting) $ do
     forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
       forkOnMasked number $
         ( acceptLoop
             Acceptor
               { acceptorServer = server,
                 acceptorSource = source,
-                acceptorBatch = batchSize count (length listeners) (roomConnections room),
+                acceptorBatch = batchSize count (length listeners) (fst <$> roomConnections room),
                 acceptorEviction = eviction,
                 acceptorRegistry = registry,
                 acceptorNumbers = nextNumber accepted,
@@ -156,14 +159,42 @@ acceptTelling tellWaiting listener = go idleMicros
           go (if starving then retryMicros else idleMicros)
     idleMicros = 1000000
 
--- Reports that connections wait for descriptors. Once for each time that this happens: not again before ten seconds without it.
-newWaitingTeller :: Settings -> IO (IO ())
-newWaitingTeller settings = tell <$> newIORef 0
+-- Reports that connections wait because of a bound, and that none waits any more.
+data Crowd = Crowd
+  { -- Called again and again while a connection waits.
+    noteWaiting :: !(IO ()),
+    endCrowd :: !(IO ())
+  }
+
+-- A crowd is over when nobody has waited for ten seconds. So a server that stays at its bound does not report it again and again.
+newCrowd :: Settings -> Bound -> IO Crowd
+newCrowd settings bound = do
+  -- When somebody waited last, and who watches for the end of it.
+  lately <- newIORef Nothing
+  watching <- newIORef Nothing
+  let note = mask_ $ do
+        now <- monotonicNanoseconds
+        before <- atomicModifyIORef' lately (Just now,)
+        when (isNothing before) $ do
+          report (ClientsWait bound)
+          forkIOWithUnmask (\unmask -> unmask watch) >>= writeIORef watching . Just
+      watch = do
+        now <- monotonicNanoseconds
+        left <- atomicModifyIORef' lately (remaining now)
+        case left of
+          Just micros -> threadDelay micros >> watch
+          Nothing -> report (ClientsWaitNoMore bound)
+  return (Crowd note (readIORef watching >>= mapM_ killThread))
   where
-    tell notBefore = do
-      now <- monotonicNanoseconds
-      due <- atomicModifyIORef' notBefore (\moment -> (now + 10000000000, now >= moment))
-      when due (settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing)) `catch` ignore)
+    remaining now moment = case moment of
+      Just last' | now < last' + graceNanoseconds -> (moment, Just (1 + fromIntegral ((last' + graceNanoseconds - now) `quot` 1000)))
+      _ -> (Nothing, Nothing)
+    graceNanoseconds = 10000000000
+    report news = told news `catch` ignore
+    told news = case (settingsOnCrowding settings, news) of
+      (Just observer, _) -> observer news
+      (Nothing, ClientsWait OpenDescriptors) -> settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing))
+      _ -> return ()
 
 -- The state of a thread that accepts connections.
 data Acceptor = Acceptor
@@ -251,8 +282,8 @@ ignore _ = return ()
 
 -- What bounds the number of connections.
 data Room = Room
-  { -- | 'settingsMaximumConnections'.
-    roomConnections :: !(Maybe Int),
+  { -- | 'settingsMaximumConnections', and what reports that new connections wait for that.
+    roomConnections :: !(Maybe (Int, IO ())),
     -- | 'Nothing': descriptors are not limited.
     roomShare :: !(Maybe Share),
     -- | Reports that new connections wait for descriptors.
@@ -263,8 +294,8 @@ data Room = Room
 -- the connection, and closes it if it throws.
 awaitRoom :: Acceptor -> Socket -> IO Socket
 awaitRoom acceptor newcomer = flip onException (close newcomer) $ do
-  forM_ (roomConnections room) $ \most ->
-    awaiting (acceptorEviction acceptor) (return ()) [state] ((< most) <$> currentOpenConnections state)
+  forM_ (roomConnections room) $ \(most, tellWaiting) ->
+    awaiting (acceptorEviction acceptor) tellWaiting [state] ((< most) <$> currentOpenConnections state)
   maybe (return newcomer) within (roomShare room)
   where
     room = acceptorRoom acceptor

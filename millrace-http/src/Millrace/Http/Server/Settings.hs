@@ -89,6 +89,8 @@ data Settings = Settings
     settingsServerState :: !(Maybe ServerState),
     settingsMaximumConnections :: !(Maybe Int),
     settingsReservedDescriptors :: !(Maybe Int),
+    -- | Nothing: only waiting for descriptors is reported, as an exception.
+    settingsOnCrowding :: !(Maybe (Crowding -> IO ())),
     settingsMaximumRequests :: !(Maybe Int),
     settingsMaximumHeaderCount :: !Int,
     settingsMaximumTargetLength :: !Int,
@@ -102,6 +104,24 @@ data Settings = Settings
     settingsProtocols :: !Protocols,
     settingsHttp2 :: !Http2Settings
   }
+
+-- | Whether new connections have to wait.
+--
+-- @since 0.1.0
+data Crowding
+  = ClientsWait Bound
+  | ClientsWaitNoMore Bound
+  deriving (Eq, Show)
+
+-- | What bounds the number of open connections.
+--
+-- @since 0.1.0
+data Bound
+  = -- | 'setMaximumConnections'.
+    MaximumConnections Int
+  | -- | The limit of the process, without those of 'setReservedDescriptors'.
+    OpenDescriptors
+  deriving (Eq, Show)
 
 -- | The versions of HTTP that are served.
 data Protocols
@@ -167,6 +187,7 @@ defaultSettings =
       settingsServerState = Nothing,
       settingsMaximumConnections = Nothing,
       settingsReservedDescriptors = Nothing,
+      settingsOnCrowding = Nothing,
       settingsMaximumRequests = Nothing,
       settingsMaximumHeaderCount = 128,
       settingsMaximumTargetLength = 8192,
@@ -632,6 +653,16 @@ setMaximumConnections value settings = settings {settingsMaximumConnections = fm
 -- @since 0.1.0
 setReservedDescriptors :: Maybe Int -> Settings -> Settings
 setReservedDescriptors value settings = settings {settingsReservedDescriptors = fmap (max 0) value}
+
+-- | Called when new connections wait because as many as allowed are open and all are busy, and when that is over: none had to wait
+-- for ten seconds. Each is called once for each time that it happens. Default: nothing, except that waiting for descriptors is
+-- reported to 'setOnException', as an 'IOError' of @EMFILE@ without a request.
+--
+-- > setOnCrowding print
+--
+-- @since 0.1.0
+setOnCrowding :: (Crowding -> IO ()) -> Settings -> Settings
+setOnCrowding value settings = settings {settingsOnCrowding = Just value}
 
 -- | The largest number of requests on one connection, which is closed after the last. Default: @Nothing@, any number.
 --

@@ -114,6 +114,9 @@ module Network.Wai.Handler.Millrace
     setMaximumBodyFlush,
     setMaximumConnections,
     setReservedDescriptors,
+    setOnCrowding,
+    Crowding (..),
+    Bound (..),
     setMaximumRequests,
     setMaxBuilderResponseBufferSize,
 
