@@ -29,6 +29,7 @@ import qualified Millrace.Cli.SecuritySpec
 import qualified Millrace.Cli.ServiceManagerSpec
 import qualified Millrace.Cli.SitesSpec
 import qualified Millrace.Cli.StandardStreamSpec
+import qualified Millrace.Cli.StartSpec
 import qualified Millrace.Cli.StaticFilesSpec
 import qualified Millrace.Cli.TlsSpec
 import Program (within)
@@ -68,6 +69,7 @@ specs = do
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "Sites" Millrace.Cli.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec
+  describe "Start" Millrace.Cli.StartSpec.spec
   describe "StaticFiles" Millrace.Cli.StaticFilesSpec.spec
   describe "Browser" Millrace.Cli.BrowserSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec

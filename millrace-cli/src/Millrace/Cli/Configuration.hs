@@ -18,7 +18,7 @@ where
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
-import Data.List (intercalate, isPrefixOf, nub, (\\))
+import Data.List (group, intercalate, isPrefixOf, nub, sort, (\\))
 import Data.Text (Text)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
@@ -109,9 +109,10 @@ configuration =
         else do
           unless (null certificates) (Left "'certificates' is of no use: 'listen' has no https")
           unless (all ((/= RedirectToHttps) . listenSpeaking) listens) (Left "'listen' has redirect-to-https, and no https")
-      case nub (concatMap siteHosts sites) of
-        names | length names == length (concatMap siteHosts sites) -> pure ()
-        names -> Left ("two sites have the host " <> intercalate ", " (map showHost (concatMap siteHosts sites \\ names)))
+      -- There may be thousands, too many to compare each with all others.
+      case [first | first : _ : _ <- group (sort (concatMap siteHosts sites))] of
+        [] -> pure ()
+        names -> Left ("two sites have the host " <> intercalate ", " (map showHost names))
       pure
         Configuration
           { configurationServer =
