@@ -14,6 +14,8 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (find, nub, stripPrefix)
 import Data.Maybe (fromMaybe, listToMaybe)
+import Foreign.C (Errno (..), eNOMEM)
+import GHC.IO.Exception (IOErrorType (ResourceExhausted), IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
@@ -248,7 +250,11 @@ newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tel
     report telling request failure =
       when (defaultShouldDisplayException failure) $ case request of
         Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
-        Nothing -> tell ("millrace: " <> described failure)
+        Nothing
+          | maybe False isOutOfMemory (fromException failure) -> telling "millrace: connections end, because there is no memory for them; 'connections' in 'limits' bounds it"
+          | otherwise -> tell ("millrace: " <> described failure)
+    -- Of the system, or of C's allocator, which has no number.
+    isOutOfMemory failure = maybe (ioe_type failure == ResourceExhausted) ((== eNOMEM) . Errno) (ioe_errno failure)
     -- The path by which the file was opened names a descriptor, and would tell the user nothing.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"

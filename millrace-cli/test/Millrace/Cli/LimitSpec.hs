@@ -67,6 +67,15 @@ spec = around withCertificates $ do
       signalServer sigTERM server
       waitForExit 30 server `shouldReturn` ExitSuccess
       hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
+  it "has memory for as many connections as it may have, however much their clients make it keep" $ \folder -> do
+    -- Without 'connections' these clients would have it keep 480 MB, and it would end.
+    configuredWith "connections: 50, head-bytes: 409600" folder ["listen: {http: 127.0.0.1:0}"] []
+    path <- millracePath
+    withCommand "bash" ["-c", "ulimit -d 400000; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] $ \server -> do
+      within 60 "the crowd" (readProcess "python3" ["test/hold.py", show (serverPort server), "1200", "400000"] "") `shouldReturn` "200\n"
+      curl [serverUrl server] `shouldReturn` "crowded"
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
   it "shares its descriptors among the addresses that it listens on" $ \folder -> do
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]"] []
     withDescriptors 100 folder $ \server -> do
