@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, killThread, myThreadId, threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
-import Control.Monad (forM, forM_, forever, replicateM_, unless, void)
+import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -360,6 +360,37 @@ spec = describe "HTTP/2" $ do
       threadDelay 3300000
       answer <- awaitAnswer http2 stream
       (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, 100005)
+  it "lets a handler go on that flushes a little while another answer is endless" $ do
+    -- The client takes everything at once, and by the time of the next send the other handler has more.
+    (gate, flushing, sends, made) <- (,,,) <$> newEmptyMVar <*> newIORef Nothing <*> newIORef (0 :: Int) <*> newIORef (0 :: Int)
+    let application request respond = case rawPathInfo request of
+          "/endless" -> respond . responseStream status200 [] $ \write flush -> do
+            flush
+            takeMVar gate
+            replicateM_ 640 (write (byteString (B.replicate 16384 97)) >> modifyIORef' made (+ 1))
+          _ -> respond . responseStream status200 [] $ \write flush -> do
+            write "first"
+            myThreadId >>= writeIORef flushing . Just
+            flush
+            writeIORef flushing Nothing
+            void (tryPutMVar gate ())
+        beforeSend = do
+          thread <- myThreadId
+          flusher <- readIORef flushing
+          when (flusher == Just thread) $ do
+            modifyIORef' sends (+ 1)
+            void (tryPutMVar gate ())
+            readIORef made >>= awaitMore (20 :: Int)
+        awaitMore left had = do
+          has <- readIORef made
+          when (left > 0 && has == had) (threadDelay 1000 >> awaitMore (left - 1) had)
+    withServerOver (overMemoryWhere beforeSend) id application $ \server -> withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
+      sendFrame http2 (windowUpdate 0 1000000000)
+      endless <- openStream http2 [EndStream] (get "/endless" [])
+      void (awaitHead http2 endless)
+      (answerBody <$> ask http2 (get "/" []) "") `shouldReturn` "first"
+      (B.length . answerBody <$> awaitAnswer http2 endless) `shouldReturn` (640 * 16384)
+    readIORef sends >>= (`shouldSatisfy` \count -> count > 0 && count <= 8)
   it "counts the time of an idle connection from the end of its last request" $ do
     let application request respond = threadDelay 700000 >> pong request respond
     -- Every half second the server looks whether clients take what is sent, and then it may find that nothing is served any more.

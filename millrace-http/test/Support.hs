@@ -9,6 +9,7 @@ module Support
     Medium,
     overAllMedia,
     overSocketsAndMemory,
+    overMemoryWhere,
     movesAllAtOnce,
     withServerOver,
     Reachable,
@@ -102,6 +103,10 @@ overSocketsAndMemory :: (Medium -> Spec) -> Spec
 overSocketsAndMemory examples = do
   describe "over sockets" (examples Loopback)
   describe "over memory" (examples (Memory goodConditions))
+
+-- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is room for everything.
+overMemoryWhere :: IO () -> Medium
+overMemoryWhere beforeSend = Memory goodConditions {conditionsBeforeSend = beforeSend, conditionsCapacity = maxBound}
 
 -- | The same, and over memory that moves a few bytes at a time.
 overAllMedia :: (Medium -> Spec) -> Spec

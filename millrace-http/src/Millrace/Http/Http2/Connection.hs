@@ -269,8 +269,9 @@ collectInto connection buffer sender = do
   wakeNoticed connection flags
   return flags
 
--- | Sends pending output, unless another thread is about to. If the client does not take it soon, another thread
--- continues. If sending fails, aborts the connection, which the driver notices. Never throws an @IOError@.
+-- | Sends pending output, unless another thread is about to. If the client does not take it soon, or if other streams
+-- have more and more to send, another thread continues. If sending fails, aborts the connection, which the driver notices.
+-- Never throws an @IOError@.
 --
 -- Applications call this, and asynchronous exceptions may be thrown to them (a @timeout@ around a handler). None may
 -- interrupt a send: it would be unknown how much of a frame was sent, and the connection with all its other streams
@@ -279,11 +280,11 @@ flush :: Connection -> IO ()
 flush connection = mask_ $ do
   buffer <- takeBuffer connection
   flags <- collectInto connection buffer Newly
-  if isBusy `has` flags then freeBuffer buffer else sendHere buffer flags
+  if isBusy `has` flags then freeBuffer buffer else sendHere buffer sendsAtATime flags
   where
-    sendHere buffer flags
+    sendHere buffer left flags
       | byteCount flags == 0 = freeBuffer buffer
-      | otherwise = sendQuickly connection buffer 0 (byteCount flags) >>= mapM_ (sendHere buffer)
+      | otherwise = sendQuickly connection buffer left 0 (byteCount flags) (sendHere buffer) (return ())
 
 -- | The same if no other thread is about to.
 flushIfNeeded :: Connection -> IO ()
@@ -338,10 +339,10 @@ sendAndReceive :: Connection -> IO Int -> IO Arrival
 sendAndReceive connection patience = mask_ $ do
   buffer <- takeBuffer connection
   flags <- collectInto connection buffer Driver
-  sendCollected connection patience buffer flags
+  sendCollected connection patience buffer sendsAtATime flags
 
-sendCollected :: Connection -> IO Int -> Buffer -> Flags -> IO Arrival
-sendCollected connection patience buffer flags
+sendCollected :: Connection -> IO Int -> Buffer -> SendsLeft -> Flags -> IO Arrival
+sendCollected connection patience buffer left flags
   | count == 0 = do
     freeBuffer buffer
     if isOver `has` flags then return AllSaid else awaitRoom >> receive connection patience
@@ -354,11 +355,7 @@ sendCollected connection patience buffer flags
   where
     continue (Sent received) = feedReceived connection received
     continue (NotSent sent) = resumeSending engine >> sendFrom sent
-    sendFrom sent = do
-      more <- sendQuickly connection buffer sent count
-      case more of
-        Nothing -> receive connection patience
-        Just next -> sendCollected connection patience buffer next
+    sendFrom sent = sendQuickly connection buffer left sent count (sendCollected connection patience buffer) (receive connection patience)
     count = byteCount flags
     engine = connectionEngine connection
     transport = connectionTransport connection
@@ -376,27 +373,39 @@ awaitSender connection = do
 backlogMax :: Int
 backlogMax = 1000
 
--- Sends bytes of a buffer. Returns what is to be sent next. If the client does not take them soon, another thread
--- continues and owns the buffer.
-sendQuickly :: Connection -> Buffer -> Int -> Int -> IO (Maybe Flags)
-sendQuickly connection buffer from to = do
-  outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
-  case outcome of
-    Moved moved
-      | from + moved == to -> Just <$> collectInto connection buffer Again
-      | otherwise -> sendQuickly connection buffer (from + moved) to
-    TimedOut -> Nothing <$ sendOrPass connection buffer from to
-    Failed _ -> do
-      freeBuffer buffer
-      giveUpSending connection
-      return Nothing
+-- How many more times a thread that has other work sends before another thread continues.
+newtype SendsLeft = SendsLeft Int
+
+-- A stream whose client takes everything at once may always have more. Its bytes are not to be sent for ever by a thread that only
+-- flushes another stream, or that must receive. What this thread has flushed is among the first bytes, or will be sent by the next thread.
+sendsAtATime :: SendsLeft
+sendsAtATime = SendsLeft 8
+
+-- Sends bytes of a buffer, and continues with what is to be sent next. If the client does not take them soon, or this thread has
+-- sent often enough, another thread sends them and owns the buffer; after that, and after a failure, @instead@ runs.
+sendQuickly :: Connection -> Buffer -> SendsLeft -> Int -> Int -> (SendsLeft -> Flags -> IO a) -> IO a -> IO a
+sendQuickly connection buffer (SendsLeft left) from to continue instead
+  | left <= 0 = handOver
+  | otherwise = do
+    outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
+    case outcome of
+      Moved moved
+        | from + moved == to -> collectInto connection buffer Again >>= continue next
+        | otherwise -> sendQuickly connection buffer next (from + moved) to continue instead
+      TimedOut -> handOver
+      Failed _ -> do
+        freeBuffer buffer
+        giveUpSending connection
+        instead
   where
     at = bufferBytes buffer
+    next = SendsLeft (left - 1)
     patienceMicros = 1000
+    handOver = passOn connection buffer from to >> instead
 
 -- Another thread sends the rest, and returns the buffer.
-sendOrPass :: Connection -> Buffer -> Int -> Int -> IO ()
-sendOrPass connection buffer from to =
+passOn :: Connection -> Buffer -> Int -> Int -> IO ()
+passOn connection buffer from to =
   task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` freeBuffer buffer
 
 receive :: Connection -> IO Int -> IO Arrival

@@ -39,12 +39,14 @@ data Conditions = Conditions
   { -- | Bytes that can be on their way in each direction.
     conditionsCapacity :: !Int,
     -- | Most bytes that one transfer of the server's moves.
-    conditionsTransferMax :: !Int
+    conditionsTransferMax :: !Int,
+    -- | Runs before each of the server's sends, in the thread that sends.
+    conditionsBeforeSend :: !(IO ())
   }
 
 -- | Roomy queues, and no short transfers.
 goodConditions :: Conditions
-goodConditions = Conditions {conditionsCapacity = 262144, conditionsTransferMax = maxBound}
+goodConditions = Conditions {conditionsCapacity = 262144, conditionsTransferMax = maxBound, conditionsBeforeSend = return ()}
 
 -- One direction.
 data Queue = Queue
@@ -88,7 +90,7 @@ functionsOf link =
       functionsHasEnded = atomically (hasEndedEmpty incoming),
       functionsAwaitInput = atomically (isReadable incoming >>= check),
       functionsQuietMillis = quietSince link,
-      functionsSend = \_ limit piece -> limitOf limit >>= sendTo link piece,
+      functionsSend = \_ limit piece -> conditionsBeforeSend (linkConditions link) >> limitOf limit >>= sendTo link piece,
       functionsSendFile = Nothing,
       functionsSendThenReceive = Nothing,
       functionsQueuedBytes = B.length <$> readTVarIO (queueBytes outgoing),
