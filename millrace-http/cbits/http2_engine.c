@@ -126,6 +126,7 @@ static http2_inner *new_stream(http2_connection *connection, int32_t id)
     stream->seen.id = id;
     stream->connection = connection;
     stream->moved_at = connection->now;
+    stream->others_sent = connection->sent;
     stream->next = connection->streams;
     if (stream->next != NULL)
         stream->next->previous = stream;
@@ -638,6 +639,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->out_length += length;
     set_queued(connection, queued_by(connection) - length);
     stream->seen.sent += length;
+    connection->sent += length;
     stream->stalled_since_ns = 0;
     stream->moved_at = connection->now;
     if (!stream->sent_tiny_frame)
@@ -1240,14 +1242,42 @@ uint32_t http2_stream_count(http2_connection *connection)
     return count;
 }
 
+/* A number that grows while the client takes what it can. The bytes that were sent of the stream count. Those of other streams count
+ * while the client's window of this one is open: then the stream waits behind the others, because they are more urgent or have the
+ * connection's window. A stream whose own window is closed waits for its client, whatever else the client takes. */
+static uint64_t progress_of(http2_inner *stream)
+{
+    const http2_connection *connection = stream->connection;
+    uint64_t others = connection->sent - stream->seen.sent;
+    if (connection->session != NULL &&
+        nghttp2_session_get_stream_remote_window_size(connection->session, stream->seen.id) > 0)
+        stream->behind_others += others - stream->others_sent;
+    stream->others_sent = others;
+    return stream->seen.sent + stream->behind_others;
+}
+
+uint64_t http2_progress(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    lock(stream->connection);
+    uint64_t progress = progress_of(stream);
+    unlock(stream->connection);
+    return progress;
+}
+
 /* Has the stream made no progress for `limit` nanoseconds? connection->now advances only with input, so the time since when output
  * waits is not known. The first call measures from its own time. */
 static int is_still(http2_inner *stream, uint64_t now, uint64_t limit)
 {
     if (stream->output.length == 0)
         return is_only_skipped(stream) && now - stream->moved_at >= limit;
-    if (stream->stalled_since_ns == 0)
+    if (stream->answer_state != HTTP2_ANSWER_SUBMITTED)
+        return 0; /* it waits for its handler */
+    uint64_t progress = progress_of(stream);
+    if (stream->stalled_since_ns == 0 || progress != stream->stalled_progress) {
         stream->stalled_since_ns = now;
+        stream->stalled_progress = progress;
+    }
     return now - stream->stalled_since_ns >= limit;
 }
 

@@ -234,8 +234,12 @@ int http2_needs_sender(http2_connection *connection);
 /* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. */
 uint64_t http2_release(http2_stream *stream);
 
-/* Resets streams that have waited for the client for `limit` nanoseconds: none of their output was sent, or, after the answer, the
- * client has not ended its request. `now`: as for http2_feed. Returns how many. */
+/* A number that grows while the client takes what it can of a response: the bytes that were sent of it, and those of other streams
+ * behind which it had to wait although the client's window of this stream was open. */
+uint64_t http2_progress(http2_stream *stream);
+
+/* Resets streams that have waited for the client for `limit` nanoseconds: they have output and made no progress (http2_progress), or,
+ * after the answer, the client has not ended its request. `now`: as for http2_feed. Returns how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
 
 /* The client has ended its side of the connection: nothing more will be fed. It may still receive. Threads that wait for input or for

@@ -73,6 +73,9 @@ typedef struct http2_inner {
     uint64_t moved_at;    /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
     uint64_t
         stalled_since_ns; /* when output was first found waiting that could not be sent; 0: none is known to wait */
+    uint64_t stalled_progress; /* progress_of at that time */
+    uint64_t others_sent;      /* bytes of all other bodies that were sent until the latest progress_of */
+    uint64_t behind_others;    /* those of them for which this stream waited although its window was open */
 } http2_inner;
 
 /* A request head while it arrives. */
@@ -133,6 +136,7 @@ struct http2_connection {
     uint8_t rest_waits;    /* the driver waits for the last answer to be sent */
     uint8_t is_broken;     /* sending has failed */
     uint64_t now;
+    uint64_t sent; /* bytes of all bodies that were handed to the transport */
     http2_bucket resets, frames;
     http2_memory memory;
     uint8_t head[9]; /* the beginning of a frame's head */

@@ -134,6 +134,7 @@ static void step(int which, uint8_t kind, uint8_t size)
         break;
     case 6:
         http2_await_output(stream, size);
+        http2_progress(stream);
         http2_await_close(stream);
         break;
     case 7:

@@ -217,6 +217,12 @@ _Noreturn uint64_t http2_release(http2_stream *stream)
     abort();
 }
 
+_Noreturn uint64_t http2_progress(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
 _Noreturn uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)
 {
     (void)connection, (void)now, (void)limit;

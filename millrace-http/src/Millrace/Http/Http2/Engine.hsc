@@ -80,6 +80,7 @@ module Millrace.Http.Http2.Engine
     streamUnread,
     streamReceived,
     streamSent,
+    streamProgress,
     copyStreamHead,
     releaseStream,
     cancelStream,
@@ -456,6 +457,14 @@ streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
 streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, unread} stream
 streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, received} stream
 streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, sent} stream
+
+foreign import ccall unsafe "http2_progress"
+  c_progress :: Ptr Stream -> IO Word64
+
+-- | A number that grows while the client takes what it can of the response: the bytes that were sent of it, and those of other
+-- streams behind which it had to wait although the client's window of this stream was open.
+streamProgress :: Ptr Stream -> IO Int
+streamProgress stream = fromIntegral <$> c_progress stream
 
 -- | Copies the fields and the text. Call this once.
 foreign import ccall unsafe "http2_copy_head"

@@ -244,22 +244,23 @@ makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
     fieldsOf (NextTrailersMaker _) = []
 
 -- Waits until the client has taken all but so many bytes. Gives the client up if it takes nothing for too long, takes
--- less than the least rate, or if the deadline passes.
+-- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
+-- them ('streamProgress').
 awaitOutputBelow :: Stream -> Int -> IO ()
 awaitOutputBelow stream most = do
   start <- monotonicNanoseconds
-  streamSent engine >>= await start
+  streamProgress engine >>= await start
   where
     engine = streamEngine stream
     limits = connectionLimits (streamConnection stream)
-    -- The moment since which nothing was sent, and the number of the body's bytes that were sent until then.
+    -- The moment since which there was no progress, and the progress until then.
     await since before' = do
       total <- remainingMicros stream
       start <- monotonicNanoseconds
       let left = max 1 (sendMicros limits - microsBetween since start)
       outcome <- awaitEvent stream Writable (shorter total (shorter (left <$ limitOf (sendMicros limits)) window)) attempt
       end <- monotonicNanoseconds
-      after' <- streamSent engine
+      after' <- streamProgress engine
       isSlow <- maybe (return False) (isTooSlow stream (fromIntegral (end - start)) after') (sendRate limits)
       over <- isOverdue stream
       case outcome of
@@ -280,7 +281,7 @@ awaitOutputBelow stream most = do
         Gone -> Just False
         _ -> Just True
 
--- A writer has waited for the client for so many nanoseconds more, and so many bytes were sent in all. After a wait as
+-- A writer has waited for the client for so many nanoseconds more, and the progress is so many bytes in all. After a wait as
 -- long as the rate's window, the client must have taken as much as the rate demands.
 isTooSlow :: Stream -> Int -> Int -> Rate -> IO Bool
 isTooSlow stream nanoseconds sent (Rate bytes micros) = do

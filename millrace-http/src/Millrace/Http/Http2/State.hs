@@ -68,8 +68,8 @@ reading = Field 32
 totalDeadline :: Field StreamState Deadline
 totalDeadline = Field 40
 
--- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and how
--- many bytes were sent until then.
+-- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and the
+-- progress until then, in bytes.
 writerWaited, sentBefore :: Field StreamState Int
 writerWaited = Field 48
 sentBefore = Field 56
