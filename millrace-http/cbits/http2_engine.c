@@ -196,9 +196,14 @@ static void push_ready(http2_inner *stream)
     append_to(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
 }
 
+/* Lets http2_collect send the answer. The beginning of a stream that was not flushed is kept back, as over HTTP/1, so that another answer
+ * can take its place if the handler fails. */
 static void push_answered(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
+    if (stream->answer_state != HTTP2_ANSWER_HELD || stream->in_answered ||
+        !(stream->is_finished || stream->output.length >= HTTP2_COLLECT_MIN))
+        return;
     stream->in_answered = 1;
     append_to(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered), stream);
 }
@@ -1496,6 +1501,7 @@ static void resume(http2_inner *stream)
 /* The result of adding to a body. */
 static int written(http2_inner *stream)
 {
+    push_answered(stream);
     resume(stream);
     return stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
 }
@@ -1563,6 +1569,7 @@ int http2_finish(http2_stream *seen, const http2_rows *trailers)
     if (!is_gone(stream) && !stream->is_finished) {
         stream->trailers = block;
         stream->is_finished = 1;
+        push_answered(stream);
         resume(stream);
         block = NULL;
         result = HTTP2_OK;

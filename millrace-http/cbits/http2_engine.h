@@ -177,7 +177,8 @@ typedef struct http2_rows {
 #define HTTP2_LENGTH_UNKNOWN (-2) /* no content-length, even if the fields give one */
 
 /*
- * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http2_collect.
+ * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http2_collect, and
+ * nothing of a body before it is whole or flushed, or has HTTP2_COLLECT_MIN bytes.
  * `length` is the content-length, or one of the constants above. Stores in *given the content-length in the fields, -1 if there is
  * none. If that differs from `length` in a whole answer, nothing is answered. Returns HTTP2_OK, HTTP2_GONE or an http_head_result.
  */

@@ -44,7 +44,7 @@ typedef struct http2_inner {
     http2_connection *connection;
     struct http2_inner *next, *previous; /* all streams */
     struct http2_inner *next_ready;      /* requests that http2_next_request has not returned yet */
-    struct http2_inner *next_answered;   /* answers that can be taken back */
+    struct http2_inner *next_answered;   /* answers to be sent, which can be taken back until then */
     struct http2_inner *next_reset;      /* streams to reset */
     http_field *head_fields;             /* the head: the fields, and the text behind them */
     http2_queue input, output;

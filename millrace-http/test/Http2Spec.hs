@@ -216,6 +216,18 @@ spec = describe "HTTP/2" $ do
         late <- awaitAnswer http2 stream
         (answerStatus late, answerEnd late) `shouldBe` (Just 200, ResetWith InternalError)
         (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
+    it "answers once more when a stream fails that was not flushed, though another answer was sent meanwhile" $ do
+      (written, gate) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      let application request respond = case rawPathInfo request of
+            "/fails" -> respond . responseStream status200 [] $ \write _ -> write "part" >> putMVar written () >> takeMVar gate >> throwIO (userError "late")
+            _ -> pong request respond
+      serving application $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/fails" [])
+        takeMVar written
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+        putMVar gate ()
+        answer <- awaitAnswer http2 stream
+        (answerStatus answer, answerEnd answer) `shouldBe` (Just 500, Complete)
     it "joins the parts of a cookie" $
       serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (fromMaybe "" (lookup "Cookie" (requestHeaders request)))))) $ \http2 ->
         (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "") `shouldReturn` "a=b; c=d"

@@ -169,8 +169,6 @@ leftOut =
     "with what had arrived",
     "setOnAnswer, of a raw response",
     "setters without effect",
-    -- What was written of a stream may have been sent already, by a thread that had something else to send.
-    "in a stream, before it was flushed",
     -- Fields and pieces are counted as they come, and those of HTTP/2 are others than what the examples have written.
     "have the length the client gave",
     "as long as it likes",
