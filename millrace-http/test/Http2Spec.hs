@@ -243,6 +243,17 @@ spec = describe "HTTP/2" $ do
         sendBody http2 stream [EndStream] "world"
         answer <- awaitAnswer http2 stream
         (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer) `shouldBe` (Just 200, Just "1", Nothing, "hello world")
+    it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $ do
+      let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
+          raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()
+          raw request _ send' = do
+            send' "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+            send' (C8.pack (show ([value | (name, value) <- requestHeaders request, name `elem` ["Sec-WebSocket-Key", "Sec-WebSocket-Version"]], requestMethod request)))
+      serving application $ \http2 -> forM_ [[], [("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")]] $ \key -> do
+        stream <- openStream http2 [EndStream] ([(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat"), ("sec-websocket-version", "13")] ++ key)
+        answer <- awaitAnswer http2 stream
+        (answerBody answer, [field | field@(name, _) <- answerHead answer, name `notElem` ["date", "server"]])
+          `shouldBe` ("([\"13\",\"AAAAAAAAAAAAAAAAAAAAAA==\"],\"GET\")", [(":status", "200"), ("sec-websocket-protocol", "chat")])
     it "refuses requests as HTTP/1 does, and goes on" $
       serving pong $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" [("host", "b")]) "") `shouldReturn` Just 400

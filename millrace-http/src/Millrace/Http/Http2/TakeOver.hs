@@ -18,10 +18,12 @@ asUpgrade :: ByteString -> Request -> Request
 asUpgrade protocol request =
   request
     { requestMethod = methodGet,
-      requestHeaders = requestHeaders request ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")] ++ keyOf
+      requestHeaders = filter ((/= hKey) . fst) (requestHeaders request) ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")] ++ keyOf
     }
   where
-    -- RFC 8441, section 5: HTTP/2 has no key. The application expects one (RFC 6455, section 4.1).
+    -- The application expects a key (RFC 6455, section 4.1), and HTTP/2 has none: @:protocol@ stands for it, and a key that the client
+    -- sends all the same means nothing (RFC 8441, section 5). A key is no secret. It shows an HTTP/1 client that the answer was made for
+    -- its request, by Sec-WebSocket-Accept, which 'readOpening' drops. So any key will do: this one is sixteen bytes of zero.
     keyOf = [(hKey, C8.pack "AAAAAAAAAAAAAAAAAAAAAA==") | protocol == C8.pack "websocket"]
 
 hKey, hAccept :: HeaderName
@@ -36,7 +38,7 @@ data Opening
   | Malformed
 
 -- | Reads the head of an HTTP\/1 response. A 101 (Switching Protocols) counts as accepting the CONNECT (RFC 8441,
--- section 5).
+-- section 5). Drops the fields that HTTP\/2 does not have.
 readOpening :: ByteString -> Opening
 readOpening bytes
   | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
