@@ -14,7 +14,8 @@ import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy as L
 import Data.IORef
-import Data.Maybe (fromMaybe, maybeToList)
+import Data.List (sort)
+import Data.Maybe (fromMaybe, isJust, maybeToList)
 import Http2Client hiding (get, post)
 import qualified Http2Client
 import Network.HTTP.Types (http20, mkStatus, status200, statusCode, statusMessage)
@@ -261,6 +262,21 @@ spec = describe "HTTP/2" $ do
         (answerStatus <$> ask http2 (get "/" [("x", "y") | _ <- [1 .. 200 :: Int]]) "") `shouldReturn` Just 431
         (answerStatus <$> ask http2 (get "/" [("expect", "more")]) "") `shouldReturn` Just 417
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    it "tells an observer of what it refuses" $ do
+      told <- newIORef []
+      let refused =
+            [ (400, get "/a" [("host", "b")], ""),
+              (414, get (B.append "/" (B.replicate 9000 97)) [], ""),
+              (431, get "/c" [("x", "y") | _ <- [1 .. 200 :: Int]], ""),
+              (417, get "/d" [("expect", "more")], ""),
+              (413, post "/e" [("content-length", "4")], "body"),
+              (200, get "/f" [], "")
+            ]
+          observe answer = atomicModifyIORef' told (\others -> ((statusCode (Server.answerStatus answer), isJust (Server.answerRefusal answer), isJust (Server.answerRequest answer)) : others, ()))
+      withServerOver medium (setOnAnswer observe . setMaximumBodySize (Just 3)) pong $ \server -> withHttp2 server $ \http2 -> do
+        forM_ refused $ \(status, fields, body) -> (answerStatus <$> ask http2 fields body) `shouldReturn` Just status
+        untilM ((>= length refused) . length <$> readIORef told)
+      sort <$> readIORef told `shouldReturn` sort [(status, status /= 200, True) | (status, _, _) <- refused]
   describe "setOnAnswer, of an extended CONNECT" $ do
     forM_
       [ ("is accepted", ["HTTP/1.1 101 Switching", " Protocols\r\n\r\nab", "c"], (200, "OK"), 3),
