@@ -1,3 +1,6 @@
+{-# LANGUAGE RankNTypes #-}
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- Functions of an application on a request, beyond what WAI offers. Must not know: protocols.
 module Millrace.Http.Context
@@ -17,9 +20,9 @@ module Millrace.Http.Context
   )
 where
 
-import Control.Concurrent (forkIOWithUnmask, killThread)
-import Control.Exception (bracket, throwIO)
-import Control.Monad (forM_, unless)
+import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId)
+import Control.Exception (mask, mask_, onException, throwIO)
+import Control.Monad (forM_, unless, void, when)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isAlphaNum, isAscii)
@@ -32,6 +35,7 @@ import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated)
+import Millrace.Manager (atNextTurn)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hConnection, hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
@@ -165,13 +169,41 @@ isConnected request = maybe (return True) (fmap not . hasClientEnded . contextEx
 -- While unread bytes wait on the connection, such as the client's next request, the check for the client's end happens only
 -- five times a second.
 --
+-- An action that ends without waiting costs no thread: the thread that watches the client begins when the action waits for the first time.
+--
 -- @since 0.1.0
 onDisconnect :: Request -> IO () -> IO a -> IO a
 onDisconnect request callback action = case contextOf request of
   Nothing -> action
-  Just context -> bracket (watch (contextExchange context)) killThread (const action)
+  Just context -> mask $ \restore -> do
+    watch <- newIORef NotBegun
+    -- The manager runs when all threads that can run have had their turn.
+    willBegin <- atNextTurn (beginWatch watch context)
+    unless willBegin (beginWatch watch context)
+    result <- restore action `onException` endWatch watch
+    result <$ endWatch watch
   where
-    watch exchange = forkIOWithUnmask (\unmask -> unmask (awaitEnd exchange >> callback))
+    beginWatch watch context = do
+      state <- readIORef watch
+      unless (state == Over) (void (mask_ (forkIOWithUnmask (watching watch context))))
+    watching :: IORef Watch -> Context -> (forall a. IO a -> IO a) -> IO ()
+    watching watch context unmask = do
+      self <- myThreadId
+      begins <- atomicModifyIORef' watch $ \state -> if state == Over then (Over, False) else (WatchedBy self, True)
+      when begins (unmask (awaitEnd (contextExchange context) >> callback))
+    endWatch watch = do
+      state <- atomicModifyIORef' watch (Over,)
+      case state of
+        WatchedBy thread -> killThread thread
+        _ -> return ()
+
+-- | Whether a thread watches for the end of a client.
+data Watch
+  = NotBegun
+  | WatchedBy !ThreadId
+  | -- | The action has ended.
+    Over
+  deriving (Eq)
 
 awaitEnd :: Exchange -> IO ()
 awaitEnd exchange = do
