@@ -16,7 +16,7 @@ import qualified Data.ByteString.Unsafe as BU
 import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Data.Int (Int64)
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe, isJust, isNothing)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..), eCONNRESET, eTIMEDOUT)
 import Foreign.C.Types (CInt)
@@ -114,14 +114,11 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
   said <- readIORef (streamData stream)
   (count, next) <- runBuilder builder memory smallBody
   case next of
-    _ | isJust said -> do
-      bytes <- B.packCStringLen (castPtr memory, count)
-      continue rows memory 0 (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, next))))
-    Done -> do
+    Done | isNothing said -> do
       given <- begin stream status fields rows (Exactly count) (FirstBytes memory count Whole)
       checkLength given count
       setBytes stream (Just count)
-    Chunk bytes rest -> do
+    Chunk bytes rest | isNothing said -> do
       -- Nearly always the last piece.
       (more, afterwards) <- rest memory 0
       case afterwards of
@@ -132,15 +129,18 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
           setBytes stream (Just count)
           writeBytes stream bytes
           finish stream
-        _ -> continue rows memory count (\_ _ -> return (0, Chunk bytes (\_ _ -> return (0, afterwards))))
-    More wanted rest -> continue rows memory count (\_ _ -> return (0, More wanted rest))
+        _ -> continue rows memory count (Chunk bytes (\_ _ -> return (0, afterwards)))
+    _ -> continue rows memory count next
   where
-    continue rows memory count writer = do
+    continue rows memory count next = do
       given <- begin stream status fields rows LengthAsGiven (FirstBytes memory count Beginning)
       setBytes stream (Just count)
       setDeclared stream given
       checkRoom stream 0
-      writeAll stream writer
+      unless (count == 0) (tellMaker stream (B.packCStringLen (castPtr memory, count)))
+      case next of
+        Done -> return ()
+        _ -> writeAll stream (\_ _ -> return (0, next))
       finish stream
 
 checkLength :: Maybe Int -> Int -> IO ()
