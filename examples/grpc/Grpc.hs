@@ -1,18 +1,21 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | gRPC as a WAI application: messages in both directions, and the status of a call in the trailers.
-module Grpc (Call (..), Status (..), Code (..), Cancelled (..), grpc, unary) where
+module Grpc (Call (..), Messages, messagesOf, Status (..), Code (..), Cancelled (..), grpc, unary) where
 
 import Control.Concurrent (myThreadId)
 import Control.Exception
 import Data.Bits (shiftL, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
-import Data.ByteString.Builder (Builder, byteString, word32BE, word8)
+import Data.ByteString.Builder (Builder, byteString)
+import Data.ByteString.Builder.Prim (BoundedPrim, primFixed, primMapListBounded, word32BE, word8, (>*<))
+import Data.ByteString.Builder.Prim.Internal (boundedPrim, runB, runF, sizeBound)
 import qualified Data.ByteString.Char8 as C8
 import Data.Char (isDigit)
 import Data.IORef
 import Data.Maybe (fromMaybe)
+import Foreign.Ptr (minusPtr, plusPtr)
 import Millrace.Timer (timeout)
 import Network.HTTP.Types (RequestHeaders, hContentType, status200, status415, urlEncode)
 import Network.Wai
@@ -23,9 +26,12 @@ data Call = Call
   { -- | The client's next message; Nothing at the end.
     nextMessage :: IO (Maybe ByteString),
     sendMessage :: ByteString -> IO (),
-    -- | Sends many. They may be a lazy list: each piece is sent when it is full, and the last one at the end of the call.
-    sendMessages :: [ByteString] -> IO ()
+    -- | Sends many: each piece of them is sent when it is full, and the last one at the end of the call.
+    sendMessages :: Messages -> IO ()
   }
+
+-- | Messages that are written straight into the connection's memory.
+newtype Messages = Messages Builder
 
 -- | How a call ends. A method that returns ends it with 'Ok'; to end it otherwise, it throws one of these.
 data Status = Status Code ByteString
@@ -71,20 +77,22 @@ grpc methods request respond
     respond . responseStream status200 [(hContentType, "application/grpc")] $ \write flush -> do
       flush
       held <- newIORef ""
-      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (write . foldMap frame)
+      let call = Call (receiveMessage request held) (\message -> write (frame message) >> flush) (\(Messages framed) -> write framed)
           unknown _ = throwIO (Status Unimplemented "there is no such method")
       outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
   | otherwise = respond (responseLBS status415 [] "")
 
--- | Serves one method that answers one message with one message. Its answer is in one piece, which costs less than a stream.
-unary :: (ByteString -> IO ByteString) -> Application
+-- | Serves one method that answers one message with one message, which is 'messagesOf' a list of one. Its answer is in one piece,
+-- which costs less than a stream.
+unary :: (ByteString -> IO Messages) -> Application
 unary method request respond = do
   held <- newIORef ""
-  reply <- newIORef mempty
+  reply <- newIORef (Messages mempty)
   let answer = receiveMessage request held >>= maybe (throwIO (Status InvalidArgument "a message is missing")) method
-  status <- outcome request (answer >>= writeIORef reply . frame) >>= newIORef
+  status <- outcome request (answer >>= writeIORef reply) >>= newIORef
   setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = statusBehind status})
-  readIORef reply >>= respond . responseBuilder status200 [(hContentType, "application/grpc")]
+  Messages framed <- readIORef reply
+  respond (responseBuilder status200 [(hContentType, "application/grpc")] framed)
 
 isGrpc :: RequestHeaders -> Bool
 isGrpc fields = case lookup hContentType fields >>= B.stripPrefix "application/grpc" of
@@ -131,7 +139,17 @@ microseconds text = do
 -- Messages: a byte that says whether it is compressed, four for its length, and the message itself
 
 frame :: ByteString -> Builder
-frame message = word8 0 <> word32BE (fromIntegral (B.length message)) <> byteString message
+frame message = primFixed (word8 >*< word32BE) (0, fromIntegral (B.length message)) <> byteString message
+
+-- | A message for each value of a list, which may be lazy. The loop is compiled for the encoding where this is called.
+messagesOf :: BoundedPrim a -> [a] -> Messages
+messagesOf encoding values = Messages (primMapListBounded framed values)
+  where
+    framed = boundedPrim (5 + sizeBound encoding) $ \value start -> do
+      end <- runB encoding value (start `plusPtr` 5)
+      runF (word8 >*< word32BE) (0, fromIntegral (end `minusPtr` start - 5)) start
+      return end
+{-# INLINE messagesOf #-}
 
 -- | The next message. Keeps the bytes that follow it.
 receiveMessage :: Request -> IORef ByteString -> IO (Maybe ByteString)

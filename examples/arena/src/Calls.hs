@@ -15,8 +15,12 @@ import Control.Exception (throwIO)
 import Data.Bits (shiftL, shiftR, testBit, (.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
+import Data.ByteString.Builder.Prim (BoundedPrim, (>$<))
+import Data.ByteString.Builder.Prim.Internal (boundedPrim)
 import Data.Int (Int32)
 import Data.Word (Word64, Word8)
+import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Storable (poke)
 import Grpc
 import Network.HTTP.Types (hContentType)
 import Network.Wai
@@ -29,16 +33,17 @@ calls request
 isCall :: Request -> Bool
 isCall request = maybe False ("application/grpc" `B.isPrefixOf`) (lookup hContentType (requestHeaders request))
 
-getSum :: ByteString -> IO ByteString
+getSum :: ByteString -> IO Messages
 getSum message = do
   fields <- decoded message
-  return (reply (field 1 fields + field 2 fields))
+  return (messagesOf encodedReply [field 1 fields + field 2 fields])
 
 streamSum :: Call -> IO ()
 streamSum call = do
   fields <- nextMessage call >>= maybe (throwIO (Status InvalidArgument "a message is missing")) decoded
-  let first = field 1 fields + field 2 fields
-  sendMessages call (map (reply . (first +)) [0 .. max 1 (field 3 fields) - 1])
+  let reply :: Int -> Int32
+      reply number = field 1 fields + field 2 fields + fromIntegral number
+  sendMessages call (messagesOf (reply >$< encodedReply) [0 .. max 1 (fromIntegral (field 3 fields)) - 1])
 
 -- Protocol buffers: each field begins with its number and its kind, 0 for a varint. A varint has seven bits in each byte, the lowest
 -- first. A field that is 0 is left out.
@@ -61,10 +66,12 @@ varint bytes = case B.splitAt (B.length continued + 1) bytes of
     continued = B.takeWhile (`testBit` 7) bytes
     add byte value = value `shiftL` 7 .|. fromIntegral (byte .&. 0x7f)
 
-reply :: Int32 -> ByteString
-reply result = if result == 0 then "" else B.pack (0x08 : written (fromIntegral result))
+-- At most a byte for the field and ten for the number.
+encodedReply :: BoundedPrim Int32
+encodedReply = boundedPrim 11 $ \result start -> if result == 0 then return start else poke start 0x08 >> write (fromIntegral result) (start `plusPtr` 1)
   where
-    written :: Word64 -> [Word8]
-    written bits
-      | bits < 0x80 = [fromIntegral bits]
-      | otherwise = (fromIntegral bits .|. 0x80) : written (bits `shiftR` 7)
+    write :: Word64 -> Ptr Word8 -> IO (Ptr Word8)
+    write bits at
+      | bits < 0x80 = (at `plusPtr` 1) <$ poke at (fromIntegral bits)
+      | otherwise = poke at (fromIntegral bits .|. 0x80) >> write (bits `shiftR` 7) (at `plusPtr` 1)
+{-# INLINE encodedReply #-}
