@@ -5,6 +5,7 @@ module Millrace.Cli.ContentCoding
   ( Coding (..),
     codings,
     preferredCoding,
+    wantedCodings,
     parseWeight,
   )
 where
@@ -16,7 +17,7 @@ import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import qualified Data.List as List
-import Data.Maybe (fromMaybe, mapMaybe)
+import Data.Maybe (fromMaybe, listToMaybe, mapMaybe)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 
@@ -40,18 +41,24 @@ codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 --
 -- @since 0.1.0
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
-preferredCoding headers available
-  | null available = Nothing
-  | otherwise = snd <$> List.foldl' better Nothing (map weighed available)
+preferredCoding headers = listToMaybe . wantedCodings headers
+
+-- | Those of these codings that a client does not like less than content without a coding, the best first. Several with the same
+-- weight keep their order.
+--
+-- >>> map codingName (wantedCodings [("Accept-Encoding", "gzip;q=0.8, br, zstd;q=0")] codings)
+-- ["br","gzip"]
+--
+-- @since 0.1.0
+wantedCodings :: RequestHeaders -> [Coding] -> [Coding]
+wantedCodings headers available =
+  map snd (List.sortOn (negate . fst) [(weight, coding) | coding <- available, let weight = weightOfCoding coding, weight > 0, weight >= unencoded])
   where
     weights = concatMap parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
-    weighed coding = (fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights), coding)
+    weightOfCoding coding = fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights)
     weightOf name absent = fromMaybe absent (lookup name weights)
     -- A client accepts content without a coding even if it does not name "identity", but prefers the codings that it names.
     unencoded = weightOf "identity" 0
-    better best candidate@(weight, _)
-      | weight > 0 && weight >= unencoded && maybe True ((< weight) . fst) best = Just candidate
-      | otherwise = best
 
 -- Names, and weights in thousandths. Malformed elements are ignored.
 parseWeights :: ByteString -> [(CI ByteString, Int)]

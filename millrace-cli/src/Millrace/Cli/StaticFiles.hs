@@ -26,14 +26,14 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List.NonEmpty (NonEmpty)
 import qualified Data.List.NonEmpty as NonEmpty
-import Data.Maybe (catMaybes, fromMaybe, isJust, isNothing)
+import Data.Maybe (fromMaybe, isJust, isNothing)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Accept (acceptsHtml)
 import Millrace.Cli.CacheRule (cacheControl)
 import Millrace.Cli.Choice
 import Millrace.Cli.CodedFile
 import Millrace.Cli.Compressor
-import Millrace.Cli.ContentCoding (Coding, codings)
+import Millrace.Cli.ContentCoding (Coding, codings, wantedCodings)
 import Millrace.Cli.Entry
 import Millrace.Cli.ErrorPage
 import Millrace.Cli.FileCache
@@ -223,13 +223,21 @@ respondCompressed site coding plain request respond = do
   where
     told = siteOnFault site (rawPathInfo request) . displayException
 
--- Answers with the best variant, from the file system.
+-- Answers with the best variant, from the file system. The codings that the client wants are looked for first, and no further than to
+-- the first that is there: each look is three system calls. The others only decide whether caches must tell clients apart.
 serveBest :: Site -> [ByteString] -> VariantOf -> OpenFile -> Application
-serveBest site names variantOf file request respond = do
-  found <- catMaybes <$> mapM (\coding -> withCoded (siteRoot site) names file coding (const (pure coding))) codings
-  let plain = variantOf (alternativesOf (not (null found))) Nothing file
-      send variant = respondWithVariant variant request respond
-  case chooseCoding request plain found of
-    Plain -> send plain
-    Stored coding -> withCoded (siteRoot site) names file coding (send . variantOf StoredForClient (Just coding)) >>= maybe (send plain) pure
-    ToCompress coding -> respondCompressed site coding plain request respond
+serveBest site names variantOf file request respond = serveFirst wanted
+  where
+    wanted = wantedCodings (requestHeaders request) codings
+    serveFirst (coding : others) = withStored coding (send . variantOf StoredForClient (Just coding)) >>= maybe (serveFirst others) pure
+    serveFirst [] = do
+      hasOthers <- anyStored (filter (`notElem` wanted) codings)
+      let plain = variantOf (alternativesOf hasOthers) Nothing file
+      case chooseCoding request plain [] of
+        ToCompress coding -> respondCompressed site coding plain request respond
+        _ -> send plain
+    anyStored [] = pure False
+    anyStored (coding : others) = withStored coding (const (pure ())) >>= maybe (anyStored others) (const (pure True))
+    withStored :: Coding -> (OpenFile -> IO a) -> IO (Maybe a)
+    withStored = withCoded (siteRoot site) names file
+    send variant = respondWithVariant variant request respond
