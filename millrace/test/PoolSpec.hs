@@ -29,13 +29,28 @@ spec = describe "Millrace.Pool" $ do
       holder <- start (withResource pool (\_ -> takeMVar release))
       shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
       jobs <- forM [1 .. 10 :: Int] $ \number -> do
-        job <- start (withResource pool (\_ -> modifyIORef order (number :)))
+        job <- startOn 0 (withResource pool (\_ -> modifyIORef order (number :)))
         shouldBecomeTrue ((== number) . statusWaiting <$> poolStatus pool)
         return job
       putMVar release ()
       within 20 "all turns" (finish holder >> mapM_ finish jobs)
       reverse <$> readIORef order `shouldReturn` [1 .. 10]
       statusMade <$> poolStatus pool `shouldReturn` 1
+  it "serves a few threads of the same capability before the one that has waited longest" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
+      order <- newIORef []
+      release <- newEmptyMVar
+      holder <- startOn 0 (withResource pool (\_ -> takeMVar release))
+      shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
+      -- 1, 2 and 3 wait on the other capability.
+      jobs <- forM [1 .. 23 :: Int] $ \number -> do
+        job <- startOn (if number <= 3 then 1 else 0) (withResource pool (\_ -> modifyIORef order (number :)))
+        shouldBecomeTrue ((== number) . statusWaiting <$> poolStatus pool)
+        return job
+      putMVar release ()
+      within 20 "all turns" (finish holder >> mapM_ finish jobs)
+      reverse <$> readIORef order `shouldReturn` [4 .. 11] ++ [1 .. 3] ++ [12 .. 23]
   it "gives up a wait at its deadline, and says how many others wait" $ do
     numbers <- newNumbers
     withPool (settingsOf numbers) {poolLimit = 2} $ \pool ->

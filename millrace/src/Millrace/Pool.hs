@@ -4,8 +4,9 @@
 -- not know: sockets.
 --
 -- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being ended.
--- 2. A thread that finds none waits its turn: the longest waiting thread is served first. It waits until a deadline, or for
---    'poolWait', and then gets 'PoolExhausted'. No asynchronous exception is involved.
+-- 2. A thread that finds none waits its turn: the longest waiting thread is served first, after at most eight others of the
+--    capability on which a thing comes back. It waits until a deadline, or for 'poolWait', and then gets 'PoolExhausted'. No
+--    asynchronous exception is involved.
 -- 3. A thing goes back whatever exception ends its use. The pool then asks 'poolKeep' whether it can be used again.
 -- 4. A thing that has become too old, was idle for too long, or is no longer healthy is ended and replaced.
 --
@@ -126,11 +127,16 @@ data State a = State
     -- | How many there are, or will be when those that are being made are ready.
     total :: !Int,
     -- | By the order in which they came.
-    waiting :: !(IntMap.IntMap (MVar (Grant a))),
+    waiting :: !(IntMap.IntMap (Waiter a)),
+    -- | How often in a row others were served before the first of them.
+    passedOver :: !Int,
     nextWaiter :: !Int,
     isClosed :: !Bool,
     tally :: !Tally
   }
+
+-- | A thread that waits: its capability, and where it gets what it waits for.
+data Waiter a = Waiter !Int !(MVar (Grant a))
 
 data Item a = Item
   { content :: a,
@@ -193,7 +199,7 @@ data PoolStatus = PoolStatus
 -- @since 0.1.0
 newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
-  state <- newIORef (State [] 0 IntMap.empty 0 False (Tally 0 0 0 0))
+  state <- newIORef (State [] 0 IntMap.empty 0 0 False (Tally 0 0 0 0))
   let sweeping = do
         threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
         sweep settings state
@@ -210,7 +216,7 @@ closePool :: Pool a -> IO ()
 closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
   (items, waiters) <- atomicModifyIORef' poolState $ \state ->
     (state {idle = [], waiting = IntMap.empty, isClosed = True}, (idle state, IntMap.elems (waiting state)))
-  forM_ waiters (`putMVar` IsClosed)
+  forM_ waiters $ \(Waiter _ signal) -> putMVar signal IsClosed
   discardAll poolOf poolState items `finally` killThread poolSweeper
 
 -- | A pool for the time of an action.
@@ -287,7 +293,7 @@ find limit capability signal state
   | (item, others) : _ <- near ++ picks = (state {idle = others}, Found item)
   | total state < limit = (state {total = total state + 1}, Room)
   | otherwise =
-    ( state {waiting = IntMap.insert number signal (waiting state), nextWaiter = number + 1},
+    ( state {waiting = IntMap.insert number (Waiter capability signal) (waiting state), nextWaiter = number + 1},
       Wait number
     )
   where
@@ -380,11 +386,31 @@ giveBack pool@Pool {poolOf, poolState} use item = do
 putBack :: Pool a -> Item a -> IO ()
 putBack Pool {poolOf, poolState} item =
   join $
-    atomicModifyIORef' poolState $ \state -> case IntMap.minView (waiting state) of
-      Just (signal, others) -> (state {waiting = others}, putMVar signal (Take item))
+    atomicModifyIORef' poolState $ \state -> case nextOn (home item) state of
+      Just (signal, others) -> (others, putMVar signal (Take item))
       Nothing
         | isClosed state -> (state, discard poolOf poolState item)
         | otherwise -> (state {idle = item : idle state}, return ())
+
+-- The waiting thread that is served next, if a thing comes back on this capability. One of the same capability is woken without a
+-- signal to another OS thread, and the thing's descriptor stays with one loop. So one of the first few that wait there is served, but
+-- only so many times in a row before the thread that has waited longest.
+nextOn :: Int -> State a -> Maybe (MVar (Grant a), State a)
+nextOn capability state = case filter isNear (take nearMax (IntMap.toAscList (waiting state))) of
+  (number, Waiter _ signal) : _
+    | Just number == (fst <$> IntMap.lookupMin (waiting state)) -> first
+    | passedOver state < nearMax -> Just (signal, state {waiting = IntMap.delete number (waiting state), passedOver = passedOver state + 1})
+  _ -> first
+  where
+    isNear (_, Waiter its _) = its == capability
+    first = longestWaiting state
+    nearMax = 8
+
+-- The thread that has waited longest.
+longestWaiting :: State a -> Maybe (MVar (Grant a), State a)
+longestWaiting state = case IntMap.minView (waiting state) of
+  Just (Waiter _ signal, others) -> Just (signal, state {waiting = others, passedOver = 0})
+  Nothing -> Nothing
 
 discard :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
 discard settings state item = end settings state item `finally` leaveRoom state
@@ -399,8 +425,8 @@ end settings state item = do
 leaveRoom :: IORef (State a) -> IO ()
 leaveRoom reference =
   join $
-    atomicModifyIORef' reference $ \state -> case IntMap.minView (waiting state) of
-      Just (signal, others) -> (state {waiting = others}, putMVar signal MayMake)
+    atomicModifyIORef' reference $ \state -> case longestWaiting state of
+      Just (signal, others) -> (others, putMVar signal MayMake)
       Nothing -> (state {total = total state - 1}, return ())
 
 sweep :: PoolSettings a -> IORef (State a) -> IO ()
