@@ -124,7 +124,7 @@ class ArenaReport(Report):
             *self._ratios(), *self._rules(),
             self._length(), "",
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
-            f"Linux {facts['kernel']}. `make bench WORKLOAD=arena` measures on your machine.", "",
+            f"Linux {facts['kernel']}{self._some_later()}. `make bench WORKLOAD=arena` measures on your machine.", "",
             f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](machine.md).", "",
             "## How to read it", "", *HOW_TO_READ, "", f"{GENERATED} The source is `{source}`.",
         ]
