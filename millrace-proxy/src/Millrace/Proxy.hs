@@ -115,7 +115,7 @@ data Proxy = Proxy
   }
 
 -- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that were kept
--- are closed. Throws a 'Millrace.Tls.SettingsError' for settings of TLS that cannot be used.
+-- are closed. Throws a @SettingsError@ of "Millrace.Tls" for settings of TLS that cannot be used.
 --
 -- The application waits for targets and clients without occupying an operating system thread. Before it has responded it throws
 -- only what reading the request's body throws; a 'Problem' is answered. Behind that it throws the 'Problem' of a response that

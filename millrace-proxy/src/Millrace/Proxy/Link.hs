@@ -69,7 +69,7 @@ data Secured = Secured
     securedEither :: !(Maybe ClientContext)
   }
 
--- | What targets with these schemes need. Throws a 'Millrace.Tls.SettingsError'.
+-- | What targets with these schemes need. Throws a @SettingsError@ of "Millrace.Tls".
 newSecured :: ClientSettings -> [Scheme] -> IO Secured
 newSecured settings schemes = Secured <$> neededBy [Https, Https1] ["http/1.1"] <*> neededBy [H2] ["h2"] <*> neededBy [Https] ["h2", "http/1.1"]
   where
