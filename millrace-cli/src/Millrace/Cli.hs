@@ -97,7 +97,7 @@ newMakers = do
         madeUpstreams = readUpstreams upstreams
       }
 
--- What the server answers itself on the routes of a proxy has the pages that the proxy has for errors.
+-- A proxy's pages for errors are used for what the proxy itself answers, and for what the server answers on the proxy's routes.
 withProxy :: Upstreams -> ProxyOptions -> (OwnAnswers -> Application -> IO ()) -> IO ()
 withProxy upstreams options use = case proxyErrorPages options of
   Nothing -> withReverseProxy upstreams pure options (use AsTheyAre)

@@ -1,5 +1,5 @@
 -- | Which of a file's variants a client gets. Must not know: servers, paths.
-module Millrace.Cli.Choice (Choice (..), CodingChoice (..), choose, chooseCoding) where
+module Millrace.Cli.Choice (Choice (..), choose, codingToMake) where
 
 import Data.Foldable (find, toList)
 import Data.List.NonEmpty (NonEmpty)
@@ -23,30 +23,19 @@ data Choice
 --
 -- @since 0.1.0
 choose :: Request -> NonEmpty Variant -> Choice
-choose request kept = case chooseCoding request plain (mapMaybe variantCoding (toList kept)) of
-  Plain -> AsItIs plain
-  Stored coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
-  ToCompress coding -> Compressed coding
+choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (toList kept)) of
+  Just coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
+  Nothing -> maybe (AsItIs plain) Compressed (codingToMake request plain)
   where
     plain = NonEmpty.head kept
 
--- | The same as a coding.
+-- | The coding in which the client gets what is made of the variant without a coding, if no stored one suits it. Nothing is made for a
+-- range: it may have other bytes the next time.
 --
 -- @since 0.1.0
-data CodingChoice
-  = Plain
-  | Stored Coding
-  | ToCompress Coding
-
--- | The choice between a variant without a coding, files with these codings, and what can be made of the first one. Nothing is made
--- for a range: it may have other bytes the next time.
---
--- @since 0.1.0
-chooseCoding :: Request -> Variant -> [Coding] -> CodingChoice
-chooseCoding request plain stored = case preferredCoding fields stored of
-  Just coding -> Stored coding
-  Nothing
-    | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) -> maybe Plain ToCompress (preferredCoding fields compressionCodings)
-    | otherwise -> Plain
+codingToMake :: Request -> Variant -> Maybe Coding
+codingToMake request plain
+  | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) = preferredCoding fields compressionCodings
+  | otherwise = Nothing
   where
     fields = requestHeaders request

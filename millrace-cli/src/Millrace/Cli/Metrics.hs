@@ -4,7 +4,7 @@ module Millrace.Cli.Metrics
     newMetrics,
     countOpened,
     countClosed,
-    lookAt,
+    addServer,
     countAnswer,
     countActive,
     HandshakeResult (..),
@@ -37,7 +37,7 @@ import Network.Wai.Handler.Millrace (Answer (..), ConnectionStates (..), ServerS
 data Metrics = Metrics
   { metricsStart :: !Word64,
     metricsTally :: !Tally,
-    -- The servers whose connections count.
+    -- The servers whose connections are counted by state.
     metricsServers :: !(IORef [ServerState])
   }
 
@@ -61,11 +61,11 @@ firstBucket = 12 + length handshakeResults
 newMetrics :: IO Metrics
 newMetrics = Metrics <$> getMonotonicTimeNSec <*> newTally (firstBucket + bucketCount) <*> newIORef []
 
--- | Has the states of a server's connections among the figures.
+-- | Adds a server. The figures then count its connections by state.
 --
 -- @since 0.1.0
-lookAt :: Metrics -> ServerState -> IO ()
-lookAt metrics state = atomicModifyIORef' (metricsServers metrics) (\others -> (state : others, ()))
+addServer :: Metrics -> ServerState -> IO ()
+addServer metrics state = atomicModifyIORef' (metricsServers metrics) (\others -> (state : others, ()))
 
 -- | Counts a connection that was accepted.
 --

@@ -47,7 +47,7 @@ run makers file = do
   first <- load file
   serveWith (configurationServer first) HangupIsNoEnd (madeUpstreams makers) $ \running use ->
     withReplaceable (withSites makers (configurationSites first)) $ \application replace -> do
-      -- One at a time reads the file and replaces what is used.
+      -- Only one thread at a time reads the file and replaces what is used.
       current <- newMVar first
       let readAgain = modifyMVar_ current $ \before -> do
             next <- load file

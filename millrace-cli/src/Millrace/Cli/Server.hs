@@ -79,7 +79,7 @@ serveWith options hangup upstreams withApplication' = do
                   }
               server place said = do
                 (state, chosen) <- makeServerState (adapted place said)
-                mapM_ (`lookAt` state) metrics
+                mapM_ (`addServer` state) metrics
                 runSettingsListeners chosen (placeListeners place) (maybe id countActive metrics (applicationAt securePort place application))
               adapted place said = protectionAt place protection (telling (reporting (settings options (placeOptions place) stop said)))
           withWatchdog serviceManager . runTogether $ zipWith server places (notices : repeat (Notices (pure ()) (pure ())))

@@ -233,9 +233,7 @@ serveBest site names variantOf file request respond = serveFirst wanted
     serveFirst [] = do
       hasOthers <- anyStored (filter (`notElem` wanted) codings)
       let plain = variantOf (alternativesOf hasOthers) Nothing file
-      case chooseCoding request plain [] of
-        ToCompress coding -> respondCompressed site coding plain request respond
-        _ -> send plain
+      maybe (send plain) (\coding -> respondCompressed site coding plain request respond) (codingToMake request plain)
     anyStored [] = pure False
     anyStored (coding : others) = withStored coding (const (pure ())) >>= maybe (anyStored others) (const (pure True))
     withStored :: Coding -> (OpenFile -> IO a) -> IO (Maybe a)

@@ -49,9 +49,7 @@ spec = around withCertificates $ do
             Char8.length answer `shouldSatisfy` (> largeBytes)
         curl [serverUrl server] `shouldReturn` "crowded"
       nextErrorLine server `shouldReturn` "millrace: clients no longer wait for open files"
-      signalServer sigTERM server
-      waitForExit 30 server `shouldReturn` ExitSuccess
-      hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
+      endsWithOneMessage server
   it "says once that there are as many connections as it may have, and once that there is room again" $ \folder -> do
     configuredWith "connections: 5" folder ["listen: {http: 127.0.0.1:0}"] []
     withDescriptors 1000 folder $ \server -> do
@@ -64,9 +62,7 @@ spec = around withCertificates $ do
             receiveToEnd client >>= (`shouldSatisfy` Char8.isSuffixOf "crowded")
           mapM receiveToEnd waiting >>= (`shouldSatisfy` all (Char8.isSuffixOf "crowded"))
       nextErrorLine server `shouldReturn` "millrace: clients no longer wait for connections"
-      signalServer sigTERM server
-      waitForExit 30 server `shouldReturn` ExitSuccess
-      hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
+      endsWithOneMessage server
   it "has memory for as many connections as it may have, however much their clients make it keep" $ \folder -> do
     -- Without 'connections' these clients would have it keep 480 MB, and it would end.
     configuredWith "connections: 50, head-bytes: 409600" folder ["listen: {http: 127.0.0.1:0}"] []
@@ -91,6 +87,10 @@ spec = around withCertificates $ do
       write folder "site/large" (Char8.replicate largeBytes 'x')
       writeFile (folder </> "m.yaml") . unlines $
         listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {" <> limits <> "}", "sites: {files: " <> folder </> "site}"]
+    endsWithOneMessage server = do
+      signalServer sigTERM server
+      waitForExit 30 server `shouldReturn` ExitSuccess
+      hGetContents (serverErrors server) >>= (`shouldSatisfy` (== 1) . length . lines)
     withDescriptors :: Int -> FilePath -> (Server -> IO a) -> IO a
     withDescriptors count folder use = do
       path <- millracePath

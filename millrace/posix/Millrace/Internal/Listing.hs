@@ -188,15 +188,12 @@ prefixOf path = if null path || last path == '/' then path else path ++ "/"
 nextName :: (ByteString -> IO FilePath) -> Prefix -> Names -> IO (Entry, Names)
 nextName decode prefix names = do
   name <- decode (unsafeTake size (unsafeDrop nameHeadSize names))
-  return (Entry name (prefix ++ name) (kindOfCode (unsafeIndex names 0)), unsafeDrop (nameHeadSize + size) names)
+  return (Entry name (prefix ++ name) kind, unsafeDrop (nameHeadSize + size) names)
   where
     size = fromIntegral (unsafeIndex names 1) .|. fromIntegral (unsafeIndex names 2) `shiftL` 8
-    kindOfCode code
-      | code' == entryRegular = RegularFile
-      | otherwise = fromMaybe UnknownKind (lookup code' entryKinds)
-      where
-        code' = fromIntegral code
+    kind = fromMaybe UnknownKind (lookup (fromIntegral (unsafeIndex names 0)) entryKinds)
 
+-- Most names are of files, so their kind is the first.
 entryKinds :: [(Int, Kind)]
 entryKinds =
   [ (entryRegular, RegularFile),

@@ -101,11 +101,11 @@ currentConnectionStates state = do
     count before connection = do
       requests <- requestCount connection
       waits <- isIdle connection
-      return $! case () of
-        _
-          | requests == 0 -> before {connectionsNew = connectionsNew before + 1}
-          | waits -> before {connectionsIdle = connectionsIdle before + 1}
-          | otherwise -> before {connectionsActive = connectionsActive before + 1}
+      return $! counted before requests waits
+    counted before requests waits
+      | requests == 0 = before {connectionsNew = connectionsNew before + 1}
+      | waits = before {connectionsIdle = connectionsIdle before + 1}
+      | otherwise = before {connectionsActive = connectionsActive before + 1}
 
 -- | Evicts from the servers of this process.
 overallEviction :: Eviction Candidate
