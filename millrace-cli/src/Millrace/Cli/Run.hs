@@ -152,9 +152,15 @@ load file = do
     mistaken mistakes =
       Failure
         { failureAttempt = "use " <> file,
-          failureReason = intercalate "\n  " ((if length mistakes == 1 then "one mistake" else show (length mistakes) <> " mistakes") : map (renderMistake file) mistakes),
+          failureReason = intercalate "\n  " (counted mistakes : map (renderMistake file) (take mostShown mistakes) <> ["and " <> show more <> " more" | more > 0]),
           failureRemedy = "The guide's page \"Configuring\" has every key, with an example."
         }
+      where
+        more = length mistakes - mostShown
+    counted [_] = "one mistake"
+    counted mistakes = show (length mistakes) <> " mistakes"
+    -- A generated file can have the same mistake a thousand times, and the first ones must stay in sight.
+    mostShown = 20
 
 -- The file has the number of this process while an action runs, and the socket beside it takes what 'reload' asks for.
 withPidFile :: Maybe FilePath -> IO Outcome -> IO a -> IO a

@@ -277,6 +277,9 @@ spec = do
     wrong <- runMillrace [] ["check", folder </> "m.yaml"]
     outcomeExit wrong `shouldBe` ExitFailure 1
     outcomeErrors wrong `shouldContain` "m.yaml:1:9: "
+    configured folder ("sites:" : ["  - {hosts: s" <> show number <> ".test, file: one}" | number <- [1 .. 1000 :: Int]])
+    many <- runMillrace [] ["check", folder </> "m.yaml"]
+    map (`isInfixOf` outcomeErrors many) ["2000 mistakes", "m.yaml:11:", "m.yaml:12:", "and 1980 more"] `shouldBe` [True, True, False, True]
     missing <- runMillrace [] ["check", folder </> "none.yaml"]
     outcomeErrors missing `shouldContain` "No such file"
   it "checks certificates, keys, and the folders of what it will write" . withCertificates $ \folder -> do
