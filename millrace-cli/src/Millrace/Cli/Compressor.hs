@@ -17,7 +17,7 @@ import Control.Exception (handle)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.IORef (atomicModifyIORef', newIORef)
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (isJust)
 import Millrace.Cli.Compression
 import Millrace.Cli.Content (withPieces)
 import Millrace.Cli.ContentCoding (Coding (..))
@@ -32,14 +32,17 @@ import Millrace.Http.Precondition (modificationTime)
 -- @since 0.1.0
 newtype Compressor = Compressor (MadeOnce VariantKey Variant)
 
--- | Keeps this many bytes at most. Two files are compressed at a time. When 16 MiB of files wait for that, further ones are sent as
--- they are.
+-- | Keeps this many bytes at most, and what was not asked for in ten minutes no longer than another ten. Two files are compressed at a
+-- time. When 16 MiB of files wait for that, further ones are sent as they are.
 --
 -- > compressor <- newCompressor 67108864
 --
 -- @since 0.1.0
 newCompressor :: Int -> IO Compressor
-newCompressor most = Compressor <$> newMadeOnce (Bounds most 2 16777216) (fromMaybe 0 . heldBytes)
+newCompressor most = Compressor <$> newMadeOnce (Bounds most 2 16777216 600) (maybe 0 inBlocks . heldBytes)
+  where
+    -- GHC frees the memory of small strings in blocks of 4 KiB only, and so each may hold one by itself.
+    inBlocks bytes = (bytes + 4095) `quot` 4096 * 4096
 
 -- | Is a file of so many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be waited for too
 -- long: it should be compressed before.

@@ -16,12 +16,13 @@ where
 import Control.Concurrent.MVar (MVar, newEmptyMVar, putMVar, readMVar)
 import Control.Concurrent.QSem (QSem, newQSem, signalQSem, waitQSem)
 import Control.Exception (bracket_, mask, onException)
-import Control.Monad (unless)
+import Control.Monad (unless, when)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import qualified Data.List as List
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Word (Word64)
+import GHC.Clock (getMonotonicTime)
 
 -- | Values by their keys.
 --
@@ -42,7 +43,9 @@ data Bounds = Bounds
     -- | How many values are made at the same time.
     boundAtOnce :: Int,
     -- | The effort of all values that are being made or wait for that. What would exceed it is not made.
-    boundEffort :: Int
+    boundEffort :: Int,
+    -- | A value that was not used for so many seconds is dropped within as many again. This is looked at when another one is made.
+    boundUnusedSeconds :: Double
   }
 
 -- | What came of making a value.
@@ -61,7 +64,14 @@ data Content key a = Content
     contentEffort :: !Int,
     -- Counts insertions. It serves as the time of the last use.
     contentAge :: !Word64,
+    contentSweep :: !Sweep,
     contentEntries :: !(Map key (Entry a))
+  }
+
+-- | When values that were not used are dropped again, and since which age they must have been used.
+data Sweep = Sweep
+  { sweepSeconds :: !Double,
+    sweepAge :: !Word64
   }
 
 data Entry a
@@ -76,11 +86,13 @@ data KeptEntry a = KeptEntry
 
 -- | @newMadeOnce bounds weight@ keeps nothing yet.
 --
--- > pages <- newMadeOnce (Bounds 1000000 2 1000000) ByteString.length
+-- > pages <- newMadeOnce (Bounds 1000000 2 1000000 600) ByteString.length
 --
 -- @since 0.1.0
 newMadeOnce :: Bounds -> (a -> Int) -> IO (MadeOnce key a)
-newMadeOnce limits weight = MadeOnce limits weight <$> newQSem (boundAtOnce limits) <*> newIORef (Content 0 0 0 Map.empty)
+newMadeOnce limits weight = do
+  now <- getMonotonicTime
+  MadeOnce limits weight <$> newQSem (boundAtOnce limits) <*> newIORef (Content 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
 
 -- | The value for a key, if it is kept: 'Just' 'Nothing' if it is known that there is none. O(log n). Does not block.
 --
@@ -147,6 +159,7 @@ finish values key effort result made = do
     insert entry
       | entryWeight entry > boundKept (bounds values) = atomicModifyIORef' (content values) (\now -> (without now, ()))
       | otherwise = do
+        dropUnused values
         makeRoom values (entryWeight entry)
         age <- atomicModifyIORef' (content values) $ \now ->
           let next = contentAge now + 1
@@ -160,27 +173,47 @@ finish values key effort result made = do
               )
         writeIORef (entryUsed entry) age
 
+-- Drops what was not used since it did so the last time: copies of what has changed since then, for the most part.
+dropUnused :: Ord key => MadeOnce key a -> IO ()
+dropUnused values = do
+  time <- getMonotonicTime
+  now <- readIORef (content values)
+  when (time >= sweepSeconds (contentSweep now)) $ do
+    aged <- ages now
+    let unused = [key | (used, (key, _)) <- aged, used < sweepAge (contentSweep now)]
+        next = Sweep (time + boundUnusedSeconds (bounds values)) (contentAge now)
+    atomicModifyIORef' (content values) (\current -> ((dropAll unused current) {contentSweep = next}, ()))
+
 -- Drops the values that were not used for the longest time, until a sixteenth is free besides what is needed. So it need not look
 -- at all entries for each insertion.
 makeRoom :: Ord key => MadeOnce key a -> Int -> IO ()
 makeRoom values needed = do
   now <- readIORef (content values)
   unless (contentWeight now + needed <= most) $ do
-    aged <- mapM withUse [(key, entry) | (key, Kept entry) <- Map.toList (contentEntries now)]
+    aged <- ages now
     let excess = contentWeight now + needed - (most - most `quot` 16)
-        victims = map snd (takeUntil excess (List.sortOn fst aged))
-    atomicModifyIORef' (content values) (\current -> (List.foldl' (flip drop') current victims, ()))
+        victims = map (fst . snd) (takeUntil excess (List.sortOn fst aged))
+    atomicModifyIORef' (content values) (\current -> (dropAll victims current, ()))
   where
     most = boundKept (bounds values)
-    withUse (key, entry) = do
-      used <- readIORef (entryUsed entry)
-      pure (used, (key, entryWeight entry))
     takeUntil excess candidates = case candidates of
       candidate@(_, (_, weight)) : others | excess > 0 -> candidate : takeUntil (excess - weight) others
       _ -> []
-    -- Another thread may have dropped it.
-    drop' (key, weight) current = case Map.lookup key (contentEntries current) of
-      Just (Kept _) -> current {contentWeight = contentWeight current - weight, contentEntries = Map.delete key (contentEntries current)}
+
+-- When each value was used the last time, its key and its weight.
+ages :: Content key a -> IO [(Word64, (key, Int))]
+ages now = mapM withUse [(key, entry) | (key, Kept entry) <- Map.toList (contentEntries now)]
+  where
+    withUse (key, entry) = do
+      used <- readIORef (entryUsed entry)
+      pure (used, (key, entryWeight entry))
+
+-- Another thread may have dropped some of them, and what is being made stays.
+dropAll :: Ord key => [key] -> Content key a -> Content key a
+dropAll keys now = List.foldl' drop' now keys
+  where
+    drop' current key = case Map.lookup key (contentEntries current) of
+      Just (Kept entry) -> current {contentWeight = contentWeight current - entryWeight entry, contentEntries = Map.delete key (contentEntries current)}
       _ -> current
 
 -- What an entry takes besides its value.

@@ -13,7 +13,7 @@ import Test.Hspec
 spec :: Spec
 spec = do
   it "makes a value once for all that want it at the same time" $ do
-    values <- withBounds (Bounds 100000 2 100)
+    values <- withBounds (Bounds 100000 2 100 600)
     runs <- newIORef (0 :: Int)
     begun <- newEmptyMVar
     permission <- newEmptyMVar
@@ -31,7 +31,7 @@ spec = do
     readIORef runs `shouldReturn` 1
     recall values 'a' `shouldReturn` Just (Just "value")
   it "makes no more at a time than it may" $ do
-    values <- withBounds (Bounds 1000000 2 100)
+    values <- withBounds (Bounds 1000000 2 100 600)
     running <- newIORef (0 :: Int, 0)
     both <- newEmptyMVar
     let make = do
@@ -45,7 +45,7 @@ spec = do
     mapM takeMVar results `shouldReturn` replicate 50 (Just "value")
     readIORef running `shouldReturn` (0, 2)
   it "does not make what would be too much effort, nor wait for it" $ do
-    values <- withBounds (Bounds 100000 2 100)
+    values <- withBounds (Bounds 100000 2 100 600)
     (first, permission) <- blocked values 'a' 60
     obtain values 'b' 41 (fail "made") `shouldReturn` Nothing
     second <- inThread (obtain values 'c' 40 (pure (Made "c")))
@@ -54,10 +54,10 @@ spec = do
     takeMVar first `shouldReturn` Just "made"
     obtain values 'b' 41 (pure (Made "b")) `shouldReturn` Just "b"
   it "makes one that is too much by itself" $ do
-    values <- withBounds (Bounds 100000 2 100)
+    values <- withBounds (Bounds 100000 2 100 600)
     obtain values 'a' 101 (pure (Made "a")) `shouldReturn` Just "a"
   it "remembers that there is no value, unless that holds only now" $ do
-    values <- withBounds (Bounds 100000 2 100)
+    values <- withBounds (Bounds 100000 2 100 600)
     obtain values 'a' 1 (pure NeverMade) `shouldReturn` Nothing
     recall values 'a' `shouldReturn` Just Nothing
     obtain values 'a' 1 (fail "made again") `shouldReturn` Nothing
@@ -65,12 +65,12 @@ spec = do
     recall values 'b' `shouldReturn` Nothing
     obtain values 'b' 1 (pure (Made "b")) `shouldReturn` Just "b"
   it "passes an exception to the one that made, and nothing to the others" $ do
-    values <- withBounds (Bounds 100000 1 100)
+    values <- withBounds (Bounds 100000 1 100 600)
     obtain values 'a' 100 (throwIO (userError "broken")) `shouldThrow` (== userError "broken")
     -- Its turn and its effort are free again.
     obtain values 'a' 100 (pure (Made "a")) `shouldReturn` Just "a"
   it "goes on when the one that makes is killed, or one that waits for its turn" $ do
-    values <- withBounds (Bounds 100000 1 100)
+    values <- withBounds (Bounds 100000 1 100 600)
     begun <- newEmptyMVar
     makerEnded <- newEmptyMVar
     queuedEnded <- newEmptyMVar
@@ -85,7 +85,7 @@ spec = do
     within 20 "the one that waits" (takeMVar waiting) `shouldReturn` Nothing
     within 20 "a turn" (obtain values 'd' 100 (pure (Made "d"))) `shouldReturn` Just "d"
   it "keeps what fits, and drops what was not used for the longest time" $ do
-    values <- withBounds (Bounds 100000 1 100)
+    values <- withBounds (Bounds 100000 1 100 600)
     forM_ [1 .. 500 :: Int] $ \key -> do
       _ <- obtain values key 1 (pure (Made (replicate 1000 'x')))
       recall values 1 >>= (`shouldSatisfy` (/= Nothing))
@@ -94,8 +94,18 @@ spec = do
     -- Each weighs 2,024.
     length (filter (/= Nothing) kept) `shouldSatisfy` (`elem` [45 .. 49])
     drop 490 (map (/= Nothing) kept) `shouldBe` replicate 10 True
+  it "drops what was not used for some time, and keeps what was" $ do
+    values <- withBounds (Bounds 100000 1 100 0.05)
+    let make key = obtain values key 1 (pure (Made [key]))
+    mapM_ make "ab"
+    forM_ "cdef" $ \key -> do
+      threadDelay 60000
+      _ <- recall values 'a'
+      make key
+    mapM (fmap (/= Nothing) . recall values) "abcdef" `shouldReturn` [True, False, False, True, True, True]
+    keptWeight values `shouldReturn` 4 * 1025
   it "does not keep what is too heavy by itself" $ do
-    values <- withBounds (Bounds 100000 1 100)
+    values <- withBounds (Bounds 100000 1 100 600)
     obtain values 'a' 1 (pure (Made (replicate 100000 'x'))) `shouldReturn` Just (replicate 100000 'x')
     recall values 'a' `shouldReturn` Nothing
     keptWeight values `shouldReturn` 0
