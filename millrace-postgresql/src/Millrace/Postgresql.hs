@@ -81,9 +81,10 @@ import Data.ByteString (ByteString)
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Pool
 import Millrace.Postgresql.Internal.Connection
+import Millrace.Postgresql.Internal.Json (Json (..))
 import Millrace.Postgresql.Internal.Problem
 import Millrace.Postgresql.Internal.Query
-import Millrace.Postgresql.Parameter (Json (..), Parameter, Value, value)
+import Millrace.Postgresql.Parameter (Parameter, Value, value)
 import Millrace.Postgresql.Row (Column, Row, checked, column)
 
 -- | Connects within ten seconds; see 'connectBefore'.

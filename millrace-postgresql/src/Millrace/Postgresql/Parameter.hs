@@ -10,7 +10,6 @@ module Millrace.Postgresql.Parameter
     value,
     Parameter (..),
     Format (..),
-    Json (..),
     fixed,
     bytesOf,
     unsendable,
@@ -100,12 +99,6 @@ bytesOf oid format bytes =
 unsendable :: Oid -> Text -> Value
 unsendable oid reason = Value oid AsBinary (Just 0) (const (throwIO (Unsendable reason)))
 
--- | JSON, for columns of the types @json@ and @jsonb@. It is passed on as it is; the server checks it.
---
--- @since 0.1.0
-newtype Json = Json {jsonBytes :: ByteString}
-  deriving (Eq, Ord, Show)
-
 -- | 'Nothing' is NULL.
 instance Parameter a => Parameter (Maybe a) where
   encode given = case given of
@@ -158,11 +151,6 @@ instance Parameter ByteString where
 instance Parameter Scientific where
   encode = maybe (unsendable oidNumeric "is outside the range of numeric") (bytesOf oidNumeric AsBinary) . numericBytes
   typeOf _ = oidNumeric
-
--- | Of whatever JSON type the statement needs there.
-instance Parameter Json where
-  encode (Json text) = bytesOf 0 AsText text
-  typeOf _ = 0
 
 instance Parameter Day where
   encode day = case within (diffDays day epoch) of

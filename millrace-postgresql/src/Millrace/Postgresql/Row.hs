@@ -20,6 +20,7 @@ module Millrace.Postgresql.Row
     cellSize,
     Mismatch (..),
     readerFor,
+    jsonDecoder,
   )
 where
 
@@ -40,7 +41,6 @@ import Foreign.Storable (peek, peekByteOff)
 import GHC.Float (castWord32ToFloat, castWord64ToDouble, float2Double)
 import Millrace.Postgresql.Internal.Numeric
 import Millrace.Postgresql.Internal.Type
-import Millrace.Postgresql.Parameter (Json (..))
 
 -- | What a program reads from each row. Its parts are columns, in their order.
 --
@@ -206,9 +206,9 @@ instance Column Scientific where
 instance Column Text where
   decoder oid
     | oid `elem` textTypes = Just (Decoder (\refuse bytes size -> viewed bytes size >>= utf8 refuse))
-    | otherwise = ofJson <$> decoder oid
+    | otherwise = ofJson <$> jsonDecoder oid
     where
-      ofJson (Decoder json) = Decoder (\refuse bytes size -> json refuse bytes size >>= utf8 refuse . jsonBytes)
+      ofJson (Decoder json) = Decoder (\refuse bytes size -> json refuse bytes size >>= utf8 refuse)
   expected _ = "text"
 
 utf8 :: (forall b. String -> IO b) -> ByteString -> IO Text
@@ -221,18 +221,18 @@ instance Column ByteString where
     | otherwise = Nothing
   expected _ = "bytes"
 
-instance Column Json where
-  decoder oid
-    | oid == oidJson = Just (Decoder (\_ bytes size -> Json <$> packed bytes size))
-    -- Its first byte is the version of the format.
-    | oid == oidJsonb = Just (Decoder jsonb)
-    | otherwise = Nothing
-    where
-      jsonb :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO Json
-      jsonb refuse bytes size = do
-        version <- peek bytes
-        if version == 1 then Json <$> packed (bytes `plusPtr` 1) (size - 1) else refuse "its version of jsonb is unknown"
-  expected _ = "JSON"
+-- | The text of the types @json@ and @jsonb@.
+jsonDecoder :: Oid -> Maybe (Decoder ByteString)
+jsonDecoder oid
+  | oid == oidJson = Just (Decoder (\_ bytes size -> packed bytes size))
+  -- Its first byte is the version of the format.
+  | oid == oidJsonb = Just (Decoder jsonb)
+  | otherwise = Nothing
+  where
+    jsonb :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO ByteString
+    jsonb refuse bytes size = do
+      version <- peek bytes
+      if version == 1 then packed (bytes `plusPtr` 1) (size - 1) else refuse "its version of jsonb is unknown"
 
 instance Column Day where
   decoder oid
