@@ -1,6 +1,6 @@
 -- |
 -- What an application has sent on a connection that it has taken over: for the observers. Must not know: connections.
-module Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, watched, sentOn, readStatusLine) where
+module Millrace.Http.Answer.TakenOver (TakenOver, newTakenOver, watched, sentOn, readStatusLine, rawHeadMax) where
 
 import Control.Monad (guard)
 import Data.ByteString (ByteString)
@@ -34,7 +34,7 @@ after :: Status -> ByteString -> Sent -> Sent
 after switching bytes before = case before of
   BehindHead status count -> BehindHead status (count + B.length bytes)
   InHead earlier
-    | not (mayBeHead whole) || B.length whole > headMax -> BehindHead switching (B.length whole)
+    | not (mayBeHead whole) || B.length whole > rawHeadMax -> BehindHead switching (B.length whole)
     | B.null rest -> InHead whole
     | otherwise -> BehindHead (statusOf switching headBytes) (B.length rest - 4)
     where
@@ -42,7 +42,10 @@ after switching bytes before = case before of
       (headBytes, rest) = B.breakSubstring (C8.pack "\r\n\r\n") whole
   where
     mayBeHead beginning = B.take (B.length versionPrefix) beginning `B.isPrefixOf` versionPrefix
-    headMax = 65536
+
+-- | The largest head that an application may write on a connection that it has taken over, in bytes. What is longer is taken for no head.
+rawHeadMax :: Int
+rawHeadMax = 65536
 
 -- | The status of the head that was sent, and the number of bytes behind it. Without a head, the protocol was switched nevertheless.
 sentOn :: TakenOver -> IO (Status, Int)

@@ -8,7 +8,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (fromMaybe)
-import Millrace.Http.Answer.TakenOver (readStatusLine)
+import Millrace.Http.Answer.TakenOver (rawHeadMax, readStatusLine)
 import Network.HTTP.Types (HeaderName, ResponseHeaders, Status (..), hConnection, methodGet)
 import Network.HTTP.Types.Header (hUpgrade)
 import Network.Wai (Request, requestHeaders, requestMethod)
@@ -41,7 +41,7 @@ data Opening
 -- section 5). Drops the fields that HTTP\/2 does not have.
 readOpening :: ByteString -> Opening
 readOpening bytes
-  | B.null rest = if B.length bytes > headMax then Malformed else Incomplete
+  | B.null rest = if B.length bytes > rawHeadMax then Malformed else Incomplete
   | otherwise = fromMaybe Malformed $ do
     (line, fields) <- unconsLine (linesOf headBytes)
     Status code _ <- readStatusLine line
@@ -53,7 +53,6 @@ readOpening bytes
       [] -> Nothing
     field line = let (name, value) = C8.break (== ':') line in (CI.mk name, C8.dropWhile (== ' ') (B.drop 1 value))
     isOwn (name, _) = name `notElem` [hUpgrade, hConnection, hAccept]
-    headMax = 65536
 
 linesOf :: ByteString -> [ByteString]
 linesOf bytes
