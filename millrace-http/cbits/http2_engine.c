@@ -277,6 +277,16 @@ static void drop_input(http2_inner *stream)
     stream->seen.unread = 0;
 }
 
+/* The same when the request is over and its stream is still open. It opens the stream's window, too: otherwise a client that has used it
+ * up could neither send the rest nor be told to stop. */
+static void skip_input(http2_inner *stream)
+{
+    uint64_t length = stream->input.length;
+    drop_input(stream);
+    if (length > 0 && !stream->seen.has_ended && !stream->has_failed && !stream->connection->is_closed)
+        nghttp2_session_consume_stream(stream->connection->session, stream->seen.id, length);
+}
+
 /* Called when libnghttp2 has closed the stream, or the session is about to be deleted. */
 static void close_stream(http2_inner *stream, uint32_t code)
 {
@@ -473,7 +483,7 @@ static int is_little_left(const http2_inner *stream)
     const http2_settings *settings = stream->connection->settings;
     uint64_t most = settings->skipped_max > settings->stream_window ? settings->skipped_max : settings->stream_window;
     if (stream->seen.content_length >= 0)
-        return (uint64_t)stream->seen.content_length - stream->seen.received - stream->skipped <= most;
+        return (uint64_t)stream->seen.content_length - stream->seen.received <= most;
     return stream->skipped <= most;
 }
 
@@ -535,6 +545,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
             nghttp2_session_consume(session, id, length);
         else
             nghttp2_session_consume_connection(session, length);
+        if (stream != NULL)
+            stream->seen.received += length;
         if (stream != NULL && is_only_skipped(stream)) {
             stream->skipped += length;
             stop_client(stream);
@@ -1679,7 +1691,7 @@ uint64_t http2_release(http2_stream *seen)
     } else {
         if (!stream->is_finished || stream->answer_state == HTTP2_UNANSWERED)
             abort_stream(stream);
-        drop_input(stream);
+        skip_input(stream);
         stream->drops_input = 1;
         if (is_only_skipped(stream))
             stop_client(stream);
