@@ -175,8 +175,6 @@ leftOut =
     "has read what had come of it",
     -- A connection that was told to give way counts until its client has closed it, and another one gives way, too.
     "makes the oldest idle connection give way",
-    -- A client that leaves is found by the thread that sends to it and by the one that receives, and both tell. The example counts.
-    "make the application's sending fail",
     -- A file whose first bytes cannot be read is a 500: its head is sent with them.
     "a file that cannot be read while it is sent"
   ]

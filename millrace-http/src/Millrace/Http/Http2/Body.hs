@@ -17,7 +17,7 @@ import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception
 import Millrace.Http.Field (readField, writeField)
-import Millrace.Http.Http2.Connection (Waited (..), connectionLimits, wakeNow)
+import Millrace.Http.Http2.Connection (Waited (..), connectionLimits, tellLoss, wakeNow)
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Http2.State (Reading (..), reading)
 import Millrace.Http.Http2.Stream hiding (Stream)
@@ -82,7 +82,7 @@ step (BodyReader stream begin _) budget progress = do
         _ -> broken
     broken = do
       over <- (== Over) <$> readField (streamState stream) reading
-      if over then throwIO UsedTooLate else throwIO ConnectionClosedByPeer
+      if over then throwIO UsedTooLate else tellLoss (streamConnection stream) >> throwIO ConnectionClosedByPeer
     await = do
       begin
       before' <- monotonicNanoseconds

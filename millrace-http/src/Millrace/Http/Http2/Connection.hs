@@ -19,6 +19,9 @@ module Millrace.Http.Http2.Connection
     leave,
     killTasks,
     reportEnd,
+    noteFailure,
+    tellLoss,
+    reportLoss,
     awaitQuiet,
 
     -- * Waiting
@@ -56,7 +59,7 @@ import GHC.Exts (Int (..), fetchAddIntArray#)
 import GHC.IO (IO (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Delivery
-import Millrace.Http.Exception (isAsynchronous, isTimeExpired)
+import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, isTimeExpired)
 import Millrace.Http.HandOver
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
@@ -80,6 +83,7 @@ data Connection = Connection
     -- | Full when no thread works on the connection any more.
     connectionQuiet :: !(MVar ()),
     connectionWish :: !(IORef Wish),
+    connectionLoss :: !(IORef Loss),
     -- | See the offsets below.
     connectionWords :: !(MutableByteArray RealWorld)
   }
@@ -93,6 +97,15 @@ data Wish
   | -- | End at once.
     EndNow
   deriving (Eq, Ord)
+
+-- What was said of the connection's failure.
+data Loss
+  = -- It works.
+    Intact
+  | -- Sending or receiving has failed, and nobody was told so far. The exception, if there is one, is to be reported at the end.
+    Untold !(Maybe SomeException)
+  | -- The application of a request got an exception because of that, which is reported with its request.
+    Told
 
 -- A number that several threads change, by the index of its word.
 newtype Counter = Counter Int
@@ -120,6 +133,7 @@ newConnection server transport engine = do
     <*> newIORef IntMap.empty
     <*> newEmptyMVar
     <*> newIORef GoOn
+    <*> newIORef Intact
     <*> pure words'
 
 connectionLimits :: Connection -> Limits
@@ -183,12 +197,43 @@ killTasks connection = fetchAdd connection killings 1 >> readIORef (connectionTa
 -- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before: that was
 -- reported, or is no news.
 reportEnd :: Connection -> SomeException -> IO ()
-reportEnd connection failure = do
+reportEnd connection failure = unlessKilled connection failure (reportTo (connectionServer connection) Nothing failure)
+
+unlessKilled :: Connection -> SomeException -> IO () -> IO ()
+unlessKilled connection failure action = do
   killed <- (> 0) <$> fetchAdd connection killings 0
-  byServer <- isKillOfServer server failure
-  unless (killed || byServer) (reportTo server Nothing failure)
+  byServer <- isKillOfServer (connectionServer connection) failure
+  unless (killed || byServer) action
+
+-- | Notes the exception that has ended the driver, to report it at the end ('reportLoss'). An exception that no client causes is
+-- reported at once.
+noteFailure :: Connection -> SomeException -> IO ()
+noteFailure connection failure
+  | defaultShouldDisplayException failure = reportEnd connection failure
+  | otherwise = unlessKilled connection failure (changeLoss connection noted)
   where
-    server = connectionServer connection
+    noted Told = Told
+    noted _ = Untold (Just failure)
+
+-- | Notes that a request's thread throws an exception because its client is gone. If that is because the connection has failed,
+-- nobody else needs to report it: as over HTTP\/1, a client that leaves is reported once for each request that it does not wait for.
+tellLoss :: Connection -> IO ()
+tellLoss connection = changeLoss connection told
+  where
+    told (Untold _) = Told
+    told loss = loss
+
+changeLoss :: Connection -> (Loss -> Loss) -> IO ()
+changeLoss connection change = atomicModifyIORef' (connectionLoss connection) (\loss -> (change loss, ()))
+
+-- | Reports the failure of the connection, unless the application of a request was told of it. Call this when no thread works on the
+-- connection any more.
+reportLoss :: Connection -> IO ()
+reportLoss connection = do
+  loss <- readIORef (connectionLoss connection)
+  case loss of
+    Untold (Just failure) -> reportTo (connectionServer connection) Nothing failure
+    _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting
@@ -314,9 +359,13 @@ sendOn connection buffer = go
 -- Sending has failed.
 giveUpSending :: Connection -> IO ()
 giveUpSending connection = do
+  changeLoss connection failed
   abort (connectionTransport connection)
   stopSending (connectionEngine connection)
   wakeNow connection
+  where
+    failed Intact = Untold Nothing
+    failed loss = loss
 
 deliveryOf :: Connection -> Delivery
 deliveryOf connection =

@@ -75,7 +75,7 @@ begin stream (Status code _) fields rows size firstBytes = do
   (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size firstBytes
   case outcome of
     BadFields number -> throwIO (refusal number code fields)
-    Gone -> throwIO (lost stream eCONNRESET)
+    Gone -> throwLost stream eCONNRESET
     _ -> return ()
   return given
 
@@ -223,7 +223,7 @@ afterWriting :: Stream -> Outcome -> IO ()
 afterWriting stream outcome = case outcome of
   Engine.Done -> return ()
   Full -> awaitOutputBelow stream outputLow
-  _ -> throwIO (lost stream eCONNRESET)
+  _ -> throwLost stream eCONNRESET
 
 -- The maker of trailers gets the body's bytes.
 tellMaker :: Stream -> IO ByteString -> IO ()
@@ -264,7 +264,7 @@ awaitOutputBelow stream most = do
       isSlow <- maybe (return False) (isTooSlow stream (fromIntegral (end - start)) after') (sendRate limits)
       over <- isOverdue stream
       case outcome of
-        Came False -> throwIO (lost stream eCONNRESET)
+        Came False -> throwLost stream eCONNRESET
         _ | isSlow || over -> giveUp
         Came True -> return ()
         TookTooLong
@@ -272,7 +272,7 @@ awaitOutputBelow stream most = do
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
     window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
-    giveUp = cancelStream engine >> throwIO (lost stream eTIMEDOUT)
+    giveUp = cancelStream engine >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do
       result <- awaitOutput engine most
@@ -304,7 +304,7 @@ finish stream = do
   trailers <- makeTrailers stream
   outcome <- withRowsOf 0 trailers (\_ rows -> finishStream (streamEngine stream) rows)
   case outcome of
-    Gone -> throwIO (lost stream eCONNRESET)
+    Gone -> throwLost stream eCONNRESET
     BadFields number -> throwIO (refusal number 200 trailers)
     _ -> return ()
 

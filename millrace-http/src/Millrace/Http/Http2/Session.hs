@@ -164,7 +164,7 @@ openSession server (Control place) transport application = do
 closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
 closeSession (Control place) session outcome = do
   endDriving session outcome
-  awaitQuiet connection `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
+  (awaitQuiet connection >> reportLoss connection) `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
   -- The engine uses the settings until here.
   withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
   either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
@@ -194,7 +194,7 @@ endDriving session outcome = case outcome of
   Right HandedOver -> return ()
   Right Ended -> conclude (linger transport lingerMicros)
   Left failure -> do
-    unless (isAsynchronous failure) (reportEnd connection failure)
+    unless (isAsynchronous failure) (noteFailure connection failure)
     when (isAsynchronous failure) (killTasks connection)
     conclude (return ())
   where

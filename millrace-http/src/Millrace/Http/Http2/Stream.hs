@@ -8,7 +8,7 @@ module Millrace.Http.Http2.Stream
     shorter,
     limitOf,
     expectationOf,
-    lost,
+    throwLost,
     withRowsOf,
     flushStream,
     abortStream,
@@ -17,6 +17,7 @@ where
 
 import Control.Applicative ((<|>))
 import Control.Concurrent (ThreadId)
+import Control.Exception (throwIO)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
@@ -91,10 +92,11 @@ limitOf micros = Just micros
 awaitEvent :: Stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEvent stream event = waitFor (streamConnection stream) (noticeKey (streamId stream) event)
 
--- | The error of sending to a client that does not receive.
-lost :: Stream -> Errno -> IOError
-lost stream errno =
-  errnoToIOError sendingResponse errno Nothing (Just (describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)))
+-- | Throws the error of sending to a client that does not receive.
+throwLost :: Stream -> Errno -> IO a
+throwLost stream errno = do
+  tellLoss (streamConnection stream)
+  throwIO (errnoToIOError sendingResponse errno Nothing (Just (describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream))))
 
 -- | Sends what waits. From here on the answer cannot be taken back.
 flushStream :: Stream -> IO ()
