@@ -173,8 +173,6 @@ leftOut =
     "has begun to send the body",
     "is not sent when the body is there already",
     "has read what had come of it",
-    -- A connection that was told to give way counts until its client has closed it, and another one gives way, too.
-    "makes the oldest idle connection give way",
     -- A file whose first bytes cannot be read is a 500: its head is sent with them.
     "a file that cannot be read while it is sent"
   ]

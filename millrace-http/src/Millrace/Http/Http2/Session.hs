@@ -192,7 +192,7 @@ data Ending
 endDriving :: Session -> Either SomeException Ending -> IO ()
 endDriving session outcome = case outcome of
   Right HandedOver -> return ()
-  Right Ended -> conclude (linger transport lingerMicros)
+  Right Ended -> conclude farewell
   Left failure -> do
     unless (isAsynchronous failure) (noteFailure connection failure)
     when (isAsynchronous failure) (killTasks connection)
@@ -200,6 +200,13 @@ endDriving session outcome = case outcome of
   where
     connection = sessionConnection session
     transport = connectionTransport connection
+    -- Closing with unread input would reset the connection, so the client gets time to stop sending. A connection that gave way while
+    -- it was idle, and on which nothing has come since, needs none. It closes at once, or another one would have to give way, too.
+    farewell = do
+      wanted <- readWish connection
+      idle <- get session wasIdle
+      more <- if wanted == EndNow && idle then hasArrived transport else return True
+      if more then linger transport lingerMicros else endSending transport
     conclude say = do
       closeEngine (connectionEngine connection)
       wakeNow connection
