@@ -4,6 +4,7 @@
 -- | Responses from files: whole, in parts, conditional, and those that cannot be read.
 module FileSpec (spec) where
 
+import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, fromException, try)
 import Control.Monad (forM_, when)
 import Data.ByteString (ByteString)
@@ -19,7 +20,7 @@ import InMemory (answered, asReply, getting)
 import Millrace.Http.Date (currentSeconds, parseHttpDate)
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (defaultShouldDisplayException, setOnException)
+import Network.Wai.Handler.Millrace (Answer (..), defaultShouldDisplayException, setOnAnswer, setOnException)
 import Support
 import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
@@ -74,11 +75,15 @@ spec = around withFiles $ do
         map defaultShouldDisplayException exceptions `shouldBe` [True]
   it "a file that cannot be read while it is sent is reported by the system's reason, as no client's doing" . const . withUnreadable $ \path -> do
     reported <- newIORef []
-    let reporting = setOnException (\_ exception -> modifyIORef reported (exception :))
+    told <- newEmptyMVar
+    let reporting = setOnException (\_ exception -> modifyIORef reported (exception :)) . setOnAnswer (putMVar told)
         noRoom = [("X-Long", B.replicate 13000 120)] -- for the file beside the head
     withServer reporting (\_ respond -> respond (responseFile status200 noRoom path Nothing)) $ \port -> do
       bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-      B.take 12 bytes `shouldBe` "HTTP/1.1 200"
+      answer <- within "what observers are told" (takeMVar told)
+      -- HTTP/1 has sent the head before it reads the file. HTTP/2 sends the head with the first bytes, so there another answer is possible.
+      let complete = statusCode (answerStatus answer) == 500
+      (B.take 12 bytes, answerIsCutOff answer) `shouldBe` if complete then ("HTTP/1.1 500", False) else ("HTTP/1.1 200", True)
     let Errno invalid = eINVAL
     exceptions <- readIORef reported
     map fileAndReason exceptions `shouldBe` [Right (Just path, Just invalid)]

@@ -25,6 +25,7 @@ import qualified Network.Wai.Handler.Millrace as Server
 import Support hiding (exchange)
 import qualified Support
 import System.FilePath ((</>))
+import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -328,6 +329,23 @@ spec = describe "HTTP/2" $ do
         (answerStatus part, answerBody part) `shouldBe` (Just 206, "5678901234")
         headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
         (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly) `shouldBe` (Just 200, "", Just "200000")
+  it "resets a stream whose file becomes shorter when its head is out, and tells observers that the answer was cut off" $
+    withFolder $ \folder -> do
+      let path = folder </> "file"
+          file _ respond = respond (responseFile status200 [] path Nothing)
+      B.writeFile path (B.replicate 3000000 97)
+      reported <- newIORef []
+      told <- newEmptyMVar
+      let observed = setOnException (\_ failure -> modifyIORef reported (fromException failure :)) . setOnAnswer (putMVar told)
+      withServer observed file $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [] port $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        (answerStatus <$> awaitHead http2 stream) `shouldReturn` Just 200
+        withBinaryFile path ReadWriteMode (`hSetFileSize` 1000)
+        sendFrames http2 [windowUpdate 0 10000000, windowUpdate stream 10000000]
+        (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith InternalError
+        answer <- within "what observers are told" (takeMVar told)
+        (statusCode (Server.answerStatus answer), Server.answerIsCutOff answer) `shouldBe` (200, True)
+      readIORef reported `shouldReturn` [Just (FileTruncated path)]
   it "sends what is more urgent first (RFC 9218)" $
     withWaitingAnswers ["u=7", "u=3", "u=0"] $ \http2 streams -> do
       sendFrame http2 (windowUpdate 0 200000)

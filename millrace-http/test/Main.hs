@@ -172,7 +172,5 @@ leftOut =
     "setMaxTotalHeaderLength",
     "has begun to send the body",
     "is not sent when the body is there already",
-    "has read what had come of it",
-    -- A file whose first bytes cannot be read is a 500: its head is sent with them.
-    "a file that cannot be read while it is sent"
+    "has read what had come of it"
   ]
