@@ -574,7 +574,7 @@ proxyOptions =
     <$> some (strArgument (metavar "TARGET..." <> help "Where requests go (see below)"))
     <*> option
       (eitherReader hostOption)
-      ( long "host-field" <> metavar "client|target|NAME" <> value HostOfClient <> completeWith ["client", "target"]
+      ( long "host-field" <> metavar "client|target|NAME" <> value (proxyHost usual) <> completeWith ["client", "target"]
           <> help "Host that targets are asked for: the client's, their own, or always this one (default: client)"
       )
     <*> switch
@@ -583,19 +583,19 @@ proxyOptions =
       )
     <*> option
       (named spreads "way to choose")
-      ( long "balance" <> metavar (intercalate "|" (map fst spreads)) <> value InTurn <> completeWith (map fst spreads)
+      ( long "balance" <> metavar (intercalate "|" (map fst spreads)) <> value (proxySpread usual) <> completeWith (map fst spreads)
           <> help "Which target gets a request: in turn, the one with the fewest requests, or always the same one for a client or a path (default: turn)"
       )
     <*> option
       (fromInteger <$> numberBetween 1 3600)
-      (long "connect-timeout" <> metavar "SECONDS" <> value 10 <> showDefault <> help "How long a connection to a target may take")
+      (long "connect-timeout" <> metavar "SECONDS" <> value (proxyConnectSeconds usual) <> showDefault <> help "How long a connection to a target may take")
     <*> option
       (fromInteger <$> numberBetween 1 86400)
-      (long "response-timeout" <> metavar "SECONDS" <> value 60 <> showDefault <> help "How long a target may take to begin its response, and between two parts of it")
+      (long "response-timeout" <> metavar "SECONDS" <> value (proxyResponseSeconds usual) <> showDefault <> help "How long a target may take to begin its response, and between two parts of it")
     <*> option
       (fromInteger <$> numberBetween 0 100000)
-      (long "keep" <> metavar "N" <> value 128 <> showDefault <> help "Unused connections to keep for each target")
-    <*> pure (proxyLimits (plainProxy []))
+      (long "keep" <> metavar "N" <> value (proxyKept usual) <> showDefault <> help "Unused connections to keep for each target")
+    <*> pure (proxyLimits usual)
     <*> optional
       (option (healthAt <$> eitherReader targetPath) (long "health" <> metavar "PATH" <> help "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"))
     <*> optional
@@ -606,6 +606,8 @@ proxyOptions =
               <> help "Answer with DIR/502.html, DIR/503.html, DIR/504.html and the like, where they are, if a request cannot be passed on; what targets answer is not changed"
           )
       )
+  where
+    usual = plainProxy []
 
 -- | What the host of a proxy's requests is said with.
 --
