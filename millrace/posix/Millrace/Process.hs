@@ -83,7 +83,7 @@ import Foreign.Ptr (FunPtr, Ptr)
 import Foreign.Storable (peek)
 import GHC.Conc (labelThread, myThreadId)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
 import Millrace.Internal.Constants.Processes
 import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure)
@@ -632,8 +632,8 @@ readUntil deadline out = ByteString.concat . reverse <$> go []
   where
     go parts = do
       part <- readOrEnd deadline out
-      now <- deadlineAfter 0
-      if ByteString.null part || now >= deadline then return (part : parts) else go (part : parts)
+      isLate <- hasPassed deadline
+      if ByteString.null part || isLate then return (part : parts) else go (part : parts)
 
 -- What is in the pipe, at most about so many bytes. Does not wait.
 readNow :: Int -> ReadEnd -> IO ByteString

@@ -24,6 +24,7 @@ module Millrace.Deadline
     noDeadline,
     deadlineAfter,
     earlier,
+    hasPassed,
     isDeadlineError,
     deadlineNanoseconds,
     deadlineFromNanoseconds,
@@ -79,6 +80,20 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 -- @since 0.1.0
 earlier :: Deadline -> Deadline -> Deadline
 earlier = min
+
+-- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. For loops that may never have to wait: what does not wait
+-- does not notice its deadline. Does not block. O(1).
+--
+-- >>> deadlineAfter 0 >>= hasPassed
+-- True
+-- >>> hasPassed noDeadline
+-- False
+--
+-- @since 0.1.0
+hasPassed :: Deadline -> IO Bool
+hasPassed deadline
+  | deadline == noDeadline = return False
+  | otherwise = (>= deadline) <$> deadlineAfter 0
 
 -- | Whether an operation ended because its deadline passed. Also true if the peer of a TCP connection stopped answering
 -- and the system gave it up (@ETIMEDOUT@).

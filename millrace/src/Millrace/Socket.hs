@@ -118,7 +118,7 @@ import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Marshal.Utils (fillBytes, with)
 import Foreign.Ptr (Ptr, plusPtr)
 import Foreign.Storable (Storable, peek, peekByteOff, sizeOf)
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
 import Millrace.Internal.Attempt (attempt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
@@ -355,8 +355,8 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
     -- A receive that does not wait does not check its deadline, and a peer may send for ever. So check the time here.
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
-      now <- deadlineAfter 0
-      when (either (const False) (> 0) result && now < deadline) $ drain deadline buffer
+      isLate <- hasPassed deadline
+      when (either (const False) (> 0) result && not isLate) $ drain deadline buffer
     size = 1024
 
 -- | Whether the system knows that the peer has closed the connection or shut down sending. Bytes from before may still

@@ -30,7 +30,7 @@ import Data.Primitive.ByteArray (MutableByteArray, readByteArray, writeByteArray
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eTIMEDOUT)
 import Foreign.Ptr (castPtr, plusPtr)
-import Millrace.Deadline (Deadline, deadlineAfter, earlier, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, deadlineAfter, earlier, hasPassed, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport
@@ -196,8 +196,8 @@ persist delivery (Transfer count attemptFrom progress) start = do
     silenceMicros = paceSilenceMicros (deliveryPace delivery)
     tooSlow = throwIO (failed delivery eTIMEDOUT)
     checkLimit = do
-      now <- deadlineAfter 0
-      when (deliveryLimit delivery <= now) tooSlow
+      isLate <- hasPassed (deliveryLimit delivery)
+      when isLate tooSlow
 
 nanoseconds :: Int -> Word64
 nanoseconds micros = 1000 * fromIntegral micros

@@ -11,7 +11,7 @@ import Control.Monad (unless, void)
 import Data.IORef
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, deadlineAfter, hasPassed)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 
 -- | A map whose entries expire after a fixed time.
@@ -58,8 +58,8 @@ recall expiring key = do
   case Map.lookup key entries of
     Nothing -> return Nothing
     Just (Entry end _ value) -> do
-      now <- deadlineAfter 0
-      return (if end > now then Just value else Nothing)
+      isOver <- hasPassed end
+      return (if isOver then Nothing else Just value)
 
 -- | @remember expiring key weight value@ inserts an entry, in place of an earlier one with this key. If the total
 -- weight would be too large, discards all others. Entries that are in use soon come back, and so a lookup need not keep

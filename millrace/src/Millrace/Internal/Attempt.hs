@@ -8,7 +8,7 @@ import Data.Int (Int64)
 import Data.Maybe (fromMaybe)
 import Foreign.C.Error (eAGAIN, eINTR, eTIMEDOUT, eWOULDBLOCK, getErrno)
 import Foreign.C.Types (CInt)
-import Millrace.Deadline (Deadline, deadlineAfter)
+import Millrace.Deadline (Deadline, hasPassed)
 import Millrace.Internal.Foreign (c_ended, c_has_error)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -35,8 +35,8 @@ attempt function s detail deadline wait call = go 0
 pauseAfter :: String -> Socket -> String -> Deadline -> Int -> IO ()
 pauseAfter function s detail deadline failures = unless (failures < 2) $ do
   threadDelay (min longestPauseMicros (500 * 2 ^ min 10 (failures - 1)))
-  now <- deadlineAfter 0
-  when (deadline <= now) $ throwIO (failure function (describe s ++ detail) eTIMEDOUT)
+  isLate <- hasPassed deadline
+  when isLate $ throwIO (failure function (describe s ++ detail) eTIMEDOUT)
 
 longestPauseMicros :: Int
 longestPauseMicros = 16000

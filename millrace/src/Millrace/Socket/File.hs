@@ -18,7 +18,7 @@ where
 import Control.Exception (throwIO)
 import Data.Int (Int64)
 import Foreign.C.Error (Errno (..), eBADF, eTIMEDOUT)
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
+import Millrace.Deadline (Deadline, hasPassed, noDeadline)
 import Millrace.Internal.Foreign (c_is_error_of_file)
 import Millrace.Internal.Socket
 import Millrace.Operation
@@ -54,7 +54,7 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
           Right 0 -> return sent
           Right part -> do
             let now = sent + fromIntegral part
-            isLate <- if now < count && deadline /= noDeadline then (>= deadline) <$> deadlineAfter 0 else return False
+            isLate <- if now < count then hasPassed deadline else return False
             if isLate then blame eTIMEDOUT else go now
     blame code = do
       isFile <- if code == eBADF then isOpen handle else return (isErrorOfFile code)
