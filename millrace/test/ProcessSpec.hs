@@ -19,6 +19,7 @@ import Millrace.Pipe
 import Millrace.Process
 import Millrace.Signal
 import Millrace.Socket (AddrInfo (..), SockAddr (..), tupleToHostAddress)
+import Millrace.Splice
 import Millrace.Terminal
 import qualified Millrace.Timer as Timer
 import Support
@@ -235,7 +236,12 @@ spec = do
           Char8.unpack secretly `shouldNotContain` "secret"
           openly <- answer "key?" $ writePseudoTerminal terminal "k"
           Char8.unpack openly `shouldContain` "open"
-          _ <- answer "end" $ return ()
+          _ <- answer "input?" $ writePseudoTerminal terminal "more\n"
+          _ <- answer "terminal?" . withPipe $ \out into -> do
+            writePipe into "again\n"
+            splice (FromPipe out) (ToPseudoTerminal terminal) 6 `shouldReturn` 6
+          spliced <- answer "end" $ return ()
+          map (`ByteString.isInfixOf` spliced) ["out, ", " terminal,"] `shouldBe` [True, True]
           waitProcess process `shouldReturn` Exited 0
     it "restores the mode when a signal ends the program" $
       withoutLeaks . forM_ [("terminal-at-user2", 12), ("terminal-at-terminate", 15 :: Int)] $ \(name, signal) -> do

@@ -1,18 +1,25 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | "Millrace.Splice": between any two of sockets, pipes and files.
+-- | "Millrace.Splice": between sockets, pipes, files, terminals and devices.
 module SpliceSpec (spec) where
 
+import Control.Exception (bracket, onException)
 import Control.Monad (forM_, void)
-import Foreign.C.Error (eBADF)
+import qualified Data.ByteString as ByteString
+import Foreign.C.Error (eBADF, eINVAL, eNOSPC)
 import Millrace.Deadline
 import Millrace.File
+import Millrace.File.Access (Access (..), Option (..), withFileWith)
 import Millrace.File.Temporary
 import Millrace.Pipe
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Splice
 import Support
+import System.IO (IOMode (ReadMode, WriteMode))
+import qualified System.IO as IO
+import System.Posix.IO (closeFd, handleToFd)
+import System.Posix.Terminal
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
@@ -66,7 +73,100 @@ spec = describe "Millrace.Splice" $ do
       writePipe into "x"
       failsWith (splice (FromPipe out) (ToFile file 0) everything) >>= (`shouldSatisfy` hasCode eBADF)
       readPipe out 10 `shouldReturn` "x"
+  describe "what the kernel refuses" $ do
+    forM_ targets $ \(toName, withTo) ->
+      it ("moves all bytes from a terminal to a " ++ toName) $
+        withoutLeaks . withTerminalPair $ \far near -> withTo $ \to check -> do
+          checker <- start check
+          feeding (writePipe far content) $
+            within 30 "moving" (splice (FromPipe near) to (fromIntegral total)) `shouldReturn` fromIntegral total
+          within 30 "the target" (finish checker)
+    forM_ sources $ \(fromName, withFrom) -> do
+      it ("moves all bytes from a " ++ fromName ++ " to a terminal") $
+        withoutLeaks $
+          withFrom $ \from -> withTerminalPair $ \near far -> do
+            checker <- start (readWhole far 0)
+            within 30 "moving" (splice from (ToPipe near) everything) `shouldReturn` fromIntegral total
+            within 30 "the target" (finish checker)
+      it ("appends all bytes of a " ++ fromName ++ " to a file") $
+        withoutLeaks $
+          withFrom $ \from -> withAppended $ \file -> do
+            within 30 "moving" (splice from (ToFile file 0) everything) `shouldReturn` fromIntegral total
+            checkFile file
+      it ("moves all bytes from a " ++ fromName ++ " to a device that keeps none") $
+        withoutLeaks $
+          withFrom $ \from -> withDevice "/dev/null" WriteMode writeEndFromDescriptor closeWriteEnd $ \null' ->
+            within 30 "moving" (splice from (ToPipe null') everything) `shouldReturn` fromIntegral total
+      it ("gives back what it took from a " ++ fromName ++ " when a device is full") $
+        withoutLeaks $
+          withFrom $ \from -> withDevice "/dev/full" WriteMode writeEndFromDescriptor closeWriteEnd $ \full -> do
+            failsWith (within 30 "moving" (splice from (ToPipe full) everything)) >>= (`shouldSatisfy` hasCode eNOSPC)
+            withTemporaryFile "." "splice" $ \_ file -> do
+              splice from (ToFile file 5) everything `shouldReturn` fromIntegral total
+              checkFile file
+    it "moves from a device without an end" $
+      withoutLeaks . withDevice "/dev/zero" ReadMode readEndFromDescriptor closeReadEnd $ \zero -> do
+        withUnixPair $ \near far -> do
+          reader <- start (atLeast far 300000)
+          splice (FromPipe zero) (ToSocket near) 300000 `shouldReturn` 300000
+          finish reader `shouldReturn` ByteString.replicate 300000 0
+        withTemporaryFile "." "splice" $ \_ file -> do
+          splice (FromPipe zero) (ToFile file 0) 300000 `shouldReturn` 300000
+          fileSize file `shouldReturn` 300000
+        withDevice "/dev/null" WriteMode writeEndFromDescriptor closeWriteEnd $ \null' -> do
+          splice (FromPipe zero) (ToPipe null') 3000000 `shouldReturn` 3000000
+          soon <- deadlineAfter 50000
+          failsWith (within 30 "moving" (spliceBefore soon (FromPipe zero) (ToPipe null') everything)) >>= (`shouldSatisfy` isDeadlineError)
+    it "finds the end of a device without bytes" $
+      withDevice "/dev/null" ReadMode readEndFromDescriptor closeReadEnd $ \null' -> withUnixPair $ \near _ ->
+        splice (FromPipe null') (ToSocket near) everything `shouldReturn` 0
+    it "has deadlines" $
+      withoutLeaks . withTerminalPair $ \far near -> withUnixPair $ \here _ -> do
+        soon <- deadlineAfter 5000
+        failsWith (spliceBefore soon (FromPipe near) (ToSocket here) everything) >>= (`shouldSatisfy` isDeadlineError)
+        writePipe far "later"
+        splice (FromPipe near) (ToSocket here) 5 `shouldReturn` 5
+    it "loses no byte of a terminal when it is interrupted" $
+      withoutLeaks . withTerminalPair $ \far near -> withUnixPair $ \here there -> do
+        feeder <- start (writePipe far content)
+        receiver <- start (receiveExactly there 0 total)
+        forM_ [1 .. 100] $ \seed -> do
+          random <- newRandom seed
+          delay <- below random 500
+          mover <- start (splice (FromPipe near) (ToSocket here) everything)
+          pause delay
+          stop mover
+        mover <- start (splice (FromPipe near) (ToSocket here) everything)
+        within 30 "the rest" (finish receiver) `shouldReturn` total
+        stop mover
+        finish feeder
+    it "still says what is wrong" $
+      withTemporaryFile "." "splice" $ \_ file -> withUnixPair $ \here _ -> do
+        failsWith (splice (FromFile file (-1)) (ToSocket here) 10) >>= (`shouldSatisfy` hasCode eINVAL)
+        failsWith (splice (FromSocket here) (ToFile file (-1)) 10) >>= (`shouldSatisfy` hasCode eINVAL)
   where
+    -- A terminal that passes bytes on as they are.
+    withTerminalPair use = bracket rawTerminal (\(master, slave) -> closeWriteEnd master >> closeReadEnd slave) (uncurry use)
+    rawTerminal = do
+      (master, slave) <- openPseudoTerminal
+      (`onException` (closeFd master >> closeFd slave)) $ do
+        attributes <- getTerminalAttributes slave
+        setTerminalAttributes slave (foldl withoutMode attributes cookedModes `withMinInput` 1 `withTime` 0) Immediately
+      into <- writeEndFromDescriptor master
+      (,) into <$> readEndFromDescriptor slave
+    cookedModes =
+      [ProcessInput, EnableEcho, EchoLF, KeyboardInterrupts, ExtendedFunctions, ProcessOutput, MapCRtoLF, MapLFtoCR, IgnoreCR]
+        ++ [StartStopInput, StartStopOutput, StripHighBit, InterruptOnBreak, CheckParity]
+    withDevice path mode adopted = bracket (IO.openBinaryFile path mode >>= handleToFd >>= adopted)
+    withAppended use = withTemporaryDirectory "." "splice" $ \root -> do
+      write (root ++ "/file") "12345"
+      withFileWith (root ++ "/file") ReadWrite [Append] use
+    write path bytes = withFile path ForWriting (\file -> writeAt file 0 bytes)
+    atLeast s count
+      | count <= 0 = return ByteString.empty
+      | otherwise = do
+        part <- recv s count
+        (part <>) <$> atLeast s (count - ByteString.length part)
     total = 1000000
     content = bytesAt 0 total
     sources =

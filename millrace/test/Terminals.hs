@@ -7,7 +7,11 @@ import Control.Monad (forM_, void, when)
 import qualified Data.ByteString as ByteString
 import Foreign.C.Error (eBADF)
 import Millrace.Deadline
+import Millrace.Pipe (closeWriteEnd, withPipe, writePipe)
 import Millrace.Signal
+import Millrace.Socket hiding (Raw)
+import Millrace.Socket.ByteString (recv, sendAll)
+import Millrace.Splice
 import Millrace.Terminal
 import Support
 
@@ -42,7 +46,17 @@ talkToTest terminal = do
   withMode terminal Keys $ do
     writeTerminal terminal "key?\n"
     readTerminal terminal 100 >>= \key -> require (key == "k") (show key)
-  writeStandardOutput "end\n"
+  (here, there) <- socketPair AF_UNIX Stream defaultProtocol
+  writeTerminal terminal "input?\n"
+  moved <- splice FromStandardInput (ToSocket here) 5
+  recv there 10 >>= \line -> require ((moved, line) == (5, "more\n")) (show (moved, line))
+  writeTerminal terminal "terminal?\n"
+  again <- splice (FromTerminal terminal) (ToSocket here) 6
+  recv there 10 >>= \line -> require ((again, line) == (6, "again\n")) (show (again, line))
+  sendAll there "out, error, terminal, end\n"
+  forM_ [(ToStandardOutput, 5), (ToStandardError, 7), (ToTerminal terminal, 9), (ToStandardOutput, 5)] $ \(to, count) ->
+    splice (FromSocket here) to count >>= \some -> require (some == count) (show some)
+  close here >> close there
   where
     fill write = write (ByteString.replicate 1000000 120)
 
@@ -66,6 +80,9 @@ functions terminal =
     ("readTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readTerminalBefore soon terminal 1)),
     ("writeTerminal", \_ -> writeTerminal terminal bytes),
     ("writeTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeTerminalBefore soon terminal bytes),
+    ("splicing from it", \_ -> void (splice (FromTerminal terminal) ToStandardError everything)),
+    ("splicing from standard input", \_ -> void (splice FromStandardInput (ToTerminal terminal) everything)),
+    ("splicing to it", \_ -> withPipe (\out into -> writePipe into bytes >> closeWriteEnd into >> void (splice (FromPipe out) (ToTerminal terminal) everything))),
     ("withMode", \i -> oneAtATime i (withMode terminal Unechoed (void (readTerminal terminal 1)))),
     ("waitForNewSize", \_ -> terminalSize terminal >>= void . waitForNewSize terminal),
     ("waitForNewSizeBefore", \i -> deadlineAfter (i * 100) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal),

@@ -40,7 +40,8 @@ import Millrace.Wait
 import Millrace.Watch
 import Support hiding (connectTo)
 import System.Directory (listDirectory)
-import System.Posix.IO (closeFd)
+import System.IO (IOMode (WriteMode), openBinaryFile)
+import System.Posix.IO (closeFd, handleToFd)
 import System.Posix.Types (Fd (..))
 import Test.Hspec hiding (after, before)
 
@@ -108,6 +109,7 @@ functions root =
     ("passing", \i -> unixSockets (\here there -> withPipe (\out _ -> sendPassing here nothingPassed {passedDescriptors = [readEndDescriptor out]} (bytesAt i 10) >> receivePassed there >> receivePassed there))),
     ("batches", \i -> datagramSockets (\here there address -> sendBatch there [(bytesAt i 10, address), ("x", address)] >> sendSegments there 100 (bytesAt i 1000) address >> receiveBatch here 64 1000 >> void (receiveBatch here 64 1000))),
     ("splicing sockets", \i -> unixSockets (\far here -> unixSockets (\there _ -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToSocket there) everything)))),
+    ("splicing to a device", \i -> unixSockets (\far here -> bracket (openBinaryFile "/dev/null" WriteMode >>= handleToFd >>= writeEndFromDescriptor) closeWriteEnd (\target -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToPipe target) everything)))),
     ("splicing files", \_ -> withTemporaryFile root "s" (\_ target -> withFile (root ++ "/file") ForReading (\file -> void (splice (FromFile file 0) (ToFile target 0) everything)))),
     ("connectSending", \i -> withListener (\_ address -> bracket (socket AF_INET Stream defaultProtocol) close (\s -> connectSending s address (bytesAt i 5000) >> void (recv s 1)))),
     ("timers", \_ -> void (Timer.timeout 1000 (readNothing root))),

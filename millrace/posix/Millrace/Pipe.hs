@@ -45,7 +45,7 @@ module Millrace.Pipe
   )
 where
 
-import Control.Exception (bracket, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (bracket, onException, throwIO, uninterruptibleMask_)
 import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -182,23 +182,25 @@ openFifo function path forWriting = do
   result <- ByteString.useAsCString name (`c_open_fifo` forWriting)
   return (if result < 0 then Left (Errno (negate result)) else Right result)
 
--- | Takes over the descriptor of a pipe. It is made non-blocking, which other programs that share it notice.
+-- | Takes over the descriptor of a pipe, a terminal or another device: from now on only 'closeReadEnd' may close it. If this function
+-- fails or is interrupted, it is closed. It is made non-blocking, which other programs that share it notice.
 --
 -- @since 0.1.0
 readEndFromDescriptor :: Fd -> IO ReadEnd
-readEndFromDescriptor fd = ReadEnd <$> fromDescriptor "pipe, to read from" fd
+readEndFromDescriptor fd = handOver closeReadEnd (ReadEnd <$> fromDescriptor "readEndFromDescriptor" "pipe, to read from" fd)
 
 -- | The same for writing.
 --
 -- @since 0.1.0
 writeEndFromDescriptor :: Fd -> IO WriteEnd
-writeEndFromDescriptor fd = WriteEnd <$> fromDescriptor "pipe, to write to" fd
+writeEndFromDescriptor fd = handOver closeWriteEnd (WriteEnd <$> fromDescriptor "writeEndFromDescriptor" "pipe, to write to" fd)
 
-fromDescriptor :: String -> Fd -> IO Plain
-fromDescriptor what (Fd number) = mask_ $ do
+-- Call it masked. If the flags cannot be set, there is no descriptor with this number, and a later one with it would be a stranger's.
+fromDescriptor :: String -> String -> Fd -> IO Plain
+fromDescriptor name what (Fd number) = do
   refuseSimulation
   result <- c_set_nonblocking number
-  when (result < 0) $ throwIO (failure "Millrace.Pipe" ("descriptor " ++ show number) (Errno (negate result)))
+  when (result < 0) $ throwIO (failure ("Millrace.Pipe." ++ name) ("descriptor " ++ show number) (Errno (negate result)))
   newPlain what number
 
 -- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end is closed. Do

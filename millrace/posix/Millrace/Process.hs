@@ -244,15 +244,6 @@ instance Eq Process where
 instance Show Process where
   showsPrec _ process = showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
 
--- | This program's side of a terminal that was made for a process.
---
--- @since 0.1.0
-newtype PseudoTerminal = PseudoTerminal Plain
-  deriving (Eq)
-
-instance Show PseudoTerminal where
-  showsPrec d (PseudoTerminal plain) = showsPrec d plain
-
 -- | The number of the process. When the process has ended it may mean another one.
 --
 -- @since 0.1.0

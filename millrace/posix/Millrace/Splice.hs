@@ -1,10 +1,12 @@
--- | Moving bytes between any two of sockets, pipes and files within the kernel: they are not copied through the program.
+-- | Moving bytes between any two descriptors: sockets, pipes, files, terminals, devices, the standard streams.
 --
 -- > forward client server = concurrently_ (splice (FromSocket client) (ToSocket server) everything) (splice (FromSocket server) (ToSocket client) everything)
 --
--- The kernel moves between a pipe and something else (splice(2)). Where neither side is a pipe, 'splice' makes one. The functions wait
--- without occupying an operating system thread; helper threads wait for disks. They are interruptible, and throw 'IOError' that names
--- the function and the side that failed. Only on Linux. Within "Millrace.Simulation" they are refused.
+-- Where the kernel can, it moves them itself, without a copy in the program: between a pipe and something else (splice(2)). Where neither
+-- side is a pipe, 'splice' makes one. What the kernel refuses, for example a terminal, a character device, or a file that was
+-- opened to append, goes through the program's memory. The functions wait without occupying an operating system thread; helper
+-- threads wait for disks. They are interruptible, and throw 'IOError' that names the function and the side that failed. Only on Linux. Within
+-- "Millrace.Simulation" they are refused.
 --
 -- >>> import Millrace
 -- >>> (client, here) <- socketPair AF_UNIX Stream defaultProtocol
@@ -23,7 +25,7 @@ module Millrace.Splice
   )
 where
 
-import Control.Exception (SomeException, allowInterrupt, bracket, catch, mask, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Exception (SomeException, allowInterrupt, bracket, catch, fromException, mask, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -32,18 +34,18 @@ import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
 import Data.IORef
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eTIMEDOUT)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eINVAL, eIO, eTIMEDOUT)
 import Foreign.C.String (CString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (withForeignPtr)
-import Foreign.Ptr (FunPtr, Ptr)
+import Foreign.Ptr (FunPtr, Ptr, castPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
-import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
-import Millrace.Internal.Disk (writeFrom)
+import Millrace.Deadline (Deadline, hasPassed, noDeadline)
+import Millrace.Internal.Disk (readInto, writeFrom)
 import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.File (File (..), Memory (..), useFile)
-import Millrace.Internal.FileJob (Work, onFileKeeping)
+import Millrace.Internal.FileJob (Work, onFileKeeping, refuseSimulation)
 import Millrace.Internal.Plain
 import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
 import Millrace.Operation (Handle, before, perform, waitReadableRequest, waitWritableRequest, whileOpen)
@@ -60,7 +62,8 @@ foreign import ccall "&mrh_do_splice_from" c_splice_from :: FunPtr Work
 
 foreign import ccall "&mrh_do_splice_to" c_splice_to :: FunPtr Work
 
--- | A source of bytes.
+-- | A source of bytes. Other descriptors that are read in order, such as devices, are a 'ReadEnd', too
+-- ('Millrace.Pipe.readEndFromDescriptor').
 --
 -- @since 0.1.0
 data From
@@ -69,17 +72,25 @@ data From
   | FromPipe !ReadEnd
   | -- | a file, from an offset on
     FromFile !File !Int64
+  | FromTerminal !Terminal
+  | -- | what a program that this one started writes to its terminal
+    FromPseudoTerminal !PseudoTerminal
+  | FromStandardInput
   deriving (Eq, Show)
 
--- | A target of bytes.
+-- | A target of bytes. Other descriptors are a 'WriteEnd', too ('Millrace.Pipe.writeEndFromDescriptor').
 --
 -- @since 0.1.0
 data To
   = -- | a connection
     ToSocket !Socket
   | ToPipe !WriteEnd
-  | -- | a file, from an offset on; one that was opened to append is refused (@EINVAL@)
+  | -- | a file, from an offset on, or at its end if it was opened to append
     ToFile !File !Int64
+  | ToTerminal !Terminal
+  | ToPseudoTerminal !PseudoTerminal
+  | ToStandardOutput
+  | ToStandardError
   deriving (Eq, Show)
 
 -- | A number of bytes that no source reaches: moves all.
@@ -91,7 +102,7 @@ everything = maxBound
 -- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut down
 -- or close either side.
 --
--- If it is interrupted or fails, all bytes that have left a socket or a pipe and have not reached the other side are given back: the
+-- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other side are given back: the
 -- next receive or read returns them. How many bytes a failed target took is not known.
 --
 -- @since 0.1.0
@@ -106,37 +117,96 @@ spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
 spliceBefore deadline from to most
   | most <= 0 = return 0
   | otherwise = do
-    begin <- moveKept deadline from to most
-    rest <- case (from, to) of
-      (FromPipe _, _) -> throughPipe begin
-      (_, ToPipe _) -> throughPipe begin
-      _ -> throughOwnPipe begin
-    return (begin + rest)
+    refuseSimulation
+    requireOffsets from to
+    kept <- moveKept deadline from to most
+    byKernel <- if isForKernel from to then throughPipes kept else return (Refused kept)
+    case byKernel of
+      Ended total -> return total
+      Refused done -> throughMemory done
   where
-    throughPipe begin = untilEnd deadline from (most - begin) (\position part -> move deadline (advanceFrom (begin + position) from) (advanceTo (begin + position) to) part)
-    throughOwnPipe begin = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $ \(out, into) -> do
+    throughPipes done = case (from, to) of
+      (FromPipe _, _) -> throughPipe done
+      (_, ToPipe _) -> throughPipe done
+      _ -> throughOwnPipe done
+    throughPipe done = untilEnd deadline from most done $ \position size ->
+      unlessRefused from (move deadline (advanceFrom position from) (advanceTo position to) size)
+    throughOwnPipe done = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $ \(out, into) -> do
       void (setPipeCapacity into piece) `catch` ignore
-      untilEnd deadline from (most - begin) (relay deadline out into (advanceFrom begin from) (advanceTo begin to))
+      untilEnd deadline from most done (\position size -> unlessRefused from (relay deadline out into from to position size))
+    throughMemory done =
+      amount <$> untilEnd deadline from most done (\position size -> Just <$> carry deadline (takeBytes deadline (advanceFrom position from)) from (advanceTo position to) (min 65536 size))
     ignore :: IOError -> IO ()
     ignore _ = return ()
+
+-- The system takes some negative offsets for the file's position.
+requireOffsets :: From -> To -> IO ()
+requireOffsets from to = do
+  case from of
+    FromFile file offset -> unless (offset >= 0) (refuse file)
+    _ -> return ()
+  case to of
+    ToFile file offset -> unless (offset >= 0) (refuse file)
+    _ -> return ()
+  where
+    refuse file = throwIO (failure function (show file) eINVAL)
+
+-- How far it went: to the end, or until the kernel refused to move more between these two.
+data Progress = Ended !Int64 | Refused !Int64
+
+amount :: Progress -> Int64
+amount progress = case progress of
+  Ended total -> total
+  Refused total -> total
+
+-- Whether to ask the kernel. It does move between a pipe and a terminal, but where other programs share a descriptor, it could wait.
+isForKernel :: From -> To -> Bool
+isForKernel from to = isSource && isTarget
+  where
+    isSource = case from of
+      FromTerminal _ -> False
+      FromPseudoTerminal _ -> False
+      FromStandardInput -> False
+      _ -> True
+    isTarget = case to of
+      ToTerminal _ -> False
+      ToPseudoTerminal _ -> False
+      ToStandardOutput -> False
+      ToStandardError -> False
+      _ -> True
+
+-- 'Nothing' if the kernel cannot move between such descriptors. For real mistakes there are the same errors when the bytes go through
+-- memory. There the end of a terminal whose other side is closed is no error, either.
+unlessRefused :: From -> IO Int -> IO (Maybe Int)
+unlessRefused from step = (Just <$> step) `catch` \problem -> if isRefusal from problem then return Nothing else throwIO problem
+
+isRefusal :: From -> IOException -> Bool
+isRefusal from problem = case Errno <$> ioe_errno problem of
+  Just code -> code == eINVAL || (code == eIO && isPlain)
+  Nothing -> False
+  where
+    isPlain = case from of
+      FromPipe _ -> True
+      _ -> False
 
 -- Bytes of a source in one step, as far as they fit into the pipe.
 piece :: Int
 piece = 262144
 
--- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or the deadline has passed.
-untilEnd :: Deadline -> From -> Int64 -> (Int64 -> Int -> IO Int) -> IO Int64
-untilEnd deadline from most step = go 0
+-- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or cannot, or the deadline has
+-- passed. Begins after so many bytes that have been moved.
+untilEnd :: Deadline -> From -> Int64 -> Int64 -> (Int64 -> Int -> IO (Maybe Int)) -> IO Progress
+untilEnd deadline from most begin step = go begin
   where
     go done
-      | done >= most = return done
-      | otherwise = do
-        count <- step done (fromIntegral (min (fromIntegral piece) (most - done)))
-        if count == 0 then return done else goOn (done + fromIntegral count)
-    goOn done = do
-      isLate <- if done < most && deadline /= noDeadline then (>= deadline) <$> deadlineAfter 0 else return False
+      | done >= most = return (Ended done)
+      | otherwise = step done (fromIntegral (min (fromIntegral piece) (most - done))) >>= maybe (return (Refused done)) (goOn done)
+    goOn done 0 = return (Ended done)
+    goOn done count = do
+      let now = done + fromIntegral count
+      isLate <- if now < most then hasPassed deadline else return False
       when isLate $ throwIO (failure function (show from) eTIMEDOUT)
-      go done
+      go now
 
 advanceFrom :: Int64 -> From -> From
 advanceFrom count from = case from of
@@ -153,52 +223,78 @@ moveKept :: Deadline -> From -> To -> Int64 -> IO Int64
 moveKept deadline from to most = go 0
   where
     go done = do
-      count <- if done < most then moveOne (advanceTo done to) (fromIntegral (min (fromIntegral piece) (most - done))) else return 0
+      count <- if done < most then carry deadline takeKeptBytes from (advanceTo done to) (fromIntegral (min (fromIntegral piece) (most - done))) else return 0
       if count == 0 then return done else go (done + fromIntegral count)
-    moveOne target size = mask $ \restore -> do
-      bytes <- takeKeptOf size
-      left <- newIORef bytes
-      restore (putAll deadline target left) `catch` \problem -> do
-        readIORef left >>= giveBack from
-        throwIO (problem :: SomeException)
-      return (ByteString.length bytes)
-    takeKeptOf size = case from of
+    takeKeptBytes size = case from of
       FromSocket s -> keepsBytes s >>= \isKept -> if isKept then recvBefore deadline s size else return ByteString.empty
-      FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
-      FromFile _ _ -> return ByteString.empty
+      _ -> maybe (return ByteString.empty) (`takeKept` size) (plainFrom from)
+
+-- Moves at most so many bytes through the program's memory: takes them, and writes all. If that is interrupted or fails, those that are not
+-- written are given back.
+carry :: Deadline -> (Int -> IO ByteString) -> From -> To -> Int -> IO Int
+carry deadline takeSome from to size = mask $ \restore -> do
+  bytes <- takeSome size
+  left <- newIORef bytes
+  restore (putAll deadline to left) `catch` \problem -> do
+    readIORef left >>= giveBack from
+    throwIO (problem :: SomeException)
+  return (ByteString.length bytes)
+
+-- At most so many bytes, for which it waits; none at the end.
+takeBytes :: Deadline -> From -> Int -> IO ByteString
+takeBytes deadline from size = case from of
+  FromSocket s -> recvBefore deadline s size
+  FromFile file offset -> do
+    place <- mallocByteString size
+    fromForeignPtr place 0 <$> readInto function file offset place size
+  _ -> maybe (return ByteString.empty) (\plain -> readPlain function plain deadline size) (plainFrom from)
+
+-- The descriptor that is read in order and is no socket.
+plainFrom :: From -> Maybe Plain
+plainFrom from = case from of
+  FromSocket _ -> Nothing
+  FromFile _ _ -> Nothing
+  FromPipe (ReadEnd plain) -> Just plain
+  FromTerminal (Terminal plain) -> Just plain
+  FromPseudoTerminal (PseudoTerminal plain) -> Just plain
+  FromStandardInput -> Just standardInput
 
 -- Writes bytes, and records after each write which are left.
 putAll :: Deadline -> To -> IORef ByteString -> IO ()
 putAll deadline to left = case to of
-  ToSocket s@(Socket handle _) -> go handle (show s)
-  ToPipe (WriteEnd pipe@(Plain handle _ _ _)) -> go handle (show pipe)
+  ToSocket s@(Socket handle _) -> go handle (show s) $ \start size ->
+    whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size)) >>= maybe (throwIO (failure function (show s) eBADF)) return
+  ToPipe (WriteEnd plain) -> intoPlain plain
+  ToTerminal (Terminal plain) -> intoPlain plain
+  ToPseudoTerminal (PseudoTerminal plain) -> intoPlain plain
+  ToStandardOutput -> intoPlain standardOutput
+  ToStandardError -> intoPlain standardError
   -- Masked, so that bytes that are in the file are not given back: an exception either interrupts the write, or comes after they are forgotten.
   ToFile file offset -> mask_ $ readIORef left >>= \bytes -> unless (ByteString.null bytes) (writeFrom function file offset bytes >> writeIORef left ByteString.empty)
   where
-    go handle name = do
+    intoPlain plain@(Plain handle _ _ name) = go handle name (writeSome function plain . castPtr)
+    go handle name write = do
       bytes <- readIORef left
       unless (ByteString.null bytes) $ do
         written <- mask_ $ do
-          count <- unsafeUseAsCStringLen bytes $ \(start, size) -> whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size))
-          mapM_ (\some -> when (some > 0) (writeIORef left (ByteString.drop (fromIntegral some) bytes))) count
-          return count
-        case written of
-          Nothing -> throwIO (failure function name eBADF)
-          Just count
-            | count >= 0 -> go handle name
-            | Errno (fromIntegral (negate count)) == eAGAIN -> do
-              perform (before deadline (waitWritableRequest handle)) >>= throwIfFailed function name
-              go handle name
-            | otherwise -> throwIO (failure function name (Errno (fromIntegral (negate count))))
+          count <- unsafeUseAsCStringLen bytes (uncurry write)
+          count <$ when (count > 0) (writeIORef left (ByteString.drop (fromIntegral count) bytes))
+        if written >= 0
+          then go handle name write
+          else do
+            let code = Errno (fromIntegral (negate written))
+            unless (code == eAGAIN) $ throwIO (failure function name code)
+            perform (before deadline (waitWritableRequest handle)) >>= throwIfFailed function name
+            go handle name write
 
 giveBack :: From -> ByteString -> IO ()
 giveBack from bytes = unless (ByteString.null bytes) $ case from of
   FromSocket s -> keepBytes s bytes
-  FromPipe (ReadEnd (Plain _ _ kept _)) -> atomicModifyIORef' kept (\later -> (bytes <> later, ()))
-  FromFile _ _ -> return ()
+  _ -> maybe (return ()) (`keepInPlain` bytes) (plainFrom from)
 
 -- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back. The first step stays masked,
 -- so that no exception comes after bytes have entered the pipe and before their count is known; its waits are interruptible.
+-- What the kernel has moved before it refuses the rest, such as the last bytes for a file that was opened directly, counts.
 relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
 relay deadline out into from to position size = mask $ \restore -> do
   count <- move deadline (advanceFrom position from) (ToPipe into) size
@@ -210,10 +306,10 @@ relay deadline out into from to position size = mask $ \restore -> do
             part <- move deadline (FromPipe out) (advanceTo (position + fromIntegral now) to) (count - now)
             part <$ writeIORef moved (now + part)
           when (part > 0) empty
-  restore empty `catch` \problem -> do
+  (count <$ restore empty) `catch` \problem -> do
     uninterruptibleMask_ (takeOut out >>= giveBack from)
-    throwIO (problem :: SomeException)
-  return count
+    now <- readIORef moved
+    if now > 0 && maybe False (isRefusal from) (fromException problem) then return now else throwIO (problem :: SomeException)
 
 -- All that is in a pipe. Does not wait.
 takeOut :: ReadEnd -> IO ByteString

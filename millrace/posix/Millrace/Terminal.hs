@@ -57,11 +57,11 @@ import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek)
 import Millrace.Deadline (Deadline, noDeadline)
+import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Plain
 import Millrace.Signal (Signal (WindowChange), nextSignalBefore, withSignals)
-import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Types (Fd (..))
 
 foreign import ccall unsafe "mrh_open_terminal" c_open_terminal :: IO CInt
@@ -73,15 +73,6 @@ foreign import ccall unsafe "mrh_terminal_change" c_change :: CInt -> CInt -> IO
 foreign import ccall unsafe "mrh_terminal_restore" c_restore :: IO ()
 
 foreign import ccall unsafe "mrh_terminal_size" c_size :: CInt -> Ptr CInt -> Ptr CInt -> IO CInt
-
--- | The terminal that this program was started from.
---
--- @since 0.1.0
-newtype Terminal = Terminal Plain
-  deriving (Eq)
-
-instance Show Terminal where
-  showsPrec d (Terminal plain) = showsPrec d plain
 
 -- | Opens the terminal, wherever the standard streams lead, and closes it when the action has ended.
 --
@@ -215,11 +206,3 @@ writeStandardError = writeStandardErrorBefore noDeadline
 -- @since 0.1.0
 writeStandardErrorBefore :: Deadline -> ByteString -> IO ()
 writeStandardErrorBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes
-
-standardInput, standardOutput, standardError :: Plain
-standardInput = unsafePerformIO (newShared "standard input" 0)
-{-# NOINLINE standardInput #-}
-standardOutput = unsafePerformIO (newShared "standard output" 1)
-{-# NOINLINE standardOutput #-}
-standardError = unsafePerformIO (newShared "standard error" 2)
-{-# NOINLINE standardError #-}

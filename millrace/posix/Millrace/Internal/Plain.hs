@@ -7,6 +7,9 @@ module Millrace.Internal.Plain
     newShared,
     readPlain,
     writePlain,
+    writeSome,
+    takeKept,
+    keepInPlain,
     closePlain,
     callPlain,
     plainDescriptor,
@@ -84,12 +87,11 @@ plainDescriptor (Plain handle _ _ _) = descriptorOf handle
 
 -- | Reads at most the given number of bytes; none at the end. If a thread is interrupted, the next read returns its bytes.
 readPlain :: String -> Plain -> Deadline -> Int -> IO ByteString
-readPlain function plain@(Plain handle sharing keptRef name) deadline size = handOver keep $ do
+readPlain function plain@(Plain handle sharing _ name) deadline size = handOver (keepInPlain plain) $ do
   unless (size > 0) $ throwIO (failure function name eINVAL)
-  kept <- atomicModifyIORef' keptRef (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
+  kept <- takeKept plain size
   if ByteString.null kept then mallocByteString size >>= receive else return kept
   where
-    keep bytes = unless (ByteString.null bytes) $ atomicModifyIORef' keptRef (\later -> (bytes <> later, ()))
     receive place = do
       count <- withForeignPtr place $ \buffer -> onDescriptor function plain (\descriptor -> call descriptor buffer (fromIntegral size))
       case count of
@@ -103,13 +105,27 @@ readPlain function plain@(Plain handle sharing keptRef name) deadline size = han
           | otherwise -> throwIO (failure function name (errnoOf count))
     call = if sharing == Own then c_read else c_read_shared
 
+-- | At most so many of the bytes that an interrupted reader has left.
+takeKept :: Plain -> Int -> IO ByteString
+takeKept (Plain _ _ kept _) size = atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
+
+-- | The next read returns these bytes.
+keepInPlain :: Plain -> ByteString -> IO ()
+keepInPlain (Plain _ _ kept _) bytes = unless (ByteString.null bytes) $ atomicModifyIORef' kept (\later -> (bytes <> later, ()))
+
+-- | One call, which does not wait, and writes at most 64 KiB: how many bytes it has written, or a negative errno.
+writeSome :: String -> Plain -> Ptr Word8 -> Int -> IO Int64
+writeSome function plain@(Plain _ sharing _ _) place left = onDescriptor function plain (\descriptor -> call descriptor place (fromIntegral (min left 65536)))
+  where
+    call = if sharing == Own then c_write else c_write_shared
+
 -- | Writes all bytes. If it is interrupted or fails, a part of unknown size may have been written.
 writePlain :: String -> Plain -> Deadline -> ByteString -> IO ()
-writePlain function plain@(Plain handle sharing _ name) deadline bytes =
+writePlain function plain@(Plain handle _ _ name) deadline bytes =
   unsafeUseAsCStringLen bytes $ \(source, size) -> mask_ (go (castPtr source) size)
   where
     go place left = when (left > 0) $ do
-      count <- onDescriptor function plain (\descriptor -> call descriptor place (fromIntegral (min left 65536)))
+      count <- writeSome function plain place left
       if count >= 0
         then allowInterrupt >> go (place `plusPtr` fromIntegral count) (left - fromIntegral count)
         else do
@@ -117,7 +133,6 @@ writePlain function plain@(Plain handle sharing _ name) deadline bytes =
           perform (before deadline (waitWritableRequest handle)) >>= throwIfFailed function name
           allowInterrupt
           go place left
-    call = if sharing == Own then c_write else c_write_shared
 
 errnoOf :: Int64 -> Errno
 errnoOf = Errno . fromIntegral . negate
