@@ -184,7 +184,7 @@ void mr_group_reset_after_fork(mr_group *group);
  *            the number of bytes that were sent before.
  *  SEND_VECTOR with MR_ALL modifies the vector.
  *  RECV      completes with the received bytes if it is cancelled, or its deadline passes, after bytes were received.
- *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller.
+ *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller; see MR_CACHED.
  *  READ_FILE, WRITE_FILE  read and write a regular file at an offset, and do not move the file's position. At most 1 MiB is
  *            moved; with MR_ALL a WRITE_FILE completes when everything is written. Operations on one file run at the same
  *            time.
@@ -234,6 +234,12 @@ typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } 
 /* WAIT_*: the caller has just tried and would have blocked. A hint: on a foreign descriptor the loop then waits without
  * polling first, which saves a system call. The wait still ends at once if the descriptor has become ready. */
 #define MR_TRIED 32u
+/* SEND_FILE: completes with -MR_NOT_CACHED, and sends nothing, if it would read from a disk. The caller then has the bytes read
+ * where that may wait, and submits it again. Where the system cannot tell, it is sent. It looks before each attempt, also after
+ * waiting: one system call for up to 64 KiB, two or three for more. Only where the caller would wait for the disk (docs/CONTRACT.md:
+ * io_uring, epoll, hybrid, kqueue); elsewhere it has no effect. */
+#define MR_CACHED     64u
+#define MR_NOT_CACHED 10002
 /* Completes with -EAGAIN instead of waiting, always before submit returns. This includes a send with MR_ALL of which only
  * a part could be sent. */
 #define MR_NOW 2u
@@ -301,6 +307,13 @@ static inline int64_t mr_sent_only(int64_t result)
 /* Whether a SEND_FILE with this result failed because the file could not be read. 0 if the connection failed, or if it
  * could be either (EBADF, ENOMEM). [any thread] */
 int mr_is_error_of_file(int64_t result);
+
+/* What the system says of some bytes of a file, on POSIX: whether reading them would wait for a disk. Unknown, where it cannot
+ * tell: on file systems such as overlayfs and tmpfs, and on systems other than Linux. A gap of less than 64 KiB may go unnoticed, and
+ * a larger one, too, where the system has no cachestat or refuses it. What is beyond the end of the file counts as in the cache. It
+ * does not wait, but it may have the system begin to read. [any thread] */
+typedef enum mr_cache_state { MR_IN_CACHE, MR_NOT_IN_CACHE, MR_CACHE_UNKNOWN } mr_cache_state;
+mr_cache_state mr_file_cache_state(int file, uint64_t offset, uint64_t length);
 
 /* --------------------------------------------------------------------------------------------------- loops --- */
 

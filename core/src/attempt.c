@@ -3,6 +3,7 @@
  *
  * The only file of the core that makes the socket calls of POSIX. Must not know: backends.
  */
+#include "cache.h"
 #include "loop.h"
 
 #include <errno.h>
@@ -186,15 +187,24 @@ static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 }
 #endif
 
-static int64_t attempt_send_file(mr_slot *slot)
+static bool would_wait_for_disk(mr_loop *loop, const mr_request *request)
+{
+    unsigned calls = 0;
+    mr_cache_state state = mr_cache_look(request->file, request->offset, mr_file_bytes(request), &calls);
+    mr_count(&loop->counters.system_calls, calls);
+    return state == MR_NOT_IN_CACHE;
+}
+
+static int64_t attempt_send_file(mr_loop *loop, mr_slot *slot)
 {
     const mr_request *request = &slot->request;
+    if ((request->flags & MR_CACHED) && would_wait_for_disk(loop, request))
+        return -MR_NOT_CACHED;
     return send_from_file(mr_slot_number(slot), request->file, (off_t)request->offset, mr_file_bytes(request));
 }
 
 int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
 {
-    (void)loop;
     const mr_request *request = &slot->request;
     int number = mr_slot_number(slot);
 
@@ -211,7 +221,7 @@ int64_t mr_attempt(mr_loop *loop, mr_slot *slot)
     case MR_SEND_VECTOR:
         return attempt_vector(slot);
     case MR_SEND_FILE:
-        return attempt_send_file(slot);
+        return attempt_send_file(loop, slot);
     case MR_READ_FILE:
         return result_or_error(pread(number, request->buffer, mr_file_bytes(request), (off_t)request->offset));
     case MR_WRITE_FILE:

@@ -6,6 +6,7 @@
  */
 #include "backend.c"
 #include "buffer.c"
+#include "cache.c"
 #include "check.c"
 #include "clock.c"
 #include "closing.c"

@@ -29,3 +29,7 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
 void http_file_close(int descriptor);
 
 #endif
+/* The same without waiting for the disk: -EAGAIN if the system does not have all of it in memory. Where the system cannot tell, it
+ * may wait. */
+int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset);
+

@@ -24,6 +24,9 @@ import Network.Wai.Handler.Millrace (Answer (..), defaultShouldDisplayException,
 import Support
 import System.Directory (createDirectory, setModificationTime)
 import System.FilePath ((</>))
+import System.Posix.Fcntl (Advice (AdviceDontNeed), fileAdvise)
+import System.Posix.Types (Fd (..))
+import System.Posix.Unistd (fileSynchronise)
 import Test.Hspec
 
 spec :: Spec
@@ -39,6 +42,14 @@ spec = around withFiles $ do
             headerOf "content-length" reply `shouldBe` Just (C8.pack (show size))
             headerOf "last-modified" reply `shouldBe` Just modified
             headerOf "accept-ranges" reply `shouldBe` Just "bytes"
+    forM_ [("small", 1000), ("page", 16384), ("large", 3000000)] $ \(name, size) ->
+      it (name ++ ": arrive when they are not in memory") $ \folder ->
+        withServer id (fileServer folder) $ \port -> withConnection port $ \client ->
+          forM_ [1, 2 :: Int] $ \_ -> do
+            chill (folder </> name)
+            send client (B.concat ["GET /", C8.pack name, " HTTP/1.1\r\nHost: a\r\n\r\n"])
+            reply <- receiveResponse client
+            (replyStatus reply, replyBody reply == content size) `shouldBe` (200, True)
     it "pipelined with other responses, keep their order" $ \folder ->
       withServer id (fileServer folder) $ \port -> do
         bytes <- exchange port (B.concat [B.concat ["GET /", name, " HTTP/1.1\r\nHost: a\r\n", end, "\r\n"] | (name, end) <- [("small", ""), ("large", ""), ("missing", ""), ("page", "Connection: close\r\n")]])
@@ -267,6 +278,10 @@ content size = B.take size (B.concat (replicate (size `div` 251 + 1) (B.pack [0 
 -- O_PATH on Linux.
 openToFind :: CInt
 openToFind = 0x200000
+
+-- Takes a file out of the system's memory, as far as the system can be asked for that.
+chill :: FilePath -> IO ()
+chill path = bracket (withCString path (`c_open` 0)) c_close $ \number -> fileSynchronise (Fd number) >> fileAdvise (Fd number) 0 0 AdviceDontNeed
 
 foreign import capi "fcntl.h open" c_open :: CString -> CInt -> IO CInt
 

@@ -2,7 +2,7 @@
 module SocketSpec (spec) where
 
 import Control.Exception (bracket, finally)
-import Control.Monad (forM_, forever, replicateM, replicateM_, void, when)
+import Control.Monad (forM_, forever, replicateM, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (toLazyByteString)
 import Data.ByteString.Builder.Extra (int32Host)
@@ -11,11 +11,12 @@ import Data.ByteString.Lazy (toStrict)
 import Data.List (sort)
 import Data.Word (Word64)
 import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
-import Foreign.C.Types (CInt)
+import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (ioe_filename))
 import Millrace.Deadline
+import Millrace.Operation (bringIntoMemory)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import qualified Millrace.Socket.Datagram as Datagram
@@ -28,9 +29,11 @@ import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
 import System.FilePath ((</>))
 import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
 import System.IO.Error (ioeGetErrorType)
+import System.Posix.Fcntl (Advice (AdviceDontNeed), fileAdvise)
 import System.Posix.IO (closeFd)
 import System.Posix.Process (getProcessID)
 import System.Posix.Types (Fd (..))
+import System.Posix.Unistd (fileSynchronise)
 import Test.Hspec
 
 spec :: Spec
@@ -451,6 +454,24 @@ spec = do
       withFile' 100000 $ \file -> withUnixPair $ \one other -> do
         sendFile one file 777 5000 `shouldReturn` 5000
         receiveExactly other 777 5000 `shouldReturn` 5777
+    it "sends what is not in memory, which helpers read" $
+      withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
+        chill file
+        sender <- start (sendFile one file 0 3000000)
+        receiveExactly other 0 3000000 `shouldReturn` 3000000
+        finish sender `shouldReturn` 3000000
+        chill file
+        isCold <- (== 1) <$> c_file_cache_state file 1000000 1000000
+        unless isCold $ pendingWith "the system keeps it in memory, or does not say so"
+        bringIntoMemory file 1000000 1000000
+        c_file_cache_state file 1000000 1000000 `shouldReturn` 0
+        -- The capability of this thread has other work meanwhile. A thread that is interrupted leaves no helper behind.
+        chill file
+        forM_ [1 .. 20] $ \i -> do
+          interrupted <- start (sendFile one file 0 3000000)
+          pause (i * 50)
+          stop interrupted
+          chill file
     it "sends less when the file ends early" $
       withFile' 1000 $ \file -> withUnixPair $ \one other -> do
         sendFile one file 400 5000 `shouldReturn` 600
@@ -531,6 +552,13 @@ withPath name use = do
   use path `finally` remove
 
 -- | A file with the first bytes of the stream.
+-- Takes the file out of the system's memory, as far as the system can be asked for that.
+chill :: Fd -> IO ()
+chill file = fileSynchronise file >> fileAdvise file 0 0 AdviceDontNeed
+
+-- mr_file_cache_state: 0 in memory, 1 not in memory.
+foreign import ccall unsafe "mr_file_cache_state" c_file_cache_state :: Fd -> Word64 -> Word64 -> IO CInt
+
 withFile' :: Int -> (Fd -> IO a) -> IO a
 withFile' size use = withPath "file" $ \path -> do
   ByteString.writeFile path (bytesAt 0 size)

@@ -41,6 +41,7 @@ import Millrace.Watch
 import Support hiding (connectTo)
 import System.Directory (listDirectory)
 import System.IO (IOMode (WriteMode), openBinaryFile)
+import System.Posix.Fcntl (Advice (AdviceDontNeed), fileAdvise)
 import System.Posix.IO (closeFd, handleToFd)
 import System.Posix.Types (Fd (..))
 import Test.Hspec hiding (after, before)
@@ -110,6 +111,7 @@ functions root =
     ("batches", \i -> datagramSockets (\here there address -> sendBatch there [(bytesAt i 10, address), ("x", address)] >> sendSegments there 100 (bytesAt i 1000) address >> receiveBatch here 64 1000 >> void (receiveBatch here 64 1000))),
     ("splicing sockets", \i -> unixSockets (\far here -> unixSockets (\there _ -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToSocket there) everything)))),
     ("splicing to a device", \i -> unixSockets (\far here -> bracket (openBinaryFile "/dev/null" WriteMode >>= handleToFd >>= writeEndFromDescriptor) closeWriteEnd (\target -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToPipe target) everything)))),
+    ("sending a file that is not in memory", \_ -> unixSockets (\here _ -> withFile (root ++ "/file") ForReading (\file -> fileAdvise (fileDescriptor file) 0 0 AdviceDontNeed >> void (sendFile here (fileDescriptor file) 0 300000)))),
     ("splicing files", \_ -> withTemporaryFile root "s" (\_ target -> withFile (root ++ "/file") ForReading (\file -> void (splice (FromFile file 0) (ToFile target 0) everything)))),
     ("connectSending", \i -> withListener (\_ address -> bracket (socket AF_INET Stream defaultProtocol) close (\s -> connectSending s address (bytesAt i 5000) >> void (recv s 1)))),
     ("timers", \_ -> void (Timer.timeout 1000 (readNothing root))),

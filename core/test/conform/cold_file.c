@@ -1,9 +1,10 @@
-/* cold_file.c: reads of what is in no cache: they wait for a disk, on Linux's backends. */
+/* cold_file.c: reads of what is in no cache: they wait for a disk, on Linux's backends. And what is sent only from a cache. */
 #include "conform.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PIECES = 64, PIECE = 64 << 10, ROUNDS = 20, TMPFS = 0x01021994 };
@@ -136,10 +137,132 @@ static void closing_while_the_disk_works(void)
     }
 }
 
+/* More than one of them, or the question itself may bring in what it asks for, if its thread pauses at the wrong moment. */
+static mr_request send_pieces(const connection *c, int file, int first, int pieces)
+{
+    return (mr_request){.kind = MR_SEND_FILE,
+                        .flags = MR_CACHED,
+                        .handle = c->handle,
+                        .file = file,
+                        .offset = (uint64_t)first * PIECE,
+                        .length = (uint64_t)pieces * PIECE,
+                        .user_data = 800};
+}
+
+/* Whether none of its pages are in the cache, by cachestat (Linux 6.5), which does not begin to read them. */
+static bool is_cold(int file, int piece)
+{
+#ifdef SYS_cachestat
+    const long call = SYS_cachestat;
+#else
+    const long call = 451;
+#endif
+    uint64_t range[2] = {(uint64_t)piece * PIECE, PIECE};
+    uint64_t found[5] = {0};
+    if (syscall(call, file, range, found, 0) != 0)
+        SKIP("the system does not count pages");
+    return found[0] == 0;
+}
+
+/* The kernel keeps pages for a moment that another processor has just used. */
+static void chill_surely(int file, int piece)
+{
+    for (int i = 0; i < 200; i++) {
+        chill(file);
+        if (is_cold(file, piece))
+            return;
+        sleep_ms(5);
+    }
+    SKIP("the system keeps it");
+}
+
+/* Without readahead, and in single pages. */
+static void warm(cold_file *f, int first, int pieces)
+{
+    CHECK_EQ(posix_fadvise(f->number, 0, 0, POSIX_FADV_RANDOM), 0);
+    CHECK_EQ(pread(f->number, f->bytes, (size_t)pieces * PIECE, (off_t)first * PIECE), pieces * PIECE);
+}
+
+static void what_is_in_no_cache_is_not_sent(void)
+{
+    cold_file f = open_cold();
+    connection c = local_connection();
+    mr_completion completion;
+    chill_surely(f.number, 20);
+    CHECK(!submit(c.d, send_pieces(&c, f.number, 20, 2), &completion));
+    CHECK_EQ(completion.result, -MR_NOT_CACHED);
+    CHECK_EQ(completion.transferred, 0);
+    warm(&f, 20, 2);
+    CHECK_EQ(mr_file_cache_state(f.number, (uint64_t)20 * PIECE, PIECE), MR_IN_CACHE);
+    mr_request small = send_pieces(&c, f.number, 20, 1);
+    small.length = 1000;
+    CHECK_EQ(perform(c.d, small).result, 1000);
+    driver_free(c.d);
+    close_cold(&f);
+}
+
+/* Neither the first page nor the last one shows it. */
+static void a_gap_in_the_cache_is_seen(void)
+{
+    cold_file f = open_cold();
+    connection c = local_connection();
+    chill_surely(f.number, 7);
+    warm(&f, 0, 7);
+    warm(&f, 8, 8);
+    CHECK(is_cold(f.number, 7));
+    CHECK_EQ(perform(c.d, send_pieces(&c, f.number, 0, 16)).result, -MR_NOT_CACHED);
+    warm(&f, 7, 1);
+    CHECK_GE(perform(c.d, send_pieces(&c, f.number, 0, 16)).result, 1);
+    driver_free(c.d);
+    close_cold(&f);
+}
+
+/* The beginning leaves the memory first. That is seen without counting pages, too. */
+static void a_missing_beginning_is_seen(void)
+{
+    cold_file f = open_cold();
+    connection c = local_connection();
+    chill_surely(f.number, 0);
+    warm(&f, 1, 15);
+    CHECK(is_cold(f.number, 0));
+    CHECK_EQ(perform(c.d, send_pieces(&c, f.number, 0, 16)).result, -MR_NOT_CACHED);
+    CHECK_GE(perform(c.d, send_pieces(&c, f.number, 1, 15)).result, 1);
+    driver_free(c.d);
+    close_cold(&f);
+}
+
+/* It looks again when there is room. */
+static void what_has_left_the_cache_meanwhile_is_not_sent(void)
+{
+    cold_file f = open_cold();
+    connection c = local_connection();
+    warm(&f, 30, 2);
+    fill(c.number);
+    mr_token token = start(c.d, send_pieces(&c, f.number, 30, 2));
+    CHECK_STAYS_PENDING(c.d, token);
+    chill_surely(f.number, 30);
+    drain(c.peer);
+    CHECK_EQ(finish(c.d, token).result, -MR_NOT_CACHED);
+    driver_free(c.d);
+    close_cold(&f);
+}
+
+/* Linux takes the offset -1 of some reads for the file's position, and would move it. */
+static void asking_does_not_move_the_file(void)
+{
+    cold_file f = open_cold();
+    CHECK_EQ(lseek(f.number, 100, SEEK_SET), 100);
+    CHECK_EQ(mr_file_cache_state(f.number, UINT64_MAX, 1), MR_IN_CACHE);
+    mr_file_cache_state(f.number, 0, 10);
+    mr_file_cache_state(f.number, 0, PIECES * PIECE);
+    CHECK_EQ(lseek(f.number, 0, SEEK_CUR), 100);
+    close_cold(&f);
+}
+
 const conform_case cold_file_cases[] = {
-    CASE(reading_what_is_in_no_cache),
-    CASE(reads_outlive_the_thread_that_submitted_them),
-    CASE(memory_that_is_not_there_is_an_error),
-    CASE(closing_while_the_disk_works),
-    {0},
+    CASE(reading_what_is_in_no_cache),          CASE(reads_outlive_the_thread_that_submitted_them),
+    CASE(memory_that_is_not_there_is_an_error), CASE(closing_while_the_disk_works),
+    CASE(what_is_in_no_cache_is_not_sent),      CASE(a_gap_in_the_cache_is_seen),
+    CASE(a_missing_beginning_is_seen),          CASE(what_has_left_the_cache_meanwhile_is_not_sent),
+    CASE(asking_does_not_move_the_file),        {0},
 };

@@ -211,6 +211,18 @@ static void an_offset_that_no_file_has_is_refused(void)
     driver_free(c.d);
 }
 
+/* The files of these tests are in memory, and so they are sent whether or not the system can say so. */
+static void what_is_in_memory_is_sent(void)
+{
+    connection c = local_connection();
+    int file = pattern_file();
+    CHECK_EQ(perform(c.d, with_flags(send_file_request(c.handle, file, 1000, 500), MR_CACHED)).result, 500);
+    CHECK_EQ(perform(c.d, with_flags(send_file_request(c.handle, file, FILE_SIZE - 10, 500), MR_CACHED)).result, 10);
+    CHECK_EQ(perform(c.d, with_flags(send_file_request(c.handle, file, FILE_SIZE, 500), MR_CACHED)).result, 0);
+    CHECK_EQ(mr_file_cache_state(file, 0, 0), MR_IN_CACHE);
+    driver_free(c.d);
+}
+
 const conform_case send_file_cases[] = {
     CASE(a_whole_file_in_steps),
     CASE(a_part_of_a_file),
@@ -222,5 +234,6 @@ const conform_case send_file_cases[] = {
     CASE(a_closed_file_is_an_error),
     CASE(its_errors_tell_of_the_file_or_of_the_connection),
     CASE(an_offset_that_no_file_has_is_refused),
+    CASE(what_is_in_memory_is_sent),
     {0},
 };

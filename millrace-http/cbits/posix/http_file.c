@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #ifndef O_PATH
@@ -82,11 +83,13 @@ int http_file_open(const void *path, http_file *file)
     return error;
 }
 
-int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+typedef ssize_t read_at(int descriptor, void *destination, size_t length, off_t offset);
+
+static int64_t read_all(read_at *read_part, int descriptor, uint8_t *destination, size_t length, int64_t offset)
 {
     size_t done = 0;
     while (done < length) {
-        ssize_t count = pread(descriptor, destination + done, length - done, offset + (int64_t)done);
+        ssize_t count = read_part(descriptor, destination + done, length - done, offset + (int64_t)done);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
@@ -96,6 +99,32 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
         done += (size_t)count;
     }
     return (int64_t)done;
+}
+
+int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+{
+    return read_all(pread, descriptor, destination, length, offset);
+}
+
+/* File systems that cannot tell whether they would wait are read as they are. */
+static ssize_t read_cached(int descriptor, void *destination, size_t length, off_t offset)
+{
+#ifdef RWF_NOWAIT
+    if (offset < 0) { /* preadv2 takes -1 for the file's position */
+        errno = EINVAL;
+        return -1;
+    }
+    struct iovec vector = {.iov_base = destination, .iov_len = length};
+    ssize_t count = preadv2(descriptor, &vector, 1, offset, RWF_NOWAIT);
+    if (count >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS))
+        return count;
+#endif
+    return pread(descriptor, destination, length, offset);
+}
+
+int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+{
+    return read_all(read_cached, descriptor, destination, length, offset);
 }
 
 void http_file_close(int descriptor)

@@ -102,3 +102,8 @@ void http_file_close(int descriptor)
 {
     CloseHandle(handle_of(descriptor));
 }
+int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset)
+{
+    return http_file_read(descriptor, destination, length, offset);
+}
+

@@ -90,6 +90,27 @@ int64_t mrh_do_read(mrh_job *job)
     return AGAIN_IF_INTERRUPTED(pread(descriptor_of(job), job->memory, (size_t)job->numbers[2], job->numbers[1]));
 }
 
+/* The system is told of all of it, so that it reads it at once, and then its parts are waited for. */
+int64_t mrh_do_bring_in(mrh_job *job)
+{
+    char bytes[1 << 16];
+    int64_t offset = job->numbers[1], wanted = job->numbers[2] < MOVED_AT_ONCE ? job->numbers[2] : MOVED_AT_ONCE,
+            done = 0;
+#ifdef POSIX_FADV_WILLNEED
+    posix_fadvise(descriptor_of(job), offset, wanted, POSIX_FADV_WILLNEED);
+#endif
+    while (done < wanted) {
+        size_t size = (size_t)(wanted - done) < sizeof bytes ? (size_t)(wanted - done) : sizeof bytes;
+        int64_t count = AGAIN_IF_INTERRUPTED(pread(descriptor_of(job), bytes, size, offset + done));
+        if (count < 0)
+            return count;
+        if (count == 0)
+            break;
+        done += count;
+    }
+    return done;
+}
+
 int64_t mrh_do_write(mrh_job *job)
 {
     int64_t done = 0, bytes = job->numbers[2];

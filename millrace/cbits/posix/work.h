@@ -10,6 +10,7 @@
 mrh_work mrh_do_open;           /* path; flags, permissions */
 mrh_work mrh_do_open_temporary; /* directory; permissions: a file without a name */
 mrh_work mrh_do_read;           /* descriptor, offset, bytes; into the memory */
+mrh_work mrh_do_bring_in;       /* descriptor, offset, bytes: into the system's memory */
 mrh_work mrh_do_write;          /* descriptor, offset, bytes; from the memory, all of it */
 mrh_work mrh_do_append;         /* descriptor, bytes; from the memory, all of it, where the position is */
 mrh_work mrh_do_read_vector;    /* descriptor, offset, count; the memory is an array of struct iovec */

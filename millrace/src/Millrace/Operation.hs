@@ -54,6 +54,8 @@ module Millrace.Operation
     -- * Performing
     perform,
     performKeeping,
+    performSendFile,
+    bringIntoMemory,
     throwIfFailed,
     failure,
   )
@@ -67,6 +69,7 @@ import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
+import Millrace.Internal.Cache (bringIn, bringIntoMemory)
 import Millrace.Internal.Constants
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
@@ -186,7 +189,8 @@ sendVectorRequest (Handle handle) vector count =
     }
 
 -- | @sendFileRequest socket file offset count@ sends @count@ bytes of a regular file, from an offset. The result is the number
--- of bytes sent: at most a mebibyte at a time, and 0 at the end of the file.
+-- of bytes sent: at most a mebibyte at a time, and 0 at the end of the file. The capability waits for what must be read from the disk;
+-- 'performSendFile' does not.
 --
 -- @since 0.1.0
 sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request Int
@@ -308,3 +312,25 @@ moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 afterTrying :: Request () -> Request ()
 afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
 {-# INLINE afterTrying #-}
+
+-- | @performSendFile limited socket file offset count@ performs a 'sendFileRequest', to which @limited@ may have added 'before' or
+-- 'within'. Before each attempt the system is asked whether it has the bytes in memory. If not, a helper thread reads them first, and
+-- only the calling thread waits for the disk; that wait counts for no time limit. A helper that has begun is waited for, also by a thread
+-- that is interrupted. Two cases remain in which the capability may wait: file systems that cannot tell, for instance overlayfs, and
+-- bytes that have left the memory three times before they could be sent, which takes great pressure on memory.
+--
+-- @since 0.1.0
+performSendFile :: (Request Int -> Request Int) -> Handle -> Fd -> Int64 -> Int64 -> IO (Either Errno Int)
+performSendFile limited handle file offset count = do
+  result <- perform (cachedOnly whole)
+  case result of
+    Left (Errno code) | code == notCached -> fromDisk (2 :: Int)
+    _ -> return result
+  where
+    whole = limited (sendFileRequest handle file offset count)
+    fromDisk attempts = do
+      bringIn file offset count
+      result <- perform (if attempts > 0 then cachedOnly whole else whole)
+      if result == Left (Errno notCached) then fromDisk (attempts - 1) else return result
+    cachedOnly what = what {requestFlags = requestFlags what .|. flagCached}
+{-# INLINE performSendFile #-}

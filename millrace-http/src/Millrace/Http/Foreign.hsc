@@ -16,7 +16,6 @@ module Millrace.Http.Foreign
     fileBytes,
     fileModified,
     fileDescriptor,
-    readFileAt,
     closeFile,
 
     -- * Chance
@@ -81,15 +80,6 @@ fileModified = #{peek http_file, modified_seconds}
 -- | The open descriptor.
 fileDescriptor :: Ptr File -> IO Int32
 fileDescriptor = #{peek http_file, descriptor}
-
-foreign import ccall unsafe "http_file_read"
-  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
-
--- | @readFileAt descriptor destination length offset@: bytes read, fewer only at the end of the file; or a negative
--- errno.
-readFileAt :: Int32 -> Ptr Word8 -> Int -> Int64 -> IO Int
-readFileAt descriptor at size offset =
-  fromIntegral <$> c_readFile (fromIntegral descriptor) at (fromIntegral size) offset
 
 foreign import ccall unsafe "http_file_close"
   c_closeFile :: CInt -> IO ()

@@ -66,14 +66,13 @@ import Control.Exception (bracket, mask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Internal as BI
-import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
-import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Transport.Attempt
+import Millrace.Http.Transport.Disk (readFileAt)
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.Borrowed
@@ -90,7 +89,6 @@ import Millrace.Socket.Borrowed
 import Millrace.Socket.ByteString (recvBefore, recvBufBefore)
 import Millrace.Socket.File (isErrorOfFile)
 import Network.Socket (SockAddr)
-import System.Posix.Types (Fd (..))
 
 -- | A connection to one client.
 data Transport
@@ -262,16 +260,13 @@ attemptSendFile (Other functions _) = fromMaybe (sendFileByReading functions) (f
 
 -- Reads what fits into a borrowed buffer. What the transport does not take is read again.
 sendFileByReading :: Functions -> TimeLimit -> FileSlice -> IO Attempt
-sendFileByReading functions limit (FileSlice (Fd descriptor) offset count) = bracket borrow giveBack $ \buffer -> do
+sendFileByReading functions limit (FileSlice file offset count) = bracket borrow giveBack $ \buffer -> do
   let size = fromIntegral (min count (fromIntegral borrowedSize))
-  result <- c_readFile descriptor (borrowedBytes buffer) size offset
+  result <- fromIntegral <$> readFileAt file (borrowedBytes buffer) size offset
   case compare result 0 of
     LT -> return (Failed (Errno (fromIntegral (negate result))))
     EQ -> return (Moved 0)
     GT -> functionsSend functions (if result < count then MoreFollows else NothingFollows) limit (Piece (borrowedBytes buffer) (fromIntegral result))
-
-foreign import ccall unsafe "http_file_read"
-  c_readFile :: CInt -> Ptr Word8 -> CSize -> Int64 -> IO Int64
 
 -- | Bytes that were sent and that the client has not acknowledged; 0 if that is not known.
 queuedBytes :: Transport -> IO Int

@@ -194,8 +194,8 @@ together (first : others) = ByteString.concat (first : now) : together later
       | size + ByteString.length next <= 16000 = let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
     fitting _ rest = ([], rest)
 
--- | Sends so many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Pages that are
--- not in memory are read while the calling capability waits.
+-- | Sends so many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Bytes that are
+-- not in memory are read by a helper thread, and only the calling thread waits ('Millrace.Operation.bringIntoMemory').
 --
 -- @since 0.1.0
 sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64

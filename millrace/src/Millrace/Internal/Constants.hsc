@@ -35,9 +35,10 @@ shutdownReceive = 0
 shutdownSend = 1
 shutdownBoth = 2
 
-flagAll, flagBorrow, flagMore, flagNow, flagTried, flagWithin :: CUInt
+flagAll, flagBorrow, flagCached, flagMore, flagNow, flagTried, flagWithin :: CUInt
 flagAll = #{const MR_ALL}
 flagBorrow = #{const MR_BORROW}
+flagCached = #{const MR_CACHED}
 flagMore = #{const MR_MORE}
 flagNow = #{const MR_NOW}
 flagTried = #{const MR_TRIED}
@@ -70,6 +71,14 @@ notSent = #{const -MR_NOT_SENT}
 -- | The result of an operation that must be submitted again (@mr_group_interrupt@).
 resultRetry :: Int64
 resultRetry = #{const -EINTR}
+
+-- | The error of an operation with 'flagCached' whose bytes are not in memory.
+notCached :: CInt
+notCached = #{const MR_NOT_CACHED}
+
+-- | An answer of @mr_file_cache_state@.
+stateNotInCache :: CInt
+stateNotInCache = #{const MR_NOT_IN_CACHE}
 
 -- | The @errno@ of an operation that was cancelled.
 cancelled :: CInt

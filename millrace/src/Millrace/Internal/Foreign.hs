@@ -49,6 +49,7 @@ module Millrace.Internal.Foreign
     c_retry_waiting,
     c_submit,
     c_is_error_of_file,
+    c_file_cache_state,
     c_reserve,
     c_start,
     c_cancel,
@@ -233,6 +234,8 @@ foreign import ccall unsafe "mrh_submit"
     CInt -> CUInt -> Word64 -> Ptr () -> Word64 -> Word64 -> CInt -> Word64 -> IO Packed
 
 foreign import ccall unsafe "mr_is_error_of_file" c_is_error_of_file :: Int64 -> CInt
+
+foreign import ccall unsafe "mr_file_cache_state" c_file_cache_state :: CInt -> Word64 -> Word64 -> IO CInt
 
 foreign import ccall unsafe "mrh_reserve" c_reserve :: CInt -> IO Packed
 

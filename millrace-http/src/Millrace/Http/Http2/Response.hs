@@ -31,7 +31,6 @@ import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), D
 import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
-import Millrace.Http.Foreign (readFileAt)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Http2.Body (BodyReader, liftLimits, readBody)
 import Millrace.Http.Http2.Connection
@@ -45,9 +44,11 @@ import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Trailers
 import Millrace.Http.Transport.Buffer
+import Millrace.Http.Transport.Disk (readFileAt)
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)
+import System.Posix.Types (Fd (..))
 
 -- | Sends a response. The body of the request is for an application that takes the stream over.
 answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
@@ -369,7 +370,7 @@ writePiece stream slice offset wanted = do
     when (chunk == nullPtr) (throwIO (userError "HTTP/2: no memory for a piece of a file"))
     (`onException` freeChunk chunk) $ do
       bytes <- chunkBytes chunk
-      size <- readFileAt (sliceDescriptor slice) bytes wanted offset
+      size <- readFileAt (Fd (fromIntegral (sliceDescriptor slice))) bytes wanted offset
       when (size < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate size)))))
       when (size == 0) (throwIO (FileTruncated (slicePath slice)))
       countBytes stream size

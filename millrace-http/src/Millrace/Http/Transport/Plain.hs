@@ -21,7 +21,7 @@ import Control.Exception (IOException, catch)
 import Control.Monad (void)
 import Data.Int (Int64)
 import Data.Word (Word8)
-import Foreign.C.Error (eTIMEDOUT)
+import Foreign.C.Error (Errno, eTIMEDOUT)
 import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
@@ -60,16 +60,23 @@ pokeElement vector index (Piece base size) = do
 
 -- | Sends some bytes of a file.
 attemptSendFile :: Socket -> TimeLimit -> FileSlice -> IO Attempt
-attemptSendFile socket limit (FileSlice file offset count) = attempt limit (sendFileRequest (socketHandle socket) file offset count)
+attemptSendFile socket limit (FileSlice file offset count) = outcome <$> performSendFile (limited limit) (socketHandle socket) file offset count
 
 attempt :: TimeLimit -> Request Int -> IO Attempt
-attempt limit request = either failed Moved <$> perform (limited request)
-  where
-    limited = case limit of
-      Within micros -> within (timeLimit micros)
-      Before deadline -> before deadline
-    failed code = if code == eTIMEDOUT then TimedOut else Failed code
+attempt limit request = outcome <$> perform (limited limit request)
 {-# INLINE attempt #-}
+
+limited :: TimeLimit -> Request Int -> Request Int
+limited limit = case limit of
+  Within micros -> within (timeLimit micros)
+  Before deadline -> before deadline
+{-# INLINE limited #-}
+
+outcome :: Either Errno Int -> Attempt
+outcome = either failed Moved
+  where
+    failed code = if code == eTIMEDOUT then TimedOut else Failed code
+{-# INLINE outcome #-}
 
 -- | So many microseconds of waiting; 0 means for ever.
 timeLimit :: Int -> Deadline.TimeLimit

@@ -483,8 +483,14 @@ attemptSendLast limit connection bytes count = withRoom count $ attemptSealing l
 
 -- | Sends some bytes of a file; 0 at its end.
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
-attemptSendFile limit connection file offset count =
+attemptSendFile limit connection file offset count = do
+  bringPiece file offset count
   withRoom (fromIntegral (min count (fromIntegral largeRoom))) $ attemptSealing limit connection (sealFile file offset count)
+
+-- The function that encrypts reads the file. What it takes at a time, at most the content of four records, must be in memory, or it would wait
+-- for the disk.
+bringPiece :: Fd -> Int64 -> Int64 -> IO ()
+bringPiece file offset count = bringIntoMemory file offset (min count (4 * 16384))
 
 attemptSealing :: Limit -> Connection -> Seal -> Ptr Word8 -> Int -> IO Attempt
 attemptSealing limit connection seal out room = modifyMVarMasked (sending connection) begin
@@ -546,6 +552,7 @@ sendWholeFile attempted limit connection file offset total = notingCut connectio
   let go !sent
         | sent >= total = return sent
         | otherwise = do
+          bringPiece file (offset + sent) (total - sent)
           moved <- sealing attempted limit connection (sealFile file (offset + sent) (total - sent)) out room
           if moved == 0 then return sent else go (sent + fromIntegral moved)
   go 0
