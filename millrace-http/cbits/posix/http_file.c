@@ -7,12 +7,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#if defined(__linux__) && __has_include(<linux/openat2.h>)
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#endif
 
 #ifndef O_PATH
 #define O_PATH 0 /* not on Linux: no /proc either, and the path is as good as any */
@@ -49,14 +54,41 @@ static int duplicate_open_file(const char *path)
     return fcntl(number, F_DUPFD_CLOEXEC, 0);
 }
 
+/* O_NONBLOCK: opening a pipe would wait for a writer. It means nothing to regular files. */
+enum { OPEN_FLAGS = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK };
+
 static int open_by_path(const char *path)
 {
     int descriptor;
-    do { /* O_NONBLOCK: opening a pipe would wait for a writer. It means nothing to regular files. */
-        descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    do {
+        descriptor = open(path, OPEN_FLAGS);
     } while (descriptor < 0 && errno == EINTR);
     return descriptor;
 }
+
+#ifdef RESOLVE_CACHED
+/* EAGAIN: some directory entry of the path is not in memory. Linux before 5.12 does not know that question (EINVAL, ENOSYS), and a
+ * container may forbid it (EPERM). */
+static int open_cached(const char *path)
+{
+    static atomic_bool is_missing;
+    if (atomic_load_explicit(&is_missing, memory_order_relaxed))
+        return open_by_path(path);
+    struct open_how how = {.flags = OPEN_FLAGS | O_LARGEFILE, .resolve = RESOLVE_CACHED};
+    int descriptor = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    if (descriptor < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
+        if (errno != EPERM)
+            atomic_store_explicit(&is_missing, true, memory_order_relaxed);
+        return open_by_path(path);
+    }
+    return descriptor;
+}
+#else
+static int open_cached(const char *path)
+{
+    return open_by_path(path);
+}
+#endif
 
 int http_file_examine(int descriptor, http_file *file)
 {
@@ -70,17 +102,29 @@ int http_file_examine(int descriptor, http_file *file)
     return 0;
 }
 
-int http_file_open(const void *path, http_file *file)
+typedef int opener(const char *path);
+
+static int open_file(const void *path, http_file *file, opener *open_path)
 {
     int descriptor = duplicate_open_file(path);
     if (descriptor < 0)
-        descriptor = open_by_path(path);
+        descriptor = open_path(path);
     if (descriptor < 0)
         return -errno;
     int error = http_file_examine(descriptor, file);
     if (error < 0)
         close(descriptor);
     return error;
+}
+
+int http_file_open(const void *path, http_file *file)
+{
+    return open_file(path, file, open_by_path);
+}
+
+int http_file_open_at_once(const void *path, http_file *file)
+{
+    return open_file(path, file, open_cached);
 }
 
 typedef ssize_t read_at(int descriptor, void *destination, size_t length, off_t offset);

@@ -78,6 +78,11 @@ int http_file_open(const void *path, http_file *file)
     return error;
 }
 
+int http_file_open_at_once(const void *path, http_file *file)
+{
+    return http_file_open(path, file);
+}
+
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset)
 {
     const size_t part = 1 << 30; /* of what a DWORD holds */
@@ -98,12 +103,12 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
     return (int64_t)done;
 }
 
-void http_file_close(int descriptor)
-{
-    CloseHandle(handle_of(descriptor));
-}
 int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset)
 {
     return http_file_read(descriptor, destination, length, offset);
 }
 
+void http_file_close(int descriptor)
+{
+    CloseHandle(handle_of(descriptor));
+}

@@ -28,6 +28,7 @@ where
 
 import Data.Int (Int32, Int64)
 import Data.Word (Word8)
+import Foreign.C.Error (Errno (..), eAGAIN)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff)
@@ -58,9 +59,18 @@ data File
 fileSize :: Int
 fileSize = #{size http_file}
 
+foreign import ccall unsafe "http_file_open_at_once"
+  c_openAtOnce :: Ptr () -> Ptr File -> IO CInt
+
+-- A safe call: it waits for the disk, and the capability must not.
+foreign import ccall safe "http_file_open"
+  c_openWaiting :: Ptr () -> Ptr File -> IO CInt
+
 -- | Opens a regular file for reading, whose path is in the system's own form (@withFilePath@); 0 or a negative errno.
-foreign import ccall unsafe "http_file_open"
-  openFile :: Ptr () -> Ptr File -> IO CInt
+openFile :: Ptr () -> Ptr File -> IO CInt
+openFile path file = do
+  result <- c_openAtOnce path file
+  if result < 0 && Errno (negate result) == eAGAIN then c_openWaiting path file else return result
 
 foreign import ccall unsafe "http_file_examine"
   c_examineFile :: CInt -> Ptr File -> IO CInt
