@@ -2,6 +2,7 @@
 -- The end of a connection whose client may still be sending. Must not know: HTTP.
 module Millrace.Http.Farewell (linger, lingerMicros) where
 
+import Control.Concurrent (yield)
 import Control.Exception (SomeException, try)
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString as B
@@ -20,7 +21,8 @@ linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) 
     drain limit left = when (left > 0) $ do
       pause <- deadlineAfter lingerPauseMicros
       bytes <- receiveBytes transport (earlier limit pause) lingerPiece
-      unless (B.null bytes) (drain limit (left - B.length bytes))
+      -- A client that never stops sending would keep this thread running until it is preempted, and again after that.
+      unless (B.null bytes) (yield >> drain limit (left - B.length bytes))
 
 -- | The longest time in microseconds for which the sessions let 'linger' wait.
 lingerMicros :: Int
