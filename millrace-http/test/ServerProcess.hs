@@ -6,18 +6,21 @@ module ServerProcess
     roleOfThisProcess,
 
     -- * What the system says about it (Linux)
-    processorSeconds,
+    ProcessorTime (..),
+    processorTime,
     residentBytes,
     peakBytes,
     forgetPeak,
   )
 where
 
-import Control.Exception (bracket, finally)
+import Control.Exception (IOException, bracket, finally, try)
+import Control.Monad (forM)
 import qualified Data.ByteString.Char8 as C8
 import Network.Socket (withFdSocket)
 import Network.Wai.Handler.Millrace (openFreePort)
 import Support (close)
+import System.Directory (listDirectory)
 import System.Environment (getExecutablePath, lookupEnv)
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
 import System.Posix.Types (Fd (..))
@@ -54,12 +57,25 @@ withServerProcess role descriptors use = bracket openFreePort (close . snd) $ \(
           "os.execv(sys.argv[3], [sys.argv[3], '+RTS', '-T', '-RTS'])"
         ]
 
--- | The processor time of all its threads, including the kernel's part.
-processorSeconds :: ServerProcess -> IO Double
-processorSeconds server = do
-  fields <- C8.words . C8.drop 2 . snd . C8.breakEnd (== ')') <$> readProc server "stat"
-  -- utime and stime, in hundredths of a second. The first field here is the third.
-  return (fromIntegral (number (fields !! 10) + number (fields !! 11)) / 100)
+-- | What the system's scheduler says of a process, in seconds.
+data ProcessorTime = ProcessorTime
+  { secondsUsed :: !Double,
+    -- | For how long its threads waited for a processor, because others used all of them.
+    secondsWaited :: !Double
+  }
+
+-- | The processor time of all its threads, including the kernel's part, exact to the nanosecond: @stat@ counts hundredths of a second. The
+-- time of threads that have ended does not count; the run-time system keeps its own.
+processorTime :: ServerProcess -> IO ProcessorTime
+processorTime server = do
+  threads <- listDirectory (path server "task")
+  times <- forM threads $ \thread -> either nothing numbers <$> try (readProc server ("task/" ++ thread ++ "/schedstat"))
+  return (ProcessorTime (seconds [used | used : _ <- times]) (seconds [waited | _ : waited : _ <- times]))
+  where
+    seconds nanoseconds = fromIntegral (sum nanoseconds) / 1e9
+    numbers line = [maybe 0 fst (C8.readInteger word) | word <- C8.words line]
+    nothing :: IOException -> [Integer]
+    nothing _ = []
 
 residentBytes, peakBytes :: ServerProcess -> IO Int
 residentBytes = statusBytes "VmRSS:"
