@@ -109,7 +109,7 @@ reasonOf failure@(SomeException inner) = case fromException failure of
 -- | What an exception of connecting means.
 unconnected :: SomeException -> Cause
 unconnected failure
-  | hasPassed failure = TooSlow ToConnect
+  | wasTooLate failure = TooSlow ToConnect
   | hasNothingLeft failure = NothingLeft (reasonOf failure)
   | otherwise = NotConnected (reasonOf failure)
 
@@ -128,8 +128,8 @@ causeOf failure = case fromException failure of
   Just trouble@HeadTooLong -> BadResponse (describeHttp2Problem trouble)
   _ -> ConnectionLost (reasonOf failure)
 
-hasPassed :: SomeException -> Bool
-hasPassed = maybe False isDeadlineError . fromException
+wasTooLate :: SomeException -> Bool
+wasTooLate = maybe False isDeadlineError . fromException
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
@@ -174,7 +174,7 @@ sendRequest exchange source bytes body = case body of
         Right (AskedInPart count) -> send exchange [ByteString.drop count message] >> noteSent exchange
         Right (Answered answer) -> sentAt begin >> writeIORef (sourceRest source) answer
         Left failure
-          | hasPassed failure -> sentAt begin
+          | wasTooLate failure -> sentAt begin
           | otherwise -> throwIO (problem exchange (causeOf failure))
     sentAt = writeIORef (exchangeSent exchange) . Just
 
@@ -196,7 +196,7 @@ send exchange pieces = do
   case outcome of
     Right () -> return ()
     Left failure
-      | hasPassed failure -> throwIO (problem exchange (TooSlow ToSend))
+      | wasTooLate failure -> throwIO (problem exchange (TooSlow ToSend))
       | otherwise -> throwIO (problem exchange (causeOf failure))
 
 -- | Sends a piece. Throws 'Problem'.
@@ -265,7 +265,7 @@ awaitFrom exchange wait receive = do
   begin <- monotonicNanoseconds
   outcome <- receiveUntil (deadlineFromNanoseconds (begin + momentWithin limit))
   case outcome of
-    Left failure | hasPassed failure -> slowly begin
+    Left failure | wasTooLate failure -> slowly begin
     _ -> settled outcome
   where
     link = exchangeLink exchange
@@ -283,7 +283,7 @@ awaitFrom exchange wait receive = do
         (Nothing, ForFirstByte) -> do
           outcome <- receiveUntil (deadlineFromNanoseconds (now + slice))
           case outcome of
-            Left failure | hasPassed failure -> slowly begin
+            Left failure | wasTooLate failure -> slowly begin
             _ -> settled outcome
         (Nothing, _) -> endOf (receiveUntil (endAfter begin))
         (Just at, ForFirstByte) -> endOf (watchingClient (receiveUntil (endAfter (max begin at))))
@@ -292,7 +292,7 @@ awaitFrom exchange wait receive = do
     endOf action = do
       outcome <- action
       case outcome of
-        Left failure | hasPassed failure -> do
+        Left failure | wasTooLate failure -> do
           now <- monotonicNanoseconds
           throwIO (problem exchange (TooSlow (if deadlineFromNanoseconds now >= exchangeEnd exchange then ForAll else wait)))
         _ -> settled outcome
