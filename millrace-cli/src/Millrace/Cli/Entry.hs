@@ -53,9 +53,9 @@ data OpenFile = OpenFile
 -- @since 0.1.0
 data FileIdentity = FileIdentity
   { -- | The file system. 0 on Windows, where nobody asks for it.
-    identityDevice :: Word64,
+    identityDevice :: !Word64,
     -- | Different from that of all other files of its file system.
-    identityNumber :: Word64
+    identityNumber :: !Word64
   }
   deriving (Eq, Ord, Show)
 
@@ -64,11 +64,11 @@ data FileIdentity = FileIdentity
 -- @since 0.1.0
 data FileState = FileState
   { -- | In bytes.
-    stateSize :: Int64,
+    stateSize :: !Int64,
     -- | When the content was changed. Programs can set this time.
-    stateModified :: Nanoseconds,
+    stateModified :: !Nanoseconds,
     -- | When content, name, permissions or the other time were changed. Programs cannot set this time. On Windows it is the other one.
-    stateChanged :: Nanoseconds
+    stateChanged :: !Nanoseconds
   }
   deriving (Eq, Ord, Show)
 

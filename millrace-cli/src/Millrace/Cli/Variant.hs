@@ -1,3 +1,4 @@
+{-# LANGUAGE BangPatterns #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | A file in one content coding, ready to be answered with. "Millrace.Http.Representation" decides about conditional requests
@@ -43,29 +44,32 @@ import Network.Wai
 
 -- | A file in one content coding.
 --
+-- The fields are strict. A compressed copy stays for long, and what is not computed in it would hold the variant and the file that it was
+-- made of.
+--
 -- @since 0.1.0
 data Variant = Variant
   { -- | The coding that was chosen for the client, if any.
-    variantCoding :: Maybe Coding,
+    variantCoding :: !(Maybe Coding),
     -- | Which other bytes a client may get.
-    variantAlternatives :: Alternatives,
-    variantValidators :: Validators,
+    variantAlternatives :: !Alternatives,
+    variantValidators :: !Validators,
     -- | Of a 200 response.
-    variantFields :: ResponseHeaders,
-    variantIdentity :: FileIdentity,
+    variantFields :: !ResponseHeaders,
+    variantIdentity :: !FileIdentity,
     -- | Of the file when it was opened.
-    variantState :: FileState,
+    variantState :: !FileState,
     -- | Where the bytes are.
-    variantSource :: Source,
-    variantRepresentation :: Representation
+    variantSource :: !Source,
+    variantRepresentation :: !Representation
   }
 
 -- | Where the bytes of a variant are.
 --
 -- @since 0.1.0
 data Source
-  = FromFile OpenFile
-  | FromMemory ByteString
+  = FromFile !OpenFile
+  | FromMemory !ByteString
 
 -- | What is said about a file besides its coding.
 --
@@ -155,9 +159,9 @@ fromFile now described (Coded always chosen alternatives) file =
     varying = ["Accept-Encoding" | alternatives /= SameForAll] ++ describedVary described
     applied = maybeToList always ++ map codingName (maybeToList chosen)
     validators = Validators (tag <$ lastModified) lastModified isSettled
-    FileState size modified _ = openFileState file
-    isSettled = modified < 1000000000 * now - 2000000000
-    lastModified = min now <$> modificationTime (modified `div` 1000000000)
+    !(FileState size modified _) = openFileState file
+    !isSettled = modified < 1000000000 * now - 2000000000
+    !lastModified = min now <$> modificationTime (modified `div` 1000000000)
     tag = EntityTag (if isSettled then Strong else Weak) tagText
     tagText =
       Lazy.toStrict . toLazyByteString $
@@ -183,7 +187,7 @@ hold variant = case variantSource variant of
 -- | What a variant in a coding is made of: the coding, and the identity, state and fields of the variant without one.
 --
 -- @since 0.1.0
-data VariantKey = VariantKey FileIdentity FileState Coding ResponseHeaders
+data VariantKey = VariantKey !FileIdentity !FileState !Coding !ResponseHeaders
   deriving (Eq, Ord)
 
 -- | The key of what is made in this coding of a variant without one. O(1).
@@ -207,7 +211,7 @@ inCoding coding bytes plain =
     }
   where
     fields = (hContentEncoding, codingName coding) : variantFields plain
-    Validators plainTag modified isSettled = variantValidators plain
+    !(Validators !plainTag !modified !isSettled) = variantValidators plain
     validators = Validators (tagged <$> plainTag) modified isSettled
     tagged (EntityTag _ text) = EntityTag Weak (text <> "+" <> codingName coding)
 
