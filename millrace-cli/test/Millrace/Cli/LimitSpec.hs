@@ -4,6 +4,7 @@
 module Millrace.Cli.LimitSpec (spec) where
 
 import Certificates
+import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
@@ -54,6 +55,8 @@ spec = around withCertificates $ do
     configuredWith "connections: 5" folder ["listen: {http: 127.0.0.1:0}"] []
     withDescriptors 1000 folder $ \server -> do
       withClients 5 (fromIntegral (serverPort server)) "GET / HT" $ \busy -> do
+        -- Until the server has read what one of them sent, it is idle, and would give way.
+        threadDelay 1000000
         withClients 3 (fromIntegral (serverPort server)) "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" $ \waiting -> do
           nextErrorLine server `shouldReturn` "millrace: clients wait: 5 connections are open, as many as 'connections' allows"
           -- Those that it has are served, and make room.
