@@ -1,3 +1,6 @@
+{-# LANGUAGE DerivingStrategies #-}
+{-# LANGUAGE GeneralizedNewtypeDeriving #-}
+
 -- | Descriptors without offsets that are no sockets, by what they are for: the two ends of a pipe, terminals, and the standard
 -- streams. Must not know: sockets.
 module Millrace.Internal.Ends
@@ -18,37 +21,25 @@ import System.IO.Unsafe (unsafePerformIO)
 --
 -- @since 0.1.0
 newtype ReadEnd = ReadEnd Plain
-  deriving (Eq)
-
-instance Show ReadEnd where
-  showsPrec d (ReadEnd plain) = showsPrec d plain
+  deriving newtype (Eq, Show)
 
 -- | Where bytes go into a pipe.
 --
 -- @since 0.1.0
 newtype WriteEnd = WriteEnd Plain
-  deriving (Eq)
-
-instance Show WriteEnd where
-  showsPrec d (WriteEnd plain) = showsPrec d plain
+  deriving newtype (Eq, Show)
 
 -- | The terminal that this program was started from.
 --
 -- @since 0.1.0
 newtype Terminal = Terminal Plain
-  deriving (Eq)
-
-instance Show Terminal where
-  showsPrec d (Terminal plain) = showsPrec d plain
+  deriving newtype (Eq, Show)
 
 -- | This program's side of a terminal that was made for a process.
 --
 -- @since 0.1.0
 newtype PseudoTerminal = PseudoTerminal Plain
-  deriving (Eq)
-
-instance Show PseudoTerminal where
-  showsPrec d (PseudoTerminal plain) = showsPrec d plain
+  deriving newtype (Eq, Show)
 
 -- | The standard streams, which other programs share.
 standardInput, standardOutput, standardError :: Plain
