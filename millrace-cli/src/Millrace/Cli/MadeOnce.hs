@@ -173,7 +173,7 @@ finish values key effort result made = do
               )
         writeIORef (entryUsed entry) age
 
--- Drops what was not used since it did so the last time: copies of what has changed since then, for the most part.
+-- Drops what was not used since this was done the last time. Most of it is made of something that has changed meanwhile.
 dropUnused :: Ord key => MadeOnce key a -> IO ()
 dropUnused values = do
   time <- getMonotonicTime

@@ -1,6 +1,6 @@
 -- |
 -- The bytes of an open file, as a body or a part of one. Must not know: protocols.
-module Millrace.Http.Answer.FileBody (readSlice, readPiece, sendingFile, requireAll) where
+module Millrace.Http.Answer.FileBody (readSlice, readPiece, sendingFile, requireAll, descriptorOf) where
 
 import Control.Exception (SomeException, catch, throwIO, toException)
 import Control.Monad (when)
@@ -46,6 +46,7 @@ sendingFile slice send =
     Just number | isErrorOfFile number -> fileError (slicePath slice) number
     _ -> failure
 
+-- | The file's descriptor. The slice only borrows it.
 descriptorOf :: FileSlice -> Fd
 descriptorOf = Fd . fromIntegral . sliceDescriptor
 

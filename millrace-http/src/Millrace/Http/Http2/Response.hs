@@ -24,7 +24,7 @@ import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
-import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
+import Millrace.Http.Answer.FileBody (descriptorOf, readSlice, sendingFile)
 import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
@@ -48,7 +48,6 @@ import Millrace.Http.Transport.Disk (readFileAt)
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)
-import System.Posix.Types (Fd (..))
 
 -- | Sends a response. The body of the request is for an application that takes the stream over.
 answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
@@ -370,7 +369,7 @@ writePiece stream slice offset wanted = do
     when (chunk == nullPtr) (throwIO (userError "HTTP/2: no memory for a piece of a file"))
     (`onException` freeChunk chunk) $ do
       bytes <- chunkBytes chunk
-      size <- readFileAt (Fd (fromIntegral (sliceDescriptor slice))) bytes wanted offset
+      size <- readFileAt (descriptorOf slice) bytes wanted offset
       when (size < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate size)))))
       when (size == 0) (throwIO (FileTruncated (slicePath slice)))
       countBytes stream size
