@@ -6,11 +6,13 @@
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 --
 -- If a path were looked up twice, once to check it and once to open it, a program that can write below the root could put a
--- symbolic link there in between. So the path is looked up once, below the real path of the root, and the object that was found
--- is checked:
+-- symbolic link there in between. So the path is looked up once, and the object that was found is checked:
 --
--- 1. @open@ with @O_PATH@ finds the file without opening it, so that no device starts and no pipe blocks.
--- 2. @readlink@ of @\/proc\/self\/fd\/N@ gives the real path of the file, with all symbolic links resolved.
+-- 1. @openat2@ with @O_PATH@ finds the file without opening it, so that no device starts and no pipe blocks. With
+--    @RESOLVE_BENEATH@ it fails where a link leads out of the root.
+-- 2. It also fails where a link leads out and in again, or is absolute, and on a kernel that does not have it (Linux 5.6), or where
+--    it is forbidden. Then the path is looked up below the real path of the root, and @readlink@ of @\/proc\/self\/fd\/N@ gives
+--    the real path of what was found, with all links resolved.
 -- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file whatever
 --    its old path means by now.
 --
@@ -18,6 +20,7 @@
 module Millrace.Cli.Root
   ( Root
   , openRoot
+  , lookedUpOnce
   , withEntry
   , openEntry
   , mayStayOpen
@@ -25,33 +28,40 @@ module Millrace.Cli.Root
   , glimpse
   ) where
 
-import Control.Exception (bracket, catch, finally, try)
+import Control.Exception (bracket, catch, onException, try)
 import Control.Monad (unless, (<=<))
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Int (Int64)
+import Data.Word (Word64)
 import Foreign.C
   ( CInt (..)
+  , CLong (..)
+  , CSize (..)
   , CString
   , Errno (..)
   , eACCES
+  , eAGAIN
   , eINTR
+  , eINVAL
   , eLOOP
   , eMFILE
   , eNAMETOOLONG
   , eNFILE
   , eNOENT
+  , eNOSYS
   , eNOTDIR
   , ePERM
+  , eXDEV
   , errnoToIOError
   , getErrno
   , throwErrnoIfMinus1_
   )
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr)
-import Foreign.Storable (peekByteOff)
+import Foreign.Storable (peekByteOff, pokeByteOff)
 import GHC.Foreign (withCString)
 import GHC.IO.Encoding (getFileSystemEncoding)
 import GHC.IO.Exception (IOException (..), IOErrorType (InappropriateType, NoSuchThing))
@@ -60,33 +70,32 @@ import System.Posix.Types (CMode)
 import System.Posix.ByteString
   ( DirStream
   , Fd (..)
-  , FileStatus
   , RawFilePath
   , closeDirStream
   , closeFd
-  , deviceID
-  , fileID
-  , fileSize
   , getFdStatus
   , getWorkingDirectory
   , isDirectory
-  , isRegularFile
-  , modificationTimeHiRes
   , openDirStream
   , readDirStream
   , readSymbolicLink
-  , statusChangeTimeHiRes
   )
 
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 -- | A directory below which files are looked up.
 --
 -- @since 0.1.0
-data Root = Root RawFilePath LinkPolicy -- absolute
+data Root = Root
+  { rootPath :: RawFilePath -- absolute
+  , rootLinks :: LinkPolicy
+  , rootHeld :: Maybe Fd
+  }
   deriving (Eq, Show)
 
 -- | A root at this path. Every look-up begins with the path: a directory that is removed and created again is still served, and
@@ -104,7 +113,7 @@ openRoot policy path = do
     _ <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
     absolute <- if "/" `ByteString.isPrefixOf` name then pure name else (<> ("/" <> name)) <$> getWorkingDirectory
     -- The look-ups will begin at the top, and this process may have no access to a directory on the way.
-    bracket (open absolute) closeFd (const (pure (Root absolute policy)))
+    bracket (open absolute) closeFd (const (pure (Root absolute policy Nothing)))
   where
     open = either (ioError . failed) pure <=< findFile
     -- The directory is open here, so the missing file is the one in /proc that gives its path.
@@ -114,6 +123,16 @@ openRoot policy path = do
       | otherwise = ioError exception
     missing = "/proc is not mounted, or not readable, and files are found through it"
     failed errno = errnoToIOError "open" errno Nothing (Just path)
+
+-- | Hands over the same root, whose own path has been looked up for all look-ups of the action. It is valid until the action ends.
+--
+-- @since 0.1.0
+lookedUpOnce :: Root -> (Root -> IO a) -> IO a
+lookedUpOnce root use = bracket (findFile (rootPath root)) (mapM_ closeQuietly) (either missing held)
+  where
+    -- Each look-up will say what is wrong.
+    missing _ = use root
+    held place = use root {rootHeld = Just place}
 
 -- | Looks up names below a root and hands over the entry. The file stays open until the action ends, normally or not. Names must be
 -- plain (see "Millrace.Cli.RequestPath"). An empty list is the root itself.
@@ -129,27 +148,46 @@ withEntry root names use = bracket (openEntry root names) snd (use . fst)
 --
 -- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
-openEntry root names = whereNow root >>= either (pure . absent) (openBelow root names)
+openEntry root names = case rootHeld root of
+  Just place -> openBelow (rootLinks root) place names
+  Nothing -> bracket (findFile (rootPath root)) (mapM_ closeQuietly) (either absent (\place -> openBelow (rootLinks root) place names))
   where
-    absent reason = (Left reason, pure ())
+    absent errno = pure (Left (problemOf errno), pure ())
 
--- The real path of the root. It does not matter if all links are followed.
-whereNow :: Root -> IO (Either Problem RawFilePath)
-whereNow (Root path FollowLinks) = pure (Right path)
-whereNow (Root path StayInside) = findFile path >>= either (pure . Left . problemOf) realPath
-  where
-    realPath found = either (Left . fromIOException) Right <$> try (readSymbolicLink (descriptorPath found) `finally` closeQuietly found)
-
-openBelow :: Root -> [ByteString] -> RawFilePath -> IO (Either Problem Entry, IO ())
-openBelow root names place = do
-  outcome <- findFile (ByteString.intercalate "/" (place : names))
+openBelow :: LinkPolicy -> Fd -> [ByteString] -> IO (Either Problem Entry, IO ())
+openBelow policy place names = do
+  outcome <- findBelow policy place (if null names then "." else ByteString.intercalate "/" names)
   case outcome of
-    Left errno -> pure (Left (problemOf errno), pure ())
-    Right found -> do
-      entry <- either (Left . fromIOException) id <$> try (examine root place found)
+    Left errno
+      | policy == StayInside && isUndecided errno -> byRealPath place names >>= either absent examined
+      | otherwise -> absent (problemOf errno)
+    Right found -> examined found
+  where
+    absent reason = pure (Left reason, pure ())
+    examined found = do
+      entry <- either (Left . fromIOException) id <$> try (classify found)
       let kept = either (const found) snd entry
       unless (kept == found) (closeFd found)
       pure (fst <$> entry, closeQuietly kept)
+
+-- Whether such an error of openat2 leaves open if the file may be served: a link leads out of the root, at first; another process
+-- renames directories all the time; the call is not there, or forbidden.
+isUndecided :: Errno -> Bool
+isUndecided errno = errno `elem` [eXDEV, eAGAIN, eNOSYS, ePERM, eINVAL]
+
+-- Finds a file below the directory, and refuses one that is elsewhere. If the directory has moved meanwhile, the file is missing.
+byRealPath :: Fd -> [ByteString] -> IO (Either Problem Fd)
+byRealPath place names = either (Left . fromIOException) id <$> try (readSymbolicLink (descriptorPath place) >>= below)
+  where
+    below real = findFile (ByteString.intercalate "/" (real : names)) >>= either (pure . Left . problemOf) (checked real)
+    checked real found = do
+      inside <- isBelow real <$> readSymbolicLink (descriptorPath found) `onException` closeQuietly found
+      if inside then pure (Right found) else Left Missing <$ closeQuietly found
+
+-- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the path of a file
+-- that cannot be reached from here. The first kind counts as being where it was. The second is refused.
+isBelow :: RawFilePath -> RawFilePath -> Bool
+isBelow place real = place == "/" || real == place || (place <> "/") `ByteString.isPrefixOf` real
 
 -- Closing may fail, even for a file that was only read: file systems in other programs (FUSE) can report errors.
 closeQuietly :: Fd -> IO ()
@@ -178,42 +216,19 @@ problem exception errno
   | otherwise = Faulty exception
 
 -- The entry, and the descriptor that keeps it open.
-examine :: Root -> RawFilePath -> Fd -> IO (Either Problem (Entry, Fd))
-examine root place found = do
-  inside <- isInside root place found
-  if inside then classify found =<< getFdStatus found else pure (Left Missing)
-
--- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the path of a file
--- that cannot be reached from here. The first kind counts as being where it was. The second is refused.
-isInside :: Root -> RawFilePath -> Fd -> IO Bool
-isInside (Root _ FollowLinks) _ _ = pure True
-isInside (Root _ StayInside) place descriptor = isBelow <$> readSymbolicLink (descriptorPath descriptor)
+classify :: Fd -> IO (Either Problem (Entry, Fd))
+classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
+  throwErrnoIfMinus1_ "fstat" (c_fstat number status)
+  mode <- #{peek struct stat, st_mode} status
+  case mode .&. #{const S_IFMT} :: CMode of
+    #{const S_IFDIR} -> pure (Right (Directory (Char8.unpack (descriptorPath found)), found))
+    #{const S_IFREG} -> do
+      opened <- openToRead (descriptorPath found)
+      either (pure . Left . problemOf) (\descriptor -> asFile descriptor <$> identity status <*> statusState status) opened
+    _ -> pure (Left Missing)
   where
-    isBelow real = place == "/" || real == place || (place <> "/") `ByteString.isPrefixOf` real
-
-classify :: Fd -> FileStatus -> IO (Either Problem (Entry, Fd))
-classify found status
-  | isDirectory status = pure (Right (Directory (Char8.unpack (descriptorPath found)), found))
-  | isRegularFile status = either (Left . problemOf) (Right . asFile) <$> openToRead (descriptorPath found)
-  | otherwise = pure (Left Missing)
-  where
-    asFile opened = (File (openFile opened status), opened)
-
-openFile :: Fd -> FileStatus -> OpenFile
-openFile descriptor status =
-  OpenFile
-    { openFilePath = Char8.unpack (descriptorPath descriptor)
-    , openFileIdentity = FileIdentity (fromIntegral (deviceID status)) (fromIntegral (fileID status))
-    , openFileState =
-        FileState
-          { stateSize = fromIntegral (fileSize status)
-          , stateModified = nanoseconds (modificationTimeHiRes status)
-          , stateChanged = nanoseconds (statusChangeTimeHiRes status)
-          }
-    , openFileStateNow = stateOf descriptor
-    }
-  where
-    nanoseconds time = saturated (floor (1000000000 * time))
+    identity status = FileIdentity <$> #{peek struct stat, st_dev} status <*> #{peek struct stat, st_ino} status
+    asFile descriptor same state = Right (File (OpenFile (Char8.unpack (descriptorPath descriptor)) same state (stateOf descriptor)), descriptor)
 
 -- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ are among them. The path is that of a
 -- 'Directory'.
@@ -273,18 +288,35 @@ descriptorPath (Fd number) = "/proc/self/fd/" <> Char8.pack (show number)
 findFile :: RawFilePath -> IO (Either Errno Fd)
 findFile = openWith #{const O_PATH}
 
+-- Finds a file from a directory on, without leaving the directory if the policy is so.
+findBelow :: LinkPolicy -> Fd -> RawFilePath -> IO (Either Errno Fd)
+findBelow policy (Fd place) path =
+  ByteString.useAsCString path $ \name ->
+    allocaBytes #{size struct open_how} $ \how -> do
+      #{poke struct open_how, flags} how (#{const O_PATH | O_CLOEXEC} :: Word64)
+      #{poke struct open_how, mode} how (0 :: Word64)
+      #{poke struct open_how, resolve} how (#{const RESOLVE_BENEATH} :: Word64)
+      descriptorOr (findBelow policy (Fd place) path) $ case policy of
+        StayInside -> fromIntegral <$> c_openat2 #{const SYS_openat2} place name how #{size struct open_how}
+        FollowLinks -> c_openat place name #{const O_PATH | O_CLOEXEC}
+
 -- The file is known to be regular, so opening it can wait only for a program that holds a lease (fcntl(2)), such as another file
 -- server, until that program gives the lease up. With O_NONBLOCK it would fail instead.
 openToRead :: RawFilePath -> IO (Either Errno Fd)
 openToRead = openWith #{const O_RDONLY}
 
 openWith :: CInt -> RawFilePath -> IO (Either Errno Fd)
-openWith flags path = do
-  descriptor <- ByteString.useAsCString path (\name -> c_open name (flags .|. #{const O_CLOEXEC}))
-  if descriptor >= 0 then pure (Right (Fd descriptor)) else retry =<< getErrno
+openWith flags path =
+  descriptorOr (openWith flags path) (ByteString.useAsCString path (\name -> c_open name (flags .|. #{const O_CLOEXEC})))
+
+-- What a call has opened. After an interrupt, the first action.
+descriptorOr :: IO (Either Errno Fd) -> IO CInt -> IO (Either Errno Fd)
+descriptorOr again open = do
+  descriptor <- open
+  if descriptor >= 0 then pure (Right (Fd descriptor)) else failed =<< getErrno
   where
-    retry errno
-      | errno == eINTR = openWith flags path
+    failed errno
+      | errno == eINTR = again
       | otherwise = pure (Left errno)
 
 -- unsafe: the next call on this file is unsafe as well.
@@ -301,3 +333,10 @@ foreign import capi safe "unistd.h faccessat"
 -- safe: a network file system may take long, and during an unsafe call nothing else would run on this capability.
 foreign import capi safe "fcntl.h open"
   c_open :: CString -> CInt -> IO CInt
+
+foreign import capi safe "fcntl.h openat"
+  c_openat :: CInt -> CString -> CInt -> IO CInt
+
+-- Without a function in the C library of Debian 12.
+foreign import capi safe "unistd.h syscall"
+  c_openat2 :: CLong -> CInt -> CString -> Ptr () -> CSize -> IO CLong

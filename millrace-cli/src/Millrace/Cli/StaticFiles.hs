@@ -99,7 +99,10 @@ answerFromCache site key request respond = case siteCache site of
       if current then Just <$> respondWithChoice site kept chosen request respond else pure Nothing
 
 servePath :: Site -> RequestPath -> Application
-servePath site (RequestPath names endsInSlash) request respond =
+servePath everywhere path request respond = lookedUpOnce (siteRoot everywhere) $ \root -> serveBelow everywhere {siteRoot = root} path request respond
+
+serveBelow :: Site -> RequestPath -> Application
+serveBelow site (RequestPath names endsInSlash) request respond =
   withEntry (siteRoot site) names $ \case
     Left Missing -> serveMissing site names request respond
     Left problem -> problemResponse site request problem >>= respond
@@ -224,7 +227,7 @@ respondCompressed site coding plain request respond = do
     told = siteOnFault site (rawPathInfo request) . displayException
 
 -- Answers with the best variant, from the file system. The codings that the client wants are looked for first, and no further than to
--- the first that is there: each look is three system calls. The others only decide whether caches must tell clients apart.
+-- the first that is there: each look is a system call or more. The others only decide whether caches must tell clients apart.
 serveBest :: Site -> [ByteString] -> VariantOf -> OpenFile -> Application
 serveBest site names variantOf file request respond = serveFirst wanted
   where

@@ -30,7 +30,7 @@ import Network.Wai.Internal (ResponseReceived (..))
 import Site
 import System.Directory (createDirectory, listDirectory, removeFile, renamePath)
 import System.FilePath ((</>))
-import System.IO (hGetLine)
+import System.IO (hGetLine, hWaitForInput)
 import System.Posix.Files (createLink, createNamedPipe, createSymbolicLink, setFileTimes)
 import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
 import System.Process (CreateProcess (..), StdStream (..), callProcess, cleanupProcess, createProcess, proc)
@@ -118,15 +118,26 @@ spec = do
         answerStatus answer `shouldSatisfy` (`elem` [200, 301])
     forM_ ["/dangling", "/loop"] $ \path ->
       it (show path <> " is missing") $ \site -> answerStatus <$> get site path [] `shouldReturn` 404
-    it "put in place between the look-up and the reading lead nowhere" $ \site -> racing site plainSite 1500000
+    it "lead inside or nowhere, too, below a root that is one" $ \site -> do
+      createSymbolicLink (site </> "root") (site </> "link")
+      let statusOf path = answerStatus <$> ask (site </> "link") StayInside methodGet path []
+      mapM statusOf ["/inside", "/inside-absolute", "/up-and-back", "/chain"] `shouldReturn` [200, 200, 200, 200]
+      forM_ (outsidePaths <> ["/dangling", "/loop"]) $ \path -> statusOf path `shouldReturn` 404
+    it "put in place between the look-up and the reading lead nowhere" $ \site -> racing site (toSecret site) plainSite 1500000
+    it "nor do they if they are relative" $ \site -> racing site (createSymbolicLink "../secret/file") plainSite 1500000
     it "nor do they through the cache" $ \site -> do
       cache <- newFileCache 50
-      racing site (\root -> (plainSite root) {siteCache = Just cache}) 1500000
+      racing site (toSecret site) (\root -> (plainSite root) {siteCache = Just cache}) 1500000
 
   describe "what is not a regular file" . around withSite $ do
     it "a pipe is refused without waiting for its writer" $ \site -> do
       createNamedPipe (site </> "root/pipe") 0o644
       fmap answerStatus <$> timeout 30000000 (get site "/pipe" []) `shouldReturn` Just 404
+    it "a pipe that is put in place of a file is never opened: a program that waits for its reader still waits" $ \site -> do
+      createNamedPipe (site </> "pipe") 0o644
+      bracket (createProcess (proc "sh" ["-c", "exec 3>pipe; echo opened"]) {cwd = Just site, std_out = CreatePipe}) cleanupProcess $ \(_, output, _, _) -> do
+        racing site (createLink (site </> "pipe")) plainSite 1500000
+        mapM (`hWaitForInput` 0) output `shouldReturn` Just False
     it "a socket is refused" $ \site ->
       bracket (Network.socket Network.AF_UNIX Network.Stream 0) Network.close $ \socket -> do
         Network.bind socket (Network.SockAddrUnix (site </> "root/socket"))
@@ -919,17 +930,20 @@ withCompressible use = withSite $ \site -> do
 script :: ByteString
 script = Char8.unlines ["const line" <> Char8.pack (show number) <> " = \"a line of a script\";" | number <- [1 .. 5000 :: Int]]
 
--- | Exchanges a file and a link to a secret as fast as it can, while the file is asked for. Needs a second capability.
-racing :: FilePath -> (Root -> Site) -> Int -> Expectation
-racing site serving micros = do
+toSecret :: FilePath -> FilePath -> IO ()
+toSecret site = createSymbolicLink (site </> "secret/file")
+
+-- | Exchanges a file and something that must not be served as fast as it can, while the file is asked for. Needs a second capability.
+racing :: FilePath -> (FilePath -> IO ()) -> (Root -> Site) -> Int -> Expectation
+racing site make serving micros = do
   write site "root/swap" "open"
   write site "spare" "open"
   answers <- newIORef (0 :: Int, 0 :: Int)
   leaked <- newIORef False
   root <- openRoot StayInside (site </> "root")
   let exchange = forever $ do
-        createSymbolicLink (site </> "secret/file") (site </> "link")
-        renamePath (site </> "link") (site </> "root/swap")
+        make (site </> "other")
+        renamePath (site </> "other") (site </> "root/swap")
         createLink (site </> "spare") (site </> "plain")
         renamePath (site </> "plain") (site </> "root/swap")
         yield -- the loop does not allocate, so nothing else would make it stop

@@ -13,6 +13,7 @@
 module Millrace.Cli.Root
   ( Root
   , openRoot
+  , lookedUpOnce
   , withEntry
   , openEntry
   , mayStayOpen
@@ -73,6 +74,12 @@ openRoot policy path = withFound path $ \result found ->
 -- Only the path of a volume's root ends in a backslash.
 withoutBackslash :: FilePath -> FilePath
 withoutBackslash path = if last path == '\\' then init path else path
+
+-- | Hands over the same root, for several look-ups. On Windows its path is resolved already.
+--
+-- @since 0.1.0
+lookedUpOnce :: Root -> (Root -> IO a) -> IO a
+lookedUpOnce root use = use root
 
 -- | Looks up names below a root and hands over the entry. Until the action ends, normally or not, the file stays open and cannot be
 -- moved. Names must be plain (see "Millrace.Cli.RequestPath") and in UTF-8. An empty list is the root itself.
