@@ -10,8 +10,8 @@
 --
 -- 1. @openat2@ with @O_PATH@ finds the file without opening it, so that no device starts and no pipe blocks. With
 --    @RESOLVE_BENEATH@ it fails where a link leads out of the root.
--- 2. It also fails where a link leads out and in again, or is absolute, and on a kernel that does not have it (Linux 5.6), or where
---    it is forbidden. Then the path is looked up below the real path of the root, and @readlink@ of @\/proc\/self\/fd\/N@ gives
+-- 2. It also fails where a link leads out and in again, or is absolute, and where the kernel does not have it (before Linux
+--    5.6) or a container forbids it. Then the path is looked up below the real path of the root, and @readlink@ of @\/proc\/self\/fd\/N@ gives
 --    the real path of what was found, with all links resolved.
 -- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file whatever
 --    its old path means by now.
@@ -128,7 +128,7 @@ openRoot policy path = do
 --
 -- @since 0.1.0
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
-lookedUpOnce root use = bracket (findFile (rootPath root)) (mapM_ closeQuietly) (either missing held)
+lookedUpOnce root use = withPlace root (either missing held)
   where
     -- Each look-up will say what is wrong.
     missing _ = use root
@@ -150,9 +150,13 @@ withEntry root names use = bracket (openEntry root names) snd (use . fst)
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
 openEntry root names = case rootHeld root of
   Just place -> openBelow (rootLinks root) place names
-  Nothing -> bracket (findFile (rootPath root)) (mapM_ closeQuietly) (either absent (\place -> openBelow (rootLinks root) place names))
+  Nothing -> withPlace root (either absent (\place -> openBelow (rootLinks root) place names))
   where
     absent errno = pure (Left (problemOf errno), pure ())
+
+-- Looks up the root's own path.
+withPlace :: Root -> (Either Errno Fd -> IO a) -> IO a
+withPlace root = bracket (findFile (rootPath root)) (mapM_ closeQuietly)
 
 openBelow :: LinkPolicy -> Fd -> [ByteString] -> IO (Either Problem Entry, IO ())
 openBelow policy place names = do
