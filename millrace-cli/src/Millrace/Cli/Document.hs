@@ -34,15 +34,14 @@ where
 
 import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
-import qualified Data.ByteString.Lazy as Lazy
-import Data.List (intercalate, isInfixOf, minimumBy, partition, sortOn)
+import Data.List (intercalate, minimumBy, partition, sortOn)
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
 import Data.Ord (comparing)
 import Data.Text (Text)
 import qualified Data.Text as Text
-import Data.YAML (Doc (..), Node (..), Pos (..), Scalar (..), decodeNode)
+import Millrace.Cli.Yaml
 
 -- | What is wrong, and where. Lines and columns count from 1.
 --
@@ -63,7 +62,7 @@ renderMistake file mistake = intercalate ":" [file, show (mistakeLine mistake), 
 -- | Reads a value.
 --
 -- @since 0.1.0
-newtype Reader a = Reader {runReader :: Node Pos -> Checked a}
+newtype Reader a = Reader {runReader :: Node -> Checked a}
 
 instance Functor Reader where
   fmap f (Reader run) = Reader (fmap f . run)
@@ -80,57 +79,42 @@ instance Applicative Checked where
   Checked (Left these) <*> _ = Checked (Left these)
   Checked (Right f) <*> Checked outcome = Checked (fmap f outcome)
 
-wrong :: Pos -> String -> Checked a
+wrong :: Place -> String -> Checked a
 wrong place said = Checked (Left [mistakeAt place said])
 
-mistakeAt :: Pos -> String -> Mistake
-mistakeAt place = Mistake (posLine place) (posColumn place + 1)
+mistakeAt :: Place -> String -> Mistake
+mistakeAt place = Mistake (placeLine place) (placeColumn place)
 
 -- | Reads a document. The mistakes are in the order of their places. A document without content is an empty mapping.
 --
 -- @since 0.1.0
 readDocument :: Reader a -> ByteString -> Either [Mistake] a
-readDocument reader bytes = case decodeNode (Lazy.fromStrict bytes) of
-  Left (place, said) -> Left [mistakeAt place (explained said)]
+readDocument reader bytes = case parseYaml bytes of
+  Left (NotYaml place said) -> Left [mistakeAt place said]
   Right [] -> readDocument reader "{}"
-  Right [Doc node] -> outcomeOf (runReader reader node)
-  Right (_ : Doc node : _) -> Left [mistakeAt (placeOf node) "a second document begins here; a file has one"]
+  Right [node] -> outcomeOf (runReader reader node)
+  Right (_ : node : _) -> Left [mistakeAt (placeOf node) "a second document begins here; a file has one"]
   where
     outcomeOf (Checked outcome) = first (sortOn (\mistake -> (mistakeLine mistake, mistakeColumn mistake))) outcome
-
--- The library's texts are those of a parser.
-explained :: String -> String
-explained said
-  | "anchor not found" `isInfixOf` said = "a text that begins with * must be in quotes"
-  | "Duplicate key" `isInfixOf` said = "this key is already in the mapping"
-  | otherwise = "this is not YAML: " <> said
-
-placeOf :: Node Pos -> Pos
-placeOf node = case node of
-  Scalar place _ -> place
-  Mapping place _ _ -> place
-  Sequence place _ _ -> place
-  Anchor place _ _ -> place
 
 -- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is unambiguous.
 --
 -- @since 0.1.0
 text :: Reader String
 text = Reader $ \node -> case node of
-  Scalar _ (SStr found) -> pure (Text.unpack found)
-  Scalar _ (SInt found) -> pure (show found)
+  Scalar _ (Text found) -> pure (Text.unpack found)
+  Scalar _ (Whole found) -> pure (show found)
   _ -> wrong (placeOf node) ("a text is wanted here, not " <> described node)
 
-described :: Node Pos -> String
+described :: Node -> String
 described node = case node of
-  Scalar _ SNull -> "nothing"
-  Scalar _ (SBool _) -> "true or false (quotes make it a text)"
-  Scalar _ (SFloat _) -> "a number with a fraction (quotes make it a text)"
-  Scalar _ (SInt _) -> "a number"
+  Scalar _ Null -> "nothing"
+  Scalar _ (Truth _) -> "true or false (quotes make it a text)"
+  Scalar _ (Fraction _) -> "a number with a fraction (quotes make it a text)"
+  Scalar _ (Whole _) -> "a number"
   Scalar _ _ -> "a text"
   Mapping {} -> "a mapping"
   Sequence {} -> "a list"
-  Anchor _ _ inner -> described inner
 
 -- | A text of at least one character.
 --
@@ -159,7 +143,7 @@ choice words' = refined text $ \word -> maybe (Left (unknown word)) Right (looku
 -- @since 0.1.0
 yesOrNo :: Reader Bool
 yesOrNo = Reader $ \node -> case node of
-  Scalar _ (SBool found) -> pure found
+  Scalar _ (Truth found) -> pure found
   _ -> wrong (placeOf node) "true or false is wanted here"
 
 -- | A whole number from this one to that one.
@@ -167,7 +151,7 @@ yesOrNo = Reader $ \node -> case node of
 -- @since 0.1.0
 number :: Integer -> Integer -> Reader Integer
 number low high = Reader $ \node -> case node of
-  Scalar _ (SInt found) | found >= low && found <= high -> pure found
+  Scalar _ (Whole found) | found >= low && found <= high -> pure found
   _ -> wrong (placeOf node) ("a number from " <> show low <> " to " <> show high <> " is wanted here")
 
 -- | A list.
@@ -175,7 +159,7 @@ number low high = Reader $ \node -> case node of
 -- @since 0.1.0
 list :: Reader a -> Reader [a]
 list (Reader run) = Reader $ \node -> case node of
-  Sequence _ _ nodes -> traverse run nodes
+  Sequence _ nodes -> traverse run nodes
   _ -> wrong (placeOf node) ("a list is wanted here, not " <> described node)
 
 -- | A list, or one of its elements alone. Not empty.
@@ -183,8 +167,8 @@ list (Reader run) = Reader $ \node -> case node of
 -- @since 0.1.0
 oneOrMany :: Reader a -> Reader [a]
 oneOrMany (Reader run) = Reader $ \node -> case node of
-  Sequence _ _ [] -> wrong (placeOf node) "this list is empty"
-  Sequence _ _ nodes -> traverse run nodes
+  Sequence _ [] -> wrong (placeOf node) "this list is empty"
+  Sequence _ nodes -> traverse run nodes
   _ -> pure <$> run node
 
 -- | A mapping from any keys, in the order in which it is written.
@@ -192,7 +176,7 @@ oneOrMany (Reader run) = Reader $ \node -> case node of
 -- @since 0.1.0
 pairs :: Reader a -> Reader [(String, a)]
 pairs (Reader run) = Reader $ \node -> case node of
-  Mapping _ _ entries -> traverse pair (sortOn (posByteOffset . placeOf . fst) (Map.toList entries))
+  Mapping _ entries -> traverse pair entries
   _ -> wrong (placeOf node) ("a mapping is wanted here, not " <> described node)
   where
     pair (key, value) = (,) <$> runReader text key <*> run value
@@ -208,7 +192,7 @@ alternatives (Reader single) (Reader mapped) = Reader $ \node -> case node of
 -- | What is read from the keys of a mapping.
 --
 -- @since 0.1.0
-data Fields a = Fields [Text] (Pos -> Map Text (Node Pos) -> Checked a)
+data Fields a = Fields [Text] (Place -> Map Text Node -> Checked a)
 
 instance Functor Fields where
   fmap f (Fields names run) = Fields names (\place -> fmap f . run place)
@@ -222,15 +206,15 @@ instance Applicative Fields where
 -- @since 0.1.0
 mapping :: String -> Fields a -> Reader a
 mapping what (Fields names run) = Reader $ \node -> case node of
-  Mapping place _ entries -> do
-    let (known, unknown) = partition (isKnown . fst) (Map.toList entries)
-    traverse (complain . fst) unknown *> run place (Map.fromList [(key, value) | (Scalar _ (SStr key), value) <- known])
+  Mapping place entries -> do
+    let (known, unknown) = partition (isKnown . fst) entries
+    traverse (complain . fst) unknown *> run place (Map.fromList [(key, value) | (Scalar _ (Text key), value) <- known])
   _ -> wrong (placeOf node) (what <> " is a mapping, not " <> described node)
   where
-    isKnown (Scalar _ (SStr key)) = key `elem` names
+    isKnown (Scalar _ (Text key)) = key `elem` names
     isKnown _ = False
     complain key = case key of
-      Scalar place (SStr name) -> wrong place (what <> " has no key '" <> Text.unpack name <> "'" <> meant (map Text.unpack names) (Text.unpack name)) :: Checked ()
+      Scalar place (Text name) -> wrong place (what <> " has no key '" <> Text.unpack name <> "'" <> meant (map Text.unpack names) (Text.unpack name)) :: Checked ()
       _ -> wrong (placeOf key) (what <> " has no such key")
 
 -- | A key that must be there.

@@ -31,6 +31,15 @@ spec = do
     it "with comments, quotes and numbers as texts" $
       ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
         `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
+    it "with numbers in all ways to write them" $
+      ["process: {cores: 0x10, drain-seconds: +60}", "sites: {proxy: 0o5670}"]
+        `means` usual {configurationServer = (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60}, configurationSites = [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
+    it "with texts that look like something else" $
+      ["sites:", "- files: 'true'", "- {hosts: x.org, files: 1.2.3.4}", "- {hosts: y.org, files: \"5\"}", "- {hosts: z.org, files: !!str 1.5}"]
+        `means` usual {configurationSites = [SiteOptions [host] plainManner [files [] directory] | (host, directory) <- [(AnyHost, "true"), (ExactHost "x.org", "1.2.3.4"), (ExactHost "y.org", "5"), (ExactHost "z.org", "1.5")]]}
+    it "with references to what was written before" $
+      ["sites:", "- hosts: &names [a.org, b.org]", "  files: a", "- hosts: c.org", "  files: &there b", "- hosts: d.org", "  files: *there"]
+        `means` usual {configurationSites = [SiteOptions (map ExactHost hosts) plainManner [files [] directory] | (hosts, directory) <- [(["a.org", "b.org"], "a"), (["c.org"], "b"), (["d.org"], "b")]]}
     it "with the path of a check alone" $
       ["sites: {proxy: {targets: 3000, health: /up}}"]
         `means` usual {configurationSites = [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})]]}
@@ -45,8 +54,14 @@ spec = do
                     ]
     it "without sites" $ ["{}"] `isRefused` [(1, 1, "the key 'sites' is missing here")]
     it "without anything" $ [] `isRefused` [(1, 1, "the key 'sites' is missing here")]
-    it "when it is not YAML" $ ["sites: [a"] `isRefused` [(1, 10, "this is not YAML")]
+    it "when it is not YAML" $ ["sites: [a"] `isRefused` [(2, 1, "this is not YAML: did not find expected ',' or ']', while parsing a flow sequence")]
     it "when a name with a star has no quotes" $ ["sites:", "- hosts: *.a", "  files: b"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
+    it "when a name that begins with a star has no quotes" $ ["sites: {hosts: *, files: b}"] `isRefused` [(1, 16, "a text that begins with * must be in quotes")]
+    it "when it has a reference to nothing" $ ["sites:", "- files: *there"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
+    it "when it has a tag" $ ["sites: {files: !path b}"] `isRefused` [(1, 16, "the tag !path has no meaning here")]
+    it "when it has a second document" $ ["sites: {files: a}", "---", "sites: {files: b}"] `isRefused` [(3, 1, "a second document begins here")]
+    forM_ [("1.5", "a number with a fraction"), (".5e3", "a number with a fraction"), ("~", "nothing"), ("True", "true or false")] $ \(scalar, said) ->
+      it ("when a text is " <> scalar) $ ["sites: {files: " <> scalar <> "}"] `isRefused` [(1, 16, said)]
     it "when a key is there twice" $ ["sites: {files: a}", "sites: {files: b}"] `isRefused` [(2, 1, "this key is already in the mapping")]
     it "when two sites have one name" $
       ["sites:", "- {hosts: [a, b], files: a}", "- {hosts: B, files: b}"] `isRefused` [(1, 1, "two sites have the host b")]
