@@ -8,7 +8,7 @@
 
 static http2_chunk *new_chunk(size_t capacity)
 {
-    http2_chunk *chunk = http2_take(sizeof *chunk + capacity);
+    http2_chunk *chunk = http_take(sizeof *chunk + capacity);
     if (chunk != NULL)
         *chunk = (http2_chunk){.capacity = (uint32_t)capacity};
     return chunk;
@@ -35,7 +35,7 @@ uint8_t *http2_chunk_bytes(http2_chunk *chunk)
 
 void http2_free_chunk(http2_chunk *chunk)
 {
-    http2_give(chunk);
+    http_give(chunk);
 }
 
 void http2_queue_append_chunk(http2_queue *queue, http2_chunk *chunk)
@@ -75,7 +75,7 @@ size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room)
             queue->first = chunk->next;
             if (queue->first == NULL)
                 queue->last = NULL;
-            http2_give(chunk);
+            http_give(chunk);
         }
     }
     queue->length -= taken;
@@ -111,7 +111,7 @@ void http2_queue_clear(http2_queue *queue)
     while (next != NULL) {
         http2_chunk *chunk = next;
         next = chunk->next;
-        http2_give(chunk);
+        http_give(chunk);
     }
     *queue = (http2_queue){0};
 }

@@ -120,7 +120,7 @@ int64_t http2_next_notice(http2_connection *connection)
 
 static http2_inner *new_stream(http2_connection *connection, int32_t id)
 {
-    http2_inner *stream = http2_take_zeroed(sizeof *stream);
+    http2_inner *stream = http_take_zeroed(sizeof *stream);
     if (stream == NULL)
         return NULL;
     stream->seen.id = id;
@@ -151,11 +151,11 @@ static void free_stream(http2_inner *stream)
 {
     http2_queue_clear(&stream->input);
     http2_queue_clear(&stream->output);
-    http2_give(stream->head_fields);
-    http2_give(stream->answer);
-    http2_give(stream->trailers);
-    http2_give(stream->request_trailers);
-    http2_give(stream);
+    http_give(stream->fields.head);
+    http_give(stream->answer);
+    http_give(stream->trailers);
+    http_give(stream->fields.trailers);
+    http_give(stream);
 }
 
 /* Singly linked lists of streams. `link`: the offset of a stream's pointer to the next one. */
@@ -295,8 +295,8 @@ static void close_stream(http2_inner *stream, uint32_t code)
         return;
     stream->seen.is_closed = 1;
     stream->seen.was_reset = code != NGHTTP2_NO_ERROR || !stream->seen.has_ended || stream->has_failed;
-    if (connection->building != NULL && connection->building->stream == stream)
-        connection->building->stream = NULL;
+    if (connection->building != NULL && connection->building->owner == stream)
+        connection->building->owner = NULL;
     if (stream->is_ready)
         remove_from(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
     stream->is_ready = 0;
@@ -375,6 +375,16 @@ static http2_inner *stream_of(nghttp2_session *session, int32_t id)
     return nghttp2_session_get_stream_user_data(session, id);
 }
 
+static int begin_section(http2_connection *connection, http2_inner *stream, http_section section)
+{
+    const http2_settings *settings = connection->settings;
+    http_head_limits limits = {.fields_max = settings->fields_max,
+                               .head_max = settings->head_max,
+                               .target_max = settings->target_max,
+                               .allowed = settings->allowed};
+    return http_building_begin(&connection->building, &limits, section, stream, &stream->seen.head, &stream->fields);
+}
+
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
     http2_connection *connection = data;
@@ -392,18 +402,18 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         if (stream == NULL)
             return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
         nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, stream);
-        return http2_head_begin(connection, stream) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        return begin_section(connection, stream, HTTP_SECTION_HEAD) == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     http2_inner *stream = stream_of(session, frame->hd.stream_id);
     if (stream != NULL)
-        http2_head_begin_trailers(connection, stream);
+        (void)begin_section(connection, stream, HTTP_SECTION_TRAILERS);
     return 0;
 }
 
 static int is_building(const http2_connection *connection, int32_t id)
 {
-    return connection->building != NULL && connection->building->stream != NULL &&
-           connection->building->stream->seen.id == id;
+    const http2_inner *stream = connection->building != NULL ? connection->building->owner : NULL;
+    return stream != NULL && stream->seen.id == id;
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_length,
@@ -414,7 +424,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags;
     if (!is_building(connection, frame->hd.stream_id))
         return 0;
-    return http2_head_field(connection, name, name_length, value, value_length) == 0
+    return http_building_field(connection->building, name, name_length, value, value_length) == 0
                ? 0
                : violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
 }
@@ -437,9 +447,9 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
 {
     if (!is_building(connection, frame->hd.stream_id))
         return 0;
-    http2_inner *stream = connection->building->stream;
-    int is_request = !connection->building->is_trailer;
-    int result = http2_head_end(connection);
+    http2_inner *stream = connection->building->owner;
+    int is_request = connection->building->section == HTTP_SECTION_HEAD;
+    int result = http_building_end(connection->building, connection->is_secure ? HTTP_SECURE : HTTP_CLEAR_TEXT);
     if (result != 0) {
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                   result < 0 ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM);
@@ -482,8 +492,8 @@ static int is_little_left(const http2_inner *stream)
 {
     const http2_settings *settings = stream->connection->settings;
     uint64_t most = settings->skipped_max > settings->stream_window ? settings->skipped_max : settings->stream_window;
-    if (stream->seen.content_length >= 0)
-        return (uint64_t)stream->seen.content_length - stream->seen.received <= most;
+    if (stream->seen.head.content_length >= 0)
+        return (uint64_t)stream->seen.head.content_length - stream->seen.received <= most;
     return stream->skipped <= most;
 }
 
@@ -540,7 +550,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     connection->probe_bytes += length;
     if (length >= USEFUL)
         connection->frames.tokens += 1;
-    if (stream == NULL || stream->drops_input || stream->seen.error != 0) {
+    if (stream == NULL || stream->drops_input || stream->seen.head.error != 0) {
         if (stream != NULL && !stream->has_failed)
             nghttp2_session_consume(session, id, length);
         else
@@ -629,7 +639,7 @@ static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         if (stream->trailers != NULL) {
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            nghttp2_submit_trailer(session, id, stream->trailers->fields, stream->trailers->count);
+            nghttp2_submit_trailer(session, id, nv_of(stream->trailers), stream->trailers->count);
         }
     }
     *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
@@ -786,7 +796,7 @@ static nghttp2_option *make_option(const http2_settings *settings)
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
-    nghttp2_option_set_max_send_header_block_length(option, HTTP2_RESPONSE_HEAD_MAX);
+    nghttp2_option_set_max_send_header_block_length(option, HTTP_RESPONSE_HEAD_MAX);
     nghttp2_option_set_stream_reset_rate_limit(option, settings->resets_max, settings->resets_per_second);
     nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
     nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
@@ -875,7 +885,7 @@ void http2_close(http2_connection *connection)
     while (connection->streams != NULL)
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): close_stream takes the stream off this list */
         close_stream(connection->streams, NGHTTP2_CONNECT_ERROR);
-    http2_head_drop(connection);
+    http_building_drop(&connection->building);
     wake_driver(connection);
     nghttp2_session_del(connection->session);
     connection->session = NULL;
@@ -891,7 +901,7 @@ static uint64_t flags_of(const http2_connection *connection)
         flags |= HTTP2_HAS_NOTICES;
     if (connection->has_failed)
         flags |= HTTP2_HAS_FAILED;
-    if (!connection->has_begun || (connection->building != NULL && connection->building->stream != NULL))
+    if (!connection->has_begun || (connection->building != NULL && connection->building->owner != NULL))
         flags |= HTTP2_IN_HEAD;
     return flags;
 }
@@ -1055,8 +1065,8 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
         end_for_violation(connection);
         begin_probe(connection);
     }
-    if (connection->building != NULL && connection->building->stream == NULL)
-        http2_head_drop(connection);
+    if (connection->building != NULL && connection->building->owner == NULL)
+        http_building_drop(&connection->building);
     uint64_t flags = flags_of(connection);
     unlock(connection);
     return flags;
@@ -1068,7 +1078,7 @@ static void submit_answer(http2_inner *stream)
     remove_answered(stream);
     stream->answer_state = HTTP2_ANSWER_SUBMITTED;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
-    nghttp2_submit_response(stream->connection->session, stream->seen.id, stream->answer->fields, stream->answer->count,
+    nghttp2_submit_response(stream->connection->session, stream->seen.id, nv_of(stream->answer), stream->answer->count,
                             stream->has_body ? &provider : NULL);
 }
 
@@ -1203,12 +1213,12 @@ int http2_has_much(const http2_connection *connection)
 
 uint8_t *http2_take_output(void)
 {
-    return http2_take(HTTP2_COLLECT_MUCH);
+    return http_take(HTTP2_COLLECT_MUCH);
 }
 
 void http2_give_output(uint8_t *memory)
 {
-    http2_give(memory);
+    http_give(memory);
 }
 
 void http2_stop_sending(http2_connection *connection)
@@ -1372,9 +1382,9 @@ http2_stream *http2_next_request(http2_connection *connection)
 void http2_copy_head(http2_stream *seen, uint8_t *destination)
 {
     http2_inner *stream = inner_of(seen);
-    memcpy(destination, stream->head_fields, seen->field_count * sizeof(http_field) + seen->text_length);
-    http2_give(stream->head_fields);
-    stream->head_fields = NULL;
+    memcpy(destination, stream->fields.head, seen->head.field_count * sizeof(http_field) + seen->head.text_length);
+    http_give(stream->fields.head);
+    stream->fields.head = NULL;
 }
 
 int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int waits)
@@ -1457,18 +1467,20 @@ int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64
                  size_t body_length, int is_whole, int64_t *given)
 {
     http2_inner *stream = inner_of(seen);
-    http2_block *block;
-    int result = http2_block_make(&block, stream->connection->settings, status, fields, length, given);
+    http_block *block;
+    const http2_settings *settings = stream->connection->settings;
+    http_server_name server = {settings->server_name, settings->server_name_length};
+    int result = http_block_make(&block, server, status, fields, length, given);
     if (result != HTTP2_OK)
         return result;
     if (is_whole && *given >= 0 && length >= 0 && *given != length) {
-        http2_give(block);
+        http_give(block);
         return HTTP2_OK; /* The caller compares *given with `length`. */
     }
     lock(stream->connection);
     if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED ||
         append_output(stream, body, body_length, is_whole ? HTTP2_NOTHING_FOLLOWS : HTTP2_MORE_FOLLOWS) != 0) {
-        http2_give(block);
+        http_give(block);
         result = HTTP2_GONE;
     } else {
         stream->answer = block;
@@ -1490,8 +1502,8 @@ int http2_take_back(http2_stream *seen)
     if (stream->answer_state == HTTP2_ANSWER_HELD) {
         remove_answered(stream);
         drop_output(stream);
-        http2_give(stream->answer);
-        http2_give(stream->trailers);
+        http_give(stream->answer);
+        http_give(stream->trailers);
         stream->answer = stream->trailers = NULL;
         stream->answer_state = HTTP2_UNANSWERED;
         stream->is_finished = 0;
@@ -1547,7 +1559,7 @@ int http2_write_chunk(http2_stream *seen, http2_chunk *chunk, size_t length)
         result = written(stream);
     }
     unlock(stream->connection);
-    http2_give(chunk);
+    http_give(chunk);
     return result;
 }
 
@@ -1570,9 +1582,9 @@ int http2_await_output(http2_stream *seen, uint32_t most)
 int http2_finish(http2_stream *seen, const http2_rows *trailers)
 {
     http2_inner *stream = inner_of(seen);
-    http2_block *block = NULL;
+    http_block *block = NULL;
     if (trailers->count > 0) {
-        int result = http2_block_make_plain(&block, 0, trailers);
+        int result = http_block_make_plain(&block, 0, trailers);
         if (result != HTTP2_OK)
             return result;
     }
@@ -1587,26 +1599,26 @@ int http2_finish(http2_stream *seen, const http2_rows *trailers)
         result = HTTP2_OK;
     }
     unlock(stream->connection);
-    http2_give(block);
+    http_give(block);
     return result;
 }
 
 int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
 {
     http2_inner *stream = inner_of(seen);
-    http2_block *block;
-    int result = http2_block_make_plain(&block, status, fields);
+    http_block *block;
+    int result = http_block_make_plain(&block, status, fields);
     if (result != HTTP2_OK)
         return result;
     lock(stream->connection);
     if (!is_gone(stream) && stream->answer_state == HTTP2_UNANSWERED) {
         for (uint32_t i = 0; i < block->count; i++)
             block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* libnghttp2 must copy: the block is freed below */
-        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, block->fields,
+        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, nv_of(block),
                                block->count, NULL);
     }
     unlock(stream->connection);
-    http2_give(block);
+    http_give(block);
     return HTTP2_OK;
 }
 
@@ -1671,9 +1683,9 @@ size_t http2_trailers(http2_stream *seen, uint8_t *destination, size_t room)
 {
     http2_inner *stream = inner_of(seen);
     lock(stream->connection);
-    size_t length = stream->request_trailers_length;
+    size_t length = stream->fields.trailers_length;
     if (length > 0 && length <= room)
-        memcpy(destination, stream->request_trailers, length);
+        memcpy(destination, stream->fields.trailers, length);
     unlock(stream->connection);
     return length;
 }

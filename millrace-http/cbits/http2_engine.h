@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http_parser.h"
+#include "http_request_head.h"
+#include "http_response_fields.h"
 
 typedef struct http2_connection http2_connection;
 
@@ -51,18 +52,10 @@ typedef struct http2_settings {
 /* The `room` for http2_collect if much is to be sent (http2_has_much): five DATA frames of the largest size. */
 #define HTTP2_COLLECT_MUCH 81920u
 
-/* A request and the state of its stream. Haskell reads it. All fields but the head's may change at any time. */
+/* A request and the state of its stream. Haskell reads it. All fields but the head may change at any time. */
 typedef struct http2_stream {
-    /* The head: complete when http2_next_request returns the stream, and constant. */
-    uint32_t field_count, text_length;
-    uint32_t method_offset, method_length, path_offset, path_length, query_offset, query_length;
-    uint32_t protocol_offset, protocol_length; /* of an extended CONNECT (RFC 8441) */
-    uint16_t host, range, referer, user_agent; /* index + 1 of the field; 0: absent */
-    uint32_t flags;                            /* HTTP_REQUEST_* */
-    int32_t error;                             /* http_error: why the request is refused; 0: it is valid */
-    int64_t content_length;                    /* -1: none given */
+    http_request_head head; /* complete when http2_next_request returns the stream, and constant */
     int32_t id;
-    uint8_t method;    /* http_method */
     uint8_t has_ended; /* the client sends nothing more */
     uint8_t is_closed; /* both sides have ended, or one has reset the stream, or the connection is over */
     uint8_t was_reset; /* the stream was closed before both sides had ended */
@@ -163,18 +156,11 @@ void http2_end_reading(http2_stream *stream);
 /* Asks for a notice of HTTP2_CLOSED. Returns HTTP2_WAIT, or HTTP2_GONE if the stream is closed, or the client has left, already. */
 int http2_await_close(http2_stream *stream);
 
-/*
- * Fields in rows: each has the lengths of name and value, 32 bits each, and their bytes. Names must be tokens; they are sent in
- * lower case. Fields that HTTP/2 forbids, such as Connection, are left out.
- */
-typedef struct http2_rows {
-    const uint8_t *bytes;
-    size_t length;
-    uint32_t count;
-} http2_rows;
+/* The fields of an answer. */
+typedef http_rows http2_rows;
 
-#define HTTP2_LENGTH_NONE    (-1) /* no content-length, unless the fields give one */
-#define HTTP2_LENGTH_UNKNOWN (-2) /* no content-length, even if the fields give one */
+#define HTTP2_LENGTH_NONE    HTTP_LENGTH_NONE
+#define HTTP2_LENGTH_UNKNOWN HTTP_LENGTH_UNKNOWN
 
 /*
  * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http2_collect, and

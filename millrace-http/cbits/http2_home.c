@@ -194,7 +194,7 @@ static void *zeroed_place_of(home *at, size_t size)
 static void *take(size_t size, void *data)
 {
     void *memory = place_of(data, size);
-    return memory != NULL ? memory : http2_take(size);
+    return memory != NULL ? memory : http_take(size);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
@@ -202,13 +202,13 @@ static void *take_zeroed(size_t count, size_t size, void *data)
     if (size != 0 && count > SIZE_MAX / size)
         return NULL;
     void *memory = zeroed_place_of(data, count * size);
-    return memory != NULL ? memory : http2_take_zeroed(count * size);
+    return memory != NULL ? memory : http_take_zeroed(count * size);
 }
 
 static void give(void *memory, void *data)
 {
     if (!is_in(data, memory))
-        http2_give(memory);
+        http_give(memory);
 }
 
 /* The most bytes of a block that begins here. */
@@ -236,7 +236,7 @@ static void *resize(void *memory, size_t size, void *data)
     size_t before = size_at(at, memory);
     if (size <= before)
         return memory;
-    void *larger = http2_take(size);
+    void *larger = http_take(size);
     if (larger != NULL)
         memcpy(larger, memory, before);
     return larger;
@@ -265,19 +265,19 @@ void http2_leave_home(http2_connection *connection)
 static void *take(size_t size, void *data)
 {
     (void)data;
-    return http2_take(size);
+    return http_take(size);
 }
 
 static void give(void *memory, void *data)
 {
     (void)data;
-    http2_give(memory);
+    http_give(memory);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
 {
     (void)data;
-    return size != 0 && count > SIZE_MAX / size ? NULL : http2_take_zeroed(count * size);
+    return size != 0 && count > SIZE_MAX / size ? NULL : http_take_zeroed(count * size);
 }
 
 static void *resize(void *memory, size_t size, void *data)

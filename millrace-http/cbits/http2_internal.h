@@ -10,9 +10,8 @@
 #include <stdatomic.h>
 
 #include "http2_engine.h"
-
-/* The limit of a response head, in bytes. */
-#define HTTP2_RESPONSE_HEAD_MAX 1048576u
+#include "http_memory.h"
+#include "http_response_fields.h"
 
 /* A piece of a body. */
 struct http2_chunk {
@@ -27,12 +26,6 @@ typedef struct http2_queue {
     uint64_t length;
 } http2_queue;
 
-/* Fields in libnghttp2's form. The names and values are in the same memory, behind the table. */
-typedef struct http2_block {
-    uint32_t count;
-    nghttp2_nv fields[];
-} http2_block;
-
 typedef enum http2_answer_state {
     HTTP2_UNANSWERED,
     HTTP2_ANSWER_HELD, /* can be taken back */
@@ -46,12 +39,9 @@ typedef struct http2_inner {
     struct http2_inner *next_ready;      /* requests that http2_next_request has not returned yet */
     struct http2_inner *next_answered;   /* answers to be sent, which can be taken back until then */
     struct http2_inner *next_reset;      /* streams to reset */
-    http_field *head_fields;             /* the head: the fields, and the text behind them */
+    http_request_fields fields;
     http2_queue input, output;
-    http2_block *answer, *trailers;
-    uint8_t *request_trailers;
-    size_t request_trailers_length;
-    uint32_t request_trailers_count;
+    http_block *answer, *trailers;
     int status;
     uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
     http2_answer_state answer_state;
@@ -78,19 +68,6 @@ typedef struct http2_inner {
     uint64_t behind_others;    /* those of them for which this stream waited although its window was open */
 } http2_inner;
 
-/* A request head while it arrives. */
-typedef struct http2_building {
-    http2_inner *stream;
-    http_field *fields;
-    uint8_t *text;
-    uint8_t *cookie;                                     /* the parts of the cookie, joined */
-    uint32_t cookie_length, cookie_capacity, cookie_row; /* cookie_row: index + 1 of its field */
-    uint32_t field_count, text_length, text_capacity, counted, decoded;
-    uint32_t authority_offset, authority_length, scheme_offset, scheme_length;
-    int32_t error; /* http_error */
-    uint8_t host_added, is_trailer;
-} http2_building;
-
 /* A token bucket, which limits a rate. `filled_at` in nanoseconds. */
 typedef struct http2_bucket {
     double tokens;
@@ -115,7 +92,7 @@ struct http2_connection {
     http2_inner *first_ready, *last_ready;
     http2_inner *first_answered, *last_answered;
     http2_inner *first_reset, *last_reset;
-    http2_building *building; /* while a head arrives */
+    http_building *building; /* while a head arrives; its owner is a stream */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
     uint32_t served; /* streams that http2_next_request has returned and that were not released */
@@ -158,11 +135,6 @@ static inline http2_inner *inner_of(http2_stream *stream)
     return (http2_inner *)stream;
 }
 
-/* http2_allocator.c: like malloc, calloc and free, for memory that lives as long as a request. */
-void *http2_take(size_t size);
-void *http2_take_zeroed(size_t size);
-void http2_give(void *memory);
-
 /* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
  * through http2_allocator before http2_settle_in have their places beside the record. */
 http2_connection *http2_enter_home(void);
@@ -180,18 +152,19 @@ void http2_queue_cut(http2_queue *queue, uint64_t length);
 
 void http2_queue_clear(http2_queue *queue);
 
-/* http2_fields.c */
-int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields,
-                     int64_t length, int64_t *given);
-int http2_block_make_plain(http2_block **block, int status, const http2_rows *fields);
+/* The fields in libnghttp2's form. */
+static inline const nghttp2_nv *nv_of(const http_block *block)
+{
+    return (const nghttp2_nv *)block->fields;
+}
 
-/* http2_head.c */
-int http2_head_begin(http2_connection *connection, http2_inner *stream);
-void http2_head_begin_trailers(http2_connection *connection, http2_inner *stream);
-int http2_head_field(http2_connection *connection, const uint8_t *name, size_t name_length, const uint8_t *value,
-                     size_t value_length);
-int http2_head_end(http2_connection *connection);
-void http2_head_drop(http2_connection *connection);
+_Static_assert(sizeof(http_nv) == sizeof(nghttp2_nv) && offsetof(http_nv, name) == offsetof(nghttp2_nv, name) &&
+                   offsetof(http_nv, value) == offsetof(nghttp2_nv, value) &&
+                   offsetof(http_nv, name_length) == offsetof(nghttp2_nv, namelen) &&
+                   offsetof(http_nv, value_length) == offsetof(nghttp2_nv, valuelen) &&
+                   offsetof(http_nv, flags) == offsetof(nghttp2_nv, flags) &&
+                   HTTP_NV_IS_LASTING == (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE),
+               "the fields have libnghttp2's form");
 
 /* http2_engine.c */
 void http2_notify(http2_inner *stream, http2_event event);

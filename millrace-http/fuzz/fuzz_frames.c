@@ -65,21 +65,22 @@ static void feed(void)
 
 static void check_head(http2_stream *stream)
 {
-    size_t table = stream->field_count * sizeof(http_field), size = table + stream->text_length;
+    size_t table = stream->head.field_count * sizeof(http_field), size = table + stream->head.text_length;
     uint8_t *head = malloc(size > 0 ? size : 1);
-    CHECK(head != NULL && stream->field_count <= small_settings.fields_max + 1);
+    CHECK(head != NULL && stream->head.field_count <= small_settings.fields_max + 1);
     http2_copy_head(stream, head);
     const http_field *fields = (const http_field *)head;
-    for (uint32_t i = 0; i < stream->field_count; i++) {
-        CHECK(fields[i].value_offset <= stream->text_length &&
-              fields[i].value_length <= stream->text_length - fields[i].value_offset);
+    for (uint32_t i = 0; i < stream->head.field_count; i++) {
+        CHECK(fields[i].value_offset <= stream->head.text_length &&
+              fields[i].value_length <= stream->head.text_length - fields[i].value_offset);
         const uint8_t *value = head + table + fields[i].value_offset;
         for (uint32_t k = 0; k < fields[i].value_length; k++)
             CHECK(value[k] == '\t' || (value[k] >= ' ' && value[k] != 0x7f));
     }
-    CHECK(stream->path_offset + stream->path_length <= stream->text_length || stream->path_length == 0);
-    if (stream->error == 0 && stream->protocol_length == 0 && stream->path_length > 0)
-        CHECK(head[table + stream->path_offset] == '/' || head[table + stream->path_offset] == '*');
+    CHECK(stream->head.path_offset + stream->head.path_length <= stream->head.text_length ||
+          stream->head.path_length == 0);
+    if (stream->head.error == 0 && stream->head.protocol_length == 0 && stream->head.path_length > 0)
+        CHECK(head[table + stream->head.path_offset] == '/' || head[table + stream->head.path_offset] == '*');
     free(head);
 }
 

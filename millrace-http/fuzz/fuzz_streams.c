@@ -174,10 +174,10 @@ static void take_requests(void)
     http2_stream *stream;
     while ((stream = http2_next_request(w.connection)) != NULL) {
         model *m = model_of((uint32_t)stream->id);
-        CHECK(m->opened && !m->taken && stream->error == 0);
+        CHECK(m->opened && !m->taken && stream->head.error == 0);
         m->taken = 1;
         m->stream = stream;
-        uint8_t *head = malloc(stream->field_count * sizeof(http_field) + stream->text_length);
+        uint8_t *head = malloc(stream->head.field_count * sizeof(http_field) + stream->head.text_length);
         CHECK(head != NULL);
         http2_copy_head(stream, head);
         free(head);

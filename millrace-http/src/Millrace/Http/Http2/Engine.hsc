@@ -404,22 +404,22 @@ streamNumber = #{peek http2_stream, id}
 
 -- | Flags as of HTTP\/1's heads.
 streamFlags :: Ptr Stream -> IO Word32
-streamFlags = #{peek http2_stream, flags}
+streamFlags = #{peek http2_stream, head.flags}
 
 -- | Why the request is refused, as an error number of HTTP\/1's parser. 0: it is not.
 streamError :: Ptr Stream -> IO Int
-streamError stream = (fromIntegral :: Int32 -> Int) <$> #{peek http2_stream, error} stream
+streamError stream = (fromIntegral :: Int32 -> Int) <$> #{peek http2_stream, head.error} stream
 
 -- | The method's number.
 streamMethod :: Ptr Stream -> IO Word8
-streamMethod = #{peek http2_stream, method}
+streamMethod = #{peek http2_stream, head.method}
 
 -- | Offset in the text, and length.
 streamMethodSlice, streamPathSlice, streamQuerySlice, streamProtocolSlice :: Ptr Stream -> IO (Int, Int)
-streamMethodSlice stream = sliceOf (#{peek http2_stream, method_offset} stream) (#{peek http2_stream, method_length} stream)
-streamPathSlice stream = sliceOf (#{peek http2_stream, path_offset} stream) (#{peek http2_stream, path_length} stream)
-streamQuerySlice stream = sliceOf (#{peek http2_stream, query_offset} stream) (#{peek http2_stream, query_length} stream)
-streamProtocolSlice stream = sliceOf (#{peek http2_stream, protocol_offset} stream) (#{peek http2_stream, protocol_length} stream)
+streamMethodSlice stream = sliceOf (#{peek http2_stream, head.method_offset} stream) (#{peek http2_stream, head.method_length} stream)
+streamPathSlice stream = sliceOf (#{peek http2_stream, head.path_offset} stream) (#{peek http2_stream, head.path_length} stream)
+streamQuerySlice stream = sliceOf (#{peek http2_stream, head.query_offset} stream) (#{peek http2_stream, head.query_length} stream)
+streamProtocolSlice stream = sliceOf (#{peek http2_stream, head.protocol_offset} stream) (#{peek http2_stream, head.protocol_length} stream)
 
 sliceOf :: IO Word32 -> IO Word32 -> IO (Int, Int)
 sliceOf offset size = (\at count -> (fromIntegral at, fromIntegral count)) <$> offset <*> size
@@ -427,19 +427,19 @@ sliceOf offset size = (\at count -> (fromIntegral at, fromIntegral count)) <$> o
 
 -- | The number of fields, and the bytes of the text behind them.
 streamFieldCount, streamTextLength :: Ptr Stream -> IO Int
-streamFieldCount stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, field_count} stream
-streamTextLength stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, text_length} stream
+streamFieldCount stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, head.field_count} stream
+streamTextLength stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, head.text_length} stream
 
 -- | The index plus 1 of a field; 0: there is none.
 streamHost, streamRange, streamReferer, streamUserAgent :: Ptr Stream -> IO Int
-streamHost stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, host} stream
-streamRange stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, range} stream
-streamReferer stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, referer} stream
-streamUserAgent stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, user_agent} stream
+streamHost stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.host} stream
+streamRange stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.range} stream
+streamReferer stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.referer} stream
+streamUserAgent stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.user_agent} stream
 
 -- | The length of the request's body, if the client gives it.
 streamContentLength :: Ptr Stream -> IO (Maybe Int64)
-streamContentLength stream = given <$> #{peek http2_stream, content_length} stream
+streamContentLength stream = given <$> #{peek http2_stream, head.content_length} stream
   where
     given size = if size < 0 then Nothing else Just size
 

@@ -1,26 +1,28 @@
 /*
- * http2_fields.c - the fields of responses and trailers in the form in which HTTP/2 sends them. Must not know: GHC,
- * sockets.
+ * http_response_fields.c: see http_response_fields.h.
  *
  * As with HTTP/1 (http_head.c), a name that is not a token is refused, and bytes that a value may not have become spaces. So an
  * application cannot inject fields by mistake. Framing fields are the server's.
  */
+#include "http_response_fields.h"
+
 #include <string.h>
 
-#include "http2_internal.h"
 #include "http_bytes.h"
 #include "http_date.h"
 #include "http_head.h"
+#include "http_memory.h"
+#include "http_names.h"
 
 #define OWN_FIELDS 4u /* :status, content-length, date, server */
 #define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
 
-/* An upper bound of what libnghttp2 adds to the length of a head, for so many fields and our own. It is checked here, because
+/* An upper bound of what a library adds to the length of a head, for so many fields and our own. It is checked here, because
  * libnghttp2 reports a head that is too long only when it is about to send it. */
 #define FIELDS_BYTES(count) (12 * ((size_t)(count) + OWN_FIELDS + 1) + 1024)
 
 typedef struct maker {
-    http2_block *block;
+    http_block *block;
     uint8_t *at;
     int64_t length; /* content-length as given; -1: none */
     int has_date, has_server;
@@ -29,12 +31,11 @@ typedef struct maker {
 
 static void add(maker *maker, const void *name, size_t name_length, const void *value, size_t value_length)
 {
-    maker->block->fields[maker->block->count++] =
-        (nghttp2_nv){.name = (uint8_t *)name, /* NOLINT: libnghttp2's type; it does not write */
-                     .value = (uint8_t *)value,
-                     .namelen = name_length,
-                     .valuelen = value_length,
-                     .flags = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    maker->block->fields[maker->block->count++] = (http_nv){.name = name,
+                                                            .value = value,
+                                                            .name_length = name_length,
+                                                            .value_length = value_length,
+                                                            .flags = HTTP_NV_IS_LASTING};
 }
 
 #define ADD_TEXT(maker, name, value, value_length) add(maker, name, sizeof name - 1, value, value_length)
@@ -67,7 +68,7 @@ static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
     }
 }
 
-/* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1). Returns its length. */
+/* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1; RFC 9114, section 4.2). Returns its length. */
 static size_t put_value(uint8_t *at, const uint8_t *value, size_t length)
 {
     while (length > 0 && (value[0] == ' ' || value[0] == '\t')) {
@@ -102,7 +103,7 @@ static int add_field(maker *maker, const uint8_t *name, size_t name_length, cons
         return (int)http_head_note_length(&maker->length, value, value_length);
     case HTTP_NAME_TRANSFER_ENCODING:
         return http_same_token(value, value_length, "chunked") ? HTTP_HEAD_OK : HTTP_HEAD_BAD_CODING;
-    case HTTP_NAME_CONNECTION: /* RFC 9113, section 8.2.2 */
+    case HTTP_NAME_CONNECTION: /* RFC 9113, section 8.2.2; RFC 9114, section 4.2 */
     case HTTP_NAME_KEEP_ALIVE:
     case HTTP_NAME_PROXY_CONNECTION:
     case HTTP_NAME_UPGRADE:
@@ -128,7 +129,7 @@ static int add_field(maker *maker, const uint8_t *name, size_t name_length, cons
     return HTTP_HEAD_OK;
 }
 
-static int add_rows(maker *maker, const http2_rows *rows)
+static int add_rows(maker *maker, const http_rows *rows)
 {
     const uint8_t *at = rows->bytes;
     for (uint32_t i = 0; i < rows->count; i++) {
@@ -143,12 +144,12 @@ static int add_rows(maker *maker, const http2_rows *rows)
     return HTTP_HEAD_OK;
 }
 
-static int begin(maker *maker, const http2_rows *rows)
+static int begin(maker *maker, const http_rows *rows)
 {
-    if (FIELDS_BYTES(rows->count) + rows->length > HTTP2_RESPONSE_HEAD_MAX)
+    if (FIELDS_BYTES(rows->count) + rows->length > HTTP_RESPONSE_HEAD_MAX)
         return HTTP_HEAD_NO_ROOM;
-    size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(nghttp2_nv);
-    *maker = (struct maker){.block = http2_take(table + rows->length + OWN_BYTES), .length = -1};
+    size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(http_nv);
+    *maker = (struct maker){.block = http_take(table + rows->length + OWN_BYTES), .length = -1};
     if (maker->block == NULL)
         return HTTP_HEAD_NO_ROOM;
     maker->block->count = 0;
@@ -179,32 +180,32 @@ static void add_length(maker *maker, int64_t length)
     ADD_TEXT(maker, "content-length", text, (size_t)(maker->at - text));
 }
 
-static int finish(maker *maker, int result, http2_block **block)
+static int finish(maker *maker, int result, http_block **block)
 {
     if (result != HTTP_HEAD_OK) {
-        http2_give(maker->block);
+        http_give(maker->block);
         return result;
     }
     *block = maker->block;
     return HTTP_HEAD_OK;
 }
 
-int http2_block_make(http2_block **block, const http2_settings *settings, int status, const http2_rows *fields,
-                     int64_t length, int64_t *given)
+int http_block_make(http_block **block, http_server_name server, int status, const http_rows *fields, int64_t length,
+                    int64_t *given)
 {
     maker maker;
     if (status < 100 || status > 999)
         return HTTP_HEAD_BAD_STATUS;
     if (begin(&maker, fields) != HTTP_HEAD_OK)
         return HTTP_HEAD_NO_ROOM;
-    maker.drops_server = settings->server_name_length == 0;
+    maker.drops_server = server.length == 0;
     add_status(&maker, status);
     int result = add_rows(&maker, fields);
     *given = maker.length;
     if (result == HTTP_HEAD_OK) {
         if (length >= 0)
             add_length(&maker, length);
-        else if (length == HTTP2_LENGTH_NONE && maker.length >= 0)
+        else if (length == HTTP_LENGTH_NONE && maker.length >= 0)
             add_length(&maker, maker.length);
         if (!maker.has_date) {
             uint8_t *date = maker.at;
@@ -212,13 +213,13 @@ int http2_block_make(http2_block **block, const http2_settings *settings, int st
             maker.at += HTTP_DATE_LENGTH;
             ADD_TEXT(&maker, "date", date, HTTP_DATE_LENGTH);
         }
-        if (!maker.has_server && settings->server_name_length > 0)
-            ADD_TEXT(&maker, "server", settings->server_name, settings->server_name_length);
+        if (!maker.has_server && server.length > 0)
+            ADD_TEXT(&maker, "server", server.bytes, server.length);
     }
     return finish(&maker, result, block);
 }
 
-int http2_block_make_plain(http2_block **block, int status, const http2_rows *fields)
+int http_block_make_plain(http_block **block, int status, const http_rows *fields)
 {
     maker maker;
     if (begin(&maker, fields) != HTTP_HEAD_OK)

@@ -1,17 +1,18 @@
 /*
- * http2_allocator.c - memory for connections and streams of HTTP/2, libnghttp2's included. Must not know: GHC, sockets.
+ * http_memory.c - memory for connections and streams of HTTP/2 and HTTP/3, and of their libraries. Must not know: GHC, sockets.
  *
  * A request allocates about twenty blocks, so a hundred requests at a time hold two thousand. That is more than the C library keeps
  * in a thread's cache, and without the cache it is slow. So each thread keeps freed small blocks here, in lists by size, and also
  * the two kinds of large blocks that bodies pass through. (The C library would give the pages of large blocks back to the
  * system, and touch new ones for the next block.)
- * All blocks come from malloc, so any thread may free one, with http2_give or free().
+ * All blocks come from malloc, so any thread may free one, with http_give or free().
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "http2_internal.h"
+#include "http_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KEEPS_BLOCKS 0 /* A sanitizer finds errors only if memory is freed at once. */
@@ -122,7 +123,7 @@ static size_t bytes_in(size_t list)
     return list == PIECE_LIST ? PIECE_SIZE : HTTP2_COLLECT_MUCH;
 }
 
-void *http2_take(size_t size)
+void *http_take(size_t size)
 {
     size_t list = list_for(size);
     kept *all = kept_here;
@@ -134,7 +135,7 @@ void *http2_take(size_t size)
     return first;
 }
 
-void http2_give(void *memory)
+void http_give(void *memory)
 {
     if (memory == NULL)
         return;
@@ -150,12 +151,12 @@ void http2_give(void *memory)
     all->bytes += bytes_in(list);
 }
 #else
-void *http2_take(size_t size)
+void *http_take(size_t size)
 {
     return malloc(size);
 }
 
-void http2_give(void *memory)
+void http_give(void *memory)
 {
     free(memory);
 }
@@ -164,11 +165,11 @@ void http2_give(void *memory)
 /* Large blocks come from calloc, which need not write to fresh memory. So a large block that is mostly unused takes few pages. */
 #define LARGE 1024u
 
-void *http2_take_zeroed(size_t size)
+void *http_take_zeroed(size_t size)
 {
     if (size >= LARGE)
         return calloc(1, size);
-    void *memory = http2_take(size);
+    void *memory = http_take(size);
     if (memory != NULL)
         memset(memory, 0, size);
     return memory;

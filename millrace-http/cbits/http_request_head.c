@@ -1,17 +1,18 @@
 /*
- * http2_head.c - the head of an HTTP/2 request, field by field as libnghttp2 decodes it, in the form that http_parser.c gives
- * those of HTTP/1: a table of fields and a text. Must not know: GHC, sockets.
+ * http_request_head.c: see http_request_head.h.
  *
- * libnghttp2 checks the rules of RFC 9113: names in lower case, no control characters, no connection-specific fields, valid
- * pseudo-header fields, one content-length that agrees with the body. This file checks the other rules of HTTP/1's parser, and the
- * limits. Each field counts, also one that is left out, and each part of a cookie.
+ * libnghttp2 and libnghttp3 check the rules of RFC 9113 and RFC 9114: names in lower case, no control characters, no
+ * connection-specific fields, valid pseudo-header fields, one content-length that agrees with the body. This file checks the other rules of
+ * HTTP/1's parser, and the limits. Each field counts, also one that is left out, and each part of a cookie.
  */
+#include "http_request_head.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "http2_internal.h"
 #include "http_authority.h"
 #include "http_bytes.h"
+#include "http_memory.h"
 
 #define TEXT_MIN 512u
 
@@ -19,53 +20,53 @@
  * connection ends. */
 #define PATIENCE 4u
 
-int http2_head_begin(http2_connection *connection, http2_inner *stream)
+int http_building_begin(http_building **place, const http_head_limits *limits, http_section section, void *owner,
+                        http_request_head *seen, http_request_fields *result)
 {
-    http2_building *building = connection->building;
+    http_building *building = *place;
     if (building == NULL) {
-        building = http2_take_zeroed(sizeof *building);
+        building = http_take_zeroed(sizeof *building);
         if (building == NULL)
             return -1;
-        building->fields = http2_take((connection->settings->fields_max + 1) * sizeof *building->fields);
-        building->text = http2_take(TEXT_MIN);
+        building->fields = http_take((limits->fields_max + 1) * sizeof *building->fields);
+        building->text = http_take(TEXT_MIN);
         building->text_capacity = TEXT_MIN;
         if (building->fields == NULL || building->text == NULL) {
-            http2_give(building->fields);
-            http2_give(building->text);
-            http2_give(building);
+            http_give(building->fields);
+            http_give(building->text);
+            http_give(building);
             return -1;
         }
-        connection->building = building;
+        *place = building;
     }
-    *building = (http2_building){.stream = stream,
-                                 .fields = building->fields,
-                                 .text = building->text,
-                                 .text_capacity = building->text_capacity,
-                                 .cookie = building->cookie,
-                                 .cookie_capacity = building->cookie_capacity};
-    stream->seen.content_length = -1;
+    *building = (http_building){.owner = owner,
+                                .seen = seen,
+                                .result = result,
+                                .limits = *limits,
+                                .section = section,
+                                .fields = building->fields,
+                                .text = building->text,
+                                .text_capacity = building->text_capacity,
+                                .cookie = building->cookie,
+                                .cookie_capacity = building->cookie_capacity};
+    if (section == HTTP_SECTION_HEAD)
+        seen->content_length = -1;
     return 0;
 }
 
-void http2_head_begin_trailers(http2_connection *connection, http2_inner *stream)
+void http_building_drop(http_building **place)
 {
-    if (http2_head_begin(connection, stream) == 0)
-        connection->building->is_trailer = 1;
-}
-
-void http2_head_drop(http2_connection *connection)
-{
-    http2_building *building = connection->building;
+    http_building *building = *place;
     if (building != NULL) {
-        http2_give(building->fields);
-        http2_give(building->text);
-        http2_give(building->cookie);
-        http2_give(building);
-        connection->building = NULL;
+        http_give(building->fields);
+        http_give(building->text);
+        http_give(building->cookie);
+        http_give(building);
+        *place = NULL;
     }
 }
 
-static int make_room(http2_building *building, size_t length)
+static int make_room(http_building *building, size_t length)
 {
     if (building->text_capacity - building->text_length >= length)
         return 0;
@@ -80,7 +81,7 @@ static int make_room(http2_building *building, size_t length)
     return 0;
 }
 
-static uint8_t *put(http2_building *building, const uint8_t *bytes, size_t length, uint32_t *offset)
+static uint8_t *put(http_building *building, const uint8_t *bytes, size_t length, uint32_t *offset)
 {
     if (make_room(building, length) != 0)
         return NULL;
@@ -92,7 +93,7 @@ static uint8_t *put(http2_building *building, const uint8_t *bytes, size_t lengt
     return at;
 }
 
-static void refuse(http2_building *building, http_error error)
+static void refuse(http_building *building, http_error error)
 {
     if (building->error == 0)
         building->error = error;
@@ -108,9 +109,9 @@ static http_method method_of(const uint8_t *bytes, size_t length)
     return HTTP_METHOD_OTHER;
 }
 
-static int set_method(http2_building *building, const uint8_t *value, size_t length)
+static int set_method(http_building *building, const uint8_t *value, size_t length)
 {
-    http2_stream *seen = &building->stream->seen;
+    http_request_head *seen = building->seen;
     if (length > HTTP_METHOD_LENGTH_MAX) {
         refuse(building, HTTP_ERROR_LONG_METHOD);
         length = HTTP_METHOD_LENGTH_MAX;
@@ -120,12 +121,11 @@ static int set_method(http2_building *building, const uint8_t *value, size_t len
     return put(building, value, length, &seen->method_offset) == NULL ? -1 : 0;
 }
 
-static int set_path(const http2_connection *connection, http2_building *building, const uint8_t *value, size_t length)
+static int set_path(http_building *building, const uint8_t *value, size_t length)
 {
-    http2_stream *seen = &building->stream->seen;
-    unsigned allowed =
-        HTTP_BYTE_TARGET | (connection->settings->allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
-    if (length > connection->settings->target_max) {
+    http_request_head *seen = building->seen;
+    unsigned allowed = HTTP_BYTE_TARGET | (building->limits.allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
+    if (length > building->limits.target_max) {
         refuse(building, HTTP_ERROR_LONG_TARGET);
         return 0;
     }
@@ -141,10 +141,10 @@ static int set_path(const http2_connection *connection, http2_building *building
     return 0;
 }
 
-static int set_pseudo(http2_connection *connection, http2_building *building, const uint8_t *name, size_t name_length,
-                      const uint8_t *value, size_t length)
+static int set_pseudo(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
+                      size_t length)
 {
-    http2_stream *seen = &building->stream->seen;
+    http_request_head *seen = building->seen;
     switch (name_length > 1 ? name[1] : 0) {
     case 'm':
         return set_method(building, value, length);
@@ -156,7 +156,7 @@ static int set_pseudo(http2_connection *connection, http2_building *building, co
         return put(building, value, length, &building->authority_offset) == NULL ? -1 : 0;
     case 'p':
         if (name_length == sizeof ":path" - 1)
-            return set_path(connection, building, value, length);
+            return set_path(building, value, length);
         seen->protocol_length = (uint32_t)length;
         return put(building, value, length, &seen->protocol_offset) == NULL ? -1 : 0;
     default:
@@ -165,7 +165,7 @@ static int set_pseudo(http2_connection *connection, http2_building *building, co
 }
 
 /* Adds a row to the table. Its value is in the text. */
-static void add(http2_building *building, http_name number, uint32_t name_offset, size_t name_length,
+static void add(http_building *building, http_name number, uint32_t name_offset, size_t name_length,
                 uint32_t value_offset, size_t value_length)
 {
     building->fields[building->field_count++] = (http_field){.name_offset = name_offset,
@@ -175,41 +175,40 @@ static void add(http2_building *building, http_name number, uint32_t name_offset
                                                              .name = (uint16_t)number};
 }
 
-/* Adds :authority as the field Host, before all others (RFC 9113, section 8.3.1). */
-static void add_host(http2_building *building)
+/* Adds :authority as the field Host, before all others (RFC 9113, section 8.3.1; RFC 9114, section 4.3.1). */
+static void add_host(http_building *building)
 {
     if (building->host_added || building->authority_length == 0)
         return;
     building->host_added = 1;
     add(building, HTTP_NAME_HOST, 0, sizeof "host" - 1, building->authority_offset, building->authority_length);
-    building->stream->seen.host = (uint16_t)building->field_count;
+    building->seen->host = (uint16_t)building->field_count;
     if (!http_authority_is_valid(building->text + building->authority_offset, building->authority_length))
         refuse(building, HTTP_ERROR_HOST);
 }
 
-static int is_same_as_host(const http2_building *building, const uint8_t *value, size_t length)
+static int is_same_as_host(const http_building *building, const uint8_t *value, size_t length)
 {
-    const http_field *host = &building->fields[building->stream->seen.host - 1];
+    const http_field *host = &building->fields[building->seen->host - 1];
     return host->value_length == length && memcmp(building->text + host->value_offset, value, length) == 0;
 }
 
 /* Refuses a Host that differs from :authority, because other programs might use the other one. Returns whether to leave out this
  * field. */
-static int note_host(http2_building *building, const uint8_t *value, size_t length)
+static int note_host(http_building *building, const uint8_t *value, size_t length)
 {
-    http2_inner *stream = building->stream;
-    if (stream->seen.host != 0) {
+    if (building->seen->host != 0) {
         if (!building->host_added || !is_same_as_host(building, value, length))
             refuse(building, HTTP_ERROR_HOST);
         return 1;
     }
     if (!http_authority_is_valid(value, length))
         refuse(building, HTTP_ERROR_HOST);
-    stream->seen.host = (uint16_t)(building->field_count + 1);
+    building->seen->host = (uint16_t)(building->field_count + 1);
     return 0;
 }
 
-static void note_length(http2_stream *seen, const uint8_t *value, size_t length)
+static void note_length(http_request_head *seen, const uint8_t *value, size_t length)
 {
     int64_t total = 0;
     for (size_t i = 0; i < length; i++) {
@@ -221,9 +220,9 @@ static void note_length(http2_stream *seen, const uint8_t *value, size_t length)
 }
 
 /* Returns whether to leave the field out. */
-static int note(http2_building *building, http_name number, const uint8_t *value, size_t length)
+static int note(http_building *building, http_name number, const uint8_t *value, size_t length)
 {
-    http2_stream *seen = &building->stream->seen;
+    http_request_head *seen = building->seen;
     uint16_t next = (uint16_t)(building->field_count + 1);
     switch (number) {
     case HTTP_NAME_HOST:
@@ -249,9 +248,9 @@ static int note(http2_building *building, http_name number, const uint8_t *value
     }
 }
 
-/* Joins the parts of a cookie (RFC 9113, section 8.2.3) in a separate buffer, so that each part is copied only once more
+/* Joins the parts of a cookie (RFC 9113, section 8.2.3; RFC 9114, section 4.2.1) in a separate buffer, so that each part is copied only once more
  * (put_cookie), even with other fields between them. The cookie takes the place of its first part. */
-static int gather_cookie(http2_building *building, const uint8_t *value, size_t length)
+static int gather_cookie(http_building *building, const uint8_t *value, size_t length)
 {
     size_t needed = building->cookie_length + length + 2;
     if (building->cookie_capacity < needed) {
@@ -274,7 +273,7 @@ static int gather_cookie(http2_building *building, const uint8_t *value, size_t 
     return 0;
 }
 
-static int put_cookie(http2_building *building)
+static int put_cookie(http_building *building)
 {
     if (building->cookie_row == 0)
         return 0;
@@ -283,20 +282,21 @@ static int put_cookie(http2_building *building)
     return put(building, building->cookie, building->cookie_length, &field->value_offset) == NULL ? -1 : 0;
 }
 
-static int add_field(http2_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
+static int add_field(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
                      size_t length)
 {
-    if (!building->is_trailer && building->field_count == 0)
+    if (building->section == HTTP_SECTION_HEAD && building->field_count == 0)
         add_host(building);
     http_name number = http_name_find(name, name_length);
-    if (!building->is_trailer) {
+    if (building->section == HTTP_SECTION_HEAD) {
         if (number == HTTP_NAME_COOKIE)
             return gather_cookie(building, value, length);
         if (note(building, number, value, length))
             return 0;
     }
     uint32_t name_offset = 0, value_offset = 0;
-    if ((number == HTTP_NAME_OTHER || building->is_trailer) && put(building, name, name_length, &name_offset) == NULL)
+    if ((number == HTTP_NAME_OTHER || building->section == HTTP_SECTION_TRAILERS) &&
+        put(building, name, name_length, &name_offset) == NULL)
         return -1;
     if (put(building, value, length, &value_offset) == NULL)
         return -1;
@@ -304,30 +304,29 @@ static int add_field(http2_building *building, const uint8_t *name, size_t name_
     return 0;
 }
 
-int http2_head_field(http2_connection *connection, const uint8_t *name, size_t name_length, const uint8_t *value,
-                     size_t value_length)
+int http_building_field(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
+                        size_t value_length)
 {
-    const http2_settings *settings = connection->settings;
-    http2_building *building = connection->building;
-    /* RFC 9113, section 10.5.1, also counts 32 bytes for each field. Here the number of fields has a limit instead. */
+    const http_head_limits *limits = &building->limits;
+    /* RFC 9113, section 10.5.1, and RFC 9114, section 4.2.2, also count 32 bytes for each field. Here the number of fields has a limit instead. */
     uint64_t decoded = (uint64_t)building->decoded + name_length + value_length;
     building->decoded = decoded > UINT32_MAX ? UINT32_MAX : (uint32_t)decoded;
     if (name[0] == ':') {
-        if (building->decoded <= settings->head_max)
-            return set_pseudo(connection, building, name, name_length, value, value_length);
+        if (building->decoded <= limits->head_max)
+            return set_pseudo(building, name, name_length, value, value_length);
     } else {
         uint32_t counted = ++building->counted;
-        if (counted > PATIENCE * settings->fields_max + 1000)
+        if (counted > PATIENCE * limits->fields_max + 1000)
             return -1;
-        if (counted > settings->fields_max)
+        if (counted > limits->fields_max)
             refuse(building, HTTP_ERROR_MANY_FIELDS);
     }
-    if (building->decoded > settings->head_max)
+    if (building->decoded > limits->head_max)
         refuse(building, HTTP_ERROR_LONG_HEAD);
-    if (building->decoded / PATIENCE > settings->head_max + 16384)
+    if (building->decoded / PATIENCE > limits->head_max + 16384)
         return -1;
     /* Beyond the limits nothing is stored. */
-    if (building->counted > settings->fields_max || building->decoded > settings->head_max || name[0] == ':')
+    if (building->counted > limits->fields_max || building->decoded > limits->head_max || name[0] == ':')
         return 0;
     return add_field(building, name, name_length, value, value_length);
 }
@@ -337,10 +336,9 @@ static int is_text(const uint8_t *bytes, size_t length, const char *text)
     return length == strlen(text) && http_same_token(bytes, length, text);
 }
 
-static void check_target(const http2_connection *connection, http2_building *building)
+static void check_target(http_building *building, http_security security)
 {
-    http2_inner *stream = building->stream;
-    http2_stream *seen = &stream->seen;
+    http_request_head *seen = building->seen;
     if (seen->method == HTTP_METHOD_CONNECT && seen->protocol_length == 0) {
         if (!http_authority_is_target(building->text + building->authority_offset, building->authority_length))
             refuse(building, HTTP_ERROR_TARGET);
@@ -353,20 +351,20 @@ static void check_target(const http2_connection *connection, http2_building *bui
         refuse(building, HTTP_ERROR_TARGET);
     const uint8_t *scheme = building->text + building->scheme_offset;
     if (is_text(scheme, building->scheme_length, "https")) {
-        if (!connection->is_secure)
+        if (security == HTTP_CLEAR_TEXT)
             seen->flags |= HTTP_REQUEST_HTTPS;
     } else if (!is_text(scheme, building->scheme_length, "http")) {
         refuse(building, HTTP_ERROR_TARGET);
     }
 }
 
-static int keep_trailers(http2_building *building)
+static int keep_trailers(http_building *building)
 {
-    http2_inner *stream = building->stream;
+    http_request_fields *result = building->result;
     size_t size = 0;
     for (uint32_t i = 0; i < building->field_count; i++)
         size += 2 * sizeof(uint32_t) + building->fields[i].name_length + building->fields[i].value_length;
-    uint8_t *rows = http2_take(size + 1), *at = rows;
+    uint8_t *rows = http_take(size + 1), *at = rows;
     if (rows == NULL)
         return -1;
     for (uint32_t i = 0; i < building->field_count; i++) {
@@ -379,36 +377,31 @@ static int keep_trailers(http2_building *building)
         memcpy(at, building->text + field->value_offset, field->value_length);
         at += field->value_length;
     }
-    http2_give(stream->request_trailers);
-    stream->request_trailers = rows;
-    stream->request_trailers_length = size;
-    stream->request_trailers_count = building->field_count;
+    http_give(result->trailers);
+    result->trailers = rows;
+    result->trailers_length = size;
+    result->trailers_count = building->field_count;
     return 0;
 }
 
-int http2_head_end(http2_connection *connection)
+int http_building_end(http_building *building, http_security security)
 {
-    http2_building *building = connection->building;
-    http2_inner *stream = building->stream;
-    http2_stream *seen = &stream->seen;
-    if (building->is_trailer) {
-        int result = building->error != 0 ? 1 : keep_trailers(building);
-        building->stream = NULL;
-        return result;
-    }
+    http_request_head *seen = building->seen;
+    building->owner = NULL;
+    if (building->section == HTTP_SECTION_TRAILERS)
+        return building->error != 0 ? 1 : keep_trailers(building);
     if (building->field_count == 0)
         add_host(building);
-    check_target(connection, building);
-    building->stream = NULL;
+    check_target(building, security);
     if (put_cookie(building) != 0)
         return -1;
     size_t table = building->field_count * sizeof(http_field);
-    uint8_t *head = http2_take(table + building->text_length + 1);
+    uint8_t *head = http_take(table + building->text_length + 1);
     if (head == NULL)
         return -1;
     memcpy(head, building->fields, table);
     memcpy(head + table, building->text, building->text_length);
-    stream->head_fields = (http_field *)head; /* NOLINT: malloc aligns */
+    building->result->head = (http_field *)head; /* NOLINT: malloc aligns */
     seen->field_count = building->field_count;
     seen->text_length = building->text_length;
     seen->error = building->error;
