@@ -1,0 +1,973 @@
+/*
+ * http3_connection.c - a connection on ngtcp2 and libnghttp3. Must not know: GHC, sockets, the clock.
+ *
+ * The libraries' callbacks run within http3_read_packet, http3_write_packets and http3_expire, with the endpoint's lock held. They only
+ * change records and queue notices. If one finds a reason to end the connection, it notes it; the end comes when the library has
+ * returned.
+ *
+ * A connection that ends gives back the libraries' memory at once. What remains is a small record with its last packet, so that
+ * late packets of the client are recognised (RFC 9000, section 10.2).
+ */
+#include <gnutls/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http3_internal.h"
+
+/* Streams of the client that carry no requests: control, QPACK, and some of unknown types (RFC 9114, section 6.2). */
+#define UNI_STREAMS       8u
+#define UNI_STREAM_WINDOW 65536u
+
+/* IDs that a client may give us (RFC 9000, section 18.2). */
+#define CLIENT_IDS 4u
+
+#define RANDOM_LENGTH (HTTP3_ID_LENGTH - 2)
+
+/* The limit of records of ended connections. */
+#define ENDING_MAX 4096u
+
+#define GENERAL_PROTOCOL_ERROR UINT64_C(0x101)
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Memory */
+
+static void *take(size_t size, void *data)
+{
+    (void)data;
+    return http_take(size);
+}
+
+static void give(void *memory, void *data)
+{
+    (void)data;
+    http_give(memory);
+}
+
+static void *take_zeroed(size_t count, size_t size, void *data)
+{
+    (void)data;
+    return size != 0 && count > SIZE_MAX / size ? NULL : http_take_zeroed(count * size);
+}
+
+static void *resize(void *memory, size_t size, void *data)
+{
+    (void)data;
+    return realloc(memory, size);
+}
+
+static const ngtcp2_mem quic_memory = {NULL, take, give, take_zeroed, resize};
+static const nghttp3_mem http_memory = {NULL, take, give, take_zeroed, resize};
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Pending connections */
+
+void http3_make_pending(http3_connection *connection)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    if (connection->is_pending)
+        return;
+    connection->is_pending = 1;
+    connection->next_pending = NULL;
+    connection->previous_pending = endpoint->last_pending;
+    if (endpoint->last_pending == NULL)
+        endpoint->first_pending = connection;
+    else
+        endpoint->last_pending->next_pending = connection;
+    endpoint->last_pending = connection;
+}
+
+void http3_leave_pending(http3_connection *connection)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    if (!connection->is_pending)
+        return;
+    connection->is_pending = 0;
+    if (connection->previous_pending == NULL)
+        endpoint->first_pending = connection->next_pending;
+    else
+        connection->previous_pending->next_pending = connection->next_pending;
+    if (connection->next_pending == NULL)
+        endpoint->last_pending = connection->previous_pending;
+    else
+        connection->next_pending->previous_pending = connection->previous_pending;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The reasons for an end */
+
+void http3_fail(http3_connection *connection, uint64_t code)
+{
+    if (connection->has_error)
+        return;
+    connection->has_error = 1;
+    ngtcp2_ccerr_set_application_error(&connection->error, code, NULL, 0);
+}
+
+/* For a callback of ngtcp2, after libnghttp3 has failed. */
+static int failed(http3_connection *connection, nghttp3_ssize result)
+{
+    http3_fail(connection, nghttp3_err_infer_quic_app_error_code((int)result));
+    return NGTCP2_ERR_CALLBACK_FAILURE;
+}
+
+static int is_too_often(http3_connection *connection, http3_bucket *bucket, uint32_t most, uint32_t per_second)
+{
+    if (!http3_bucket_take(bucket, connection->endpoint->now, most, per_second))
+        return 0;
+    http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+    return 1;
+}
+
+static int resets_too_often(http3_connection *connection)
+{
+    const http3_settings *settings = &connection->endpoint->settings;
+    return is_too_often(connection, &connection->resets, settings->resets_max, settings->resets_per_second);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * libnghttp3's callbacks */
+
+static void open_windows(http3_connection *connection, int64_t id, uint64_t length)
+{
+    ngtcp2_conn_extend_max_stream_offset(connection->quic, id, length);
+    ngtcp2_conn_extend_max_offset(connection->quic, length);
+}
+
+static int begin_section(http3_inner *stream, http_section section)
+{
+    http3_endpoint *endpoint = stream->endpoint;
+    if (stream->building == NULL) {
+        stream->building = endpoint->spare;
+        endpoint->spare = NULL;
+    }
+    return http_building_begin(&stream->building, &endpoint->limits, section, stream, &stream->seen.head,
+                               &stream->fields) == 0
+               ? 0
+               : NGHTTP3_ERR_CALLBACK_FAILURE;
+}
+
+static void end_building(http3_inner *stream)
+{
+    http3_endpoint *endpoint = stream->endpoint;
+    if (endpoint->spare == NULL) {
+        endpoint->spare = stream->building;
+        stream->building = NULL;
+    } else {
+        http_building_drop(&stream->building);
+    }
+}
+
+static int on_begin_headers(nghttp3_conn *http, int64_t id, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)stream_data;
+    http3_inner *stream = http3_new_stream(connection, id);
+    if (stream == NULL)
+        return NGHTTP3_ERR_CALLBACK_FAILURE;
+    connection->frames.tokens += 2;
+    nghttp3_conn_set_stream_user_data(http, id, stream);
+    ngtcp2_conn_set_stream_user_data(connection->quic, id, stream);
+    return begin_section(stream, HTTP_SECTION_HEAD);
+}
+
+static int on_begin_trailers(nghttp3_conn *http, int64_t id, void *data, void *stream_data)
+{
+    (void)http, (void)id, (void)data;
+    return stream_data == NULL ? 0 : begin_section(stream_data, HTTP_SECTION_TRAILERS);
+}
+
+static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbuf *name, nghttp3_rcbuf *value,
+                     uint8_t flags, void *data, void *stream_data)
+{
+    http3_inner *stream = stream_data;
+    (void)http, (void)id, (void)token, (void)flags;
+    if (stream == NULL || stream->building == NULL)
+        return 0;
+    nghttp3_vec name_bytes = nghttp3_rcbuf_get_buf(name), value_bytes = nghttp3_rcbuf_get_buf(value);
+    if (http_building_field(stream->building, name_bytes.base, name_bytes.len, value_bytes.base, value_bytes.len) == 0)
+        return 0;
+    http3_fail(data, HTTP3_EXCESSIVE_LOAD);
+    return NGHTTP3_ERR_CALLBACK_FAILURE;
+}
+
+static int end_section(http3_connection *connection, http3_inner *stream)
+{
+    int is_head = stream->building->section == HTTP_SECTION_HEAD;
+    int result = http_building_end(stream->building, HTTP_SECURE);
+    end_building(stream);
+    if (result != 0) {
+        http3_lose_stream(stream);
+        ngtcp2_conn_shutdown_stream(connection->quic, 0, stream->seen.id,
+                                    result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
+    } else if (is_head) {
+        http3_make_ready(stream);
+    }
+    return 0;
+}
+
+static int on_end_headers(nghttp3_conn *http, int64_t id, int fin, void *data, void *stream_data)
+{
+    http3_inner *stream = stream_data;
+    (void)http, (void)id, (void)fin;
+    return stream == NULL || stream->building == NULL ? 0 : end_section(data, stream);
+}
+
+static int on_body(nghttp3_conn *http, int64_t id, const uint8_t *bytes, size_t length, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)http;
+    if (stream_data == NULL)
+        open_windows(connection, id, length);
+    else
+        http3_take_input(stream_data, bytes, length);
+    return 0;
+}
+
+/* Bytes that waited for the QPACK table were processed. */
+static int on_deferred(nghttp3_conn *http, int64_t id, size_t length, void *data, void *stream_data)
+{
+    (void)http, (void)stream_data;
+    open_windows(data, id, length);
+    return 0;
+}
+
+static int on_end_stream(nghttp3_conn *http, int64_t id, void *data, void *stream_data)
+{
+    (void)http, (void)id, (void)data;
+    if (stream_data != NULL)
+        http3_end_input(stream_data);
+    return 0;
+}
+
+static int on_http_close(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)http, (void)code;
+    if (stream_data != NULL)
+        http3_close_stream(stream_data);
+    else if (ngtcp2_is_bidi_stream(id))
+        ngtcp2_conn_extend_max_streams_bidi(connection->quic, 1);
+    return 0;
+}
+
+static int on_stop_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)http;
+    if (stream_data != NULL)
+        http3_lose_stream(stream_data);
+    return ngtcp2_conn_shutdown_stream_read(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
+}
+
+static int on_reset_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)http;
+    if (stream_data != NULL)
+        http3_lose_stream(stream_data);
+    if (resets_too_often(connection))
+        return NGHTTP3_ERR_CALLBACK_FAILURE;
+    return ngtcp2_conn_shutdown_stream_write(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
+}
+
+static int on_body_acknowledged(nghttp3_conn *http, int64_t id, uint64_t length, void *data, void *stream_data)
+{
+    (void)http, (void)id, (void)data;
+    if (stream_data != NULL)
+        http3_note_acknowledged(stream_data, length);
+    return 0;
+}
+
+static const nghttp3_callbacks http_callbacks = {
+    .acked_stream_data = on_body_acknowledged,
+    .stream_close = on_http_close,
+    .recv_data = on_body,
+    .deferred_consume = on_deferred,
+    .begin_headers = on_begin_headers,
+    .recv_header = on_header,
+    .end_headers = on_end_headers,
+    .begin_trailers = on_begin_trailers,
+    .recv_trailer = on_header,
+    .end_trailers = on_end_headers,
+    .stop_sending = on_stop_wanted,
+    .end_stream = on_end_stream,
+    .reset_stream = on_reset_wanted,
+};
+
+/* Begins with HTTP as soon as packets can be protected (RFC 9114, section 3.3). */
+static int begin_http(http3_connection *connection)
+{
+    const http3_settings *limits = &connection->endpoint->settings;
+    int64_t control, encoder, decoder;
+    nghttp3_settings settings;
+    if (connection->http != NULL)
+        return 0;
+    nghttp3_settings_default(&settings);
+    settings.max_field_section_size = limits->head_max + 32 * (uint64_t)limits->fields_max;
+    settings.qpack_max_dtable_capacity = limits->table_max;
+    settings.qpack_encoder_max_dtable_capacity = limits->table_max;
+    settings.qpack_blocked_streams = limits->blocked_max;
+    if (ngtcp2_conn_get_streams_uni_left(connection->quic) < 3) {
+        http3_fail(connection, GENERAL_PROTOCOL_ERROR);
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    }
+    if (nghttp3_conn_server_new(&connection->http, &http_callbacks, &settings, &http_memory, connection) != 0)
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    nghttp3_conn_set_max_client_streams_bidi(connection->http, limits->streams_max);
+    if (ngtcp2_conn_open_uni_stream(connection->quic, &control, NULL) != 0 ||
+        ngtcp2_conn_open_uni_stream(connection->quic, &encoder, NULL) != 0 ||
+        ngtcp2_conn_open_uni_stream(connection->quic, &decoder, NULL) != 0 ||
+        nghttp3_conn_bind_control_stream(connection->http, control) != 0 ||
+        nghttp3_conn_bind_qpack_streams(connection->http, encoder, decoder) != 0)
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * ngtcp2's callbacks */
+
+static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t offset, const uint8_t *bytes,
+                          size_t length, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)quic, (void)offset, (void)stream_data;
+    if (connection->http == NULL)
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    if (length > 0)
+        connection->frames.tokens += 1;
+    nghttp3_ssize used =
+        nghttp3_conn_read_stream(connection->http, id, bytes, length, (flags & NGTCP2_STREAM_DATA_FLAG_FIN) != 0);
+    if (used < 0)
+        return failed(connection, used);
+    open_windows(connection, id, (uint64_t)used);
+    return connection->has_error ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+}
+
+static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint64_t length, void *data,
+                           void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)quic, (void)offset;
+    if (connection->http == NULL)
+        return 0;
+    connection->frames.tokens += 2;
+    int result = nghttp3_conn_add_ack_offset(connection->http, id, length);
+    if (result != 0)
+        return failed(connection, result);
+    if (stream_data != NULL)
+        http3_note_confirmed(stream_data, length);
+    return 0;
+}
+
+static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)stream_data;
+    if (connection->http == NULL)
+        return 0;
+    if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
+        code = HTTP3_NO_ERROR;
+    int result = nghttp3_conn_close_stream(connection->http, id, code);
+    if (result != 0 && result != NGHTTP3_ERR_STREAM_NOT_FOUND)
+        return failed(connection, result);
+    if (!ngtcp2_is_bidi_stream(id)) {
+        if (!ngtcp2_conn_is_local_stream(quic, id))
+            ngtcp2_conn_extend_max_streams_uni(quic, 1);
+    } else if (result == NGHTTP3_ERR_STREAM_NOT_FOUND) {
+        ngtcp2_conn_extend_max_streams_bidi(quic, 1);
+    }
+    return 0;
+}
+
+static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    http3_inner *stream = stream_data;
+    (void)size, (void)code;
+    if (resets_too_often(connection))
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    int result = connection->http == NULL ? 0 : nghttp3_conn_shutdown_stream_read(connection->http, id);
+    if (result != 0)
+        return failed(connection, result);
+    if (ngtcp2_is_bidi_stream(id) && (stream == NULL || !stream->seen.has_ended)) {
+        if (stream != NULL)
+            http3_lose_stream(stream);
+        ngtcp2_conn_shutdown_stream_write(quic, 0, id, HTTP3_REQUEST_CANCELLED);
+    }
+    return 0;
+}
+
+static int on_stop_sending(ngtcp2_conn *quic, int64_t id, uint64_t code, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)quic, (void)code;
+    if (resets_too_often(connection))
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    if (connection->http != NULL)
+        nghttp3_conn_shutdown_stream_write(connection->http, id);
+    if (stream_data != NULL)
+        http3_lose_stream(stream_data);
+    return 0;
+}
+
+static int on_stream_window(ngtcp2_conn *quic, int64_t id, uint64_t most, void *data, void *stream_data)
+{
+    http3_connection *connection = data;
+    (void)quic, (void)most, (void)stream_data;
+    int result = connection->http == NULL ? 0 : nghttp3_conn_unblock_stream(connection->http, id);
+    return result == 0 ? 0 : failed(connection, result);
+}
+
+static int on_more_streams(ngtcp2_conn *quic, uint64_t most, void *data)
+{
+    http3_connection *connection = data;
+    (void)quic;
+    if (connection->http != NULL)
+        nghttp3_conn_set_max_client_streams_bidi(connection->http, most);
+    return 0;
+}
+
+static void fill_random(uint8_t *bytes, size_t length, const ngtcp2_rand_ctx *context)
+{
+    (void)context;
+    (void)gnutls_rnd(GNUTLS_RND_NONCE, bytes, length);
+}
+
+/* Makes a connection ID that leads to this endpoint. */
+static int make_id(const http3_endpoint *endpoint, ngtcp2_cid *id)
+{
+    uint16_t owner = endpoint->settings.owner;
+    id->datalen = HTTP3_ID_LENGTH;
+    id->data[0] = (uint8_t)(owner >> 8);
+    id->data[1] = (uint8_t)owner;
+    return http3_random(id->data + 2, RANDOM_LENGTH);
+}
+
+static int on_new_id(ngtcp2_conn *quic, ngtcp2_cid *id, uint8_t *token, size_t length, void *data)
+{
+    http3_connection *connection = data;
+    const http3_endpoint *endpoint = connection->endpoint;
+    (void)quic, (void)length;
+    return make_id(endpoint, id) == 0 &&
+                   ngtcp2_crypto_generate_stateless_reset_token(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
+                                                                id) == 0 &&
+                   http3_add_id(connection, id->data, id->datalen) == 0
+               ? 0
+               : NGTCP2_ERR_CALLBACK_FAILURE;
+}
+
+static int on_id_retired(ngtcp2_conn *quic, const ngtcp2_cid *id, void *data)
+{
+    (void)quic;
+    http3_remove_id(data, id->data, id->datalen);
+    return 0;
+}
+
+static int on_key(ngtcp2_conn *quic, ngtcp2_encryption_level level, void *data)
+{
+    (void)quic;
+    return level == NGTCP2_ENCRYPTION_LEVEL_1RTT ? begin_http(data) : 0;
+}
+
+/* With the token, the client need not prove its address when it comes back (RFC 9000, section 8.1.3). */
+static void send_token(http3_connection *connection, const ngtcp2_path *path)
+{
+    uint8_t token[NGTCP2_CRYPTO_MAX_REGULAR_TOKENLEN];
+    const http3_endpoint *endpoint = connection->endpoint;
+    ngtcp2_ssize length = ngtcp2_crypto_generate_regular_token(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
+                                                               path->remote.addr, path->remote.addrlen, endpoint->now);
+    if (length > 0)
+        (void)ngtcp2_conn_submit_new_token(connection->quic, token, (size_t)length);
+}
+
+static int on_handshake(ngtcp2_conn *quic, void *data)
+{
+    http3_connection *connection = data;
+    http3_endpoint *endpoint = connection->endpoint;
+    connection->is_established = 1;
+    endpoint->handshake_count--;
+    endpoint->counts.connections++;
+    http3_push_change(connection, 0);
+    send_token(connection, ngtcp2_conn_get_path(quic));
+    if (endpoint->is_ending)
+        http3_announce(connection, endpoint->is_last ? HTTP3_END_LAST : HTTP3_END_NOTICE);
+    return 0;
+}
+
+static int on_path(ngtcp2_conn *quic, uint32_t flags, const ngtcp2_path *path, const ngtcp2_path *before,
+                   ngtcp2_path_validation_result result, void *data)
+{
+    (void)quic, (void)before;
+    if (result == NGTCP2_PATH_VALIDATION_RESULT_SUCCESS && (flags & NGTCP2_PATH_VALIDATION_FLAG_NEW_TOKEN))
+        send_token(data, path);
+    return 0;
+}
+
+static const ngtcp2_callbacks quic_callbacks = {
+    .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
+    .recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb,
+    .handshake_completed = on_handshake,
+    .encrypt = ngtcp2_crypto_encrypt_cb,
+    .decrypt = ngtcp2_crypto_decrypt_cb,
+    .hp_mask = ngtcp2_crypto_hp_mask_cb,
+    .recv_stream_data = on_stream_data,
+    .acked_stream_data_offset = on_acknowledged,
+    .stream_close = on_stream_close,
+    .rand = fill_random,
+    .get_new_connection_id = on_new_id,
+    .remove_connection_id = on_id_retired,
+    .update_key = ngtcp2_crypto_update_key_cb,
+    .path_validation = on_path,
+    .stream_reset = on_stream_reset,
+    .extend_max_remote_streams_bidi = on_more_streams,
+    .extend_max_stream_data = on_stream_window,
+    .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
+    .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
+    .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
+    .stream_stop_sending = on_stop_sending,
+    .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
+    .recv_tx_key = on_key,
+};
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The beginning */
+
+static ngtcp2_conn *connection_of(ngtcp2_crypto_conn_ref *reference)
+{
+    return ((http3_connection *)reference->user_data)->quic;
+}
+
+static int open_quic(http3_connection *connection, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
+                     const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now)
+{
+    const http3_endpoint *endpoint = connection->endpoint;
+    const http3_settings *limits = &endpoint->settings;
+    ngtcp2_cid id;
+    ngtcp2_settings settings;
+    ngtcp2_transport_params parameters;
+    ngtcp2_settings_default(&settings);
+    settings.initial_ts = now;
+    settings.token = head->token;
+    settings.tokenlen = head->tokenlen;
+    settings.token_type = token_type;
+    settings.max_window = limits->window_max;
+    settings.max_stream_window = limits->window_max / 2;
+    settings.handshake_timeout = limits->handshake_ms * HTTP3_MILLISECOND;
+    settings.max_tx_udp_payload_size = limits->datagram_max;
+    settings.no_pmtud = limits->datagram_max <= NGTCP2_MAX_UDP_PAYLOAD_SIZE;
+    ngtcp2_transport_params_default(&parameters);
+    parameters.initial_max_stream_data_bidi_remote = limits->stream_window;
+    parameters.initial_max_stream_data_uni = UNI_STREAM_WINDOW;
+    parameters.initial_max_data = limits->connection_window;
+    parameters.initial_max_streams_bidi = limits->streams_max;
+    parameters.initial_max_streams_uni = UNI_STREAMS;
+    parameters.max_idle_timeout = limits->idle_ms * HTTP3_MILLISECOND;
+    parameters.active_connection_id_limit = CLIENT_IDS;
+    parameters.grease_quic_bit = 1;
+    parameters.original_dcid = original != NULL ? *original : head->dcid;
+    parameters.original_dcid_present = 1;
+    if (original != NULL) {
+        parameters.retry_scid = head->dcid;
+        parameters.retry_scid_present = 1;
+    }
+    parameters.stateless_reset_token_present = 1;
+    if (make_id(endpoint, &id) != 0 ||
+        ngtcp2_crypto_generate_stateless_reset_token(parameters.stateless_reset_token, limits->secret,
+                                                     HTTP3_SECRET_LENGTH, &id) != 0 ||
+        ngtcp2_conn_server_new(&connection->quic, &head->scid, &id, path, head->version, &quic_callbacks, &settings,
+                               &parameters, &quic_memory, connection) != 0)
+        return -1;
+    connection->credentials = http3_credentials_share(endpoint->credentials);
+    connection->tls = http3_new_session(connection->credentials, endpoint->ticket_key, &connection->reference);
+    if (connection->tls == NULL)
+        return -1;
+    ngtcp2_conn_set_tls_native_handle(connection->quic, connection->tls);
+    return http3_add_id(connection, id.data, id.datalen) == 0 &&
+                   http3_add_id(connection, head->dcid.data, head->dcid.datalen) == 0
+               ? 0
+               : -1;
+}
+
+static void copy_address(http3_address *target, const ngtcp2_addr *source)
+{
+    target->length = source->addrlen <= HTTP3_ADDRESS_MAX ? (uint32_t)source->addrlen : 0;
+    memcpy(target->bytes, source->addr, target->length);
+}
+
+http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
+                                       const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now)
+{
+    http3_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return NULL;
+    connection->endpoint = endpoint;
+    connection->number = ++endpoint->next_number;
+    connection->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = connection};
+    connection->active_at = now;
+    connection->resets = (http3_bucket){endpoint->settings.resets_max, now};
+    connection->frames = (http3_bucket){endpoint->settings.frames_max, now};
+    copy_address(&connection->remote, &path->remote);
+    copy_address(&connection->local, &path->local);
+    ngtcp2_ccerr_default(&connection->error);
+    if (http3_enter_heap(connection, UINT64_MAX) != 0) {
+        free(connection);
+        return NULL;
+    }
+    connection->next = endpoint->connections;
+    if (connection->next != NULL)
+        connection->next->previous = connection;
+    endpoint->connections = connection;
+    endpoint->open_count++;
+    endpoint->handshake_count++;
+    if (open_quic(connection, path, head, original, token_type, now) != 0) {
+        http3_drop_connection(connection);
+        return NULL;
+    }
+    return connection;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The end */
+
+/* Gives the libraries' memory back, and ends all streams. */
+static void end_libraries(http3_connection *connection)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    nghttp3_conn_del(connection->http);
+    ngtcp2_conn_del(connection->quic);
+    if (connection->tls != NULL)
+        gnutls_deinit(connection->tls);
+    http3_credentials_free(connection->credentials);
+    connection->credentials = NULL;
+    connection->http = NULL;
+    connection->quic = NULL;
+    connection->tls = NULL;
+    connection->writing = NULL;
+    while (connection->streams != NULL)
+        http3_orphan_stream(connection->streams);
+    endpoint->open_count--;
+    if (connection->is_established)
+        http3_push_change(connection, 1);
+    else
+        endpoint->handshake_count--;
+}
+
+void http3_drop_connection(http3_connection *connection)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    if (connection->phase == HTTP3_OPEN)
+        end_libraries(connection);
+    else
+        endpoint->ending_count--;
+    http3_remove_ids(connection);
+    http3_leave_pending(connection);
+    http3_leave_heap(connection);
+    if (connection->previous != NULL)
+        connection->previous->next = connection->next;
+    else
+        endpoint->connections = connection->next;
+    if (connection->next != NULL)
+        connection->next->previous = connection->previous;
+    http_give(connection->close_packet);
+    free(connection);
+}
+
+static void enter_phase(http3_connection *connection, http3_phase phase, uint64_t now)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    uint64_t patience = 3 * ngtcp2_conn_get_pto(connection->quic);
+    end_libraries(connection);
+    connection->phase = phase;
+    endpoint->ending_count++;
+    http3_set_expiry(connection, endpoint->ending_count > ENDING_MAX ? now : now + patience);
+}
+
+/* Makes the CONNECTION_CLOSE packet. Returns whether there is one. */
+static int make_close_packet(http3_connection *connection, int result, uint64_t now)
+{
+    uint8_t packet[NGTCP2_MAX_UDP_PAYLOAD_SIZE];
+    ngtcp2_path_storage path;
+    ngtcp2_pkt_info info;
+    if (!connection->has_error && result == NGTCP2_ERR_CRYPTO)
+        ngtcp2_ccerr_set_tls_alert(&connection->error, ngtcp2_conn_get_tls_alert(connection->quic), NULL, 0);
+    else if (!connection->has_error)
+        ngtcp2_ccerr_set_liberr(&connection->error, result, NULL, 0);
+    ngtcp2_path_storage_zero(&path);
+    ngtcp2_ssize length = ngtcp2_conn_write_connection_close(connection->quic, &path.path, &info, packet, sizeof packet,
+                                                             &connection->error, now);
+    if (length <= 0)
+        return 0;
+    copy_address(&connection->remote, &path.path.remote);
+    copy_address(&connection->local, &path.path.local);
+    connection->close_packet = http_take((size_t)length);
+    if (connection->close_packet == NULL)
+        return 0;
+    memcpy(connection->close_packet, packet, (size_t)length);
+    connection->close_length = (uint32_t)length;
+    return 1;
+}
+
+void http3_end_connection(http3_connection *connection, int result, uint64_t now)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    if (connection->phase != HTTP3_OPEN)
+        return;
+    switch (result) {
+    case NGTCP2_ERR_IDLE_CLOSE:
+    case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
+    case NGTCP2_ERR_DROP_CONN:
+        http3_drop_connection(connection);
+        return;
+    case NGTCP2_ERR_DRAINING:
+        enter_phase(connection, HTTP3_DRAINING, now);
+        return;
+    default:
+        break;
+    }
+    if (!connection->has_error || connection->error.error_code != HTTP3_NO_ERROR)
+        endpoint->counts.violations++;
+    if (!make_close_packet(connection, result, now)) {
+        http3_drop_connection(connection);
+        return;
+    }
+    enter_phase(connection, HTTP3_CLOSING, now);
+    connection->close_is_due = 1;
+    connection->close_next = 1;
+    http3_make_pending(connection);
+}
+
+void http3_end_failed(http3_connection *connection, uint64_t now)
+{
+    if (connection->phase == HTTP3_OPEN && connection->has_error)
+        http3_end_connection(connection, 0, now);
+}
+
+void http3_announce(http3_connection *connection, http3_end end)
+{
+    if (connection->phase != HTTP3_OPEN || connection->http == NULL)
+        return;
+    if (end == HTTP3_END_NOTICE) {
+        (void)nghttp3_conn_submit_shutdown_notice(connection->http);
+    } else {
+        (void)nghttp3_conn_shutdown(connection->http);
+        connection->is_last_announced = 1;
+    }
+    http3_make_pending(connection);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Input */
+
+/* The CONNECTION_CLOSE is repeated for the 1st, 2nd, 4th, 8th ... packet that arrives. */
+static void answer_late_packet(http3_connection *connection)
+{
+    if (connection->phase != HTTP3_CLOSING || ++connection->close_received < connection->close_next)
+        return;
+    connection->close_next *= 2;
+    connection->close_is_due = 1;
+    http3_make_pending(connection);
+}
+
+int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
+                      size_t length, uint64_t now)
+{
+    const http3_settings *settings = &connection->endpoint->settings;
+    ngtcp2_pkt_info info = {.ecn = (uint8_t)(ecn & 3)};
+    if (connection->phase != HTTP3_OPEN) {
+        answer_late_packet(connection);
+        return 0;
+    }
+    int result = 0;
+    if (!is_too_often(connection, &connection->frames, settings->frames_max, settings->frames_per_second))
+        result = ngtcp2_conn_read_pkt(connection->quic, path, &info, bytes, length, now);
+    if (result == NGTCP2_ERR_RETRY) {
+        http3_drop_connection(connection);
+        return result;
+    }
+    if (result != 0 || connection->has_error)
+        http3_end_connection(connection, result, now);
+    else
+        http3_make_pending(connection);
+    return 0;
+}
+
+void http3_expire(http3_connection *connection, uint64_t now)
+{
+    if (connection->phase != HTTP3_OPEN) {
+        http3_drop_connection(connection);
+        return;
+    }
+    int result = ngtcp2_conn_handle_expiry(connection->quic, now);
+    if (result != 0) {
+        http3_end_connection(connection, result, now);
+        return;
+    }
+    http3_set_expiry(connection, UINT64_MAX); /* until it has written */
+    http3_make_pending(connection);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Output */
+
+/* A train of more, or larger ones, is refused by Linux (UDP_MAX_SEGMENTS). */
+#define TRAIN_PACKETS 64u
+#define TRAIN_BYTES   65000u
+
+static int is_address(const uint8_t *bytes, uint32_t length, const http3_address *address)
+{
+    return length == address->length && memcmp(bytes, address->bytes, length) == 0;
+}
+
+static int fits_behind(const http3_train *train, const http3_address *local, const http3_address *remote, uint32_t ecn,
+                       size_t length)
+{
+    return train->ecn == ecn && length <= train->segment && train->length % train->segment == 0 &&
+           train->length / train->segment < TRAIN_PACKETS && train->length + length <= TRAIN_BYTES &&
+           is_address(train->remote, train->remote_length, remote) &&
+           is_address(train->local, train->local_length, local);
+}
+
+int http3_add_packet(http3_output *output, const http3_address *local, const http3_address *remote, uint32_t ecn,
+                     size_t length)
+{
+    http3_train *last = output->train_count == 0 ? NULL : &output->trains[output->train_count - 1];
+    if (last != NULL && fits_behind(last, local, remote, ecn, length)) {
+        last->length += (uint32_t)length;
+    } else {
+        if (output->train_count == output->trains_max)
+            return 0;
+        http3_train *train = &output->trains[output->train_count++];
+        *train = (http3_train){.offset = (uint32_t)output->length,
+                               .length = (uint32_t)length,
+                               .segment = (uint32_t)length,
+                               .ecn = ecn,
+                               .remote_length = remote->length,
+                               .local_length = local->length};
+        memcpy(train->remote, remote->bytes, remote->length);
+        memcpy(train->local, local->bytes, local->length);
+    }
+    output->length += length;
+    return 1;
+}
+
+static http3_written write_close(http3_connection *connection, http3_output *output)
+{
+    if (!connection->close_is_due)
+        return HTTP3_NO_MORE;
+    if (output->room - output->length < connection->close_length || output->train_count == output->trains_max)
+        return HTTP3_MORE_LATER;
+    memcpy(output->bytes + output->length, connection->close_packet, connection->close_length);
+    http3_add_packet(output, &connection->local, &connection->remote, 0, connection->close_length);
+    connection->close_is_due = 0;
+    return HTTP3_NO_MORE;
+}
+
+static http3_inner *stream_with(http3_connection *connection, int64_t id)
+{
+    if (connection->writing != NULL && connection->writing->seen.id == id)
+        return connection->writing;
+    for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->seen.id == id) {
+            connection->writing = stream;
+            return stream;
+        }
+    return NULL;
+}
+
+/* ngtcp2 has taken bytes of a stream. */
+static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize length)
+{
+    int result = nghttp3_conn_add_write_offset(connection->http, id, (size_t)length);
+    if (result != 0) {
+        (void)failed(connection, result);
+        return -1;
+    }
+    connection->accepted += (uint64_t)length;
+    if (ngtcp2_is_bidi_stream(id)) {
+        http3_inner *stream = stream_with(connection, id);
+        if (stream != NULL)
+            http3_note_accepted(stream, (uint64_t)length);
+    }
+    return 0;
+}
+
+#define PIECES 16u
+
+/* Writes one packet. Returns its length, 0 if there is none to be sent now, or a negative number when the connection must end. */
+static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path, ngtcp2_pkt_info *info, uint8_t *out,
+                                 size_t room, uint64_t now)
+{
+    for (;;) {
+        nghttp3_vec pieces[PIECES];
+        nghttp3_ssize count = 0;
+        ngtcp2_ssize taken = -1;
+        int64_t id = -1;
+        int is_end = 0;
+        if (connection->http != NULL && ngtcp2_conn_get_max_data_left(connection->quic) > 0) {
+            count = nghttp3_conn_writev_stream(connection->http, &id, &is_end, pieces, PIECES);
+            if (count < 0) {
+                (void)failed(connection, count);
+                return -1;
+            }
+        }
+        ngtcp2_ssize length =
+            ngtcp2_conn_writev_stream(connection->quic, path, info, out, room, &taken,
+                                      NGTCP2_WRITE_STREAM_FLAG_MORE | (is_end ? NGTCP2_WRITE_STREAM_FLAG_FIN : 0), id,
+                                      (const ngtcp2_vec *)pieces, (size_t)count, now);
+        if (length == NGTCP2_ERR_STREAM_DATA_BLOCKED)
+            nghttp3_conn_block_stream(connection->http, id);
+        else if (length == NGTCP2_ERR_STREAM_SHUT_WR || length == NGTCP2_ERR_STREAM_NOT_FOUND)
+            nghttp3_conn_shutdown_stream_write(connection->http, id);
+        else if (length < 0 && length != NGTCP2_ERR_WRITE_MORE)
+            return length;
+        if (taken >= 0 && id >= 0 && note_accepted(connection, id, taken) != 0)
+            return -1;
+        if (length >= 0)
+            return length;
+    }
+}
+
+/* A connection that was told to end does so with its last request. */
+static int is_done(const http3_connection *connection)
+{
+    return connection->is_last_announced && connection->open_streams == 0 && nghttp3_conn_is_drained(connection->http);
+}
+
+http3_written http3_write_packets(http3_connection *connection, http3_output *output, uint64_t now)
+{
+    ngtcp2_conn *quic = connection->quic;
+    if (connection->phase != HTTP3_OPEN)
+        return write_close(connection, output);
+    http3_submit_answers(connection);
+    size_t burst = ngtcp2_conn_get_send_quantum(quic), written = 0;
+    for (;;) {
+        ngtcp2_path_storage path;
+        ngtcp2_pkt_info info = {0};
+        http3_address local, remote;
+        size_t most = ngtcp2_conn_get_max_tx_udp_payload_size(quic);
+        if (written >= burst || output->room - output->length < most || output->train_count == output->trains_max) {
+            ngtcp2_conn_update_pkt_tx_time(quic, now);
+            http3_set_expiry(connection, ngtcp2_conn_get_expiry(quic));
+            return HTTP3_MORE_LATER;
+        }
+        ngtcp2_path_storage_zero(&path);
+        ngtcp2_ssize length = write_packet(connection, &path.path, &info, output->bytes + output->length, most, now);
+        if (length < 0) {
+            http3_end_connection(connection, connection->has_error ? 0 : (int)length, now);
+            return HTTP3_NO_MORE;
+        }
+        if (length == 0)
+            break;
+        copy_address(&local, &path.path.local);
+        copy_address(&remote, &path.path.remote);
+        http3_add_packet(output, &local, &remote, info.ecn, (size_t)length);
+        written += (size_t)length;
+    }
+    ngtcp2_conn_update_pkt_tx_time(quic, now);
+    http3_set_expiry(connection, ngtcp2_conn_get_expiry(quic));
+    if (connection->has_error || is_done(connection)) {
+        http3_fail(connection, HTTP3_NO_ERROR);
+        http3_end_connection(connection, 0, now);
+    }
+    return HTTP3_NO_MORE;
+}

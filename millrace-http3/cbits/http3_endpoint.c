@@ -1,0 +1,616 @@
+/*
+ * http3_endpoint.c - an endpoint: which datagram belongs to which connection, what is answered without one, and who writes when. Must
+ * not know: GHC, sockets, the clock.
+ */
+#include <gnutls/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http3_internal.h"
+
+/* No QUIC packet is shorter (RFC 9000, section 10.3). */
+#define PACKET_MIN 21u
+
+/* Answers that belong to no connection and wait to be sent, in bytes. More are not made. */
+#define PACKETS_MAX 262144u
+
+/* The rate of such answers, but for Retry packets: for all clients together. */
+#define STATELESS_MAX        1000u
+#define STATELESS_PER_SECOND 10000u
+
+#define CHANGES_MAX 4096u
+
+/* How long tokens are valid. */
+#define RETRY_TIME (10 * HTTP3_SECOND)
+#define TOKEN_TIME (24 * 3600 * HTTP3_SECOND)
+
+#define RESERVED_VERSION UINT32_C(0x1a2a3a4a) /* RFC 9000, section 15: so that clients learn to ignore unknown ones */
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Buckets, notices, changes */
+
+int http3_bucket_take(http3_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second)
+{
+    if (now > bucket->filled_at) {
+        bucket->tokens += (double)(now - bucket->filled_at) * per_second / (double)HTTP3_SECOND;
+        bucket->filled_at = now;
+    }
+    if (bucket->tokens > most)
+        bucket->tokens = most;
+    bucket->tokens -= 1;
+    return bucket->tokens < 0;
+}
+
+void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event)
+{
+    if (endpoint->notice_count == endpoint->notice_capacity) {
+        uint32_t capacity = endpoint->notice_capacity == 0 ? 16 : 2 * endpoint->notice_capacity;
+        int64_t *notices = realloc(endpoint->notices, capacity * sizeof *notices);
+        if (notices == NULL)
+            abort(); /* A thread would wait for ever. */
+        endpoint->notices = notices;
+        endpoint->notice_capacity = capacity;
+    }
+    endpoint->notices[endpoint->notice_count++] = (int64_t)(4 * key + event);
+}
+
+int64_t http3_next_notice(http3_endpoint *endpoint)
+{
+    int64_t notice = -1;
+    http3_lock(endpoint);
+    if (endpoint->notices_taken < endpoint->notice_count)
+        notice = endpoint->notices[endpoint->notices_taken++];
+    if (endpoint->notices_taken == endpoint->notice_count)
+        endpoint->notices_taken = endpoint->notice_count = 0;
+    http3_unlock(endpoint);
+    return notice;
+}
+
+void http3_push_change(http3_connection *connection, uint32_t is_end)
+{
+    http3_endpoint *endpoint = connection->endpoint;
+    if (endpoint->change_count == endpoint->change_capacity) {
+        uint32_t capacity = endpoint->change_capacity == 0 ? 16 : 2 * endpoint->change_capacity;
+        http3_change *changes = capacity > CHANGES_MAX ? NULL : realloc(endpoint->changes, capacity * sizeof *changes);
+        if (changes == NULL)
+            return;
+        endpoint->changes = changes;
+        endpoint->change_capacity = capacity;
+    }
+    http3_change *change = &endpoint->changes[endpoint->change_count++];
+    *change =
+        (http3_change){.connection = connection->number, .is_end = is_end, .remote_length = connection->remote.length};
+    memcpy(change->remote, connection->remote.bytes, connection->remote.length);
+}
+
+int http3_next_change(http3_endpoint *endpoint, http3_change *change)
+{
+    http3_lock(endpoint);
+    int found = endpoint->changes_taken < endpoint->change_count;
+    if (found)
+        *change = endpoint->changes[endpoint->changes_taken++];
+    if (endpoint->changes_taken == endpoint->change_count)
+        endpoint->changes_taken = endpoint->change_count = 0;
+    http3_unlock(endpoint);
+    return found;
+}
+
+uint64_t http3_flags(const http3_endpoint *endpoint)
+{
+    uint64_t flags = 0;
+    if (endpoint->first_ready != NULL)
+        flags |= HTTP3_HAS_REQUESTS;
+    if (endpoint->notices_taken < endpoint->notice_count)
+        flags |= HTTP3_HAS_NOTICES;
+    if (endpoint->changes_taken < endpoint->change_count)
+        flags |= HTTP3_HAS_CHANGES;
+    return flags;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Settings */
+
+int http3_settings_default(http3_settings *settings)
+{
+    static const char name[] = "millrace";
+    *settings = (http3_settings){.streams_max = 100,
+                                 .fields_max = 100,
+                                 .head_max = 51200,
+                                 .target_max = 16384,
+                                 .stream_window = 65536,
+                                 .connection_window = 131072,
+                                 .window_max = 16777216,
+                                 .table_max = 4096,
+                                 .blocked_max = 16,
+                                 .skipped_max = 65536,
+                                 .resets_max = 1000,
+                                 .resets_per_second = 33,
+                                 .frames_max = 20000,
+                                 .frames_per_second = 2000,
+                                 .connections_max = 100000,
+                                 .handshakes_max = 10000,
+                                 .retry_from = 500,
+                                 .idle_ms = 30000,
+                                 .handshake_ms = 10000,
+                                 .datagram_max = 1452,
+                                 .server_name_length = sizeof name - 1};
+    memcpy(settings->server_name, name, sizeof name - 1);
+    return http3_random(settings->secret, sizeof settings->secret);
+}
+
+static int prepare(http3_endpoint *endpoint, const http3_settings *settings)
+{
+    endpoint->settings = *settings;
+    endpoint->limits = (http_head_limits){.fields_max = settings->fields_max,
+                                          .head_max = settings->head_max,
+                                          .target_max = settings->target_max,
+                                          .allowed = settings->allowed};
+    endpoint->stateless.tokens = STATELESS_MAX;
+    return http3_make_ticket_key(endpoint->ticket_key, settings->secret) == 0 &&
+                   http3_random((uint8_t *)endpoint->hash_key, sizeof endpoint->hash_key) == 0 &&
+                   pthread_mutex_init(&endpoint->lock, NULL) == 0
+               ? 0
+               : -1;
+}
+
+http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *credentials)
+{
+    http3_endpoint *endpoint = calloc(1, sizeof *endpoint);
+    if (endpoint == NULL)
+        return NULL;
+    if (prepare(endpoint, settings) != 0) {
+        free(endpoint);
+        return NULL;
+    }
+    endpoint->credentials = http3_credentials_share(credentials);
+    return endpoint;
+}
+
+void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials)
+{
+    http3_lock(endpoint);
+    http3_credentials *before = endpoint->credentials;
+    endpoint->credentials = http3_credentials_share(credentials);
+    http3_unlock(endpoint);
+    http3_credentials_free(before);
+}
+
+void http3_free(http3_endpoint *endpoint)
+{
+    while (endpoint->connections != NULL)
+        http3_drop_connection(endpoint->connections);
+    http3_credentials_free(endpoint->credentials);
+    http_building_drop(&endpoint->spare);
+    pthread_mutex_destroy(&endpoint->lock);
+    free(endpoint->table);
+    free(endpoint->heap);
+    free(endpoint->notices);
+    free(endpoint->changes);
+    free(endpoint->packets);
+    free(endpoint);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Answers without a connection */
+
+typedef struct loose_packet {
+    http3_address local, remote;
+    uint32_t length;
+} loose_packet;
+
+static void copy_address(http3_address *target, const ngtcp2_addr *source)
+{
+    target->length = (uint32_t)source->addrlen;
+    memcpy(target->bytes, source->addr, source->addrlen);
+}
+
+static void push_packet(http3_endpoint *endpoint, const ngtcp2_path *path, const uint8_t *bytes, size_t length)
+{
+    loose_packet packet = {.length = (uint32_t)length};
+    size_t needed = endpoint->packets_length + sizeof packet + length;
+    if (needed > PACKETS_MAX)
+        return;
+    if (needed > endpoint->packets_capacity) {
+        uint8_t *larger = realloc(endpoint->packets, 2 * needed);
+        if (larger == NULL)
+            return;
+        endpoint->packets = larger;
+        endpoint->packets_capacity = (uint32_t)(2 * needed);
+    }
+    copy_address(&packet.local, &path->local);
+    copy_address(&packet.remote, &path->remote);
+    memcpy(endpoint->packets + endpoint->packets_length, &packet, sizeof packet);
+    memcpy(endpoint->packets + endpoint->packets_length + sizeof packet, bytes, length);
+    endpoint->packets_length = (uint32_t)needed;
+}
+
+static int is_too_often(http3_endpoint *endpoint)
+{
+    return http3_bucket_take(&endpoint->stateless, endpoint->now, STATELESS_MAX, STATELESS_PER_SECOND);
+}
+
+static void answer_version(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids)
+{
+    static const uint32_t versions[] = {RESERVED_VERSION, NGTCP2_PROTO_VER_V1, NGTCP2_PROTO_VER_V2};
+    uint8_t packet[512], random;
+    if (is_too_often(endpoint) || http3_random(&random, 1) != 0)
+        return;
+    ngtcp2_ssize length =
+        ngtcp2_pkt_write_version_negotiation(packet, sizeof packet, random, ids->scid, ids->scidlen, ids->dcid,
+                                             ids->dcidlen, versions, sizeof versions / sizeof *versions);
+    if (length <= 0)
+        return;
+    endpoint->counts.version_answers++;
+    push_packet(endpoint, path, packet, (size_t)length);
+}
+
+/* The answer is shorter than the packet, so that two servers do not answer each other for ever (RFC 9000, section 10.3.3). */
+static void answer_reset(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids,
+                         size_t received)
+{
+    uint8_t packet[64], random[64], token[NGTCP2_STATELESS_RESET_TOKENLEN];
+    ngtcp2_cid id;
+    if (ids->dcidlen != HTTP3_ID_LENGTH || received <= PACKET_MIN + 1 || is_too_often(endpoint))
+        return;
+    size_t room = received - 1 < 43 ? received - 1 : 43;
+    size_t random_length = room - NGTCP2_STATELESS_RESET_TOKENLEN - 1;
+    ngtcp2_cid_init(&id, ids->dcid, ids->dcidlen);
+    if (random_length < NGTCP2_MIN_STATELESS_RESET_RANDLEN || http3_random(random, random_length) != 0 ||
+        ngtcp2_crypto_generate_stateless_reset_token(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH, &id) != 0)
+        return;
+    ngtcp2_ssize length = ngtcp2_pkt_write_stateless_reset(packet, room, token, random, random_length);
+    if (length <= 0)
+        return;
+    endpoint->counts.resets++;
+    push_packet(endpoint, path, packet, (size_t)length);
+}
+
+static void answer_retry(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head)
+{
+    uint8_t packet[512], token[NGTCP2_CRYPTO_MAX_RETRY_TOKENLEN2];
+    ngtcp2_cid id = {.datalen = HTTP3_ID_LENGTH};
+    uint16_t owner = endpoint->settings.owner;
+    id.data[0] = (uint8_t)(owner >> 8);
+    id.data[1] = (uint8_t)owner;
+    if (http3_random(id.data + 2, HTTP3_ID_LENGTH - 2) != 0)
+        return;
+    ngtcp2_ssize length =
+        ngtcp2_crypto_generate_retry_token2(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH, head->version,
+                                            path->remote.addr, path->remote.addrlen, &id, &head->dcid, endpoint->now);
+    if (length <= 0)
+        return;
+    length = ngtcp2_crypto_write_retry(packet, sizeof packet, head->version, &head->scid, &id, &head->dcid, token,
+                                       (size_t)length);
+    if (length <= 0)
+        return;
+    endpoint->counts.retries++;
+    push_packet(endpoint, path, packet, (size_t)length);
+}
+
+/* The client has a token of a Retry that is not valid for it (RFC 9000, section 8.1.2). */
+static void answer_invalid_token(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head)
+{
+    uint8_t packet[NGTCP2_MAX_UDP_PAYLOAD_SIZE];
+    if (is_too_often(endpoint))
+        return;
+    ngtcp2_ssize length = ngtcp2_crypto_write_connection_close(packet, sizeof packet, head->version, &head->scid,
+                                                               &head->dcid, NGTCP2_INVALID_TOKEN, NULL, 0);
+    if (length > 0)
+        push_packet(endpoint, path, packet, (size_t)length);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Input */
+
+/* What the token of a first packet proves. */
+typedef enum proof { PROOF_NONE, PROOF_GIVEN, PROOF_WRONG } proof;
+
+static proof check_token(const http3_endpoint *endpoint, const ngtcp2_path *path, ngtcp2_pkt_hd *head,
+                         ngtcp2_cid *original, ngtcp2_token_type *type)
+{
+    *type = NGTCP2_TOKEN_TYPE_UNKNOWN;
+    if (head->tokenlen == 0)
+        return PROOF_NONE;
+    if (head->token[0] == NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY2) {
+        if (ngtcp2_crypto_verify_retry_token2(original, head->token, head->tokenlen, endpoint->settings.secret,
+                                              HTTP3_SECRET_LENGTH, head->version, path->remote.addr,
+                                              path->remote.addrlen, &head->dcid, RETRY_TIME, endpoint->now) != 0)
+            return PROOF_WRONG;
+        *type = NGTCP2_TOKEN_TYPE_RETRY;
+        return PROOF_GIVEN;
+    }
+    if (head->token[0] == NGTCP2_CRYPTO_TOKEN_MAGIC_REGULAR &&
+        ngtcp2_crypto_verify_regular_token(head->token, head->tokenlen, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
+                                           path->remote.addr, path->remote.addrlen, TOKEN_TIME, endpoint->now) == 0) {
+        *type = NGTCP2_TOKEN_TYPE_NEW_TOKEN;
+        return PROOF_GIVEN;
+    }
+    head->token = NULL;
+    head->tokenlen = 0;
+    return PROOF_NONE;
+}
+
+/* A packet for no known connection: the first one of a client, or a late or strange one. */
+static void meet(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids, uint32_t ecn,
+                 const uint8_t *bytes, size_t length, uint64_t now)
+{
+    ngtcp2_pkt_hd head;
+    ngtcp2_cid original;
+    ngtcp2_token_type type;
+    int result = ngtcp2_accept(&head, bytes, length);
+    if (result != 0) {
+        if (!(bytes[0] & 0x80))
+            answer_reset(endpoint, path, ids, length);
+        return;
+    }
+    if (endpoint->is_ending || endpoint->is_closed || endpoint->open_count >= endpoint->settings.connections_max ||
+        endpoint->handshake_count >= endpoint->settings.handshakes_max) {
+        endpoint->counts.refused++;
+        return;
+    }
+    proof found = check_token(endpoint, path, &head, &original, &type);
+    if (found == PROOF_WRONG) {
+        answer_invalid_token(endpoint, path, &head);
+        return;
+    }
+    if (found == PROOF_NONE && endpoint->handshake_count >= endpoint->settings.retry_from) {
+        answer_retry(endpoint, path, &head);
+        return;
+    }
+    http3_connection *connection =
+        http3_new_connection(endpoint, path, &head, type == NGTCP2_TOKEN_TYPE_RETRY ? &original : NULL, type, now);
+    if (connection != NULL && http3_read_packet(connection, path, ecn, bytes, length, now) == NGTCP2_ERR_RETRY)
+        answer_retry(endpoint, path, &head);
+}
+
+static void receive(http3_endpoint *endpoint, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
+                    size_t length, uint64_t now)
+{
+    ngtcp2_version_cid ids;
+    endpoint->counts.datagrams_received++;
+    endpoint->counts.bytes_received += length;
+    if (length < PACKET_MIN)
+        return;
+    int result = ngtcp2_pkt_decode_version_cid(&ids, bytes, length, HTTP3_ID_LENGTH);
+    if (result == NGTCP2_ERR_VERSION_NEGOTIATION)
+        answer_version(endpoint, path, &ids);
+    if (result != 0)
+        return;
+    http3_connection *connection = http3_find(endpoint, ids.dcid, ids.dcidlen);
+    if (connection != NULL)
+        (void)http3_read_packet(connection, path, ecn, bytes, length, now);
+    else
+        meet(endpoint, path, &ids, ecn, bytes, length, now);
+}
+
+uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
+                       uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
+                       uint64_t now)
+{
+    http3_address ends[2] = {{.length = local_length}, {.length = remote_length}};
+    if (local_length > HTTP3_ADDRESS_MAX || remote_length > HTTP3_ADDRESS_MAX)
+        return 0;
+    memcpy(ends[0].bytes, local, local_length);
+    memcpy(ends[1].bytes, remote, remote_length);
+    ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)ends[0].bytes, local_length},    /* NOLINT: it is aligned */
+                        .remote = {(ngtcp2_sockaddr *)ends[1].bytes, remote_length}}; /* NOLINT: it is aligned */
+    http3_lock(endpoint);
+    endpoint->now = now;
+    endpoint->is_promised = 1;
+    if (segment == 0 || segment > length)
+        segment = length;
+    for (size_t at = 0; at < length; at += segment)
+        receive(endpoint, &path, ecn, bytes + at, length - at < segment ? length - at : segment, now);
+    uint64_t flags = http3_flags(endpoint);
+    http3_unlock(endpoint);
+    return flags;
+}
+
+int32_t http3_owner_of(const uint8_t *bytes, size_t length)
+{
+    if (length < PACKET_MIN)
+        return -1;
+    if (!(bytes[0] & 0x80))
+        return bytes[1] << 8 | bytes[2];
+    if (bytes[5] != HTTP3_ID_LENGTH)
+        return -1;
+    return bytes[6] << 8 | bytes[7];
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Time */
+
+uint64_t http3_expiry(http3_endpoint *endpoint)
+{
+    http3_lock(endpoint);
+    uint64_t expiry = endpoint->heap_count == 0 ? UINT64_MAX : endpoint->heap[0]->expiry;
+    http3_unlock(endpoint);
+    return expiry;
+}
+
+uint64_t http3_handle_expiry(http3_endpoint *endpoint, uint64_t now)
+{
+    http3_lock(endpoint);
+    endpoint->now = now;
+    endpoint->is_promised = 1;
+    while (endpoint->heap_count > 0 && endpoint->heap[0]->expiry <= now)
+        http3_expire(endpoint->heap[0], now);
+    uint64_t flags = http3_flags(endpoint);
+    http3_unlock(endpoint);
+    return flags;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Output */
+
+static void write_loose_packets(http3_endpoint *endpoint, http3_output *output)
+{
+    uint32_t at = 0;
+    while (at < endpoint->packets_length) {
+        loose_packet packet;
+        memcpy(&packet, endpoint->packets + at, sizeof packet);
+        if (output->room - output->length < packet.length)
+            break;
+        memcpy(output->bytes + output->length, endpoint->packets + at + sizeof packet, packet.length);
+        if (!http3_add_packet(output, &packet.local, &packet.remote, 0, packet.length))
+            break;
+        at += (uint32_t)sizeof packet + packet.length;
+    }
+    endpoint->packets_length -= at;
+    if (at > 0 && endpoint->packets_length > 0)
+        memmove(endpoint->packets, endpoint->packets + at, endpoint->packets_length);
+    if (endpoint->packets_length == 0) {
+        free(endpoint->packets);
+        endpoint->packets = NULL;
+        endpoint->packets_capacity = 0;
+    }
+}
+
+/* Lets each pending connection write a burst, in turn, until there is no more room. */
+static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64_t now)
+{
+    size_t before;
+    write_loose_packets(endpoint, output);
+    do {
+        before = output->length;
+        http3_connection *last = endpoint->last_pending;
+        for (http3_connection *connection = endpoint->first_pending; connection != NULL;) {
+            int is_last = connection == last;
+            http3_leave_pending(connection);
+            /* It may be freed, unless there is more. */
+            if (http3_write_packets(connection, output, now) == HTTP3_MORE_LATER)
+                http3_make_pending(connection);
+            connection = is_last ? NULL : endpoint->first_pending;
+        }
+    } while (endpoint->first_pending != NULL && output->length > before);
+}
+
+static int has_output(const http3_endpoint *endpoint)
+{
+    return endpoint->first_pending != NULL || endpoint->packets_length > 0;
+}
+
+static int is_over(const http3_endpoint *endpoint)
+{
+    return (endpoint->is_ending || endpoint->is_closed) && endpoint->open_count == 0 && !has_output(endpoint);
+}
+
+static void count_output(http3_endpoint *endpoint, const http3_output *output)
+{
+    endpoint->counts.bytes_sent += output->length;
+    for (uint32_t i = 0; i < output->train_count; i++)
+        endpoint->counts.datagrams_sent +=
+            (output->trains[i].length + output->trains[i].segment - 1) / output->trains[i].segment;
+}
+
+uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
+                       uint64_t now, http3_sender sender)
+{
+    http3_lock(endpoint);
+    if (sender != HTTP3_SENDER_NEW)
+        endpoint->is_promised = 0;
+    if (sender != HTTP3_SENDER_AGAIN && endpoint->is_sending) {
+        uint64_t flags = http3_flags(endpoint) | HTTP3_IS_BUSY;
+        http3_unlock(endpoint);
+        return flags;
+    }
+    endpoint->now = now > endpoint->now ? now : endpoint->now;
+    http3_output output = {.trains = trains, .trains_max = trains_max, .bytes = out, .room = room};
+    write_pending(endpoint, &output, endpoint->now);
+    count_output(endpoint, &output);
+    uint64_t flags = http3_flags(endpoint) | output.train_count;
+    /* The order of datagrams does not matter. So another thread may have the right while the caller sends these. */
+    endpoint->is_sending = has_output(endpoint);
+    if (!endpoint->is_sending)
+        flags |= HTTP3_HAS_ENDED;
+    if (is_over(endpoint))
+        flags |= HTTP3_IS_OVER;
+    http3_unlock(endpoint);
+    return flags;
+}
+
+void http3_stop_sending(http3_endpoint *endpoint)
+{
+    http3_lock(endpoint);
+    endpoint->is_sending = 0;
+    http3_unlock(endpoint);
+}
+
+int http3_needs_sender(http3_endpoint *endpoint)
+{
+    http3_lock(endpoint);
+    int needs = !endpoint->is_promised && !endpoint->is_sending && has_output(endpoint);
+    http3_unlock(endpoint);
+    return needs;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Connections */
+
+void http3_announce_end(http3_endpoint *endpoint, http3_end end)
+{
+    http3_lock(endpoint);
+    endpoint->is_ending = 1;
+    if (end == HTTP3_END_LAST)
+        endpoint->is_last = 1;
+    for (http3_connection *connection = endpoint->connections; connection != NULL; connection = connection->next)
+        http3_announce(connection, end);
+    http3_unlock(endpoint);
+}
+
+static void end_with(http3_connection *connection, uint64_t code, uint64_t now)
+{
+    http3_fail(connection, code);
+    http3_end_connection(connection, 0, now);
+}
+
+void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now)
+{
+    http3_lock(endpoint);
+    endpoint->is_closed = 1;
+    endpoint->now = now > endpoint->now ? now : endpoint->now;
+    for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        end_with(connection, code, endpoint->now);
+    }
+    http3_unlock(endpoint);
+}
+
+uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit)
+{
+    uint32_t count = 0;
+    http3_lock(endpoint);
+    for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        if (connection->phase != HTTP3_OPEN || !connection->is_established || connection->open_streams > 0 ||
+            now < connection->active_at || now - connection->active_at < limit)
+            continue;
+        end_with(connection, HTTP3_NO_ERROR, now > endpoint->now ? now : endpoint->now);
+        count++;
+    }
+    http3_unlock(endpoint);
+    return count;
+}
+
+uint32_t http3_connection_count(http3_endpoint *endpoint)
+{
+    http3_lock(endpoint);
+    uint32_t count = endpoint->open_count;
+    http3_unlock(endpoint);
+    return count;
+}
+
+uint32_t http3_stream_count(http3_endpoint *endpoint)
+{
+    http3_lock(endpoint);
+    uint32_t count = endpoint->stream_count;
+    http3_unlock(endpoint);
+    return count;
+}
+
+void http3_count(http3_endpoint *endpoint, http3_counts *counts)
+{
+    http3_lock(endpoint);
+    *counts = endpoint->counts;
+    http3_unlock(endpoint);
+}

@@ -1,0 +1,330 @@
+/*
+ * http3_engine.h - HTTP/3 of a server, on ngtcp2, nghttp3 and GnuTLS, purely in memory: received datagrams go in, requests and
+ * datagrams to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
+ *
+ * An endpoint has all connections of one loop. Any thread may call any function. Each takes the endpoint's lock for at most the time
+ * that processing one batch of datagrams takes. No function waits for the network. All times are in nanoseconds, of one clock that
+ * never goes back.
+ *
+ * A stream that http3_next_request has returned belongs to its caller until http3_release. Its record stays valid after the
+ * client has reset the stream, and after the connection has ended.
+ */
+#ifndef HTTP3_ENGINE_H
+#define HTTP3_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "http_request_head.h"
+#include "http_response_fields.h"
+
+typedef struct http3_endpoint http3_endpoint;
+typedef struct http3_credentials http3_credentials;
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Certificates */
+
+/* The certificates of a server, none at first. Several endpoints may share them. NULL without memory. */
+http3_credentials *http3_credentials_new(void);
+
+/*
+ * Adds a certificate with its chain, and its private key, both PEM. The first one added is for clients whose name no other one has.
+ * `names`: the names of servers that it is for, each with a NUL behind it; the names in the certificate if names_length is 0.
+ * Returns 0, or an error number of GnuTLS, which http3_error_text explains. Not after the credentials were given to an endpoint.
+ */
+int http3_credentials_add(http3_credentials *credentials, const uint8_t *chain, size_t chain_length, const uint8_t *key,
+                          size_t key_length, const char *names, size_t names_length);
+
+/* Gives the caller's share back. Endpoints keep their own. */
+void http3_credentials_free(http3_credentials *credentials);
+
+/* A text for an error number of http3_credentials_add. */
+const char *http3_error_text(int error);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Endpoints */
+
+#define HTTP3_SERVER_NAME_MAX 255u
+#define HTTP3_SECRET_LENGTH   32u
+
+/* The settings of an endpoint. They are copied. */
+typedef struct http3_settings {
+    uint32_t
+        streams_max; /* open requests of a connection; also the limit of running handlers, including those of reset streams */
+    uint32_t fields_max; /* fields of a request head; each part of a cookie counts */
+    uint32_t head_max;   /* bytes of a request head: names and values */
+    uint32_t target_max; /* bytes of :path */
+    uint32_t
+        stream_window; /* the first window of a stream, in bytes: sent by the client and not read by the application yet */
+    uint32_t connection_window; /* the first window of a connection */
+    uint32_t
+        window_max; /* the limit of a connection's window, which grows while the application keeps up; a stream's: half */
+    uint32_t table_max;         /* bytes of a client's QPACK table, in each direction */
+    uint32_t blocked_max;       /* streams that may wait for the QPACK table */
+    uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
+    uint32_t resets_max;        /* size of a burst of resets by the client */
+    uint32_t resets_per_second; /* how fast that allowance is refilled */
+    uint32_t frames_max;        /* size of a burst of packets that bring no progress */
+    uint32_t frames_per_second;
+    uint32_t connections_max; /* connections at a time */
+    uint32_t handshakes_max;  /* unfinished handshakes at a time; further clients are ignored */
+    uint32_t retry_from; /* from so many unfinished handshakes on, a client must prove its address (Retry); 0: always */
+    uint32_t idle_ms;    /* a connection ends when nothing arrives for so long */
+    uint32_t handshake_ms; /* the limit for a handshake */
+    uint32_t
+        datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
+    uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
+    uint16_t owner;              /* the first two bytes of all connection IDs: http3_owner_of */
+    uint32_t server_name_length; /* 0: no server field */
+    uint8_t server_name[HTTP3_SERVER_NAME_MAX];
+    uint8_t
+        secret[HTTP3_SECRET_LENGTH]; /* for tokens and stateless resets: the same for all processes that share a port */
+} http3_settings;
+
+/* Fills in the default of each setting, and a random secret. Returns 0, or a negative number without randomness. */
+int http3_settings_default(http3_settings *settings);
+
+/* Makes an endpoint. Returns NULL without memory. */
+http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *credentials);
+
+/* Replaces the certificates. Later handshakes use the new ones. */
+void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials);
+
+/* Ends all connections with the HTTP/3 error code (H3_NO_ERROR: 0x100), and takes no new ones. The next http3_collect has what is to be
+ * sent about it. Threads that wait get notices. */
+void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now);
+
+/* Frees a closed endpoint. All streams must have been released. No thread may use it afterwards. */
+void http3_free(http3_endpoint *endpoint);
+
+/* Flags of a result. */
+#define HTTP3_HAS_REQUESTS (UINT64_C(1) << 32) /* http3_next_request has something to return */
+#define HTTP3_HAS_NOTICES  (UINT64_C(1) << 33) /* http3_next_notice has something to return */
+#define HTTP3_IS_OVER      (UINT64_C(1) << 34) /* there are no connections, and none will be accepted */
+#define HTTP3_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
+#define HTTP3_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
+#define HTTP3_HAS_CHANGES  (UINT64_C(1) << 38) /* http3_next_change has something to return */
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Datagrams */
+
+/* The owner in a datagram's connection ID, or -1 if the datagram's ID is not one of a server of this kind. If a datagram has arrived at
+ * one loop and another one is its owner, it must be given to that one. Reads only the bytes. */
+int32_t http3_owner_of(const uint8_t *bytes, size_t length);
+
+/*
+ * Processes received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel joins them; 0: one.
+ * The addresses are a struct sockaddr_in or sockaddr_in6. `ecn`: the two bits of the IP header. The bytes may be changed. The
+ * caller must call http3_collect afterwards, once for a batch. Returns flags.
+ */
+uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
+                       uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
+                       uint64_t now);
+
+/* When http3_handle_expiry must be called. It may change with each other call. UINT64_MAX: never. */
+uint64_t http3_expiry(http3_endpoint *endpoint);
+
+/* Does what is due: repeats lost packets, ends connections, lets paced packets go. The caller must call http3_collect
+ * afterwards. Returns flags. */
+uint64_t http3_handle_expiry(http3_endpoint *endpoint, uint64_t now);
+
+/* Datagrams for one address, one behind the other: each has `segment` bytes, but the last one may have fewer. */
+typedef struct http3_train {
+    uint32_t offset, length; /* in the output */
+    uint32_t segment;
+    uint32_t ecn;
+    uint32_t remote_length, local_length;
+    uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6 */
+} http3_train;
+
+/* The least `room` for http3_collect, in bytes. */
+#define HTTP3_COLLECT_MIN 65536u
+
+/* Who calls http3_collect. */
+typedef enum http3_sender {
+    HTTP3_SENDER_NEW = 0,   /* a thread that wants the right to send */
+    HTTP3_SENDER_AGAIN = 1, /* the thread that has it, and has sent the trains of the previous call */
+    HTTP3_SENDER_DRIVER = 2 /* the thread that receives, when it wants the right */
+} http3_sender;
+
+/*
+ * Writes datagrams to send to `out`, and describes them in `trains`. Returns flags and, in the lower half, the number of trains. One
+ * thread at a time has the right to send. A caller that gets trains must send them and call again, until a call returns
+ * HTTP3_HAS_ENDED: that ends its right. Datagrams that cannot be sent may be dropped: QUIC repeats what they had.
+ */
+uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
+                       uint64_t now, http3_sender sender);
+
+/* Gives the right to send back without another call of http3_collect, after sending has failed. */
+void http3_stop_sending(http3_endpoint *endpoint);
+
+/* True unless a thread sends, or a thread is about to call http3_collect anyway, or nothing is to be sent. After giving output to the
+ * engine, a thread must call http3_collect with HTTP3_SENDER_NEW, or make another one do so, if this is true. */
+int http3_needs_sender(http3_endpoint *endpoint);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Connections */
+
+/* Announces the end of all connections by GOAWAY: HTTP3_END_NOTICE first, then HTTP3_END_LAST, when clients have had time to stop. From
+ * the first call on, no new connections are accepted. After the second one, each connection ends with its last request. */
+typedef enum http3_end { HTTP3_END_NOTICE = 0, HTTP3_END_LAST = 1 } http3_end;
+void http3_announce_end(http3_endpoint *endpoint, http3_end end);
+
+/* Ends connections without a request that have had none for `limit` nanoseconds. Returns how many. The setting idle_ms does that,
+ * too, but is counted anew with each packet, also with a PING. */
+uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
+
+/* Resets streams whose output has waited for the client for `limit` nanoseconds. Returns how many. */
+uint32_t http3_reset_stalled(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
+
+/* The number of connections, and of requests that are open or are served. */
+uint32_t http3_connection_count(http3_endpoint *endpoint);
+uint32_t http3_stream_count(http3_endpoint *endpoint);
+
+/* A connection whose handshake is complete, or that has ended after that. */
+typedef struct http3_change {
+    uint64_t connection; /* its number; http3_stream has it, too */
+    uint32_t is_end;     /* 0: it is open */
+    uint32_t remote_length;
+    uint8_t remote[28];
+} http3_change;
+
+/* The next change, oldest first. Returns 0 if there is none. The endpoint keeps at most a few thousand; more are lost. */
+int http3_next_change(http3_endpoint *endpoint, http3_change *change);
+
+/* Counts since the endpoint was made. */
+typedef struct http3_counts {
+    uint64_t datagrams_received, datagrams_sent, bytes_received, bytes_sent;
+    uint64_t connections;     /* handshakes that were completed */
+    uint64_t refused;         /* first packets that were ignored because of a limit */
+    uint64_t retries;         /* Retry packets */
+    uint64_t resets;          /* stateless resets */
+    uint64_t version_answers; /* Version Negotiation packets */
+    uint64_t violations;      /* connections that were ended because the client broke the protocol or a limit */
+} http3_counts;
+void http3_count(http3_endpoint *endpoint, http3_counts *counts);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Requests */
+
+/* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
+#define HTTP3_OUTPUT_HIGH 65536u
+#define HTTP3_OUTPUT_LOW  32768u
+
+/* A request and the state of its stream. Haskell reads it. All fields but the head and the addresses may change at any time. */
+typedef struct http3_stream {
+    http_request_head head; /* complete when http3_next_request returns the stream, and constant */
+    int64_t id;             /* of QUIC */
+    uint64_t connection;    /* the number of its connection */
+    uint64_t key;           /* its number in the endpoint, for notices; at least 1 */
+    uint8_t has_ended;      /* the client sends nothing more */
+    uint8_t is_closed;      /* both sides have ended, or one has reset the stream, or the connection is over */
+    uint8_t was_reset;      /* the stream was closed before both sides had ended */
+    uint8_t is_early;       /* came in 0-RTT: it may be a repetition by an attacker */
+    uint64_t unread;        /* bytes of the request's body that have arrived and were not read */
+    uint64_t received;      /* bytes of the request's body that have arrived */
+    uint64_t sent;          /* bytes of the response's body that were put into packets at least once */
+    uint64_t acknowledged;  /* bytes of the response's body that the client has received, roughly */
+    uint32_t remote_length, local_length;
+    uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6: when the request came */
+} http3_stream;
+
+/* The next request, which the caller must serve. NULL if there is none. */
+http3_stream *http3_next_request(http3_endpoint *endpoint);
+
+/* Copies the head, field_count records of http_field and then text_length bytes, and frees it. Call it once. */
+void http3_copy_head(http3_stream *stream, uint8_t *destination);
+
+/* What a thread may wait for: input, room for output, or the end of the stream. */
+typedef enum http3_event { HTTP3_READABLE = 0, HTTP3_WRITABLE = 1, HTTP3_CLOSED = 2 } http3_event;
+
+/* The next notice: a thread that waits for this event of this stream must be woken. As 4 * key + event; -1: none. */
+int64_t http3_next_notice(http3_endpoint *endpoint);
+
+/* Results of the functions on a stream. For invalid fields they return an http_head_result. */
+#define HTTP3_OK   0
+#define HTTP3_WAIT 16 /* the caller must wait: there will be a notice */
+#define HTTP3_GONE 17 /* the stream is closed */
+
+/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP3_GONE, or -HTTP3_WAIT if none have
+ * arrived: then there will be a notice of HTTP3_READABLE if `waits` is set. What is read opens the client's window: the caller must
+ * look at http3_needs_sender. */
+int64_t http3_read(http3_stream *stream, uint8_t *destination, size_t room, int waits);
+
+/* Makes reading fail from now on. A thread that waits to read gets a notice. */
+void http3_end_reading(http3_stream *stream);
+
+/* Asks for a notice of HTTP3_CLOSED. Returns HTTP3_WAIT, or HTTP3_GONE if the stream is closed already. */
+int http3_await_close(http3_stream *stream);
+
+/* Fields in rows: as http2_rows. Each has the lengths of name and value, 32 bits each, and their bytes. */
+typedef http_rows http3_rows;
+
+/* Lengths of an answer: as HTTP2_LENGTH_*. */
+#define HTTP3_LENGTH_NONE    HTTP_LENGTH_NONE    /* no content-length, unless the fields give one */
+#define HTTP3_LENGTH_UNKNOWN HTTP_LENGTH_UNKNOWN /* no content-length, even if the fields give one */
+
+/*
+ * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http3_collect.
+ * `length` is the content-length, or one of the constants above. Stores in *given the content-length in the fields, -1 if there is
+ * none. If that differs from `length` in a whole answer, nothing is answered. Returns HTTP3_OK, HTTP3_GONE or an http_head_result.
+ */
+int http3_answer(http3_stream *stream, int status, const http3_rows *fields, int64_t length, const uint8_t *body,
+                 size_t body_length, int is_whole, int64_t *given);
+
+/* Takes an answer back, so that another one can be given. Returns HTTP3_GONE if it was collected already, otherwise HTTP3_OK. */
+int http3_take_back(http3_stream *stream);
+
+/* Adds to the body. Takes all bytes, and keeps them until the client has acknowledged them. Returns HTTP3_OK; HTTP3_GONE; or HTTP3_WAIT
+ * if the caller must call http3_await_output before it writes more. */
+int http3_write(http3_stream *stream, const uint8_t *bytes, size_t length);
+
+/* Memory for a piece of a body, which the caller fills without the endpoint's lock. http3_write_chunk takes it, and frees it even
+ * if it fails. `capacity`: at most 1 MiB. NULL without memory. */
+typedef struct http3_chunk http3_chunk;
+http3_chunk *http3_new_chunk(size_t capacity);
+uint8_t *http3_chunk_bytes(http3_chunk *chunk);
+void http3_free_chunk(http3_chunk *chunk);
+
+/* Adds the first `length` bytes of a chunk to the body, without copying them. Otherwise as http3_write. */
+int http3_write_chunk(http3_stream *stream, http3_chunk *chunk, size_t length);
+
+/* The size of the pieces in which files are read. */
+#define HTTP3_FILE_PIECE 32768u
+
+/* Returns HTTP3_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP3_WRITABLE. Otherwise
+ * HTTP3_OK or HTTP3_GONE. */
+int http3_await_output(http3_stream *stream, uint32_t most);
+
+/* Ends the body, with trailers if there are any. Returns HTTP3_OK, HTTP3_GONE or an http_head_result. */
+int http3_finish(http3_stream *stream, const http3_rows *trailers);
+
+/* Sends an interim response (1xx), unless the stream is answered or closed. Returns HTTP3_OK or an http_head_result. */
+int http3_inform(http3_stream *stream, int status, const http3_rows *fields);
+
+/* What was answered so far can no longer be taken back, and is sent even if the stream is aborted. */
+void http3_flush(http3_stream *stream);
+
+/* Resets the stream at once with an error code of RFC 9114, section 8.1. */
+void http3_reset(http3_stream *stream, uint64_t code);
+#define HTTP3_NO_ERROR          UINT64_C(0x100)
+#define HTTP3_INTERNAL_ERROR    UINT64_C(0x102)
+#define HTTP3_EXCESSIVE_LOAD    UINT64_C(0x107)
+#define HTTP3_REQUEST_REJECTED  UINT64_C(0x10b)
+#define HTTP3_REQUEST_CANCELLED UINT64_C(0x10c)
+#define HTTP3_MESSAGE_ERROR     UINT64_C(0x10e)
+
+/* Resets the stream because its handler has failed. What was flushed is sent first. */
+void http3_abort(http3_stream *stream);
+
+/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none (yet). */
+size_t http3_trailers(http3_stream *stream, uint8_t *destination, size_t room);
+
+/* A number that grows while the client takes what it can of the response: its bytes, and those of other streams behind which it
+ * had to wait. */
+uint64_t http3_progress(http3_stream *stream);
+
+/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. */
+uint64_t http3_release(http3_stream *stream);
+
+#endif

@@ -1,0 +1,335 @@
+/*
+ * http3_internal.h - what the files of the HTTP/3 engine share: the records of an endpoint, a connection and a stream. Must not know:
+ * GHC, sockets, the clock.
+ */
+#ifndef HTTP3_INTERNAL_H
+#define HTTP3_INTERNAL_H
+
+#include <gnutls/gnutls.h>
+#include <nghttp3/nghttp3.h>
+#include <ngtcp2/ngtcp2.h>
+#include <ngtcp2/ngtcp2_crypto.h>
+#include <ngtcp2/ngtcp2_crypto_gnutls.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "http3_engine.h"
+#include "http_memory.h"
+
+#define HTTP3_MILLISECOND UINT64_C(1000000)
+#define HTTP3_SECOND      UINT64_C(1000000000)
+
+/* The length of a connection ID: two bytes for the owner, and random ones. */
+#define HTTP3_ID_LENGTH 12u
+
+/* The longest ID that a client can choose (RFC 9000, section 17.2). */
+#define HTTP3_ID_MAX 20u
+
+#define HTTP3_ADDRESS_MAX 28u
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Bodies: http3_body.c */
+
+/* A piece of a body. */
+struct http3_chunk {
+    struct http3_chunk *next;
+    uint32_t start, end, capacity;
+    uint32_t given; /* the bytes before this were given to libnghttp3 */
+    uint8_t bytes[];
+};
+
+/* Bytes of a body that were received and not read, or written and not acknowledged. */
+typedef struct http3_queue {
+    http3_chunk *first, *last;
+    http3_chunk *giving; /* the first chunk with bytes that were not given to libnghttp3; NULL: there are none */
+    uint64_t length;     /* all bytes */
+    uint64_t ungiven;
+} http3_queue;
+
+typedef enum http3_more { HTTP3_MORE_FOLLOWS, HTTP3_NOTHING_FOLLOWS } http3_more;
+int http3_queue_append(http3_queue *queue, const uint8_t *bytes, size_t length, http3_more more);
+void http3_queue_append_chunk(http3_queue *queue, http3_chunk *chunk);
+/* Copies bytes from the front, and drops them. */
+size_t http3_queue_take(http3_queue *queue, uint8_t *destination, size_t room);
+/* Describes bytes that were not given yet, and counts them as given. Returns how many pieces there are. */
+size_t http3_queue_give(http3_queue *queue, nghttp3_vec *pieces, size_t count, uint64_t most);
+/* Drops bytes from the front, which were given. */
+void http3_queue_drop(http3_queue *queue, uint64_t length);
+/* Drops all bytes that were not given but the first `length` of them. */
+void http3_queue_cut(http3_queue *queue, uint64_t length);
+void http3_queue_clear(http3_queue *queue);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * TLS: http3_tls.c */
+
+struct http3_credentials {
+    _Atomic uint32_t shares;
+    gnutls_certificate_credentials_t certificates;
+};
+
+#define HTTP3_TICKET_KEY_LENGTH 64u
+
+http3_credentials *http3_credentials_share(http3_credentials *credentials);
+/* Derives the key for session tickets from the endpoint's secret. Returns 0 or a negative number. */
+int http3_make_ticket_key(uint8_t *key, const uint8_t *secret);
+/* Makes a session that speaks to the connection that `reference` leads to. Returns NULL without memory. */
+gnutls_session_t http3_new_session(const http3_credentials *credentials, const uint8_t *ticket_key,
+                                   ngtcp2_crypto_conn_ref *reference);
+/* Unpredictable bytes. Returns 0 or a negative number. */
+int http3_random(uint8_t *bytes, size_t length);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Records */
+
+typedef struct http3_connection http3_connection;
+
+typedef enum http3_answer_state {
+    HTTP3_UNANSWERED,
+    HTTP3_ANSWER_HELD, /* can be taken back */
+    HTTP3_ANSWER_SUBMITTED
+} http3_answer_state;
+
+typedef struct http3_inner {
+    http3_stream seen; /* the part that Haskell reads; must be first: inner_of casts the pointer */
+    http3_endpoint *endpoint;
+    http3_connection *connection;        /* NULL when it has ended */
+    struct http3_inner *next, *previous; /* all streams of the connection that are open, or that were not released */
+    struct http3_inner *next_ready;      /* requests that http3_next_request has not returned yet */
+    struct http3_inner *next_answered;   /* answers to be sent, which can be taken back until then */
+    http_building *building;             /* while the head or the trailers arrive */
+    http_request_fields fields;
+    http3_queue input, output;
+    http_block *answer, *trailers;
+    http3_answer_state answer_state;
+    uint8_t is_taken, is_released, is_ready, in_answered;
+    uint8_t is_finished;  /* the application has given the whole response */
+    uint8_t has_body;     /* the response has a body, or is not finished */
+    uint8_t is_deferred;  /* libnghttp3 must be told when there is more output */
+    uint8_t has_failed;   /* reset by one side, or about to be */
+    uint8_t is_flushed;   /* http3_flush was called after the answer */
+    uint8_t is_aborted;   /* to be reset when everything flushed is acknowledged */
+    uint8_t is_read;      /* http3_end_reading was called: reading fails */
+    uint8_t drops_input;  /* bytes that still arrive are dropped */
+    uint8_t has_stopped;  /* STOP_SENDING was sent, or the client has reset its side */
+    uint8_t end_is_given; /* libnghttp3 knows the end of the body */
+    uint8_t reader_waits, writer_waits, close_waits;
+    uint64_t flushed;     /* bytes of the response's body until the latest flush */
+    uint64_t written;     /* bytes of the response's body that the application gave */
+    uint64_t given;       /* bytes of the response's body that libnghttp3 has got */
+    uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
+    uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
+    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
+    uint64_t moved_at;
+    uint64_t stalled_since, stalled_progress;
+    uint64_t others_accepted, behind_others;
+} http3_inner;
+
+/* A connection ID that leads to a connection. */
+typedef struct http3_id {
+    struct http3_id *next;     /* with the same hash */
+    struct http3_id *next_own; /* of the same connection */
+    http3_connection *connection;
+    uint8_t length;
+    uint8_t bytes[HTTP3_ID_MAX];
+} http3_id;
+
+/* A token bucket, which limits a rate. */
+typedef struct http3_bucket {
+    double tokens;
+    uint64_t filled_at;
+} http3_bucket;
+
+typedef struct http3_address {
+    uint32_t length;
+    _Alignas(8) uint8_t bytes[HTTP3_ADDRESS_MAX];
+} http3_address;
+
+typedef enum http3_phase {
+    HTTP3_OPEN,
+    HTTP3_CLOSING, /* its CONNECTION_CLOSE is repeated when something arrives (RFC 9000, section 10.2.1) */
+    HTTP3_DRAINING /* nothing is sent any more */
+} http3_phase;
+
+struct http3_connection {
+    http3_endpoint *endpoint;
+    uint64_t number;
+    http3_phase phase;
+    ngtcp2_conn *quic;
+    nghttp3_conn *http;
+    gnutls_session_t tls;
+    http3_credentials *credentials; /* of the session */
+    ngtcp2_crypto_conn_ref reference;
+    http3_id *ids;
+    http3_inner *streams;
+    http3_inner *first_answered, *last_answered;
+    http3_connection *next, *previous;                 /* all connections */
+    http3_connection *next_pending, *previous_pending; /* those that may have something to send */
+    http3_inner *writing;                              /* the stream that had output last; may be NULL */
+    uint64_t expiry;                                   /* when it needs attention */
+    uint32_t place;                                    /* in the heap */
+    uint32_t open_streams;                             /* records of streams: open, or not released */
+    uint8_t is_pending, is_established, has_error, is_last_announced;
+    uint8_t close_is_due; /* the CONNECTION_CLOSE is to be sent */
+    ngtcp2_ccerr error;   /* with has_error: why the connection must end */
+    uint8_t *close_packet;
+    uint32_t close_length;
+    uint32_t close_received,
+        close_next; /* packets that have arrived since; how many there must be for the next repetition */
+    http3_address remote, local;
+    uint64_t accepted;  /* bytes of all streams that ngtcp2 has put into packets */
+    uint64_t active_at; /* when a stream was opened or closed last */
+    http3_bucket resets, frames;
+};
+
+struct http3_endpoint {
+    pthread_mutex_t lock;
+    http3_settings settings;
+    http_head_limits limits;
+    http3_credentials *credentials;
+    uint8_t ticket_key[HTTP3_TICKET_KEY_LENGTH];
+    uint64_t hash_key[2];
+    http3_id **table; /* by the hash of the ID */
+    uint32_t table_size, id_count;
+    http3_connection *connections;
+    http3_connection *first_pending, *last_pending;
+    http3_connection **heap; /* by expiry */
+    uint32_t heap_count, heap_capacity;
+    uint32_t open_count, handshake_count,
+        ending_count; /* connections: open (handshakes included); handshakes; closing or draining */
+    http3_inner *first_ready, *last_ready;
+    uint32_t stream_count; /* records of streams */
+    int64_t *notices;
+    uint32_t notice_count, notice_capacity, notices_taken;
+    http3_change *changes;
+    uint32_t change_count, change_capacity, changes_taken;
+    uint64_t next_number, next_key;
+    uint64_t now;
+    http3_bucket stateless;
+    http_building *spare; /* memory for a head */
+    http3_counts counts;
+    uint8_t *packets; /* datagrams that belong to no connection: a length, an address each */
+    uint32_t packets_length, packets_capacity;
+    uint8_t is_sending, is_promised, is_ending, is_last, is_closed;
+};
+
+static inline http3_inner *inner_of(http3_stream *stream)
+{
+    return (http3_inner *)stream;
+}
+
+static inline void http3_lock(http3_endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->lock);
+}
+
+static inline void http3_unlock(http3_endpoint *endpoint)
+{
+    pthread_mutex_unlock(&endpoint->lock);
+}
+
+/* The fields in libnghttp3's form. */
+static inline const nghttp3_nv *nv_of(const http_block *block)
+{
+    return (const nghttp3_nv *)block->fields;
+}
+
+_Static_assert(sizeof(http_nv) == sizeof(nghttp3_nv) && offsetof(http_nv, name) == offsetof(nghttp3_nv, name) &&
+                   offsetof(http_nv, value) == offsetof(nghttp3_nv, value) &&
+                   offsetof(http_nv, name_length) == offsetof(nghttp3_nv, namelen) &&
+                   offsetof(http_nv, value_length) == offsetof(nghttp3_nv, valuelen) &&
+                   offsetof(http_nv, flags) == offsetof(nghttp3_nv, flags) &&
+                   HTTP_NV_IS_LASTING == (NGHTTP3_NV_FLAG_NO_COPY_NAME | NGHTTP3_NV_FLAG_NO_COPY_VALUE),
+               "the fields have libnghttp3's form");
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_table.c: connection IDs and expiries of an endpoint */
+
+http3_connection *http3_find(const http3_endpoint *endpoint, const uint8_t *id, size_t length);
+/* Returns -1 without memory. */
+int http3_add_id(http3_connection *connection, const uint8_t *id, size_t length);
+void http3_remove_id(http3_connection *connection, const uint8_t *id, size_t length);
+void http3_remove_ids(http3_connection *connection);
+/* Returns -1 without memory. */
+int http3_enter_heap(http3_connection *connection, uint64_t expiry);
+void http3_set_expiry(http3_connection *connection, uint64_t expiry);
+void http3_leave_heap(http3_connection *connection);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_connection.c */
+
+/* Makes a connection for a client's first packet. `original`: the ID that the client chose before a Retry; NULL: there was none.
+ * Returns NULL without memory. */
+http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
+                                       const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now);
+/* Gives the connection a datagram. Returns NGTCP2_ERR_RETRY if the client must be asked to prove its address; the connection is freed
+ * then. */
+int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
+                      size_t length, uint64_t now);
+/* Does what is due. */
+void http3_expire(http3_connection *connection, uint64_t now);
+/* Ends the connection with its error, or with a result of ngtcp2. */
+void http3_end_connection(http3_connection *connection, int result, uint64_t now);
+/* Notes why the connection must end: an error code of RFC 9114. The first reason counts. */
+void http3_fail(http3_connection *connection, uint64_t code);
+/* Ends it if there is a reason. */
+void http3_end_failed(http3_connection *connection, uint64_t now);
+/* Frees the connection without another word. */
+void http3_drop_connection(http3_connection *connection);
+void http3_announce(http3_connection *connection, http3_end end);
+/* Puts the connection into the list of those that may have something to send. */
+void http3_make_pending(http3_connection *connection);
+void http3_leave_pending(http3_connection *connection);
+
+/* The caller's memory, during http3_collect. */
+typedef struct http3_output {
+    http3_train *trains;
+    uint32_t train_count, trains_max;
+    uint8_t *bytes;
+    size_t length, room;
+} http3_output;
+
+typedef enum http3_written {
+    HTTP3_NO_MORE,   /* it has nothing to send now */
+    HTTP3_MORE_LATER /* there may be more, after other connections, or when there is room */
+} http3_written;
+
+/* Writes what the connection may send now, at most one burst. */
+http3_written http3_write_packets(http3_connection *connection, http3_output *output, uint64_t now);
+/* Adds a datagram, to the last train if it fits. Returns 0 if there is no room for another train. */
+int http3_add_packet(http3_output *output, const http3_address *local, const http3_address *remote, uint32_t ecn,
+                     size_t length);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_stream.c */
+
+http3_inner *http3_new_stream(http3_connection *connection, int64_t id);
+/* Called when ngtcp2 has closed the stream, or the connection has ended. May free the stream. */
+void http3_close_stream(http3_inner *stream);
+/* The connection has ended: closes the stream, and lets go of the connection. */
+void http3_orphan_stream(http3_inner *stream);
+void http3_make_ready(http3_inner *stream);
+void http3_end_input(http3_inner *stream);
+void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length);
+/* The stream can neither be read nor written any more. */
+void http3_lose_stream(http3_inner *stream);
+void http3_submit_answers(http3_connection *connection);
+/* The client has acknowledged bytes of the body. */
+void http3_note_acknowledged(http3_inner *stream, uint64_t length);
+/* The client has acknowledged bytes of the stream. */
+void http3_note_confirmed(http3_inner *stream, uint64_t length);
+void http3_note_accepted(http3_inner *stream, uint64_t length);
+/* Output for libnghttp3: as nghttp3_read_data_callback. */
+nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t count, uint32_t *flags);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_endpoint.c */
+
+/* Returns whether the rate is exceeded. */
+int http3_bucket_take(http3_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second);
+void http3_push_change(http3_connection *connection, uint32_t is_end);
+/* The flags that depend only on the endpoint. */
+uint64_t http3_flags(const http3_endpoint *endpoint);
+void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event);
+
+#endif
