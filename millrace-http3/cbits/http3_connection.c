@@ -26,6 +26,9 @@
 /* The limit of records of ended connections. */
 #define ENDING_MAX 4096u
 
+/* A head may take so many more bytes than head_max before it is decoded. */
+#define HEAD_BYTES_SPARE 16384u
+
 #define GENERAL_PROTOCOL_ERROR UINT64_C(0x101)
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -326,20 +329,37 @@ static int begin_http(http3_connection *connection)
 /* ------------------------------------------------------------------------------------------------------------------
  * ngtcp2's callbacks */
 
+/* libnghttp3 leaves out fields with forbidden bytes, and does not report them. But it must not look at any number of them: a field of the
+ * QPACK table takes one byte, but as much time as its length says. */
+static int is_long_head(http3_connection *connection, http3_inner *stream, size_t length)
+{
+    if (stream == NULL || stream->building == NULL)
+        return 0;
+    stream->head_bytes += length;
+    if (stream->head_bytes <= connection->endpoint->settings.head_max + HEAD_BYTES_SPARE)
+        return 0;
+    http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+    return 1;
+}
+
 static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t offset, const uint8_t *bytes,
                           size_t length, void *data, void *stream_data)
 {
     http3_connection *connection = data;
-    (void)quic, (void)offset, (void)stream_data;
+    (void)quic, (void)offset;
     if (connection->http == NULL)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     if (length > 0)
         connection->frames.tokens += 1;
+    if (is_long_head(connection, stream_data, length))
+        return NGTCP2_ERR_CALLBACK_FAILURE;
     nghttp3_ssize used =
         nghttp3_conn_read_stream(connection->http, id, bytes, length, (flags & NGTCP2_STREAM_DATA_FLAG_FIN) != 0);
     if (used < 0)
         return failed(connection, used);
     open_windows(connection, id, (uint64_t)used);
+    if (stream_data != NULL)
+        http3_stop_client(stream_data);
     return connection->has_error ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
 }
 

@@ -118,7 +118,7 @@ int http3_settings_default(http3_settings *settings)
                                  .head_max = 51200,
                                  .target_max = 16384,
                                  .stream_window = 65536,
-                                 .connection_window = 131072,
+                                 .connection_window = 1048576,
                                  .window_max = 16777216,
                                  .table_max = 4096,
                                  .blocked_max = 16,
@@ -383,6 +383,14 @@ static void receive(http3_endpoint *endpoint, const ngtcp2_path *path, uint32_t 
         meet(endpoint, path, &ids, ecn, bytes, length, now);
 }
 
+/* Callers look at the clock before they get the lock, so that of two threads the earlier one may come second. */
+static uint64_t advance(http3_endpoint *endpoint, uint64_t now)
+{
+    if (now > endpoint->now)
+        endpoint->now = now;
+    return endpoint->now;
+}
+
 uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
                        uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
                        uint64_t now)
@@ -395,7 +403,7 @@ uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t loc
     ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)ends[0].bytes, local_length},    /* NOLINT: it is aligned */
                         .remote = {(ngtcp2_sockaddr *)ends[1].bytes, remote_length}}; /* NOLINT: it is aligned */
     http3_lock(endpoint);
-    endpoint->now = now;
+    now = advance(endpoint, now);
     endpoint->is_promised = 1;
     if (segment == 0 || segment > length)
         segment = length;
@@ -431,7 +439,7 @@ uint64_t http3_expiry(http3_endpoint *endpoint)
 uint64_t http3_handle_expiry(http3_endpoint *endpoint, uint64_t now)
 {
     http3_lock(endpoint);
-    endpoint->now = now;
+    now = advance(endpoint, now);
     endpoint->is_promised = 1;
     while (endpoint->heap_count > 0 && endpoint->heap[0]->expiry <= now)
         http3_expire(endpoint->heap[0], now);
@@ -514,9 +522,9 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
         http3_unlock(endpoint);
         return flags;
     }
-    endpoint->now = now > endpoint->now ? now : endpoint->now;
+    now = advance(endpoint, now);
     http3_output output = {.trains = trains, .trains_max = trains_max, .bytes = out, .room = room};
-    write_pending(endpoint, &output, endpoint->now);
+    write_pending(endpoint, &output, now);
     count_output(endpoint, &output);
     uint64_t flags = http3_flags(endpoint) | output.train_count;
     /* The order of datagrams does not matter. So another thread may have the right while the caller sends these. */
@@ -568,10 +576,10 @@ void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now)
 {
     http3_lock(endpoint);
     endpoint->is_closed = 1;
-    endpoint->now = now > endpoint->now ? now : endpoint->now;
+    now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        end_with(connection, code, endpoint->now);
+        end_with(connection, code, now);
     }
     http3_unlock(endpoint);
 }
@@ -580,12 +588,13 @@ uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit)
 {
     uint32_t count = 0;
     http3_lock(endpoint);
+    now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         if (connection->phase != HTTP3_OPEN || !connection->is_established || connection->open_streams > 0 ||
             now < connection->active_at || now - connection->active_at < limit)
             continue;
-        end_with(connection, HTTP3_NO_ERROR, now > endpoint->now ? now : endpoint->now);
+        end_with(connection, HTTP3_NO_ERROR, now);
         count++;
     }
     http3_unlock(endpoint);

@@ -118,6 +118,7 @@ typedef struct http3_inner {
     uint64_t given;       /* bytes of the response's body that libnghttp3 has got */
     uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
     uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
+    uint64_t head_bytes;  /* bytes that have arrived while the head, or the trailers, were incomplete */
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t moved_at;
@@ -313,6 +314,8 @@ void http3_end_input(http3_inner *stream);
 void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length);
 /* The stream can neither be read nor written any more. */
 void http3_lose_stream(http3_inner *stream);
+/* Tells a client that has been answered, and has much of its request still to send, to stop (RFC 9114, section 4.1). */
+void http3_stop_client(http3_inner *stream);
 void http3_submit_answers(http3_connection *connection);
 /* The client has acknowledged bytes of the body. */
 void http3_note_acknowledged(http3_inner *stream, uint64_t length);

@@ -268,8 +268,7 @@ static int is_little_left(const http3_inner *stream)
     return stream->skipped <= most;
 }
 
-/* Tells a client that has much of its request still to send to stop (RFC 9114, section 4.1). */
-static void stop_client(http3_inner *stream)
+void http3_stop_client(http3_inner *stream)
 {
     http3_connection *connection = stream->connection;
     if (stream->has_stopped || stream->seen.has_ended || stream->seen.is_closed || !stream->drops_input ||
@@ -380,7 +379,7 @@ nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t
             nghttp3_conn_submit_trailers(connection->http, stream->seen.id, nv_of(stream->trailers),
                                          stream->trailers->count) == 0)
             *flags |= NGHTTP3_DATA_FLAG_NO_END_STREAM;
-        stop_client(stream);
+        http3_stop_client(stream);
     }
     wake_writer_with_room(stream);
     return (nghttp3_ssize)used;
@@ -399,7 +398,7 @@ static void submit_answer(http3_inner *stream)
                                      stream->has_body ? &reader : NULL) != 0)
         reset(stream, HTTP3_INTERNAL_ERROR);
     else if (stream->end_is_given)
-        stop_client(stream);
+        http3_stop_client(stream);
     http3_make_pending(connection);
 }
 
@@ -813,7 +812,7 @@ uint64_t http3_release(http3_stream *seen)
             abort_stream(stream);
         drop_input(stream);
         stream->drops_input = 1;
-        stop_client(stream);
+        http3_stop_client(stream);
     }
     uint64_t flags = http3_flags(endpoint);
     http3_unlock(endpoint);

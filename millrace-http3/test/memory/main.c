@@ -1,0 +1,938 @@
+/* main.c - tests of the engine of HTTP/3 in memory. Must not know: the libraries' way of sending. */
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "world.h"
+
+static world *ordinary_world(uint64_t seed)
+{
+    world *w = new_world(seed);
+    start_endpoint(w);
+    return w;
+}
+
+static void check_exchange(const exchange *e)
+{
+    CHECK_EQ(e->status, 200);
+    CHECK_EQ(e->is_complete, 1);
+    CHECK_EQ(e->received, e->expected);
+    CHECK_EQ(e->trailers, e->upload != NULL);
+}
+
+static void check_exchanges(const world *w)
+{
+    for (uint32_t i = 0; i < w->client_count; i++)
+        for (uint32_t k = 0; k < w->clients[i]->exchange_count; k++)
+            check_exchange(w->clients[i]->exchanges[k]);
+}
+
+static http3_counts counts_of(const world *w)
+{
+    http3_counts counts;
+    http3_count(w->endpoint, &counts);
+    return counts;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Service */
+
+static void one_request(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(1);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    run_for(w, SECOND);
+    CHECK(c->is_confirmed && c->token_length > 0);
+    http3_change change;
+    CHECK(http3_next_change(w->endpoint, &change) && !change.is_end);
+    CHECK_EQ(counts_of(w).connections, 1);
+    CHECK_EQ(counts_of(w).violations, 0);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    client_close(c, HTTP3_NO_ERROR);
+    run_for(w, 10 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    CHECK(http3_next_change(w->endpoint, &change) && change.is_end);
+    CHECK_EQ(http3_expiry(w->endpoint) == UINT64_MAX, 1);
+    end_world(w);
+}
+
+/* Transfers in both directions over a link that loses, doubles, delays and reorders. */
+static void transfer(uint64_t seed)
+{
+    world *w = new_world(seed);
+    w->link = (link_settings){.loss = random_below(w, 2) ? random_below(w, 80) : 0,
+                              .duplication = random_below(w, 2) ? random_below(w, 50) : 0,
+                              .delay = random_below(w, 60) * MILLISECOND,
+                              .jitter = random_below(w, 2) ? random_below(w, 20) * MILLISECOND : 0};
+    if (random_below(w, 3) == 0) {
+        w->link.rate = 100000 + random_below(w, 2000000);
+        w->link.queue = 65536;
+    }
+    if (random_below(w, 3) == 0)
+        w->settings.retry_from = 0;
+    if (random_below(w, 3) == 0)
+        w->settings.streams_max = 1 + random_below(w, 4);
+    if (random_below(w, 3) == 0)
+        w->settings.stream_window = w->settings.connection_window = 2000 + random_below(w, 10000);
+    start_endpoint(w);
+    unsigned clients = 1 + random_below(w, 3);
+    for (unsigned i = 0; i < clients; i++) {
+        client_settings settings = ordinary;
+        if (random_below(w, 3) == 0)
+            settings.stream_window = settings.connection_window = 3000 + random_below(w, 10000);
+        client *c = new_client(w, &settings);
+        unsigned requests = 1 + random_below(w, 8);
+        for (unsigned k = 0; k < requests; k++) {
+            uint64_t length = random_below(w, random_below(w, 6) == 0 ? 300000 : 20000);
+            request(c, length, random_below(w, 2) ? length + 1 : 0);
+        }
+    }
+    if (!run_until(w, all_complete, 600 * SECOND))
+        FAIL("seed %llu: not all transfers have ended", (unsigned long long)seed);
+    check_exchanges(w);
+    CHECK_EQ(counts_of(w).violations, 0);
+    CHECK(w->unread_most <= w->settings.window_max / 2);
+    end_world(w);
+}
+
+static void transfers(uintptr_t argument)
+{
+    unsigned rounds = harness_rounds(125);
+    uint64_t first = harness_first_seed() + argument * rounds;
+    for (unsigned i = 0; i < rounds; i++)
+        transfer(first + i);
+}
+
+static void large_download(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(3);
+    client *c = new_client(w, &ordinary);
+    w->link.loss = 10;
+    request(c, 5000000, 0);
+    CHECK(run_until(w, all_complete, 600 * SECOND));
+    check_exchanges(w);
+    CHECK(w->largest_datagram > 1200); /* the path allows larger datagrams, which the engine has found out */
+    end_world(w);
+}
+
+static void server_name(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(4);
+    client_settings settings = ordinary;
+    client *first = new_client(w, &settings);
+    settings.server_name = "second.example";
+    client *second = new_client(w, &settings);
+    settings.server_name = "unknown.example";
+    client *third = new_client(w, &settings);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    CHECK(strcmp(first->peer_name, "CN=localhost") == 0);
+    CHECK(strcmp(second->peer_name, "CN=second.example") == 0);
+    CHECK(strcmp(third->peer_name, "CN=localhost") == 0);
+    end_world(w);
+}
+
+static void new_certificates(uintptr_t argument)
+{
+    static const char *const names[] = {"CN=replaced"};
+    (void)argument;
+    world *w = ordinary_world(5);
+    client *before = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    http3_credentials *credentials = make_credentials(names, 1);
+    http3_set_credentials(w->endpoint, credentials);
+    http3_credentials_free(credentials);
+    client *after = new_client(w, &ordinary);
+    request(before, 100, 0);
+    request(after, 100, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    CHECK(strcmp(before->peer_name, "CN=localhost") == 0);
+    CHECK(strcmp(after->peer_name, "CN=replaced") == 0);
+    end_world(w);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * QUIC */
+
+static void retry(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(6);
+    w->settings.retry_from = 0;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    CHECK_EQ(c->retries, 1);
+    CHECK_EQ(counts_of(w).retries, 1);
+    /* With the token of that connection there is no need to prove the address again. */
+    client_settings settings = ordinary;
+    settings.token = c->token;
+    settings.token_length = c->token_length;
+    settings.number = c->number;
+    client_close(c, HTTP3_NO_ERROR);
+    c->number = 9999;
+    client *again = new_client(w, &settings);
+    request(again, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchange(again->exchanges[0]);
+    CHECK_EQ(again->retries, 0);
+    /* It is of no use at another address. */
+    settings.number = 0;
+    client *other = new_client(w, &settings);
+    request(other, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    CHECK_EQ(other->retries, 1);
+    end_world(w);
+}
+
+static void version_negotiation(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(7);
+    uint8_t packet[1200] = {0xc0, 0xba, 0xba, 0xba, 0xba, 8, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 9, 9, 9};
+    inject(w, 1, 1000, packet, sizeof packet);
+    flush_endpoint(w);
+    CHECK_EQ(w->datagrams_to_clients, 1);
+    CHECK_LT(w->bytes_to_clients, 100);
+    CHECK_EQ(counts_of(w).version_answers, 1);
+    /* A short packet gets no answer. */
+    inject(w, 1, 1000, packet, 1199);
+    flush_endpoint(w);
+    CHECK_EQ(w->datagrams_to_clients, 1);
+    end_world(w);
+}
+
+static void version_2(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(8);
+    client_settings settings = ordinary;
+    settings.version = NGTCP2_PROTO_VER_V2;
+    client *c = new_client(w, &settings);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    end_world(w);
+}
+
+/* The server has lost its memory of a connection, but not the secret. */
+static void stateless_reset(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(9);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    w->link.loss = 1000;
+    http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
+    flush_endpoint(w);
+    w->link.loss = 0;
+    http3_free(w->endpoint);
+    start_endpoint(w);
+    request(c, 1000, 0);
+    run_for(w, 10 * SECOND);
+    CHECK_EQ(c->was_reset, 1);
+    CHECK(c->is_over);
+    CHECK_LE(counts_of(w).resets, 3);
+    end_world(w);
+}
+
+static void key_update(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(10);
+    client *c = new_client(w, &ordinary);
+    request(c, 300000, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        run_for(w, SECOND);
+        CHECK(c->is_confirmed);
+        request(c, 1000, 0); /* the client prepares the next keys when a packet arrives */
+        run_for(w, SECOND);
+        CHECK_EQ(ngtcp2_conn_initiate_key_update(c->quic, w->now), 0);
+        request(c, 100000, 0);
+    }
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchanges(w);
+    end_world(w);
+}
+
+static int all_confirmed(world *w)
+{
+    for (uint32_t i = 0; i < w->client_count; i++)
+        if (!w->clients[i]->is_confirmed)
+            return 0;
+    return 1;
+}
+
+/* A NAT gives the client another port, again and again, in the middle of transfers. */
+static void rebinding(uintptr_t argument)
+{
+    (void)argument;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world *w = ordinary_world(seed);
+        w->link.delay = random_below(w, 50) * MILLISECOND;
+        w->link.rate = 500000;
+        w->link.queue = 50000;
+        client *c = new_client(w, &ordinary);
+        request(c, 400000, 0);
+        request(c, 0, 400000);
+        /* A server does not know the new port before the client has sent something. */
+        ngtcp2_conn_set_keep_alive_timeout(c->quic, 200 * MILLISECOND);
+        CHECK(run_until(w, all_confirmed, 10 * SECOND));
+        run_for(w, 200 * MILLISECOND);
+        for (unsigned i = 0; i < 3; i++) {
+            run_for(w, random_below(w, 300) * MILLISECOND);
+            rebind(c);
+        }
+        CHECK(run_until(w, all_complete, 60 * SECOND));
+        check_exchanges(w);
+        CHECK_EQ(counts_of(w).violations, 0);
+        end_world(w);
+    }
+}
+
+static void idle_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(11);
+    w->settings.idle_ms = 5000;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, 4 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 1);
+    run_for(w, 4 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    CHECK(c->is_over);
+    end_world(w);
+}
+
+static void quiet_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(12);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND), 0);
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND), 1);
+    run_for(w, SECOND);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.type, NGTCP2_CCERR_TYPE_APPLICATION);
+    CHECK_EQ(c->error.error_code, HTTP3_NO_ERROR);
+    end_world(w);
+}
+
+static void graceful_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(13);
+    w->link.rate = 500000;
+    w->link.queue = 50000;
+    client *busy = new_client(w, &ordinary), *idle = new_client(w, &ordinary);
+    request(idle, 10, 0);
+    request(busy, 2000000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 100 * MILLISECOND);
+    http3_announce_end(w->endpoint, HTTP3_END_NOTICE);
+    run_for(w, 500 * MILLISECOND);
+    CHECK_EQ(busy->goaways, 1);
+    /* No new connection. */
+    client *late = new_client(w, &ordinary);
+    run_for(w, 100 * MILLISECOND);
+    CHECK(!late->is_established);
+    CHECK(counts_of(w).refused > 0);
+    http3_announce_end(w->endpoint, HTTP3_END_LAST);
+    run_for(w, SECOND);
+    CHECK(idle->is_over);
+    CHECK_EQ(idle->error.error_code, HTTP3_NO_ERROR);
+    CHECK(!busy->is_over);
+    CHECK_EQ(busy->goaways, 2);
+    run_for(w, 60 * SECOND);
+    check_exchange(busy->exchanges[0]);
+    CHECK(busy->is_over);
+    CHECK_EQ(busy->error.error_code, HTTP3_NO_ERROR);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    end_world(w);
+}
+
+static void sudden_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(14);
+    client *c = new_client(w, &ordinary);
+    request(c, 10000000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 100 * MILLISECOND);
+    http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
+    run_for(w, SECOND);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.error_code, HTTP3_NO_ERROR);
+    end_world(w);
+}
+
+static void owners(uintptr_t argument)
+{
+    (void)argument;
+    static const uint8_t short_packet[40] = {0x40, 0x12, 0x34}, long_packet[40] = {0xc0, 0, 0, 0, 1, 12, 0xab, 0xcd},
+                         foreign_packet[40] = {0xc0, 0, 0, 0, 1, 8, 0xab, 0xcd};
+    CHECK_EQ(http3_owner_of(short_packet, 40), 0x1234);
+    CHECK_EQ(http3_owner_of(long_packet, 40), 0xabcd);
+    CHECK_EQ(http3_owner_of(foreign_packet, 40), -1);
+    CHECK_EQ(http3_owner_of(short_packet, 20), -1);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Requests */
+
+#define FIELD(name, value)                                                                \
+    {                                                                                     \
+        (const uint8_t *)(name), (const uint8_t *)(value), strlen(name), strlen(value), 0 \
+    }
+
+static exchange *send_fields(world *w, const nghttp3_nv *fields, size_t count)
+{
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    exchange *e = request_with(c, fields, count, 5);
+    run_for(w, 2 * SECOND);
+    return e;
+}
+
+/* What HTTP/1 and HTTP/2 refuse is refused: with an answer, or with a reset. */
+static void refusals(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(15);
+    static char long_path[20000], long_value[60000];
+    memset(long_path, '/', sizeof long_path - 1);
+    memset(long_value, 'a', sizeof long_value - 1);
+    const struct {
+        int status; /* 0: reset */
+        nghttp3_nv fields[6];
+    } cases[] = {
+        {200, {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5")}},
+        {200,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD("host", "a")}},
+        {400,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD("host", "b")}},
+        {0, {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a@b"), FIELD(":path", "/5")}},
+        {400, {FIELD(":method", "GET"), FIELD(":scheme", "ftp"), FIELD(":authority", "a"), FIELD(":path", "/5")}},
+        {400, {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5#")}},
+        {414,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", long_path)}},
+        {431,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD("x", long_value)}},
+        {0, {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":path", "/5")}},
+        {0, {FIELD(":method", "GET"), FIELD(":authority", "a"), FIELD(":path", "/5")}},
+        {0,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD("connection", "close")}},
+        {0,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD("transfer-encoding", "chunked")}},
+        {0,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD(":path", "/6")}},
+        {0,
+         {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD(":protocol", "websocket")}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t count = 0;
+        while (count < 6 && cases[i].fields[count].name != NULL)
+            count++;
+        exchange *e = send_fields(w, cases[i].fields, count);
+        CHECK(e->is_closed || e->client->is_over);
+        if (e->status != cases[i].status)
+            FAIL("case %zu: the status is %d instead of %d", i, e->status, cases[i].status);
+        if (cases[i].status == 0)
+            CHECK_NE(e->code, HTTP3_NO_ERROR);
+    }
+    end_world(w);
+}
+
+/* A client that is answered before it has sent everything is told to stop. */
+static void early_answer(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(16);
+    client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 0, 5000000);
+    w->settings.skipped_max = 0;
+    w->is_stuck = 1;
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(w->handler_count, 1);
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    http3_stream *stream = w->handlers[0].stream;
+    w->handler_count = 0;
+    CHECK_EQ(http3_answer(stream, 403, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+    http3_release(stream);
+    CHECK(http3_needs_sender(w->endpoint));
+    flush_endpoint(w);
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(e->status, 403);
+    CHECK_EQ(e->is_closed, 1);
+    CHECK_LT(w->bytes_to_server, 1000000);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* What a handler had flushed arrives, although it fails. */
+static void aborted_answer(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(17);
+    w->is_stuck = 1;
+    w->link.loss = 100;
+    client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 30000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(w->handler_count, 1);
+    uint8_t body[20000];
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (uint8_t)(i * 131 + (i >> 8) * 7 + (i >> 16));
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    http3_stream *stream = w->handlers[0].stream;
+    w->handler_count = 0;
+    CHECK_EQ(http3_answer(stream, 200, &none, 30000, body, 10000, 0, &given), HTTP3_OK);
+    http3_flush(stream);
+    CHECK_EQ(http3_write(stream, body + 10000, 5000), HTTP3_OK);
+    http3_release(stream);
+    flush_endpoint(w);
+    run_for(w, 10 * SECOND);
+    CHECK_EQ(e->status, 200);
+    CHECK_EQ(e->received, 10000);
+    CHECK_EQ(e->is_complete, 0);
+    CHECK_EQ(e->is_closed, 1);
+    CHECK_EQ(e->code, HTTP3_INTERNAL_ERROR);
+    end_world(w);
+}
+
+/* An answer that nobody has seen can be replaced. */
+static void replaced_answer(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(18);
+    w->is_stuck = 1;
+    client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 5, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    http3_stream *stream = w->handlers[0].stream;
+    w->handler_count = 0;
+    CHECK_EQ(http3_answer(stream, 200, &none, 100, (const uint8_t *)"begun", 5, 0, &given), HTTP3_OK);
+    flush_endpoint(w);
+    CHECK_EQ(http3_take_back(stream), HTTP3_OK);
+    CHECK_EQ(http3_answer(stream, 500, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+    flush_endpoint(w);
+    CHECK_EQ(http3_take_back(stream), HTTP3_GONE);
+    http3_release(stream);
+    run_for(w, SECOND);
+    CHECK_EQ(e->status, 500);
+    CHECK_EQ(e->received, 0);
+    end_world(w);
+}
+
+/* A client resets a request: its handler learns of it. */
+static void reset_by_client(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(19);
+    w->is_stuck = 1;
+    client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 0, 100000);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 1);
+    client_reset(e, HTTP3_REQUEST_CANCELLED);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 0);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Attacks */
+
+/* Before a client has proved its address, it gets at most three times the bytes that it has sent. */
+static void amplification(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(20);
+    client_settings settings = ordinary;
+    settings.is_mute = 1;
+    client *c = new_client(w, &settings);
+    run_for(w, 60 * SECOND);
+    CHECK(c->bytes_sent >= 1200);
+    CHECK(w->bytes_to_clients > 0);
+    CHECK_LE(w->bytes_to_clients, 3 * c->bytes_sent);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0); /* the handshake has run out of time */
+    end_world(w);
+}
+
+/* Clients that begin handshakes and do not end them: from a number on they must prove their addresses, and beyond another
+ * they are ignored. */
+static void handshake_flood(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(21);
+    w->settings.retry_from = 20;
+    w->settings.handshakes_max = 50;
+    start_endpoint(w);
+    client_settings settings = ordinary;
+    settings.is_mute = 1;
+    for (unsigned i = 0; i < 600; i++)
+        new_client(w, &settings);
+    run_for(w, SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 20);
+    CHECK_EQ(counts_of(w).retries, 580);
+    /* An honest client gets through. */
+    client *honest = new_client(w, &ordinary);
+    exchange *e = request(honest, 1000, 0);
+    run_for(w, 2 * SECOND);
+    check_exchange(e);
+    CHECK_EQ(honest->retries, 1);
+    /* Those with an unfinished handshake are forgotten. */
+    run_for(w, 20 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 1);
+    end_world(w);
+}
+
+static void handshake_limit(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(22);
+    w->settings.retry_from = UINT32_MAX;
+    w->settings.handshakes_max = 50;
+    start_endpoint(w);
+    client_settings settings = ordinary;
+    settings.is_mute = 1;
+    for (unsigned i = 0; i < 200; i++)
+        new_client(w, &settings);
+    run_for(w, SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 50);
+    CHECK_EQ(counts_of(w).refused, 150);
+    end_world(w);
+}
+
+static void connection_limit(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(23);
+    w->settings.connections_max = 3;
+    start_endpoint(w);
+    for (unsigned i = 0; i < 10; i++)
+        new_client(w, &ordinary);
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 3);
+    end_world(w);
+}
+
+/* A client opens and resets requests as fast as it can. No more handlers run than it may have requests, and in the end the connection
+ * is closed. */
+static void rapid_reset(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(24);
+    w->settings.streams_max = 10;
+    w->settings.resets_max = 50;
+    w->settings.resets_per_second = 1;
+    w->is_stuck = 1;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    for (unsigned round = 0; round < 900 && !c->is_over; round++) {
+        request(c, 0, 1000);
+        run_for(w, MILLISECOND);
+        for (uint32_t i = 0; i < c->exchange_count; i++)
+            if (c->exchanges[i]->is_started && !c->exchanges[i]->is_closed && c->exchanges[i]->code == 0) {
+                client_reset(c->exchanges[i], HTTP3_REQUEST_CANCELLED);
+                c->exchanges[i]->code = 1; /* until it is closed */
+            }
+    }
+    run_for(w, SECOND);
+    CHECK_LE(w->handlers_most, 10);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    CHECK_EQ(counts_of(w).violations, 1);
+    end_world(w);
+}
+
+/* A client does not read. The server keeps a bounded part of the answer, and gives up in the end. */
+static void stalled_reader(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(25);
+    client_settings settings = ordinary;
+    settings.reads_slowly = 1;
+    client *c = new_client(w, &settings);
+    exchange *e = request(c, 100000000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    struct mallinfo2 before = mallinfo2();
+    run_for(w, 5 * SECOND);
+    CHECK_LT(mallinfo2().uordblks, before.uordblks + 1000000);
+    CHECK_EQ(e->received, ordinary.stream_window - (ordinary.stream_window - e->received));
+    CHECK_LE(w->handlers[0].at, e->received + HTTP3_OUTPUT_HIGH + 2 * 65536);
+    CHECK_EQ(http3_reset_stalled(w->endpoint, w->now, 3 * SECOND), 0);
+    run_for(w, 4 * SECOND);
+    CHECK_EQ(http3_reset_stalled(w->endpoint, w->now, 3 * SECOND), 1);
+    flush_endpoint(w);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 0);
+    CHECK_EQ(e->is_closed, 1);
+    end_world(w);
+}
+
+/* The application does not read. The client can send no more than the windows. */
+static void lazy_application(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(26);
+    w->is_lazy = 1;
+    client *c = new_client(w, &ordinary);
+    request(c, 0, 5000000);
+    request(c, 0, 5000000);
+    request(c, 0, 5000000);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 5 * SECOND);
+    CHECK_EQ(w->handler_count, 3);
+    uint64_t unread = 0;
+    for (uint32_t i = 0; i < w->handler_count; i++) {
+        CHECK_LE(w->handlers[i].stream->unread, w->settings.stream_window);
+        unread += w->handlers[i].stream->unread;
+    }
+    CHECK_GT(unread, 0);
+    CHECK_LE(unread, w->settings.connection_window);
+    w->is_lazy = 0;
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchanges(w);
+    end_world(w);
+}
+
+/* Many more fields than are allowed, in a few bytes of the QPACK table: the connection ends before they take memory. */
+static void many_fields(uintptr_t argument)
+{
+    (void)argument;
+    enum { COUNT = 10000 };
+    world *w = ordinary_world(27);
+    nghttp3_nv *fields = calloc(COUNT, sizeof *fields);
+    CHECK(fields != NULL);
+    fields[0] = (nghttp3_nv)FIELD(":method", "GET");
+    fields[1] = (nghttp3_nv)FIELD(":scheme", "https");
+    fields[2] = (nghttp3_nv)FIELD(":authority", "a");
+    fields[3] = (nghttp3_nv)FIELD(":path", "/1");
+    for (unsigned i = 4; i < COUNT; i++)
+        fields[i] =
+            (nghttp3_nv)FIELD("x-a-field-of-a-table", "with a value of some length, again and again, in one byte");
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    request_with(c, fields, 10, 1);
+    run_for(w, SECOND);
+    struct mallinfo2 before = mallinfo2();
+    request_with(c, fields, COUNT, 1);
+    run_for(w, 2 * SECOND);
+    CHECK_LT(mallinfo2().uordblks, before.uordblks + 1000000);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    free(fields);
+    end_world(w);
+}
+
+/* A client that sends packets without any use. */
+static void useless_packets(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(28);
+    w->settings.frames_max = 500;
+    w->settings.frames_per_second = 10;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    ngtcp2_conn_set_keep_alive_timeout(c->quic, MILLISECOND);
+    run_for(w, 10 * SECOND);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    end_world(w);
+}
+
+static void wrong_protocol(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(29);
+    client_settings settings = ordinary;
+    settings.protocol = "hq-interop";
+    client *c = new_client(w, &settings);
+    run_for(w, 5 * SECOND);
+    CHECK(c->is_over && !c->is_established);
+    CHECK_EQ(c->error.type, NGTCP2_CCERR_TYPE_TRANSPORT);
+    CHECK_EQ(c->error.error_code, 0x100 + 120); /* no_application_protocol */
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    end_world(w);
+}
+
+/* Datagrams of all lengths with all kinds of first bytes, and genuine ones that were changed. */
+static world *observed;
+static uint8_t kept[64][1500];
+static size_t kept_lengths[64];
+static unsigned kept_count;
+
+static void garbage(uintptr_t argument)
+{
+    (void)argument;
+    unsigned rounds = harness_rounds(20000);
+    world *w = ordinary_world(30);
+    client *c = new_client(w, &ordinary);
+    request(c, 100000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    for (unsigned i = 0; i < rounds; i++) {
+        uint8_t bytes[1500];
+        size_t length = random_below(w, random_below(w, 4) == 0 ? 1500 : 60);
+        for (size_t k = 0; k < length; k++)
+            bytes[k] = (uint8_t)random_below(w, 256);
+        if (length > 6 && random_below(w, 2)) {
+            static const uint8_t version[] = {0, 0, 0, 1};
+            bytes[0] = 0xc0;
+            memcpy(bytes + 1, version, sizeof version);
+            bytes[5] = (uint8_t)random_below(w, 22);
+        }
+        (void)http3_owner_of(bytes, length);
+        inject(w, (uint16_t)(1 + random_below(w, 3)), 1000, bytes, length);
+        if (i % 64 == 0)
+            run_for(w, MILLISECOND);
+    }
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchanges(w);
+    run_for(w, 30 * SECOND);
+    CHECK_LE(http3_connection_count(w->endpoint), 1);
+    end_world(w);
+}
+
+static void keep_datagram(world *w, const http3_train *train, const uint8_t *bytes, size_t length)
+{
+    (void)train;
+    CHECK(w == observed);
+    if (length <= sizeof kept[0]) {
+        unsigned at = kept_count++ % 64;
+        memcpy(kept[at], bytes, length);
+        kept_lengths[at] = length;
+    }
+}
+
+/* An endpoint that gets its own datagrams back, as in a loop of two servers. */
+static void mirrored(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(31);
+    observed = w;
+    w->on_datagram = keep_datagram;
+    client *c = new_client(w, &ordinary);
+    request(c, 100000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    uint8_t packet[100] = {0x40, 1, 2, 3};
+    inject(w, 500, 1000, packet, sizeof packet);
+    flush_endpoint(w);
+    uint64_t before = w->datagrams_to_clients;
+    for (unsigned i = 0; i < 1000; i++) {
+        unsigned last = (kept_count - 1) % 64;
+        inject(w, 500, 1000, kept[last], kept_lengths[last]);
+        flush_endpoint(w);
+    }
+    CHECK_LE(w->datagrams_to_clients - before, 30);
+    end_world(w);
+}
+
+/* The memory of a connection without requests. */
+static void idle_memory(uintptr_t argument)
+{
+    (void)argument;
+    enum { COUNT = 100 };
+    world *w = ordinary_world(32);
+    client *all[COUNT];
+    struct mallinfo2 before = mallinfo2();
+    for (unsigned i = 0; i < COUNT; i++) {
+        all[i] = new_client(w, &ordinary);
+        request(all[i], 1000, 0);
+    }
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    run_for(w, 2 * SECOND);
+    struct mallinfo2 open = mallinfo2();
+    http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
+    struct mallinfo2 after = mallinfo2();
+    (void)before;
+    printf("idle memory: %zu bytes for each connection\n", (size_t)(open.uordblks - after.uordblks) / COUNT);
+    end_world(w);
+}
+
+static const harness_test tests[] = {
+    {"serves a request", one_request, 0},
+    {"transfers in both directions, bytes exactly, over bad links (1)", transfers, 0},
+    {"transfers in both directions, bytes exactly, over bad links (2)", transfers, 1},
+    {"transfers in both directions, bytes exactly, over bad links (3)", transfers, 2},
+    {"transfers in both directions, bytes exactly, over bad links (4)", transfers, 3},
+    {"transfers in both directions, bytes exactly, over bad links (5)", transfers, 4},
+    {"transfers in both directions, bytes exactly, over bad links (6)", transfers, 5},
+    {"transfers in both directions, bytes exactly, over bad links (7)", transfers, 6},
+    {"transfers in both directions, bytes exactly, over bad links (8)", transfers, 7},
+    {"finds out that larger datagrams pass", large_download, 0},
+    {"chooses the certificate by the server's name", server_name, 0},
+    {"uses new certificates for new connections", new_certificates, 0},
+    {"makes clients prove their address, once", retry, 0},
+    {"names its versions", version_negotiation, 0},
+    {"speaks version 2", version_2, 0},
+    {"resets connections that it has forgotten", stateless_reset, 0},
+    {"updates keys", key_update, 0},
+    {"follows clients to other ports", rebinding, 0},
+    {"ends connections on which nothing arrives", idle_end, 0},
+    {"ends connections without requests", quiet_end, 0},
+    {"ends gracefully", graceful_end, 0},
+    {"ends at once", sudden_end, 0},
+    {"finds the owner of a datagram", owners, 0},
+    {"refuses what HTTP/1 and HTTP/2 refuse", refusals, 0},
+    {"stops a client that is answered early", early_answer, 0},
+    {"sends what was flushed before a failure", aborted_answer, 0},
+    {"replaces an answer", replaced_answer, 0},
+    {"tells handlers about resets", reset_by_client, 0},
+    {"attack: amplification", amplification, 0},
+    {"attack: unfinished handshakes, Retry", handshake_flood, 0},
+    {"attack: unfinished handshakes, limit", handshake_limit, 0},
+    {"attack: connections", connection_limit, 0},
+    {"attack: rapid resets", rapid_reset, 0},
+    {"attack: a client that does not read", stalled_reader, 0},
+    {"attack: uploads that nobody reads", lazy_application, 0},
+    {"attack: a great many fields from the QPACK table", many_fields, 0},
+    {"attack: packets without use", useless_packets, 0},
+    {"attack: another protocol", wrong_protocol, 0},
+    {"attack: garbage", garbage, 0},
+    {"attack: its own datagrams", mirrored, 0},
+    {"an idle connection's memory", idle_memory, 0},
+};
+
+int main(int argc, char **argv)
+{
+    harness_announce_seed(argc, argv);
+    return harness_main(tests, sizeof tests / sizeof *tests, argc, argv);
+}
