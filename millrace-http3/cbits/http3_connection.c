@@ -259,6 +259,8 @@ static int on_stop_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *d
     (void)http;
     if (stream_data != NULL)
         http3_lose_stream(stream_data);
+    else if (resets_too_often(connection)) /* a stream of an unknown type */
+        return NGHTTP3_ERR_CALLBACK_FAILURE;
     return ngtcp2_conn_shutdown_stream_read(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
@@ -349,7 +351,7 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
     (void)quic, (void)offset;
     if (connection->http == NULL)
         return NGTCP2_ERR_CALLBACK_FAILURE;
-    if (length > 0)
+    if (length > 0 && stream_data != NULL)
         connection->frames.tokens += 1;
     if (is_long_head(connection, stream_data, length))
         return NGTCP2_ERR_CALLBACK_FAILURE;
@@ -483,6 +485,16 @@ static int on_id_retired(ngtcp2_conn *quic, const ngtcp2_cid *id, void *data)
     return 0;
 }
 
+/* After the handshake a client has nothing to say in TLS (RFC 9001, section 4.4 and 6). */
+static int on_crypto(ngtcp2_conn *quic, ngtcp2_encryption_level level, uint64_t offset, const uint8_t *bytes,
+                     size_t length, void *data)
+{
+    if (((http3_connection *)data)->tls != NULL)
+        return ngtcp2_crypto_recv_crypto_data_cb(quic, level, offset, bytes, length, data);
+    ngtcp2_conn_set_tls_alert(quic, GNUTLS_A_UNEXPECTED_MESSAGE);
+    return NGTCP2_ERR_CRYPTO;
+}
+
 static int on_key(ngtcp2_conn *quic, ngtcp2_encryption_level level, void *data)
 {
     (void)quic;
@@ -525,7 +537,7 @@ static int on_path(ngtcp2_conn *quic, uint32_t flags, const ngtcp2_path *path, c
 
 static const ngtcp2_callbacks quic_callbacks = {
     .recv_client_initial = ngtcp2_crypto_recv_client_initial_cb,
-    .recv_crypto_data = ngtcp2_crypto_recv_crypto_data_cb,
+    .recv_crypto_data = on_crypto,
     .handshake_completed = on_handshake,
     .encrypt = ngtcp2_crypto_encrypt_cb,
     .decrypt = ngtcp2_crypto_decrypt_cb,
@@ -649,19 +661,24 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
 /* ------------------------------------------------------------------------------------------------------------------
  * The end */
 
+static void end_tls(http3_connection *connection)
+{
+    if (connection->tls != NULL)
+        gnutls_deinit(connection->tls);
+    http3_credentials_free(connection->credentials);
+    connection->tls = NULL;
+    connection->credentials = NULL;
+}
+
 /* Gives the libraries' memory back, and ends all streams. */
 static void end_libraries(http3_connection *connection)
 {
     http3_endpoint *endpoint = connection->endpoint;
     nghttp3_conn_del(connection->http);
     ngtcp2_conn_del(connection->quic);
-    if (connection->tls != NULL)
-        gnutls_deinit(connection->tls);
-    http3_credentials_free(connection->credentials);
-    connection->credentials = NULL;
+    end_tls(connection);
     connection->http = NULL;
     connection->quic = NULL;
-    connection->tls = NULL;
     connection->writing = NULL;
     while (connection->streams != NULL)
         http3_orphan_stream(connection->streams);
@@ -804,10 +821,16 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
         http3_drop_connection(connection);
         return result;
     }
-    if (result != 0 || connection->has_error)
+    if (result != 0 || connection->has_error) {
         http3_end_connection(connection, result, now);
-    else
-        http3_make_pending(connection);
+        return 0;
+    }
+    if (connection->is_established && connection->tls != NULL) {
+        /* The handshake is over, and session tickets are with ngtcp2: the session is of no more use, and has much memory. */
+        end_tls(connection);
+        ngtcp2_conn_set_tls_native_handle(connection->quic, NULL);
+    }
+    http3_make_pending(connection);
     return 0;
 }
 

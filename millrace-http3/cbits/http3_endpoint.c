@@ -474,6 +474,11 @@ static void write_loose_packets(http3_endpoint *endpoint, http3_output *output)
     }
 }
 
+static int is_full(const http3_endpoint *endpoint, const http3_output *output)
+{
+    return output->train_count == output->trains_max || output->room - output->length < endpoint->settings.datagram_max;
+}
+
 /* Lets each pending connection write a burst, in turn, until there is no more room. */
 static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64_t now)
 {
@@ -484,6 +489,8 @@ static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64
         http3_connection *last = endpoint->last_pending;
         for (http3_connection *connection = endpoint->first_pending; connection != NULL;) {
             int is_last = connection == last;
+            if (is_full(endpoint, output))
+                return;
             http3_leave_pending(connection);
             /* It may be freed, unless there is more. */
             if (http3_write_packets(connection, output, now) == HTTP3_MORE_LATER)

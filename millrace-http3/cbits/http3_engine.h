@@ -177,6 +177,9 @@ uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
 /* Resets streams whose output has waited for the client for `limit` nanoseconds. Returns how many. */
 uint32_t http3_reset_stalled(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
 
+/* Resets streams whose request head has been incomplete for `limit` nanoseconds. Returns how many. */
+uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
+
 /* The number of connections, and of requests that are open or are served. */
 uint32_t http3_connection_count(http3_endpoint *endpoint);
 uint32_t http3_stream_count(http3_endpoint *endpoint);

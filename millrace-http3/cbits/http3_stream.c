@@ -494,6 +494,23 @@ uint32_t http3_reset_stalled(http3_endpoint *endpoint, uint64_t now, uint64_t li
     return count;
 }
 
+uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t limit)
+{
+    uint32_t count = 0;
+    http3_lock(endpoint);
+    for (http3_connection *connection = endpoint->connections; connection != NULL; connection = connection->next)
+        for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+            int is_unfinished =
+                !stream->is_taken && !stream->is_ready && !stream->seen.is_closed && !stream->has_failed;
+            if (!is_unfinished || now < stream->moved_at || now - stream->moved_at < limit)
+                continue;
+            reset(stream, HTTP3_REQUEST_REJECTED);
+            count++;
+        }
+    http3_unlock(endpoint);
+    return count;
+}
+
 /* ------------------------------------------------------------------------------------------------------------------
  * The functions for handlers */
 

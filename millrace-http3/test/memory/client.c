@@ -513,6 +513,31 @@ void client_reset(exchange *e, uint64_t code)
     (void)ngtcp2_conn_shutdown_stream(c->quic, 0, e->id, code);
 }
 
+void send_more(client *c, int64_t id, const void *bytes, size_t length)
+{
+    uint8_t packet[1452];
+    ngtcp2_path_storage path;
+    ngtcp2_pkt_info info;
+    ngtcp2_ssize taken;
+    if (c->is_over)
+        return;
+    ngtcp2_path_storage_zero(&path);
+    ngtcp2_ssize size = ngtcp2_conn_write_stream(c->quic, &path.path, &info, packet, sizeof packet, &taken, 0, id,
+                                                 bytes, length, c->world->now);
+    if (size > 0)
+        send_to_server(c, packet, (size_t)size);
+}
+
+int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length)
+{
+    int64_t id;
+    if (c->is_over || (kind == RAW_REQUEST ? ngtcp2_conn_open_bidi_stream(c->quic, &id, NULL)
+                                           : ngtcp2_conn_open_uni_stream(c->quic, &id, NULL)) != 0)
+        return -1;
+    send_more(c, id, bytes, length);
+    return id;
+}
+
 void client_close(client *c, uint64_t code)
 {
     uint8_t packet[1200];

@@ -124,6 +124,11 @@ exchange *request(client *c, uint64_t download, uint64_t upload);
 /* A request with these fields, whose response has a body of so many bytes at most. */
 exchange *request_with(client *c, const nghttp3_nv *fields, size_t count, uint64_t expected);
 void client_reset(exchange *e, uint64_t code);
+/* Opens a stream, of requests or unidirectional, and sends bytes on it that no library has made. Returns the stream. */
+typedef enum raw_kind { RAW_REQUEST, RAW_UNIDIRECTIONAL } raw_kind;
+int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length);
+/* Sends more on it. */
+void send_more(client *c, int64_t id, const void *bytes, size_t length);
 /* Closes the client's connection. */
 void client_close(client *c, uint64_t code);
 /* Another address from now on; the client does not know it (NAT). */
