@@ -535,7 +535,7 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
     count_output(endpoint, &output);
     uint64_t flags = http3_flags(endpoint) | output.train_count;
     /* The order of datagrams does not matter. So another thread may have the right while the caller sends these. */
-    endpoint->is_sending = has_output(endpoint);
+    endpoint->is_sending = output.train_count > 0 && has_output(endpoint);
     if (!endpoint->is_sending)
         flags |= HTTP3_HAS_ENDED;
     if (is_over(endpoint))
