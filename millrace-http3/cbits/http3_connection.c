@@ -1006,6 +1006,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
         http3_add_packet(output, &local, &remote, info.ecn, (size_t)length);
         written += (size_t)length;
     }
+    http3_leave_pending(connection); /* what was noted meanwhile was tried, too */
     ngtcp2_conn_update_pkt_tx_time(quic, now);
     http3_set_expiry(connection, ngtcp2_conn_get_expiry(quic));
     if (connection->has_error || is_done(connection)) {

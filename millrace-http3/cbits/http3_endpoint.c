@@ -482,9 +482,10 @@ static int is_full(const http3_endpoint *endpoint, const http3_output *output)
 /* Lets each pending connection write a burst, in turn, until there is no more room. */
 static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64_t now)
 {
-    size_t before;
+    size_t before = 0;
     write_loose_packets(endpoint, output);
-    do {
+    /* The second turn is for connections that have ended in the first one: they have a last packet. */
+    for (unsigned turn = 0; endpoint->first_pending != NULL && (turn < 2 || output->length > before); turn++) {
         before = output->length;
         http3_connection *last = endpoint->last_pending;
         for (http3_connection *connection = endpoint->first_pending; connection != NULL;) {
@@ -497,7 +498,7 @@ static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64
                 http3_make_pending(connection);
             connection = is_last ? NULL : endpoint->first_pending;
         }
-    } while (endpoint->first_pending != NULL && output->length > before);
+    }
 }
 
 static int has_output(const http3_endpoint *endpoint)
