@@ -1,5 +1,5 @@
 /*
- * http3_table.c - an endpoint's connection IDs, and when its connections need attention. Must not know: GHC, sockets, HTTP.
+ * http3_table.c - an endpoint's connection IDs, and when its connections need attention. Must not know: GHC, sockets.
  *
  * Clients choose the first ID of a connection. So the hash has a secret key (SipHash-1-3): nobody can make many IDs with one hash.
  */

@@ -1,4 +1,4 @@
-/* http3_tls.c - certificates and TLS sessions, by GnuTLS. Must not know: GHC, sockets, HTTP. */
+/* http3_tls.c - certificates and TLS sessions, by GnuTLS. Must not know: GHC, sockets. */
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 #include <gnutls/x509.h>

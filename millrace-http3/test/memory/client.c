@@ -1,4 +1,4 @@
-/* client.c - a client of HTTP/3, for the tests. Must not know: the engine. */
+/* client.c - a client of HTTP/3, for the tests. */
 #include "client.h"
 
 #include <arpa/inet.h>

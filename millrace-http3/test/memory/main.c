@@ -1,4 +1,4 @@
-/* main.c - tests of the engine of HTTP/3 in memory. Must not know: the libraries' way of sending. */
+/* main.c - tests of the engine of HTTP/3 in memory. */
 #include <malloc.h>
 #include <stdlib.h>
 
