@@ -1,6 +1,3 @@
-{-# LANGUAGE MagicHash #-}
-{-# LANGUAGE UnboxedTuples #-}
-
 -- |
 -- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes. Must not know: sockets,
 -- listeners, WAI.
@@ -45,30 +42,26 @@ module Millrace.Http.Http2.Connection
 where
 
 import Control.Concurrent (yield)
-import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (unless, void, when)
 import Control.Monad.Primitive (RealWorld)
 import Data.IORef
-import Data.IntMap.Strict (IntMap)
-import qualified Data.IntMap.Strict as IntMap
-import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, setByteArray, writeByteArray)
+import Data.Primitive.ByteArray (MutableByteArray, newByteArray, setByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
-import GHC.Exts (Int (..), fetchAddIntArray#)
-import GHC.IO (IO (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline)
+import Millrace.Http.Crew (Crew, newCrew, wereKilled)
+import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Delivery
 import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, isTimeExpired)
 import Millrace.Http.HandOver
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Server.Worker
-import Millrace.Http.Threads (runHere)
 import Millrace.Http.Transport hiding (hasEnded)
 import Millrace.Http.Transport.Buffer
-import Millrace.Timer (getSystemTimerManager, registerTimeout, unregisterTimeout)
+import Millrace.Http.Waiters (Waited (..), Waiters, newWaiters, wake)
+import qualified Millrace.Http.Waiters as Waiters
 
 -- | An open connection.
 data Connection = Connection
@@ -76,16 +69,14 @@ data Connection = Connection
     connectionTransport :: !Transport,
     connectionEngine :: !(Ptr Engine),
     connectionRole :: !HandOver,
-    -- | Threads that wait for events, by 'noticeKey'. Several may wait for the same one, such as those of nested @onDisconnect@s.
-    connectionWaiters :: !(IORef (IntMap [MVar ()])),
-    -- | Threads besides the connection's own, by number.
-    connectionTasks :: !(IORef (IntMap Worker)),
-    -- | Full when no thread works on the connection any more.
-    connectionQuiet :: !(MVar ()),
+    -- | Threads that wait for events, by 'noticeKey'.
+    connectionWaiters :: !Waiters,
+    -- | The threads that work on the connection.
+    connectionCrew :: !Crew,
     connectionWish :: !(IORef Wish),
     connectionLoss :: !(IORef Loss),
-    -- | See the offsets below.
-    connectionWords :: !(MutableByteArray RealWorld)
+    -- | The two words of the window of 'Delivery'.
+    connectionWindow :: !(MutableByteArray RealWorld)
   }
 
 -- | A request of another thread to the driver.
@@ -107,34 +98,20 @@ data Loss
   | -- The application of a request got an exception because of that, which is reported with its request.
     Told
 
--- A number that several threads change, by the index of its word.
-newtype Counter = Counter Int
-
--- The number of threads that work on the connection, the number of the next task, and how often all tasks were killed.
-workers, nextTask, killings :: Counter
-workers = Counter 0
-nextTask = Counter 1
-killings = Counter 2
-
--- Where the two words of the window of 'Delivery' are.
-windowAt, wordCount :: Int
-windowAt = 3
-wordCount = 5
-
 -- | Makes a connection on an engine. The calling thread works on it.
 newConnection :: ServerContext -> Transport -> Ptr Engine -> IO Connection
 newConnection server transport engine = do
-  words' <- newByteArray (8 * wordCount)
-  setByteArray words' 0 wordCount (0 :: Int)
-  writeByteArray words' 0 (1 :: Int)
+  window <- newByteArray (8 * windowWords)
+  setByteArray window 0 windowWords (0 :: Int)
   Connection server transport engine
     <$> newHandOver (serverThreads server)
-    <*> newIORef IntMap.empty
-    <*> newIORef IntMap.empty
-    <*> newEmptyMVar
+    <*> newWaiters
+    <*> newCrew (serverThreads server)
     <*> newIORef GoOn
     <*> newIORef Intact
-    <*> pure words'
+    <*> pure window
+  where
+    windowWords = 2
 
 connectionLimits :: Connection -> Limits
 connectionLimits = serverLimits . connectionServer
@@ -143,56 +120,27 @@ connectionLimits = serverLimits . connectionServer
 ------------------------------------------------------------------------------------------------------------------------
 -- Threads
 
--- Adds, and returns the previous value. A full barrier.
-fetchAdd :: Connection -> Counter -> Int -> IO Int
-fetchAdd connection (Counter (I# index)) (I# by) = case connectionWords connection of
-  MutableByteArray array -> IO $ \s -> case fetchAddIntArray# array index by s of (# s', before #) -> (# s', I# before #)
-{-# INLINE fetchAdd #-}
+-- | Counts a thread that begins to work on the connection, and one that has ended its work. The last one must not touch the connection
+-- afterwards.
+join', leave :: Connection -> IO ()
+join' = Crew.join' . connectionCrew
+leave = Crew.leave . connectionCrew
 
--- | Counts a thread that begins to work on the connection.
-join' :: Connection -> IO ()
-join' connection = void (fetchAdd connection workers 1)
-
--- | Counts a thread that has ended its work. The last one must not touch the connection afterwards.
-leave :: Connection -> IO ()
-leave connection = do
-  before' <- fetchAdd connection workers (-1)
-  when (before' == 1) (putMVar (connectionQuiet connection) ())
-
--- | Waits until no thread works on the connection. If an exception interrupts that, kills all tasks, still waits for
--- them, and then throws the exception again.
+-- | Waits until no thread works on the connection: see 'Crew.awaitQuiet'.
 awaitQuiet :: Connection -> IO ()
-awaitQuiet connection =
-  takeMVar (connectionQuiet connection) `catch` \failure -> do
-    killTasks connection
-    abort (connectionTransport connection)
-    awaitQuiet connection
-    throwIO (failure :: SomeException)
+awaitQuiet connection = Crew.awaitQuiet (connectionCrew connection) (abort (connectionTransport connection))
 
--- | Runs an action in a thread of the pool. The thread works on the connection and can be killed meanwhile. @ended@
--- gets the outcome. Call this masked.
+-- | Runs an action in a thread of the pool, which works on the connection: see 'Crew.task'. Call this masked.
 task :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-task connection action ended = do
-  join' connection
-  runHere (serverThreads (connectionServer connection)) (asJoined connection action ended)
+task = Crew.task . connectionCrew
 
 -- | The same in this thread, which is one of the pool.
 asTask :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-asTask connection action ended = join' connection >> asJoined connection action ended
-
-asJoined :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
-asJoined connection action ended = do
-  worker <- newWorker
-  number <- fetchAdd connection nextTask 1
-  atomicModifyIORef' (connectionTasks connection) (\tasks -> (IntMap.insert number worker tasks, ()))
-  outcome <- atWork worker (interruptible action)
-  atomicModifyIORef' (connectionTasks connection) (\tasks -> (IntMap.delete number tasks, ()))
-  void (try (ended outcome) :: IO (Either SomeException ()))
-  leave connection
+asTask = Crew.asTask . connectionCrew
 
 -- | Throws @ThreadKilled@ to all tasks.
 killTasks :: Connection -> IO ()
-killTasks connection = fetchAdd connection killings 1 >> readIORef (connectionTasks connection) >>= mapM_ killWorker . IntMap.elems
+killTasks = Crew.killTasks . connectionCrew
 
 -- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before: that was
 -- reported, or is no news.
@@ -201,7 +149,7 @@ reportEnd connection failure = unlessKilled connection failure (reportTo (connec
 
 unlessKilled :: Connection -> SomeException -> IO () -> IO ()
 unlessKilled connection failure action = do
-  killed <- (> 0) <$> fetchAdd connection killings 0
+  killed <- wereKilled (connectionCrew connection)
   byServer <- isKillOfServer (connectionServer connection) failure
   unless (killed || byServer) action
 
@@ -238,38 +186,11 @@ reportLoss connection = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting
 
--- | What came of waiting.
-data Waited a = Came a | TookTooLong
-
 -- | @waitFor connection key micros attempt@ repeats an attempt until it has a result. An attempt without a result must
 -- make the engine give a notice with this key later. Sends pending output before it parks, because the event may depend
 -- on it. 'Nothing': no limit.
 waitFor :: Connection -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
-waitFor connection key micros attempt = do
-  place <- newEmptyMVar
-  bracket_ (register place) (unregister place) (go place)
-  where
-    register place = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.insertWith (++) key [place] waiters, ()))
-    unregister place = atomicModifyIORef' (connectionWaiters connection) (\waiters -> (IntMap.update (without place) key waiters, ()))
-    without place places = case filter (/= place) places of
-      [] -> Nothing
-      others -> Just others
-    go place = attempt >>= maybe (flush connection >> park place) (return . Came)
-    park place = do
-      woken <- takeWithin micros place
-      if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
-
--- False if the time was over.
-takeWithin :: Maybe Int -> MVar () -> IO Bool
-takeWithin Nothing place = True <$ takeMVar place
-takeWithin (Just micros) place = do
-  late <- newIORef False
-  timers <- getSystemTimerManager
-  bracket
-    (registerTimeout timers micros (writeIORef late True >> void (tryPutMVar place ())))
-    (unregisterTimeout timers)
-    (const (takeMVar place))
-  not <$> readIORef late
+waitFor connection = Waiters.waitFor (connectionWaiters connection) (flush connection)
 
 -- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Connection -> Flags -> IO ()
@@ -279,8 +200,7 @@ wakeNoticed connection flags = when (hasNotices `has` flags) (wakeNow connection
 wakeNow :: Connection -> IO ()
 wakeNow connection = go
   where
-    go = nextNotice (connectionEngine connection) >>= mapM_ (\key -> wake key >> go)
-    wake key = readIORef (connectionWaiters connection) >>= mapM_ (`tryPutMVar` ()) . IntMap.findWithDefault [] key
+    go = nextNotice (connectionEngine connection) >>= mapM_ (\key -> wake (connectionWaiters connection) key >> go)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
@@ -369,7 +289,7 @@ giveUpSending connection = do
 
 deliveryOf :: Connection -> Delivery
 deliveryOf connection =
-  Delivery (connectionTransport connection) (serverPace (connectionServer connection)) (Window (connectionWords connection) windowAt) noDeadline
+  Delivery (connectionTransport connection) (serverPace (connectionServer connection)) (Window (connectionWindow connection) 0) noDeadline
 
 -- | The result of waiting for bytes.
 data Arrival

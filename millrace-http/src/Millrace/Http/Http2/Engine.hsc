@@ -13,7 +13,6 @@ module Millrace.Http.Http2.Engine
 
     -- * Connections
     Engine,
-    Security (..),
     openEngine,
     closeEngine,
     freeEngine,
@@ -59,20 +58,7 @@ module Millrace.Http.Http2.Engine
     -- * Streams
     Stream,
     streamNumber,
-    streamFlags,
-    streamError,
-    streamMethod,
-    streamMethodSlice,
-    streamPathSlice,
-    streamQuerySlice,
-    streamProtocolSlice,
-    streamFieldCount,
-    streamTextLength,
-    streamHost,
-    streamRange,
-    streamReferer,
-    streamUserAgent,
-    streamContentLength,
+    streamHead,
     streamHasEnded,
     streamIsClosed,
     streamWasReset,
@@ -88,28 +74,18 @@ module Millrace.Http.Http2.Engine
     markFlushed,
 
     -- ** Waiting
-    Event (..),
     noticeKey,
     awaitClose,
 
     -- ** Bodies
-    ReadResult (..),
     readStream,
     endReading,
     readTrailers,
 
     -- ** Answers
-    Rows,
-    rowsHead,
-    putRows,
-    Outcome (..),
-    ContentLength (..),
-    FirstBytes (..),
-    Extent (..),
     answerStream,
     takeBackStream,
     writeStream,
-    Chunk,
     newChunk,
     chunkBytes,
     freeChunk,
@@ -129,13 +105,15 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int32, Int64)
-import Data.Word (Word16, Word32, Word64, Word8)
+import Data.Word (Word32, Word64, Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
-import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Millrace.Http.Multiplexed.Head (Head, Security (..))
+import Millrace.Http.Multiplexed.Rows
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Settings
@@ -209,10 +187,6 @@ data Engine
 
 foreign import ccall unsafe "http2_open"
   c_open :: Ptr () -> CInt -> IO (Ptr Engine)
-
--- | Whether others can read the connection's bytes.
-data Security = Protected | ClearText
-  deriving (Eq)
 
 -- | Makes a connection. The settings must live as long as it does. @nullPtr@ without memory.
 openEngine :: Ptr () -> Security -> IO (Ptr Engine)
@@ -402,46 +376,10 @@ data Stream
 streamNumber :: Ptr Stream -> IO Int32
 streamNumber = #{peek http2_stream, id}
 
--- | Flags as of HTTP\/1's heads.
-streamFlags :: Ptr Stream -> IO Word32
-streamFlags = #{peek http2_stream, head.flags}
-
--- | Why the request is refused, as an error number of HTTP\/1's parser. 0: it is not.
-streamError :: Ptr Stream -> IO Int
-streamError stream = (fromIntegral :: Int32 -> Int) <$> #{peek http2_stream, head.error} stream
-
--- | The method's number.
-streamMethod :: Ptr Stream -> IO Word8
-streamMethod = #{peek http2_stream, head.method}
-
--- | Offset in the text, and length.
-streamMethodSlice, streamPathSlice, streamQuerySlice, streamProtocolSlice :: Ptr Stream -> IO (Int, Int)
-streamMethodSlice stream = sliceOf (#{peek http2_stream, head.method_offset} stream) (#{peek http2_stream, head.method_length} stream)
-streamPathSlice stream = sliceOf (#{peek http2_stream, head.path_offset} stream) (#{peek http2_stream, head.path_length} stream)
-streamQuerySlice stream = sliceOf (#{peek http2_stream, head.query_offset} stream) (#{peek http2_stream, head.query_length} stream)
-streamProtocolSlice stream = sliceOf (#{peek http2_stream, head.protocol_offset} stream) (#{peek http2_stream, head.protocol_length} stream)
-
-sliceOf :: IO Word32 -> IO Word32 -> IO (Int, Int)
-sliceOf offset size = (\at count -> (fromIntegral at, fromIntegral count)) <$> offset <*> size
-{-# INLINE sliceOf #-}
-
--- | The number of fields, and the bytes of the text behind them.
-streamFieldCount, streamTextLength :: Ptr Stream -> IO Int
-streamFieldCount stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, head.field_count} stream
-streamTextLength stream = (fromIntegral :: Word32 -> Int) <$> #{peek http2_stream, head.text_length} stream
-
--- | The index plus 1 of a field; 0: there is none.
-streamHost, streamRange, streamReferer, streamUserAgent :: Ptr Stream -> IO Int
-streamHost stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.host} stream
-streamRange stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.range} stream
-streamReferer stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.referer} stream
-streamUserAgent stream = (fromIntegral :: Word16 -> Int) <$> #{peek http2_stream, head.user_agent} stream
-
--- | The length of the request's body, if the client gives it.
-streamContentLength :: Ptr Stream -> IO (Maybe Int64)
-streamContentLength stream = given <$> #{peek http2_stream, head.content_length} stream
-  where
-    given size = if size < 0 then Nothing else Just size
+-- | The head of the request.
+streamHead :: Ptr Stream -> Ptr Head
+streamHead stream = stream `plusPtr` #{offset http2_stream, head}
+{-# INLINE streamHead #-}
 
 -- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether the client has ended
 -- its side of the connection.
@@ -492,9 +430,6 @@ foreign import ccall unsafe "http2_flush"
   -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
   markFlushed :: Ptr Stream -> IO ()
 
--- | The event that a thread waits for.
-data Event = Readable | Writable | Closed
-
 -- | The key under which a thread waits for an event of the stream with this number.
 noticeKey :: Int32 -> Event -> Int
 noticeKey number event = 4 * fromIntegral number + kind
@@ -510,14 +445,6 @@ foreign import ccall unsafe "http2_await_close"
 -- | Whether the stream is closed. If it is not, the engine will give a notice.
 awaitClose :: Ptr Stream -> IO Bool
 awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
-
--- | What came of reading.
-data ReadResult
-  = -- | So many bytes; 0 at the end.
-    Bytes !Int
-  | -- | None yet. The engine will give a notice.
-    MustWait
-  | Broken
 
 foreign import ccall unsafe "http2_read"
   c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
@@ -542,44 +469,7 @@ foreign import ccall unsafe "http2_trailers"
 readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
 readTrailers stream = do
   size <- fromIntegral <$> c_trailers stream nullPtr 0
-  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> rows memory (memory `plusPtr` size)
-  where
-    rows at end
-      | at >= end = return []
-      | otherwise = do
-        nameLength <- fromIntegral <$> (peekByteOff at 0 :: IO Word32)
-        valueLength <- fromIntegral <$> (peekByteOff at 4 :: IO Word32)
-        name <- B.packCStringLen (castPtr at `plusPtr` 8, nameLength)
-        value <- B.packCStringLen (castPtr at `plusPtr` (8 + nameLength), valueLength)
-        ((name, value) :) <$> rows (at `plusPtr` (8 + nameLength + valueLength)) end
-
--- | Fields in memory, for C: a description, room for a result, and the rows. A row is the lengths of name and value, 32 bits each,
--- and their bytes.
-newtype Rows = Rows (Ptr Word8)
-
--- | How many bytes come before the rows.
-rowsHead :: Int
-rowsHead = #{size http2_rows} + 8
-
--- | @putRows memory rows size count@ describes so many fields at this address, which are at another one and have so many bytes.
--- The memory has 'rowsHead' bytes.
-putRows :: Ptr Word8 -> Ptr Word8 -> Int -> Int -> IO Rows
-putRows memory rows size count = do
-  #{poke http2_rows, bytes} memory rows
-  #{poke http2_rows, length} memory (fromIntegral size :: CSize)
-  #{poke http2_rows, count} memory (fromIntegral count :: Word32)
-  return (Rows memory)
-{-# INLINE putRows #-}
-
--- | What came of a call.
-data Outcome
-  = Done
-  | -- | The writer has to wait before it continues.
-    Full
-  | -- | The stream is closed.
-    Gone
-  | -- | An error number of "Millrace.Http.Http1.Wire" for response heads.
-    BadFields !CInt
+  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
 
 outcomeOf :: CInt -> Outcome
 outcomeOf number
@@ -588,36 +478,18 @@ outcomeOf number
   | number == #{const HTTP2_GONE} = Gone
   | otherwise = BadFields number
 
--- | The content-length of a response.
-data ContentLength
-  = Exactly !Int
-  | -- | The length that the fields give.
-    LengthAsGiven
-  | NoLength
-
--- | The first bytes of a body: their address and number, and whether they are the whole body.
-data FirstBytes = FirstBytes !(Ptr Word8) !Int !Extent
-
--- | Whether the first bytes are all.
-data Extent = Whole | Beginning
-  deriving (Eq)
-
 foreign import ccall unsafe "http2_answer"
   c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
 
 -- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
 -- Also returns the length that the fields give. Does nothing if the whole body has another length.
 answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
-answerStream stream status (Rows fields) size (FirstBytes body count extent) = do
-  result <- c_answer stream (fromIntegral status) fields announced body (fromIntegral count) (if extent == Whole then 1 else 0) given
+answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
+  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
   declared <- if result == #{const HTTP2_OK} then peek given else return (-1)
   return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
   where
-    given = fields `plusPtr` #{size http2_rows} :: Ptr Int64
-    announced = case size of
-      Exactly known -> fromIntegral known
-      LengthAsGiven -> #{const HTTP2_LENGTH_NONE}
-      NoLength -> #{const HTTP2_LENGTH_UNKNOWN}
+    given = givenLengthAt rows
 
 foreign import ccall unsafe "http2_take_back"
   c_takeBack :: Ptr Stream -> IO CInt
@@ -639,9 +511,6 @@ foreign import ccall unsafe "http2_await_output"
 -- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
-
--- | Memory for a piece of a body.
-data Chunk
 
 foreign import ccall unsafe "http2_new_chunk"
   c_newChunk :: CSize -> IO (Ptr Chunk)

@@ -8,42 +8,32 @@
 -- The loop of the driver is tail-recursive, so that nothing is on the stack while it waits.
 module Millrace.Http.Http2.Session (Control, newControl, runSession, isIdle, isLeaving, askToEnd, requestCount, Asked (..)) where
 
-import Control.Concurrent (myThreadId, yield)
+import Control.Concurrent (yield)
 import Control.Exception
 import Control.Monad (forM_, unless, void, when)
 import Control.Monad.Primitive (RealWorld)
-import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
-import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
 import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
-import Data.Word (Word32)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
-import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
-import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
-import Millrace.Http.Context (Context (..), contextVault)
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Answer.Application (withinTotalTime)
 import Millrace.Http.Exception
-import Millrace.Http.Expectation (startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Field
 import Millrace.Http.HandOver
-import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps, methodCodeConnect)
-import Millrace.Http.Http2.Body
 import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine hiding (Done, Stream)
+import Millrace.Http.Http2.Engine hiding (Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
-import Millrace.Http.Http2.Exchange
-import Millrace.Http.Http2.Request (makeRequest)
-import Millrace.Http.Http2.State (newStreamState, totalDeadline)
 import Millrace.Http.Http2.Stream
-import Millrace.Http.Http2.TakeOver (asUpgrade)
+import Millrace.Http.Multiplexed.Head (Security (..))
+import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Transport hiding (hasEnded)
 import qualified Network.Wai as Wai
-import Network.Wai.Internal (RequestBodyLength (..))
 
 -- | What other threads can ask of a connection. Empty before the connection uses HTTP\/2.
 newtype Control = Control (IORef (Maybe Session))
@@ -454,66 +444,15 @@ serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   count <- get session requestsBegun
   set session requestsBegun (count + 1)
-  thread <- myThreadId
-  number <- streamNumber at
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
-  state <- newStreamState
-  flags <- streamFlags at
-  ended <- streamHasEnded at
-  code <- streamMethod at
-  said <- newIORef Nothing
-  let stream = Stream connection at number thread state said (code == methodCodeConnect)
-  when (flags .&. flagExpectContinue /= 0 && not ended) (startExpecting (expectationOf stream))
-  when (totalMicros limits > 0) (deadlineAfter (totalMicros limits) >>= writeField state totalDeadline)
-  (if ended then serveWithoutBody else serveWithBody) session stream flags `onException` releaseStream at
+  number <- streamNumber at
+  common <- newCommon limits (streamHead at)
+  let stream = Stream connection at number common
+  serveStreamHere (securityOf (connectionTransport connection)) (sessionApplication session) stream `onException` releaseStream at
   void (releaseStream at)
   where
     connection = sessionConnection session
     limits = limitsOfSession session
-
-serveWithoutBody, serveWithBody :: Session -> Stream -> Word32 -> IO ()
-serveWithoutBody session stream flags = do
-  size <- streamUnread (streamEngine stream)
-  if size > 0 then serveWithBody session stream flags else serve session stream flags Nothing
-serveWithBody session stream flags = do
-  body <- newBodyReader stream (tellToContinue stream)
-  serve session stream flags (Just body) `onException` abandonBody body
-  endBody body
-
-serve :: Session -> Stream -> Word32 -> Maybe BodyReader -> IO ()
-serve session stream flags body = do
-  problem <- streamError at
-  size <- streamContentLength at
-  let known = maybe (KnownLength 0) (const (maybe ChunkedBody (KnownLength . fromIntegral) size)) body
-      exchange = exchangeOf (Request stream body)
-      service = newService server exchange
-      vault = contextVault (Context exchange (serverFiles server))
-  (request, protocol) <- makeRequest at (transportPeer transport) (securityOf transport) vault (maybe (return B.empty) readBody body) known
-  case refusalOf problem size of
-    Just reason -> refuse service request reason
-    Nothing -> answerByApplication service (sessionApplication session) (maybe id asUpgrade protocol request) `catch` failed
-  where
-    at = streamEngine stream
-    connection = sessionConnection session
-    server = connectionServer connection
-    transport = connectionTransport connection
-    limits = limitsOfSession session
-    refusalOf problem size
-      | problem /= 0 = Just (invalidRequestFromError problem)
-      | flags .&. flagHttps /= 0 = Just MisdirectedRequest
-      | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
-      | any ((> bodyBytesMax limits) . fromIntegral) size = Just PayloadTooLarge
-      | otherwise = Nothing
-    refuse :: Service -> Wai.Request -> InvalidRequest -> IO ()
-    refuse service request reason = do
-      reportTo server Nothing (toException reason)
-      answerRefused service (Refusal reason (Wai.requestMethod request) (return (Just request, B.empty))) `catch` failed
-    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that is why.
-    failed failure
-      | isAsynchronous failure = throwIO failure
-      | otherwise = do
-        gone <- streamIsClosed at
-        unless gone (reportTo server Nothing (failure :: SomeException))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Others

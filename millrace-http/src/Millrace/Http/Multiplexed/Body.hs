@@ -1,9 +1,12 @@
+-- So that each protocol can specialise this module.
+{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
+
 -- |
--- The body of an HTTP\/2 request, which is read when the application asks for it. Must not know: responses.
+-- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it. Must not know: responses.
 --
 -- An application may use the reader in another thread, and keep it after it has returned. So reading happens under a
 -- lock. At the end of the request the reader is disabled under the same lock, and never touches the stream again.
-module Millrace.Http.Http2.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody, abandonBody) where
+module Millrace.Http.Multiplexed.Body (BodyReader, newBodyReader, readBody, liftLimits, endBody, abandonBody) where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar)
 import Control.Exception (SomeException, mask_, throwIO, toException, try, uninterruptibleMask_)
@@ -17,15 +20,14 @@ import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception
 import Millrace.Http.Field (readField, writeField)
-import Millrace.Http.Http2.Connection (Waited (..), connectionLimits, tellLoss, wakeNow)
-import Millrace.Http.Http2.Engine
-import Millrace.Http.Http2.State (Reading (..), reading)
-import Millrace.Http.Http2.Stream hiding (Stream)
-import qualified Millrace.Http.Http2.Stream as Http2
+import Millrace.Http.Multiplexed.Rows (Event (..), ReadResult (..))
+import Millrace.Http.Multiplexed.State (Reading (..), StreamState, reading)
+import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
+import Millrace.Http.Waiters (Waited (..))
 
 -- | The body of one request, and the action that sends 100 (Continue).
-data BodyReader = BodyReader !Http2.Stream !(IO ()) !(MVar State)
+data BodyReader stream = BodyReader !stream !(IO ()) !(MVar State)
 
 data State
   = -- | The microseconds that the client has left for the next bytes, and how many of these bytes have arrived.
@@ -34,15 +36,15 @@ data State
   | Failed SomeException
 
 -- | The body of a request, and the action that sends 100 (Continue).
-newBodyReader :: Http2.Stream -> IO () -> IO BodyReader
+newBodyReader :: Multiplexed stream => stream -> IO () -> IO (BodyReader stream)
 newBodyReader stream begin = BodyReader stream begin <$> newMVar (Open micros 0)
   where
-    Rate _ micros = bodyRate (connectionLimits (streamConnection stream))
+    Rate _ micros = bodyRate (limitsFor stream)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
 -- if the client has reset the stream or is gone, 'RequestTimedOut' if it is too slow, and 'PayloadTooLarge'. Later
 -- calls throw the same again.
-readBody :: BodyReader -> IO ByteString
+readBody :: Multiplexed stream => BodyReader stream -> IO ByteString
 readBody reader@(BodyReader _ _ variable) = mask_ $ do
   result <- modifyMVar variable $ \state -> case state of
     Finished -> return (Finished, Right B.empty)
@@ -60,20 +62,19 @@ readBody reader@(BodyReader _ _ variable) = mask_ $ do
 pieceMax :: Int
 pieceMax = 32768
 
-step :: BodyReader -> Int -> Int -> IO (State, ByteString)
+step :: Multiplexed stream => BodyReader stream -> Int -> Int -> IO (State, ByteString)
 step (BodyReader stream begin _) budget progress = do
-  unread <- streamUnread engine
+  unread <- unreadOf stream
   if unread > 0 then takePiece unread budget progress else await
   where
-    engine = streamEngine stream
-    limits = connectionLimits (streamConnection stream)
+    limits = limitsFor stream
     Rate windowBytes windowMicros = bodyRate limits
     takePiece unread left come = do
-      received <- streamReceived engine
+      received <- receivedOf stream
       when (received > bodyBytesMax limits) (throwIO PayloadTooLarge)
       let size = min pieceMax unread
       memory <- mallocPlainForeignPtrBytes size
-      result <- readStream engine (unsafeForeignPtrToPtr memory) size
+      result <- readOf stream (unsafeForeignPtrToPtr memory) size
       touchForeignPtr memory
       case result of
         Bytes count
@@ -81,13 +82,13 @@ step (BodyReader stream begin _) budget progress = do
           | otherwise -> return (Open left (come + count), BI.fromForeignPtr memory 0 count)
         _ -> broken
     broken = do
-      over <- (== Over) <$> readField (streamState stream) reading
-      if over then throwIO UsedTooLate else tellLoss (streamConnection stream) >> throwIO ConnectionClosedByPeer
+      over <- (== Over) <$> readField (stateOf stream) reading
+      if over then throwIO UsedTooLate else tellLossOf stream >> throwIO ConnectionClosedByPeer
     await = do
       begin
       before' <- monotonicNanoseconds
-      limited <- readField (streamState stream) reading
-      total <- remainingMicros stream
+      limited <- readField (stateOf stream) reading
+      total <- remainingMicros (stateOf stream)
       let limit = if limited == WithoutTimeLimits then total else shorter total (shorter (limitOf (bodyMicros limits)) (if windowMicros > 0 then Just (max 1 budget) else Nothing))
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
@@ -97,27 +98,27 @@ step (BodyReader stream begin _) budget progress = do
         Came (Just unread) -> takePiece unread (budget - fromIntegral ((after' - before') `quot` 1000)) progress
     -- Reading 0 bytes shows whether there are any.
     arrived = do
-      result <- readStream engine nullPtr 0
+      result <- readOf stream nullPtr 0
       case result of
         MustWait -> return Nothing
         Broken -> broken
         Bytes _ -> do
-          unread <- streamUnread engine
+          unread <- unreadOf stream
           return (Just (if unread > 0 then Just unread else Nothing))
 
 -- | Lifts the time limits of the body.
-liftLimits :: Http2.Stream -> IO ()
-liftLimits stream = writeField (streamState stream) reading WithoutTimeLimits
+liftLimits :: StreamState -> IO ()
+liftLimits state = writeField state reading WithoutTimeLimits
 
 -- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application
 -- that waits for more gets the end of the body.
-endBody :: BodyReader -> IO ()
-endBody body@(BodyReader stream _ _) = writeField (streamState stream) reading Over >> abandonBody body
+endBody :: Multiplexed stream => BodyReader stream -> IO ()
+endBody body@(BodyReader stream _ _) = writeField (stateOf stream) reading Over >> abandonBody body
 
 -- | The same when an exception ends the request. A thread that waits for more gets 'ConnectionClosedByPeer'.
-abandonBody :: BodyReader -> IO ()
+abandonBody :: Multiplexed stream => BodyReader stream -> IO ()
 abandonBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
-  endReading (streamEngine stream)
-  wakeNow (streamConnection stream)
+  endReadingOf stream
+  wakeOf stream
   _ <- takeMVar variable
   putMVar variable (Failed (toException UsedTooLate))

@@ -1,7 +1,7 @@
 -- |
--- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441). They were written for HTTP\/1:
+-- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for HTTP\/1:
 -- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
-module Millrace.Http.Http2.TakeOver (asUpgrade, Opening (..), readOpening) where
+module Millrace.Http.Multiplexed.TakeOver (asUpgrade, Opening (..), readOpening) where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B

@@ -1,9 +1,12 @@
+-- So that each protocol can specialise this module.
+{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
+
 -- |
--- Sends a planned response over an HTTP\/2 stream. Must not know: requests, listeners.
+-- Sends a planned response over a stream of HTTP\/2 or HTTP\/3. Must not know: requests, listeners.
 --
 -- A body of at most a few hundred bytes goes to the engine together with its head, in one call. Larger bodies go piece
 -- by piece, and their writer waits while the client is slower than the writer.
-module Millrace.Http.Http2.Response (answerOnStream) where
+module Millrace.Http.Multiplexed.Response (answerOnStream) where
 
 import Control.Concurrent.MVar (putMVar, takeMVar)
 import Control.Exception (bracket, finally, mask, onException, throwIO, uninterruptibleMask_)
@@ -32,25 +35,26 @@ import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
-import Millrace.Http.Http2.Body (BodyReader, liftLimits, readBody)
-import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine hiding (Done, Stream)
-import qualified Millrace.Http.Http2.Engine as Engine
-import Millrace.Http.Http2.State
-import Millrace.Http.Http2.Stream
-import Millrace.Http.Http2.TakeOver
+import Millrace.Http.Multiplexed.Body (BodyReader, liftLimits, readBody)
+import Millrace.Http.Multiplexed.Rows (Outcome (BadFields, Full, Gone))
+import Millrace.Http.Multiplexed.Rows hiding (Outcome (..))
+import qualified Millrace.Http.Multiplexed.Rows as Engine
+import Millrace.Http.Multiplexed.State
+import Millrace.Http.Multiplexed.Stream
+import Millrace.Http.Multiplexed.TakeOver
 import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Trailers
 import Millrace.Http.Transport.Buffer
 import Millrace.Http.Transport.Disk (readFileAt)
+import Millrace.Http.Waiters (Waited (..))
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)
 
 -- | Sends a response. The body of the request is for an application that takes the stream over.
-answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
+answerOnStream :: Multiplexed stream => stream -> Maybe (BodyReader stream) -> Answerer -> Plan -> IO ()
 answerOnStream stream body answerer plan = case plan of
   Plan status fields (BuilderBody builder) -> answerBuilder stream status fields builder
   Plan status fields (NoBody size) -> answerHead stream status fields (announced size)
@@ -68,11 +72,11 @@ answerOnStream stream body answerer plan = case plan of
 -- Heads
 
 -- Passes the head and the first bytes to the engine. Returns the content-length that the fields give.
-begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
+begin :: Multiplexed stream => stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
 begin stream (Status code _) fields rows size firstBytes = do
   -- From here on 100 (Continue) would be too late.
   void (dismiss (expectationOf stream))
-  (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size firstBytes
+  (outcome, given) <- answerOf stream code rows size firstBytes
   case outcome of
     BadFields number -> throwIO (refusal number code fields)
     Gone -> throwLost stream eCONNRESET
@@ -92,7 +96,7 @@ refusal number code fields
     isBadName name = B.null name || B.any (\byte -> byte <= 32 || byte >= 127 || byte `B.elem` separators) name
     separators = B.pack [34, 40, 41, 44, 47, 58, 59, 60, 61, 62, 63, 64, 91, 92, 93, 123, 125]
 
-answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
+answerHead :: Multiplexed stream => stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
 answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
   void (begin stream status kept rows size (FirstBytes nullPtr 0 Whole))
   setBytes stream Nothing
@@ -109,9 +113,9 @@ answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
 smallBody :: Int
 smallBody = 512
 
-answerBuilder :: Stream -> Status -> ResponseHeaders -> Builder -> IO ()
+answerBuilder :: Multiplexed stream => stream -> Status -> ResponseHeaders -> Builder -> IO ()
 answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memory rows -> do
-  said <- readIORef (streamData stream)
+  said <- readIORef (dataOf stream)
   (count, next) <- runBuilder builder memory smallBody
   case next of
     Done | isNothing said -> do
@@ -151,26 +155,26 @@ checkLength given size = case given of
 ------------------------------------------------------------------------------------------------------------------------
 -- Counting
 
-setBytes :: Stream -> Maybe Int -> IO ()
-setBytes stream = writeField (streamState stream) responseBytes
+setBytes :: Multiplexed stream => stream -> Maybe Int -> IO ()
+setBytes stream = writeField (stateOf stream) responseBytes
 
-countBytes :: Stream -> Int -> IO ()
+countBytes :: Multiplexed stream => stream -> Int -> IO ()
 countBytes stream count = do
   checkRoom stream count
-  modifyField (streamState stream) responseBytes (fmap (+ count))
+  modifyField (stateOf stream) responseBytes (fmap (+ count))
 
-setDeclared :: Stream -> Maybe Int -> IO ()
-setDeclared stream = writeField (streamState stream) declaredLength
+setDeclared :: Multiplexed stream => stream -> Maybe Int -> IO ()
+setDeclared stream = writeField (stateOf stream) declaredLength
 
 -- The declared length of the body, and the number of its bytes so far.
-declaredAndWritten :: Stream -> IO (Maybe Int, Int)
+declaredAndWritten :: Multiplexed stream => stream -> IO (Maybe Int, Int)
 declaredAndWritten stream = do
-  declared <- readField (streamState stream) declaredLength
-  written <- readField (streamState stream) responseBytes
+  declared <- readField (stateOf stream) declaredLength
+  written <- readField (stateOf stream) responseBytes
   return (declared, fromMaybe 0 written)
 
 -- A body must not exceed its length: the client would reset the stream.
-checkRoom :: Stream -> Int -> IO ()
+checkRoom :: Multiplexed stream => stream -> Int -> IO ()
 checkRoom stream count = do
   (declared, written) <- declaredAndWritten stream
   forM_ declared $ \size -> when (written + count > size) (throwIO (ContentLengthMismatch size (written + count)))
@@ -179,7 +183,7 @@ checkRoom stream count = do
 -- Writing
 
 -- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that.
-writeAll :: Stream -> BufferWriter -> IO ()
+writeAll :: Multiplexed stream => stream -> BufferWriter -> IO ()
 writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize writer
   where
     go at size current = do
@@ -195,12 +199,12 @@ writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes 
             memory <- mallocPlainForeignPtrBytes wanted
             go (unsafeForeignPtrToPtr memory) wanted rest
             touchForeignPtr memory
-    wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (connectionServer (streamConnection stream)))
+    wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (serverOf stream))
 
-writeBytes :: Stream -> ByteString -> IO ()
+writeBytes :: Multiplexed stream => stream -> ByteString -> IO ()
 writeBytes stream bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> writePieces stream (castPtr at) size)
 
-writePieces :: Stream -> Ptr Word8 -> Int -> IO ()
+writePieces :: Multiplexed stream => stream -> Ptr Word8 -> Int -> IO ()
 writePieces _ _ 0 = return ()
 writePieces stream at left = do
   let count = min pieceMax left
@@ -212,32 +216,32 @@ pieceMax :: Int
 pieceMax = 65536
 
 -- Passes bytes to the engine. Parks while too many wait there.
-write :: Stream -> Ptr Word8 -> Int -> IO ()
+write :: Multiplexed stream => stream -> Ptr Word8 -> Int -> IO ()
 write stream at count = unless (count == 0) $ do
   countBytes stream count
   tellMaker stream (B.packCStringLen (castPtr at, count))
-  writeStream (streamEngine stream) at count >>= afterWriting stream
+  writeOf stream at count >>= afterWriting stream
 
 -- Parks if too many bytes wait to be sent.
-afterWriting :: Stream -> Outcome -> IO ()
+afterWriting :: Multiplexed stream => stream -> Outcome -> IO ()
 afterWriting stream outcome = case outcome of
   Engine.Done -> return ()
-  Full -> awaitOutputBelow stream outputLow
+  Full -> awaitOutputBelow stream (outputLowOf stream)
   _ -> throwLost stream eCONNRESET
 
 -- The maker of trailers gets the body's bytes.
-tellMaker :: Stream -> IO ByteString -> IO ()
-tellMaker stream copy = readIORef (streamData stream) >>= mapM_ tell
+tellMaker :: Multiplexed stream => stream -> IO ByteString -> IO ()
+tellMaker stream copy = readIORef (dataOf stream) >>= mapM_ tell
   where
     tell said = do
       bytes <- copy
       next <- http2dataTrailers said (Just bytes)
-      writeIORef (streamData stream) . Just $! case next of
+      writeIORef (dataOf stream) . Just $! case next of
         NextTrailersMaker maker -> said {http2dataTrailers = maker}
         Trailers fields -> said {http2dataTrailers = \_ -> return (Trailers fields)}
 
-makeTrailers :: Stream -> IO ResponseHeaders
-makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
+makeTrailers :: Multiplexed stream => stream -> IO ResponseHeaders
+makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
   where
     ask said = fieldsOf <$> http2dataTrailers said Nothing
     fieldsOf (Trailers fields) = fields
@@ -246,23 +250,22 @@ makeTrailers stream = readIORef (streamData stream) >>= maybe (return []) ask
 -- Waits until the client has taken all but so many bytes. Gives the client up if it takes nothing for too long, takes
 -- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
 -- them ('streamProgress').
-awaitOutputBelow :: Stream -> Int -> IO ()
+awaitOutputBelow :: Multiplexed stream => stream -> Int -> IO ()
 awaitOutputBelow stream most = do
   start <- monotonicNanoseconds
-  streamProgress engine >>= await start
+  progressOf stream >>= await start
   where
-    engine = streamEngine stream
-    limits = connectionLimits (streamConnection stream)
+    limits = limitsFor stream
     -- The moment since which there was no progress, and the progress until then.
     await since before' = do
-      total <- remainingMicros stream
+      total <- remainingMicros (stateOf stream)
       start <- monotonicNanoseconds
       let left = max 1 (sendMicros limits - microsBetween since start)
       outcome <- awaitEvent stream Writable (shorter total (shorter (left <$ limitOf (sendMicros limits)) window)) attempt
       end <- monotonicNanoseconds
-      after' <- streamProgress engine
-      isSlow <- maybe (return False) (isTooSlow stream (fromIntegral (end - start)) after') (sendRate limits)
-      over <- isOverdue stream
+      after' <- progressOf stream
+      isSlow <- maybe (return False) (isTooSlow (stateOf stream) (fromIntegral (end - start)) after') (sendRate limits)
+      over <- isOverdue (stateOf stream)
       case outcome of
         Came False -> throwLost stream eCONNRESET
         _ | isSlow || over -> giveUp
@@ -272,10 +275,10 @@ awaitOutputBelow stream most = do
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
     window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
-    giveUp = cancelStream engine >> throwLost stream eTIMEDOUT
+    giveUp = cancelOf stream >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do
-      result <- awaitOutput engine most
+      result <- awaitOutputOf stream most
       return $ case result of
         Full -> Nothing
         Gone -> Just False
@@ -283,8 +286,8 @@ awaitOutputBelow stream most = do
 
 -- A writer has waited for the client for so many nanoseconds more, and the progress is so many bytes in all. After a wait as
 -- long as the rate's window, the client must have taken as much as the rate demands.
-isTooSlow :: Stream -> Int -> Int -> Rate -> IO Bool
-isTooSlow stream nanoseconds sent (Rate bytes micros) = do
+isTooSlow :: StreamState -> Int -> Int -> Rate -> IO Bool
+isTooSlow state nanoseconds sent (Rate bytes micros) = do
   waited <- (+ nanoseconds) <$> readField state writerWaited
   earlier <- readField state sentBefore
   if waited < 1000 * micros
@@ -293,16 +296,14 @@ isTooSlow stream nanoseconds sent (Rate bytes micros) = do
       writeField state writerWaited 0
       writeField state sentBefore sent
       return (sent - earlier < bytes)
-  where
-    state = streamState stream
 
 -- Ends the body.
-finish :: Stream -> IO ()
+finish :: Multiplexed stream => stream -> IO ()
 finish stream = do
   (declared, written) <- declaredAndWritten stream
   forM_ declared $ \size -> when (written < size) (throwIO (ContentLengthMismatch (size - written) 0))
   trailers <- makeTrailers stream
-  outcome <- withRowsOf 0 trailers (\_ rows -> finishStream (streamEngine stream) rows)
+  outcome <- withRowsOf 0 trailers (\_ rows -> finishOf stream rows)
   case outcome of
     Gone -> throwLost stream eCONNRESET
     BadFields number -> throwIO (refusal number 200 trailers)
@@ -311,7 +312,7 @@ finish stream = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
-answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
+answerStreaming :: Multiplexed stream => stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
   -- Until the application writes or flushes, 100 (Continue) may still be sent, and another answer may take the place of
   -- this one.
@@ -326,23 +327,23 @@ answerStreaming stream answerer status fields body = do
   open
   finish stream
 
-openStreaming :: Stream -> Status -> ResponseHeaders -> IO ()
+openStreaming :: Multiplexed stream => stream -> Status -> ResponseHeaders -> IO ()
 openStreaming stream status fields = do
   given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
   setBytes stream (Just 0)
   setDeclared stream given
 
-setStreaming :: Stream -> Bool -> IO ()
-setStreaming stream = writeField (streamState stream) isStreaming
+setStreaming :: Multiplexed stream => stream -> Bool -> IO ()
+setStreaming stream = writeField (stateOf stream) isStreaming
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Files
 
-answerFile :: Stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
+answerFile :: Multiplexed stream => stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile stream status fields slice
   | count <= fromIntegral smallFile = do
     -- With trailers it is a stream like a larger one.
-    said <- readIORef (streamData stream)
+    said <- readIORef (dataOf stream)
     if isJust said then pieces else whole
   | otherwise = pieces
   where
@@ -358,23 +359,23 @@ answerFile stream status fields slice
     count = sliceLength slice
     copyFile :: Int64 -> Int64 -> IO ()
     copyFile offset left = unless (left == 0) $ do
-      size <- writePiece stream slice offset (fromIntegral (min left (fromIntegral filePiece)))
+      size <- writePiece stream slice offset (fromIntegral (min left (fromIntegral (filePieceOf stream))))
       copyFile (offset + fromIntegral size) (left - fromIntegral size)
 
 -- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
-writePiece :: Stream -> FileSlice -> Int64 -> Int -> IO Int
+writePiece :: Multiplexed stream => stream -> FileSlice -> Int64 -> Int -> IO Int
 writePiece stream slice offset wanted = do
   (size, outcome) <- mask $ \restore -> do
-    chunk <- newChunk wanted
-    when (chunk == nullPtr) (throwIO (userError "HTTP/2: no memory for a piece of a file"))
-    (`onException` freeChunk chunk) $ do
-      bytes <- chunkBytes chunk
+    chunk <- newChunkOf stream wanted
+    when (chunk == nullPtr) (throwIO (userError "HTTP: no memory for a piece of a file"))
+    (`onException` freeChunkOf stream chunk) $ do
+      bytes <- chunkBytesOf stream chunk
       size <- readFileAt (descriptorOf slice) bytes wanted offset
       when (size < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate size)))))
       when (size == 0) (throwIO (FileTruncated (slicePath slice)))
       countBytes stream size
       restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
-      (,) size <$> writeChunk (streamEngine stream) chunk size
+      (,) size <$> writeChunkOf stream chunk size
   size <$ afterWriting stream outcome
 
 -- The largest file that is read at once.
@@ -385,9 +386,9 @@ smallFile = 16384
 -- Raw
 
 -- The application has taken over the stream, and begins with the head of an HTTP/1 response. Reading has no time limit.
-answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
+answerRaw :: Multiplexed stream => stream -> Maybe (BodyReader stream) -> Answerer -> RawBody -> IO ()
 answerRaw stream body answerer raw = do
-  liftLimits stream
+  liftLimits (stateOf stream)
   opening <- newIORef (Just B.empty)
   setBytes stream Nothing
   let use = raw (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream)
@@ -397,7 +398,7 @@ answerRaw stream body answerer raw = do
   readIORef opening >>= maybe (finish stream) (const headless)
 
 -- The part of the head that has been written, if it is incomplete.
-sendRaw :: Stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
+sendRaw :: Multiplexed stream => stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
 sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream bytes) open
   where
     open earlier = case readOpening (B.append earlier bytes) of
@@ -410,4 +411,4 @@ sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream by
         writeBytes stream rest
 
 headless :: IO a
-headless = throwIO (userError "A raw response over HTTP/2 must begin with the head of an HTTP/1.1 response")
+headless = throwIO (userError "A raw response over HTTP/2 or HTTP/3 must begin with the head of an HTTP/1.1 response")

@@ -1,0 +1,80 @@
+-- So that each protocol can specialise this module.
+{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
+
+-- |
+-- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time. Must not know: servers.
+module Millrace.Http.Multiplexed.Exchange (Request (..), operationsOf, tellToContinue) where
+
+import Control.Concurrent (myThreadId)
+import Control.Monad (void, when)
+import Data.Bifunctor (first)
+import qualified Data.CaseInsensitive as CI
+import Data.Maybe (isJust)
+import Millrace.Deadline (noDeadline)
+import Millrace.Http.Exchange (Answerer (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Expectation (fulfil)
+import Millrace.Http.Field (readField, writeField)
+import Millrace.Http.Multiplexed.Body (BodyReader)
+import Millrace.Http.Multiplexed.Response (answerOnStream)
+import Millrace.Http.Multiplexed.Rows (Event (..), withRowsOf)
+import Millrace.Http.Multiplexed.State (isStreaming, responseBytes, totalDeadline)
+import Millrace.Http.Multiplexed.Stream
+import Network.HTTP.Types (ok200)
+
+-- | A stream, and the body of its request if it has one.
+data Request stream = Request !stream !(Maybe (BodyReader stream))
+
+-- | The operations of a protocol. Each protocol builds them once.
+operationsOf :: Multiplexed stream => Operations (Request stream)
+operationsOf =
+  Operations
+    { opClient = \(Request stream _) -> clientOf stream,
+      opNegotiated = \(Request stream _) -> negotiatedOf stream,
+      opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == commonThread (commonOf stream)) action,
+      opInform = \(Request stream _) fields -> inform stream 103 fields,
+      opAnswer = answer,
+      opTakeBack = takeBack,
+      opSendSoon = \(Request stream _) -> flushIfNeededOf stream,
+      opSettle = \_ -> return (),
+      opFlush = \(Request stream _) -> flushStream stream,
+      opBodyBytes = bodyBytes,
+      opCloseAfterwards = \_ -> return (),
+      opDiscardUnsent = \(Request stream _) -> abortStream stream,
+      opAbort = \(Request stream _) -> abortStream stream,
+      opLiftTimeLimit = \(Request stream _) -> writeField (stateOf stream) totalDeadline noDeadline,
+      opHasClientEnded = \(Request stream _) -> (||) <$> isClosedOf stream <*> isLeftOf stream,
+      opAwaitClientInput = awaitEnd,
+      opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
+      opRequestTrailers = \(Request stream _) -> map (first CI.mk) <$> trailersOf stream,
+      opHttp2Data = \(Request stream _) -> Just (dataOf stream)
+    }
+  where
+    inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informOf stream status rows)) >> flushStream stream
+
+answer :: Multiplexed stream => Request stream -> Answerer -> Plan -> IO ()
+answer (Request stream body) answerer plan = do
+  answerOnStream stream body answerer plan
+  flushIfNeededOf stream
+
+-- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1).
+tellToContinue :: Multiplexed stream => stream -> IO ()
+tellToContinue stream = fulfil (expectationOf stream) $ do
+  withRowsOf 0 [] (\_ rows -> void (informOf stream 100 rows))
+  flushStream stream
+
+takeBack :: Multiplexed stream => Request stream -> IO Retraction
+takeBack (Request stream _) = do
+  streams <- readField (stateOf stream) isStreaming
+  if streams
+    then return AlreadySent
+    else (\done -> if done then TakenBack else AlreadySent) <$> takeBackOf stream
+
+bodyBytes :: Multiplexed stream => Request stream -> IO (Maybe Int)
+bodyBytes (Request stream _) = do
+  written <- readField (stateOf stream) responseBytes
+  cut <- wasResetOf stream
+  if isJust written && cut then Just <$> sentOf stream else return written
+
+-- Parks until the client has reset the stream, or ended its side of the connection.
+awaitEnd :: Multiplexed stream => Request stream -> IO ()
+awaitEnd (Request stream _) = void (awaitEvent stream Closed Nothing ((\closed -> if closed then Just () else Nothing) <$> awaitCloseOf stream))

@@ -1,0 +1,88 @@
+-- So that each protocol can specialise this module.
+{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
+
+-- |
+-- Serves a request of HTTP\/2 or HTTP\/3 by the application. Must not know: connections.
+module Millrace.Http.Multiplexed.Serve (Serving (..), serveRequest) where
+
+import Control.Exception
+import Control.Monad (unless, when)
+import Data.Bits ((.&.))
+import qualified Data.ByteString as B
+import Data.Word (Word32)
+import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService)
+import Millrace.Http.Context (Context (..), contextVault)
+import Millrace.Http.Exception
+import Millrace.Http.Exchange (Exchange (..), Operations)
+import Millrace.Http.Expectation (startExpecting)
+import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps)
+import Millrace.Http.Multiplexed.Body
+import Millrace.Http.Multiplexed.Exchange
+import Millrace.Http.Multiplexed.Head
+import Millrace.Http.Multiplexed.Request (makeRequest)
+import Millrace.Http.Multiplexed.Stream
+import Millrace.Http.Multiplexed.TakeOver (asUpgrade)
+import Millrace.Http.Server.Context
+import Millrace.Http.Server.Limits (Limits (..))
+import Network.HTTP.Types (HttpVersion)
+import qualified Network.Wai as Wai
+import Network.Wai.Internal (RequestBodyLength (..))
+
+-- | How a protocol's requests are served.
+data Serving stream = Serving
+  { servingOperations :: !(Operations (Request stream)),
+    servingVersion :: !HttpVersion,
+    servingSecurity :: !Security,
+    servingApplication :: !Wai.Application
+  }
+
+-- | Serves a request in this thread. Throws only asynchronous exceptions. The caller releases the stream.
+serveRequest :: Multiplexed stream => Serving stream -> stream -> IO ()
+serveRequest serving stream = do
+  flags <- headFlags (headOf stream)
+  ended <- hasEndedOf stream
+  when (flags .&. flagExpectContinue /= 0 && not ended) (startExpecting (expectationOf stream))
+  (if ended then serveWithoutBody else serveWithBody) serving stream flags
+
+serveWithoutBody, serveWithBody :: Multiplexed stream => Serving stream -> stream -> Word32 -> IO ()
+serveWithoutBody serving stream flags = do
+  size <- unreadOf stream
+  if size > 0 then serveWithBody serving stream flags else serve serving stream flags Nothing
+serveWithBody serving stream flags = do
+  body <- newBodyReader stream (tellToContinue stream)
+  serve serving stream flags (Just body) `onException` abandonBody body
+  endBody body
+
+serve :: Multiplexed stream => Serving stream -> stream -> Word32 -> Maybe (BodyReader stream) -> IO ()
+serve serving stream flags body = do
+  problem <- headError at
+  size <- headContentLength at
+  let known = maybe (KnownLength 0) (const (maybe ChunkedBody (KnownLength . fromIntegral) size)) body
+      exchange = Exchange (servingOperations serving) (Request stream body)
+      service = newService server exchange
+      vault = contextVault (Context exchange (serverFiles server))
+  (request, protocol) <-
+    makeRequest (servingVersion serving) at (copyHeadOf stream) (clientOf stream) (servingSecurity serving) vault (maybe (return B.empty) readBody body) known
+  case refusalOf problem size of
+    Just reason -> refuse service request reason
+    Nothing -> answerByApplication service (servingApplication serving) (maybe id asUpgrade protocol request) `catch` failed
+  where
+    at = headOf stream
+    server = serverOf stream
+    limits = limitsFor stream
+    refusalOf problem size
+      | problem /= 0 = Just (invalidRequestFromError problem)
+      | flags .&. flagHttps /= 0 = Just MisdirectedRequest
+      | flags .&. flagExpectOther /= 0 = Just UnsupportedExpectation
+      | any ((> bodyBytesMax limits) . fromIntegral) size = Just PayloadTooLarge
+      | otherwise = Nothing
+    refuse :: Service -> Wai.Request -> InvalidRequest -> IO ()
+    refuse service request reason = do
+      reportTo server Nothing (toException reason)
+      answerRefused service (Refusal reason (Wai.requestMethod request) (return (Just request, B.empty))) `catch` failed
+    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that is why.
+    failed failure
+      | isAsynchronous failure = throwIO failure
+      | otherwise = do
+        gone <- isClosedOf stream
+        unless gone (reportTo server Nothing (failure :: SomeException))
