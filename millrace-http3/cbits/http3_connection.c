@@ -584,7 +584,7 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     settings.token_type = token_type;
     settings.max_window = limits->window_max;
     settings.max_stream_window = limits->window_max / 2;
-    settings.handshake_timeout = limits->handshake_ms * HTTP3_MILLISECOND;
+    settings.handshake_timeout = limits->handshake_ms == 0 ? UINT64_MAX : limits->handshake_ms * HTTP3_MILLISECOND;
     settings.max_tx_udp_payload_size = limits->datagram_max;
     settings.no_pmtud = limits->datagram_max <= NGTCP2_MAX_UDP_PAYLOAD_SIZE;
     ngtcp2_transport_params_default(&parameters);

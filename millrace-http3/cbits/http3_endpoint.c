@@ -232,7 +232,7 @@ static int is_too_often(http3_endpoint *endpoint)
 static void answer_version(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids)
 {
     static const uint32_t versions[] = {RESERVED_VERSION, NGTCP2_PROTO_VER_V1, NGTCP2_PROTO_VER_V2};
-    uint8_t packet[512], random;
+    uint8_t packet[600], random; /* the IDs of an unknown version may have 255 bytes each (RFC 8999, section 5.1) */
     if (is_too_often(endpoint) || http3_random(&random, 1) != 0)
         return;
     ngtcp2_ssize length =

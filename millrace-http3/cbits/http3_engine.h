@@ -69,8 +69,8 @@ typedef struct http3_settings {
     uint32_t connections_max; /* connections at a time */
     uint32_t handshakes_max;  /* unfinished handshakes at a time; further clients are ignored */
     uint32_t retry_from; /* from so many unfinished handshakes on, a client must prove its address (Retry); 0: always */
-    uint32_t idle_ms;    /* a connection ends when nothing arrives for so long */
-    uint32_t handshake_ms; /* the limit for a handshake */
+    uint32_t idle_ms;    /* a connection ends when nothing arrives for so long; 0: no limit */
+    uint32_t handshake_ms; /* the limit for a handshake; 0: none */
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
     uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
@@ -149,8 +149,9 @@ typedef enum http3_sender {
 
 /*
  * Writes datagrams to send to `out`, and describes them in `trains`. Returns flags and, in the lower half, the number of trains. One
- * thread at a time has the right to send. A caller that gets trains must send them and call again, until a call returns
- * HTTP3_HAS_ENDED: that ends its right. Datagrams that cannot be sent may be dropped: QUIC repeats what they had.
+ * thread at a time has the right to send; others get HTTP3_IS_BUSY. A caller that gets trains must send them. Then it must call again,
+ * as HTTP3_SENDER_AGAIN, unless the flags have HTTP3_HAS_ENDED: that ends its right, even if there are trains. Datagrams that cannot be
+ * sent may be dropped: QUIC repeats what they had.
  */
 uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
                        uint64_t now, http3_sender sender);

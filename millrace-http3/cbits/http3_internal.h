@@ -119,6 +119,7 @@ typedef struct http3_inner {
     uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
     uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
     uint64_t head_bytes;  /* bytes that have arrived while the head, or the trailers, were incomplete */
+    uint64_t opened;      /* bytes by which the client's window was opened, and nobody has been asked to send */
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t moved_at;
@@ -179,6 +180,7 @@ struct http3_connection {
         close_next; /* packets that have arrived since; how many there must be for the next repetition */
     http3_address remote, local;
     uint64_t accepted;  /* bytes of all streams that ngtcp2 has put into packets */
+    uint64_t opened;    /* as in http3_inner, for the connection's window */
     uint64_t active_at; /* when a stream was opened or closed last */
     http3_bucket resets, frames;
 };

@@ -192,16 +192,23 @@ static void drop_memory(http3_inner *stream)
     stream->answer = stream->trailers = NULL;
 }
 
-/* Opens the client's windows by so many bytes that are no longer kept. */
+/* Opens the client's windows by so many bytes that are no longer kept. ngtcp2 tells the client when half of a window has been read. So
+ * sending is of no use before an eighth of the first window has been. */
 static void open_windows(http3_inner *stream, uint64_t length)
 {
+    const http3_settings *settings = &stream->endpoint->settings;
     http3_connection *connection = stream->connection;
     if (length == 0 || connection == NULL || connection->quic == NULL)
         return;
     if (!stream->seen.is_closed && !stream->seen.has_ended)
         (void)ngtcp2_conn_extend_max_stream_offset(connection->quic, stream->seen.id, length);
     ngtcp2_conn_extend_max_offset(connection->quic, length);
-    http3_make_pending(connection);
+    stream->opened += length;
+    connection->opened += length;
+    if (stream->opened >= settings->stream_window / 8 || connection->opened >= settings->connection_window / 8) {
+        stream->opened = connection->opened = 0;
+        http3_make_pending(connection);
+    }
 }
 
 static void drop_input(http3_inner *stream)

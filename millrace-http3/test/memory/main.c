@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "threads.h"
 #include "world.h"
 
 static world *ordinary_world(uint64_t seed)
@@ -555,6 +556,29 @@ static void replaced_answer(uintptr_t argument)
     end_world(w);
 }
 
+/* Of two downloads, the urgent one comes first, although it was asked for last (RFC 9218). */
+static void priorities(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(41);
+    w->link.rate = 500000;
+    w->link.queue = 50000;
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    const nghttp3_nv later[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+                                FIELD(":path", "/300000"), FIELD("priority", "u=6")};
+    const nghttp3_nv urgent[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+                                 FIELD(":path", "/300000"), FIELD("priority", "u=0")};
+    exchange *first = request_with(c, later, 5, 300000), *second = request_with(c, urgent, 5, 300000);
+    while (!second->is_closed && w->now < 60 * SECOND)
+        run_for(w, 10 * MILLISECOND);
+    check_exchange(second);
+    CHECK_LT(first->received, 100000);
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchange(first);
+    end_world(w);
+}
+
 /* A client resets a request: its handler learns of it. */
 static void reset_by_client(uintptr_t argument)
 {
@@ -1066,6 +1090,7 @@ static const harness_test tests[] = {
     {"stops a client that is answered early", early_answer, 0},
     {"sends what was flushed before a failure", aborted_answer, 0},
     {"replaces an answer", replaced_answer, 0},
+    {"sends urgent answers first", priorities, 0},
     {"tells handlers about resets", reset_by_client, 0},
     {"attack: amplification", amplification, 0},
     {"attack: unfinished handshakes, Retry", handshake_flood, 0},
@@ -1085,6 +1110,7 @@ static const harness_test tests[] = {
     {"attack: garbage", garbage, 0},
     {"attack: its own datagrams", mirrored, 0},
     {"an idle connection's memory", idle_memory, 0},
+    {"many threads", many_threads, 0},
 };
 
 int main(int argc, char **argv)

@@ -100,9 +100,10 @@ struct world {
     uint32_t client_count;
     handler handlers[HANDLERS_MAX];
     uint32_t handler_count, handlers_seen, handlers_most, refused;
-    uint64_t unread_most; /* bytes of a request that the application had not read */
-    int is_lazy;          /* the application reads nothing */
-    int is_stuck;         /* the application answers nothing */
+    uint64_t unread_most;    /* bytes of a request that the application had not read */
+    int is_lazy;             /* the application reads nothing */
+    int is_stuck;            /* the application answers nothing */
+    int is_served_elsewhere; /* other threads are the application */
     uint64_t datagrams_to_clients, bytes_to_clients, bytes_to_server;
     uint64_t largest_datagram;
     void (*on_datagram)(world *w, const http3_train *train, const uint8_t *bytes,
