@@ -1,0 +1,646 @@
+-- |
+-- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: sockets, WAI.
+--
+-- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams takes.
+module Millrace.Http.Http3.Engine
+  ( -- * Certificates
+    Credentials,
+    Pem (..),
+    newCredentials,
+
+    -- * Endpoints
+    Engine,
+    EngineSettings,
+    newEngineSettings,
+    EngineLimits (..),
+    openEngine,
+    setCredentials,
+    closeEngine,
+    freeEngine,
+
+    -- ** Flags
+    Flags,
+    has,
+    hasRequests,
+    hasNotices,
+    hasChanges,
+    isBusy,
+    hasEnded,
+    trainCount,
+
+    -- ** Datagrams
+    receiveDatagram,
+    expiry,
+    handleExpiry,
+    Train (..),
+    trainSize,
+    peekTrain,
+    collectMin,
+    Sender (..),
+    collect,
+    stopSending,
+    needsSender,
+
+    -- ** Connections
+    End (..),
+    announceEnd,
+    endIdle,
+    resetStalled,
+    resetUnfinished,
+    connectionCount,
+    streamCount,
+    Change (..),
+    nextChange,
+
+    -- ** Requests
+    nextRequest,
+    nextNotice,
+
+    -- * Streams
+    Stream,
+    streamHead,
+    streamNumber,
+    streamConnectionNumber,
+    streamKey,
+    streamClient,
+    streamHasEnded,
+    streamIsClosed,
+    streamWasReset,
+    streamUnread,
+    streamReceived,
+    streamSent,
+    streamProgress,
+    copyStreamHead,
+    releaseStream,
+    rejectStream,
+    cancelStream,
+    failStream,
+    markFlushed,
+
+    -- ** Waiting
+    noticeKey,
+    awaitClose,
+
+    -- ** Bodies
+    readStream,
+    endReading,
+    readTrailers,
+
+    -- ** Answers
+    answerStream,
+    takeBackStream,
+    writeStream,
+    newChunk,
+    chunkBytes,
+    freeChunk,
+    writeChunk,
+    filePiece,
+    awaitOutput,
+    outputLow,
+    finishStream,
+    informStream,
+  )
+where
+
+#include "http3_engine.h"
+
+import Control.Exception (mask_, throwIO)
+import Control.Monad (unless, when)
+import Data.Bits ((.&.), (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Unsafe as BU
+import Data.Int (Int64)
+import Data.Word (Word32, Word64, Word8)
+import Foreign.C.String (CString, peekCString)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.ForeignPtr (FinalizerPtr, ForeignPtr, mallocForeignPtrBytes, newForeignPtr, withForeignPtr)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
+import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Millrace.Http.Multiplexed.Head (Head)
+import Millrace.Http.Multiplexed.Rows
+import Network.Socket (SockAddr)
+import Network.Socket.Address (peekSocketAddress)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Certificates
+
+-- | The certificates of a server.
+newtype Credentials = Credentials (ForeignPtr ())
+
+-- | A certificate with its chain, and its key.
+data Pem = Pem
+  { pemChain :: !ByteString,
+    pemKey :: !ByteString
+  }
+
+foreign import ccall unsafe "http3_credentials_new"
+  c_newCredentials :: IO (Ptr ())
+
+foreign import ccall unsafe "&http3_credentials_free"
+  c_freeCredentials :: FinalizerPtr ()
+
+foreign import ccall unsafe "http3_credentials_add"
+  c_addCredentials :: Ptr () -> Ptr Word8 -> CSize -> Ptr Word8 -> CSize -> CString -> CSize -> IO CInt
+
+foreign import ccall unsafe "http3_error_text"
+  c_errorText :: CInt -> IO CString
+
+-- | Makes them of certificates, each for the names in it. The first one is also for clients that ask for another name, or for none.
+-- Throws an @IOError@ if GnuTLS cannot use them.
+newCredentials :: [Pem] -> IO Credentials
+newCredentials pems = do
+  credentials <- mask_ $ do
+    made <- c_newCredentials
+    when (made == nullPtr) (throwIO (userError "HTTP/3: no memory for certificates"))
+    newForeignPtr c_freeCredentials made
+  withForeignPtr credentials $ \at -> mapM_ (add at) pems
+  return (Credentials credentials)
+  where
+    add at (Pem chain key) = do
+      result <- withBytes chain $ \chainAt chainSize -> withBytes key $ \keyAt keySize ->
+        c_addCredentials at chainAt chainSize keyAt keySize nullPtr 0
+      unless (result == 0) $ do
+        text <- c_errorText result >>= peekCString
+        throwIO (userError ("HTTP/3: GnuTLS cannot use a certificate or its key: " ++ text))
+    withBytes bytes use = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> use (castPtr start) (fromIntegral size)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Endpoints
+
+-- | All connections of one port.
+data Engine
+
+-- | The settings of an endpoint.
+newtype EngineSettings = EngineSettings (ForeignPtr ())
+
+-- | What is set in them. Times are in milliseconds.
+data EngineLimits = EngineLimits
+  { limitStreams :: !Int,
+    limitFields :: !Int,
+    limitHead :: !Int,
+    limitTarget :: !Int,
+    limitStreamWindow :: !Int,
+    limitConnectionWindow :: !Int,
+    limitWindow :: !Int,
+    limitTable :: !Int,
+    limitSkipped :: !Int,
+    limitResets :: !Int,
+    limitResetsPerSecond :: !Int,
+    limitConnections :: !(Maybe Int),
+    -- | 0: no limit.
+    limitIdle :: !Int,
+    limitHandshake :: !Int,
+    limitAllowed :: !Word32,
+    -- | Empty: no field.
+    limitServerName :: !ByteString
+  }
+
+foreign import ccall unsafe "http3_settings_default"
+  c_settingsDefault :: Ptr () -> IO CInt
+
+-- | The defaults of the C code, with these limits. Throws an @IOError@ if the system has no random bytes.
+newEngineSettings :: EngineLimits -> IO EngineSettings
+newEngineSettings limits = do
+  memory <- mallocForeignPtrBytes #{size http3_settings}
+  withForeignPtr memory $ \at -> do
+    result <- c_settingsDefault at
+    unless (result == 0) (throwIO (userError "HTTP/3: the system gives no random bytes"))
+    #{poke http3_settings, streams_max} at (word (limitStreams limits))
+    #{poke http3_settings, fields_max} at (min 60000 (word (limitFields limits)))
+    #{poke http3_settings, head_max} at (min 16777216 (word (limitHead limits)))
+    #{poke http3_settings, target_max} at (word (limitTarget limits))
+    #{poke http3_settings, stream_window} at (word (limitStreamWindow limits))
+    #{poke http3_settings, connection_window} at (word (limitConnectionWindow limits))
+    #{poke http3_settings, window_max} at (word (limitWindow limits))
+    #{poke http3_settings, table_max} at (word (limitTable limits))
+    #{poke http3_settings, skipped_max} at (word (limitSkipped limits))
+    #{poke http3_settings, resets_max} at (word (limitResets limits))
+    #{poke http3_settings, resets_per_second} at (word (limitResetsPerSecond limits))
+    mapM_ (#{poke http3_settings, connections_max} at . word) (limitConnections limits)
+    #{poke http3_settings, idle_ms} at (word (limitIdle limits))
+    #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
+    #{poke http3_settings, allowed} at (limitAllowed limits)
+    let name = B.take #{const HTTP3_SERVER_NAME_MAX} (limitServerName limits)
+    #{poke http3_settings, server_name_length} at (word (B.length name))
+    BU.unsafeUseAsCStringLen name $ \(bytes, size) -> copyBytes (at `plusPtr` #{offset http3_settings, server_name}) bytes size
+  return (EngineSettings memory)
+  where
+    word :: Int -> Word32
+    word = fromIntegral . max 0 . min 2147483647
+
+foreign import ccall unsafe "http3_open"
+  c_open :: Ptr () -> Ptr () -> IO (Ptr Engine)
+
+-- | Makes an endpoint. @nullPtr@ without memory.
+openEngine :: EngineSettings -> Credentials -> IO (Ptr Engine)
+openEngine (EngineSettings settings) (Credentials credentials) = withForeignPtr settings (withForeignPtr credentials . c_open)
+
+foreign import ccall unsafe "http3_set_credentials"
+  c_setCredentials :: Ptr Engine -> Ptr () -> IO ()
+
+-- | Replaces the certificates. Later handshakes use the new ones.
+setCredentials :: Ptr Engine -> Credentials -> IO ()
+setCredentials engine (Credentials credentials) = withForeignPtr credentials (c_setCredentials engine)
+
+foreign import ccall unsafe "http3_close"
+  c_close :: Ptr Engine -> Word64 -> Word64 -> IO ()
+
+-- | Ends all connections, at this time, and takes no new ones. The caller will send what is to be said about it.
+closeEngine :: Ptr Engine -> Word64 -> IO ()
+closeEngine engine = c_close engine #{const HTTP3_NO_ERROR}
+
+-- | Frees a closed one. All streams must have been released.
+foreign import ccall unsafe "http3_free"
+  freeEngine :: Ptr Engine -> IO ()
+
+-- | What a call has to say.
+newtype Flags = Flags Word64
+
+instance Semigroup Flags where
+  Flags one <> Flags other = Flags (one .|. other)
+  {-# INLINE (<>) #-}
+
+instance Monoid Flags where
+  mempty = Flags 0
+
+-- | Is the flag among them?
+has :: Flags -> Flags -> Bool
+has (Flags flag) (Flags flags) = flags .&. flag /= 0
+{-# INLINE has #-}
+
+-- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends; the caller no longer
+-- has the right to send.
+hasRequests, hasNotices, hasChanges, isBusy, hasEnded :: Flags
+hasRequests = Flags #{const HTTP3_HAS_REQUESTS}
+hasNotices = Flags #{const HTTP3_HAS_NOTICES}
+hasChanges = Flags #{const HTTP3_HAS_CHANGES}
+isBusy = Flags #{const HTTP3_IS_BUSY}
+hasEnded = Flags #{const HTTP3_HAS_ENDED}
+
+-- | How many trains 'collect' has written.
+trainCount :: Flags -> Int
+trainCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
+{-# INLINE trainCount #-}
+
+foreign import ccall unsafe "http3_receive"
+  c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
+
+-- | @receiveDatagram engine (local, size) (remote, size) bytes now@ takes a datagram, whose bytes are overwritten. The caller will call
+-- 'collect'.
+receiveDatagram :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> ByteString -> Word64 -> IO Flags
+receiveDatagram engine (local, localSize) (remote, remoteSize) bytes now =
+  BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
+    Flags <$> c_receive engine local (fromIntegral localSize) remote (fromIntegral remoteSize) 0 (castPtr start) (fromIntegral size) 0 now
+
+-- | When 'handleExpiry' must be called, in nanoseconds. 'maxBound': never.
+foreign import ccall unsafe "http3_expiry"
+  expiry :: Ptr Engine -> IO Word64
+
+foreign import ccall unsafe "http3_handle_expiry"
+  c_handleExpiry :: Ptr Engine -> Word64 -> IO Word64
+
+-- | Does what is due. The caller will call 'collect'.
+handleExpiry :: Ptr Engine -> Word64 -> IO Flags
+handleExpiry engine now = Flags <$> c_handleExpiry engine now
+
+-- | Datagrams for one address: where they are in the output, the size of each but the last, and the address.
+data Train = Train
+  { trainOffset :: !Int,
+    trainLength :: !Int,
+    trainSegment :: !Int,
+    trainRemote :: !SockAddr
+  }
+
+-- | The size of a train's description.
+trainSize :: Int
+trainSize = #{size http3_train}
+
+-- | The train with this description.
+peekTrain :: Ptr () -> IO Train
+peekTrain at =
+  Train
+    <$> (word <$> #{peek http3_train, offset} at)
+    <*> (word <$> #{peek http3_train, length} at)
+    <*> (word <$> #{peek http3_train, segment} at)
+    <*> peekSocketAddress (at `plusPtr` #{offset http3_train, remote})
+  where
+    word :: Word32 -> Int
+    word = fromIntegral
+
+-- | The least room for 'collect'.
+collectMin :: Int
+collectMin = #{const HTTP3_COLLECT_MIN}
+
+-- | The caller's part in sending, as an argument of 'collect'.
+data Sender
+  = -- | It asks for the right to send.
+    Newly
+  | -- | It has the right, and has sent the datagrams that it got.
+    Again
+  | -- | It is the receiving thread, and asks for the right.
+    Driver
+
+foreign import ccall unsafe "http3_collect"
+  c_collect :: Ptr Engine -> Ptr () -> Word32 -> Ptr Word8 -> CSize -> Word64 -> CInt -> IO Word64
+
+-- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most so many trains of them.
+collect :: Ptr Engine -> (Ptr (), Int) -> (Ptr Word8, Int) -> Word64 -> Sender -> IO Flags
+collect engine (trains, most) (output, room) now sender = Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now number
+  where
+    number = case sender of
+      Newly -> #{const HTTP3_SENDER_NEW}
+      Again -> #{const HTTP3_SENDER_AGAIN}
+      Driver -> #{const HTTP3_SENDER_DRIVER}
+{-# INLINE collect #-}
+
+-- | Gives up the right to send.
+foreign import ccall unsafe "http3_stop_sending"
+  stopSending :: Ptr Engine -> IO ()
+
+foreign import ccall unsafe "http3_needs_sender"
+  c_needsSender :: Ptr Engine -> IO CInt
+
+-- | Whether there is output that no thread is about to send.
+needsSender :: Ptr Engine -> IO Bool
+needsSender engine = (/= 0) <$> c_needsSender engine
+
+-- | How to announce the end.
+data End
+  = -- | Ask the clients to begin no more requests.
+    EndNotice
+  | -- | Serve no further requests.
+    EndLast
+
+foreign import ccall unsafe "http3_announce_end"
+  c_announceEnd :: Ptr Engine -> CInt -> IO ()
+
+-- | Announces the end of all connections. The caller will call 'collect'.
+announceEnd :: Ptr Engine -> End -> IO ()
+announceEnd engine end = c_announceEnd engine $ case end of
+  EndNotice -> #{const HTTP3_END_NOTICE}
+  EndLast -> #{const HTTP3_END_LAST}
+
+foreign import ccall unsafe "http3_end_idle"
+  c_endIdle :: Ptr Engine -> Word64 -> Word64 -> IO Word32
+
+-- | @endIdle engine now nanoseconds@ ends the connections that have had no request for so long.
+endIdle :: Ptr Engine -> Word64 -> Word64 -> IO Int
+endIdle engine now limit = fromIntegral <$> c_endIdle engine now limit
+
+foreign import ccall unsafe "http3_reset_stalled"
+  c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
+
+-- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their number.
+resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
+resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
+
+foreign import ccall unsafe "http3_reset_unfinished"
+  c_resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Word32
+
+-- | @resetUnfinished engine now nanoseconds@ resets the requests whose heads have not been complete for so long. Returns their number.
+resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Int
+resetUnfinished engine now limit = fromIntegral <$> c_resetUnfinished engine now limit
+
+foreign import ccall unsafe "http3_connection_count"
+  c_connectionCount :: Ptr Engine -> IO Word32
+
+foreign import ccall unsafe "http3_stream_count"
+  c_streamCount :: Ptr Engine -> IO Word32
+
+-- | The number of connections, and that of streams that are open or are served.
+connectionCount, streamCount :: Ptr Engine -> IO Int
+connectionCount engine = fromIntegral <$> c_connectionCount engine
+streamCount engine = fromIntegral <$> c_streamCount engine
+
+-- | A connection, by number, whose handshake is complete, or that has ended after that; and its client.
+data Change
+  = Opened !Word64 !SockAddr
+  | Ended !Word64 !SockAddr
+
+foreign import ccall unsafe "http3_next_change"
+  c_nextChange :: Ptr Engine -> Ptr () -> IO CInt
+
+-- | The next change, oldest first.
+nextChange :: Ptr Engine -> IO (Maybe Change)
+nextChange engine = allocaBytes #{size http3_change} $ \at -> do
+  found <- c_nextChange engine at
+  if found == 0
+    then return Nothing
+    else do
+      number <- #{peek http3_change, connection} at
+      end <- #{peek http3_change, is_end} at
+      client <- peekSocketAddress (at `plusPtr` #{offset http3_change, remote})
+      return (Just (if end == (0 :: Word32) then Opened number client else Ended number client))
+
+-- | The next request, or @nullPtr@.
+foreign import ccall unsafe "http3_next_request"
+  nextRequest :: Ptr Engine -> IO (Ptr Stream)
+
+foreign import ccall unsafe "http3_next_notice"
+  c_nextNotice :: Ptr Engine -> IO Int64
+
+-- | The key ('noticeKey') of a thread that has to be woken.
+nextNotice :: Ptr Engine -> IO (Maybe Int)
+nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
+
+------------------------------------------------------------------------------------------------------------------------
+-- Streams
+
+-- | A request, from 'nextRequest' to 'releaseStream'.
+data Stream
+
+-- | The head of the request.
+streamHead :: Ptr Stream -> Ptr Head
+streamHead stream = stream `plusPtr` #{offset http3_stream, head}
+{-# INLINE streamHead #-}
+
+-- | The number of the stream in its connection.
+streamNumber :: Ptr Stream -> IO Int64
+streamNumber = #{peek http3_stream, id}
+
+-- | The number of the connection.
+streamConnectionNumber :: Ptr Stream -> IO Word64
+streamConnectionNumber = #{peek http3_stream, connection}
+
+-- | The number of the stream in the endpoint.
+streamKey :: Ptr Stream -> IO Int
+streamKey stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, key} stream
+
+-- | The address that the request came from.
+streamClient :: Ptr Stream -> IO SockAddr
+streamClient stream = peekSocketAddress (stream `plusPtr` #{offset http3_stream, remote})
+
+-- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end.
+streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool
+streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http3_stream, has_ended} stream
+streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http3_stream, is_closed} stream
+streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http3_stream, was_reset} stream
+
+-- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes that were sent.
+streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
+streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, unread} stream
+streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, received} stream
+streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, sent} stream
+
+foreign import ccall unsafe "http3_progress"
+  c_progress :: Ptr Stream -> IO Word64
+
+-- | A number that grows while the client takes what it can of the response.
+streamProgress :: Ptr Stream -> IO Int
+streamProgress stream = fromIntegral <$> c_progress stream
+
+-- | Copies the fields and the text. Call this once.
+foreign import ccall unsafe "http3_copy_head"
+  copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "http3_release"
+  c_release :: Ptr Stream -> IO Word64
+
+-- | The request is over. The stream must not be used any more.
+releaseStream :: Ptr Stream -> IO Flags
+releaseStream stream = Flags <$> c_release stream
+
+foreign import ccall unsafe "http3_reset"
+  c_reset :: Ptr Stream -> Word64 -> IO ()
+
+-- | Resets the stream at once: the request was not looked at, or the client does not take what is sent.
+rejectStream, cancelStream :: Ptr Stream -> IO ()
+rejectStream stream = c_reset stream #{const HTTP3_REQUEST_REJECTED}
+cancelStream stream = c_reset stream #{const HTTP3_REQUEST_CANCELLED}
+
+foreign import ccall unsafe "http3_abort"
+  -- | Resets the stream because its handler has failed. What was flushed is sent first.
+  failStream :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http3_flush"
+  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
+  markFlushed :: Ptr Stream -> IO ()
+
+-- | The key under which a thread waits for an event of the stream with this number in the endpoint.
+noticeKey :: Int -> Event -> Int
+noticeKey number event = 4 * number + kind
+  where
+    kind = case event of
+      Readable -> #{const HTTP3_READABLE}
+      Writable -> #{const HTTP3_WRITABLE}
+      Closed -> #{const HTTP3_CLOSED}
+
+foreign import ccall unsafe "http3_await_close"
+  c_awaitClose :: Ptr Stream -> IO CInt
+
+-- | Whether the stream is closed. If it is not, the engine will give a notice.
+awaitClose :: Ptr Stream -> IO Bool
+awaitClose stream = (== #{const HTTP3_GONE}) <$> c_awaitClose stream
+
+foreign import ccall unsafe "http3_read"
+  c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
+
+-- | At most so many bytes of the request's body.
+readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
+readStream stream target size = interpret <$> c_read stream target (fromIntegral size) 1
+  where
+    interpret count
+      | count >= 0 = Bytes (fromIntegral count)
+      | negate count == #{const HTTP3_WAIT} = MustWait
+      | otherwise = Broken
+
+-- | Makes all further reads fail.
+foreign import ccall unsafe "http3_end_reading"
+  endReading :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http3_trailers"
+  c_trailers :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
+
+-- | The client's trailers: names and values.
+readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
+readTrailers stream = do
+  size <- fromIntegral <$> c_trailers stream nullPtr 0
+  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
+
+outcomeOf :: CInt -> Outcome
+outcomeOf number
+  | number == #{const HTTP3_OK} = Done
+  | number == #{const HTTP3_WAIT} = Full
+  | number == #{const HTTP3_GONE} = Gone
+  | otherwise = BadFields number
+
+foreign import ccall unsafe "http3_answer"
+  c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
+
+-- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
+-- Also returns the length that the fields give. Does nothing if the whole body has another length.
+answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
+answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
+  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
+  declared <- if result == #{const HTTP3_OK} then peek given else return (-1)
+  return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
+  where
+    given = givenLengthAt rows
+
+foreign import ccall unsafe "http3_take_back"
+  c_takeBack :: Ptr Stream -> IO CInt
+
+-- | Takes the answer back. False if part of it was sent.
+takeBackStream :: Ptr Stream -> IO Bool
+takeBackStream stream = (== #{const HTTP3_OK}) <$> c_takeBack stream
+
+foreign import ccall unsafe "http3_write"
+  c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
+
+-- | Adds to the body.
+writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
+writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
+
+foreign import ccall unsafe "http3_await_output"
+  c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
+
+-- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
+awaitOutput :: Ptr Stream -> Int -> IO Outcome
+awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
+
+foreign import ccall unsafe "http3_new_chunk"
+  c_newChunk :: CSize -> IO (Ptr Chunk)
+
+-- | Memory for so many bytes of a body, at most a mebibyte. 'writeChunk' or 'freeChunk' must follow. @nullPtr@ if there is none.
+newChunk :: Int -> IO (Ptr Chunk)
+newChunk = c_newChunk . fromIntegral
+
+-- | Where the bytes belong.
+foreign import ccall unsafe "http3_chunk_bytes"
+  chunkBytes :: Ptr Chunk -> IO (Ptr Word8)
+
+-- | Frees a chunk that was not written.
+foreign import ccall unsafe "http3_free_chunk"
+  freeChunk :: Ptr Chunk -> IO ()
+
+foreign import ccall unsafe "http3_write_chunk"
+  c_writeChunk :: Ptr Stream -> Ptr Chunk -> CSize -> IO CInt
+
+-- | Adds the first bytes of a chunk to the body, without copying them. The chunk must not be used afterwards.
+writeChunk :: Ptr Stream -> Ptr Chunk -> Int -> IO Outcome
+writeChunk stream chunk count = outcomeOf <$> c_writeChunk stream chunk (fromIntegral count)
+
+-- | The size of the pieces in which files are read.
+filePiece :: Int
+filePiece = #{const HTTP3_FILE_PIECE}
+
+-- | The number of waiting bytes with which a writer may continue.
+outputLow :: Int
+outputLow = #{const HTTP3_OUTPUT_LOW}
+
+foreign import ccall unsafe "http3_finish"
+  c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
+
+-- | Ends the body, with these trailers.
+finishStream :: Ptr Stream -> Rows -> IO Outcome
+finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
+
+foreign import ccall unsafe "http3_inform"
+  c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
+
+-- | An interim response.
+informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
+informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields

@@ -1,0 +1,205 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- |
+-- HTTP\/3 beside a server of HTTP\/1.1 and HTTP\/2: its sockets, its certificates, and how it ends with the other. Must not know: requests.
+--
+-- Not covered by the version policy.
+module Millrace.Http.Http3.Server
+  ( HTTP3,
+    withHTTP3,
+    besideHTTP3,
+    announcingHTTP3,
+    reloadHTTP3,
+  )
+where
+
+import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (forM_, unless, void)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as C8
+import Data.Either (fromLeft)
+import Data.IORef
+import Data.List (nub)
+import Data.Maybe (catMaybes)
+import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Http3.Engine (Credentials, newEngineSettings)
+import Millrace.Http.Http3.Session
+import Millrace.Http.Http3.Settings
+import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.State (newServerState)
+import Millrace.Http.Tls.Settings (Reload (..), TLSSettings (..), watchedFiles)
+import Millrace.Socket
+import Millrace.Socket.Option (setReceiveBuffer, setSendBuffer)
+import Millrace.Tls.Watch (watchFiles)
+import Network.HTTP.Types (HeaderName)
+import Network.Wai (Application, Middleware, mapResponseHeaders, responseHeaders)
+import Network.Wai.Handler.Millrace (Listener, listenerSocket)
+
+-- | HTTP\/3 that is served.
+--
+-- @since 0.1.0
+data HTTP3 = HTTP3
+  { http3Tls :: !TLSSettings,
+    http3Settings :: !Settings,
+    http3Sessions :: ![Session],
+    -- How many of them have not ended.
+    http3Running :: !(IORef Int),
+    -- The value of Alt-Svc.
+    http3Announcement :: !ByteString
+  }
+
+-- | @withHTTP3 tls settings listeners application action@ serves the application over HTTP\/3 during the action: over UDP, on the
+-- addresses of these listeners, which serve it over TCP. When the action has returned, requests that have begun are still
+-- answered, as 'Network.Wai.Handler.Millrace.setGracefulShutdownTimeout' says. An exception ends them at once. Throws an @IOError@ if the
+-- certificates cannot be used, or if an address is taken.
+--
+-- > withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners application $ \http3 ->
+-- >   runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 application)
+--
+-- @since 0.1.0
+withHTTP3 :: TLSSettings -> Settings -> [Listener] -> Application -> (HTTP3 -> IO a) -> IO a
+withHTTP3 tls settings listeners application use = mask $ \restore -> do
+  credentials <- restore (credentialsOf tls)
+  state <- maybe newServerState return (settingsServerState settings)
+  let shared = settings {settingsServerState = Just state}
+  places <- nub . catMaybes <$> mapM boundTo listeners
+  running <- newIORef 0
+  started <- startAll shared credentials running places
+  let http3 =
+        HTTP3
+          { http3Tls = tls,
+            http3Settings = shared,
+            http3Sessions = map fst started,
+            http3Running = running,
+            http3Announcement = C8.intercalate ", " (nub [C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400") | Place name _ <- places, Just port <- [portOf name]])
+          }
+  outcome <- try (bracket (watching http3) (mapM_ killThread) (const (restore (use http3))))
+  case outcome of
+    Right result -> do
+      endAll (Gracefully (settingsGracefulShutdownSeconds settings)) started
+      return result
+    Left failure -> do
+      endAll AtOnce started
+      throwIO (failure :: SomeException)
+  where
+    startAll _ _ _ [] = return []
+    startAll shared credentials running (place : others) = do
+      first <- start tls shared credentials application running place
+      (first :) <$> startAll shared credentials running others `onException` endAll AtOnce [first]
+    endAll stop started = do
+      forM_ started (\(session, _) -> stopSession session stop)
+      forM_ started (\(session, ended) -> readMVar ended `onException` stopSession session AtOnce)
+
+-- Where a UDP socket is bound, and its options.
+data Place = Place !SockAddr ![(SocketOption, Int)]
+  deriving (Eq)
+
+-- The place beside a listener that has a port.
+boundTo :: Listener -> IO (Maybe Place)
+boundTo listener = do
+  name <- getSocketName (listenerSocket listener)
+  case name of
+    SockAddrInet {} -> return (Just (Place name unfragmented))
+    SockAddrInet6 {} -> do
+      only <- getSocketOption (listenerSocket listener) IPv6Only
+      return (Just (Place name ((IPv6Only, only) : unfragmented6 : unfragmented)))
+    _ -> return Nothing
+  where
+    -- IP_MTU_DISCOVER and IPV6_MTU_DISCOVER of Linux, and IP_PMTUDISC_PROBE, which is the same number for both. No datagram is sent in
+    -- fragments: QUIC finds out by itself how large they may be.
+    unfragmented = [(SockOpt 0 10, probing)]
+    unfragmented6 = (SockOpt 41 23, probing)
+    probing = 3
+
+portOf :: SockAddr -> Maybe Int
+portOf name = case name of
+  SockAddrInet port _ -> Just (fromIntegral port)
+  SockAddrInet6 port _ _ _ -> Just (fromIntegral port)
+  _ -> Nothing
+
+-- Starts serving at a place. The variable is full when that has ended. Masked.
+start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> Place -> IO (Session, MVar ())
+start tls settings credentials application running place = do
+  server <- newServerContext settings
+  limits <- newEngineSettings (engineLimits tls settings)
+  socket' <- openDatagrams place
+  begun <- newEmptyMVar
+  ended <- newEmptyMVar
+  let isReady session = do
+        atomicModifyIORef' running (\count -> (count + 1, ()))
+        putMVar begun (Right session)
+      serve = do
+        outcome <- try (runSession server socket' limits credentials application isReady)
+        first <- tryPutMVar begun (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome))
+        unless first $ do
+          atomicModifyIORef' running (\count -> (count - 1, ()))
+          either (\failure -> settingsOnException settings Nothing (failure :: SomeException) `catch` ignore) return outcome
+        closeFileCache (serverFiles server) `catch` ignore
+        putMVar ended ()
+  void (forkIO serve)
+  outcome <- takeMVar begun
+  either throwIO (\session -> return (session, ended)) outcome
+  where
+    ignore :: SomeException -> IO ()
+    ignore _ = return ()
+
+openDatagrams :: Place -> IO Socket
+openDatagrams (Place address options) = bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do
+  forM_ options (uncurry (setSocketOption opened))
+  -- As far as the system lets it.
+  setReceiveBuffer opened bufferBytes
+  setSendBuffer opened bufferBytes
+  bind opened address
+  return opened
+  where
+    family = case address of
+      SockAddrInet6 {} -> AF_INET6
+      _ -> AF_INET
+    bufferBytes = 2097152
+
+-- | Settings of a server of HTTP\/1.1 and HTTP\/2 that runs beside: it ends together with HTTP\/3, and counts connections together.
+--
+-- @since 0.1.0
+besideHTTP3 :: HTTP3 -> Settings -> Settings
+besideHTTP3 http3 settings =
+  settings
+    { settingsServerState = settingsServerState (http3Settings http3),
+      settingsInstallShutdownHandler = \stop -> settingsInstallShutdownHandler settings (stop >> stopHere)
+    }
+  where
+    stopHere = forM_ (http3Sessions http3) (`stopSession` Gracefully (settingsGracefulShutdownSeconds settings))
+
+-- | Tells clients of other versions that there is HTTP\/3 (Alt-Svc, RFC 7838), in responses that do not have this field already.
+--
+-- @since 0.1.0
+announcingHTTP3 :: HTTP3 -> Middleware
+announcingHTTP3 http3 application request respond = application request $ \response -> do
+  running <- readIORef (http3Running http3)
+  respond $
+    if running == 0 || any ((== hAltSvc) . fst) (responseHeaders response)
+      then response
+      else mapResponseHeaders ((hAltSvc, http3Announcement http3) :) response
+
+hAltSvc :: HeaderName
+hAltSvc = "Alt-Svc"
+
+-- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what
+-- 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchSeconds' says.
+--
+-- @since 0.1.0
+reloadHTTP3 :: HTTP3 -> IO ()
+reloadHTTP3 http3 = do
+  credentials <- credentialsOf (http3Tls http3)
+  forM_ (http3Sessions http3) (`replaceCredentials` credentials)
+
+-- The other server watches the same files, and tells of success.
+watching :: HTTP3 -> IO (Maybe ThreadId)
+watching http3
+  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) = Just <$> forkIOWithUnmask (\unmask -> unmask watch)
+  | otherwise = return Nothing
+  where
+    tls = http3Tls http3
+    watch = watchFiles (1000000 * tlsWatchSeconds tls) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)

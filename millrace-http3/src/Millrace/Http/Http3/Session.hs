@@ -1,0 +1,306 @@
+-- |
+-- Serves the requests that come to a UDP socket. Must not know: listeners.
+--
+-- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up the processor
+-- ("Millrace.Http.HandOver"). While that happens often, requests get threads at once.
+module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, Stop (..), stopSession) where
+
+import Control.Concurrent (forkIO, yield)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (unless, void, when)
+import Data.IORef
+import qualified Data.IntSet as IntSet
+import Foreign.Ptr (Ptr, nullPtr)
+import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Answer.Application (withinTotalTime)
+import qualified Millrace.Http.Crew as Crew
+import Millrace.Http.Exception (ConnectionsCutOff (..), isAsynchronous)
+import Millrace.Http.HandOver
+import Millrace.Http.Http3.Endpoint
+import Millrace.Http.Http3.Engine hiding (Stream)
+import qualified Millrace.Http.Http3.Engine as Engine
+import Millrace.Http.Http3.Stream
+import Millrace.Http.Multiplexed.Stream (newCommon)
+import Millrace.Http.Server.Context
+import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Server.State (countConnection, discountConnection)
+import Millrace.Http.Waiters (takeWithin)
+import Millrace.Socket (Socket, close)
+import Millrace.Timer (threadDelay)
+import qualified Network.Wai as Wai
+
+-- | An endpoint and its application.
+data Session = Session
+  { sessionEndpoint :: !Endpoint,
+    sessionApplication :: !Wai.Application,
+    -- | For how many batches requests get threads at once. Only the driver uses it.
+    sessionSlowBatches :: !(IORef Int),
+    -- | The numbers of the connections that 'settingsOnOpen' has refused.
+    sessionRefused :: !(IORef IntSet.IntSet),
+    -- | Full while no thread takes 'nextChange's.
+    sessionChanges :: !(MVar ()),
+    -- | How the session is to end.
+    sessionStop :: !(MVar Stop)
+  }
+
+-- | How a session ends.
+data Stop
+  = -- | After the requests that have begun, and those that are on their way; at the latest after so many seconds.
+    Gracefully !(Maybe Int)
+  | AtOnce
+
+-- | Ends the session. Any thread may call this; only the first call counts.
+stopSession :: Session -> Stop -> IO ()
+stopSession session = void . tryPutMVar (sessionStop session)
+
+-- | Handshakes from now on use these certificates.
+replaceCredentials :: Session -> Credentials -> IO ()
+replaceCredentials session = setCredentials (endpointEngine (sessionEndpoint session))
+
+-- | Serves what comes to a socket, which it closes, until 'stopSession' is called. The action gets the session when it is ready.
+-- Asynchronous exceptions end it at once.
+runSession :: ServerContext -> Socket -> EngineSettings -> Credentials -> Wai.Application -> (Session -> IO ()) -> IO ()
+runSession server socket settings credentials application ready = mask $ \restore -> do
+  engine <- openEngine settings credentials
+  when (engine == nullPtr) (close socket >> throwIO (userError "HTTP/3: no memory for an endpoint"))
+  endpoint <- newEndpoint server socket engine `onException` (close socket >> freeEngine engine)
+  session <-
+    Session endpoint (withinTotalTime (serverLimits server) application)
+      <$> newIORef 0
+      <*> newIORef IntSet.empty
+      <*> newMVar ()
+      <*> newEmptyMVar
+  outcome <- try $ do
+    task endpoint (drive session) (driverEnded session)
+    task endpoint (runClock endpoint (attendClock session) (keepOrder session)) (either (reportEnd endpoint) return)
+    restore (ready session >> readMVar (sessionStop session) >>= drain session)
+  -- From here on nobody reports that threads of the session end.
+  stopSession session AtOnce
+  uninterruptibleMask_ (end session)
+  -- Handlers were killed. Some block where no exception reaches them.
+  quiet <- newEmptyMVar
+  void . forkIO $ do
+    Crew.awaitQuiet (endpointCrew endpoint) (return ())
+    noteChanges session
+    freeEndpoint endpoint
+    putMVar quiet ()
+  void (takeWithin (Just lastMicros) quiet)
+  either (\failure -> throwIO (failure :: SomeException)) return outcome
+
+-- How long the end waits for handlers that were killed.
+lastMicros :: Int
+lastMicros = 250000
+
+-- Lets the clients finish.
+drain :: Session -> Stop -> IO ()
+drain _ AtOnce = return ()
+drain session (Gracefully seconds) = do
+  start <- monotonicNanoseconds
+  announceEnd engine EndNotice
+  flush endpoint
+  -- Time for requests that were on their way.
+  _ <- waitUntil start (Just noticeMillis)
+  announceEnd engine EndLast
+  flush endpoint
+  inTime <- waitUntil start ((1000 *) <$> seconds)
+  unless inTime $ do
+    left <- connectionCount engine
+    reportTo (endpointServer endpoint) Nothing (toException (ConnectionsCutOff left))
+  where
+    endpoint = sessionEndpoint session
+    engine = endpointEngine endpoint
+    noticeMillis = 250 :: Int
+    -- Whether all connections have ended.
+    waitUntil start millis = do
+      done <- (== 0) <$> connectionCount engine
+      now <- monotonicNanoseconds
+      let late = maybe False (\limit -> now >= start + 1000000 * fromIntegral limit) millis
+      if done || late then return done else threadDelay 5000 >> waitUntil start millis
+
+-- Ends what is left.
+end :: Session -> IO ()
+end session = do
+  void (enterPhase (endpointServer endpoint) Over)
+  now <- monotonicNanoseconds
+  closeEngine engine now
+  wakeNow endpoint
+  flush endpoint
+  noteChanges session
+  close (endpointSocket endpoint)
+  Crew.killTasks (endpointCrew endpoint)
+  leave endpoint
+  where
+    endpoint = sessionEndpoint session
+    engine = endpointEngine endpoint
+
+------------------------------------------------------------------------------------------------------------------------
+-- The driver
+
+-- Receives, until the socket is closed or the role is handed over.
+drive :: Session -> IO ()
+drive session = do
+  outcome <- try (receive (sessionEndpoint session))
+  case outcome of
+    Right flags -> attend session flags
+    Left failure -> do
+      stopping <- isStopping session
+      unless stopping $ do
+        -- The system may have been short of memory.
+        reportEnd (sessionEndpoint session) (toException (failure :: IOException))
+        threadDelay retryMicros
+        drive session
+  where
+    retryMicros = 100000
+
+-- Datagrams have come.
+attend :: Session -> Flags -> IO ()
+attend session flags = do
+  when (hasChanges `has` flags) (noteChanges session)
+  if hasRequests `has` flags
+    then do
+      slow <- readIORef (sessionSlowBatches session)
+      when (slow > 0) (writeIORef (sessionSlowBatches session) (slow - 1))
+      serveBatch session
+    else goOn session
+
+-- Sends what there is to be sent about the datagrams and the requests, and receives again.
+goOn :: Session -> IO ()
+goOn session = flushReceived (sessionEndpoint session) >> drive session
+
+-- Serves the requests that have arrived, in this thread if they are quick.
+serveBatch :: Session -> IO ()
+serveBatch session = do
+  slow <- readIORef (sessionSlowBatches session)
+  if slow > 0 then spread session >> yield >> goOn session else serveHere session
+
+serveHere :: Session -> IO ()
+serveHere session = do
+  stream <- nextRequest (engineOf session)
+  if stream == nullPtr
+    then goOn session
+    else do
+      ticket <- armHandOver (endpointRole endpoint) (takeOver session)
+      outcome <- try (serveStream session stream)
+      keeps <- keepsRole (endpointRole endpoint) ticket
+      case outcome of
+        Right () | keeps -> serveHere session
+        Left failure | keeps -> throwIO (failure :: SomeException)
+        _ -> do
+          either (reportEnd endpoint) return outcome
+          continueServing session
+  where
+    endpoint = sessionEndpoint session
+
+-- Another thread becomes the driver. It gives each waiting request a thread, because each would otherwise wait for
+-- another iteration of the manager, and so would those that follow.
+takeOver :: Session -> IO ()
+takeOver session = do
+  writeIORef (sessionSlowBatches session) slowBatches
+  asTask (sessionEndpoint session) (spread session >> goOn session) (driverEnded session)
+  where
+    slowBatches = 8
+
+-- The driver has ended, or has handed its role over. If it was killed while it ran an application, the session ends.
+driverEnded :: Session -> Either SomeException () -> IO ()
+driverEnded session outcome = case outcome of
+  Right () -> return ()
+  Left failure -> do
+    stopping <- isStopping session
+    unless stopping $ do
+      killed <- Crew.wereKilled (endpointCrew (sessionEndpoint session))
+      unless killed $ do
+        reportEnd (sessionEndpoint session) failure
+        stopSession session AtOnce
+
+isStopping :: Session -> IO Bool
+isStopping session = not <$> isEmptyMVar (sessionStop session)
+
+-- Gives each request that has arrived a thread.
+spread :: Session -> IO ()
+spread session = do
+  stream <- nextRequest (engineOf session)
+  unless (stream == nullPtr) $ do
+    mask_ (task endpoint (serveStream session stream) (\outcome -> either (reportEnd endpoint) return outcome >> continueServing session))
+    spread session
+  where
+    endpoint = sessionEndpoint session
+
+-- A request has ended in a thread that is not the driver. This thread sends the answer, and starts requests that had to
+-- wait because too many were being served.
+continueServing :: Session -> IO ()
+continueServing session = flushIfNeeded (sessionEndpoint session) >> spread session
+
+engineOf :: Session -> Ptr Engine
+engineOf = endpointEngine . sessionEndpoint
+{-# INLINE engineOf #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- Connections
+
+-- Connections have opened or ended. One thread at a time tells of that, in order. What comes while another one has just ended that is told
+-- next time.
+noteChanges :: Session -> IO ()
+noteChanges session = mask $ \restore -> do
+  free <- tryTakeMVar (sessionChanges session)
+  when (free == Just ()) (restore noteAll `finally` putMVar (sessionChanges session) ())
+  where
+    noteAll = nextChange (engineOf session) >>= mapM_ (\change -> note change >> noteAll)
+    server = endpointServer (sessionEndpoint session)
+    settings = serverSettings server
+    note (Opened number client) = do
+      countConnection (serverState server)
+      wanted <- reporting False (settingsOnOpen settings client)
+      unless wanted (atomicModifyIORef' (sessionRefused session) (\refused -> (IntSet.insert (fromIntegral number) refused, ())))
+    note (Ended number client) = do
+      discountConnection (serverState server)
+      atomicModifyIORef' (sessionRefused session) (\refused -> (IntSet.delete (fromIntegral number) refused, ()))
+      reporting () (settingsOnClose settings client)
+    reporting :: a -> IO a -> IO a
+    reporting otherwise' action =
+      action `catch` \failure ->
+        if isAsynchronous failure then throwIO failure else otherwise' <$ reportTo server Nothing (failure :: SomeException)
+
+-- Time has passed, which may end connections.
+attendClock :: Session -> Flags -> IO ()
+attendClock session flags = do
+  when (hasChanges `has` flags) (noteChanges session)
+  when (hasRequests `has` flags) (spread session)
+
+-- What the clock does every second.
+keepOrder :: Session -> IO ()
+keepOrder session = do
+  now <- monotonicNanoseconds
+  stalled <- within (sendMicros limits) (resetStalled engine now)
+  unfinished <- within (headMicros limits) (resetUnfinished engine now)
+  ended <- within (idleMicros limits) (endIdle engine now)
+  when (stalled + unfinished + ended > 0) $ do
+    wakeNow endpoint
+    flush endpoint
+    noteChanges session
+  where
+    endpoint = sessionEndpoint session
+    engine = engineOf session
+    limits = endpointLimits endpoint
+    within micros action = if micros > 0 then action (1000 * fromIntegral micros) else return 0
+
+------------------------------------------------------------------------------------------------------------------------
+-- Requests
+
+-- Serves a request and releases its stream. Throws only asynchronous exceptions.
+serveStream :: Session -> Ptr Engine.Stream -> IO ()
+serveStream session at = do
+  connection <- streamConnectionNumber at
+  refused <- IntSet.member (fromIntegral connection) <$> readIORef (sessionRefused session)
+  (if refused then rejectStream at else serve) `onException` releaseStream at
+  flags <- releaseStream at
+  wakeNoticed endpoint flags
+  where
+    endpoint = sessionEndpoint session
+    serve = do
+      number <- streamNumber at
+      key <- streamKey at
+      client <- streamClient at
+      common <- newCommon (endpointLimits endpoint) (streamHead at)
+      serveStreamHere (sessionApplication session) (Stream endpoint at number key client common)

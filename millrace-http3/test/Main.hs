@@ -1,0 +1,322 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | An application over HTTP\/3, with curl, aioquic and the program of ngtcp2 as clients.
+module Main (main) where
+
+import Control.Concurrent
+import Control.Exception
+import Control.Monad (forever, join, unless, void, when)
+import qualified Data.ByteString as B
+import qualified Data.ByteString.Builder as Builder
+import qualified Data.ByteString.Char8 as C8
+import qualified Data.ByteString.Lazy as L
+import qualified Data.CaseInsensitive as CI
+import Data.Char (toLower)
+import Data.IORef
+import Data.List (isInfixOf, sort)
+import Millrace.Socket (SockAddr (..), getSocketName)
+import Network.HTTP.Types
+import Network.Wai
+import Network.Wai.Handler.Millrace
+import Network.Wai.Handler.MillraceHTTP3
+import Network.Wai.Handler.MillraceTLS
+import System.Directory (createDirectoryIfMissing, findExecutable, getTemporaryDirectory, removeDirectoryRecursive)
+import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Process (callProcess, getCurrentPid, readProcessWithExitCode)
+import System.Timeout (timeout)
+import Test.Hspec
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  withFolder (hspec . around_ limited . spec)
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 60000000 test >>= maybe (expectationFailure "not done after 60 s") return
+
+withFolder :: (FilePath -> IO a) -> IO a
+withFolder use = do
+  temporary <- getTemporaryDirectory
+  process <- getCurrentPid
+  let folder = temporary </> ("millrace-http3-" ++ show process)
+  bracket_ (createDirectoryIfMissing True folder) (removeDirectoryRecursive folder) $ do
+    makeCertificate folder "first"
+    makeCertificate folder "second"
+    use folder
+
+makeCertificate :: FilePath -> String -> IO ()
+makeCertificate folder name =
+  callProcess "openssl" $
+    words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -batch -quiet"
+      ++ ["-keyout", folder </> (name ++ ".key"), "-out", folder </> (name ++ ".pem")]
+
+spec :: FilePath -> Spec
+spec folder = do
+  describe "curl" $ do
+    it "gets a page over HTTP/3" $
+      withServer folder $ \server -> do
+        (code, output) <- curl folder server ["-i", "/?x=1"]
+        code `shouldBe` ExitSuccess
+        let (headLines, body) = splitHead output
+        take 1 headLines `shouldBe` ["HTTP/3 200 "]
+        headLines `shouldContain` ["x-path: /"]
+        body `shouldBe` "HTTP/3.0 GET / ?x=1 secure"
+
+    it "is told by the other versions that there is HTTP/3" $
+      withServer folder $ \server -> do
+        let announcement = "alt-svc: h3=\":" ++ show (serverPort server) ++ "\"; ma=86400"
+        outputs <- mapM (\version -> snd <$> curlWith folder server [version, "-i", "/"]) ["--http1.1", "--http2"]
+        map (map (map toLower) . fst . splitHead) outputs `shouldSatisfy` all (announcement `elem`)
+        (_, output) <- curl folder server ["-i", "/"]
+        map toLower output `shouldSatisfy` not . isInfixOf "alt-svc"
+
+    it "posts what comes back unchanged" $
+      withServer folder $ \server -> do
+        let sent = folder </> "sent"
+            received = folder </> "received"
+            bytes = B.pack (take 2000000 (cycle [0 .. 250]))
+        B.writeFile sent bytes
+        (code, _) <- curl folder server ["--data-binary", "@" ++ sent, "-o", received, "/echo"]
+        code `shouldBe` ExitSuccess
+        B.readFile received >>= (`shouldBe` True) . (== bytes)
+
+    it "gets files, whole and in part" $
+      withServer folder $ \server -> do
+        let received = folder </> "received"
+            bytes = B.pack (take 3000000 (cycle [0 .. 250]))
+        B.writeFile (folder </> "file") bytes
+        (code, _) <- curl folder server ["-o", received, "/file"]
+        code `shouldBe` ExitSuccess
+        B.readFile received >>= (`shouldBe` True) . (== bytes)
+        (_, output) <- curl folder server ["-r", "1000000-2000000", "-o", received, "-w", "%{http_code}", "/file"]
+        output `shouldBe` "206"
+        B.readFile received >>= (`shouldBe` True) . (== B.take 1000001 (B.drop 1000000 bytes))
+
+    it "gets the head of an answer alone" $
+      withServer folder $ \server -> do
+        B.writeFile (folder </> "file") (B.replicate 12345 65)
+        (code, output) <- curl folder server ["-I", "/file"]
+        code `shouldBe` ExitSuccess
+        fst (splitHead output) `shouldContain` ["content-length: 12345"]
+
+    it "refuses a certificate that is not the server's, until it is reloaded" $ do
+      certificate <- B.readFile (folder </> "first.pem") >>= newIORef
+      key <- B.readFile (folder </> "first.key") >>= newIORef
+      withServerOf folder (tlsSettingsRef certificate key) id $ \server -> do
+        (first, _) <- curl folder server ["/"]
+        first `shouldBe` ExitSuccess
+        B.readFile (folder </> "second.pem") >>= writeIORef certificate
+        B.readFile (folder </> "second.key") >>= writeIORef key
+        reloadHTTP3 (serverHttp3 server)
+        (old, _) <- curl folder server ["/"]
+        old `shouldSatisfy` (/= ExitSuccess)
+        (new, _) <- curlWith folder server ["--http3-only", "--cacert", folder </> "second.pem", "/"]
+        new `shouldBe` ExitSuccess
+
+    it "keeps the old certificate when the new one is broken" $ do
+      certificate <- B.readFile (folder </> "first.pem") >>= newIORef
+      key <- B.readFile (folder </> "first.key") >>= newIORef
+      withServerOf folder (tlsSettingsRef certificate key) id $ \server -> do
+        writeIORef certificate "nonsense"
+        reloadHTTP3 (serverHttp3 server) `shouldThrow` anyIOException
+        (code, _) <- curl folder server ["/"]
+        code `shouldBe` ExitSuccess
+
+  describe "aioquic" $ do
+    scene folder "get" ["200 HTTP/3.0 GET / ?x=1 secure"] "gets a page"
+    scene folder "many" ["100 in time"] "has a hundred slow requests at a time"
+    scene folder "echo" ["200 True"] "sends and receives more than the windows at the same time"
+    scene folder "trailers" ["200 4 x-sum=12 b'4'"] "exchanges trailers"
+    scene folder "stream" ["first", "first second"] "gets a flushed piece before the next one is written"
+    scene folder "reset" ["ConnectionClosedByPeer"] "ends a request, of which the application is told"
+    scene folder "leave" ["ConnectionClosedByPeer"] "leaves, of which the application is told"
+    scene folder "failure" ["500", "reset 0x102", "200"] "sees the failure of an application in its request alone"
+    scene folder "broken" [name ++ " refused" | name <- ["no path", "upper case", "connection", "two lengths", "two hosts"]] "is refused what no client may send"
+    scene folder "dropped" ["200 host x-good"] "has a field dropped whose value no application may see"
+    scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
+
+  describe "ngtcp2's client" $ do
+    ngtcp2 folder [] "gets a file"
+    ngtcp2 folder ["--change-local-addr=20ms"] "gets a file while it moves to another address"
+    ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding"] "gets a file while its address changes without its knowledge"
+    ngtcp2 folder ["--key-update=20ms"] "gets a file while it changes the keys"
+
+  describe "the server" $ do
+    it "answers requests that have begun when it ends" $
+      withAioquic $ do
+        server <- newEmptyMVar
+        lines' <- withServer folder $ \running -> putMVar server running >> play folder running "end"
+        lines' `shouldBe` ["200 slow", "0x100"]
+
+    it "counts connections, and tells of them and of answers" $ do
+      told <- newIORef []
+      let tell word = atomicModifyIORef' told (\words' -> (word : words', ()))
+          change =
+            setOnOpen (\_ -> True <$ tell "open")
+              . setOnClose (\_ -> tell "close")
+              . setLogger (\request status size -> tell (show (httpVersion request) ++ " " ++ show (statusCode status) ++ " " ++ show size))
+      withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
+        (code, _) <- curl folder server ["/"]
+        code `shouldBe` ExitSuccess
+        eventually ((== ["HTTP/3.0 200 Just 22", "close", "open"]) . sort <$> readIORef told)
+
+    it "throws if its address is taken" $
+      withServer folder $ \server ->
+        withHTTP3 (uncurry tlsSettings (pair folder)) defaultSettings [serverListener server] application0 (const (return ())) `shouldThrow` anyIOException
+
+    it "throws if there is no certificate" $
+      runHTTP3 defaultTlsSettings (setPort 0 defaultSettings) application0 `shouldThrow` anyException
+
+application0 :: Application
+application0 _ respond = respond (responseLBS ok200 [] "")
+
+-- The lines of a head, and what follows.
+splitHead :: String -> ([String], String)
+splitHead text = go (lines (filter (/= '\r') text))
+  where
+    go ls = let (one, rest) = break null ls in (one, concat (drop 1 rest))
+
+eventually :: IO Bool -> Expectation
+eventually check = go (100 :: Int)
+  where
+    go left = do
+      done <- check
+      unless done $ if left == 0 then expectationFailure "not within five seconds" else threadDelay 50000 >> go (left - 1)
+
+------------------------------------------------------------------------------------------------------------------------
+-- The server
+
+data Server = Server
+  { serverPort :: Int,
+    serverHttp3 :: HTTP3,
+    serverListener :: Listener
+  }
+
+pair :: FilePath -> (FilePath, FilePath)
+pair folder = (folder </> "first.pem", folder </> "first.key")
+
+withServer :: FilePath -> (Server -> IO a) -> IO a
+withServer folder = withServerOf folder (uncurry tlsSettings (pair folder)) id
+
+-- | Runs an action beside a server. The server ends when the action has.
+withServerOf :: FilePath -> TLSSettings -> (Settings -> Settings) -> (Server -> IO a) -> IO a
+withServerOf folder tls change use = do
+  stops <- newEmptyMVar
+  begun <- newEmptyMVar
+  ended <- newEmptyMVar
+  shared <- newShared
+  let settings =
+        change . setPort 0 . setHost "127.0.0.1" . setInstallShutdownHandler (putMVar stops) . setGracefulShutdownTimeout (Just 5)
+          . setOnException (\_ _ -> return ())
+          $ defaultSettings
+      app = application folder shared (join (readMVar stops))
+      serve = bracket (openListeners settings) (mapM_ closeListener) $ \listeners ->
+        withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners app $ \http3 -> do
+          let listener = head listeners
+          name <- getSocketName (listenerSocket listener)
+          case name of
+            SockAddrInet port _ -> putMVar begun (Server (fromIntegral port) http3 listener)
+            _ -> fail "no port"
+          runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 app)
+  bracket
+    (forkIO ((try serve :: IO (Either SomeException ())) >>= putMVar ended))
+    (\_ -> takeMVar ended >>= either throwIO return)
+    (\_ -> (takeMVar begun >>= use) `finally` join (readMVar stops))
+
+data Shared = Shared
+  { sharedSeen :: MVar String,
+    sharedRelease :: MVar ()
+  }
+
+newShared :: IO Shared
+newShared = Shared <$> newEmptyMVar <*> newEmptyMVar
+
+application :: FilePath -> Shared -> IO () -> Application
+application folder shared stop request respond = case pathInfo request of
+  [] ->
+    respond . responseLBS ok200 [("X-Path", rawPathInfo request)] . L.fromStrict $
+      C8.unwords [C8.pack (show (httpVersion request)), requestMethod request, rawPathInfo request, rawQueryString request, if isSecure request then "secure" else "open"]
+  ["names"] -> respond . responseLBS ok200 [] . L.fromStrict . C8.unwords . map (CI.foldedCase . fst) $ requestHeaders request
+  ["slow"] -> threadDelay 500000 >> respond (responseLBS ok200 [] "slow")
+  ["echo"] -> respond . responseStream ok200 [] $ \write _ ->
+    let go = getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go) in go
+  ["file"] -> respond (responseFile ok200 [] (folder </> "file") Nothing)
+  ["large"] -> respond . responseStream ok200 [] $ \write _ -> mapM_ (const (write (Builder.byteString piece))) [1 .. 20 :: Int]
+  ["stream"] -> respond . responseStream ok200 [] $ \write flush -> do
+    write "first"
+    flush
+    takeMVar (sharedRelease shared)
+    write " second"
+  ["release"] -> putMVar (sharedRelease shared) () >> respond (responseLBS ok200 [] "")
+  ["read"] -> do
+    outcome <- try (forever (getRequestBodyChunk request >>= \bytes -> when (B.null bytes) (fail "the end")))
+    void (tryPutMVar (sharedSeen shared) (either named (const "") (outcome :: Either SomeException ())))
+    respond (responseLBS ok200 [] "")
+  ["seen"] -> takeMVar (sharedSeen shared) >>= respond . responseLBS ok200 [] . L.fromStrict . C8.pack
+  ["fails"] -> fail "as it shall"
+  ["fails-late"] -> respond . responseStream ok200 [] $ \write flush -> write "begun" >> flush >> fail "as it shall"
+  ["trailers"] -> do
+    body <- strictRequestBody request
+    fields <- getRequestTrailers request
+    let size = C8.pack (show (L.length body))
+        shown = C8.intercalate "," [C8.concat ["x-sum=", value] | ("X-Sum", value) <- fields]
+    setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = \_ -> return (Trailers [("x-check", size)])})
+    respond (responseLBS ok200 [] (L.fromStrict (C8.unwords [size, shown])))
+  ["shutdown"] -> stop >> respond (responseLBS ok200 [] "")
+  _ -> respond (responseLBS notFound404 [] "")
+  where
+    piece = B.concat (replicate 400 (B.pack [0 .. 255]))
+    named failure = takeWhile (`notElem` (" :(" :: String)) (show failure)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Clients
+
+-- | curl, for HTTP/3 alone. The last argument is the path. The code and what it has printed.
+curl :: FilePath -> Server -> [String] -> IO (ExitCode, String)
+curl folder server arguments = do
+  able <- canHttp3
+  if able then curlWith folder server (["--http3-only", "--cacert", folder </> "first.pem"] ++ arguments) else (ExitSuccess, "") <$ pendingWith "this curl has no HTTP/3"
+
+canHttp3 :: IO Bool
+canHttp3 = (\(_, output, _) -> "HTTP3" `isInfixOf` output) <$> readProcessWithExitCode "curl" ["-V"] ""
+
+curlWith :: FilePath -> Server -> [String] -> IO (ExitCode, String)
+curlWith folder server arguments = do
+  (code, output, _) <-
+    readProcessWithExitCode "curl" (["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments, "--resolve", "localhost:" ++ show (serverPort server) ++ ":127.0.0.1"]) ""
+  return (code, output)
+
+withAioquic :: IO () -> IO ()
+withAioquic test = do
+  python <- findExecutable "python3"
+  code <- maybe (return (ExitFailure 1)) (\path -> (\(code, _, _) -> code) <$> readProcessWithExitCode path ["-c", "import aioquic"] "") python
+  if code == ExitSuccess then test else pendingWith "aioquic is missing"
+
+play :: FilePath -> Server -> String -> IO [String]
+play folder server name = do
+  (code, output, errors) <- readProcessWithExitCode "python3" ["test/client.py", show (serverPort server), folder </> "first.pem", name] ""
+  unless (code == ExitSuccess) (expectationFailure (output ++ errors))
+  return (lines output)
+
+-- | An example of a client that gets a file of 20 MB.
+ngtcp2 :: FilePath -> [String] -> String -> Spec
+ngtcp2 folder options says = it says $ do
+  found <- findExecutable "gtlsclient"
+  case found of
+    Nothing -> pendingWith "gtlsclient is missing"
+    Just client -> withServer folder $ \server -> do
+      let bytes = B.pack (take 20000000 (cycle [0 .. 250]))
+          port = show (serverPort server)
+          received = folder </> "received-by-ngtcp2"
+      B.writeFile (folder </> "file") bytes
+      createDirectoryIfMissing True received
+      (code, _, errors) <- readProcessWithExitCode client (["-q", "--exit-on-all-streams-close", "--download=" ++ received] ++ options ++ ["127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]) ""
+      unless (code == ExitSuccess) (expectationFailure errors)
+      B.readFile (received </> "file") >>= (`shouldBe` True) . (== bytes)
+
+scene :: FilePath -> String -> [String] -> String -> Spec
+scene folder name expected says =
+  it says . withAioquic . withServer folder $ \server -> play folder server name >>= (`shouldBe` expected)
