@@ -1,5 +1,5 @@
 -- |
--- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: sockets, WAI.
+-- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: the clock, WAI.
 --
 -- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams takes.
 module Millrace.Http.Http3.Engine

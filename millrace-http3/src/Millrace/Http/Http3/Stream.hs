@@ -2,7 +2,7 @@
 {-# OPTIONS_GHC -fspecialise-aggressively #-}
 
 -- |
--- A request of an HTTP\/3 connection while it is served. Must not know: sockets, servers.
+-- A request of an HTTP\/3 connection while it is served. Must not know: servers.
 module Millrace.Http.Http3.Stream (Stream (..), serveStreamHere) where
 
 import qualified Data.ByteString as B
