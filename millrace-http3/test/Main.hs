@@ -136,12 +136,14 @@ spec folder = do
     scene folder "failure" ["500", "reset 0x102", "200"] "sees the failure of an application in its request alone"
     scene folder "broken" [name ++ " refused" | name <- ["no path", "upper case", "connection", "two lengths", "two hosts"]] "is refused what no client may send"
     scene folder "dropped" ["200 host x-good"] "has a field dropped whose value no application may see"
+    scene folder "rebinding" ["200 2048000 True", "in its middle True True"] "gets a response while its address changes without its knowledge"
     scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
 
   describe "ngtcp2's client" $ do
     ngtcp2 folder [] "gets a file"
     ngtcp2 folder ["--change-local-addr=20ms"] "gets a file while it moves to another address"
-    ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding"] "gets a file while its address changes without its knowledge"
+    -- Later, this client would have nothing to send, and so no server could learn its new address.
+    ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding", "--delay-stream=60ms"] "gets a file after its address has changed without its knowledge"
     ngtcp2 folder ["--key-update=20ms"] "gets a file while it changes the keys"
 
   describe "the server" $ do
@@ -240,6 +242,9 @@ application folder shared stop request respond = case pathInfo request of
     respond . responseLBS ok200 [("X-Path", rawPathInfo request)] . L.fromStrict $
       C8.unwords [C8.pack (show (httpVersion request)), requestMethod request, rawPathInfo request, rawQueryString request, if isSecure request then "secure" else "open"]
   ["names"] -> respond . responseLBS ok200 [] . L.fromStrict . C8.unwords . map (CI.foldedCase . fst) $ requestHeaders request
+  ["port"] -> respond . responseLBS ok200 [] . L.fromStrict $ case remoteHost request of
+    SockAddrInet port _ -> C8.pack (show port)
+    _ -> ""
   ["slow"] -> threadDelay 500000 >> respond (responseLBS ok200 [] "slow")
   ["echo"] -> respond . responseStream ok200 [] $ \write _ ->
     let go = getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go) in go

@@ -5,6 +5,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 from collections import defaultdict
 
@@ -63,6 +64,15 @@ class Client(QuicConnectionProtocol):
         self.http.send_data(stream, data, end_stream=end)
         self.transmit()
 
+    async def rebind(self):
+        "Continues with another socket, of which the connection knows nothing. Returns its port."
+        old, new = self._transport, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        new.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        new.bind(("::", 0))
+        await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, sock=new)
+        old.close()
+        return new.getsockname()[1]
+
     async def answer(self, stream):
         await asyncio.wait_for(self.ended[stream].wait(), 20)
         if stream in self.resets:
@@ -71,10 +81,10 @@ class Client(QuicConnectionProtocol):
         return head.get(b":status", b"-").decode(), self.bodies[stream]
 
 
-def connected(**options):
+def connected(create=Client, **options):
     configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name="localhost", **options)
     configuration.load_verify_locations(sys.argv[2])
-    return connect("127.0.0.1", PORT, configuration=configuration, create_protocol=Client)
+    return connect("127.0.0.1", PORT, configuration=configuration, create_protocol=create)
 
 
 async def get():
@@ -216,9 +226,27 @@ async def update():
         print(status, len(body), body == bytes(range(256)) * (len(body) // 256))
 
 
+async def rebinding():
+    """Another address while a response comes, as if a router had forgotten the client: what is sent to the old one is lost, and the client
+    does not know. A server learns the new address from a packet that comes from it. Who only receives may have none to send. So this
+    client sends a ping."""
+    async with connected() as client:
+        _, before = await client.answer(client.begin(b"GET", b"/port"))
+        stream = client.begin(b"GET", b"/large")
+        await asyncio.wait_for(client.data[stream].wait(), 10)
+        port = await client.rebind()
+        arrived = len(client.bodies[stream])
+        await asyncio.wait_for(client.ping(), 10)
+        status, body = await client.answer(stream)
+        _, after = await client.answer(client.begin(b"GET", b"/port"))
+        print(status, len(body), body == bytes(range(256)) * (len(body) // 256))
+        print("in its middle" if arrived < len(body) else "too late", before != after, after == b"%d" % port)
+
+
 def main():
     scene = globals()[sys.argv[3]]
     asyncio.run(scene())
 
 
-main()
+if __name__ == "__main__":
+    main()
