@@ -155,10 +155,12 @@ class Multiplexed stream where
   -- | What was answered so far can no longer be taken back.
   markFlushedOf :: stream -> IO ()
 
+-- | What the handler has done so far.
 stateOf :: Multiplexed stream => stream -> StreamState
 stateOf = commonState . commonOf
 {-# INLINE stateOf #-}
 
+-- | What the application has asked for with @setHTTP2Data@.
 dataOf :: Multiplexed stream => stream -> IORef (Maybe HTTP2Data)
 dataOf = commonData . commonOf
 {-# INLINE dataOf #-}
