@@ -9,6 +9,7 @@
  * late packets of the client are recognised (RFC 9000, section 10.2).
  */
 #include <gnutls/crypto.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,32 +35,53 @@
 /* ------------------------------------------------------------------------------------------------------------------
  * Memory */
 
+/* What a client sends in the wrong order waits in small records, which may have a hundred times the size of its bytes. So the libraries'
+ * memory for a connection has a limit. It does not make allocation fail: the connection ends when the library has returned. */
+#define HANDSHAKE_MEMORY_MAX 262144u
+#define MEMORY_SPARE         4194304u
+
+static void *note_taken(http3_connection *connection, void *memory)
+{
+    if (memory != NULL)
+        connection->memory += malloc_usable_size(memory);
+    const http3_settings *limits = &connection->endpoint->settings;
+    /* The window grows as the client's bytes are read. */
+    uint64_t window = limits->connection_window + connection->received;
+    uint64_t most = HANDSHAKE_MEMORY_MAX;
+    if (connection->is_established)
+        most = MEMORY_SPARE + (window < limits->window_max ? window : limits->window_max);
+    if (connection->memory > most)
+        http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+    return memory;
+}
+
 static void *take(size_t size, void *data)
 {
-    (void)data;
-    return http_take(size);
+    return note_taken(data, http_take(size));
 }
 
 static void give(void *memory, void *data)
 {
-    (void)data;
+    if (memory == NULL)
+        return;
+    ((http3_connection *)data)->memory -= malloc_usable_size(memory);
     http_give(memory);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
 {
-    (void)data;
-    return size != 0 && count > SIZE_MAX / size ? NULL : http_take_zeroed(count * size);
+    return size != 0 && count > SIZE_MAX / size ? NULL : note_taken(data, http_take_zeroed(count * size));
 }
 
 static void *resize(void *memory, size_t size, void *data)
 {
-    (void)data;
-    return realloc(memory, size);
+    size_t before = memory == NULL ? 0 : malloc_usable_size(memory);
+    void *resized = realloc(memory, size);
+    if (resized == NULL)
+        return NULL;
+    ((http3_connection *)data)->memory -= before;
+    return note_taken(data, resized);
 }
-
-static const ngtcp2_mem quic_memory = {NULL, take, give, take_zeroed, resize};
-static const nghttp3_mem http_memory = {NULL, take, give, take_zeroed, resize};
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Pending connections */
@@ -316,7 +338,8 @@ static int begin_http(http3_connection *connection)
         http3_fail(connection, GENERAL_PROTOCOL_ERROR);
         return NGTCP2_ERR_CALLBACK_FAILURE;
     }
-    if (nghttp3_conn_server_new(&connection->http, &http_callbacks, &settings, &http_memory, connection) != 0)
+    if (nghttp3_conn_server_new(&connection->http, &http_callbacks, &settings, &connection->http_memory, connection) !=
+        0)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     nghttp3_conn_set_max_client_streams_bidi(connection->http, limits->streams_max);
     if (ngtcp2_conn_open_uni_stream(connection->quic, &control, NULL) != 0 ||
@@ -351,6 +374,7 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
     (void)quic, (void)offset;
     if (connection->http == NULL)
         return NGTCP2_ERR_CALLBACK_FAILURE;
+    connection->received += length;
     if (length > 0 && stream_data != NULL)
         connection->frames.tokens += 1;
     if (is_long_head(connection, stream_data, length))
@@ -607,7 +631,7 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
         ngtcp2_crypto_generate_stateless_reset_token(parameters.stateless_reset_token, limits->secret,
                                                      HTTP3_SECRET_LENGTH, &id) != 0 ||
         ngtcp2_conn_server_new(&connection->quic, &head->scid, &id, path, head->version, &quic_callbacks, &settings,
-                               &parameters, &quic_memory, connection) != 0)
+                               &parameters, &connection->quic_memory, connection) != 0)
         return -1;
     connection->credentials = http3_credentials_share(endpoint->credentials);
     connection->tls = http3_new_session(connection->credentials, endpoint->ticket_key, &connection->reference);
@@ -626,6 +650,11 @@ static void copy_address(http3_address *target, const ngtcp2_addr *source)
     memcpy(target->bytes, source->addr, target->length);
 }
 
+static int is_address(const void *bytes, uint32_t length, const http3_address *address)
+{
+    return length == address->length && memcmp(bytes, address->bytes, length) == 0;
+}
+
 http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
                                        const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now)
 {
@@ -635,11 +664,14 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     connection->endpoint = endpoint;
     connection->number = ++endpoint->next_number;
     connection->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = connection};
+    connection->quic_memory = (ngtcp2_mem){connection, take, give, take_zeroed, resize};
+    connection->http_memory = (nghttp3_mem){connection, take, give, take_zeroed, resize};
     connection->active_at = now;
     connection->resets = (http3_bucket){endpoint->settings.resets_max, now};
     connection->frames = (http3_bucket){endpoint->settings.frames_max, now};
     copy_address(&connection->remote, &path->remote);
     copy_address(&connection->local, &path->local);
+    connection->latest = connection->remote;
     ngtcp2_ccerr_default(&connection->error);
     if (http3_enter_heap(connection, UINT64_MAX) != 0) {
         free(connection);
@@ -805,6 +837,20 @@ static void answer_late_packet(http3_connection *connection)
     http3_make_pending(connection);
 }
 
+/* When a client seems to be at another address, ngtcp2 asks there for a confirmation, and goes back to the old address if none comes. But
+ * version 1.11 forgets to look at the time if it may not send more to the new address. Then somebody who repeats a packet from another
+ * address could stop a response. So it is called so often, for a time in which the confirmation must have come. */
+#define LOOK_STEP (500 * HTTP3_MILLISECOND)
+#define LOOK_TIME (10 * HTTP3_SECOND)
+
+static void note_address(http3_connection *connection, const ngtcp2_addr *remote, uint64_t now)
+{
+    if (is_address(remote->addr, (uint32_t)remote->addrlen, &connection->latest))
+        return;
+    copy_address(&connection->latest, remote);
+    connection->looks_until = now + LOOK_TIME;
+}
+
 int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
                       size_t length, uint64_t now)
 {
@@ -817,6 +863,7 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
     int result = 0;
     if (!is_too_often(connection, &connection->frames, settings->frames_max, settings->frames_per_second))
         result = ngtcp2_conn_read_pkt(connection->quic, path, &info, bytes, length, now);
+    note_address(connection, &path->remote, now);
     if (result == NGTCP2_ERR_RETRY) {
         http3_drop_connection(connection);
         return result;
@@ -855,11 +902,6 @@ void http3_expire(http3_connection *connection, uint64_t now)
 /* A train of more, or larger ones, is refused by Linux (UDP_MAX_SEGMENTS). */
 #define TRAIN_PACKETS 64u
 #define TRAIN_BYTES   65000u
-
-static int is_address(const uint8_t *bytes, uint32_t length, const http3_address *address)
-{
-    return length == address->length && memcmp(bytes, address->bytes, length) == 0;
-}
 
 static int fits_behind(const http3_train *train, const http3_address *local, const http3_address *remote, uint32_t ecn,
                        size_t length)
@@ -976,6 +1018,14 @@ static int is_done(const http3_connection *connection)
     return connection->is_last_announced && connection->open_streams == 0 && nghttp3_conn_is_drained(connection->http);
 }
 
+static void set_next_expiry(http3_connection *connection, uint64_t now)
+{
+    uint64_t expiry = ngtcp2_conn_get_expiry(connection->quic);
+    if (now < connection->looks_until && expiry > now + LOOK_STEP)
+        expiry = now + LOOK_STEP;
+    http3_set_expiry(connection, expiry);
+}
+
 http3_written http3_write_packets(http3_connection *connection, http3_output *output, uint64_t now)
 {
     ngtcp2_conn *quic = connection->quic;
@@ -990,7 +1040,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
         size_t most = ngtcp2_conn_get_max_tx_udp_payload_size(quic);
         if (written >= burst || output->room - output->length < most || output->train_count == output->trains_max) {
             ngtcp2_conn_update_pkt_tx_time(quic, now);
-            http3_set_expiry(connection, ngtcp2_conn_get_expiry(quic));
+            set_next_expiry(connection, now);
             return HTTP3_MORE_LATER;
         }
         ngtcp2_path_storage_zero(&path);
@@ -1008,7 +1058,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
     }
     http3_leave_pending(connection); /* what was noted meanwhile was tried, too */
     ngtcp2_conn_update_pkt_tx_time(quic, now);
-    http3_set_expiry(connection, ngtcp2_conn_get_expiry(quic));
+    set_next_expiry(connection, now);
     if (connection->has_error || is_done(connection)) {
         http3_fail(connection, HTTP3_NO_ERROR);
         http3_end_connection(connection, 0, now);

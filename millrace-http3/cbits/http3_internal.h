@@ -179,10 +179,16 @@ struct http3_connection {
     uint32_t close_received,
         close_next; /* packets that have arrived since; how many there must be for the next repetition */
     http3_address remote, local;
+    http3_address latest; /* where the latest packet came from */
+    uint64_t looks_until;
     uint64_t accepted;  /* bytes of all streams that ngtcp2 has put into packets */
     uint64_t opened;    /* as in http3_inner, for the connection's window */
     uint64_t active_at; /* when a stream was opened or closed last */
     http3_bucket resets, frames;
+    ngtcp2_mem quic_memory;
+    nghttp3_mem http_memory;
+    uint64_t memory;   /* bytes that the libraries have */
+    uint64_t received; /* bytes of all streams, in order */
 };
 
 struct http3_endpoint {

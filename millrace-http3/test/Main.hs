@@ -139,6 +139,31 @@ spec folder = do
     scene folder "rebinding" ["200 2048000 True", "in its middle True True"] "gets a response while its address changes without its knowledge"
     scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
 
+  describe "attacks" $ do
+    attack folder "handshakes" ["Retry", "200", "others are served", "bounded"] "handshakes without end"
+    attack folder "amplification" ["within three times", "0 to a short one, less to another version"] "a forged address"
+    attack folder "address" ["within three times", "200 2048000"] "packets of a connection from a forged address"
+    attack folder "early_crypto" ["others are served", "bounded"] "handshake messages in pieces, out of order"
+    attack folder "late_crypto" ["closed", "others are served", "bounded"] "the same after the handshake"
+    attack folder "streams" ["closed 0x4", "closed 0x4"] "too many streams"
+    attack folder "empty_streams" ["closed 0x105", "others are served", "bounded"] "streams without a request"
+    attack folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
+    attack folder "fragments" ["closed 0x107", "others are served", "bounded"] "bodies in pieces, out of order"
+    attack folder "stalled" ["open", "others are served", "bounded"] "windows that stay closed"
+    attack folder "unacknowledged" ["at most 20 MiB", "others are served", "bounded"] "no acknowledgements"
+    attack folder "windows" ["closed 0x3"] "more than the window"
+    attack folder "challenges" ["open", "few answers", "others are served", "bounded"] "path challenges"
+    attack folder "foreign_challenges" ["within three times", "open"] "path challenges from a forged address"
+    attack folder "new_ids" ["closed 0x9", "others are served", "bounded"] "new connection IDs"
+    attack folder "too_many_ids" ["closed 0x9"] "too many connection IDs"
+    attack folder "retired_ids" ["open", "others are served", "bounded"] "retired connection IDs"
+    attack folder "holes" ["open", "others are served", "bounded"] "missing packet numbers"
+    attack folder "ranges" ["open True", "others are served", "bounded"] "ranges of acknowledgements"
+    attack folder "optimistic" ["closed 0xa"] "acknowledgements of packets that were not sent"
+    attack folder "bomb" ["closed 0x107 []", "others are served", "bounded"] "fields from the QPACK table"
+    attack folder "table" ["closed 0x201", "others are served", "bounded"] "changes of the QPACK table"
+    attack folder "blocked" ["open", "closed 0x200", "others are served", "bounded"] "heads that wait for the QPACK table"
+
   describe "ngtcp2's client" $ do
     ngtcp2 folder [] "gets a file"
     ngtcp2 folder ["--change-local-addr=20ms"] "gets a file while it moves to another address"
@@ -300,9 +325,13 @@ withAioquic test = do
   code <- maybe (return (ExitFailure 1)) (\path -> (\(code, _, _) -> code) <$> readProcessWithExitCode path ["-c", "import aioquic"] "") python
   if code == ExitSuccess then test else pendingWith "aioquic is missing"
 
-play :: FilePath -> Server -> String -> IO [String]
-play folder server name = do
-  (code, output, errors) <- readProcessWithExitCode "python3" ["test/client.py", show (serverPort server), folder </> "first.pem", name] ""
+play, playAttack :: FilePath -> Server -> String -> IO [String]
+play = playFrom "test/client.py"
+playAttack = playFrom "test/attacks.py"
+
+playFrom :: FilePath -> FilePath -> Server -> String -> IO [String]
+playFrom script folder server name = do
+  (code, output, errors) <- readProcessWithExitCode "python3" [script, show (serverPort server), folder </> "first.pem", name] ""
   unless (code == ExitSuccess) (expectationFailure (output ++ errors))
   return (lines output)
 
@@ -325,3 +354,7 @@ ngtcp2 folder options says = it says $ do
 scene :: FilePath -> String -> [String] -> String -> Spec
 scene folder name expected says =
   it says . withAioquic . withServer folder $ \server -> play folder server name >>= (`shouldBe` expected)
+
+attack :: FilePath -> String -> [String] -> String -> Spec
+attack folder name expected says =
+  it says . withAioquic . withServer folder $ \server -> playAttack folder server name >>= (`shouldBe` expected)
