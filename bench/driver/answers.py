@@ -21,6 +21,8 @@ def check(service, port, file=None):
             _check_tcp500(port)
         elif service == "h2upload":
             _check_http2(port, "/", PONG_BODY, upload=b"x" * 100_000)
+        elif service.startswith("h3"):
+            _check_http3(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY)
         elif service.startswith("h2"):
             _check_http2(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY)
         elif service == "compressed":
@@ -33,6 +35,13 @@ def check(service, port, file=None):
             _check_http(port, "/", PONG_BODY)
     except (OSError, subprocess.SubprocessError, http.client.HTTPException) as error:
         raise ServerError(f"the server on port {port} gave no complete answer: {error!r}") from None
+
+
+def _check_http3(port, path, expected):
+    done = subprocess.run(
+        ["curl", "-s", "-k", "-m", "10", "--noproxy", "*", "--http3-only", f"https://127.0.0.1:{port}{path}"], capture_output=True, check=False)
+    if done.stdout != expected:
+        raise ServerError(f"GET {path} by HTTP/3: another body than expected (curl: exit code {done.returncode})")
 
 
 def _check_tcp500(port):

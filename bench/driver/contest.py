@@ -58,7 +58,7 @@ class Contest:
         generator = self._bench.paused(self._workload, self._point, server.url)
         stack.callback(generator.kill)
         generator.pause()  # before it connects, so that it does not disturb the others' preparation
-        return turns.Runner(server.program, generator, lambda: self._bench.unserved(self._point, server))
+        return turns.Runner(server.program, generator, lambda: self._bench.unserved(self._point, server, generator))
 
     def _take_turns(self, runners, number):
         turns.set_up(runners.values(), self._point["connections"])

@@ -6,6 +6,8 @@ loop of full handshakes: a connection for each request.
 
 The generator of WebSocket load is websocket/load.c: each connection sends a message when the previous one has come back.
 
+That of HTTP/3 is http3/load.c, as h2load: with a fixed number of requests in flight on each connection.
+
 h2load is the open loop: a Debian package that is fast enough for these servers on one core (bench/README.md). With --rps,
 each connection sends on schedule. With a high --max-concurrent-streams (for HTTP/1.1: requests in flight on a connection)
 it continues to send while earlier requests are unanswered. Latencies come from its log of single requests, not from its
@@ -20,15 +22,18 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 import time
+import urllib.parse
 
 from . import process, programs
 
-NAMES = ("wrk", "h2load", "ab", "websocket")
+NAMES = ("wrk", "h2load", "ab", "websocket", "http3")
 IN_FLIGHT_PER_CONNECTION = 2000
 # Windows like those of browsers, so that they are not what is measured.
 H2_STREAM_WINDOW_BITS, H2_CONNECTION_WINDOW_BITS = 20, 22
 END_ATTEMPTS, END_ATTEMPT_SECONDS = 150, 0.2
+START_SECONDS = 5
 END_SECONDS = 30  # A generator has as long to end after its time.
 LENGTHS = (1, 3, 10)  # how many times as long a sample is when the one before was too short
 PERCENTILES = {"50": "50", "90": "90", "99": "99", "99.9": "99_9", "99.99": "99_99"}
@@ -182,6 +187,60 @@ def websocket_words(port, connections, seconds):
     if isinstance(program, programs.Missing):
         raise LoadError(program.reason)
     return [program, str(port), str(connections), str(seconds)]
+
+
+def http3_words(url, connections, streams, seconds, counter):
+    """The command of closed HTTP/3 load, which prints its figures as wrk.lua does. Raises LoadError if it cannot be had."""
+    program = programs.http3_load()
+    if isinstance(program, programs.Missing):
+        raise LoadError(program.reason)
+    parts = urllib.parse.urlsplit(url)
+    return [program, str(parts.port), parts.path or "/", str(connections), str(streams), str(seconds), counter]
+
+
+class PausedHttp3(PausedCommand):
+    """The generator of HTTP/3 load. A server repeats what a stopped client does not acknowledge. So this one is not stopped, but told to
+    begin no requests. It counts the bytes of bodies in a file."""
+
+    BYTES, SERVED = 0, 1  # the numbers in the file
+
+    def __init__(self, command, counter):
+        self._counter = counter
+        super().__init__(command)
+
+    def resume(self):
+        self._signal(signal.SIGUSR2)
+
+    def pause(self):
+        self._signal(signal.SIGUSR1)
+
+    def _signal(self, number):
+        if self._process.poll() is not None:
+            raise LoadError(f"{self._name} ended too early: {self._process.stdout.read().strip()[-300:]}")
+        deadline = time.monotonic() + START_SECONDS
+        # It makes the file when it knows the signals.
+        while not os.path.exists(self._counter) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._process.send_signal(number)
+
+    def _number(self, index):
+        try:
+            with open(self._counter, "rb") as file:
+                return int.from_bytes(file.read()[8 * index:8 * index + 8], sys.byteorder)
+        except OSError as error:
+            raise LoadError(f"cannot read the count of {self._name}: {error}") from None
+
+    def bytes_counted(self):
+        return self._number(self.BYTES)
+
+    def served(self):
+        """How many connections have got their first answer."""
+        return self._number(self.SERVED)
+
+    def kill(self):
+        super().kill()
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._counter)
 
 
 def ab_command(url, connections, seconds, processors, version):

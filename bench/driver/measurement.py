@@ -29,11 +29,15 @@ UPLOAD = "h2-file1m"
 BYTES_COUNTED_FROM = 1 << 20  # From this size on requests are counted by bytes, because an answer may span samples.
 
 
-FILE_SERVICES = ("files", "h2files", "tls-files", "proxy-files")
+FILE_SERVICES = ("files", "h2files", "tls-files", "proxy-files", "h3files")
 
 
 def is_http2(point):
     return point["service"].startswith("h2")
+
+
+def is_http3(point):
+    return point["service"].startswith("h3")
 
 
 def is_websocket(point):
@@ -194,8 +198,8 @@ class Bench:
     # -- servers
 
     def _command(self, side, point, **values):
-        if "key" in point:
-            values["certificate"], values["key"] = self.credentials.provide(point["key"])
+        if "key" in point or is_http3(point):
+            values["certificate"], values["key"] = self.credentials.provide(point.get("key", "p256"))
         words = self.workshop.command(side, point["service"], cores=point["cores"], **values)
         if isinstance(words, str):
             raise ServerError(words)
@@ -215,7 +219,7 @@ class Bench:
             try:
                 load.wait_until_listening(port, program, self.settings.start_limit)
                 path, shown = "/" + (file[0] if file else ""), self.workshop.shown(" ".join(command))
-                url = f"{'https' if 'key' in point else 'http'}://127.0.0.1:{port}{path}"
+                url = f"{'https' if 'key' in point or is_http3(point) else 'http'}://127.0.0.1:{port}{path}"
                 if "key" in point and not is_http2(point):
                     size = tls.check(port, point["tls"], path, file[1] if file else answers.PONG_BODY, point["service"])
                 else:
@@ -228,6 +232,8 @@ class Bench:
     def _bytes_per_request(self, point, url):
         if point["service"] == "h2upload":
             return FILES[UPLOAD]
+        if is_http3(point):
+            return FILES["h3-file1m"] if point["service"] == "h3files" else len(answers.PONG_BODY)
         if is_http2(point) and "key" in point:
             return load.h2load_bytes_per_request(lambda requests: self._h2load_command(point, url, None, requests), point["connections"])
         return 0
@@ -250,14 +256,19 @@ class Bench:
             generator = load.PausedUpload if point["service"] == "h2upload" else load.PausedH2load
             return generator(lambda seconds: self._h2load_command(point, url, seconds), self._h2load_command(point, url, None),
                              in_flight(point))
+        if is_http3(point):
+            counter = self._counter()
+            return load.PausedHttp3(self._http3_command(point, url, load.PausedCommand.SECONDS, counter), counter)
         if point["service"] == "tls-handshake":
             return load.PausedAb(url, point["connections"], machine.load_processors(point["cores"]), point["tls"])
         if is_websocket(point):
             return load.PausedCommand(self._websocket_command(point, url, load.PausedCommand.SECONDS))
         return load.PausedWrk(*self.wrk_arguments(workload, point, url), self._environment(point))
 
-    def unserved(self, point, server):
+    def unserved(self, point, server, generator=None):
         """How many connections of the server's clients it has not served yet, as far as that can be told."""
+        if is_http3(point):
+            return max(0, point["connections"] - generator.served())
         served = None if point["service"] in self.CLOSING else sockets.served(
             urllib.parse.urlsplit(server.url).port, server.opening_bytes)
         return 0 if served is None else max(0, point["connections"] - served)
@@ -276,6 +287,8 @@ class Bench:
     def _closed_command(self, workload, point, url, seconds):
         if is_http2(point):
             return self._h2load_command(point, url, seconds)
+        if is_http3(point):
+            return self._http3_command(point, url, seconds, self._counter())
         if point["service"] == "tls-handshake":
             return load.ab_command(url, point["connections"], seconds, machine.load_processors(point["cores"]), point["tls"])
         if is_websocket(point):
@@ -287,6 +300,16 @@ class Bench:
         command = self._closed_command(workload, point, url, seconds)
         generator = load.h2load_closed if is_http2(point) else load.ab if point["service"] == "tls-handshake" else load.wrk
         return generator(command, seconds), command
+
+    @staticmethod
+    def _counter():
+        """The name of a new file in which a generator of HTTP/3 load counts."""
+        return os.path.join(tempfile.mkdtemp(prefix="bench-"), "counter")
+
+    @staticmethod
+    def _http3_command(point, url, seconds, counter):
+        return process.pinned(machine.load_processors(point["cores"]),
+                              load.http3_words(url, point["connections"], point["streams"], seconds, counter))
 
     @staticmethod
     def _websocket_command(point, url, seconds):

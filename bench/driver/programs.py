@@ -54,6 +54,13 @@ def websocket_load():
     return _of_websocket("websocket", "load.c")
 
 
+def http3_load():
+    """A generator of closed HTTP/3 load. Usage: PROGRAM PORT PATH CONNECTIONS STREAMS SECONDS COUNTER."""
+    libraries = ["-lngtcp2", "-lngtcp2_crypto_gnutls", "-lnghttp3", "-lgnutls"]
+    return built("http3", "gcc", os.path.join("driver", "http3"),
+                 lambda path: ["gcc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Werror", "-o", path, "load.c", *libraries])
+
+
 def websocket_echo():
     """A server that sends the messages of `websocket_load` back. Usage: PROGRAM PORT."""
     return _of_websocket("websocket-echo", "echo.c")

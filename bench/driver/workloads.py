@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 # Fewer connections show nothing more, and 10,000 take three times as long as 1,000: only `pong` has them.
 CONNECTIONS = [100, 1000]
 FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
-         "tls-file1m": 1 << 20, "proxy-file1m": 1 << 20}
+         "tls-file1m": 1 << 20, "h3-file1m": 1 << 20, "proxy-file1m": 1 << 20}
 FILE_NAMES = {name: f"{name.rsplit('-', 1)[-1]}.bin" for name in FILES}
 
 # Where another backend than the default one tells something. In the other workloads they do not differ: timers do not depend on
@@ -256,6 +256,20 @@ ALL += [
         "tls-idle", "idle TLS connections", "idle",
         "Idle connections over TLS, each of which has been served once. Memory as in `idle`.", "memory_per_connection_bytes",
         _tls("tls-pong", [3000])),
+]
+
+ALL += [
+    Workload(
+        "h3-pong", "HTTP/3, small answer", "closed",
+        "HTTP/3 with a body of five bytes, one request at a time on each connection. Handshakes are not in the figure.",
+        "cpu_us_per_request", _streams("h3pong", [(100, 1)]), _streams("h3pong", [(20, 1)])),
+    Workload(
+        "h3-multiplexed", "HTTP/3, many requests in flight", "closed", "As h3-pong, with 32 requests in flight on each connection.",
+        "cpu_us_per_request", _streams("h3pong", [(100, 32)]), _streams("h3pong", [(20, 32)])),
+    Workload(
+        "h3-file1m", "HTTP/3, file of 1 MiB", "closed",
+        "HTTP/3, a static file of 1 MiB. The number of requests is computed from the bytes received.",
+        "cpu_us_per_request", _streams("h3files", [(10, 4)]), _streams("h3files", [(4, 1)])),
 ]
 
 BEHIND = ("Behind each proxy there is an nginx of its own that answers, on other processors if there are any. Its time does not count. The "
