@@ -37,9 +37,17 @@ def check(service, port, file=None):
         raise ServerError(f"the server on port {port} gave no complete answer: {error!r}") from None
 
 
+_REFUSED, _ATTEMPTS, _ATTEMPT_SECONDS = 7, 50, 0.1
+
+
 def _check_http3(port, path, expected):
-    done = subprocess.run(
-        ["curl", "-s", "-k", "-m", "10", "--noproxy", "*", "--http3-only", f"https://127.0.0.1:{port}{path}"], capture_output=True, check=False)
+    """The port may listen for TCP before it does for UDP."""
+    for _ in range(_ATTEMPTS):
+        done = subprocess.run(
+            ["curl", "-s", "-k", "-m", "10", "--noproxy", "*", "--http3-only", f"https://127.0.0.1:{port}{path}"], capture_output=True, check=False)
+        if done.returncode != _REFUSED:
+            break
+        time.sleep(_ATTEMPT_SECONDS)
     if done.stdout != expected:
         raise ServerError(f"GET {path} by HTTP/3: another body than expected (curl: exit code {done.returncode})")
 

@@ -569,6 +569,9 @@ int main(int count_of_words, char **words)
     stream_count = (size_t)atoi(words[4]);
     uint64_t limit_ns = (uint64_t)(atof(words[5]) * 1e9);
     struct sigaction action = {.sa_handler = end}, pausing = {.sa_handler = pause_or_resume};
+    // If both wait, the one that was sent first must have its turn first, and not be interrupted by the other one.
+    sigaddset(&pausing.sa_mask, SIGUSR1);
+    sigaddset(&pausing.sa_mask, SIGUSR2);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &pausing, NULL);
     sigaction(SIGUSR2, &pausing, NULL);
