@@ -4,12 +4,12 @@ module SimulationSpec (spec) where
 import Control.Concurrent (forkIO, getNumCapabilities, killThread, myThreadId, newEmptyMVar, putMVar, takeMVar)
 import qualified Control.Concurrent as Base
 import Control.Exception (SomeException, bracket, catch, finally, fromException, throwIO, try)
-import Control.Monad (forM, forever, replicateM, replicateM_, unless, void, when)
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Either (fromRight, isLeft, isRight)
-import Data.IORef (modifyIORef, newIORef, readIORef, writeIORef)
+import Data.IORef (atomicModifyIORef', modifyIORef, newIORef, readIORef, writeIORef)
 import Data.List (isInfixOf)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Millrace.Deadline
@@ -30,6 +30,7 @@ import Millrace.Timer
 import qualified Millrace.Watch as Watch
 import Scenario (scenarioPasses)
 import Support (firstSeed, machineSeeds, needingKnownLayout)
+import System.Mem (performMajorGC)
 import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
 import Test.Hspec
@@ -288,6 +289,27 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     writeIORef over True
     again <- simulate (calm 24) (echoes 2 2)
     outcomeResult again `shouldSatisfy` isRight
+    timeout 10000000 (threadDelay 1000) >>= (`shouldBe` Just ())
+
+  it "is not harmed by threads outside that call C and set timers, nor after it" $ do
+    over <- newIORef False
+    ended <- newIORef (0 :: Int)
+    let goOn number = do
+          void (c_usleep (fromIntegral (20000 + number * 7919 `mod` 40000)))
+          quietly (threadDelay (1 + number * 104729 `mod` 10000))
+          isOver <- readIORef over
+          unless isOver (goOn number)
+    forM_ [1 .. 150] $ \number -> forkIO (goOn number `finally` atomicModifyIORef' ended (\count -> (count + 1, ())))
+    Base.threadDelay 300000
+    outcomes <- forM [1 .. 4] (\seed -> simulate (calm seed) (replicateM_ 20 (threadDelay 1000)))
+    writeIORef over True
+    -- Those whose timers were a simulation's are ended by a collection.
+    let countEnded left = do
+          performMajorGC
+          count <- readIORef ended
+          if count == 150 || left == (0 :: Int) then return count else Base.threadDelay 100000 >> countEnded (left - 1)
+    countEnded 200 >>= (`shouldBe` 150)
+    map (isRight . outcomeResult) outcomes `shouldBe` replicate 4 True
     timeout 10000000 (threadDelay 1000) >>= (`shouldBe` Just ())
 
   it "draws from the seed" $ do

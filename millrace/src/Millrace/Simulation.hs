@@ -434,9 +434,10 @@ runMachine what interruption action =
       throwIO (NoMachine (systemError "simulate" (Errno (negate status)) Nothing))
     machine <- peek machinePlace
     loop <- peek loopPlace
-    performMinorGC -- so that the nursery is empty at the start of every run
-    begin <- c_now
+    -- At once: a thread outside may run already, and begin an operation on the machine.
     withSimulatedManager loop $ \manager completions -> do
+      performMinorGC -- so that the nursery is empty at the start of every run
+      begin <- c_now
       result <- newIORef Nothing
       lasting <- callsUnderWay >>= newIORef
       mainThread <- forkIOWithUnmask $ \unmask -> try (unmask action) >>= writeIORef result . Just

@@ -436,8 +436,15 @@ timerTableOf token = managerTimers <$> managerOf token
 managerOf :: Token -> IO Manager
 managerOf (Token token) = do
   all' <- readIORef managers
-  return $! indexArray all' (fromIntegral (token `unsafeShiftR` 50))
+  let index = fromIntegral (token `unsafeShiftR` 50)
+  if index < sizeofArray all' then return $! indexArray all' index else outsideManager
 {-# INLINE managerOf #-}
+
+-- For a thread outside a simulation that has begun an operation on its machine when 'managers' did not have its manager yet, or no longer.
+-- Nothing refers to these tables, so the next major collection ends the thread's wait with an exception.
+outsideManager :: IO Manager
+outsideManager = newManager nullPtr 0
+{-# NOINLINE outsideManager #-}
 
 -- | The loops that run now.
 activeLoops :: IO [Ptr Loop]
