@@ -145,7 +145,7 @@ spec = do
             (exit, out, _) <- within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
             exit `shouldBe` expected
             let other = Char8.unpack (Char8.takeWhile (/= '\n') out)
-            void (runProcess (command "kill" [other]))
+            void (runProcess (command "sh" ["-c", "kill " ++ other]))
             isGone other `shouldBecome` True
     it "asks politely first" $
       withoutLeaks $
