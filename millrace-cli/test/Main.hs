@@ -14,6 +14,7 @@ import qualified Millrace.Cli.ContentCodingSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
 import qualified Millrace.Cli.HaproxySpec
+import qualified Millrace.Cli.Http3Spec
 import qualified Millrace.Cli.LimitSpec
 import qualified Millrace.Cli.ListingSpec
 import qualified Millrace.Cli.MadeOnceSpec
@@ -79,3 +80,4 @@ specs = do
   describe "Security" Millrace.Cli.SecuritySpec.spec
   describe "ServiceManager" Millrace.Cli.ServiceManagerSpec.spec
   describe "TLS" Millrace.Cli.TlsSpec.spec
+  describe "HTTP/3" Millrace.Cli.Http3Spec.spec

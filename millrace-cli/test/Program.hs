@@ -13,6 +13,8 @@ module Program
     signalChild,
     waitForExit,
     curl,
+    hasHttp3,
+    curlHasHttp3,
     python3,
     within,
     eventually,
@@ -25,7 +27,7 @@ import Control.Monad (unless, void, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.List (stripPrefix)
+import Data.List (isInfixOf, stripPrefix)
 import Data.Maybe (fromMaybe)
 import System.Directory (findExecutable)
 import System.Environment (getEnvironment)
@@ -130,6 +132,13 @@ runMillrace additions arguments = do
 -- | What curl prints, without dot segments being resolved by it. For head and body in one, give @-i@.
 curl :: [String] -> IO String
 curl arguments = within 30 "curl" (readProcess "curl" (curlOptions ++ arguments) "")
+
+-- | Whether @millrace@ is built with HTTP\/3.
+hasHttp3 :: IO Bool
+hasHttp3 = not . isInfixOf "\"http3\": null" . outcomeOutput <$> runMillrace [] ["doctor", "--json"]
+
+curlHasHttp3 :: IO Bool
+curlHasHttp3 = isInfixOf "HTTP3" <$> curl ["--version"]
 
 -- | What a program in Python, given as its lines, prints about these bytes.
 python3 :: [String] -> ByteString -> IO String

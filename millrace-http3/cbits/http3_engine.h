@@ -41,6 +41,9 @@ void http3_credentials_free(http3_credentials *credentials);
 /* A text for an error number of http3_credentials_add. */
 const char *http3_error_text(int error);
 
+/* Writes the names and versions of the libraries that are used, with a NUL behind them. */
+void http3_libraries(char *text, size_t room);
+
 /* ------------------------------------------------------------------------------------------------------------------
  * Endpoints */
 

@@ -2,6 +2,7 @@
 #include <gnutls/abstract.h>
 #include <gnutls/crypto.h>
 #include <gnutls/x509.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,12 @@ void http3_credentials_free(http3_credentials *credentials)
 const char *http3_error_text(int error)
 {
     return gnutls_strerror(error);
+}
+
+void http3_libraries(char *text, size_t room)
+{
+    (void)snprintf(text, room, "ngtcp2 %s, nghttp3 %s, GnuTLS %s", ngtcp2_version(0)->version_str,
+                   nghttp3_version(0)->version_str, gnutls_check_version(NULL));
 }
 
 #define CHAIN_MAX 16u

@@ -3,13 +3,16 @@
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 module Millrace.Cli.Tls
   ( Tls (..),
+    CertificateUser (..),
     withTls,
     checkTls,
+    tlsSettingsOf,
   )
 where
 
 import Control.Exception (IOException, SomeException, catch, fromException, throwIO, try)
 import Control.Monad (void)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Millrace.Cli.Command (TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..), reasonOf, tell)
 import Millrace.Cli.Metrics (HandshakeResult (..))
@@ -25,7 +28,19 @@ data Tls = Tls
   { -- | The same server, with protected connections.
     protecting :: Settings -> Settings,
     -- | Has new connections use these certificates. Throws 'Failure', and then nothing has changed.
-    replacing :: TlsOptions -> IO ()
+    replacing :: TlsOptions -> IO (),
+    -- | From now on, what changes the certificates changes them for this one, too.
+    alsoFor :: CertificateUser -> IO ()
+  }
+
+-- | Another library that uses the same certificates.
+--
+-- @since 0.1.0
+data CertificateUser = CertificateUser
+  { -- | Reads them again. If it throws, the old ones stay.
+    readsAgain :: IO (),
+    -- | Reads those of other options. The action that it returns has them used, and never throws.
+    readsOthers :: TlsOptions -> IO (IO ())
   }
 
 -- | Reads the certificates, and runs an action. During the action they are read again whenever their files change, and
@@ -35,26 +50,41 @@ data Tls = Tls
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
 withTls options observer use = do
   checkTls options -- Convert only exceptions of reading the certificates.
-  withTLS settings $ \tls -> do
-    void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload . either NotReloaded (const Reloaded))) Nothing)
-    use (Tls (protectedBy tls) (\chosen -> replaceTLS tls (observed chosen) `catch` refuse))
-  where
-    settings = observed options
-    observed chosen = (settingsOf chosen) {tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer}
+  users <- newIORef []
+  let observed chosen =
+        (tlsSettingsOf chosen)
+          { tlsOnHandshake = (. (resultOf . handshakeOutcome)) <$> observer,
+            tlsOnReload = sayReload users
+          }
+  withTLS (observed options) $ \tls -> do
+    void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload users . either NotReloaded (const Reloaded))) Nothing)
+    use
+      Tls
+        { protecting = protectedBy tls,
+          replacing = \chosen -> do
+            -- All have read them before one uses them. OpenSSL says best what is wrong.
+            checkTls chosen
+            commits <- (readIORef users >>= mapM (`readsOthers` chosen)) `catch` refuse
+            replaceTLS tls (observed chosen) `catch` refuse
+            sequence_ commits,
+          alsoFor = \user -> atomicModifyIORef' users (\others -> (user : others, ()))
+        }
 
 -- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it would.
 --
 -- @since 0.1.0
 checkTls :: TlsOptions -> IO ()
-checkTls options = void (withTLS (settingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
+checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
 
-settingsOf :: TlsOptions -> TLSSettings
-settingsOf options =
+-- | What these options mean to the library.
+--
+-- @since 0.1.0
+tlsSettingsOf :: TlsOptions -> TLSSettings
+tlsSettingsOf options =
   (tlsSettingsMany (tlsPairs options))
     { tlsClientCertificates = maybe NotAsked (Required . trustIn . PemFile) (tlsClientAuthorities options),
       tlsTicketKeyFiles = tlsTicketKeys options,
-      tlsWatchSeconds = 2,
-      tlsOnReload = sayReload
+      tlsWatchSeconds = 2
     }
 
 resultOf :: HandshakeOutcome -> HandshakeResult
@@ -65,9 +95,14 @@ resultOf outcome = case outcome of
   HandshakeMadeRoom -> SlowHandshake
   HandshakeLost _ -> LostHandshake
 
-sayReload :: Reload -> IO ()
-sayReload Reloaded = tell "millrace: the certificates were read again; new connections use them"
-sayReload (NotReloaded reason) = tell ("millrace: the certificates stay as they were: " <> described reason)
+-- OpenSSL has read the certificates again, and if it takes them, the others do so now.
+sayReload :: IORef [CertificateUser] -> Reload -> IO ()
+sayReload _ (NotReloaded reason) = tell ("millrace: the certificates stay as they were: " <> described reason)
+sayReload users Reloaded = do
+  outcome <- try (readIORef users >>= mapM_ readsAgain)
+  tell $ case outcome of
+    Right () -> "millrace: the certificates were read again; new connections use them"
+    Left reason -> "millrace: the certificates were read again, but HTTP/3 keeps the old ones: " <> described reason
 
 -- With the name of the file, if there is one.
 described :: SomeException -> String

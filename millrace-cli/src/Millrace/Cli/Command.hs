@@ -5,6 +5,7 @@ module Millrace.Cli.Command
     ListenOptions (..),
     Speaking (..),
     ProxyHeader (..),
+    Http3 (..),
     LimitOptions (..),
     noLimitOptions,
     usualDrainSeconds,
@@ -23,6 +24,7 @@ module Millrace.Cli.Command
     targetPath,
     spreads,
     logFormats,
+    http3Choices,
     commandLine,
     parserPreferences,
   )
@@ -130,6 +132,8 @@ data ListenOptions = ListenOptions
     -- | 0 takes any free port.
     listenPort :: PortNumber,
     listenProxyHeader :: ProxyHeader,
+    -- | For https.
+    listenHttp3 :: Http3,
     -- | What the user has said this with, for messages.
     listenSaidBy :: String
   }
@@ -151,6 +155,17 @@ data Speaking
 data ProxyHeader
   = NoProxyHeader
   | ProxyHeaderRequired
+  deriving (Eq, Show)
+
+-- | Is HTTP\/3 spoken on the port, over UDP, beside https?
+--
+-- @since 0.1.0
+data Http3
+  = -- | If the program has HTTP\/3, and nothing else asked for is against it.
+    Http3IfPossible
+  | -- | The server does not start without.
+    Http3Required
+  | NoHttp3
   deriving (Eq, Show)
 
 -- | The options of a server with https.
@@ -441,7 +456,8 @@ encryption =
     \new connections use the new certificates; SIGUSR2 has them read at once. Broken ones are reported, and the old ones stay. A file \
     \FILE.ocsp beside a certificate is its authority's OCSP answer. A file of --tls-ticket-keys holds keys of 80 bytes, one behind \
     \another ('openssl rand 80' makes one): the first one protects new tickets, all of them open tickets. Clients then resume their \
-    \sessions with every server that has the keys, also after a restart."
+    \sessions with every server that has the keys, also after a restart. Clients are also offered HTTP/3, on the same port over UDP, if this \
+    \program has it ('millrace doctor' says so), the sockets are not inherited, and neither --tls-client-ca nor --proxy-protocol is given."
 
 stopping :: Chunk Doc
 stopping =
@@ -691,21 +707,28 @@ serverOptions =
   where
     gathered name number reuse chosen count accessLog status proxyHeader drain tls =
       ServerOptions
-        { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader "--port" : maybe [] (redirect name . snd) tls,
+        { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader (maybe Http3IfPossible secureHttp3 tls) "--port" : foldMap (redirect name . secureRedirect) tls,
           serverReusePort = reuse,
           serverBackend = chosen,
           serverCores = count,
           serverAccessLog = fst <$> accessLog,
           serverLogFormat = maybe Combined snd accessLog,
           serverStatusPort = status,
-          serverTls = fst <$> tls,
+          serverTls = secureTls <$> tls,
           serverLimits = noLimitOptions,
           serverDrainSeconds = drain
         }
-    redirect name = foldMap (\number -> [ListenOptions RedirectToHttps name number NoProxyHeader "--tls-redirect"])
+    redirect name = foldMap (\number -> [ListenOptions RedirectToHttps name number NoProxyHeader Http3IfPossible "--tls-redirect"])
 
--- The others have no meaning without a certificate. The port is that of the server that sends clients to https.
-tlsOptions :: Parser (TlsOptions, Maybe PortNumber)
+-- What has no meaning without a certificate.
+data SecureOptions = SecureOptions
+  { secureTls :: TlsOptions,
+    secureHttp3 :: Http3,
+    -- The port of the server that sends clients to https.
+    secureRedirect :: Maybe PortNumber
+  }
+
+tlsOptions :: Parser SecureOptions
 tlsOptions =
   gathered
     <$> some
@@ -725,6 +748,11 @@ tlsOptions =
               <> help "Protect session tickets with the keys in this file, which other servers and later runs have, too (see below)"
           )
       )
+    <*> option
+      (named http3Choices "choice for HTTP/3,")
+      ( long "http3" <> metavar (intercalate "|" (map fst http3Choices)) <> value Http3IfPossible <> completeWith (map fst http3Choices)
+          <> help "Speak HTTP/3 on the port, too, over UDP; auto does so if this program can (default: auto)"
+      )
     <*> optional
       ( option
           port
@@ -733,7 +761,7 @@ tlsOptions =
           )
       )
   where
-    gathered pairs authorities keys redirect = (TlsOptions pairs authorities keys, redirect)
+    gathered pairs authorities keys = SecureOptions (TlsOptions pairs authorities keys)
 
 -- The format has no meaning without the log.
 accessLogOptions :: Parser (FilePath, LogFormat)
@@ -778,6 +806,12 @@ backend = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name
 -- @since 0.1.0
 logFormats :: [(String, LogFormat)]
 logFormats = [("combined", Combined), ("json", JsonLines)]
+
+-- | The choices for HTTP\/3, and their names.
+--
+-- @since 0.1.0
+http3Choices :: [(String, Http3)]
+http3Choices = [("auto", Http3IfPossible), ("on", Http3Required), ("off", NoHttp3)]
 
 logFormat :: ReadM LogFormat
 logFormat = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name logFormats)

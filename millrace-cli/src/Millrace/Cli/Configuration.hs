@@ -126,14 +126,14 @@ configuration =
           }
 
 defaultListen :: ListenOptions
-defaultListen = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader listenKey
+defaultListen = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible listenKey
 
 listenKey :: String
 listenKey = "'listen' in the configuration file"
 
 listen :: Reader ListenOptions
 listen =
-  mapping "an element of 'listen'" $
+  mapping "an element of 'listen'" . checked whole $
     gathered
       <$> anyOf
         [ ("http", (,) PlainHttp <$> address),
@@ -141,8 +141,12 @@ listen =
           ("redirect-to-https", (,) RedirectToHttps <$> address)
         ]
       <*> withDefault NoProxyHeader "proxy-protocol" (eitherOf NoProxyHeader ProxyHeaderRequired)
+      <*> withDefault Http3IfPossible "http3" (choice http3Choices)
   where
-    gathered (speaking, (host, port)) header = ListenOptions speaking host port header listenKey
+    gathered (speaking, (host, port)) header http3 = ListenOptions speaking host port header http3 listenKey
+    whole found
+      | listenHttp3 found /= Http3IfPossible && listenSpeaking found /= Https = Left "'http3' is for an element with 'https'"
+      | otherwise = Right found
 
 -- HOST:PORT, or a port alone, on the loopback interface.
 address :: Reader (String, PortNumber)

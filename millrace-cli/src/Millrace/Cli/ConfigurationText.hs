@@ -32,7 +32,11 @@ renderConfiguration found =
     server = configurationServer found
 
 listen :: ListenOptions -> Value
-listen place = Keys ((key, Text address) : [("proxy-protocol", Truth True) | listenProxyHeader place == ProxyHeaderRequired])
+listen place =
+  Keys $
+    [(key, Text address)]
+      ++ [("proxy-protocol", Truth True) | listenProxyHeader place == ProxyHeaderRequired]
+      ++ [("http3", Text (nameIn http3Choices (listenHttp3 place))) | listenSpeaking place == Https]
   where
     key = case listenSpeaking place of
       PlainHttp -> "http"

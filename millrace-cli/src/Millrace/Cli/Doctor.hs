@@ -18,6 +18,7 @@ import Data.Either (fromRight)
 import GHC.Conc (getNumProcessors)
 import Millrace.Cli.Backend
 import Millrace.Cli.Failure
+import Millrace.Cli.Http3 (http3Libraries)
 import Millrace.Cli.Json
 import Millrace.Cli.Processors
 import Millrace.Cli.System
@@ -40,6 +41,8 @@ data Examination = Examination
     examinedAcceptQueue :: Maybe Integer,
     -- | kernel.io_uring_disabled. Kernels before 6.6 do not have it.
     examinedIoUringDisabled :: Maybe Integer,
+    -- | The libraries that speak HTTP\/3, or why this program does not.
+    examinedHttp3 :: Either String String,
     examinedBackends :: [(Backend, Health)],
     examinedChoice :: Choice,
     -- | The threads that wait for what no interface of the system does without one.
@@ -82,6 +85,7 @@ examine requested = do
   acceptQueue <- readNumber "/proc/sys/net/core/somaxconn"
   ioUringDisabled <- readNumber "/proc/sys/kernel/io_uring_disabled"
   environment <- fromRight Nothing <$> environmentBackend
+  http3 <- either (pure . Left . failureReason) (fmap Right) http3Libraries
   let byName = requested <|> environment
   single <- forM [minBound ..] $ \backend -> (,) backend <$> (if maybe True (== backend) byName then probe backend else pure NotTried)
   let loops = coresWithin quota processors
@@ -96,6 +100,7 @@ examine requested = do
         examinedHardLimit = hardLimit,
         examinedAcceptQueue = acceptQueue,
         examinedIoUringDisabled = ioUringDisabled,
+        examinedHttp3 = http3,
         examinedBackends = health,
         examinedChoice = choice,
         examinedHelpers = helpers
@@ -148,7 +153,8 @@ renderText examination =
         row "processors" (processorsText examination),
         row "descriptors" (descriptorsText examination),
         row "accept queue" (maybe "unknown" show (examinedAcceptQueue examination)),
-        row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination))
+        row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination)),
+        row "HTTP/3" (either ("no: " <>) id (examinedHttp3 examination))
       ]
         ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
         ++ [row "a server would use" (choiceText (examinedChoice examination))]
@@ -240,6 +246,7 @@ renderAsJson examination =
         ("descriptors_hard_limit", optional (examinedHardLimit examination)),
         ("accept_queue", optional (examinedAcceptQueue examination)),
         ("io_uring_disabled", optional (examinedIoUringDisabled examination)),
+        ("http3", either (const Null) String (examinedHttp3 examination)),
         ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination]),
         ("chosen", chosen),
         ("reason", String reason),

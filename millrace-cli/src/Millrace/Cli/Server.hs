@@ -9,7 +9,7 @@ where
 import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
 import Control.Exception (SomeException, bracket, finally, fromException, throwIO, try)
-import Control.Monad (forM_, join, unless, void, when)
+import Control.Monad (forM_, join, unless, void, when, zipWithM)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (find, nub, stripPrefix)
@@ -19,6 +19,7 @@ import GHC.IO.Exception (IOErrorType (ResourceExhausted), IOException (..))
 import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
+import Millrace.Cli.Beside (Origin (..), Service (..), withHttp3Beside)
 import Millrace.Cli.Command (LimitOptions (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
 import Millrace.Cli.Listener
@@ -77,12 +78,14 @@ serveWith options hangup upstreams withApplication' = do
                   { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
                     whenStopping = notifyStopping serviceManager
                   }
-              server place said = do
+              service place said = do
                 (state, chosen) <- makeServerState (adapted place said)
                 mapM_ (`addServer` state) metrics
-                runSettingsListeners chosen (placeListeners place) (maybe id countActive metrics (applicationAt securePort place application))
-              adapted place said = protectionAt place protection (telling (reporting (settings options (placeOptions place) stop said)))
-          withWatchdog serviceManager . runTogether $ zipWith server places (notices : repeat (Notices (pure ()) (pure ())))
+                pure (Service (placeOptions place) (placeOrigin place) (placeListeners place) chosen (maybe id countActive metrics (applicationAt securePort place application)))
+              adapted place said = protectionAt place (maybe id protecting protection) (telling (reporting (sharing (settings options (placeOptions place) stop said))))
+          services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
+          withHttp3Beside options protection services $
+            withWatchdog serviceManager . runTogether . map (\found -> runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found))
   awaitTold stop
 
 -- | What can be changed while the server runs.
@@ -97,6 +100,7 @@ newtype Running = Running
 -- | Sockets that are listened on in one way.
 data Place = Place
   { placeOptions :: ListenOptions,
+    placeOrigin :: Origin,
     placeListeners :: [Listener]
   }
 
@@ -110,13 +114,13 @@ withPlaces options inherited use
     ports <- mapM (socketPortSafe . listenerSocket) inherited
     let wayOf port = fromMaybe (head (serverListens options)) (find ((== port) . Just . listenPort) (serverListens options))
         found = zip (map wayOf ports) inherited
-        places = [Place wanted listeners | wanted <- serverListens options, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
+        places = [Place wanted Inherited listeners | wanted <- serverListens options, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
     opened (filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) (serverListens options)) (reverse places)
   where
     opened [] found = use (reverse found)
     opened (wanted : others) found =
       withListeners (listenSaidBy wanted) (setReusePort (serverReusePort options) defaultSettings) (listenHost wanted) (listenPort wanted) $ \listeners ->
-        opened others (Place wanted listeners : found)
+        opened others (Place wanted OpenedHere listeners : found)
 
 -- What the user is told of a place: how it is spoken there, and where it is.
 urlsOf :: Place -> IO [(Speaking, String)]
@@ -173,11 +177,11 @@ observing options stop use = do
       writeIORef (stopLastWords stop) (endAccessLog accessLog)
       use metrics (telling [logAnswer accessLog])
 
--- The action gets what makes the server's connections protected ones.
-protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> ((Settings -> Settings) -> IO a) -> IO a
+-- The action gets what makes the server's connections protected ones, if there is https.
+protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> (Maybe Tls -> IO a) -> IO a
 protected options metrics found use = case serverTls options of
-  Nothing -> use id
-  Just chosen -> withTls chosen (countHandshake <$> metrics) (\tls -> found tls >> use (protecting tls))
+  Nothing -> use Nothing
+  Just chosen -> withTls chosen (countHandshake <$> metrics) (\tls -> found tls >> use (Just tls))
 
 withTlsScheme :: String -> String
 withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)

@@ -36,10 +36,10 @@ spec = do
             proxyAuthorities = Just "c",
             proxyErrorPages = Just "pages"
           }
-        (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader "--port"))
+        (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--port"))
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader "--port")) {serverBackend = Just Epoll, serverCores = Just 3}
+      `means` Pong (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader Http3IfPossible "--port")) {serverBackend = Just Epoll, serverCores = Just 3}
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
@@ -48,9 +48,11 @@ spec = do
     ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
       `means` Pong
         defaults
-          { serverListens = [usual {listenSpeaking = Https}, ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader "--tls-redirect"],
+          { serverListens = [usual {listenSpeaking = Https}, ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--tls-redirect"],
             serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"])
           }
+    ["pong", "--tls-cert", "a", "--tls-key", "b", "--http3", "off"]
+      `means` Pong (listening usual {listenSpeaking = Https, listenHttp3 = NoHttp3}) {serverTls = Just (TlsOptions [("a", "b")] Nothing [])}
     ["pong", "--host", "[::1]"] `means` Pong (listening usual {listenHost = "::1"})
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
@@ -72,6 +74,8 @@ spec = do
     ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
     ["serve", "--tls-cert", "a"] `isRefused` "Missing: (--tls-key FILE)"
     ["serve", "--tls-redirect", "80"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
+    ["serve", "--http3", "off"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
+    ["serve", "--tls-cert", "a", "--tls-key", "b", "--http3", "yes"] `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
     ["proxy"] `isRefused` "Usage: millrace proxy TARGET..."
     ["proxy", "3000", "--balance", "luck"] `isRefused` "there is no way to choose 'luck'; choose one of: turn, load, client, path"
     ["proxy", "3000", "--health", "up"] `isRefused` "'up' is not a path"
@@ -88,7 +92,7 @@ spec = do
         text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
     defaults = listening usual
-    usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader "--port"
+    usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible "--port"
     listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
     files = plainFiles "."
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing

@@ -72,6 +72,7 @@ spec = do
     it "when https has no certificate, or a certificate no https" $ do
       ["listen: {https: 443}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has https, and so 'certificates' is needed")]
       ["certificates: {chain: a, key: b}", "sites: {files: a}"] `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
+      ["listen: {http: 80, http3: on}", "sites: {files: a}"] `isRefused` [(1, 9, "'http3' is for an element with 'https'")]
       ["listen: {redirect-to-https: 80}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
     forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
       it ("for the address " <> place) $ ["listen: {http: '" <> place <> "'}", "sites: {files: a}"] `isRefused` [(1, 16, "'" <> place <> "' is not HOST:PORT")]
@@ -118,7 +119,7 @@ usual :: Configuration
 usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
 
 listening :: Speaking -> String -> Int -> ListenOptions
-listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader "'listen' in the configuration file"
+listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
 files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
@@ -129,7 +130,7 @@ proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (Tar
 every :: [String]
 every =
   [ "listen:",
-    "  - {https: '[::]:443', proxy-protocol: true}",
+    "  - {https: '[::]:443', proxy-protocol: true, http3: off}",
     "  - redirect-to-https: 0.0.0.0:80",
     "  - http: 8080",
     "certificates:",
@@ -163,7 +164,7 @@ everything =
   Configuration
     { configurationServer =
         ServerOptions
-          { serverListens = [(listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired}, listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
+          { serverListens = [(listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3}, listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
             serverReusePort = True,
             serverBackend = Just Epoll,
             serverCores = Just 2,

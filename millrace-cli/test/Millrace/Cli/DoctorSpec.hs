@@ -18,6 +18,7 @@ spec = do
             "descriptors         1024, raised to unlimited by a server",
             "accept queue        4096",
             "io_uring_disabled   2 (nobody may use io_uring)",
+            "HTTP/3              ngtcp2 1, nghttp3 2",
             "backend hybrid      does not work: forbidden",
             "backend epoll       works",
             "a server would use  epoll (hybrid does not work here)",
@@ -31,6 +32,9 @@ spec = do
           ]
     it "a limit that cannot be raised" $
       renderText restricted {examinedHardLimit = Just 1024} `shouldContain` "descriptors         1024\n"
+    it "a program without HTTP/3" $ do
+      renderText restricted {examinedHttp3 = Left "a reason"} `shouldContain` "\nHTTP/3              no: a reason\n"
+      renderAsJson restricted {examinedHttp3 = Left "a reason"} `shouldContain` "  \"http3\": null,\n"
     it "a quota" $ do
       renderText restricted {examinedQuota = Just 1.5} `shouldContain` "processors          4, of which a quota allows 150 %: 2 are used\n"
       renderText restricted {examinedQuota = Just 0.5} `shouldContain` "processors          4, of which a quota allows 50 %: one is used\n"
@@ -48,6 +52,7 @@ spec = do
             "  \"descriptors_hard_limit\": null,",
             "  \"accept_queue\": 4096,",
             "  \"io_uring_disabled\": 2,",
+            "  \"http3\": \"ngtcp2 1, nghttp3 2\",",
             "  \"backends\": [",
             "    {",
             "      \"name\": \"hybrid\",",
@@ -95,6 +100,7 @@ spec = do
           examinedHardLimit = Nothing,
           examinedAcceptQueue = Just 4096,
           examinedIoUringDisabled = Just 2,
+          examinedHttp3 = Right "ngtcp2 1, nghttp3 2",
           examinedBackends = [(Hybrid, Refused "forbidden"), (Epoll, Works)],
           examinedChoice = Chosen Epoll "hybrid does not work here",
           examinedHelpers = HelperCounts {helpersStarted = 3, helpersIdle = 2, helpersQueued = 0, helpersRunning = 1, helpersMost = 96, helpersDone = 7}

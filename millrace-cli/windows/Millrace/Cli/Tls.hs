@@ -3,6 +3,7 @@
 -- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Tls
   ( Tls (..),
+    CertificateUser (..),
     withTls,
     checkTls,
   )
@@ -21,7 +22,17 @@ data Tls = Tls
   { -- | Changes a server's settings so that its connections use TLS.
     protecting :: Settings -> Settings,
     -- | Never used.
-    replacing :: TlsOptions -> IO ()
+    replacing :: TlsOptions -> IO (),
+    -- | Never used.
+    alsoFor :: CertificateUser -> IO ()
+  }
+
+-- | Another library that uses the same certificates. Never made on Windows.
+--
+-- @since 0.1.0
+data CertificateUser = CertificateUser
+  { readsAgain :: IO (),
+    readsOthers :: TlsOptions -> IO (IO ())
   }
 
 -- | Always throws 'Failure' here: there is no TLS.

@@ -3,7 +3,9 @@
 --
 -- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams takes.
 module Millrace.Http.Http3.Engine
-  ( -- * Certificates
+  ( libraries,
+
+    -- * Certificates
     Credentials,
     Pem (..),
     newCredentials,
@@ -123,6 +125,15 @@ import Millrace.Http.Multiplexed.Head (Head)
 import Millrace.Http.Multiplexed.Rows
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)
+
+foreign import ccall unsafe "http3_libraries"
+  c_libraries :: CString -> CSize -> IO ()
+
+-- | The libraries that are used, with their versions.
+libraries :: IO String
+libraries = allocaBytes room $ \text -> c_libraries text (fromIntegral room) >> peekCString text
+  where
+    room = 256
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Certificates

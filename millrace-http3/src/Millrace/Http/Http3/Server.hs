@@ -10,6 +10,8 @@ module Millrace.Http.Http3.Server
     besideHTTP3,
     announcingHTTP3,
     reloadHTTP3,
+    replaceHTTP3,
+    librariesOfHTTP3,
   )
 where
 
@@ -24,7 +26,7 @@ import Data.IORef
 import Data.List (nub)
 import Data.Maybe (catMaybes)
 import Millrace.Http.FileCache (closeFileCache)
-import Millrace.Http.Http3.Engine (Credentials, newEngineSettings)
+import Millrace.Http.Http3.Engine (Credentials, libraries, newEngineSettings)
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
@@ -42,7 +44,7 @@ import Network.Wai.Handler.Millrace (Listener, listenerSocket)
 --
 -- @since 0.1.0
 data HTTP3 = HTTP3
-  { http3Tls :: !TLSSettings,
+  { http3Chosen :: !(MVar Chosen),
     http3Settings :: !Settings,
     http3Sessions :: ![Session],
     -- How many of them have not ended.
@@ -50,6 +52,9 @@ data HTTP3 = HTTP3
     -- The value of Alt-Svc.
     http3Announcement :: !ByteString
   }
+
+-- The settings whose certificates are used, and the thread that watches their files.
+data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 
 -- | @withHTTP3 tls settings listeners application action@ serves the application over HTTP\/3 during the action: over UDP, on the
 -- addresses of these listeners, which serve it over TCP. When the action has returned, requests that have begun are still
@@ -67,16 +72,19 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
   let shared = settings {settingsServerState = Just state}
   places <- nub . catMaybes <$> mapM boundTo listeners
   running <- newIORef 0
+  chosen <- newEmptyMVar
   started <- startAll shared credentials running places
   let http3 =
         HTTP3
-          { http3Tls = tls,
+          { http3Chosen = chosen,
             http3Settings = shared,
             http3Sessions = map fst started,
             http3Running = running,
             http3Announcement = C8.intercalate ", " (nub [C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400") | Place name _ <- places, Just port <- [portOf name]])
           }
-  outcome <- try (bracket (watching http3) (mapM_ killThread) (const (restore (use http3))))
+  watching http3 tls >>= putMVar chosen
+  outcome <- try (restore (use http3))
+  modifyMVarMasked_ chosen (\(Chosen last' watcher) -> Chosen last' Nothing <$ mapM_ killThread watcher)
   case outcome of
     Right result -> do
       endAll (Gracefully (settingsGracefulShutdownSeconds settings)) started
@@ -191,15 +199,42 @@ hAltSvc = "Alt-Svc"
 --
 -- @since 0.1.0
 reloadHTTP3 :: HTTP3 -> IO ()
-reloadHTTP3 http3 = do
-  credentials <- credentialsOf (http3Tls http3)
-  forM_ (http3Sessions http3) (`replaceCredentials` credentials)
+reloadHTTP3 http3 =
+  -- Within the lock, or what was read before 'replaceHTTP3' could be used after it.
+  withMVar (http3Chosen http3) $ \(Chosen tls _) -> credentialsOf tls >>= useCredentials http3
 
--- The other server watches the same files, and tells of success.
-watching :: HTTP3 -> IO (Maybe ThreadId)
-watching http3
-  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) = Just <$> forkIOWithUnmask (\unmask -> unmask watch)
-  | otherwise = return Nothing
+-- | Reads the certificates of other settings, and returns an action that has the next handshakes use them, and has their files watched
+-- instead. The action cannot fail, so that several servers can change together:
+--
+-- > commit <- replaceHTTP3 http3 choices
+-- > replaceTLS tls choices
+-- > commit
+--
+-- All other settings stay as they were. Throws what 'withHTTP3' throws, and then nothing has changed.
+--
+-- @since 0.1.0
+replaceHTTP3 :: HTTP3 -> TLSSettings -> IO (IO ())
+replaceHTTP3 http3 tls = do
+  credentials <- credentialsOf tls
+  return . modifyMVarMasked_ (http3Chosen http3) $ \(Chosen _ watcher) -> do
+    useCredentials http3 credentials
+    next <- watching http3 tls
+    next <$ forkIO (mapM_ killThread watcher) -- The watcher may be waiting for this, to read the files again.
+
+useCredentials :: HTTP3 -> Credentials -> IO ()
+useCredentials http3 credentials = forM_ (http3Sessions http3) (`replaceCredentials` credentials)
+
+-- Watches the files of these settings, if there are any. The other server watches the same files, and tells of success. Must be called with
+-- asynchronous exceptions masked.
+watching :: HTTP3 -> TLSSettings -> IO Chosen
+watching http3 tls
+  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) = Chosen tls . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
+  | otherwise = return (Chosen tls Nothing)
   where
-    tls = http3Tls http3
     watch = watchFiles (1000000 * tlsWatchSeconds tls) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
+
+-- | The libraries that speak HTTP\/3, with their versions: @ngtcp2 1.11.0, nghttp3 1.8.0, GnuTLS 3.8.9@.
+--
+-- @since 0.1.0
+librariesOfHTTP3 :: IO String
+librariesOfHTTP3 = libraries

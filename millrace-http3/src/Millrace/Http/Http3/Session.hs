@@ -42,8 +42,13 @@ data Session = Session
     -- | Full while no thread takes 'nextChange's.
     sessionChanges :: !(MVar ()),
     -- | How the session is to end.
-    sessionStop :: !(MVar Stop)
+    sessionStop :: !(MVar Stop),
+    -- | Whether the engine is there. Held while a thread that does not work on the endpoint uses it.
+    sessionLife :: !(MVar Life)
   }
+
+data Life = Alive | Dead
+  deriving (Eq)
 
 -- | How a session ends.
 data Stop
@@ -55,9 +60,10 @@ data Stop
 stopSession :: Session -> Stop -> IO ()
 stopSession session = void . tryPutMVar (sessionStop session)
 
--- | Handshakes from now on use these certificates.
+-- | Handshakes from now on use these certificates. Any thread may call this, at any time.
 replaceCredentials :: Session -> Credentials -> IO ()
-replaceCredentials session = setCredentials (endpointEngine (sessionEndpoint session))
+replaceCredentials session credentials = withMVar (sessionLife session) $ \life ->
+  when (life == Alive) (setCredentials (endpointEngine (sessionEndpoint session)) credentials)
 
 -- | Serves what comes to a socket, which it closes, until 'stopSession' is called. The action gets the session when it is ready.
 -- Asynchronous exceptions end it at once.
@@ -72,6 +78,7 @@ runSession server socket settings credentials application ready = mask $ \restor
       <*> newIORef IntSet.empty
       <*> newMVar ()
       <*> newEmptyMVar
+      <*> newMVar Alive
   outcome <- try $ do
     task endpoint (drive session) (driverEnded session)
     task endpoint (runClock endpoint (attendClock session) (keepOrder session)) (either (reportEnd endpoint) return)
@@ -84,6 +91,7 @@ runSession server socket settings credentials application ready = mask $ \restor
   void . forkIO $ do
     Crew.awaitQuiet (endpointCrew endpoint) (return ())
     noteChanges session
+    void (swapMVar (sessionLife session) Dead)
     freeEndpoint endpoint
     putMVar quiet ()
   void (takeWithin (Just lastMicros) quiet)

@@ -22,6 +22,10 @@ module Network.Wai.Handler.MillraceHTTP3
     besideHTTP3,
     announcingHTTP3,
     reloadHTTP3,
+    replaceHTTP3,
+
+    -- * About the package
+    librariesOfHTTP3,
   )
 where
 
