@@ -1012,17 +1012,25 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
     }
 }
 
-/* A connection that was told to end does so with its last request. */
-static int is_done(const http3_connection *connection)
+/* How long a connection that was told to end stays after its last request. The client has received the answer, but its program may not have
+ * read all of it, and clients forget what was not read when the connection ends. */
+#define LINGER HTTP3_SECOND
+
+/* When a connection that was told to end does so. UINT64_MAX: not before other things happen. */
+static uint64_t end_of(const http3_connection *connection)
 {
-    return connection->is_last_announced && connection->open_streams == 0 && nghttp3_conn_is_drained(connection->http);
+    if (!connection->is_last_announced || connection->open_streams > 0 || !nghttp3_conn_is_drained(connection->http))
+        return UINT64_MAX;
+    return connection->active_at + LINGER;
 }
 
 static void set_next_expiry(http3_connection *connection, uint64_t now)
 {
-    uint64_t expiry = ngtcp2_conn_get_expiry(connection->quic);
+    uint64_t expiry = ngtcp2_conn_get_expiry(connection->quic), end = end_of(connection);
     if (now < connection->looks_until && expiry > now + LOOK_STEP)
         expiry = now + LOOK_STEP;
+    if (end < expiry)
+        expiry = end;
     http3_set_expiry(connection, expiry);
 }
 
@@ -1059,7 +1067,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
     http3_leave_pending(connection); /* what was noted meanwhile was tried, too */
     ngtcp2_conn_update_pkt_tx_time(quic, now);
     set_next_expiry(connection, now);
-    if (connection->has_error || is_done(connection)) {
+    if (connection->has_error || end_of(connection) <= now) {
         http3_fail(connection, HTTP3_NO_ERROR);
         http3_end_connection(connection, 0, now);
     }

@@ -343,7 +343,12 @@ static void meet(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2
             answer_reset(endpoint, path, ids, length);
         return;
     }
-    if (endpoint->is_ending || endpoint->is_closed || endpoint->open_count >= endpoint->settings.connections_max ||
+    if (endpoint->is_ending || endpoint->is_closed) {
+        endpoint->counts.refused++;
+        endpoint->is_foreign = 1;
+        return;
+    }
+    if (endpoint->open_count >= endpoint->settings.connections_max ||
         endpoint->handshake_count >= endpoint->settings.handshakes_max) {
         endpoint->counts.refused++;
         return;
@@ -405,11 +410,12 @@ uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t loc
     http3_lock(endpoint);
     now = advance(endpoint, now);
     endpoint->is_promised = 1;
+    endpoint->is_foreign = 0;
     if (segment == 0 || segment > length)
         segment = length;
     for (size_t at = 0; at < length; at += segment)
         receive(endpoint, &path, ecn, bytes + at, length - at < segment ? length - at : segment, now);
-    uint64_t flags = http3_flags(endpoint);
+    uint64_t flags = http3_flags(endpoint) | (endpoint->is_foreign ? HTTP3_IS_FOREIGN : 0);
     http3_unlock(endpoint);
     return flags;
 }

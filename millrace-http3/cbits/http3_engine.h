@@ -107,6 +107,8 @@ void http3_free(http3_endpoint *endpoint);
 #define HTTP3_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
 #define HTTP3_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
 #define HTTP3_HAS_CHANGES  (UINT64_C(1) << 38) /* http3_next_change has something to return */
+#define HTTP3_IS_FOREIGN \
+    (UINT64_C(1) << 39) /* from http3_receive: the first datagram of a client, unchanged, was not taken */
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Datagrams */
@@ -118,7 +120,8 @@ int32_t http3_owner_of(const uint8_t *bytes, size_t length);
 /*
  * Processes received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel joins them; 0: one.
  * The addresses are a struct sockaddr_in or sockaddr_in6. `ecn`: the two bits of the IP header. The bytes may be changed. The
- * caller must call http3_collect afterwards, once for a batch. Returns flags.
+ * caller must call http3_collect afterwards, once for a batch. Returns flags. HTTP3_IS_FOREIGN says that the endpoint is ending, and that
+ * another process with the same port may take the client; with several datagrams, that this is so for one of them.
  */
 uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
                        uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
@@ -170,7 +173,7 @@ int http3_needs_sender(http3_endpoint *endpoint);
  * Connections */
 
 /* Announces the end of all connections by GOAWAY: HTTP3_END_NOTICE first, then HTTP3_END_LAST, when clients have had time to stop. From
- * the first call on, no new connections are accepted. After the second one, each connection ends with its last request. */
+ * the first call on, no new connections are accepted. After the second one, each connection ends a second after its last request. */
 typedef enum http3_end { HTTP3_END_NOTICE = 0, HTTP3_END_LAST = 1 } http3_end;
 void http3_announce_end(http3_endpoint *endpoint, http3_end end);
 

@@ -220,6 +220,7 @@ struct http3_endpoint {
     uint8_t *packets; /* datagrams that belong to no connection: a length, an address each */
     uint32_t packets_length, packets_capacity;
     uint8_t is_sending, is_promised, is_ending, is_last, is_closed;
+    uint8_t is_foreign; /* for one call of http3_receive */
 };
 
 static inline http3_inner *inner_of(http3_stream *stream)

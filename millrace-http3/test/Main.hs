@@ -5,7 +5,7 @@ module Main (main) where
 
 import Control.Concurrent
 import Control.Exception
-import Control.Monad (forever, join, unless, void, when)
+import Control.Monad (foldM, forever, join, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Builder as Builder
 import qualified Data.ByteString.Char8 as C8
@@ -23,8 +23,8 @@ import Network.Wai.Handler.MillraceTLS
 import System.Directory (createDirectoryIfMissing, findExecutable, getTemporaryDirectory, removeDirectoryRecursive)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
-import System.IO (BufferMode (..), hSetBuffering, stdout)
-import System.Process (callProcess, getCurrentPid, readProcessWithExitCode)
+import System.IO (BufferMode (..), hClose, hPutStr, hSetBuffering, stderr, stdout)
+import System.Process
 import System.Timeout (timeout)
 import Test.Hspec
 
@@ -194,6 +194,22 @@ spec folder = do
       withServer folder $ \server ->
         withHTTP3 (uncurry tlsSettings (pair folder)) defaultSettings [serverListener server] application0 (const (return ())) `shouldThrow` anyIOException
 
+    it "hands over to the next server of its port, and nothing is lost" $
+      withAioquic $ do
+        (first, endFirst) <- beginShared folder 0
+        let port = serverPort first
+            replace end _ = do
+              (_, endNext) <- beginShared folder port
+              threadDelay 700000
+              () <- end
+              endNext <$ threadDelay 300000
+        (end, load) <- underLoad folder port (foldM replace endFirst [1 .. 3 :: Int])
+        end
+        loadLost load `shouldBe` []
+        loadAnswers load `shouldSatisfy` (> 200)
+        -- The four clients that keep their connections at each end, and few others.
+        loadRepeated load `shouldSatisfy` (< 20)
+
     it "throws if there is no certificate" $
       runHTTP3 defaultTlsSettings (setPort 0 defaultSettings) application0 `shouldThrow` anyException
 
@@ -252,6 +268,16 @@ withServerOf folder tls change use = do
     (forkIO ((try serve :: IO (Either SomeException ())) >>= putMVar ended))
     (\_ -> takeMVar ended >>= either throwIO return)
     (\_ -> (takeMVar begun >>= use) `finally` join (readMVar stops))
+
+-- | Begins a server whose port others may have, too, and returns what ends it.
+beginShared :: FilePath -> Int -> IO (Server, IO ())
+beginShared folder port = do
+  begun <- newEmptyMVar
+  over <- newEmptyMVar
+  ended <- newEmptyMVar
+  _ <- forkIO ((try (withServerOf folder (uncurry tlsSettings (pair folder)) (setReusePort True . setPort port) (\server -> putMVar begun server >> takeMVar over)) :: IO (Either SomeException ())) >>= putMVar ended)
+  server <- takeMVar begun
+  return (server, putMVar over () >> takeMVar ended >>= either throwIO return)
 
 data Shared = Shared
   { sharedSeen :: MVar String,
@@ -315,8 +341,9 @@ canHttp3 = (\(_, output, _) -> "HTTP3" `isInfixOf` output) <$> readProcessWithEx
 
 curlWith :: FilePath -> Server -> [String] -> IO (ExitCode, String)
 curlWith folder server arguments = do
-  (code, output, _) <-
+  (code, output, errors) <-
     readProcessWithExitCode "curl" (["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments, "--resolve", "localhost:" ++ show (serverPort server) ++ ":127.0.0.1"]) ""
+  unless (code == ExitSuccess) (hPutStr stderr errors)
   return (code, output)
 
 withAioquic :: IO () -> IO ()
@@ -334,6 +361,28 @@ playFrom script folder server name = do
   (code, output, errors) <- readProcessWithExitCode "python3" [script, show (serverPort server), folder </> "first.pem", name] ""
   unless (code == ExitSuccess) (expectationFailure (output ++ errors))
   return (lines output)
+
+-- | What the clients of @load.py@ have seen.
+data Load = Load
+  { loadAnswers :: Int,
+    loadRepeated :: Int,
+    loadLost :: [String]
+  }
+
+-- | Runs an action while clients ask without a pause.
+underLoad :: FilePath -> Int -> IO a -> IO (a, Load)
+underLoad folder port action =
+  withCreateProcess (proc "python3" ["test/load.py", show port, folder </> "first.pem"]) {std_in = CreatePipe, std_out = CreatePipe} $ \input output _ process -> case (input, output) of
+    (Just toLoad, Just fromLoad) -> do
+      threadDelay 1000000
+      result <- action
+      hClose toLoad
+      text <- C8.unpack <$> B.hGetContents fromLoad
+      waitForProcess process `shouldReturn` ExitSuccess
+      case lines text of
+        answers : repeated : lost -> return (result, Load (read answers) (read repeated) lost)
+        _ -> fail text
+    _ -> fail "no pipes"
 
 -- | An example of a client that gets a file of 20 MB.
 ngtcp2 :: FilePath -> [String] -> String -> Spec

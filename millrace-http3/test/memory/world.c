@@ -307,7 +307,12 @@ void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size
     uint8_t *copy = malloc(length + 1); /* its bounds are checked */
     CHECK(copy != NULL);
     memcpy(copy, bytes, length);
-    http3_receive(w->endpoint, server_address(), sizeof remote, &remote, sizeof remote, 0, copy, length, 0, w->now);
+    if (http3_receive(w->endpoint, server_address(), sizeof remote, &remote, sizeof remote, 0, copy, length, 0,
+                      w->now) &
+        HTTP3_IS_FOREIGN) {
+        CHECK_EQ(memcmp(copy, bytes, length), 0);
+        w->foreign++;
+    }
     free(copy);
 }
 

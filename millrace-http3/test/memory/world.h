@@ -90,6 +90,7 @@ typedef struct handler {
 } handler;
 
 struct world {
+    uint32_t foreign; /* datagrams of new clients that the endpoint did not take */
     uint64_t now, random;
     http3_settings settings;
     http3_endpoint *endpoint;

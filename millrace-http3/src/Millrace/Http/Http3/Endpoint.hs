@@ -26,6 +26,7 @@ module Millrace.Http.Http3.Endpoint
     flushIfNeeded,
     flushReceived,
     receive,
+    receiveFrom,
 
     -- * Time
     runClock,
@@ -40,7 +41,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef
 import Data.Word (Word64, Word8)
-import Foreign.Marshal.Alloc (free, mallocBytes)
+import Foreign.Marshal.Alloc (allocaBytes, free, mallocBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Crew (Crew, newCrew, wereKilled)
@@ -48,6 +49,7 @@ import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.HandOver
 import Millrace.Http.Http3.Engine
+import Millrace.Http.Http3.Neighbours
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
@@ -76,7 +78,9 @@ data Endpoint = Endpoint
     -- | Memory for the driver: the socket's own address and its size, and room for a client's.
     endpointLocal :: !(Ptr ()),
     endpointLocalSize :: !Int,
-    endpointRemote :: !(Ptr ())
+    endpointRemote :: !(Ptr ()),
+    -- | Other processes with the same port, if there can be any.
+    endpointNeighbours :: !(Maybe Neighbours)
   }
 
 -- Memory for output: descriptions of trains, and behind them the bytes.
@@ -98,8 +102,8 @@ addressSize :: Int
 addressSize = 128
 
 -- | Makes an endpoint on a bound socket. The calling thread works on it. Call it masked; 'freeEndpoint' must follow.
-newEndpoint :: ServerContext -> Socket -> Ptr Engine -> IO Endpoint
-newEndpoint server socket engine = do
+newEndpoint :: ServerContext -> Socket -> Maybe Neighbours -> Ptr Engine -> IO Endpoint
+newEndpoint server socket neighbours engine = do
   name <- getSocketName socket
   local <- mallocBytes addressSize
   pokeSocketAddress local name
@@ -113,6 +117,7 @@ newEndpoint server socket engine = do
     <*> pure local
     <*> pure (sizeOfSocketAddress name)
     <*> mallocBytes addressSize
+    <*> pure neighbours
 
 -- | Frees it. Its engine must be closed, and no thread may work on it any more.
 freeEndpoint :: Endpoint -> IO ()
@@ -239,18 +244,41 @@ sendTrain endpoint buffer (Train offset size segment client) = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Waits for datagrams, and gives them to the engine. Throws an @IOError@ if the socket is closed.
+-- | Waits for datagrams, and gives them to the engine, or to the process that they are for. Throws an @IOError@ if the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
   datagrams <- receiveBatch (endpointSocket endpoint) batchMax datagramMax
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (give now) datagrams
+  flags <- mconcat <$> mapM (uncurry (route now)) datagrams
   flags <$ wakeNoticed endpoint flags
   where
-    give :: Word64 -> (ByteString, SockAddr) -> IO Flags
-    give now (bytes, client) = do
-      pokeSocketAddress (endpointRemote endpoint) client
-      receiveDatagram (endpointEngine endpoint) (endpointLocal endpoint, endpointLocalSize endpoint) (endpointRemote endpoint, sizeOfSocketAddress client) bytes now
+    route :: Word64 -> ByteString -> SockAddr -> IO Flags
+    route now bytes client = do
+      delivery <- maybe (return Nobody) (`handToOwner` handed) (endpointNeighbours endpoint)
+      if delivery == Delivered then return mempty else give endpoint (endpointRemote endpoint) now handed
+      where
+        handed = Handed nobodyVisited client bytes
+    handToOwner :: Neighbours -> Handed -> IO Delivery
+    handToOwner others handed = do
+      number <- ownerOf (handedBytes handed)
+      maybe (return Nobody) (\owner -> handTo others owner handed) (otherOwner others number)
+
+-- | Gives the engine what another process has handed on. The caller must send afterwards.
+receiveFrom :: Endpoint -> [Handed] -> IO Flags
+receiveFrom endpoint handed = allocaBytes addressSize $ \remote -> do
+  now <- monotonicNanoseconds
+  flags <- mconcat <$> mapM (give endpoint remote now) handed
+  flags <$ wakeNoticed endpoint flags
+
+-- Gives the engine a datagram, with memory for its sender's address. If the engine takes no new clients any more, another process may.
+give :: Endpoint -> Ptr () -> Word64 -> Handed -> IO Flags
+give endpoint remote now handed = do
+  pokeSocketAddress remote client
+  flags <- receiveDatagram (endpointEngine endpoint) (endpointLocal endpoint, endpointLocalSize endpoint) (remote, sizeOfSocketAddress client) (handedBytes handed) now
+  when (isForeign `has` flags) (mapM_ (`handToAny` handed) (endpointNeighbours endpoint))
+  return flags
+  where
+    client = handedClient handed
 
 -- The most datagrams that are received at a time, and the largest one in bytes. No network that clients come from has larger ones, and a
 -- client that tries learns by the loss (RFC 8899).

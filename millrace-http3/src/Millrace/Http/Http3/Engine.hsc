@@ -28,9 +28,11 @@ module Millrace.Http.Http3.Engine
     hasChanges,
     isBusy,
     hasEnded,
+    isForeign,
     trainCount,
 
     -- ** Datagrams
+    ownerOf,
     receiveDatagram,
     expiry,
     handleExpiry,
@@ -112,8 +114,8 @@ import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
-import Data.Int (Int64)
-import Data.Word (Word32, Word64, Word8)
+import Data.Int (Int32, Int64)
+import Data.Word (Word16, Word32, Word64, Word8)
 import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (FinalizerPtr, ForeignPtr, mallocForeignPtrBytes, newForeignPtr, withForeignPtr)
@@ -205,6 +207,8 @@ data EngineLimits = EngineLimits
     limitIdle :: !Int,
     limitHandshake :: !Int,
     limitAllowed :: !Word32,
+    -- | The beginning of connection IDs.
+    limitOwner :: !Word16,
     -- | Empty: no field.
     limitServerName :: !ByteString
   }
@@ -234,6 +238,7 @@ newEngineSettings limits = do
     #{poke http3_settings, idle_ms} at (word (limitIdle limits))
     #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
     #{poke http3_settings, allowed} at (limitAllowed limits)
+    #{poke http3_settings, owner} at (limitOwner limits)
     let name = B.take #{const HTTP3_SERVER_NAME_MAX} (limitServerName limits)
     #{poke http3_settings, server_name_length} at (word (B.length name))
     BU.unsafeUseAsCStringLen name $ \(bytes, size) -> copyBytes (at `plusPtr` #{offset http3_settings, server_name}) bytes size
@@ -283,18 +288,27 @@ has (Flags flag) (Flags flags) = flags .&. flag /= 0
 {-# INLINE has #-}
 
 -- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends; the caller no longer
--- has the right to send.
-hasRequests, hasNotices, hasChanges, isBusy, hasEnded :: Flags
+-- has the right to send; a datagram is the first one of a client, and was not taken because the endpoint is ending.
+hasRequests, hasNotices, hasChanges, isBusy, hasEnded, isForeign :: Flags
 hasRequests = Flags #{const HTTP3_HAS_REQUESTS}
 hasNotices = Flags #{const HTTP3_HAS_NOTICES}
 hasChanges = Flags #{const HTTP3_HAS_CHANGES}
 isBusy = Flags #{const HTTP3_IS_BUSY}
 hasEnded = Flags #{const HTTP3_HAS_ENDED}
+isForeign = Flags #{const HTTP3_IS_FOREIGN}
 
 -- | How many trains 'collect' has written.
 trainCount :: Flags -> Int
 trainCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
 {-# INLINE trainCount #-}
+
+foreign import ccall unsafe "http3_owner_of"
+  c_ownerOf :: Ptr Word8 -> CSize -> IO Int32
+
+-- | 'limitOwner' of the endpoint that a datagram is for, as its connection ID says. -1: it does not say so. If a client has chosen the
+-- ID, it may be any number.
+ownerOf :: ByteString -> IO Int32
+ownerOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_ownerOf (castPtr start) (fromIntegral size)
 
 foreign import ccall unsafe "http3_receive"
   c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64

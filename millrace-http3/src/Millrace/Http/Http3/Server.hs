@@ -27,6 +27,7 @@ import Data.List (nub)
 import Data.Maybe (catMaybes)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http3.Engine (Credentials, libraries, newEngineSettings)
+import Millrace.Http.Http3.Neighbours
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
@@ -70,7 +71,7 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
   credentials <- restore (credentialsOf tls)
   state <- maybe newServerState return (settingsServerState settings)
   let shared = settings {settingsServerState = Just state}
-  places <- nub . catMaybes <$> mapM boundTo listeners
+  places <- nub . catMaybes <$> mapM (boundTo settings) listeners
   running <- newIORef 0
   chosen <- newEmptyMVar
   started <- startAll shared credentials running places
@@ -105,17 +106,18 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
 data Place = Place !SockAddr ![(SocketOption, Int)]
   deriving (Eq)
 
--- The place beside a listener that has a port.
-boundTo :: Listener -> IO (Maybe Place)
-boundTo listener = do
+-- The place beside a listener that has a port. Another process may have it, too, if that is so for the listener.
+boundTo :: Settings -> Listener -> IO (Maybe Place)
+boundTo settings listener = do
   name <- getSocketName (listenerSocket listener)
   case name of
-    SockAddrInet {} -> return (Just (Place name unfragmented))
+    SockAddrInet {} -> return (Just (Place name (shared ++ unfragmented)))
     SockAddrInet6 {} -> do
       only <- getSocketOption (listenerSocket listener) IPv6Only
-      return (Just (Place name ((IPv6Only, only) : unfragmented6 : unfragmented)))
+      return (Just (Place name (shared ++ (IPv6Only, only) : unfragmented6 : unfragmented)))
     _ -> return Nothing
   where
+    shared = [(ReusePort, 1) | settingsReusePort settings]
     -- IP_MTU_DISCOVER and IPV6_MTU_DISCOVER of Linux, and IP_PMTUDISC_PROBE, which is the same number for both. No datagram is sent in
     -- fragments: QUIC finds out by itself how large they may be.
     unfragmented = [(SockOpt 0 10, probing)]
@@ -130,17 +132,18 @@ portOf name = case name of
 
 -- Starts serving at a place. The variable is full when that has ended. Masked.
 start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> Place -> IO (Session, MVar ())
-start tls settings credentials application running place = do
+start tls settings credentials application running place@(Place address options) = do
   server <- newServerContext settings
-  limits <- newEngineSettings (engineLimits tls settings)
-  socket' <- openDatagrams place
+  neighbours <- if isShared then openNeighbours address else return Nothing
+  limits <- newEngineSettings (engineLimits (maybe 0 (ownerNumber . neighboursOwner) neighbours) tls settings)
+  socket' <- openDatagrams place `onException` mapM_ closeNeighbours neighbours
   begun <- newEmptyMVar
   ended <- newEmptyMVar
   let isReady session = do
         atomicModifyIORef' running (\count -> (count + 1, ()))
         putMVar begun (Right session)
       serve = do
-        outcome <- try (runSession server socket' limits credentials application isReady)
+        outcome <- try (runSession server socket' neighbours limits credentials application isReady)
         first <- tryPutMVar begun (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome))
         unless first $ do
           atomicModifyIORef' running (\count -> (count - 1, ()))
@@ -151,6 +154,7 @@ start tls settings credentials application running place = do
   outcome <- takeMVar begun
   either throwIO (\session -> return (session, ended)) outcome
   where
+    isShared = (ReusePort, 1) `elem` options
     ignore :: SomeException -> IO ()
     ignore _ = return ()
 

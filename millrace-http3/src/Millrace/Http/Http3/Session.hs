@@ -20,6 +20,7 @@ import Millrace.Http.HandOver
 import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine hiding (Stream)
 import qualified Millrace.Http.Http3.Engine as Engine
+import Millrace.Http.Http3.Neighbours
 import Millrace.Http.Http3.Stream
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
@@ -65,13 +66,14 @@ replaceCredentials :: Session -> Credentials -> IO ()
 replaceCredentials session credentials = withMVar (sessionLife session) $ \life ->
   when (life == Alive) (setCredentials (endpointEngine (sessionEndpoint session)) credentials)
 
--- | Serves what comes to a socket, which it closes, until 'stopSession' is called. The action gets the session when it is ready.
+-- | Serves what comes to a socket, and what other processes hand on, until 'stopSession' is called. The action gets the session when it is ready. Closes the socket, and leaves the
+-- other processes.
 -- Asynchronous exceptions end it at once.
-runSession :: ServerContext -> Socket -> EngineSettings -> Credentials -> Wai.Application -> (Session -> IO ()) -> IO ()
-runSession server socket settings credentials application ready = mask $ \restore -> do
+runSession :: ServerContext -> Socket -> Maybe Neighbours -> EngineSettings -> Credentials -> Wai.Application -> (Session -> IO ()) -> IO ()
+runSession server socket neighbours settings credentials application ready = mask $ \restore -> do
   engine <- openEngine settings credentials
-  when (engine == nullPtr) (close socket >> throwIO (userError "HTTP/3: no memory for an endpoint"))
-  endpoint <- newEndpoint server socket engine `onException` (close socket >> freeEngine engine)
+  when (engine == nullPtr) (closeBoth >> throwIO (userError "HTTP/3: no memory for an endpoint"))
+  endpoint <- newEndpoint server socket neighbours engine `onException` (closeBoth >> freeEngine engine)
   session <-
     Session endpoint (withinTotalTime (serverLimits server) application)
       <$> newIORef 0
@@ -82,6 +84,7 @@ runSession server socket settings credentials application ready = mask $ \restor
   outcome <- try $ do
     task endpoint (drive session) (driverEnded session)
     task endpoint (runClock endpoint (attendClock session) (keepOrder session)) (either (reportEnd endpoint) return)
+    mapM_ (\others -> task endpoint (meetNeighbours session others) (neighbourEnded session)) neighbours
     restore (ready session >> readMVar (sessionStop session) >>= drain session)
   -- From here on nobody reports that threads of the session end.
   stopSession session AtOnce
@@ -96,6 +99,8 @@ runSession server socket settings credentials application ready = mask $ \restor
     putMVar quiet ()
   void (takeWithin (Just lastMicros) quiet)
   either (\failure -> throwIO (failure :: SomeException)) return outcome
+  where
+    closeBoth = close socket >> mapM_ closeNeighbours neighbours
 
 -- How long the end waits for handlers that were killed.
 lastMicros :: Int
@@ -119,7 +124,8 @@ drain session (Gracefully seconds) = do
   where
     endpoint = sessionEndpoint session
     engine = endpointEngine endpoint
-    noticeMillis = 250 :: Int
+    -- Beside other processes there is a next one, and it is worth the time that handshakes which have begun here also end here.
+    noticeMillis = maybe 250 (const 1000) (endpointNeighbours endpoint) :: Int
     -- Whether all connections have ended.
     waitUntil start millis = do
       done <- (== 0) <$> connectionCount engine
@@ -137,6 +143,7 @@ end session = do
   flush endpoint
   noteChanges session
   close (endpointSocket endpoint)
+  mapM_ closeNeighbours (endpointNeighbours endpoint)
   Crew.killTasks (endpointCrew endpoint)
   leave endpoint
   where
@@ -243,6 +250,38 @@ continueServing session = flushIfNeeded (sessionEndpoint session) >> spread sess
 engineOf :: Session -> Ptr Engine
 engineOf = endpointEngine . sessionEndpoint
 {-# INLINE engineOf #-}
+
+------------------------------------------------------------------------------------------------------------------------
+-- Other processes
+
+-- Takes what other processes hand on. Each has a thread.
+meetNeighbours :: Session -> Neighbours -> IO ()
+meetNeighbours session others = do
+  met <- try (acceptNeighbour others)
+  case met of
+    Right from -> do
+      mask_ (task endpoint (receiveHanded from (attendHanded session)) (\outcome -> close from >> neighbourEnded session outcome))
+      meetNeighbours session others
+    Left failure -> do
+      stopping <- isStopping session
+      unless stopping (reportEnd endpoint (toException (failure :: IOException)))
+      -- The system may have been short of memory. At the end this thread is killed.
+      threadDelay 100000
+      meetNeighbours session others
+  where
+    endpoint = sessionEndpoint session
+
+-- A connection to another process may end in the middle.
+neighbourEnded :: Session -> Either SomeException () -> IO ()
+neighbourEnded session outcome = case outcome of
+  Left failure | Just problem <- fromException failure -> let _ = problem :: IOException in return ()
+  _ -> either (reportEnd (sessionEndpoint session)) return outcome
+
+attendHanded :: Session -> [Handed] -> IO ()
+attendHanded session handed = do
+  flags <- receiveFrom (sessionEndpoint session) handed
+  flushReceived (sessionEndpoint session)
+  attendClock session flags
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections

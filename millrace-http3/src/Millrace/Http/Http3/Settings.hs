@@ -7,15 +7,16 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (readIORef)
 import Data.Maybe (isJust)
+import Data.Word (Word16)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.Http3.Engine (Credentials, EngineLimits (..), Pem (..), newCredentials)
 import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Settings (..))
 import Millrace.Http.Tls.Settings (CertSettings (..), TLSSettings (..))
 
--- | The limits of HTTP\/2 count for HTTP\/3, too.
-engineLimits :: TLSSettings -> Settings -> EngineLimits
-engineLimits tls settings =
+-- | The limits of HTTP\/2 count for HTTP\/3, too. The number is the beginning of connection IDs.
+engineLimits :: Word16 -> TLSSettings -> Settings -> EngineLimits
+engineLimits owner tls settings =
   EngineLimits
     { limitStreams = http2MaximumStreams own,
       limitFields = fieldsMax limits,
@@ -32,6 +33,7 @@ engineLimits tls settings =
       limitIdle = if idleMicros limits == 0 then 0 else max 1 (idleMicros limits `quot` 1000),
       limitHandshake = 1000 * tlsHandshakeSeconds tls,
       limitAllowed = headAllowed limits,
+      limitOwner = owner,
       limitServerName = harmless (settingsServerName settings)
     }
   where
