@@ -16,6 +16,7 @@ import Control.Exception (try)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isDigit, isHexDigit, isOctDigit)
+import Data.List (isInfixOf)
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
@@ -89,10 +90,8 @@ explained :: ByteString -> YamlException -> NotYaml
 explained bytes problem = case problem of
   YamlException said -> NotYaml (Place 1 1) ("this is not YAML: " <> said)
   YamlParseException said context mark
-    | "scanning an alias" `isWithin` context -> NotYaml (starBefore bytes (placeAt mark)) starNeedsQuotes
+    | "scanning an alias" `isInfixOf` context -> NotYaml (starBefore bytes (placeAt mark)) starNeedsQuotes
     | otherwise -> NotYaml (placeAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
-  where
-    isWithin part whole = Text.pack part `Text.isInfixOf` Text.pack whole
 
 starNeedsQuotes :: String
 starNeedsQuotes = "a text that begins with * must be in quotes"

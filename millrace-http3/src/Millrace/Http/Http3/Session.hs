@@ -66,9 +66,8 @@ replaceCredentials :: Session -> Credentials -> IO ()
 replaceCredentials session credentials = withMVar (sessionLife session) $ \life ->
   when (life == Alive) (setCredentials (endpointEngine (sessionEndpoint session)) credentials)
 
--- | Serves what comes to a socket, and what other processes hand on, until 'stopSession' is called. The action gets the session when it is ready. Closes the socket, and leaves the
--- other processes.
--- Asynchronous exceptions end it at once.
+-- | Serves what comes to a socket, and what other processes hand on, until 'stopSession' is called. The action gets the session when it is
+-- ready. Closes the socket, and leaves the other processes. Asynchronous exceptions end it at once.
 runSession :: ServerContext -> Socket -> Maybe Neighbours -> EngineSettings -> Credentials -> Wai.Application -> (Session -> IO ()) -> IO ()
 runSession server socket neighbours settings credentials application ready = mask $ \restore -> do
   engine <- openEngine settings credentials
