@@ -31,6 +31,7 @@ import Test.Hspec (Spec)
 import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
+import qualified TrainSpec
 import qualified UnixSpec
 import qualified WaitSpec
 import qualified WaitersSpec
@@ -53,6 +54,7 @@ spec = do
   SpliceSpec.spec
   OptionSpec.spec
   BatchSpec.spec
+  TrainSpec.spec
   TimerSpec.spec
   PoolSpec.spec
   WaitSpec.spec

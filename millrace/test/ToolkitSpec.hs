@@ -32,6 +32,7 @@ import Millrace.Socket.Connect
 import Millrace.Socket.Datagram
 import Millrace.Socket.File
 import Millrace.Socket.Option (connectSending, connectSendingBefore)
+import Millrace.Socket.Train
 import Millrace.Socket.Unix
 import Millrace.Splice
 import qualified Millrace.Stream as Stream
@@ -109,6 +110,7 @@ functions root =
     ("writers", \i -> withTemporaryFile root "b" (\_ file -> withWriter file 0 (\writer -> forM_ [0 .. 9] (\k -> writeLine writer (bytesAt (i + k) 20000) >> writeBytes writer "x" >> flush writer)))),
     ("passing", \i -> unixSockets (\here there -> withPipe (\out _ -> sendPassing here nothingPassed {passedDescriptors = [readEndDescriptor out]} (bytesAt i 10) >> receivePassed there >> receivePassed there))),
     ("batches", \i -> datagramSockets (\here there address -> sendBatch there [(bytesAt i 10, address), ("x", address)] >> sendSegments there 100 (bytesAt i 1000) address >> receiveBatch here 64 1000 >> void (receiveBatch here 64 1000))),
+    ("trains", \i -> datagramSockets (\here there address -> sendTrains there [Train (Path address Nothing) CapableZero 100 (bytesAt i 1000), Train (Path address Nothing) NotCapable 1 "x"] >> receiveTrains here 64 >> void (receiveTrains here 64))),
     ("splicing sockets", \i -> unixSockets (\far here -> unixSockets (\there _ -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToSocket there) everything)))),
     ("splicing to a device", \i -> unixSockets (\far here -> bracket (openBinaryFile "/dev/null" WriteMode >>= handleToFd >>= writeEndFromDescriptor) closeWriteEnd (\target -> sendAll far (bytesAt i 50000) >> void (splice (FromSocket here) (ToPipe target) everything)))),
     ("sending a file that is not in memory", \_ -> unixSockets (\here _ -> withFile (root ++ "/file") ForReading (\file -> fileAdvise (fileDescriptor file) 0 0 AdviceDontNeed >> void (sendFile here (fileDescriptor file) 0 300000)))),
@@ -149,6 +151,7 @@ functions root =
     ("sendThenReceiveWithin", \_ -> unixSockets (\here _ -> mask_ (borrow >>= \buffer -> sendThenReceiveWithin noTimeLimit here (Slice buffer 0 10) (answered buffer)))),
     ("passing with deadlines", \i -> unixSockets (\here there -> deadlineAfter (i * 50) >>= \soon -> sendPassingBefore soon here nothingPassed (bytesAt i 10) >> receivePassingBefore soon there 10 >> void (receivePassingBefore soon there 10))),
     ("batches with deadlines", \i -> datagramSockets (\here there address -> deadlineAfter (i * 50) >>= \soon -> sendBatchBefore soon there [("x", address)] >> sendSegmentsBefore soon there 100 (bytesAt i 1000) address >> replicateM_ 3 (receiveBatchBefore soon here 64 1000))),
+    ("trains with deadlines", \i -> datagramSockets (\here there address -> deadlineAfter (i * 50) >>= \soon -> sendTrainsBefore soon there [Train (Path address Nothing) NotCapable 1 "xy"] >> replicateM_ 3 (receiveTrainsBefore soon here 64))),
     ("connectSendingBefore", \i -> withListener (\_ address -> withStream (\s -> deadlineAfter (i * 50) >>= \soon -> connectSendingBefore soon s address (bytesAt i 5000) >> void (recv s 1)))),
     ("waits for descriptors", \_ -> withPipe (\out into -> threadWaitWrite (writeEndDescriptor into) >> transaction (threadWaitWriteSTM (writeEndDescriptor into)) >> transaction (threadWaitReadSTM (readEndDescriptor out)))),
     ("threadWaitRead", \_ -> withPipe (\out _ -> threadWaitRead (readEndDescriptor out))),

@@ -28,8 +28,8 @@
 -- ('withFdSocket') or make a socket of that package ('socketToFd').
 --
 -- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has options by name
--- and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch" and "Millrace.Socket.Multicast" are for
--- datagrams, and "Millrace.Splice" moves bytes within the kernel.
+-- and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch", "Millrace.Socket.Train" and
+-- "Millrace.Socket.Multicast" are for datagrams, and "Millrace.Splice" moves bytes within the kernel.
 --
 -- A server and a client in one program:
 --

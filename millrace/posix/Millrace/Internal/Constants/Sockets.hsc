@@ -1,4 +1,4 @@
--- | Options of sockets, and the layouts of @datagrams.h@ and @passing.h@, as the C compiler sees them.
+-- | Options of sockets, and the layouts of @datagrams.h@, @trains.h@ and @passing.h@, as the C compiler sees them.
 module Millrace.Internal.Constants.Sockets where
 
 import Foreign.C.Types (CInt)
@@ -10,6 +10,7 @@ import Network.Socket (SocketOption (SockOpt))
 #include <sys/socket.h>
 #include "datagrams.h"
 #include "passing.h"
+#include "trains.h"
 
 optionKeepAlive, optionKeepAliveIdle, optionKeepAliveInterval, optionKeepAliveProbes :: SocketOption
 optionKeepAlive = SockOpt #{const SOL_SOCKET} #{const SO_KEEPALIVE}
@@ -56,6 +57,22 @@ incomingAddress = #{offset mrh_incoming, address}
 incomingAddressLength = #{offset mrh_incoming, address_length}
 incomingLength = #{offset mrh_incoming, size}
 incomingSegment = #{offset mrh_incoming, segment}
+
+trainsMost, trainStride :: Int
+trainsMost = #{const MRH_TRAINS}
+trainStride = #{const MRH_TRAIN_STRIDE}
+
+-- | @mrh_train@.
+trainSize, trainPeer, trainPeerLength, trainLocal, trainLocalLength, trainStart, trainLength, trainSegmentAt, trainMarkAt :: Int
+trainSize = #{size mrh_train}
+trainPeer = #{offset mrh_train, peer}
+trainPeerLength = #{offset mrh_train, peer_length}
+trainLocal = #{offset mrh_train, local}
+trainLocalLength = #{offset mrh_train, local_length}
+trainStart = #{offset mrh_train, bytes}
+trainLength = #{offset mrh_train, size}
+trainSegmentAt = #{offset mrh_train, segment}
+trainMarkAt = #{offset mrh_train, mark}
 
 sendingInterface, sendingHops, sendingLoopback :: CInt
 sendingInterface = #{const MRH_SENDING_INTERFACE}
