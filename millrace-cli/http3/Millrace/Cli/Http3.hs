@@ -4,7 +4,6 @@
 -- folder.
 module Millrace.Cli.Http3
   ( http3Libraries,
-    Http3Server (..),
     withHttp3,
   )
 where
@@ -17,8 +16,9 @@ import Foreign.C (Errno (..), eACCES, eADDRINUSE)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command (TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..))
+import Millrace.Cli.Http3.Server (Http3Server (..))
 import Millrace.Cli.Tls (CertificateUser (..), tlsSettingsOf)
-import Network.Wai (Application, Middleware)
+import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
 import Network.Wai.Handler.MillraceHTTP3
 import Network.Wai.Handler.MillraceTLS (TLSSettings (..))
@@ -28,17 +28,6 @@ import Network.Wai.Handler.MillraceTLS (TLSSettings (..))
 -- @since 0.1.0
 http3Libraries :: Either Failure (IO String)
 http3Libraries = Right librariesOfHTTP3
-
--- | What speaks HTTP\/3.
---
--- @since 0.1.0
-data Http3Server = Http3Server
-  { -- | The settings of the server of https beside it.
-    besideHttp3 :: Settings -> Settings,
-    -- | Tells clients of that server.
-    announcingHttp3 :: Middleware,
-    http3Certificates :: CertificateUser
-  }
 
 -- | Serves an application over HTTP\/3 during an action, on the ports of these listeners, over UDP. A 'Failure' if that is not possible.
 --

@@ -3,15 +3,14 @@
 -- @http3\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Http3
   ( http3Libraries,
-    Http3Server (..),
     withHttp3,
   )
 where
 
 import Millrace.Cli.Command (TlsOptions)
 import Millrace.Cli.Failure (Failure (..))
-import Millrace.Cli.Tls (CertificateUser)
-import Network.Wai (Application, Middleware)
+import Millrace.Cli.Http3.Server (Http3Server)
+import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
 
 -- | The libraries that speak HTTP\/3, or that this program is built without.
@@ -27,17 +26,6 @@ missing =
       failureReason = "this program was built without ngtcp2 1.11",
       failureRemedy = "Debian has it from release 13 on. Without '--http3 on' ('http3: on' in a configuration) the server speaks HTTP/1.1 and HTTP/2."
     }
-
--- | What speaks HTTP\/3. In this program no value of this type is ever made.
---
--- @since 0.1.0
-data Http3Server = Http3Server
-  { -- | The settings of the server of https beside it.
-    besideHttp3 :: Settings -> Settings,
-    -- | Tells clients of that server.
-    announcingHttp3 :: Middleware,
-    http3Certificates :: CertificateUser
-  }
 
 -- | Always a 'Failure' here.
 --

@@ -14,6 +14,7 @@ import Control.Monad (unless)
 import Millrace.Cli.Command (Http3 (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions (..))
 import Millrace.Cli.Failure (Failure (..), tell)
 import Millrace.Cli.Http3
+import Millrace.Cli.Http3.Server (Http3Server (..))
 import Millrace.Cli.Tls (Tls (..))
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
