@@ -149,8 +149,8 @@ static void unlink_stream(http2_inner *stream)
 
 static void free_stream(http2_inner *stream)
 {
-    http2_queue_clear(&stream->input);
-    http2_queue_clear(&stream->output);
+    http_body_clear(&stream->input);
+    http_body_clear(&stream->output);
     http_give(stream->fields.head);
     http_give(stream->answer);
     http_give(stream->trailers);
@@ -158,42 +158,11 @@ static void free_stream(http2_inner *stream)
     http_give(stream);
 }
 
-/* Singly linked lists of streams. `link`: the offset of a stream's pointer to the next one. */
-
-static void append_to(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
-{
-    if (*last == NULL)
-        *first = stream;
-    else
-        *(http2_inner **)((char *)*last + link) = stream;
-    *last = stream;
-}
-
-static void remove_from(http2_inner **first, http2_inner **last, size_t link, http2_inner *stream)
-{
-    http2_inner *previous = NULL;
-    for (http2_inner *at = *first; at != NULL;) {
-        http2_inner **next = (http2_inner **)((char *)at + link);
-        if (at == stream) {
-            if (previous == NULL)
-                *first = *next;
-            else
-                *(http2_inner **)((char *)previous + link) = *next;
-            if (*last == at)
-                *last = previous;
-            *next = NULL;
-            return;
-        }
-        previous = at;
-        at = *next;
-    }
-}
-
 static void push_ready(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     stream->is_ready = 1;
-    append_to(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
+    http_list_append(&connection->ready, offsetof(http2_inner, next_ready), stream);
 }
 
 /* Lets http2_collect send the answer. The beginning of a stream that was not flushed is kept back, as over HTTP/1, so that another answer
@@ -205,15 +174,14 @@ static void push_answered(http2_inner *stream)
         !(stream->is_finished || stream->output.length >= HTTP2_COLLECT_MIN))
         return;
     stream->in_answered = 1;
-    append_to(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered), stream);
+    http_list_append(&connection->answered, offsetof(http2_inner, next_answered), stream);
 }
 
 static void remove_answered(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     if (stream->in_answered)
-        remove_from(&connection->first_answered, &connection->last_answered, offsetof(http2_inner, next_answered),
-                    stream);
+        http_list_remove(&connection->answered, offsetof(http2_inner, next_answered), stream);
     stream->in_answered = 0;
 }
 
@@ -227,14 +195,14 @@ static void push_reset(http2_inner *stream, uint32_t code)
         return;
     stream->in_resets = 1;
     stream->reset_code = code;
-    append_to(&connection->first_reset, &connection->last_reset, offsetof(http2_inner, next_reset), stream);
+    http_list_append(&connection->resetting, offsetof(http2_inner, next_reset), stream);
 }
 
 static void remove_reset(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     if (stream->in_resets)
-        remove_from(&connection->first_reset, &connection->last_reset, offsetof(http2_inner, next_reset), stream);
+        http_list_remove(&connection->resetting, offsetof(http2_inner, next_reset), stream);
     stream->in_resets = 0;
 }
 
@@ -258,7 +226,7 @@ static void cut_output(http2_inner *stream, uint64_t length)
     if (length >= stream->output.length)
         return;
     set_queued(stream->connection, queued_by(stream->connection) - (stream->output.length - length));
-    http2_queue_cut(&stream->output, length);
+    http_body_cut(&stream->output, length);
 }
 
 static void drop_output(http2_inner *stream)
@@ -273,7 +241,7 @@ static void drop_input(http2_inner *stream)
     if (stream->input.length > 0 && connection->session != NULL && !connection->is_closed)
         nghttp2_session_consume_connection(connection->session, stream->input.length);
     connection->unread -= stream->input.length;
-    http2_queue_clear(&stream->input);
+    http_body_clear(&stream->input);
     stream->seen.unread = 0;
 }
 
@@ -298,7 +266,7 @@ static void close_stream(http2_inner *stream, uint32_t code)
     if (connection->building != NULL && connection->building->owner == stream)
         connection->building->owner = NULL;
     if (stream->is_ready)
-        remove_from(&connection->first_ready, &connection->last_ready, offsetof(http2_inner, next_ready), stream);
+        http_list_remove(&connection->ready, offsetof(http2_inner, next_ready), stream);
     stream->is_ready = 0;
     remove_answered(stream);
     remove_reset(stream);
@@ -526,7 +494,7 @@ static int is_at_rest(const http2_connection *connection)
         return 0;
     if (connection->has_failed || is_over(connection))
         return 1;
-    if (connection->served > 0 || connection->first_ready != NULL)
+    if (connection->served > 0 || connection->ready.first != NULL)
         return 0;
     for (const http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
         if (stream->is_taken && !is_only_skipped(stream))
@@ -563,7 +531,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         }
         return 0;
     }
-    if (http2_queue_append(&stream->input, bytes, length, HTTP2_MORE_FOLLOWS) != 0)
+    if (http_body_append(&stream->input, bytes, length, HTTP_MORE_FOLLOWS) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     connection->unread += length;
     stream->seen.unread = stream->input.length;
@@ -662,7 +630,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     MR_CHECK(stream->output.length >= length);
     memcpy(connection->out + connection->out_length, head, FRAME_HEAD);
     connection->out_length += FRAME_HEAD;
-    http2_queue_take(&stream->output, connection->out + connection->out_length, length);
+    http_body_take(&stream->output, connection->out + connection->out_length, length);
     connection->out_length += length;
     set_queued(connection, queued_by(connection) - length);
     stream->seen.sent += length;
@@ -895,7 +863,7 @@ void http2_close(http2_connection *connection)
 static uint64_t flags_of(const http2_connection *connection)
 {
     uint64_t flags = 0;
-    if (connection->first_ready != NULL && connection->served < connection->settings->streams_max)
+    if (connection->ready.first != NULL && connection->served < connection->settings->streams_max)
         flags |= HTTP2_HAS_REQUESTS;
     if (connection->notices_taken < connection->notice_count)
         flags |= HTTP2_HAS_NOTICES;
@@ -1084,8 +1052,8 @@ static void submit_answer(http2_inner *stream)
 
 static void submit_resets(http2_connection *connection)
 {
-    while (connection->first_reset != NULL) {
-        http2_inner *stream = connection->first_reset;
+    while (connection->resetting.first != NULL) {
+        http2_inner *stream = connection->resetting.first;
         remove_reset(stream);
         nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, stream->reset_code);
     }
@@ -1097,7 +1065,7 @@ static ssize_t next_output(http2_connection *connection)
     for (;;) {
         submit_resets(connection);
         ssize_t count = nghttp2_session_mem_send(connection->session, &connection->left);
-        if (count != 0 || connection->first_reset == NULL)
+        if (count != 0 || connection->resetting.first == NULL)
             return count;
     }
 }
@@ -1185,8 +1153,8 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     connection->is_sending = 1;
     if (sender == HTTP2_SENDER_DRIVER)
         connection->is_promised = 0;
-    while (connection->first_answered != NULL)
-        submit_answer(connection->first_answered);
+    while (connection->answered.first != NULL)
+        submit_answer(connection->answered.first);
     fill_output(connection, out, room);
     if (give_up_stuck(connection) > 0)
         fill_output(connection, out, room);
@@ -1365,12 +1333,10 @@ void http2_announce_end(http2_connection *connection, http2_end end)
 http2_stream *http2_next_request(http2_connection *connection)
 {
     lock(connection);
-    http2_inner *stream = connection->served < connection->settings->streams_max ? connection->first_ready : NULL;
+    http2_inner *stream = NULL;
+    if (connection->served < connection->settings->streams_max)
+        stream = http_list_shift(&connection->ready, offsetof(http2_inner, next_ready));
     if (stream != NULL) {
-        connection->first_ready = stream->next_ready;
-        if (connection->first_ready == NULL)
-            connection->last_ready = NULL;
-        stream->next_ready = NULL;
         stream->is_ready = 0;
         stream->is_taken = 1;
         connection->served++;
@@ -1397,7 +1363,7 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
     if (stream->is_read) {
         result = -HTTP2_GONE;
     } else if (stream->input.length > 0) {
-        size_t count = http2_queue_take(&stream->input, destination, room);
+        size_t count = http_body_take(&stream->input, destination, room);
         connection->unread -= count;
         seen->unread = stream->input.length;
         if (!connection->is_closed) {
@@ -1452,12 +1418,12 @@ static void note_output(http2_inner *stream, size_t length)
     set_queued(stream->connection, queued_by(stream->connection) + length);
 }
 
-static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length, http2_more more)
+static int append_output(http2_inner *stream, const uint8_t *bytes, size_t length, http_more more)
 {
     if (length == 0)
         return 0;
     note_output(stream, length);
-    if (http2_queue_append(&stream->output, bytes, length, more) == 0)
+    if (http_body_append(&stream->output, bytes, length, more) == 0)
         return 0;
     set_queued(stream->connection, queued_by(stream->connection) - length);
     return -1;
@@ -1479,7 +1445,7 @@ int http2_answer(http2_stream *seen, int status, const http2_rows *fields, int64
     }
     lock(stream->connection);
     if (is_gone(stream) || stream->answer_state != HTTP2_UNANSWERED ||
-        append_output(stream, body, body_length, is_whole ? HTTP2_NOTHING_FOLLOWS : HTTP2_MORE_FOLLOWS) != 0) {
+        append_output(stream, body, body_length, is_whole ? HTTP_NOTHING_FOLLOWS : HTTP_MORE_FOLLOWS) != 0) {
         http_give(block);
         result = HTTP2_GONE;
     } else {
@@ -1540,26 +1506,25 @@ int http2_write(http2_stream *seen, const uint8_t *bytes, size_t length)
     http2_inner *stream = inner_of(seen);
     int result = HTTP2_GONE;
     lock(stream->connection);
-    if (takes_output(stream) && append_output(stream, bytes, length, HTTP2_MORE_FOLLOWS) == 0)
+    if (takes_output(stream) && append_output(stream, bytes, length, HTTP_MORE_FOLLOWS) == 0)
         result = written(stream);
     unlock(stream->connection);
     return result;
 }
 
-int http2_write_chunk(http2_stream *seen, http2_chunk *chunk, size_t length)
+int http2_write_piece(http2_stream *seen, http_piece *piece, size_t length)
 {
     http2_inner *stream = inner_of(seen);
     int result = HTTP2_GONE;
     lock(stream->connection);
     if (takes_output(stream) && length > 0) {
-        chunk->end = (uint32_t)length;
         note_output(stream, length);
-        http2_queue_append_chunk(&stream->output, chunk);
-        chunk = NULL;
+        http_body_append_piece(&stream->output, piece, length);
+        piece = NULL;
         result = written(stream);
     }
     unlock(stream->connection);
-    http_give(chunk);
+    http_free_piece(piece);
     return result;
 }
 

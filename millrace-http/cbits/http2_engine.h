@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http_body.h"
+#include "http_memory.h"
 #include "http_request_head.h"
 #include "http_response_fields.h"
 
@@ -49,8 +51,8 @@ typedef struct http2_settings {
 /* The least `room` for http2_collect, in bytes. */
 #define HTTP2_COLLECT_MIN 16384u
 
-/* The `room` for http2_collect if much is to be sent (http2_has_much): five DATA frames of the largest size. */
-#define HTTP2_COLLECT_MUCH 81920u
+/* The `room` for http2_collect if much is to be sent (http2_has_much). */
+#define HTTP2_COLLECT_MUCH HTTP_OUTPUT_SIZE
 
 /* A request and the state of its stream. Haskell reads it. All fields but the head may change at any time. */
 typedef struct http2_stream {
@@ -179,18 +181,9 @@ int http2_take_back(http2_stream *stream);
  * it writes more. */
 int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length);
 
-/* Memory for a piece of a body, which the caller fills without the connection's lock. http2_write_chunk takes it, and frees it even
- * if it fails. `capacity`: at most 1 MiB. NULL without memory. */
-typedef struct http2_chunk http2_chunk;
-http2_chunk *http2_new_chunk(size_t capacity);
-uint8_t *http2_chunk_bytes(http2_chunk *chunk);
-void http2_free_chunk(http2_chunk *chunk);
-
-/* Adds the first `length` bytes of a chunk to the body. Otherwise as http2_write. */
-int http2_write_chunk(http2_stream *stream, http2_chunk *chunk, size_t length);
-
-/* The size of the pieces in which files are read. */
-#define HTTP2_FILE_PIECE 32768u
+/* Adds the first `length` bytes of a piece to the body, without copying them. The piece is freed even if that fails. Otherwise as
+ * http2_write. */
+int http2_write_piece(http2_stream *stream, http_piece *piece, size_t length);
 
 /* Returns HTTP2_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP2_WRITABLE. Otherwise
  * HTTP2_OK or HTTP2_GONE. */

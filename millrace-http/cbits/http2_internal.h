@@ -10,21 +10,9 @@
 #include <stdatomic.h>
 
 #include "http2_engine.h"
+#include "http_list.h"
 #include "http_memory.h"
 #include "http_response_fields.h"
-
-/* A piece of a body. */
-struct http2_chunk {
-    struct http2_chunk *next;
-    uint32_t start, end, capacity;
-    uint8_t bytes[];
-};
-
-/* Bytes of a body that were received and not read, or written and not sent. */
-typedef struct http2_queue {
-    http2_chunk *first, *last;
-    uint64_t length;
-} http2_queue;
 
 typedef enum http2_answer_state {
     HTTP2_UNANSWERED,
@@ -40,7 +28,7 @@ typedef struct http2_inner {
     struct http2_inner *next_answered;   /* answers to be sent, which can be taken back until then */
     struct http2_inner *next_reset;      /* streams to reset */
     http_request_fields fields;
-    http2_queue input, output;
+    http_body input, output;
     http_block *answer, *trailers;
     int status;
     uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
@@ -89,9 +77,7 @@ struct http2_connection {
     const http2_settings *settings;
     nghttp2_session *session;
     http2_inner *streams;
-    http2_inner *first_ready, *last_ready;
-    http2_inner *first_answered, *last_answered;
-    http2_inner *first_reset, *last_reset;
+    http_list ready, answered, resetting; /* by next_ready, next_answered and next_reset */
     http_building *building; /* while a head arrives; its owner is a stream */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
@@ -141,16 +127,6 @@ http2_connection *http2_enter_home(void);
 nghttp2_mem http2_allocator(http2_connection *connection);
 void http2_settle_in(http2_connection *connection);
 void http2_leave_home(http2_connection *connection);
-
-/* http2_body.c */
-typedef enum http2_more { HTTP2_MORE_FOLLOWS, HTTP2_NOTHING_FOLLOWS } http2_more;
-int http2_queue_append(http2_queue *queue, const uint8_t *bytes, size_t length, http2_more more);
-void http2_queue_append_chunk(http2_queue *queue, http2_chunk *chunk);
-size_t http2_queue_take(http2_queue *queue, uint8_t *destination, size_t room);
-/* Drops all but the first `length` bytes. */
-void http2_queue_cut(http2_queue *queue, uint64_t length);
-
-void http2_queue_clear(http2_queue *queue);
 
 /* The fields in libnghttp2's form. */
 static inline const nghttp2_nv *nv_of(const http_block *block)

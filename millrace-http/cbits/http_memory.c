@@ -7,12 +7,13 @@
  * system, and touch new ones for the next block.)
  * All blocks come from malloc, so any thread may free one, with http_give or free().
  */
+#include "http_memory.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "http2_internal.h"
-#include "http_memory.h"
+#include "http_body.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define KEEPS_BLOCKS 0 /* A sanitizer finds errors only if memory is freed at once. */
@@ -31,6 +32,7 @@
 
 #if KEEPS_BLOCKS
 #include <malloc.h>
+#include <pthread.h>
 
 /* The lists' sizes differ by glibc's step of 16 bytes. A list has blocks of at least its size. */
 #define STEP       16u
@@ -38,7 +40,7 @@
 
 /* The lists after those: pieces of files, and output. */
 #define PIECE_LIST  LIST_COUNT
-#define PIECE_SIZE  (sizeof(http2_chunk) + HTTP2_FILE_PIECE)
+#define PIECE_SIZE  (sizeof(http_piece) + HTTP_FILE_PIECE)
 #define OUTPUT_LIST (LIST_COUNT + 1)
 #define NO_LIST     (LIST_COUNT + 2)
 
@@ -102,7 +104,7 @@ static size_t list_for(size_t size)
         return list;
     if (size == PIECE_SIZE)
         return PIECE_LIST;
-    return size == HTTP2_COLLECT_MUCH ? OUTPUT_LIST : NO_LIST;
+    return size == HTTP_OUTPUT_SIZE ? OUTPUT_LIST : NO_LIST;
 }
 
 /* The list that a block of this size can be kept in. */
@@ -113,14 +115,14 @@ static size_t list_of(size_t size)
         return list;
     if (size >= PIECE_SIZE && size < PIECE_SIZE + SLACK)
         return PIECE_LIST;
-    return size >= HTTP2_COLLECT_MUCH && size < HTTP2_COLLECT_MUCH + SLACK ? OUTPUT_LIST : NO_LIST;
+    return size >= HTTP_OUTPUT_SIZE && size < HTTP_OUTPUT_SIZE + SLACK ? OUTPUT_LIST : NO_LIST;
 }
 
 static size_t bytes_in(size_t list)
 {
     if (list < LIST_COUNT)
         return list * STEP;
-    return list == PIECE_LIST ? PIECE_SIZE : HTTP2_COLLECT_MUCH;
+    return list == PIECE_LIST ? PIECE_SIZE : HTTP_OUTPUT_SIZE;
 }
 
 void *http_take(size_t size)

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 
+/* The size of memory for what is sent at once: five DATA frames of the largest size. */
+#define HTTP_OUTPUT_SIZE 81920u
+
 void *http_take(size_t size);
 void *http_take_zeroed(size_t size);
 void http_give(void *memory);

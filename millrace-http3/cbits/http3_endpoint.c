@@ -98,7 +98,7 @@ int http3_next_change(http3_endpoint *endpoint, http3_change *change)
 uint64_t http3_flags(const http3_endpoint *endpoint)
 {
     uint64_t flags = 0;
-    if (endpoint->first_ready != NULL)
+    if (endpoint->ready.first != NULL)
         flags |= HTTP3_HAS_REQUESTS;
     if (endpoint->notices_taken < endpoint->notice_count)
         flags |= HTTP3_HAS_NOTICES;

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "http_body.h"
 #include "http_request_head.h"
 #include "http_response_fields.h"
 
@@ -289,18 +290,9 @@ int http3_take_back(http3_stream *stream);
  * if the caller must call http3_await_output before it writes more. */
 int http3_write(http3_stream *stream, const uint8_t *bytes, size_t length);
 
-/* Memory for a piece of a body, which the caller fills without the endpoint's lock. http3_write_chunk takes it, and frees it even
- * if it fails. `capacity`: at most 1 MiB. NULL without memory. */
-typedef struct http3_chunk http3_chunk;
-http3_chunk *http3_new_chunk(size_t capacity);
-uint8_t *http3_chunk_bytes(http3_chunk *chunk);
-void http3_free_chunk(http3_chunk *chunk);
-
-/* Adds the first `length` bytes of a chunk to the body, without copying them. Otherwise as http3_write. */
-int http3_write_chunk(http3_stream *stream, http3_chunk *chunk, size_t length);
-
-/* The size of the pieces in which files are read. */
-#define HTTP3_FILE_PIECE 32768u
+/* Adds the first `length` bytes of a piece to the body, without copying them. The piece is freed even if that fails. Otherwise as
+ * http3_write. */
+int http3_write_piece(http3_stream *stream, http_piece *piece, size_t length);
 
 /* Returns HTTP3_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP3_WRITABLE. Otherwise
  * HTTP3_OK or HTTP3_GONE. */

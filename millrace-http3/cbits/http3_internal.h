@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "http3_engine.h"
+#include "http_list.h"
 #include "http_memory.h"
 
 #define HTTP3_MILLISECOND UINT64_C(1000000)
@@ -26,38 +27,6 @@
 #define HTTP3_ID_MAX 20u
 
 #define HTTP3_ADDRESS_MAX 28u
-
-/* ------------------------------------------------------------------------------------------------------------------
- * Bodies: http3_body.c */
-
-/* A piece of a body. */
-struct http3_chunk {
-    struct http3_chunk *next;
-    uint32_t start, end, capacity;
-    uint32_t given; /* the bytes before this were given to libnghttp3 */
-    uint8_t bytes[];
-};
-
-/* Bytes of a body that were received and not read, or written and not acknowledged. */
-typedef struct http3_queue {
-    http3_chunk *first, *last;
-    http3_chunk *giving; /* the first chunk with bytes that were not given to libnghttp3; NULL: there are none */
-    uint64_t length;     /* all bytes */
-    uint64_t ungiven;
-} http3_queue;
-
-typedef enum http3_more { HTTP3_MORE_FOLLOWS, HTTP3_NOTHING_FOLLOWS } http3_more;
-int http3_queue_append(http3_queue *queue, const uint8_t *bytes, size_t length, http3_more more);
-void http3_queue_append_chunk(http3_queue *queue, http3_chunk *chunk);
-/* Copies bytes from the front, and drops them. */
-size_t http3_queue_take(http3_queue *queue, uint8_t *destination, size_t room);
-/* Describes bytes that were not given yet, and counts them as given. Returns how many pieces there are. */
-size_t http3_queue_give(http3_queue *queue, nghttp3_vec *pieces, size_t count, uint64_t most);
-/* Drops bytes from the front, which were given. */
-void http3_queue_drop(http3_queue *queue, uint64_t length);
-/* Drops all bytes that were not given but the first `length` of them. */
-void http3_queue_cut(http3_queue *queue, uint64_t length);
-void http3_queue_clear(http3_queue *queue);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * TLS: http3_tls.c */
@@ -98,7 +67,7 @@ typedef struct http3_inner {
     struct http3_inner *next_answered;   /* answers to be sent, which can be taken back until then */
     http_building *building;             /* while the head or the trailers arrive */
     http_request_fields fields;
-    http3_queue input, output;
+    http_body input, output;
     http_block *answer, *trailers;
     http3_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered;
@@ -164,7 +133,7 @@ struct http3_connection {
     ngtcp2_crypto_conn_ref reference;
     http3_id *ids;
     http3_inner *streams;
-    http3_inner *first_answered, *last_answered;
+    http_list answered; /* by next_answered */
     http3_connection *next, *previous;                 /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
     http3_inner *writing;                              /* the stream that had output last; may be NULL */
@@ -206,7 +175,7 @@ struct http3_endpoint {
     uint32_t heap_count, heap_capacity;
     uint32_t open_count, handshake_count,
         ending_count; /* connections: open (handshakes included); handshakes; closing or draining */
-    http3_inner *first_ready, *last_ready;
+    http_list ready; /* by next_ready */
     uint32_t stream_count; /* records of streams */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;

@@ -105,44 +105,13 @@ static void free_stream(http3_inner *stream)
     }
     stream->endpoint->stream_count--;
     http_building_drop(&stream->building);
-    http3_queue_clear(&stream->input);
-    http3_queue_clear(&stream->output);
+    http_body_clear(&stream->input);
+    http_body_clear(&stream->output);
     http_give(stream->fields.head);
     http_give(stream->fields.trailers);
     http_give(stream->answer);
     http_give(stream->trailers);
     http_give(stream);
-}
-
-/* Singly linked lists of streams. `link`: the offset of a stream's pointer to the next one. */
-
-static void append_to(http3_inner **first, http3_inner **last, size_t link, http3_inner *stream)
-{
-    if (*last == NULL)
-        *first = stream;
-    else
-        *(http3_inner **)((char *)*last + link) = stream;
-    *last = stream;
-}
-
-static void remove_from(http3_inner **first, http3_inner **last, size_t link, http3_inner *stream)
-{
-    http3_inner *previous = NULL;
-    for (http3_inner *at = *first; at != NULL;) {
-        http3_inner **next = (http3_inner **)((char *)at + link);
-        if (at == stream) {
-            if (previous == NULL)
-                *first = *next;
-            else
-                *(http3_inner **)((char *)previous + link) = *next;
-            if (*last == at)
-                *last = previous;
-            *next = NULL;
-            return;
-        }
-        previous = at;
-        at = *next;
-    }
 }
 
 static void copy_address(uint8_t *target, uint32_t *length, const ngtcp2_addr *source)
@@ -158,7 +127,7 @@ void http3_make_ready(http3_inner *stream)
     copy_address(stream->seen.remote, &stream->seen.remote_length, &path->remote);
     copy_address(stream->seen.local, &stream->seen.local_length, &path->local);
     stream->is_ready = 1;
-    append_to(&endpoint->first_ready, &endpoint->last_ready, offsetof(http3_inner, next_ready), stream);
+    http_list_append(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
 }
 
 /* Lets the answer be sent. The beginning of a body that was not flushed is kept back, as over HTTP/1, so that another answer
@@ -170,7 +139,7 @@ static void push_answered(http3_inner *stream)
         !(stream->is_finished || stream->output.length >= HELD_MOST))
         return;
     stream->in_answered = 1;
-    append_to(&connection->first_answered, &connection->last_answered, offsetof(http3_inner, next_answered), stream);
+    http_list_append(&connection->answered, offsetof(http3_inner, next_answered), stream);
     http3_make_pending(connection);
 }
 
@@ -178,15 +147,14 @@ static void remove_answered(http3_inner *stream)
 {
     http3_connection *connection = stream->connection;
     if (stream->in_answered)
-        remove_from(&connection->first_answered, &connection->last_answered, offsetof(http3_inner, next_answered),
-                    stream);
+        http_list_remove(&connection->answered, offsetof(http3_inner, next_answered), stream);
     stream->in_answered = 0;
 }
 
 /* Neither libnghttp3 nor ngtcp2 refers to the stream's bytes any more: it is closed. */
 static void drop_memory(http3_inner *stream)
 {
-    http3_queue_clear(&stream->output);
+    http_body_clear(&stream->output);
     http_give(stream->answer);
     http_give(stream->trailers);
     stream->answer = stream->trailers = NULL;
@@ -214,7 +182,7 @@ static void open_windows(http3_inner *stream, uint64_t length)
 static void drop_input(http3_inner *stream)
 {
     open_windows(stream, stream->input.length);
-    http3_queue_clear(&stream->input);
+    http_body_clear(&stream->input);
     stream->seen.unread = 0;
 }
 
@@ -225,7 +193,7 @@ static void close_record(http3_inner *stream)
     stream->seen.was_reset = stream->has_failed || !stream->seen.has_ended || !stream->is_finished ||
                              stream->output.length > 0 || stream->confirmed < stream->accepted;
     if (stream->is_ready)
-        remove_from(&endpoint->first_ready, &endpoint->last_ready, offsetof(http3_inner, next_ready), stream);
+        http_list_remove(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
     stream->is_ready = 0;
     remove_answered(stream);
     drop_memory(stream);
@@ -296,7 +264,7 @@ void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length)
         open_windows(stream, length);
         return;
     }
-    if (http3_queue_append(&stream->input, bytes, length, HTTP3_MORE_FOLLOWS) != 0) {
+    if (http_body_append(&stream->input, bytes, length, HTTP_MORE_FOLLOWS) != 0) {
         http3_fail(stream->connection, HTTP3_INTERNAL_ERROR);
         return;
     }
@@ -314,10 +282,10 @@ void http3_lose_stream(http3_inner *stream)
     stream->has_failed = 1;
     stream->is_aborted = 0;
     remove_answered(stream);
-    http3_queue_cut(&stream->output, 0);
+    http_body_cut(&stream->output, 0);
     if (!stream->is_taken && stream->is_ready) {
         http3_endpoint *endpoint = stream->endpoint;
-        remove_from(&endpoint->first_ready, &endpoint->last_ready, offsetof(http3_inner, next_ready), stream);
+        http_list_remove(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
         stream->is_ready = 0;
     }
     wake_all(stream);
@@ -377,7 +345,15 @@ nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t
         return NGHTTP3_ERR_WOULDBLOCK;
     }
     uint64_t before = stream->output.ungiven;
-    size_t used = http3_queue_give(&stream->output, pieces, count, GIVEN_MOST);
+    size_t used = 0;
+    for (uint64_t most = GIVEN_MOST; used < count && most > 0; used++) {
+        const uint8_t *bytes;
+        size_t length = http_body_give(&stream->output, &bytes, most);
+        if (length == 0)
+            break;
+        pieces[used] = (nghttp3_vec){(uint8_t *)bytes, length};
+        most -= length;
+    }
     stream->given += before - stream->output.ungiven;
     if (stream->output.ungiven == 0 && stream->is_finished) {
         *flags |= NGHTTP3_DATA_FLAG_EOF;
@@ -411,8 +387,8 @@ static void submit_answer(http3_inner *stream)
 
 void http3_submit_answers(http3_connection *connection)
 {
-    while (connection->first_answered != NULL)
-        submit_answer(connection->first_answered);
+    while (connection->answered.first != NULL)
+        submit_answer(connection->answered.first);
 }
 
 /* A response that was aborted is cut off when the client has what was flushed before: a reset would take back what is on its way. */
@@ -434,7 +410,7 @@ void http3_note_accepted(http3_inner *stream, uint64_t length)
 void http3_note_acknowledged(http3_inner *stream, uint64_t length)
 {
     MR_CHECK(stream->output.length - stream->output.ungiven >= length);
-    http3_queue_drop(&stream->output, length);
+    http_body_drop(&stream->output, length);
     stream->seen.acknowledged += length;
     wake_writer_with_room(stream);
 }
@@ -524,12 +500,8 @@ uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t
 http3_stream *http3_next_request(http3_endpoint *endpoint)
 {
     http3_lock(endpoint);
-    http3_inner *stream = endpoint->first_ready;
+    http3_inner *stream = http_list_shift(&endpoint->ready, offsetof(http3_inner, next_ready));
     if (stream != NULL) {
-        endpoint->first_ready = stream->next_ready;
-        if (endpoint->first_ready == NULL)
-            endpoint->last_ready = NULL;
-        stream->next_ready = NULL;
         stream->is_ready = 0;
         stream->is_taken = 1;
     }
@@ -554,7 +526,7 @@ int64_t http3_read(http3_stream *seen, uint8_t *destination, size_t room, int wa
     if (stream->is_read) {
         result = -HTTP3_GONE;
     } else if (stream->input.length > 0) {
-        size_t count = http3_queue_take(&stream->input, destination, room);
+        size_t count = http_body_take(&stream->input, destination, room);
         seen->unread = stream->input.length;
         open_windows(stream, count);
         result = (int64_t)count;
@@ -595,13 +567,13 @@ static int is_gone(const http3_inner *stream)
     return stream->seen.is_closed || stream->has_failed;
 }
 
-static int append_output(http3_inner *stream, const uint8_t *bytes, size_t length, http3_more more)
+static int append_output(http3_inner *stream, const uint8_t *bytes, size_t length, http_more more)
 {
     if (length == 0)
         return 0;
     if (unsent(stream) == 0)
         stream->stalled_since = 0;
-    if (http3_queue_append(&stream->output, bytes, length, more) != 0)
+    if (http_body_append(&stream->output, bytes, length, more) != 0)
         return -1;
     stream->written += length;
     return 0;
@@ -623,7 +595,7 @@ int http3_answer(http3_stream *seen, int status, const http3_rows *fields, int64
     }
     http3_lock(stream->endpoint);
     if (is_gone(stream) || stream->answer_state != HTTP3_UNANSWERED ||
-        append_output(stream, body, body_length, is_whole ? HTTP3_NOTHING_FOLLOWS : HTTP3_MORE_FOLLOWS) != 0) {
+        append_output(stream, body, body_length, is_whole ? HTTP_NOTHING_FOLLOWS : HTTP_MORE_FOLLOWS) != 0) {
         http_give(block);
         result = HTTP3_GONE;
     } else {
@@ -682,28 +654,27 @@ int http3_write(http3_stream *seen, const uint8_t *bytes, size_t length)
     http3_inner *stream = inner_of(seen);
     int result = HTTP3_GONE;
     http3_lock(stream->endpoint);
-    if (takes_output(stream) && append_output(stream, bytes, length, HTTP3_MORE_FOLLOWS) == 0)
+    if (takes_output(stream) && append_output(stream, bytes, length, HTTP_MORE_FOLLOWS) == 0)
         result = written(stream);
     http3_unlock(stream->endpoint);
     return result;
 }
 
-int http3_write_chunk(http3_stream *seen, http3_chunk *chunk, size_t length)
+int http3_write_piece(http3_stream *seen, http_piece *piece, size_t length)
 {
     http3_inner *stream = inner_of(seen);
     int result = HTTP3_GONE;
     http3_lock(stream->endpoint);
     if (takes_output(stream) && length > 0) {
-        chunk->end = (uint32_t)length;
         if (unsent(stream) == 0)
             stream->stalled_since = 0;
-        http3_queue_append_chunk(&stream->output, chunk);
+        http_body_append_piece(&stream->output, piece, length);
         stream->written += length;
-        chunk = NULL;
+        piece = NULL;
         result = written(stream);
     }
     http3_unlock(stream->endpoint);
-    http_give(chunk);
+    http_free_piece(piece);
     return result;
 }
 
@@ -777,7 +748,7 @@ static void abort_stream(http3_inner *stream)
     }
     stream->has_failed = stream->is_aborted = 1;
     stream->is_finished = 0;
-    http3_queue_cut(&stream->output, stream->flushed > stream->given ? stream->flushed - stream->given : 0);
+    http_body_cut(&stream->output, stream->flushed > stream->given ? stream->flushed - stream->given : 0);
     wake_all(stream);
     reset_if_confirmed(stream);
 }

@@ -139,27 +139,9 @@ _Noreturn int http2_write(http2_stream *stream, const uint8_t *bytes, size_t len
     abort();
 }
 
-_Noreturn http2_chunk *http2_new_chunk(size_t capacity)
+_Noreturn int http2_write_piece(http2_stream *stream, http_piece *piece, size_t length)
 {
-    (void)capacity;
-    abort();
-}
-
-_Noreturn uint8_t *http2_chunk_bytes(http2_chunk *chunk)
-{
-    (void)chunk;
-    abort();
-}
-
-_Noreturn void http2_free_chunk(http2_chunk *chunk)
-{
-    (void)chunk;
-    abort();
-}
-
-_Noreturn int http2_write_chunk(http2_stream *stream, http2_chunk *chunk, size_t length)
-{
-    (void)stream, (void)chunk, (void)length;
+    (void)stream, (void)piece, (void)length;
     abort();
 }
 

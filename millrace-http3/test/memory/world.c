@@ -243,10 +243,10 @@ static int step_handler(world *w, handler *h)
         h->at += length;
         int result;
         if (random_below(w, 3) == 0) {
-            http3_chunk *chunk = http3_new_chunk(length + random_below(w, 100));
-            CHECK(chunk != NULL);
-            memcpy(http3_chunk_bytes(chunk), bytes, length);
-            result = http3_write_chunk(h->stream, chunk, length);
+            http_piece *piece = http_new_piece(length + random_below(w, 100));
+            CHECK(piece != NULL);
+            memcpy(http_piece_bytes(piece), bytes, length);
+            result = http3_write_piece(h->stream, piece, length);
         } else {
             result = http3_write(h->stream, bytes, length);
         }

@@ -86,11 +86,7 @@ module Millrace.Http.Http2.Engine
     answerStream,
     takeBackStream,
     writeStream,
-    newChunk,
-    chunkBytes,
-    freeChunk,
-    writeChunk,
-    filePiece,
+    writePiece,
     awaitOutput,
     outputLow,
     finishStream,
@@ -113,6 +109,7 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import Millrace.Http.Multiplexed.Head (Head, Security (..))
+import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -512,31 +509,12 @@ foreign import ccall unsafe "http2_await_output"
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 
-foreign import ccall unsafe "http2_new_chunk"
-  c_newChunk :: CSize -> IO (Ptr Chunk)
+foreign import ccall unsafe "http2_write_piece"
+  c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt
 
--- | Memory for so many bytes of a body, at most a mebibyte. 'writeChunk' or 'freeChunk' must follow. @nullPtr@ if there is none.
-newChunk :: Int -> IO (Ptr Chunk)
-newChunk = c_newChunk . fromIntegral
-
--- | Where the bytes belong.
-foreign import ccall unsafe "http2_chunk_bytes"
-  chunkBytes :: Ptr Chunk -> IO (Ptr Word8)
-
--- | Frees a chunk that was not written.
-foreign import ccall unsafe "http2_free_chunk"
-  freeChunk :: Ptr Chunk -> IO ()
-
-foreign import ccall unsafe "http2_write_chunk"
-  c_writeChunk :: Ptr Stream -> Ptr Chunk -> CSize -> IO CInt
-
--- | Adds the first bytes of a chunk to the body, without copying them. The chunk must not be used afterwards.
-writeChunk :: Ptr Stream -> Ptr Chunk -> Int -> IO Outcome
-writeChunk stream chunk count = outcomeOf <$> c_writeChunk stream chunk (fromIntegral count)
-
--- | The size of the pieces in which files are read.
-filePiece :: Int
-filePiece = #{const HTTP2_FILE_PIECE}
+-- | Adds the first bytes of a piece to the body, without copying them, and takes the piece.
+writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO Outcome
+writePiece stream piece count = outcomeOf <$> c_writePiece stream piece (fromIntegral count)
 
 -- | The number of waiting bytes with which a writer may continue.
 outputLow :: Int

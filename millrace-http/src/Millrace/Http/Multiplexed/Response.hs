@@ -36,6 +36,7 @@ import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Multiplexed.Body (BodyReader, liftLimits, readBody)
+import Millrace.Http.Multiplexed.Piece (filePiece, freePiece, newPiece, pieceBytes)
 import Millrace.Http.Multiplexed.Rows (Outcome (BadFields, Full, Gone))
 import Millrace.Http.Multiplexed.Rows hiding (Outcome (..))
 import qualified Millrace.Http.Multiplexed.Rows as Engine
@@ -359,23 +360,23 @@ answerFile stream status fields slice
     count = sliceLength slice
     copyFile :: Int64 -> Int64 -> IO ()
     copyFile offset left = unless (left == 0) $ do
-      size <- writePiece stream slice offset (fromIntegral (min left (fromIntegral (filePieceOf stream))))
+      size <- writeFromFile stream slice offset (fromIntegral (min left (fromIntegral filePiece)))
       copyFile (offset + fromIntegral size) (left - fromIntegral size)
 
 -- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
-writePiece :: Multiplexed stream => stream -> FileSlice -> Int64 -> Int -> IO Int
-writePiece stream slice offset wanted = do
+writeFromFile :: Multiplexed stream => stream -> FileSlice -> Int64 -> Int -> IO Int
+writeFromFile stream slice offset wanted = do
   (size, outcome) <- mask $ \restore -> do
-    chunk <- newChunkOf stream wanted
-    when (chunk == nullPtr) (throwIO (userError "HTTP: no memory for a piece of a file"))
-    (`onException` freeChunkOf stream chunk) $ do
-      bytes <- chunkBytesOf stream chunk
+    piece <- newPiece wanted
+    when (piece == nullPtr) (throwIO (userError "HTTP: no memory for a piece of a file"))
+    (`onException` freePiece piece) $ do
+      bytes <- pieceBytes piece
       size <- readFileAt (descriptorOf slice) bytes wanted offset
       when (size < 0) (throwIO (fileError (slicePath slice) (Errno (fromIntegral (negate size)))))
       when (size == 0) (throwIO (FileTruncated (slicePath slice)))
       countBytes stream size
       restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
-      (,) size <$> writeChunkOf stream chunk size
+      (,) size <$> writePieceOf stream piece size
   size <$ afterWriting stream outcome
 
 -- The largest file that is read at once.

@@ -12,7 +12,6 @@ module Millrace.Http.Multiplexed.Rows
     FirstBytes (..),
     Extent (..),
     givenLengthAt,
-    Chunk,
 
     -- * Results
     Outcome (..),
@@ -122,9 +121,6 @@ data FirstBytes = FirstBytes !(Ptr Word8) !Int !Extent
 -- | Whether the first bytes are all.
 data Extent = Whole | Beginning
   deriving (Eq)
-
--- | Memory of the C code for a piece of a body.
-data Chunk
 
 -- | What came of a call.
 data Outcome

@@ -36,6 +36,7 @@ import Millrace.Http.Expectation (Expectation (..))
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Http1.Wire (methodCodeConnect)
 import Millrace.Http.Multiplexed.Head (Head, headMethod)
+import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 import Millrace.Http.Multiplexed.State (StreamState, expectationWord, newStreamState, totalDeadline)
 import Millrace.Http.Server.Context (ServerContext (..))
@@ -129,16 +130,11 @@ class Multiplexed stream where
   -- | Adds to the body.
   writeOf :: stream -> Ptr Word8 -> Int -> IO Outcome
 
-  -- | Memory for so many bytes of a body, @nullPtr@ if there is none; its address. One of the other two must follow: it is freed, or its
-  -- first bytes are added to the body.
-  newChunkOf :: stream -> Int -> IO (Ptr Chunk)
+  -- | Adds the first bytes of a piece to the body, and takes the piece.
+  writePieceOf :: stream -> Ptr Piece -> Int -> IO Outcome
 
-  chunkBytesOf :: stream -> Ptr Chunk -> IO (Ptr Word8)
-  freeChunkOf :: stream -> Ptr Chunk -> IO ()
-  writeChunkOf :: stream -> Ptr Chunk -> Int -> IO Outcome
-
-  -- | The size of the pieces in which files are read, and the number of waiting bytes with which a writer may continue.
-  filePieceOf, outputLowOf :: stream -> Int
+  -- | The number of waiting bytes with which a writer may continue.
+  outputLowOf :: stream -> Int
 
   -- | 'Full' while more than so many bytes of the body wait to be sent. There will be a notice.
   awaitOutputOf :: stream -> Int -> IO Outcome

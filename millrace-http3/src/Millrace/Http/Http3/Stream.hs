@@ -71,11 +71,7 @@ instance Multiplexed Stream where
   takeBackOf = takeBackStream . streamEngine
   informOf = informStream . streamEngine
   writeOf = writeStream . streamEngine
-  newChunkOf _ = newChunk
-  chunkBytesOf _ = chunkBytes
-  freeChunkOf _ = freeChunk
-  writeChunkOf = writeChunk . streamEngine
-  filePieceOf _ = filePiece
+  writePieceOf = writePiece . streamEngine
   outputLowOf _ = outputLow
   awaitOutputOf = awaitOutput . streamEngine
   finishOf = finishStream . streamEngine
