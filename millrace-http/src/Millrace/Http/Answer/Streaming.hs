@@ -16,7 +16,8 @@ import Network.Wai (StreamingBody)
 data Sink = Sink
   { sinkWrite :: Builder -> IO (),
     sinkFlush :: IO (),
-    -- | Called when an asynchronous exception has interrupted one of the other two: part of the body may be missing.
+    -- | Called when an asynchronous exception has interrupted one of the other two, and the sink must find out whether part of the body
+    -- is missing.
     sinkInterrupted :: IO ()
   }
 

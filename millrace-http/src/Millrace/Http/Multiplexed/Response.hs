@@ -183,52 +183,73 @@ checkRoom stream count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Writing
 
--- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that.
+-- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that. Before each piece but the first it waits for
+-- room, and once more at the end: the write is whole then, also if an exception interrupts that wait.
 writeAll :: Multiplexed stream => stream -> BufferWriter -> IO ()
-writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize writer
+writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize HasRoom writer
   where
-    go at size current = do
+    go at size room current = do
       (count, next) <- current at size
-      writePieces stream at count
+      room' <- putPieces stream room at count
       case next of
-        Done -> return ()
-        Chunk bytes rest -> writeBytes stream bytes >> go at size rest
+        Done -> endWrite stream room'
+        Chunk bytes rest -> do
+          room'' <- putBytes stream room' bytes
+          go at size room'' rest
         More wanted rest
-          | wanted <= size -> go at size rest
+          | wanted <= size -> go at size room' rest
           | wanted > wantedMax -> throwIO (userError ("A builder asks for " ++ show wanted ++ " bytes at once"))
           | otherwise -> do
             memory <- mallocPlainForeignPtrBytes wanted
-            go (unsafeForeignPtrToPtr memory) wanted rest
+            go (unsafeForeignPtrToPtr memory) wanted room' rest
             touchForeignPtr memory
     wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (serverOf stream))
 
 writeBytes :: Multiplexed stream => stream -> ByteString -> IO ()
-writeBytes stream bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> writePieces stream (castPtr at) size)
+writeBytes stream bytes = putBytes stream HasRoom bytes >>= endWrite stream
 
-writePieces :: Multiplexed stream => stream -> Ptr Word8 -> Int -> IO ()
-writePieces _ _ 0 = return ()
-writePieces stream at left = do
+-- | Whether the engine takes more at once, or the writer has to wait before.
+data Room = HasRoom | IsFull
+
+putBytes :: Multiplexed stream => stream -> Room -> ByteString -> IO Room
+putBytes stream room bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> putPieces stream room (castPtr at) size)
+
+putPieces :: Multiplexed stream => stream -> Room -> Ptr Word8 -> Int -> IO Room
+putPieces _ room _ 0 = return room
+putPieces stream room at left = do
   let count = min pieceMax left
-  write stream at count
-  writePieces stream (at `plusPtr` count) (left - count)
+  room' <- put stream room at count
+  putPieces stream room' (at `plusPtr` count) (left - count)
 
 -- Limits the duration of a call that copies.
 pieceMax :: Int
 pieceMax = 65536
 
--- Passes bytes to the engine. Parks while too many wait there.
-write :: Multiplexed stream => stream -> Ptr Word8 -> Int -> IO ()
-write stream at count = unless (count == 0) $ do
+-- Passes bytes to the engine, as part of a write.
+put :: Multiplexed stream => stream -> Room -> Ptr Word8 -> Int -> IO Room
+put stream room at count = do
+  awaitRoom stream room
+  writeField (stateOf stream) writeIsPartial True
   countBytes stream count
   tellMaker stream (B.packCStringLen (castPtr at, count))
-  writeOf stream at count >>= afterWriting stream
+  writeOf stream at count >>= roomAfter stream
+
+-- All bytes of a write were passed on.
+endWrite :: Multiplexed stream => stream -> Room -> IO ()
+endWrite stream room = do
+  writeField (stateOf stream) writeIsPartial False
+  awaitRoom stream room
+
+roomAfter :: Multiplexed stream => stream -> Outcome -> IO Room
+roomAfter stream outcome = case outcome of
+  Engine.Done -> return HasRoom
+  Full -> return IsFull
+  _ -> throwLost stream eCONNRESET
 
 -- Parks if too many bytes wait to be sent.
-afterWriting :: Multiplexed stream => stream -> Outcome -> IO ()
-afterWriting stream outcome = case outcome of
-  Engine.Done -> return ()
-  Full -> awaitOutputBelow stream (outputLowOf stream)
-  _ -> throwLost stream eCONNRESET
+awaitRoom :: Multiplexed stream => stream -> Room -> IO ()
+awaitRoom _ HasRoom = return ()
+awaitRoom stream IsFull = awaitOutputBelow stream (outputLowOf stream)
 
 -- The maker of trailers gets the body's bytes.
 tellMaker :: Multiplexed stream => stream -> IO ByteString -> IO ()
@@ -321,7 +342,8 @@ answerStreaming stream answerer status fields body = do
   let open = do
         already <- readIORef begun
         unless already (openStreaming stream status fields >> writeIORef begun True)
-      run = runStreamingBody answerer (Sink (\builder -> open >> writeAll stream (runBuilder builder)) (open >> flushStream stream) (abortStream stream)) body
+      run = runStreamingBody answerer (Sink (\builder -> open >> writeAll stream (runBuilder builder)) (open >> flushStream stream) interrupted) body
+      interrupted = readField (stateOf stream) writeIsPartial >>= \isPartial -> when isPartial (abortStream stream)
   case answerer of
     OwnThread -> (setStreaming stream True >> run) `finally` setStreaming stream False
     OtherThread _ -> run
@@ -377,7 +399,7 @@ writeFromFile stream slice offset wanted = do
       countBytes stream size
       restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
       (,) size <$> writePieceOf stream piece size
-  size <$ afterWriting stream outcome
+  size <$ (roomAfter stream outcome >>= awaitRoom stream)
 
 -- The largest file that is read at once.
 smallFile :: Int

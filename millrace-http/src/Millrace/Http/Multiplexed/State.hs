@@ -11,6 +11,7 @@ module Millrace.Http.Multiplexed.State
     totalDeadline,
     writerWaited,
     sentBefore,
+    writeIsPartial,
     expectationWord,
     Reading (..),
   )
@@ -32,7 +33,7 @@ instance Record StreamState where
 
 wordSize, wordCount :: Int
 wordSize = 8
-wordCount = 8
+wordCount = 9
 
 -- | The state of a new request: no response, no limits.
 newStreamState :: IO StreamState
@@ -73,6 +74,10 @@ totalDeadline = Field 40
 writerWaited, sentBefore :: Field StreamState Int
 writerWaited = Field 48
 sentBefore = Field 56
+
+-- | Whether a write of the application has passed a part of its bytes on, and not yet the rest.
+writeIsPartial :: Field StreamState Bool
+writeIsPartial = Field 64
 
 -- | What holds for reading the request's body.
 data Reading
