@@ -5,7 +5,7 @@ module Main (main) where
 
 import Control.Concurrent
 import Control.Exception
-import Control.Monad (foldM, forever, join, unless, void, when)
+import Control.Monad (foldM, forM_, forever, join, unless, void, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Builder as Builder
 import qualified Data.ByteString.Char8 as C8
@@ -13,7 +13,7 @@ import qualified Data.ByteString.Lazy as L
 import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
 import Data.IORef
-import Data.List (isInfixOf, sort)
+import Data.List (isInfixOf, isPrefixOf, sort)
 import Millrace.Socket (SockAddr (..), getSocketName)
 import Network.HTTP.Types
 import Network.Wai
@@ -102,6 +102,16 @@ spec folder = do
         code `shouldBe` ExitSuccess
         fst (splitHead output) `shouldContain` ["content-length: 12345"]
 
+    it "is answered from the address that it has used, of several" $
+      withServerOf folder (uncurry tlsSettings (pair folder)) (setHost "0.0.0.0") $ \server -> do
+        let bytes = B.pack (take 300000 (cycle [0 .. 250]))
+        B.writeFile (folder </> "file") bytes
+        forM_ ["127.0.0.2", "127.0.0.1", "127.0.0.3"] $ \address -> do
+          let received = folder </> "received"
+          (code, _) <- curlAt address folder server ["-o", received, "/file"]
+          code `shouldBe` ExitSuccess
+          B.readFile received >>= (`shouldBe` True) . (== bytes)
+
     it "refuses a certificate that is not the server's, until it is reloaded" $ do
       certificate <- B.readFile (folder </> "first.pem") >>= newIORef
       key <- B.readFile (folder </> "first.key") >>= newIORef
@@ -170,6 +180,22 @@ spec folder = do
     -- Later, this client would have nothing to send, and so no server could learn its new address.
     ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding", "--delay-stream=60ms"] "gets a file after its address has changed without its knowledge"
     ngtcp2 folder ["--key-update=20ms"] "gets a file while it changes the keys"
+
+    it "has its marks counted, and gets marked datagrams (ECN)" $
+      withNgtcp2 $ \client -> withServer folder $ \server -> do
+        B.writeFile (folder </> "file") (B.replicate 2000000 65)
+        let port = show (serverPort server)
+            arguments = ["--no-quic-dump", "--no-http-dump", "--exit-on-all-streams-close", "127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]
+        (code, _, said) <- readProcessWithExitCode client arguments ""
+        code `shouldBe` ExitSuccess
+        let telling = [line | line <- lines said, "frm rx" `isInfixOf` line, " ACK" `isInfixOf` line]
+            arrived = [line | line <- lines said, "Received packet" `isPrefixOf` line]
+        -- The server counts what arrives marked, so the client goes on marking.
+        ["path is ECN capable" `isInfixOf` line | line <- lines said, "ECN capable" `isInfixOf` line] `shouldBe` [True]
+        drop (length telling - 1) telling `shouldSatisfy` any (isInfixOf "ect0=")
+        -- The server has had the same confirmed: it marks what it sends at the end, too.
+        length arrived `shouldSatisfy` (> 20)
+        drop (length arrived - 10) arrived `shouldSatisfy` all (isInfixOf "ecn=0x2")
 
   describe "the server" $ do
     it "answers requests that have begun when it ends" $
@@ -332,17 +358,24 @@ application folder shared stop request respond = case pathInfo request of
 
 -- | curl, for HTTP/3 alone. The last argument is the path. The code and what it has printed.
 curl :: FilePath -> Server -> [String] -> IO (ExitCode, String)
-curl folder server arguments = do
+curl = curlAt "127.0.0.1"
+
+-- | The same, at another of the server's addresses.
+curlAt :: String -> FilePath -> Server -> [String] -> IO (ExitCode, String)
+curlAt address folder server arguments = do
   able <- canHttp3
-  if able then curlWith folder server (["--http3-only", "--cacert", folder </> "first.pem"] ++ arguments) else (ExitSuccess, "") <$ pendingWith "this curl has no HTTP/3"
+  if able then curlWithAt address folder server (["--http3-only", "--cacert", folder </> "first.pem"] ++ arguments) else (ExitSuccess, "") <$ pendingWith "this curl has no HTTP/3"
 
 canHttp3 :: IO Bool
 canHttp3 = (\(_, output, _) -> "HTTP3" `isInfixOf` output) <$> readProcessWithExitCode "curl" ["-V"] ""
 
 curlWith :: FilePath -> Server -> [String] -> IO (ExitCode, String)
-curlWith folder server arguments = do
+curlWith = curlWithAt "127.0.0.1"
+
+curlWithAt :: String -> FilePath -> Server -> [String] -> IO (ExitCode, String)
+curlWithAt address folder server arguments = do
   (code, output, errors) <-
-    readProcessWithExitCode "curl" (["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments, "--resolve", "localhost:" ++ show (serverPort server) ++ ":127.0.0.1"]) ""
+    readProcessWithExitCode "curl" (["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments, "--resolve", "localhost:" ++ show (serverPort server) ++ ":" ++ address]) ""
   unless (code == ExitSuccess) (hPutStr stderr errors)
   return (code, output)
 
@@ -386,19 +419,18 @@ underLoad folder port action =
 
 -- | An example of a client that gets a file of 20 MB.
 ngtcp2 :: FilePath -> [String] -> String -> Spec
-ngtcp2 folder options says = it says $ do
-  found <- findExecutable "gtlsclient"
-  case found of
-    Nothing -> pendingWith "gtlsclient is missing"
-    Just client -> withServer folder $ \server -> do
-      let bytes = B.pack (take 20000000 (cycle [0 .. 250]))
-          port = show (serverPort server)
-          received = folder </> "received-by-ngtcp2"
-      B.writeFile (folder </> "file") bytes
-      createDirectoryIfMissing True received
-      (code, _, errors) <- readProcessWithExitCode client (["-q", "--exit-on-all-streams-close", "--download=" ++ received] ++ options ++ ["127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]) ""
-      unless (code == ExitSuccess) (expectationFailure errors)
-      B.readFile (received </> "file") >>= (`shouldBe` True) . (== bytes)
+ngtcp2 folder options says = it says . withNgtcp2 $ \client -> withServer folder $ \server -> do
+  let bytes = B.pack (take 20000000 (cycle [0 .. 250]))
+      port = show (serverPort server)
+      received = folder </> "received-by-ngtcp2"
+  B.writeFile (folder </> "file") bytes
+  createDirectoryIfMissing True received
+  (code, _, errors) <- readProcessWithExitCode client (["-q", "--exit-on-all-streams-close", "--download=" ++ received] ++ options ++ ["127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]) ""
+  unless (code == ExitSuccess) (expectationFailure errors)
+  B.readFile (received </> "file") >>= (`shouldBe` True) . (== bytes)
+
+withNgtcp2 :: (FilePath -> IO ()) -> IO ()
+withNgtcp2 test = findExecutable "gtlsclient" >>= maybe (pendingWith "gtlsclient is missing") test
 
 scene :: FilePath -> String -> [String] -> String -> Spec
 scene folder name expected says =

@@ -407,12 +407,12 @@ static void end(client *c, int result)
         }
 }
 
-void client_receive(client *c, const uint8_t *bytes, size_t length)
+void client_receive(client *c, uint8_t ecn, const uint8_t *bytes, size_t length)
 {
     struct sockaddr_in local = client_address(c), remote = server_address();
     ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)&local, sizeof local},
                         .remote = {(ngtcp2_sockaddr *)&remote, sizeof remote}};
-    ngtcp2_pkt_info info = {0};
+    ngtcp2_pkt_info info = {.ecn = ecn};
     c->bytes_received += length;
     if (c->is_over || c->settings.is_mute)
         return;
@@ -517,7 +517,7 @@ void send_more(client *c, int64_t id, const void *bytes, size_t length)
 {
     uint8_t packet[1452];
     ngtcp2_path_storage path;
-    ngtcp2_pkt_info info;
+    ngtcp2_pkt_info info = {0};
     ngtcp2_ssize taken;
     if (c->is_over)
         return;
@@ -525,7 +525,7 @@ void send_more(client *c, int64_t id, const void *bytes, size_t length)
     ngtcp2_ssize size = ngtcp2_conn_write_stream(c->quic, &path.path, &info, packet, sizeof packet, &taken, 0, id,
                                                  bytes, length, c->world->now);
     if (size > 0)
-        send_to_server(c, packet, (size_t)size);
+        send_to_server(c, info.ecn, packet, (size_t)size);
 }
 
 int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length)
@@ -543,14 +543,14 @@ void client_close(client *c, uint64_t code)
     uint8_t packet[1200];
     ngtcp2_ccerr error;
     ngtcp2_path_storage path;
-    ngtcp2_pkt_info info;
+    ngtcp2_pkt_info info = {0};
     ngtcp2_path_storage_zero(&path);
     ngtcp2_ccerr_default(&error);
     ngtcp2_ccerr_set_application_error(&error, code, NULL, 0);
     ngtcp2_ssize length =
         ngtcp2_conn_write_connection_close(c->quic, &path.path, &info, packet, sizeof packet, &error, c->world->now);
     if (length > 0)
-        send_to_server(c, packet, (size_t)length);
+        send_to_server(c, info.ecn, packet, (size_t)length);
     end(c, 0);
 }
 
@@ -564,7 +564,7 @@ static int write_one(client *c)
 {
     uint8_t packet[1452];
     ngtcp2_path_storage path;
-    ngtcp2_pkt_info info;
+    ngtcp2_pkt_info info = {0};
     ngtcp2_path_storage_zero(&path);
     for (;;) {
         nghttp3_vec pieces[8];
@@ -593,7 +593,7 @@ static int write_one(client *c)
         if (length == 0)
             return 0;
         if (length > 0) {
-            send_to_server(c, packet, (size_t)length);
+            send_to_server(c, info.ecn, packet, (size_t)length);
             return 1;
         }
     }

@@ -4,14 +4,14 @@
 
 #include "world.h"
 
-void client_receive(client *c, const uint8_t *bytes, size_t length);
+void client_receive(client *c, uint8_t ecn, const uint8_t *bytes, size_t length);
 uint64_t client_expiry(const client *c);
 /* Does what is due, and sends what can be sent. */
 void client_work(client *c);
 void free_client(client *c);
 
 /* world.c */
-void send_to_server(client *c, const uint8_t *bytes, size_t length);
+void send_to_server(client *c, uint8_t ecn, const uint8_t *bytes, size_t length);
 uint8_t pattern(uint64_t at);
 
 #endif

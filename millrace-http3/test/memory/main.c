@@ -72,6 +72,9 @@ static void transfer(uint64_t seed)
         w->link.rate = 100000 + random_below(w, 2000000);
         w->link.queue = 65536;
     }
+    w->link.joins = random_below(w, 2) == 0;
+    w->link.clears_marks = random_below(w, 2) == 0;
+    w->link.congestion = random_below(w, 2) ? random_below(w, 50) : 0;
     if (random_below(w, 3) == 0)
         w->settings.retry_from = 0;
     if (random_below(w, 3) == 0)
@@ -118,6 +121,56 @@ static void large_download(uintptr_t argument)
     check_exchanges(w);
     CHECK(w->largest_datagram > 1200); /* the path allows larger datagrams, which the engine has found out */
     end_world(w);
+}
+
+/* Transfers a megabyte in each direction. */
+static void transfer_both_ways(world *w, client *c)
+{
+    request(c, 1000000, 1000000);
+    CHECK(run_until(w, all_complete, 600 * SECOND));
+    check_exchanges(w);
+    CHECK_EQ(counts_of(w).violations, 0);
+}
+
+/* Marks (ECN): each side finds out by the other one's acknowledgements whether they arrive (RFC 9000, section 13.4.2). */
+static void marks(uintptr_t argument)
+{
+    world *w = ordinary_world(5);
+    client *c = new_client(w, &ordinary);
+    w->link.joins = 1;
+    w->link.clears_marks = argument == 1;
+    transfer_both_ways(w, c);
+    for (int to_server = 0; to_server < 2; to_server++)
+        CHECK(w->sent_with[to_server][NGTCP2_ECN_ECT_0] > 0); /* they have tried */
+    memset(w->sent_with, 0, sizeof w->sent_with);
+    transfer_both_ways(w, c);
+    for (int to_server = 0; to_server < 2; to_server++) {
+        uint64_t with = w->sent_with[to_server][NGTCP2_ECN_ECT_0], without = w->sent_with[to_server][0];
+        CHECK(with + without > 600);
+        CHECK(argument == 1 ? with == 0 : without * 20 < with);
+    }
+    end_world(w);
+}
+
+/* Where routers mark what they would otherwise have to drop, senders become slower, and nothing is sent twice. */
+static void congestion(uintptr_t argument)
+{
+    uint64_t times[2];
+    (void)argument;
+    for (int is_congested = 0; is_congested < 2; is_congested++) {
+        world *w = ordinary_world(6);
+        client *c = new_client(w, &ordinary);
+        transfer_both_ways(w, c);
+        w->link.congestion = is_congested ? 30 : 0;
+        uint64_t start = w->now, bytes = w->bytes_to_clients;
+        request(c, 3000000, 0);
+        CHECK(run_until(w, all_complete, 600 * SECOND));
+        check_exchanges(w);
+        times[is_congested] = w->now - start;
+        CHECK_LT(w->bytes_to_clients - bytes, 3000000 * 105 / 100);
+        end_world(w);
+    }
+    CHECK(times[1] > 2 * times[0]);
 }
 
 static void server_name(uintptr_t argument)
@@ -1079,6 +1132,9 @@ static const harness_test tests[] = {
     {"transfers in both directions, bytes exactly, over bad links (7)", transfers, 6},
     {"transfers in both directions, bytes exactly, over bad links (8)", transfers, 7},
     {"finds out that larger datagrams pass", large_download, 0},
+    {"uses marks of routers", marks, 0},
+    {"uses none where they do not arrive", marks, 1},
+    {"becomes slower where routers are congested", congestion, 0},
     {"chooses the certificate by the server's name", server_name, 0},
     {"uses new certificates for new connections", new_certificates, 0},
     {"makes clients prove their address, once", retry, 0},

@@ -14,6 +14,7 @@ struct flight {
     uint64_t arrival;
     uint32_t length;
     int to_server;
+    uint8_t ecn;
     uint16_t number, port;
     uint8_t bytes[];
 };
@@ -84,12 +85,24 @@ static const struct sockaddr_in *server_address(void)
     return &address;
 }
 
-static void launch(world *w, int to_server, uint16_t number, uint16_t port, const uint8_t *bytes, size_t length)
+/* The mark with which a datagram arrives. */
+static uint8_t marked(world *w, uint8_t ecn)
+{
+    if (w->link.clears_marks)
+        return NGTCP2_ECN_NOT_ECT;
+    return ecn != NGTCP2_ECN_NOT_ECT && w->link.congestion > 0 && random_below(w, 1000) < w->link.congestion
+               ? NGTCP2_ECN_CE
+               : ecn;
+}
+
+static void launch(world *w, int to_server, uint16_t number, uint16_t port, uint8_t ecn, const uint8_t *bytes,
+                   size_t length)
 {
     const link_settings *link = &w->link;
     uint64_t start = w->now;
     if (to_server)
         w->bytes_to_server += length;
+    w->sent_with[to_server][ecn & 3]++;
     if (random_below(w, 1000) < link->loss)
         return;
     if (link->rate > 0) {
@@ -109,6 +122,7 @@ static void launch(world *w, int to_server, uint16_t number, uint16_t port, cons
                           start + link->delay + (link->jitter > 0 ? random_below(w, 1000) * link->jitter / 1000 : 0),
                       .length = (uint32_t)length,
                       .to_server = to_server,
+                      .ecn = marked(w, ecn),
                       .number = number,
                       .port = port};
         memcpy(f->bytes, bytes, length);
@@ -120,10 +134,10 @@ static void launch(world *w, int to_server, uint16_t number, uint16_t port, cons
     }
 }
 
-void send_to_server(client *c, const uint8_t *bytes, size_t length)
+void send_to_server(client *c, uint8_t ecn, const uint8_t *bytes, size_t length)
 {
     c->bytes_sent += length;
-    launch(c->world, 1, c->number, c->port, bytes, length);
+    launch(c->world, 1, c->number, c->port, ecn, bytes, length);
 }
 
 static client *client_at(world *w, const struct sockaddr_in *address)
@@ -149,7 +163,7 @@ static void send_to_client(world *w, const http3_train *train, const uint8_t *by
         w->on_datagram(w, train, bytes, length);
     const client *c = client_at(w, &address);
     if (c != NULL && ntohs(address.sin_port) == c->port)
-        launch(w, 0, c->number, c->port, bytes, length);
+        launch(w, 0, c->number, c->port, (uint8_t)train->ecn, bytes, length);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -301,13 +315,15 @@ void flush_endpoint(world *w)
     CHECK(w->is_served_elsewhere || !http3_needs_sender(w->endpoint));
 }
 
-void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size_t length)
+/* Datagrams of `segment` bytes each, but the last one; 0: one. */
+static void inject_train(world *w, uint16_t number, uint16_t port, uint8_t ecn, const uint8_t *bytes, size_t length,
+                         size_t segment)
 {
     struct sockaddr_in remote = address_of(number, port);
     uint8_t *copy = malloc(length + 1); /* its bounds are checked */
     CHECK(copy != NULL);
     memcpy(copy, bytes, length);
-    if (http3_receive(w->endpoint, server_address(), sizeof remote, &remote, sizeof remote, 0, copy, length, 0,
+    if (http3_receive(w->endpoint, server_address(), sizeof remote, &remote, sizeof remote, ecn, copy, length, segment,
                       w->now) &
         HTTP3_IS_FOREIGN) {
         CHECK_EQ(memcmp(copy, bytes, length), 0);
@@ -316,15 +332,44 @@ void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size
     free(copy);
 }
 
+void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size_t length)
+{
+    inject_train(w, number, port, 0, bytes, length, 0);
+}
+
+/* Whether the kernel would join it to datagrams of the size of the first one. */
+static int joins(const world *w, const flight *first, const flight *next)
+{
+    return w->link.joins && next != NULL && next->arrival <= w->now && next->to_server &&
+           next->number == first->number && next->port == first->port && next->ecn == first->ecn &&
+           next->length <= first->length;
+}
+
+static void land_at_server(world *w, const flight *first)
+{
+    static uint8_t bytes[DATAGRAM_ROOM];
+    size_t length = first->length;
+    memcpy(bytes, first->bytes, length);
+    for (flight *next = w->flights;
+         joins(w, first, next) && length % first->length == 0 && length + next->length <= sizeof bytes;
+         next = w->flights) {
+        memcpy(bytes + length, next->bytes, next->length);
+        length += next->length;
+        w->flights = next->next;
+        free(next);
+    }
+    inject_train(w, first->number, first->port, first->ecn, bytes, length, w->link.joins ? first->length : 0);
+}
+
 static void land(world *w, const flight *f)
 {
     if (f->to_server) {
-        inject(w, f->number, f->port, f->bytes, f->length);
+        land_at_server(w, f);
         return;
     }
     for (uint32_t i = 0; i < w->client_count; i++)
         if (w->clients[i]->number == f->number && w->clients[i]->port == f->port)
-            client_receive(w->clients[i], f->bytes, f->length);
+            client_receive(w->clients[i], f->ecn, f->bytes, f->length);
 }
 
 static uint64_t next_event(world *w)

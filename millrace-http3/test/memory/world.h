@@ -77,6 +77,9 @@ typedef struct link_settings {
     uint64_t delay, jitter; /* nanoseconds; with jitter datagrams overtake each other */
     uint64_t rate;          /* bytes in a second; 0: no limit */
     uint64_t queue;         /* bytes that wait for the rate, at most */
+    uint32_t congestion;    /* the chance that a router marks a datagram whose sender understands that (ECN) */
+    int clears_marks;       /* a router does not know ECN */
+    int joins;              /* what arrives at the server together is received together (GRO) */
 } link_settings;
 
 typedef struct flight flight;
@@ -107,6 +110,7 @@ struct world {
     int is_served_elsewhere; /* other threads are the application */
     uint64_t datagrams_to_clients, bytes_to_clients, bytes_to_server;
     uint64_t largest_datagram;
+    uint64_t sent_with[2][4]; /* datagrams to clients, and to the server, by their marks when they were sent */
     void (*on_datagram)(world *w, const http3_train *train, const uint8_t *bytes,
                         size_t length); /* to clients; may be NULL */
 };

@@ -8,6 +8,7 @@ module Millrace.Http.Http3.Endpoint
     newEndpoint,
     freeEndpoint,
     endpointLimits,
+    localityOf,
 
     -- * Threads
     task,
@@ -36,10 +37,9 @@ where
 import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (forM_, unless, void, when)
-import Data.ByteString (ByteString)
-import qualified Data.ByteString.Unsafe as BU
+import Control.Monad (unless, void, when)
 import Data.IORef
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64, Word8)
 import Foreign.Marshal.Alloc (allocaBytes, free, mallocBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
@@ -54,9 +54,8 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
 import qualified Millrace.Http.Waiters as Waiters
-import Millrace.Socket (Socket, getSocketName)
-import Millrace.Socket.Batch (receiveBatch, sendSegments)
-import Network.Socket (SockAddr)
+import Millrace.Socket (SockAddr (..), Socket, getSocketName)
+import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
 
 -- | A socket and its connections.
@@ -75,10 +74,10 @@ data Endpoint = Endpoint
     endpointClock :: !(IORef Word64),
     -- | Memory for threads that send, which none uses now.
     endpointSpare :: !(IORef [Buffer]),
-    -- | Memory for the driver: the socket's own address and its size, and room for a client's.
-    endpointLocal :: !(Ptr ()),
-    endpointLocalSize :: !Int,
-    endpointRemote :: !(Ptr ()),
+    -- | The address that the socket is bound to.
+    endpointName :: !SockAddr,
+    -- | Memory for the driver: room for two addresses.
+    endpointRoom :: !(Ptr ()),
     -- | Other processes with the same port, if there can be any.
     endpointNeighbours :: !(Maybe Neighbours)
   }
@@ -101,12 +100,21 @@ bytesOf (Buffer memory) = memory `plusPtr` (trainsMax * trainSize)
 addressSize :: Int
 addressSize = 128
 
+-- | Whether the socket must be told from which address to send.
+endpointLocality :: Endpoint -> Locality
+endpointLocality = localityOf . endpointName
+
+-- | The same of a socket that is bound to this address.
+localityOf :: SockAddr -> Locality
+localityOf name = case name of
+  SockAddrInet _ 0 -> AllAddresses
+  SockAddrInet6 _ _ (0, 0, 0, 0) _ -> AllAddresses
+  _ -> OneAddress
+
 -- | Makes an endpoint on a bound socket. The calling thread works on it. Call it masked; 'freeEndpoint' must follow.
 newEndpoint :: ServerContext -> Socket -> Maybe Neighbours -> Ptr Engine -> IO Endpoint
 newEndpoint server socket neighbours engine = do
   name <- getSocketName socket
-  local <- mallocBytes addressSize
-  pokeSocketAddress local name
   Endpoint server socket engine
     <$> newHandOver (serverThreads server)
     <*> newWaiters
@@ -114,9 +122,8 @@ newEndpoint server socket neighbours engine = do
     <*> newEmptyMVar
     <*> newIORef 0
     <*> newIORef []
-    <*> pure local
-    <*> pure (sizeOfSocketAddress name)
-    <*> mallocBytes addressSize
+    <*> pure name
+    <*> mallocBytes (2 * addressSize)
     <*> pure neighbours
 
 -- | Frees it. Its engine must be closed, and no thread may work on it any more.
@@ -124,8 +131,7 @@ freeEndpoint :: Endpoint -> IO ()
 freeEndpoint endpoint = do
   freeEngine (endpointEngine endpoint)
   readIORef (endpointSpare endpoint) >>= mapM_ (\(Buffer memory) -> free memory)
-  free (endpointLocal endpoint)
-  free (endpointRemote endpoint)
+  free (endpointRoom endpoint)
 
 endpointLimits :: Endpoint -> Limits
 endpointLimits = serverLimits . endpointServer
@@ -221,7 +227,7 @@ sendCollected endpoint buffer (SendsLeft left) sender = do
   wakeNoticed endpoint flags
   let ends = isBusy `has` flags || hasEnded `has` flags
   unless (isBusy `has` flags) $
-    forM_ [0 .. trainCount flags - 1] (\index -> peekTrain (trainsOf buffer `plusPtr` (index * trainSize)) >>= sendTrain endpoint buffer)
+    sendAll endpoint buffer (trainCount flags)
       `onException` (unless ends (stopSending engine) >> giveBuffer endpoint buffer)
   if ends
     then giveBuffer endpoint buffer
@@ -234,10 +240,10 @@ sendCollected endpoint buffer (SendsLeft left) sender = do
     engine = endpointEngine endpoint
 
 -- A datagram that cannot be sent is lost, as others are in the network.
-sendTrain :: Endpoint -> Buffer -> Train -> IO ()
-sendTrain endpoint buffer (Train offset size segment client) = do
-  bytes <- BU.unsafePackCStringLen (castPtr (bytesOf buffer) `plusPtr` offset, size)
-  sendSegments (endpointSocket endpoint) (if segment == 0 then size else segment) bytes client `catch` isLost
+sendAll :: Endpoint -> Buffer -> Int -> IO ()
+sendAll endpoint buffer count = do
+  trains <- mapM (\index -> peekTrain (endpointLocality endpoint) (bytesOf buffer) (trainsOf buffer `plusPtr` (index * trainSize))) [0 .. count - 1]
+  void (sendTrains (endpointSocket endpoint) trains) `catch` isLost
   where
     isLost failure = when (isAsynchronous failure) (throwIO (failure :: SomeException))
 
@@ -247,44 +253,43 @@ sendTrain endpoint buffer (Train offset size segment client) = do
 -- | Waits for datagrams, and gives them to the engine, or to the process that they are for. Throws an @IOError@ if the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
-  datagrams <- receiveBatch (endpointSocket endpoint) batchMax datagramMax
+  trains <- receiveTrains (endpointSocket endpoint) trainsAtATime
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (uncurry (route now)) datagrams
+  flags <- mconcat <$> mapM (maybe giveTrain routeTrain (endpointNeighbours endpoint) now) trains
   flags <$ wakeNoticed endpoint flags
   where
-    route :: Word64 -> ByteString -> SockAddr -> IO Flags
-    route now bytes client = do
-      delivery <- maybe (return Nobody) (`handToOwner` handed) (endpointNeighbours endpoint)
-      if delivery == Delivered then return mempty else give endpoint (endpointRemote endpoint) now handed
-      where
-        handed = Handed nobodyVisited client bytes
-    handToOwner :: Neighbours -> Handed -> IO Delivery
-    handToOwner others handed = do
-      number <- ownerOf (handedBytes handed)
-      maybe (return Nobody) (\owner -> handTo others owner handed) (otherOwner others number)
+    giveTrain now train = give endpoint (endpointRoom endpoint) now (Handed nobodyVisited train)
+    -- Each datagram may be of another process.
+    routeTrain others now train = mconcat <$> mapM (\bytes -> route others now train {trainBytes = bytes}) (trainDatagrams train)
+    route others now train = do
+      number <- ownerOf (trainBytes train)
+      delivery <- maybe (return Nobody) (\owner -> handTo others owner (Handed nobodyVisited train)) (otherOwner others number)
+      if delivery == Delivered then return mempty else giveTrain now train
 
 -- | Gives the engine what another process has handed on. The caller must send afterwards.
 receiveFrom :: Endpoint -> [Handed] -> IO Flags
-receiveFrom endpoint handed = allocaBytes addressSize $ \remote -> do
+receiveFrom endpoint handed = allocaBytes (2 * addressSize) $ \room -> do
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (give endpoint remote now) handed
+  flags <- mconcat <$> mapM (give endpoint room now) handed
   flags <$ wakeNoticed endpoint flags
 
--- Gives the engine a datagram, with memory for its sender's address. If the engine takes no new clients any more, another process may.
+-- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another process may.
 give :: Endpoint -> Ptr () -> Word64 -> Handed -> IO Flags
-give endpoint remote now handed = do
-  pokeSocketAddress remote client
-  flags <- receiveDatagram (endpointEngine endpoint) (endpointLocal endpoint, endpointLocalSize endpoint) (remote, sizeOfSocketAddress client) (handedBytes handed) now
+give endpoint room now handed = do
+  pokeSocketAddress localRoom local
+  pokeSocketAddress room remote
+  flags <- receiveTrain (endpointEngine endpoint) (localRoom, sizeOfSocketAddress local) (room, sizeOfSocketAddress remote) (handedTrain handed) now
   when (isForeign `has` flags) (mapM_ (`handToAny` handed) (endpointNeighbours endpoint))
   return flags
   where
-    client = handedClient handed
+    localRoom = room `plusPtr` addressSize
+    Path remote reported = trainPath (handedTrain handed)
+    -- A datagram that was received for an interrupted thread does not say it.
+    local = fromMaybe (endpointName endpoint) reported
 
--- The most datagrams that are received at a time, and the largest one in bytes. No network that clients come from has larger ones, and a
--- client that tries learns by the loss (RFC 8899).
-batchMax, datagramMax :: Int
-batchMax = 32
-datagramMax = 2048
+-- The most trains that are received at a time.
+trainsAtATime :: Int
+trainsAtATime = 32
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Time

@@ -33,12 +33,12 @@ module Millrace.Http.Http3.Engine
 
     -- ** Datagrams
     ownerOf,
-    receiveDatagram,
+    receiveTrain,
     expiry,
     handleExpiry,
-    Train (..),
     trainSize,
     peekTrain,
+    Locality (..),
     collectMin,
     Sender (..),
     collect,
@@ -122,6 +122,7 @@ import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import Millrace.Http.Multiplexed.Head (Head)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
+import Millrace.Socket.Train (Path (..), Train (..))
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)
 
@@ -310,12 +311,14 @@ ownerOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_ownerOf (ca
 foreign import ccall unsafe "http3_receive"
   c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
 
--- | @receiveDatagram engine (local, size) (remote, size) bytes now@ takes a datagram, whose bytes are overwritten. The caller will call
--- 'collect'.
-receiveDatagram :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> ByteString -> Word64 -> IO Flags
-receiveDatagram engine (local, localSize) (remote, remoteSize) bytes now =
+-- | @receiveTrain engine (local, size) (remote, size) train now@ takes datagrams, whose bytes are overwritten. The addresses are those of the
+-- train. The caller will call 'collect'.
+receiveTrain :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> Train -> Word64 -> IO Flags
+receiveTrain engine (local, localSize) (remote, remoteSize) (Train _ mark segment bytes) now =
   BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
-    Flags <$> c_receive engine local (fromIntegral localSize) remote (fromIntegral remoteSize) 0 (castPtr start) (fromIntegral size) 0 now
+    Flags <$> c_receive engine local (fromIntegral localSize) remote (fromIntegral remoteSize) ecn (castPtr start) (fromIntegral size) (fromIntegral segment) now
+  where
+    ecn = fromIntegral (fromEnum mark)
 
 -- | When 'handleExpiry' must be called, in nanoseconds. 'maxBound': never.
 foreign import ccall unsafe "http3_expiry"
@@ -328,26 +331,28 @@ foreign import ccall unsafe "http3_handle_expiry"
 handleExpiry :: Ptr Engine -> Word64 -> IO Flags
 handleExpiry engine now = Flags <$> c_handleExpiry engine now
 
--- | Datagrams for one address: where they are in the output, the size of each but the last, and the address.
-data Train = Train
-  { trainOffset :: !Int,
-    trainLength :: !Int,
-    trainSegment :: !Int,
-    trainRemote :: !SockAddr
-  }
-
 -- | The size of a train's description.
 trainSize :: Int
 trainSize = #{size http3_train}
 
--- | The train with this description.
-peekTrain :: Ptr () -> IO Train
-peekTrain at =
-  Train
-    <$> (word <$> #{peek http3_train, offset} at)
-    <*> (word <$> #{peek http3_train, length} at)
-    <*> (word <$> #{peek http3_train, segment} at)
-    <*> peekSocketAddress (at `plusPtr` #{offset http3_train, remote})
+-- | The addresses of a socket.
+data Locality
+  = -- | It sends from the address that it is bound to.
+    OneAddress
+  | -- | It is bound to all addresses of the machine, so it must be told from which one to send.
+    AllAddresses
+  deriving (Eq)
+
+-- | @peekTrain locality output at@ reads the train with this description. Its bytes stay in the output.
+peekTrain :: Locality -> Ptr Word8 -> Ptr () -> IO Train
+peekTrain locality output at = do
+  offset <- word <$> #{peek http3_train, offset} at
+  size <- word <$> #{peek http3_train, length} at
+  segment <- word <$> #{peek http3_train, segment} at
+  mark <- word <$> #{peek http3_train, ecn} at
+  remote <- peekSocketAddress (at `plusPtr` #{offset http3_train, remote})
+  local <- if locality == OneAddress then return Nothing else Just <$> peekSocketAddress (at `plusPtr` #{offset http3_train, local})
+  Train (Path remote local) (toEnum mark) segment <$> BU.unsafePackCStringLen (castPtr output `plusPtr` offset, size)
   where
     word :: Word32 -> Int
     word = fromIntegral

@@ -49,6 +49,7 @@ import Foreign.Ptr (castPtr)
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Socket
 import Millrace.Socket.ByteString (recv, sendAllBefore)
+import Millrace.Socket.Train (Mark, Path (..), Train (..))
 import Millrace.Socket.Unix (abstractName, credentialsUser, peerCredentials)
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 
@@ -131,11 +132,10 @@ nameOf address (Owner place) = abstractName ("millrace-http3/" ++ show address +
 ------------------------------------------------------------------------------------------------------------------------
 -- Handing on
 
--- | A datagram, its sender, and which processes have already refused it.
+-- | Datagrams, and which processes have already refused them. Only single ones are handed on.
 data Handed = Handed
   { handedVisited :: !Visited,
-    handedClient :: !SockAddr,
-    handedBytes :: !ByteString
+    handedTrain :: !Train
   }
 
 -- | Processes that take no new clients.
@@ -158,12 +158,12 @@ handTo neighbours owner handed = linkTo neighbours owner >>= maybe (return Nobod
 
 -- | Hands the first datagram of a client, which this process does not take, to one that may.
 handToAny :: Neighbours -> Handed -> IO Delivery
-handToAny neighbours (Handed (Visited before) client bytes) = go [Owner place | place <- [0 .. placesMax - 1], not (testBit visited place)]
+handToAny neighbours (Handed (Visited before) train) = go [Owner place | place <- [0 .. placesMax - 1], not (testBit visited place)]
   where
     visited = let Owner own = neighboursOwner neighbours in setBit before own
     go [] = return Nobody
     go (owner : others) = do
-      delivery <- handTo neighbours owner (Handed (Visited visited) client bytes)
+      delivery <- handTo neighbours owner (Handed (Visited visited) train)
       if delivery == Delivered then return Delivered else go others
 
 -- Connects if necessary.
@@ -260,42 +260,60 @@ receiveHanded from use = go B.empty
         unless (null handed) (use handed)
         go rest
 
--- Two bytes for the length of what follows; two for those who were visited; one for the length of the address; the address; the datagram.
+-- Two bytes for the length of what follows; two for those who were visited; one for the mark; the client's address; this machine's, or nothing;
+-- the datagram. An address has one byte for its length.
 encoded :: Handed -> IO ByteString
-encoded (Handed (Visited visited) client bytes) = do
-  address <- allocaBytes addressRoom $ \place -> pokeSocketAddress place client >> B.packCStringLen (castPtr place, size)
-  return (B.concat [B.pack (two (fromIntegral (3 + size + B.length bytes)) ++ two visited ++ [fromIntegral size]), address, bytes])
+encoded (Handed (Visited visited) (Train (Path client local) mark _ bytes)) = do
+  addresses <- (<>) <$> encodedAddress client <*> maybe (return (B.singleton 0)) encodedAddress local
+  return (B.concat [B.pack (two (fromIntegral (3 + B.length addresses + B.length bytes)) ++ two visited ++ [fromIntegral (fromEnum mark)]), addresses, bytes])
   where
-    size = sizeOfSocketAddress client
     two :: Word16 -> [Word8]
     two number = [fromIntegral (number `shiftR` 8), fromIntegral number]
+
+encodedAddress :: SockAddr -> IO ByteString
+encodedAddress address = allocaBytes addressRoom $ \place -> do
+  pokeSocketAddress place address
+  B.cons (fromIntegral size) <$> B.packCStringLen (castPtr place, size)
+  where
+    size = sizeOfSocketAddress address
 
 -- The whole ones, each in memory of its own, and the rest.
 decoded :: ByteString -> IO ([Handed], ByteString)
 decoded bytes
   | B.length bytes < 2 || B.length behind < size = return ([], bytes)
   | otherwise = do
-    first <- one (B.take size behind)
+    first <- decodedOne (B.take size behind)
     (others, rest) <- decoded (B.drop size behind)
     return (maybe others (: others) first, rest)
   where
-    size = fromIntegral (number bytes)
+    size = fromIntegral (word16At bytes)
     behind = B.drop 2 bytes
-    number :: ByteString -> Word16
-    number at = fromIntegral (B.index at 0) `shiftL` 8 .|. fromIntegral (B.index at 1)
-    one message
-      | B.length message < 3 || B.length message < 3 + addressSize = return Nothing
-      | otherwise = do
-        client <- addressFrom (B.take addressSize (B.drop 3 message))
-        return (Just (Handed (Visited (number message)) client (B.copy (B.drop (3 + addressSize) message))))
-      where
-        addressSize = fromIntegral (B.index message 2)
+
+decodedOne :: ByteString -> IO (Maybe Handed)
+decodedOne message
+  | B.length message < 3 || B.index message 2 > fromIntegral (fromEnum (maxBound :: Mark)) = return Nothing
+  | otherwise = do
+    (client, behindClient) <- decodedAddress (B.drop 3 message)
+    (local, bytes) <- decodedAddress behindClient
+    return ((\peer -> Handed (Visited (word16At message)) (Train (Path peer local) mark (B.length bytes) (B.copy bytes))) <$> client)
+  where
+    mark = toEnum (fromIntegral (B.index message 2))
+
+word16At :: ByteString -> Word16
+word16At at = fromIntegral (B.index at 0) `shiftL` 8 .|. fromIntegral (B.index at 1)
 
 -- Enough for any address.
 addressRoom :: Int
 addressRoom = 128
 
-addressFrom :: ByteString -> IO SockAddr
-addressFrom bytes = allocaBytes addressRoom $ \place -> do
-  BU.unsafeUseAsCStringLen (B.take addressRoom (bytes <> B.replicate addressRoom 0)) $ \(start, size) -> copyBytes place (castPtr start) size
-  peekSocketAddress place
+-- An address if there is one, and what follows.
+decodedAddress :: ByteString -> IO (Maybe SockAddr, ByteString)
+decodedAddress bytes = case B.uncons bytes of
+  Just (size, behind)
+    | size > 0 && fromIntegral size <= min addressRoom (B.length behind) -> do
+      address <- allocaBytes addressRoom $ \place -> do
+        BU.unsafeUseAsCStringLen behind $ \(start, _) -> copyBytes place (castPtr start) (fromIntegral size)
+        peekSocketAddress place
+      return (Just address, B.drop (fromIntegral size) behind)
+    | otherwise -> return (Nothing, behind)
+  Nothing -> return (Nothing, bytes)

@@ -18,7 +18,7 @@ where
 import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (forM_, unless, void)
+import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.Either (fromLeft)
@@ -26,7 +26,8 @@ import Data.IORef
 import Data.List (nub)
 import Data.Maybe (catMaybes)
 import Millrace.Http.FileCache (closeFileCache)
-import Millrace.Http.Http3.Engine (Credentials, libraries, newEngineSettings)
+import Millrace.Http.Http3.Endpoint (localityOf)
+import Millrace.Http.Http3.Engine (Credentials, Locality (..), libraries, newEngineSettings)
 import Millrace.Http.Http3.Neighbours
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
@@ -36,6 +37,7 @@ import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.Settings (Reload (..), TLSSettings (..), watchedFiles)
 import Millrace.Socket
 import Millrace.Socket.Option (setReceiveBuffer, setSendBuffer)
+import Millrace.Socket.Train (setLocalReport, setMarkReport)
 import Millrace.Tls.Watch (watchFiles)
 import Network.HTTP.Types (HeaderName)
 import Network.Wai (Application, Middleware, mapResponseHeaders, responseHeaders)
@@ -164,6 +166,8 @@ openDatagrams (Place address options) = bracketOnError (socket family Datagram d
   -- As far as the system lets it.
   setReceiveBuffer opened bufferBytes
   setSendBuffer opened bufferBytes
+  setMarkReport opened True
+  when (localityOf address == AllAddresses) (setLocalReport opened True)
   bind opened address
   return opened
   where
