@@ -1,6 +1,6 @@
 /*
  * http_list.h - lists of records that are linked through a pointer of their own. `link`: the offset of that pointer to the next record.
- * Must not know: what the records are.
+ * Must not know: requests, responses.
  */
 #ifndef HTTP_LIST_H
 #define HTTP_LIST_H

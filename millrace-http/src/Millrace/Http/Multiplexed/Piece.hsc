@@ -1,6 +1,6 @@
 -- |
 -- Memory of the C code for a piece of a response's body, which the engine of HTTP\/2 or HTTP\/3 takes without copying it. Must not know:
--- connections, streams.
+-- connections, requests, responses.
 module Millrace.Http.Multiplexed.Piece
   ( Piece,
     newPiece,
