@@ -78,7 +78,7 @@ struct http2_connection {
     nghttp2_session *session;
     http2_inner *streams;
     http_list ready, answered, resetting; /* by next_ready, next_answered and next_reset */
-    http_building *building; /* while a head arrives; its owner is a stream */
+    http_building *building;              /* while a head arrives; its owner is a stream */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
     uint32_t served; /* streams that http2_next_request has returned and that were not released */

@@ -133,7 +133,7 @@ struct http3_connection {
     ngtcp2_crypto_conn_ref reference;
     http3_id *ids;
     http3_inner *streams;
-    http_list answered; /* by next_answered */
+    http_list answered;                                /* by next_answered */
     http3_connection *next, *previous;                 /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
     http3_inner *writing;                              /* the stream that had output last; may be NULL */
@@ -174,8 +174,8 @@ struct http3_endpoint {
     http3_connection **heap; /* by expiry */
     uint32_t heap_count, heap_capacity;
     uint32_t open_count, handshake_count,
-        ending_count; /* connections: open (handshakes included); handshakes; closing or draining */
-    http_list ready; /* by next_ready */
+        ending_count;      /* connections: open (handshakes included); handshakes; closing or draining */
+    http_list ready;       /* by next_ready */
     uint32_t stream_count; /* records of streams */
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;

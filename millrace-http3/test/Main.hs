@@ -14,6 +14,7 @@ import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
 import Data.IORef
 import Data.List (isInfixOf, isPrefixOf, sort)
+import Data.Maybe (listToMaybe)
 import Millrace.Socket (SockAddr (..), getSocketName)
 import Network.HTTP.Types
 import Network.Wai
@@ -284,7 +285,7 @@ withServerOf folder tls change use = do
       app = application folder shared (join (readMVar stops))
       serve = bracket (openListeners settings) (mapM_ closeListener) $ \listeners ->
         withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners app $ \http3 -> do
-          let listener = head listeners
+          listener <- maybe (fail "no listener") return (listToMaybe listeners)
           name <- getSocketName (listenerSocket listener)
           case name of
             SockAddrInet port _ -> putMVar begun (Server (fromIntegral port) http3 listener)

@@ -60,8 +60,8 @@ spec = do
             server <- contextOf credentials ["server"] id
             refusal . fst <$> meet (clientHandshake client "localhost") (serverHandshake server)
           holding name = ByteString.readFile (fileOf credentials name) >>= ByteString.writeFile file
-      before <- lookupEnv "SSL_CERT_FILE"
-      bracket_ (setEnv "SSL_CERT_FILE" file) (maybe (unsetEnv "SSL_CERT_FILE") (setEnv "SSL_CERT_FILE") before) $ do
+      named <- lookupEnv "SSL_CERT_FILE"
+      bracket_ (setEnv "SSL_CERT_FILE" file) (maybe (unsetEnv "SSL_CERT_FILE") (setEnv "SSL_CERT_FILE") named) $ do
         holding "root.pem"
         replicateM 2 asked `shouldReturn` [Nothing, Nothing]
         holding "alone.pem"

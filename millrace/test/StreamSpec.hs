@@ -156,10 +156,12 @@ spec = do
               when (bytes == "fail") $ ioError (userError "asked to fail")
             server = defaultServer {serverGraceMicros = 1000, serverProblem = \_ problem -> modifyIORef told (show problem :)}
         clients <- withServed server serve $ \query -> do
-          clients <- forM [1, 2 :: Int] (\_ -> Connect.connectTo query <* takeMVar begun)
-          sendAll (head clients) "fail"
-          recv (head clients) 1 `shouldReturn` ""
-          return clients
+          let connected = Connect.connectTo query <* takeMVar begun
+          failing <- connected
+          staying <- connected
+          sendAll failing "fail"
+          recv failing 1 `shouldReturn` ""
+          return [failing, staying]
         readIORef told `shouldReturn` ["user error (asked to fail)"]
         mapM_ close clients
     it "waits for the end of connections also if it is interrupted again" $
@@ -168,8 +170,8 @@ spec = do
         begun <- newEmptyMVar
         ended <- newEmptyMVar
         let serve connection = (putMVar begun () >> void (recv connection 10)) `finally` (pause 100000 >> putMVar ended ())
-        server <- start (withServer defaultServer {serverGraceMicros = 0, serverReady = putMVar ready} (passive "0") {queryHost = Just "127.0.0.1"} serve)
-        address <- head <$> takeMVar ready
+        server <- start (withServer defaultServer {serverGraceMicros = 0, serverReady = mapM_ (putMVar ready) . take 1} (passive "0") {queryHost = Just "127.0.0.1"} serve)
+        address <- takeMVar ready
         client <- connectTo address
         takeMVar begun
         interrupt server ThreadKilled

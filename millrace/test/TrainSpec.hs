@@ -45,10 +45,11 @@ spec = describe "Millrace.Socket.Train" $ do
           sendTrains there [Train (Path (at number port) (Just (at 1 0))) NotCapable segment "one two"] `shouldReturn` []
           got <- receiveCount here (if segment == 7 then 1 else 3)
           nub (map (pathLocal . trainPath) got) `shouldBe` [Just (at number 0)]
-          let back = (head got) {trainBytes = "answer", trainSegment = segment}
-          sendTrains here [back] `shouldReturn` []
-          answer <- receiveCount there (length (trainDatagrams back))
-          nub (map (pathPeer . trainPath) answer) `shouldBe` [at number port]
+          forM_ (take 1 got) $ \one -> do
+            let back = one {trainBytes = "answer", trainSegment = segment}
+            sendTrains here [back] `shouldReturn` []
+            answer <- receiveCount there (length (trainDatagrams back))
+            nub (map (pathPeer . trainPath) answer) `shouldBe` [at number port]
   it "sends many trains to many peers in one call, and in order" $
     withSockets AF_INET $ \here there -> do
       setReceiveBuffer here 4000000

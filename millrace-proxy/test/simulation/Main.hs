@@ -30,7 +30,7 @@ main = do
   first <- maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
   wanted <- (>>= readMaybe) <$> lookupEnv "MILLRACE_SEEDS"
   let seeds = maybe (take (fromMaybe 200 wanted) [first ..]) (: []) alone
-  putStrLn ("seeds from " ++ show (head seeds) ++ " on (another first one: MILLRACE_FIRST_SEED)")
+  putStrLn ("seeds from " ++ show (fromMaybe first alone) ++ " on (another first one: MILLRACE_FIRST_SEED)")
   failures <- newIORef (0 :: Int)
   let check name nature plan = do
         begin <- getCPUTime

@@ -32,6 +32,7 @@ where
 
 import Data.Char (isDigit)
 import Data.List (intercalate, stripPrefix)
+import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Cli.CacheRule (CacheRule, readCacheRule)
@@ -64,8 +65,7 @@ data Command
 --
 -- @since 0.1.0
 data ServerOptions = ServerOptions
-  { -- | At least one.
-    serverListens :: [ListenOptions],
+  { serverListens :: NonEmpty ListenOptions,
     -- | May other processes listen on the same ports?
     serverReusePort :: Bool,
     -- | 'Nothing' is the automatic choice.
@@ -707,7 +707,7 @@ serverOptions =
   where
     gathered name number reuse chosen count accessLog status proxyHeader drain tls =
       ServerOptions
-        { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader (maybe Http3IfPossible secureHttp3 tls) "--port" : foldMap (redirect name . secureRedirect) tls,
+        { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader (maybe Http3IfPossible secureHttp3 tls) "--port" :| foldMap (redirect name . secureRedirect) tls,
           serverReusePort = reuse,
           serverBackend = chosen,
           serverCores = count,

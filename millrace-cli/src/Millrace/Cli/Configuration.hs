@@ -96,7 +96,7 @@ configuration :: Reader Configuration
 configuration =
   mapping "a configuration" . checked whole $
     (,,,,,)
-      <$> withDefault [defaultListen] "listen" (oneOrMany listen)
+      <$> withDefault (pure defaultListen) "listen" (oneOrMore listen)
       <*> withDefault [] "certificates" (oneOrMany certificate)
       <*> withDefault (Nothing, []) "tls" tls
       <*> withDefault usualProcess "process" process
@@ -182,7 +182,7 @@ data Process = Process
   }
 
 usualProcess :: Process
-usualProcess = Process (ServerOptions [] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions usualDrainSeconds) Nothing
+usualProcess = Process (ServerOptions (pure defaultListen) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions usualDrainSeconds) Nothing
 
 process :: Reader Process
 process =
@@ -197,7 +197,7 @@ process =
       <*> withDefault usualDrainSeconds "drain-seconds" (fromInteger <$> number 1 3600)
       <*> optional "pid-file" nonEmptyText
   where
-    gathered backend cores reuse logFile format status drain = Process (ServerOptions [] reuse backend cores logFile format status Nothing noLimitOptions drain)
+    gathered backend cores reuse logFile format status drain = Process (ServerOptions (pure defaultListen) reuse backend cores logFile format status Nothing noLimitOptions drain)
 
 limits :: Reader LimitOptions
 limits =

@@ -5,6 +5,7 @@ module Millrace.Cli.ConfigurationText
 where
 
 import Data.Char (isAlpha, isAlphaNum, isAscii, isPrint)
+import Data.Foldable (toList)
 import Data.Function (on)
 import Data.List (intercalate, nubBy)
 import Data.Maybe (maybeToList)
@@ -23,7 +24,7 @@ import Millrace.Cli.Policy
 renderConfiguration :: Configuration -> String
 renderConfiguration found =
   unlines . rendered . Keys $
-    [("listen", Items (map listen (serverListens server)))]
+    [("listen", Items (map listen (toList (serverListens server))))]
       ++ foldMap tls (serverTls server)
       ++ [("process", process server (configurationPidFile found))]
       ++ [("limits", Keys limited) | limited@(_ : _) <- [limits (serverLimits server)]]

@@ -16,6 +16,7 @@ module Millrace.Cli.Document
     nonEmptyText,
     refined,
     oneOrMany,
+    oneOrMore,
     list,
     pairs,
     alternatives,
@@ -34,7 +35,9 @@ where
 
 import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
+import Data.Foldable (toList)
 import Data.List (intercalate, minimumBy, partition, sortOn)
+import Data.List.NonEmpty (NonEmpty (..))
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
@@ -166,9 +169,15 @@ list (Reader run) = Reader $ \node -> case node of
 --
 -- @since 0.1.0
 oneOrMany :: Reader a -> Reader [a]
-oneOrMany (Reader run) = Reader $ \node -> case node of
+oneOrMany = fmap toList . oneOrMore
+
+-- | The same, and its type says that there is one.
+--
+-- @since 0.1.0
+oneOrMore :: Reader a -> Reader (NonEmpty a)
+oneOrMore (Reader run) = Reader $ \node -> case node of
   Sequence _ [] -> wrong (placeOf node) "this list is empty"
-  Sequence _ nodes -> traverse run nodes
+  Sequence _ (one : others) -> traverse run (one :| others)
   _ -> pure <$> run node
 
 -- | A mapping from any keys, in the order in which it is written.

@@ -84,7 +84,7 @@ fixed before next =
   where
     old = configurationServer before
     new = configurationServer next
-    without server = server {serverListens = [], serverTls = Nothing, serverLimits = noLimitOptions}
+    without server = server {serverListens = serverListens old, serverTls = Nothing, serverLimits = noLimitOptions}
 
 -- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads certificates and keys.
 -- The access log and the pid file are not written, but the folders for them must be there. Throws 'Failure' if the server would.

@@ -11,8 +11,10 @@ import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, putMVar, readMV
 import Control.Exception (SomeException, bracket, finally, fromException, throwIO, try)
 import Control.Monad (forM_, join, unless, void, when, zipWithM)
 import qualified Data.ByteString.Char8 as Char8
+import Data.Foldable (find, toList)
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
-import Data.List (find, nub, stripPrefix)
+import Data.List (nub, stripPrefix)
+import qualified Data.List.NonEmpty as NonEmpty
 import Data.Maybe (fromMaybe, listToMaybe)
 import Foreign.C (Errno (..), eNOMEM)
 import GHC.IO.Exception (IOErrorType (ResourceExhausted), IOException (..))
@@ -109,14 +111,15 @@ data Place = Place
 -- inherited.
 withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
 withPlaces options inherited use
-  | null inherited = opened (serverListens options) []
+  | null inherited = opened (toList asked) []
   | otherwise = do
     ports <- mapM (socketPortSafe . listenerSocket) inherited
-    let wayOf port = fromMaybe (head (serverListens options)) (find ((== port) . Just . listenPort) (serverListens options))
+    let wayOf port = fromMaybe (NonEmpty.head asked) (find ((== port) . Just . listenPort) asked)
         found = zip (map wayOf ports) inherited
-        places = [Place wanted Inherited listeners | wanted <- serverListens options, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
-    opened (filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) (serverListens options)) (reverse places)
+        places = [Place wanted Inherited listeners | wanted <- toList asked, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
+    opened (NonEmpty.filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) asked) (reverse places)
   where
+    asked = serverListens options
     opened [] found = use (reverse found)
     opened (wanted : others) found =
       withListeners (listenSaidBy wanted) (setReusePort (serverReusePort options) defaultSettings) (listenHost wanted) (listenPort wanted) $ \listeners ->

@@ -3,6 +3,7 @@ module Millrace.Cli.CommandSpec (spec) where
 
 import Control.Monad (forM_)
 import Data.List (isInfixOf)
+import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
@@ -48,7 +49,7 @@ spec = do
     ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
       `means` Pong
         defaults
-          { serverListens = [usual {listenSpeaking = Https}, ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--tls-redirect"],
+          { serverListens = usual {listenSpeaking = Https} :| [ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--tls-redirect"],
             serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"])
           }
     ["pong", "--tls-cert", "a", "--tls-key", "b", "--http3", "off"]
@@ -93,7 +94,7 @@ spec = do
   where
     defaults = listening usual
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible "--port"
-    listening wanted = ServerOptions [wanted] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
+    listening wanted = ServerOptions (pure wanted) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
     files = plainFiles "."
     proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
     parse = execParserPure parserPreferences commandLine

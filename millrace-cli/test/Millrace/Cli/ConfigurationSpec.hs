@@ -7,6 +7,7 @@ import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isLower)
 import Data.List (isInfixOf, nub)
+import Data.List.NonEmpty (NonEmpty (..))
 import Data.Text (pack)
 import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.AccessLog (LogFormat (..))
@@ -116,7 +117,7 @@ spec = do
     odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainManner {mannerHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
 
 usual :: Configuration
-usual = Configuration (ServerOptions [listening PlainHttp "127.0.0.1" 8080] False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
+usual = Configuration (ServerOptions (pure (listening PlainHttp "127.0.0.1" 8080)) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
 
 listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
@@ -164,7 +165,7 @@ everything =
   Configuration
     { configurationServer =
         ServerOptions
-          { serverListens = [(listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3}, listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
+          { serverListens = (listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3} :| [listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
             serverReusePort = True,
             serverBackend = Just Epoll,
             serverCores = Just 2,

@@ -204,8 +204,8 @@ spec = do
       let confined = ["-c", "unset MILLRACE_BACKEND; ulimit -S -l \"$1\" 2>&- ; shift; exec \"$@\"", "bash", kilobytes, program]
       (code, report, _) <- within 20 "millrace to end" (readProcessWithExitCode "bash" (confined ++ arguments ++ ["doctor"]) "")
       code `shouldBe` ExitSuccess
-      let row label = head (mapMaybe (stripPrefix label) (lines report))
-          taken = head (words (row "a server would use  "))
+      let row label = concat (take 1 (mapMaybe (stripPrefix label) (lines report)))
+          taken = takeWhile (/= ' ') (row "a server would use  ")
       withCommand "bash" (confined ++ arguments ++ ["pong", "--port", "0"]) $ \server -> do
         serverBackendLine server `shouldSatisfy` isPrefixOf ("backend " <> taken <> ", ")
       when (taken == backendName Epoll) $ do
