@@ -182,6 +182,17 @@ spec folder = do
     ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding", "--delay-stream=60ms"] "gets a file after its address has changed without its knowledge"
     ngtcp2 folder ["--key-update=20ms"] "gets a file while it changes the keys"
 
+    it "sends a file, whose datagrams the kernel joins" $
+      withNgtcp2 $ \client -> withServer folder $ \server -> do
+        let bytes = B.pack (take 20000000 (cycle [0 .. 250]))
+            port = show (serverPort server)
+            received = folder </> "received-by-ngtcp2"
+        B.writeFile (folder </> "sent") bytes
+        createDirectoryIfMissing True received
+        (code, _, errors) <- readProcessWithExitCode client ["-q", "--exit-on-all-streams-close", "--download=" ++ received, "-m", "POST", "-d", folder </> "sent", "127.0.0.1", port, "https://localhost:" ++ port ++ "/echo"] ""
+        unless (code == ExitSuccess) (expectationFailure errors)
+        B.readFile (received </> "echo") >>= (`shouldBe` True) . (== bytes)
+
     it "has its marks counted, and gets marked datagrams (ECN)" $
       withNgtcp2 $ \client -> withServer folder $ \server -> do
         B.writeFile (folder </> "file") (B.replicate 2000000 65)

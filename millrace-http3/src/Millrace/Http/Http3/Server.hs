@@ -36,6 +36,7 @@ import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.Settings (Reload (..), TLSSettings (..), watchedFiles)
 import Millrace.Socket
+import Millrace.Socket.Batch (setJoining)
 import Millrace.Socket.Option (setReceiveBuffer, setSendBuffer)
 import Millrace.Socket.Train (setLocalReport, setMarkReport)
 import Millrace.Tls.Watch (watchFiles)
@@ -168,6 +169,8 @@ openDatagrams (Place address options) = bracketOnError (socket family Datagram d
   setSendBuffer opened bufferBytes
   setMarkReport opened True
   when (localityOf address == AllAddresses) (setLocalReport opened True)
+  -- An old kernel does not join.
+  setJoining opened True `catch` \problem -> let _ = problem :: IOException in return ()
   bind opened address
   return opened
   where
