@@ -23,8 +23,9 @@ import Millrace.Splice
 import Millrace.Terminal
 import qualified Millrace.Timer as Timer
 import Support
-import System.Directory (doesPathExist, listDirectory)
+import System.Directory (listDirectory)
 import System.Environment (getExecutablePath)
+import System.IO.Error (isDoesNotExistError)
 import qualified System.Posix.Signals as Posix
 import Test.Hspec
 
@@ -324,9 +325,8 @@ spec = do
             Right part
               | ByteString.null part -> return (ByteString.concat (reverse parts))
               | otherwise -> go (part : parts)
-    isGone child = do
-      exists <- doesPathExist ("/proc/" ++ child)
-      if not exists then return True else isInfixOf "Z (zombie)" <$> readFile ("/proc/" ++ child ++ "/status")
+    -- It may go while its file is read.
+    isGone child = either isDoesNotExistError (isInfixOf "Z (zombie)") <$> try (readFile ("/proc/" ++ child ++ "/status") >>= \text -> length text `seq` return text)
     noChildren = childCount `shouldBecome` (0 :: Int)
     childCount = do
       tasks <- listDirectory "/proc/self/task"
