@@ -66,7 +66,8 @@ bool tls_connection_expect(tls_connection *connection, const char *name)
     if (ssl && !is_set) {
         /* Only alternative names count as names, not the certificate's subject (RFC 9525, section 2). */
         SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
-        is_set = SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+        is_set =
+            SSL_set_tlsext_host_name(ssl, name) == 1 && X509_VERIFY_PARAM_set1_host(SSL_get0_param(ssl), name, 0) == 1;
     }
     if (is_set)
         resume(connection, name);

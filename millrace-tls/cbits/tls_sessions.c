@@ -67,7 +67,7 @@ static bool is_over(const known_session *one, time_t now)
     if (lifetime > 0 && now - established(one->session) >= (time_t)lifetime)
         return true;
     const X509 *certificate = SSL_SESSION_get0_peer(one->session);
-    return certificate && X509_cmp_time(X509_get0_notAfter(certificate), &now) < 0;
+    return certificate && ASN1_TIME_cmp_time_t(X509_get0_notAfter(certificate), now) <= 0;
 }
 
 /* The place for a new session with this name: an empty one, or that of the oldest session if the name or the table has no more

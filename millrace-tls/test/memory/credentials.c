@@ -67,9 +67,12 @@ const credentials *credentials_from(const credentials *authority, const char *co
     CHECK(X509_set_version(certificate, 2) == 1 && ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1) == 1);
     CHECK(X509_gmtime_adj(X509_getm_notBefore(certificate), -3600) &&
           X509_gmtime_adj(X509_getm_notAfter(certificate), 86400));
-    X509_NAME *name = X509_get_subject_name(certificate);
-    CHECK(X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)common_name, -1, -1, 0) == 1);
-    CHECK(X509_set_issuer_name(certificate, name) == 1 && X509_set_pubkey(certificate, key) == 1);
+    X509_NAME *name = X509_NAME_new();
+    CHECK(name &&
+          X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)common_name, -1, -1, 0) == 1);
+    CHECK(X509_set_subject_name(certificate, name) == 1 && X509_set_issuer_name(certificate, name) == 1 &&
+          X509_set_pubkey(certificate, key) == 1);
+    X509_NAME_free(name);
     if (names)
         add_extension(certificate, NID_subject_alt_name, names);
     if (authority)
