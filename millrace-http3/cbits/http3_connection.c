@@ -222,6 +222,8 @@ static int end_section(http3_connection *connection, http3_inner *stream)
     end_building(stream);
     if (result != 0) {
         http3_lose_stream(stream);
+        (void)nghttp3_conn_shutdown_stream_read(connection->http, stream->seen.id);
+        nghttp3_conn_shutdown_stream_write(connection->http, stream->seen.id);
         ngtcp2_conn_shutdown_stream(connection->quic, 0, stream->seen.id,
                                     result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
     } else if (is_head) {
@@ -334,6 +336,7 @@ static int begin_http(http3_connection *connection)
     settings.qpack_max_dtable_capacity = limits->table_max;
     settings.qpack_encoder_max_dtable_capacity = limits->table_max;
     settings.qpack_blocked_streams = limits->blocked_max;
+    settings.enable_connect_protocol = 1;
     if (ngtcp2_conn_get_streams_uni_left(connection->quic) < 3) {
         http3_fail(connection, GENERAL_PROTOCOL_ERROR);
         return NGTCP2_ERR_CALLBACK_FAILURE;
@@ -408,11 +411,14 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
 static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     http3_connection *connection = data;
-    (void)stream_data;
+    const http3_inner *stream = stream_data;
     if (connection->http == NULL)
         return 0;
     if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
         code = HTTP3_NO_ERROR;
+    /* The client wanted nothing more of the response (STOP_SENDING), before there was anything to be sent. */
+    else if (stream != NULL && !stream->has_failed && !stream->has_stopped && resets_too_often(connection))
+        return NGTCP2_ERR_CALLBACK_FAILURE;
     int result = nghttp3_conn_close_stream(connection->http, id, code);
     if (result != 0 && result != NGHTTP3_ERR_STREAM_NOT_FOUND)
         return failed(connection, result);
@@ -430,6 +436,9 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     http3_connection *connection = data;
     http3_inner *stream = stream_data;
     (void)size, (void)code;
+    /* It was told to stop, and so it does. The response goes on (RFC 9114, section 4.1). */
+    if (stream != NULL && stream->has_stopped && !stream->has_failed)
+        return 0;
     if (resets_too_often(connection))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     int result = connection->http == NULL ? 0 : nghttp3_conn_shutdown_stream_read(connection->http, id);
@@ -440,19 +449,6 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
             http3_lose_stream(stream);
         ngtcp2_conn_shutdown_stream_write(quic, 0, id, HTTP3_REQUEST_CANCELLED);
     }
-    return 0;
-}
-
-static int on_stop_sending(ngtcp2_conn *quic, int64_t id, uint64_t code, void *data, void *stream_data)
-{
-    http3_connection *connection = data;
-    (void)quic, (void)code;
-    if (resets_too_often(connection))
-        return NGTCP2_ERR_CALLBACK_FAILURE;
-    if (connection->http != NULL)
-        nghttp3_conn_shutdown_stream_write(connection->http, id);
-    if (stream_data != NULL)
-        http3_lose_stream(stream_data);
     return 0;
 }
 
@@ -580,7 +576,6 @@ static const ngtcp2_callbacks quic_callbacks = {
     .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
     .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
     .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
-    .stream_stop_sending = on_stop_sending,
     .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
     .recv_tx_key = on_key,
 };
@@ -976,6 +971,18 @@ static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize 
     return 0;
 }
 
+/* ngtcp2 takes no more of a stream. Either it was reset here, or the client wants nothing more of it (STOP_SENDING), which ngtcp2 answers with a
+ * reset, and does not tell. */
+static void lose_output(http3_connection *connection, int64_t id)
+{
+    http3_inner *stream = ngtcp2_is_bidi_stream(id) ? stream_with(connection, id) : NULL;
+    nghttp3_conn_shutdown_stream_write(connection->http, id);
+    if (stream != NULL && !stream->has_failed) {
+        http3_lose_stream(stream);
+        (void)resets_too_often(connection);
+    }
+}
+
 #define PIECES 16u
 
 /* Writes one packet. Returns its length, 0 if there is none to be sent now, or a negative number when the connection must end. */
@@ -1002,7 +1009,7 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
         if (length == NGTCP2_ERR_STREAM_DATA_BLOCKED)
             nghttp3_conn_block_stream(connection->http, id);
         else if (length == NGTCP2_ERR_STREAM_SHUT_WR || length == NGTCP2_ERR_STREAM_NOT_FOUND)
-            nghttp3_conn_shutdown_stream_write(connection->http, id);
+            lose_output(connection, id);
         else if (length < 0 && length != NGTCP2_ERR_WRITE_MORE)
             return length;
         if (taken >= 0 && id >= 0 && note_accepted(connection, id, taken) != 0)

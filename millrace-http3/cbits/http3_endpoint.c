@@ -615,6 +615,18 @@ uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit)
     return count;
 }
 
+void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now)
+{
+    http3_lock(endpoint);
+    now = advance(endpoint, now);
+    http3_connection *connection = endpoint->connections;
+    while (connection != NULL && connection->number != number)
+        connection = connection->next;
+    if (connection != NULL)
+        end_with(connection, HTTP3_NO_ERROR, now);
+    http3_unlock(endpoint);
+}
+
 uint32_t http3_connection_count(http3_endpoint *endpoint)
 {
     http3_lock(endpoint);

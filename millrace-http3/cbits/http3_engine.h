@@ -73,7 +73,9 @@ typedef struct http3_settings {
     uint32_t connections_max; /* connections at a time */
     uint32_t handshakes_max;  /* unfinished handshakes at a time; further clients are ignored */
     uint32_t retry_from; /* from so many unfinished handshakes on, a client must prove its address (Retry); 0: always */
-    uint32_t idle_ms;    /* a connection ends when nothing arrives for so long; 0: no limit */
+    uint32_t
+        idle_ms; /* a connection ends when nothing arrives for so long, not even an answer to a PING while a request
+                         is served; 0: no limit */
     uint32_t handshake_ms; /* the limit for a handshake; 0: none */
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
@@ -181,6 +183,9 @@ void http3_announce_end(http3_endpoint *endpoint, http3_end end);
 /* Ends connections without a request that have had none for `limit` nanoseconds. Returns how many. The setting idle_ms does that,
  * too, but is counted anew with each packet, also with a PING. */
 uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
+
+/* Ends the connection with this number, with all its requests. It has no effect if there is none (any more). */
+void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now);
 
 /* Resets streams whose output has waited for the client for `limit` nanoseconds. Returns how many. */
 uint32_t http3_reset_stalled(http3_endpoint *endpoint, uint64_t now, uint64_t limit);

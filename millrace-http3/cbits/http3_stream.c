@@ -53,6 +53,20 @@ static void wake_all(http3_inner *stream)
 /* ------------------------------------------------------------------------------------------------------------------
  * Records */
 
+/* While a request is served, and neither side sends, the client is asked now and then whether it is there. Otherwise the connection would
+ * end when it has been idle for so long as one without requests may be. A client that has gone does not answer: then it does end. */
+static void watch_client(http3_connection *connection)
+{
+    uint64_t idle = connection->endpoint->settings.idle_ms * HTTP3_MILLISECOND;
+    if (connection->quic == NULL)
+        return;
+    const ngtcp2_transport_params *client = ngtcp2_conn_get_remote_transport_params(connection->quic);
+    if (client != NULL && client->max_idle_timeout > 0 && (idle == 0 || client->max_idle_timeout < idle))
+        idle = client->max_idle_timeout;
+    ngtcp2_conn_set_keep_alive_timeout(connection->quic,
+                                       connection->open_streams > 0 && idle > 0 ? idle / 2 : UINT64_MAX);
+}
+
 http3_inner *http3_new_stream(http3_connection *connection, int64_t id)
 {
     http3_endpoint *endpoint = connection->endpoint;
@@ -70,7 +84,8 @@ http3_inner *http3_new_stream(http3_connection *connection, int64_t id)
     if (stream->next != NULL)
         stream->next->previous = stream;
     connection->streams = stream;
-    connection->open_streams++;
+    if (connection->open_streams++ == 0)
+        watch_client(connection);
     connection->active_at = endpoint->now;
     endpoint->stream_count++;
     return stream;
@@ -88,7 +103,8 @@ static void unlink_stream(http3_inner *stream)
     stream->next = stream->previous = NULL;
     if (connection->writing == stream)
         connection->writing = NULL;
-    connection->open_streams--;
+    if (--connection->open_streams == 0)
+        watch_client(connection);
     connection->active_at = connection->endpoint->now;
     stream->connection = NULL;
 }

@@ -229,15 +229,6 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     return c->http == NULL || nghttp3_conn_shutdown_stream_read(c->http, id) == 0 ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
 }
 
-static int on_stop_sending(ngtcp2_conn *quic, int64_t id, uint64_t code, void *data, void *stream_data)
-{
-    client *c = data;
-    (void)quic, (void)code, (void)stream_data;
-    if (c->http != NULL)
-        nghttp3_conn_shutdown_stream_write(c->http, id);
-    return 0;
-}
-
 static int on_window(ngtcp2_conn *quic, int64_t id, uint64_t most, void *data, void *stream_data)
 {
     client *c = data;
@@ -313,7 +304,6 @@ static const ngtcp2_callbacks quic_callbacks = {
     .delete_crypto_aead_ctx = ngtcp2_crypto_delete_crypto_aead_ctx_cb,
     .delete_crypto_cipher_ctx = ngtcp2_crypto_delete_crypto_cipher_ctx_cb,
     .get_path_challenge_data = ngtcp2_crypto_get_path_challenge_data_cb,
-    .stream_stop_sending = on_stop_sending,
     .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
     .recv_rx_key = NULL,
     .recv_tx_key = on_key,
@@ -511,6 +501,20 @@ void client_reset(exchange *e, uint64_t code)
     nghttp3_conn_shutdown_stream_write(c->http, e->id);
     (void)nghttp3_conn_shutdown_stream_read(c->http, e->id);
     (void)ngtcp2_conn_shutdown_stream(c->quic, 0, e->id, code);
+}
+
+void client_stop(exchange *e, uint64_t code)
+{
+    client *c = e->client;
+    (void)nghttp3_conn_shutdown_stream_read(c->http, e->id);
+    (void)ngtcp2_conn_shutdown_stream_read(c->quic, 0, e->id, code);
+}
+
+void client_prioritize(exchange *e, const char *priority)
+{
+    CHECK_EQ(
+        nghttp3_conn_set_client_stream_priority(e->client->http, e->id, (const uint8_t *)priority, strlen(priority)),
+        0);
 }
 
 void send_more(client *c, int64_t id, const void *bytes, size_t length)

@@ -370,6 +370,30 @@ static void idle_end(uintptr_t argument)
     end_world(w);
 }
 
+/* While a request is served a connection does not end, however long that takes, unless the client is gone. */
+static void served_idle(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(42);
+    w->settings.idle_ms = 5000;
+    w->is_stuck = 1;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    uint64_t before = w->datagrams_to_clients;
+    run_for(w, 60 * SECOND);
+    CHECK_EQ(w->handler_count, 1);
+    CHECK_EQ(http3_connection_count(w->endpoint), 1);
+    CHECK(!c->is_over);
+    CHECK_LT(w->datagrams_to_clients - before, 60);
+    c->settings.is_mute = 1;
+    run_for(w, 12 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    CHECK_EQ(w->handler_count, 0);
+    end_world(w);
+}
+
 static void quiet_end(uintptr_t argument)
 {
     (void)argument;
@@ -511,6 +535,16 @@ static void refusals(uintptr_t argument)
         {0,
          {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
           FIELD(":protocol", "websocket")}},
+        {200,
+         {FIELD(":method", "CONNECT"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD(":protocol", "websocket")}},
+        {0,
+         {FIELD(":method", "CONNECT"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+          FIELD(":protocol", "websocket")}},
+        {0,
+         {FIELD(":method", "CONNECT"), FIELD(":authority", "a"), FIELD(":path", "/5"),
+          FIELD(":protocol", "websocket")}},
+        {0, {FIELD(":method", "CONNECT"), FIELD(":scheme", "https"), FIELD(":authority", "a"), FIELD(":path", "/5")}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t count = 0;
@@ -552,6 +586,39 @@ static void early_answer(uintptr_t argument)
     CHECK_LT(w->bytes_to_server, 1000000);
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
     CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* Clients that are told to stop get their answers whole, although they reset their side meanwhile. */
+static void early_large_answer(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(43);
+    w->settings.skipped_max = 0;
+    w->settings.resets_max = 4;
+    w->settings.resets_per_second = 0;
+    start_endpoint(w);
+    w->is_stuck = 1;
+    client *c = new_client(w, &ordinary);
+    for (unsigned i = 0; i < 8; i++) {
+        exchange *e = request(c, 0, 5000000);
+        run_for(w, 500 * MILLISECOND);
+        CHECK_EQ(w->handler_count, 1);
+        http3_rows none = {(const uint8_t *)"", 0, 0};
+        int64_t given;
+        http3_stream *stream = w->handlers[0].stream;
+        w->handler_count = 0;
+        CHECK_EQ(http3_answer(stream, 403, &none, 60000, e->upload, 60000, 1, &given), HTTP3_OK);
+        http3_release(stream);
+        flush_endpoint(w);
+        run_for(w, 2 * SECOND);
+        CHECK_EQ(e->status, 403);
+        CHECK_EQ(e->received, 60000);
+        CHECK_EQ(e->is_complete, 1);
+        CHECK_EQ(e->is_closed, 1);
+        CHECK_EQ(http3_stream_count(w->endpoint), 0);
+        CHECK(!c->is_over);
+    }
     end_world(w);
 }
 
@@ -638,6 +705,62 @@ static void priorities(uintptr_t argument)
     end_world(w);
 }
 
+static exchange *request_of_urgency(client *c, const char *priority)
+{
+    const nghttp3_nv fields[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+                                 FIELD(":path", "/300000"), FIELD("priority", priority)};
+    return request_with(c, fields, priority[0] == 0 ? 4 : 5, 300000);
+}
+
+/* What three downloads have received when the first of them is complete. */
+static void race(exchange *e[3], const char *const priorities[3], const char *const updates[3], uint64_t least[2])
+{
+    world *w = ordinary_world(44);
+    w->link.rate = 500000;
+    w->link.queue = 50000;
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    for (unsigned i = 0; i < 3; i++)
+        e[i] = request_of_urgency(c, priorities[i]);
+    run_for(w, 200 * MILLISECOND);
+    for (unsigned i = 0; i < 3; i++)
+        if (updates[i] != NULL)
+            client_prioritize(e[i], updates[i]);
+    while (!e[0]->is_closed && !e[1]->is_closed && !e[2]->is_closed && w->now < 60 * SECOND)
+        run_for(w, 10 * MILLISECOND);
+    unsigned winner = e[0]->is_closed ? 0 : e[1]->is_closed ? 1 : 2;
+    least[0] = winner;
+    least[1] = e[0]->received + e[1]->received + e[2]->received - e[winner]->received;
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchanges(w);
+    CHECK_EQ(counts_of(w).violations, 0);
+    end_world(w);
+}
+
+/* Answers of one urgency come one after the other, unless they are of use in parts; then they share the link (RFC 9218, section 10). */
+static void incremental(uintptr_t argument)
+{
+    exchange *e[3];
+    uint64_t others[2];
+    (void)argument;
+    race(e, (const char *const[]){"", "", ""}, (const char *const[]){NULL, NULL, NULL}, others);
+    CHECK_EQ(others[0], 0);
+    CHECK_LT(others[1], 100000);
+    race(e, (const char *const[]){"i", "i", "i"}, (const char *const[]){NULL, NULL, NULL}, others);
+    CHECK_LT(400000, others[1]);
+}
+
+/* A client changes its mind (PRIORITY_UPDATE, RFC 9218, section 7.2). */
+static void priority_updates(uintptr_t argument)
+{
+    exchange *e[3];
+    uint64_t others[2];
+    (void)argument;
+    race(e, (const char *const[]){"u=1", "u=2", "u=3"}, (const char *const[]){"u=6", NULL, "u=0"}, others);
+    CHECK_EQ(others[0], 2);
+    CHECK_LT(others[1], 200000);
+}
+
 /* A client resets a request: its handler learns of it. */
 static void reset_by_client(uintptr_t argument)
 {
@@ -650,6 +773,31 @@ static void reset_by_client(uintptr_t argument)
     run_for(w, SECOND);
     CHECK_EQ(w->handler_count, 1);
     client_reset(e, HTTP3_REQUEST_CANCELLED);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 0);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* A client wants nothing more of a response (STOP_SENDING): its handler learns of it, also if it has not answered yet. */
+static void stopped_by_client(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(45);
+    client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 100000000, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(w->handler_count, 1);
+    client_stop(e, HTTP3_REQUEST_CANCELLED);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 0);
+    w->is_stuck = 1;
+    e = request(c, 1000, 0);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 1);
+    client_stop(e, HTTP3_REQUEST_CANCELLED);
     run_for(w, SECOND);
     CHECK_EQ(w->handler_count, 0);
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
@@ -734,11 +882,10 @@ static void connection_limit(uintptr_t argument)
     end_world(w);
 }
 
-/* A client opens and resets requests as fast as it can. No more handlers run than it may have requests, and in the end the connection
+/* A client opens requests, and resets them or wants no answer, as fast as it can. No more handlers run than it may have requests, and in the end the connection
  * is closed. */
-static void rapid_reset(uintptr_t argument)
+static void rapid_reset(uintptr_t wants_no_answer)
 {
-    (void)argument;
     world *w = new_world(24);
     w->settings.streams_max = 10;
     w->settings.resets_max = 50;
@@ -752,7 +899,7 @@ static void rapid_reset(uintptr_t argument)
         run_for(w, MILLISECOND);
         for (uint32_t i = 0; i < c->exchange_count; i++)
             if (c->exchanges[i]->is_started && !c->exchanges[i]->is_closed && c->exchanges[i]->code == 0) {
-                client_reset(c->exchanges[i], HTTP3_REQUEST_CANCELLED);
+                (wants_no_answer ? client_stop : client_reset)(c->exchanges[i], HTTP3_REQUEST_CANCELLED);
                 c->exchanges[i]->code = 1; /* until it is closed */
             }
     }
@@ -1144,21 +1291,27 @@ static const harness_test tests[] = {
     {"updates keys", key_update, 0},
     {"follows clients to other ports", rebinding, 0},
     {"ends connections on which nothing arrives", idle_end, 0},
+    {"keeps connections with requests", served_idle, 0},
     {"ends connections without requests", quiet_end, 0},
     {"ends gracefully", graceful_end, 0},
     {"ends at once", sudden_end, 0},
     {"finds the owner of a datagram", owners, 0},
     {"refuses what HTTP/1 and HTTP/2 refuse", refusals, 0},
     {"stops a client that is answered early", early_answer, 0},
+    {"answers whole a client that it stops", early_large_answer, 0},
     {"sends what was flushed before a failure", aborted_answer, 0},
     {"replaces an answer", replaced_answer, 0},
     {"sends urgent answers first", priorities, 0},
+    {"sends answers one after the other, or at the same time", incremental, 0},
+    {"sends in another order when the client wants it", priority_updates, 0},
     {"tells handlers about resets", reset_by_client, 0},
+    {"tells handlers that the client wants no more", stopped_by_client, 0},
     {"attack: amplification", amplification, 0},
     {"attack: unfinished handshakes, Retry", handshake_flood, 0},
     {"attack: unfinished handshakes, limit", handshake_limit, 0},
     {"attack: connections", connection_limit, 0},
     {"attack: rapid resets", rapid_reset, 0},
+    {"attack: rapid requests to stop", rapid_reset, 1},
     {"attack: a client that does not read", stalled_reader, 0},
     {"attack: uploads that nobody reads", lazy_application, 0},
     {"attack: a great many fields from the QPACK table", many_fields, 0},

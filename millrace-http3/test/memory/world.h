@@ -130,6 +130,10 @@ exchange *request(client *c, uint64_t download, uint64_t upload);
 /* A request with these fields, whose response has a body of so many bytes at most. */
 exchange *request_with(client *c, const nghttp3_nv *fields, size_t count, uint64_t expected);
 void client_reset(exchange *e, uint64_t code);
+/* Wants nothing more of the response. */
+void client_stop(exchange *e, uint64_t code);
+/* Sends a PRIORITY_UPDATE. */
+void client_prioritize(exchange *e, const char *priority);
 /* Opens a stream, of requests or unidirectional, and sends bytes on it that no library has made. Returns the stream. */
 typedef enum raw_kind { RAW_REQUEST, RAW_UNIDIRECTIONAL } raw_kind;
 int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length);

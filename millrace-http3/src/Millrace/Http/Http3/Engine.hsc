@@ -49,6 +49,7 @@ module Millrace.Http.Http3.Engine
     End (..),
     announceEnd,
     endIdle,
+    endConnection,
     resetStalled,
     resetUnfinished,
     connectionCount,
@@ -416,6 +417,13 @@ foreign import ccall unsafe "http3_end_idle"
 -- | @endIdle engine now nanoseconds@ ends the connections that have had no request for so long.
 endIdle :: Ptr Engine -> Word64 -> Word64 -> IO Int
 endIdle engine now limit = fromIntegral <$> c_endIdle engine now limit
+
+foreign import ccall unsafe "http3_end_one"
+  c_endOne :: Ptr Engine -> Word64 -> Word64 -> IO ()
+
+-- | @endConnection engine now number@ ends a connection with all its requests.
+endConnection :: Ptr Engine -> Word64 -> Word64 -> IO ()
+endConnection engine now number = c_endOne engine number now
 
 foreign import ccall unsafe "http3_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32

@@ -8,9 +8,9 @@ module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, Sto
 import Control.Concurrent (forkIO, yield)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (unless, void, when)
+import Control.Monad (forM_, unless, void, when)
 import Data.IORef
-import qualified Data.IntSet as IntSet
+import qualified Data.IntMap.Strict as IntMap
 import Foreign.Ptr (Ptr, nullPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
@@ -38,8 +38,8 @@ data Session = Session
     sessionApplication :: !Wai.Application,
     -- | For how many batches requests get threads at once. Only the driver uses it.
     sessionSlowBatches :: !(IORef Int),
-    -- | The numbers of the connections that 'settingsOnOpen' has refused.
-    sessionRefused :: !(IORef IntSet.IntSet),
+    -- | The numbers of the connections that are not served.
+    sessionRefused :: !(IORef (IntMap.IntMap Refusal)),
     -- | Full while no thread takes 'nextChange's.
     sessionChanges :: !(MVar ()),
     -- | How the session is to end.
@@ -47,6 +47,10 @@ data Session = Session
     -- | Whether the engine is there. Held while a thread that does not work on the endpoint uses it.
     sessionLife :: !(MVar Life)
   }
+
+-- | What 'settingsOnOpen' has done.
+data Refusal = HasDeclined | HasThrown
+  deriving (Eq)
 
 data Life = Alive | Dead
   deriving (Eq)
@@ -76,7 +80,7 @@ runSession server socket neighbours settings credentials application ready = mas
   session <-
     Session endpoint (withinTotalTime (serverLimits server) application)
       <$> newIORef 0
-      <*> newIORef IntSet.empty
+      <*> newIORef IntMap.empty
       <*> newMVar ()
       <*> newEmptyMVar
       <*> newMVar Alive
@@ -116,7 +120,7 @@ drain session (Gracefully seconds) = do
   _ <- waitUntil start (Just noticeMillis)
   announceEnd engine EndLast
   flush endpoint
-  inTime <- waitUntil start ((1000 *) <$> seconds)
+  inTime <- waitUntil start (toMillis <$> seconds)
   unless inTime $ do
     left <- connectionCount engine
     reportTo (endpointServer endpoint) Nothing (toException (ConnectionsCutOff left))
@@ -125,6 +129,8 @@ drain session (Gracefully seconds) = do
     engine = endpointEngine endpoint
     -- Beside other processes there is a next one, and it is worth the time that handshakes which have begun here also end here.
     noticeMillis = maybe 250 (const 1000) (endpointNeighbours endpoint) :: Int
+    -- At most a century, so that nothing overflows.
+    toMillis limit = 1000 * min 3000000000 (max 0 limit)
     -- Whether all connections have ended.
     waitUntil start millis = do
       done <- (== 0) <$> connectionCount engine
@@ -297,12 +303,16 @@ noteChanges session = mask $ \restore -> do
     settings = serverSettings server
     note (Opened number client) = do
       countConnection (serverState server)
-      wanted <- reporting False (settingsOnOpen settings client)
-      unless wanted (atomicModifyIORef' (sessionRefused session) (\refused -> (IntSet.insert (fromIntegral number) refused, ())))
+      refusal <- reporting (Just HasThrown) ((\wanted -> if wanted then Nothing else Just HasDeclined) <$> settingsOnOpen settings client)
+      forM_ refusal $ \why -> do
+        atomicModifyIORef' (sessionRefused session) (\refused -> (IntMap.insert (fromIntegral number) why refused, ()))
+        now <- monotonicNanoseconds
+        endConnection (engineOf session) now number
+        flushIfNeeded (sessionEndpoint session)
     note (Ended number client) = do
       discountConnection (serverState server)
-      atomicModifyIORef' (sessionRefused session) (\refused -> (IntSet.delete (fromIntegral number) refused, ()))
-      reporting () (settingsOnClose settings client)
+      refusal <- atomicModifyIORef' (sessionRefused session) (\refused -> (IntMap.delete (fromIntegral number) refused, IntMap.lookup (fromIntegral number) refused))
+      unless (refusal == Just HasThrown) (reporting () (settingsOnClose settings client))
     reporting :: a -> IO a -> IO a
     reporting otherwise' action =
       action `catch` \failure ->
@@ -338,7 +348,7 @@ keepOrder session = do
 serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   connection <- streamConnectionNumber at
-  refused <- IntSet.member (fromIntegral connection) <$> readIORef (sessionRefused session)
+  refused <- IntMap.member (fromIntegral connection) <$> readIORef (sessionRefused session)
   (if refused then rejectStream at else serve) `onException` releaseStream at
   flags <- releaseStream at
   wakeNoticed endpoint flags
