@@ -372,8 +372,10 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
     when (size > 0) $
       sendFrames connection (windowUpdate 0 (fromIntegral size) : [windowUpdate (exchangeStream exchange) (fromIntegral size) | not end])
     when end (finish exchange [])
-  (Cut, _) -> atomically (writeTVar (current connection) Nothing >> writeTVar (outputHasEnded connection) True) >> endSending connection
+  (Cut, _) -> atomically (writeTVar (current connection) Nothing >> endBoth) >> endSending connection
   where
+    -- What the example has sent behind the last request gets nowhere.
+    endBoth = writeTVar (outputHasEnded connection) True >> writeTVar (input connection) "" >> writeTVar (inputHasEnded connection) True
     write bytes = atomically (modifyTVar' (output connection) (<> bytes))
     statusOf = fromMaybe "" . lookup ":status"
     ordinary = filter (not . B.isPrefixOf ":" . fst)
@@ -385,7 +387,7 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
       atomically $ do
         writeTVar (current connection) Nothing
         void (flushTQueue (arrived connection))
-        when isLast (writeTVar (outputHasEnded connection) True)
+        when isLast endBoth
       when isLast (endSending connection)
 
 headOf :: ByteString -> Fields -> ByteString

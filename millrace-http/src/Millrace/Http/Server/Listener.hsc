@@ -4,6 +4,8 @@
 --
 -- A client is connected as soon as the kernel has queued its connection; closing the last descriptor of a listening
 -- socket resets all that is queued. Nothing of it must get lost when one server takes over from another.
+--
+-- Exposed for tests. Not covered by the version policy.
 module Millrace.Http.Server.Listener
   ( Listener (..),
     Parting (..),

@@ -1,0 +1,77 @@
+-- | The examples of millrace-http's tests that hold for every carrier, over HTTP\/3.
+module Main (main) where
+
+import Carrier (withGateway)
+import Data.List (isInfixOf)
+import qualified Http2Spec
+import qualified MultiplexedExamples
+import SpeakingHttp2 (speakingHttp2)
+import Support (Speech (..), speaking)
+import System.Directory (findExecutable)
+import System.Exit (ExitCode (..))
+import System.IO (BufferMode (..), hSetBuffering, stdout)
+import System.Process (readProcessWithExitCode)
+import System.Timeout (timeout)
+import Test.Hspec (Spec, around_, describe, expectationFailure)
+import Test.Hspec.Runner (Config (..), defaultConfig, hspecWith)
+
+main :: IO ()
+main = do
+  hSetBuffering stdout LineBuffering
+  able <- hasAioquic
+  if able
+    then withGateway (hspecWith defaultConfig {configSkipPredicate = Just isLeftOut} (around_ limited specs))
+    else putStrLn "nothing was tested: aioquic is missing"
+  where
+    isLeftOut (groups, name)
+      | "HTTP/2" `elem` groups = isAbout (leftOut ++ ofFrames)
+      | otherwise = isAbout (leftOut ++ MultiplexedExamples.leftOut)
+      where
+        isAbout parts = any (\part -> any (part `isInfixOf`) (name : groups)) parts
+
+hasAioquic :: IO Bool
+hasAioquic = findExecutable "python3" >>= maybe (return False) (\python -> (\(code, _, _) -> code == ExitSuccess) <$> readProcessWithExitCode python ["-c", "import aioquic"] "")
+
+-- Examples that do not hold over HTTP/3, by a part of their names.
+leftOut :: [String]
+leftOut =
+  [ "over memory", -- they use no connection
+    "has the reason phrase that was sent", -- one of them is for a connection without protection
+    -- They start servers of their own.
+    "an asynchronous exception that is bottom",
+    -- One thread serves all connections. Who throws to it ends the server.
+    "does not come between what onOpen does and its end",
+    -- Connections do not give way: clients that are too many come by TCP.
+    "setMaximumConnections"
+  ]
+
+-- The examples of HTTP/2 that speak of its frames, or of what HTTP/3 does otherwise, by a part of their names.
+ofFrames :: [String]
+ofFrames =
+  [ "is what a connection speaks that begins with its preface",
+    "alone refuses HTTP/1",
+    "closes without an answer of HTTP/1",
+    -- Windows: heads count for them in HTTP/3, and a client that is answered early is told to stop. The tests in memory have both, and priorities.
+    "what its window permits",
+    "while its client sends more than that",
+    "has filled the stream's window",
+    "sends what is more urgent first",
+    "sends what is as urgent one after the other",
+    "sends in another order",
+    -- The end of a connection, or of one side of it. HTTP/3 has its own, and it has no sides.
+    "setMaximumRequests",
+    "has ended its side",
+    "its client sends something all the time",
+    "has ended a handler's thread",
+    "in an orderly way"
+  ]
+
+-- A test that hangs fails, with its name.
+limited :: IO () -> IO ()
+limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
+
+specs :: Spec
+specs = do
+  around_ (speaking (Speech speakingHttp2)) MultiplexedExamples.examples
+  -- This client speaks HTTP/2 by itself.
+  describe "many requests at a time" Http2Spec.spec
