@@ -1,5 +1,5 @@
 -- | The examples that also hold where a connection carries many requests at a time: over HTTP\/2 here, and over HTTP\/3 in another package. A
--- client translates what they send and receive ("SpeakingHttp2"). Must not know: which protocol it is.
+-- client translates what they send and receive ("SpeakingHttp2").
 module MultiplexedExamples (examples, leftOut) where
 
 import qualified AnswerSpec
