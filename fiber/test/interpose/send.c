@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 static atomic_int broken_pipes;
 
@@ -61,12 +62,14 @@ typedef struct attempt {
     int socket;
     ssize_t result;
     int error, signals;
+    atomic_int thread; /* which makes it; 0 before */
 } attempt;
 
 static void *send_once(void *argument)
 {
     attempt *a = argument;
     int before = atomic_load(&broken_pipes);
+    atomic_store(&a->thread, (int)syscall(SYS_gettid));
     a->result = a->send(a->socket);
     a->error = errno;
     a->signals = atomic_load(&broken_pipes) - before;
@@ -98,13 +101,31 @@ static void end_pair(pair *p)
         MUST(close(p->ends[1]));
 }
 
+/* Waits until the thread waits in the kernel, for whatever it is. */
+static void let_thread_wait(const atomic_int *thread)
+{
+    char state = 0;
+    for (int tries = 0; state != 'S' && tries < 10000; tries++) {
+        char path[64], text[256] = "";
+        usleep(1000);
+        (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(thread));
+        FILE *file = fopen(path, "r");
+        if (!file)
+            continue; /* the thread has not begun */
+        const char *end = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+        state = end && end[1] == ' ' ? end[2] : 0;
+        (void)fclose(file);
+    }
+    CHECK_EQ(state, 'S');
+}
+
 static attempt end_on_thread(sending *send, int type, void (*end)(pair *))
 {
     pthread_t thread;
     pair p = full_pair(type);
     attempt a = {.send = send, .socket = p.ends[0]};
     CHECK_EQ(pthread_create(&thread, NULL, send_once, &a), 0);
-    usleep(20000); /* it is to wait by then */
+    let_thread_wait(&a.thread);
     end(&p);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     end_pair(&p);
