@@ -52,7 +52,7 @@ spec = describe "borrowed buffers" $ do
       ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
   it "are sent, given back, and filled with the answer" $
     withTcpPair $ \peer here -> replicateM_ 1000 $ do
-      job <- start (askOnce here (microseconds 10000) (Char8.pack "question"))
+      job <- start (askOnce here (microseconds 10000000) (Char8.pack "question"))
       receive peer borrowedSize `shouldReturn` Char8.pack "question"
       sendAll peer (Char8.pack "answer")
       finish job `shouldReturn` Right (Char8.pack "answer")
