@@ -15,8 +15,8 @@ PONG_BODY = b"Pong!"
 def check(service, port, file=None):
     """Raises ServerError unless one request is answered as the service demands. `file`: (name, its bytes)."""
     try:
-        if service == "h2tls-pong":
-            _check_http2(port, "/", PONG_BODY, scheme="https")
+        if service.startswith("h2tls"):
+            _check_http2(port, f"/{file[0]}" if file else "/", file[1] if file else PONG_BODY, scheme="https")
         elif service == "tcp500":
             _check_tcp500(port)
         elif service == "h2upload":

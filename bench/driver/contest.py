@@ -10,6 +10,7 @@ import contextlib
 
 from . import load, turns
 from .load import LoadError
+from .measurement import point_of
 
 
 class Contest:
@@ -18,7 +19,8 @@ class Contest:
         self._workload = workload
         self._point = point
         self._stack = contextlib.ExitStack()
-        self._servers = {}  # by the name of the side, as the next two
+        self._servers = {}  # by the name of the side, as the next three
+        self._points = {}  # the row's point, as each side serves it
         self._failures = {}
         self._costs = {}  # (name, round) -> figures
 
@@ -38,10 +40,11 @@ class Contest:
     def _start(self, sides):
         self._stack.close()
         self._servers = {}
+        self._points = {side.name: point_of(side, self._point) for side in sides}
         for side in sides:
             try:
                 self._servers[side.name] = self._stack.enter_context(
-                    self._bench.serving(side, self._workload, self._point))
+                    self._bench.serving(side, self._workload, point_of(side, self._point)))
             except load.FAILURES as error:
                 self._failures[side.name] = error
 
@@ -49,16 +52,16 @@ class Contest:
         runners = {}
         for name, server in self._servers.items():
             try:
-                runners[name] = self._runner(server, stack)
+                runners[name] = self._runner(self._points[name], server, stack)
             except load.FAILURES as error:
                 self._failures[name] = error
         return runners
 
-    def _runner(self, server, stack):
-        generator = self._bench.paused(self._workload, self._point, server.url)
+    def _runner(self, point, server, stack):
+        generator = self._bench.paused(self._workload, point, server.url)
         stack.callback(generator.kill)
         generator.pause()  # before it connects, so that it does not disturb the others' preparation
-        return turns.Runner(server.program, generator, lambda: self._bench.unserved(self._point, server, generator))
+        return turns.Runner(server.program, generator, lambda: self._bench.unserved(point, server, generator))
 
     def _take_turns(self, runners, number):
         turns.set_up(runners.values(), self._point["connections"])
@@ -101,11 +104,11 @@ class Contest:
         if "cpu_us_per_request" not in cost:
             raise LoadError("the server answered no request during its turns")
         with server.watched():
-            figures = self._bench.uninterrupted(side, self._workload, self._point, server)
+            figures = self._bench.uninterrupted(side, self._workload, point_of(side, self._point), server)
         return {**figures, **cost, "errors": figures["errors"] + cost["errors"]}
 
     def system_calls(self, side, counter):
         """System calls per request. Call this last, because tracing may change a server's behaviour for good."""
         server = self._server(side)
         with server.watched():
-            return self._bench.system_calls(self._workload, self._point, counter, server)
+            return self._bench.system_calls(self._workload, point_of(side, self._point), counter, server)

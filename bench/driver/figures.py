@@ -55,6 +55,8 @@ ALL = {
     "calls_per_second": ("calls/s", number),
     "cpu_us_per_call": ("CPU per call", microseconds),
     "peak_threads": ("OS threads", lambda value: f"{value:,.0f}"),
+    "seconds_per_mebibyte": ("time per MiB", seconds),
+    "megabits_per_second": ("Mbit/s", number),
     "memory_growth_bytes": ("memory for the calls", bytes_size),
     "kernel_memory_bytes": ("kernel memory", bytes_size),
     "us_per_event": ("CPU per event", microseconds),
@@ -71,5 +73,6 @@ SHOWN = {
     "timers": ["cpu_seconds", "peak_memory_bytes"],
     "calls": ["cpu_us_per_call", "calls_per_second", "peak_threads", "memory_growth_bytes", "kernel_memory_bytes"],
     "toolkit": ["us_per_call", "calls_per_second", "cpu_us_per_call", "peak_threads", "peak_memory_bytes"],
+    "link": ["megabits_per_second", "cpu_us_per_request", "peak_memory_bytes"],
     "simulated": ["events_per_second", "memory_per_connection_bytes"],
 }

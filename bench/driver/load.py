@@ -195,7 +195,7 @@ def http3_words(url, connections, streams, seconds, counter):
     if isinstance(program, programs.Missing):
         raise LoadError(program.reason)
     parts = urllib.parse.urlsplit(url)
-    return [program, str(parts.port), parts.path or "/", str(connections), str(streams), str(seconds), counter]
+    return [program, parts.netloc, parts.path or "/", str(connections), str(streams), str(seconds), counter]
 
 
 class PausedHttp3(PausedCommand):

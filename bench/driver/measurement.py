@@ -18,7 +18,7 @@ import time
 import urllib.parse
 from dataclasses import dataclass
 
-from . import answers, load, machine, process, sockets, targets, tls, turns
+from . import answers, links, load, machine, process, sockets, targets, tls, turns
 from .load import LoadError
 from .process import ServerError
 from .workloads import FILES, FILE_NAMES, in_flight
@@ -29,7 +29,7 @@ UPLOAD = "h2-file1m"
 BYTES_COUNTED_FROM = 1 << 20  # From this size on requests are counted by bytes, because an answer may span samples.
 
 
-FILE_SERVICES = ("files", "h2files", "tls-files", "proxy-files", "h3files")
+FILE_SERVICES = ("files", "h2files", "h2tls-files", "tls-files", "proxy-files", "h3files", "h3loss", "h2loss")
 
 
 def is_http2(point):
@@ -38,6 +38,12 @@ def is_http2(point):
 
 def is_http3(point):
     return point["service"].startswith("h3")
+
+
+def point_of(side, point):
+    """The point as this side serves it: over HTTP/2 and TLS, in a row of HTTP/3, if it is there for the comparison."""
+    service = side.instead(point["service"])
+    return point if service == point["service"] else {**point, "service": service, "key": "p256", "tls": "1.3"}
 
 
 def is_websocket(point):
@@ -56,6 +62,7 @@ class Settings:
         self.open_loop = 2 if quick else 30
         self.idle = 1 if quick else 2
         self.timer_limit = 20 if quick else 240
+        self.link = 3 if quick else 10
         self.start_limit = 15
 
     def closed(self, point):
@@ -343,6 +350,8 @@ class Bench:
             return self._toolkit(side, point)
         if workload.kind == "simulated":
             return self._simulated(side, point)
+        if workload.kind == "link":
+            return self._link(side, workload, point_of(side, point))
         if workload.kind == "open":
             self._find_maximum(side, workload, point)
         use = {"open": self._open, "idle": self._idle}[workload.kind]
@@ -417,6 +426,38 @@ class Bench:
             "memory_per_connection_bytes": (after - before) / point["connections"],
             "memory_before_bytes": before, "memory_after_bytes": after, "errors": closed,
             "peak_memory_bytes": process.memory_bytes(program.pids(), "VmHWM"),
+        }
+
+    def _link(self, side, workload, point):
+        """Throughput over a link that delays and drops packets. The server and the generator are in the link's network namespace."""
+        name, content = self.files.provide(workload.name)
+        seconds = self.settings.link
+        with tempfile.TemporaryDirectory(prefix="bench-") as state, links.made(links.Kind(
+                point["delay_ms"], point["loss_percent"], point["megabits"], point["congestion"])) as link:
+            command = self._command(side, point, port=links.PORT, address=links.SERVER, files=self.files.directory, state=state)
+            program = process.Program(
+                link.inside(command), self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
+            try:
+                links.check(link, program, "/" + name, content, self.settings.start_limit)
+                url = f"https://{links.SERVER_SEEN}:{links.PORT}/{name}"
+                generator = (self._h2load_command(point, url, seconds) if is_http2(point) else
+                             self._http3_command(point, url, seconds, self._counter()))
+                before = process.cpu_seconds(program.pids())
+                output = load.run(link.inside(generator), seconds).stdout
+                figures = load.h2load_closed_figures(output, seconds) if is_http2(point) else load.wrk_figures(output)
+                user, system = process.cpu_seconds(program.pids())
+                peak = process.memory_bytes(program.pids(), "VmHWM")
+            finally:
+                program.stop()
+        mebibytes = figures["bytes"] / (1 << 20)
+        if not mebibytes:
+            raise LoadError("nothing came over the link")
+        return {
+            "seconds_per_mebibyte": figures["duration_us"] / 1e6 / mebibytes,
+            "megabits_per_second": figures["bytes"] * 8 / figures["duration_us"],
+            "cpu_us_per_request": (user + system - sum(before)) * 1e6 / mebibytes, "errors": figures["errors"],
+            "peak_memory_bytes": peak, "command": self.workshop.shown(" ".join(command)),
+            "load_command": self.workshop.shown(" ".join(generator)),
         }
 
     def _run(self, side, point, count, **values):

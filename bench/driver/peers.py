@@ -48,9 +48,14 @@ class Side:
 
     def service(self, wanted):
         """The service whose command serves the wanted one: some differ only in what the client does."""
+        wanted = self.instead(wanted)
         if wanted in self.entry["run"]:
             return wanted
         return SAME_SERVER.get(wanted, wanted)
+
+    def instead(self, wanted):
+        """What this side does in a row of another protocol, so that both protocols can be compared there."""
+        return self.entry.get("instead", {}).get(wanted, wanted)
 
     def offers(self, service, cores):
         fewest, most = self.entry.get("cores", [1, 1 << 30])

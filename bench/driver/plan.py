@@ -43,6 +43,8 @@ class Row:
             return settings.open_loop + settings.warm_up + START_SECONDS + 2  # reading the log
         if kind == "idle":
             return 2 * settings.idle + settings.warm_up + START_SECONDS + self.point["connections"] * 1e-4
+        if kind == "link":
+            return settings.link + START_SECONDS + 1
         if self.point["service"] == "still":
             return self.point["n"] + LEAST_SECONDS
         things = self.point["n"] * self.point.get("m", 1)

@@ -55,10 +55,16 @@ def websocket_load():
 
 
 def http3_load():
-    """A generator of closed HTTP/3 load. Usage: PROGRAM PORT PATH CONNECTIONS STREAMS SECONDS COUNTER."""
+    """A generator of closed HTTP/3 load. Usage: PROGRAM [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER."""
     libraries = ["-lngtcp2", "-lngtcp2_crypto_gnutls", "-lnghttp3", "-lgnutls"]
     return built("http3", "gcc", os.path.join("driver", "http3"),
                  lambda path: ["gcc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Werror", "-o", path, "load.c", *libraries])
+
+
+def bad_link():
+    """A link that delays and drops packets. Usage: PROGRAM DELAY_MS LOSS_PERCENT MEGABITS CONGESTION_CONTROL."""
+    return built("link", "gcc", os.path.join("driver", "link"),
+                 lambda path: ["gcc", "-O2", "-D_GNU_SOURCE", "-Wall", "-Werror", "-o", path, "link.c"])
 
 
 def websocket_echo():

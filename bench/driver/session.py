@@ -102,7 +102,7 @@ class Session:
             return True
         command = self.workshop.command(
             side, point["service"], cores=point["cores"], port=0, files="", state="",
-            certificate="", key="", path="", target=0, n=0, m=0)
+            certificate="", key="", path="", target=0, address="", n=0, m=0)
         if isinstance(command, str):
             self._skip(side.peer, command, workload.name, side.ours)
             return False

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 # Fewer connections show nothing more, and 10,000 take three times as long as 1,000: only `pong` has them.
 CONNECTIONS = [100, 1000]
 FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
-         "tls-file1m": 1 << 20, "h3-file1m": 1 << 20, "proxy-file1m": 1 << 20}
+         "tls-file1m": 1 << 20, "h3-file1m": 1 << 20, "h3-loss": 1 << 20, "proxy-file1m": 1 << 20}
 FILE_NAMES = {name: f"{name.rsplit('-', 1)[-1]}.bin" for name in FILES}
 
 # Where another backend than the default one tells something. In the other workloads they do not differ: timers do not depend on
@@ -258,6 +258,11 @@ ALL += [
         _tls("tls-pong", [3000])),
 ]
 
+def _loss(algorithms):
+    return [{**point, "delay_ms": 25, "loss_percent": 1, "megabits": 100, "congestion": algorithm}
+            for algorithm in algorithms for point in _streams("h3loss", [(1, 4)])]
+
+
 ALL += [
     Workload(
         "h3-pong", "HTTP/3, small answer", "closed",
@@ -268,8 +273,17 @@ ALL += [
         "cpu_us_per_request", _streams("h3pong", [(100, 32)]), _streams("h3pong", [(20, 32)])),
     Workload(
         "h3-file1m", "HTTP/3, file of 1 MiB", "closed",
-        "HTTP/3, a static file of 1 MiB. The number of requests is computed from the bytes received.",
+        "HTTP/3, a static file of 1 MiB. The number of requests is computed from the bytes received. Sides whose names say so serve the same "
+        "by HTTP/2 over TLS.",
         "cpu_us_per_request", _streams("h3files", [(10, 4)]), _streams("h3files", [(4, 1)])),
+    Workload(
+        "h3-loss", "HTTP/3 on a bad network", "link",
+        "Downloads of a static file of 1 MiB over a link that drops 1 % of all packets at random, in each direction, delays each by 25 ms, so "
+        "that a question and its answer take 50, and carries 100 Mbit/s. One connection, four requests in flight. Sides whose names say so "
+        "speak HTTP/2 over TLS, on the same link; TCP controls congestion by CUBIC, which is what Linux does by default, or by BBR. HTTP/3 "
+        "controls it by itself. The link is a program (`driver/link/link.c`): it needs no netem, but a processor that is not always busy. CPU "
+        "time is that of the server for a MiB.",
+        "seconds_per_mebibyte", _loss(("cubic", "bbr")), _loss(("cubic",))),
 ]
 
 BEHIND = ("Behind each proxy there is an nginx of its own that answers, on other processors if there are any. Its time does not count. The "
@@ -365,6 +379,8 @@ def label(name, point):
         words.append(f"{point['streams']} streams each")
     if "key" in point:
         words.append(f"{'P-256' if point['key'] == 'p256' else 'RSA'}, TLS {point['tls']}")
+    if "congestion" in point:
+        words.append(f"TCP with {point['congestion'].upper()}")
     if "share" in point:
         words.append(f"{point['share']:.0%} of the maximum".replace("%", " %"))
     if point["cores"] != 1 or "n" in point:

@@ -1,6 +1,6 @@
 // Generates HTTP/3 load: every connection has so many requests in flight, and begins another one when one was answered.
 //
-// Usage: http3 PORT PATH CONNECTIONS STREAMS SECONDS COUNTER. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
+// Usage: http3 [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
 // COUNTER is a file of 16 bytes: the bytes of bodies that were received so far, and the connections whose first request was answered.
 //
 // SIGUSR1 pauses it, and SIGUSR2 lets it go on. A paused generator begins no requests, but takes the answers that are on their way and
@@ -559,11 +559,16 @@ static void wait_and_read(void)
 int main(int count_of_words, char **words)
 {
     if (count_of_words != 7) {
-        fprintf(stderr, "usage: http3 PORT PATH CONNECTIONS STREAMS SECONDS COUNTER\n");
+        fprintf(stderr, "usage: http3 [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER\n");
         return 2;
     }
-    server = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(words[1]))};
-    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    char *colon = strchr(words[1], ':');
+    if (colon != NULL) {
+        *colon = 0;
+    }
+    server = (struct sockaddr_in){.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)atoi(colon == NULL ? words[1] : colon + 1))};
+    require(inet_pton(AF_INET, colon == NULL ? "127.0.0.1" : words[1], &server.sin_addr) == 1, "not an address");
     path = words[2];
     connection_count = (size_t)atoi(words[3]);
     stream_count = (size_t)atoi(words[4]);
