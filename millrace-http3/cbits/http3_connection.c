@@ -598,6 +598,7 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     ngtcp2_transport_params parameters;
     ngtcp2_settings_default(&settings);
     settings.initial_ts = now;
+    settings.cc_algo = limits->congestion == HTTP3_CUBIC ? NGTCP2_CC_ALGO_CUBIC : NGTCP2_CC_ALGO_BBR;
     settings.token = head->token;
     settings.tokenlen = head->tokenlen;
     settings.token_type = token_type;

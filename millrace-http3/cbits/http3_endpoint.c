@@ -133,6 +133,7 @@ int http3_settings_default(http3_settings *settings)
                                  .idle_ms = 30000,
                                  .handshake_ms = 10000,
                                  .datagram_max = 1452,
+                                 .congestion = HTTP3_BBR,
                                  .server_name_length = sizeof name - 1};
     memcpy(settings->server_name, name, sizeof name - 1);
     return http3_random(settings->secret, sizeof settings->secret);

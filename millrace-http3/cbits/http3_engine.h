@@ -51,6 +51,10 @@ void http3_libraries(char *text, size_t room);
 #define HTTP3_SERVER_NAME_MAX 255u
 #define HTTP3_SECRET_LENGTH   32u
 
+/* How a connection finds out how fast it may send. CUBIC takes each loss, and each mark of a router (ECN), for a sign that the path is full.
+ * BBR measures what arrives, and becomes slower when some per cent are lost. */
+typedef enum http3_congestion { HTTP3_BBR = 0, HTTP3_CUBIC = 1 } http3_congestion;
+
 /* The settings of an endpoint. They are copied. */
 typedef struct http3_settings {
     uint32_t
@@ -79,6 +83,7 @@ typedef struct http3_settings {
     uint32_t handshake_ms; /* the limit for a handshake; 0: none */
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
+    uint32_t congestion;         /* an http3_congestion; the default is BBR */
     uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
     uint16_t owner;              /* the first two bytes of all connection IDs: http3_owner_of */
     uint32_t server_name_length; /* 0: no server field */

@@ -152,13 +152,23 @@ static void marks(uintptr_t argument)
     end_world(w);
 }
 
-/* Where routers mark what they would otherwise have to drop, senders become slower, and nothing is sent twice. */
+/* A world whose endpoint controls congestion so. */
+static world *world_with(uint64_t seed, http3_congestion congestion)
+{
+    world *w = new_world(seed);
+    w->settings.congestion = congestion;
+    start_endpoint(w);
+    return w;
+}
+
+/* Where routers mark what they would otherwise have to drop, senders become slower, and nothing is sent twice. BBR does not: it takes marks
+ * for losses, of which a few tell it nothing. */
 static void congestion(uintptr_t argument)
 {
     uint64_t times[2];
     (void)argument;
     for (int is_congested = 0; is_congested < 2; is_congested++) {
-        world *w = ordinary_world(6);
+        world *w = world_with(6, HTTP3_CUBIC);
         client *c = new_client(w, &ordinary);
         transfer_both_ways(w, c);
         w->link.congestion = is_congested ? 30 : 0;
@@ -171,6 +181,28 @@ static void congestion(uintptr_t argument)
         end_world(w);
     }
     CHECK(times[1] > 2 * times[0]);
+}
+
+/* Losses that are no sign of congestion cost little with BBR, and nearly all with CUBIC. */
+static void random_losses(uintptr_t argument)
+{
+    uint64_t times[2];
+    (void)argument;
+    for (int is_cubic = 0; is_cubic < 2; is_cubic++) {
+        world *w = world_with(7, is_cubic ? HTTP3_CUBIC : HTTP3_BBR);
+        client *c = new_client(w, &ordinary);
+        w->link = (link_settings){.loss = 10, .delay = 25 * MILLISECOND, .rate = 12500000, .queue = 625000};
+        request(c, 10000, 0);
+        CHECK(run_until(w, all_complete, 60 * SECOND));
+        uint64_t start = w->now;
+        request(c, 5000000, 0);
+        CHECK(run_until(w, all_complete, 60 * SECOND));
+        check_exchanges(w);
+        times[is_cubic] = w->now - start;
+        end_world(w);
+    }
+    CHECK(times[0] < 2 * SECOND);
+    CHECK(5 * times[0] < times[1]);
 }
 
 static void server_name(uintptr_t argument)
@@ -1281,6 +1313,7 @@ static const harness_test tests[] = {
     {"finds out that larger datagrams pass", large_download, 0},
     {"uses marks of routers", marks, 0},
     {"uses none where they do not arrive", marks, 1},
+    {"is fast where packets are lost at random", random_losses, 0},
     {"becomes slower where routers are congested", congestion, 0},
     {"chooses the certificate by the server's name", server_name, 0},
     {"uses new certificates for new connections", new_certificates, 0},
