@@ -23,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -241,6 +242,34 @@ class PausedHttp3(PausedCommand):
         super().kill()
         with contextlib.suppress(FileNotFoundError):
             os.remove(self._counter)
+
+
+class IdleHttp3Connections:
+    """As IdleConnections, over HTTP/3: the generator, paused when each of its connections was served."""
+
+    QUIET_SECONDS = 4  # until a server has put away what it needs only for work
+
+    def __init__(self, port, count):
+        counter = os.path.join(tempfile.mkdtemp(prefix="bench-"), "counter")
+        self._generator = PausedHttp3(http3_words(f"https://127.0.0.1:{port}/", count, 1, PausedCommand.SECONDS, counter), counter)
+        try:
+            self._generator.resume()  # when it counts
+            deadline = time.monotonic() + START_SECONDS + count / 100
+            while (served := self._generator.served()) < count:
+                if time.monotonic() > deadline:
+                    raise LoadError(f"{count - served} of {count} connections were not served")
+                time.sleep(0.1)
+            self._generator.pause()
+            time.sleep(self.QUIET_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def closed_by_server(self):
+        return self._generator.end()["errors"]
+
+    def close(self):
+        self._generator.kill()
 
 
 def ab_command(url, connections, seconds, processors, version):

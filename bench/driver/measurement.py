@@ -414,7 +414,7 @@ class Bench:
         program = server.program
         time.sleep(self.settings.idle)
         before = process.memory_bytes(program.pids(), "VmRSS")
-        idle = load.IdleHttp2Connections if is_http2(point) else tls.IdleConnections if "key" in point else load.IdleConnections
+        idle = load.IdleHttp3Connections if is_http3(point) else load.IdleHttp2Connections if is_http2(point) else tls.IdleConnections if "key" in point else load.IdleConnections
         connections = idle(server.port, point["connections"])
         try:
             time.sleep(self.settings.idle)

@@ -277,6 +277,10 @@ ALL += [
         "by HTTP/2 over TLS.",
         "cpu_us_per_request", _streams("h3files", [(10, 4)]), _streams("h3files", [(4, 1)])),
     Workload(
+        "h3-idle", "idle HTTP/3 connections", "idle",
+        "As idle, over HTTP/3, after some seconds without a packet.",
+        "memory_per_connection_bytes", _streams("h3pong", [(2000, 1)])),
+    Workload(
         "h3-loss", "HTTP/3 on a bad network", "link",
         "Downloads of a static file of 1 MiB over a link that drops 1 % of all packets at random, in each direction, delays each by 25 ms, so "
         "that a question and its answer take 50, and carries 100 Mbit/s. One connection, four requests in flight. Sides whose names say so "
