@@ -9,7 +9,6 @@
  * late packets of the client are recognised (RFC 9000, section 10.2).
  */
 #include <gnutls/crypto.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,45 +41,43 @@
 
 static void *note_taken(http3_connection *connection, void *memory)
 {
-    if (memory != NULL)
-        connection->memory += malloc_usable_size(memory);
     const http3_settings *limits = &connection->endpoint->settings;
     /* The window grows as the client's bytes are read. */
     uint64_t window = limits->connection_window + connection->received;
     uint64_t most = HANDSHAKE_MEMORY_MAX;
     if (connection->is_established)
         most = MEMORY_SPARE + (window < limits->window_max ? window : limits->window_max);
-    if (connection->memory > most)
+    if (connection->memory.bytes > most)
         http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
     return memory;
 }
 
 static void *take(size_t size, void *data)
 {
-    return note_taken(data, http_take(size));
+    return note_taken(data, http3_memory_take(&((http3_connection *)data)->memory, size));
 }
 
 static void give(void *memory, void *data)
 {
-    if (memory == NULL)
-        return;
-    ((http3_connection *)data)->memory -= malloc_usable_size(memory);
-    http_give(memory);
+    http3_memory_give(&((http3_connection *)data)->memory, memory);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
 {
-    return size != 0 && count > SIZE_MAX / size ? NULL : note_taken(data, http_take_zeroed(count * size));
+    if (size != 0 && count > SIZE_MAX / size)
+        return NULL;
+    return note_taken(data, http3_memory_take_zeroed(&((http3_connection *)data)->memory, count * size));
 }
 
 static void *resize(void *memory, size_t size, void *data)
 {
-    size_t before = memory == NULL ? 0 : malloc_usable_size(memory);
-    void *resized = realloc(memory, size);
-    if (resized == NULL)
-        return NULL;
-    ((http3_connection *)data)->memory -= before;
-    return note_taken(data, resized);
+    return note_taken(data, http3_memory_resize(&((http3_connection *)data)->memory, memory, size));
+}
+
+/* Must be called before the libraries are, unless a packet has just arrived or something was just due. */
+static void wake(http3_connection *connection)
+{
+    http3_memory_unpack(&connection->memory);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -658,6 +655,7 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     if (connection == NULL)
         return NULL;
     connection->endpoint = endpoint;
+    http3_memory_begin(&connection->memory, &endpoint->rooms);
     connection->number = ++endpoint->next_number;
     connection->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = connection};
     connection->quic_memory = (ngtcp2_mem){connection, take, give, take_zeroed, resize};
@@ -670,6 +668,7 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     connection->latest = connection->remote;
     ngtcp2_ccerr_default(&connection->error);
     if (http3_enter_heap(connection, UINT64_MAX) != 0) {
+        http3_memory_end(&connection->memory, &endpoint->rooms);
         free(connection);
         return NULL;
     }
@@ -702,9 +701,11 @@ static void end_tls(http3_connection *connection)
 static void end_libraries(http3_connection *connection)
 {
     http3_endpoint *endpoint = connection->endpoint;
+    wake(connection);
     nghttp3_conn_del(connection->http);
     ngtcp2_conn_del(connection->quic);
     end_tls(connection);
+    http3_memory_end(&connection->memory, &endpoint->rooms);
     connection->http = NULL;
     connection->quic = NULL;
     connection->writing = NULL;
@@ -777,6 +778,7 @@ void http3_end_connection(http3_connection *connection, int result, uint64_t now
     http3_endpoint *endpoint = connection->endpoint;
     if (connection->phase != HTTP3_OPEN)
         return;
+    wake(connection);
     switch (result) {
     case NGTCP2_ERR_IDLE_CLOSE:
     case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
@@ -811,6 +813,7 @@ void http3_announce(http3_connection *connection, http3_end end)
 {
     if (connection->phase != HTTP3_OPEN || connection->http == NULL)
         return;
+    wake(connection);
     if (end == HTTP3_END_NOTICE) {
         (void)nghttp3_conn_submit_shutdown_notice(connection->http);
     } else {
@@ -856,6 +859,8 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
         answer_late_packet(connection);
         return 0;
     }
+    wake(connection);
+    connection->heard_at = now;
     int result = 0;
     if (!is_too_often(connection, &connection->frames, settings->frames_max, settings->frames_per_second))
         result = ngtcp2_conn_read_pkt(connection->quic, path, &info, bytes, length, now);
@@ -883,6 +888,7 @@ void http3_expire(http3_connection *connection, uint64_t now)
         http3_drop_connection(connection);
         return;
     }
+    wake(connection);
     int result = ngtcp2_conn_handle_expiry(connection->quic, now);
     if (result != 0) {
         http3_end_connection(connection, result, now);
@@ -929,6 +935,14 @@ int http3_add_packet(http3_output *output, const http3_address *local, const htt
     }
     output->length += length;
     return 1;
+}
+
+int http3_rest(http3_connection *connection, uint64_t now, uint64_t quiet)
+{
+    int is_busy = connection->streams != NULL || connection->is_pending || connection->tls != NULL ||
+                  connection->has_error || connection->expiry < now + quiet || now < connection->heard_at + quiet;
+    return connection->phase == HTTP3_OPEN && connection->is_established && !is_busy &&
+           http3_memory_pack(&connection->memory);
 }
 
 static http3_written write_close(http3_connection *connection, http3_output *output)

@@ -182,6 +182,7 @@ void http3_free(http3_endpoint *endpoint)
         http3_drop_connection(endpoint->connections);
     http3_credentials_free(endpoint->credentials);
     http_building_drop(&endpoint->spare);
+    http3_rooms_free(&endpoint->rooms);
     pthread_mutex_destroy(&endpoint->lock);
     free(endpoint->table);
     free(endpoint->heap);
@@ -626,6 +627,18 @@ void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now)
     if (connection != NULL)
         end_with(connection, HTTP3_NO_ERROR, now);
     http3_unlock(endpoint);
+}
+
+uint32_t http3_rest_quiet(http3_endpoint *endpoint, uint64_t now, uint64_t quiet, uint32_t most)
+{
+    uint32_t count = 0;
+    http3_lock(endpoint);
+    now = advance(endpoint, now);
+    for (http3_connection *connection = endpoint->connections; connection != NULL && count < most;
+         connection = connection->next)
+        count += http3_rest(connection, now, quiet) != 0;
+    http3_unlock(endpoint);
+    return count;
 }
 
 uint32_t http3_connection_count(http3_endpoint *endpoint)

@@ -192,6 +192,10 @@ uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
 /* Ends the connection with this number, with all its requests. It has no effect if there is none (any more). */
 void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now);
 
+/* Packs the libraries' memory of connections that have been quiet for `quiet` nanoseconds, so that each takes half; `most` of them. Returns
+ * how many. The next packet unpacks it. */
+uint32_t http3_rest_quiet(http3_endpoint *endpoint, uint64_t now, uint64_t quiet, uint32_t most);
+
 /* Resets streams whose output has waited for the client for `limit` nanoseconds. Returns how many. */
 uint32_t http3_reset_stalled(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
 

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "http3_engine.h"
+#include "http3_memory.h"
 #include "http_list.h"
 #include "http_memory.h"
 
@@ -156,8 +157,9 @@ struct http3_connection {
     http3_bucket resets, frames;
     ngtcp2_mem quic_memory;
     nghttp3_mem http_memory;
-    uint64_t memory;   /* bytes that the libraries have */
-    uint64_t received; /* bytes of all streams, in order */
+    http3_memory memory; /* the libraries' */
+    uint64_t received;   /* bytes of all streams, in order */
+    uint64_t heard_at;   /* when the latest packet arrived */
 };
 
 struct http3_endpoint {
@@ -177,6 +179,7 @@ struct http3_endpoint {
         ending_count;      /* connections: open (handshakes included); handshakes; closing or draining */
     http_list ready;       /* by next_ready */
     uint32_t stream_count; /* records of streams */
+    http3_rooms rooms;
     int64_t *notices;
     uint32_t notice_count, notice_capacity, notices_taken;
     http3_change *changes;
@@ -253,6 +256,8 @@ void http3_end_connection(http3_connection *connection, int result, uint64_t now
 void http3_fail(http3_connection *connection, uint64_t code);
 /* Ends it if there is a reason. */
 void http3_end_failed(http3_connection *connection, uint64_t now);
+/* Packs the memory of a connection that has had nothing to do for `quiet` nanoseconds. Returns whether it did. */
+int http3_rest(http3_connection *connection, uint64_t now, uint64_t quiet);
 /* Frees the connection without another word. */
 void http3_drop_connection(http3_connection *connection);
 void http3_announce(http3_connection *connection, http3_end end);

@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "http3_memory.h"
 #include "threads.h"
 #include "world.h"
 
@@ -943,6 +944,31 @@ static void rapid_reset(uintptr_t wants_no_answer)
     end_world(w);
 }
 
+/* A client is slow, but its window is wide. The server keeps what is on its way, and a little more. */
+static void slow_link(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(33);
+    client_settings settings = ordinary;
+    settings.stream_window = settings.connection_window = 16777216;
+    w->link = (link_settings){.delay = 50 * MILLISECOND, .rate = 20000, .queue = 40000};
+    client *c = new_client(w, &settings);
+    CHECK(run_until(w, all_established, 30 * SECOND));
+    struct mallinfo2 before = mallinfo2();
+    exchange *e = request(c, 100000000, 0);
+    for (int i = 0; i < 30; i++) {
+        run_for(w, 2 * SECOND);
+        CHECK_LT(mallinfo2().uordblks, before.uordblks + 500000);
+        if (w->handler_count > 0)
+            CHECK_LE(w->handlers[0].at, e->received + 300000);
+    }
+    CHECK(e->received > 60 * 15000);
+    client_reset(e, HTTP3_REQUEST_CANCELLED);
+    run_for(w, 10 * SECOND);
+    CHECK_EQ(w->handler_count, 0);
+    end_world(w);
+}
+
 /* A client does not read. The server keeps a bounded part of the answer, and gives up in the end. */
 static void stalled_reader(uintptr_t argument)
 {
@@ -1280,7 +1306,16 @@ static void mirrored(uintptr_t argument)
     end_world(w);
 }
 
-/* The memory of a connection without requests. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%*u %lu", &pages) == 1);
+    fclose(file);
+    return pages * 4096;
+}
+
+/* The memory of a connection without requests, after a while. */
 static void idle_memory(uintptr_t argument)
 {
     (void)argument;
@@ -1293,11 +1328,54 @@ static void idle_memory(uintptr_t argument)
     }
     CHECK(run_until(w, all_complete, 60 * SECOND));
     run_for(w, 2 * SECOND);
+    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, 3 * SECOND, COUNT), 0);
+    uint64_t before = resident_bytes();
+    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT / 2), HTTP3_HAS_ROOMS ? COUNT / 2 : 0);
+    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT), HTTP3_HAS_ROOMS ? COUNT / 2 : 0);
+    /* The pages are the system's again. What is left is malloc's. */
+    CHECK(!HTTP3_HAS_ROOMS || resident_bytes() + (uint64_t)COUNT * 15000 < before);
     struct mallinfo2 open = mallinfo2();
     http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
     struct mallinfo2 after = mallinfo2();
-    CHECK_LT((open.uordblks - after.uordblks) / COUNT, 60000);
+    CHECK_LT((open.uordblks - after.uordblks) / COUNT, HTTP3_HAS_ROOMS ? 28000 : 60000);
     end_world(w);
+}
+
+/* Whatever comes, a connection whose memory was packed goes on as if it had not been. */
+static void rest(uintptr_t argument)
+{
+    enum { ROUNDS = 20 };
+    uint64_t first = harness_first_seed();
+    for (uint64_t seed = first; seed < first + argument; seed++) {
+        world *w = ordinary_world(seed);
+        client *all[3];
+        w->rests = 1;
+        w->link = (link_settings){.loss = random_below(w, 2) ? random_below(w, 50) : 0,
+                                  .delay = random_below(w, 60) * MILLISECOND};
+        for (unsigned i = 0; i < 3; i++)
+            all[i] = new_client(w, &ordinary);
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            client *c = all[random_below(w, 3)];
+            unsigned requests = random_below(w, 4);
+            for (unsigned k = 0; k < requests; k++)
+                request(c, random_below(w, 30000), random_below(w, 2) ? random_below(w, 30000) : 0);
+            if (c->is_confirmed && random_below(w, 5) == 0)
+                rebind(c);
+            if (c->is_confirmed && random_below(w, 5) == 0)
+                (void)ngtcp2_conn_initiate_key_update(c->quic, w->now);
+            CHECK(run_until(w, all_complete, 600 * SECOND));
+            run_for(w, random_below(w, 1000) * MILLISECOND); /* together less than the idle time */
+        }
+        check_exchanges(w);
+        CHECK_EQ(counts_of(w).violations, 0);
+        CHECK(!HTTP3_HAS_ROOMS || w->rested > ROUNDS / 2);
+        if (seed % 2 == 0 && all[0]->is_established)
+            client_close(all[0], HTTP3_NO_ERROR);
+        else
+            http3_announce_end(w->endpoint, HTTP3_END_LAST);
+        run_for(w, 5 * SECOND);
+        end_world(w);
+    }
 }
 
 static const harness_test tests[] = {
@@ -1346,6 +1424,7 @@ static const harness_test tests[] = {
     {"attack: rapid resets", rapid_reset, 0},
     {"attack: rapid requests to stop", rapid_reset, 1},
     {"attack: a client that does not read", stalled_reader, 0},
+    {"a slow client costs a bounded memory", slow_link, 0},
     {"attack: uploads that nobody reads", lazy_application, 0},
     {"attack: a great many fields from the QPACK table", many_fields, 0},
     {"attack: packets without use", useless_packets, 0},
@@ -1358,6 +1437,7 @@ static const harness_test tests[] = {
     {"attack: garbage", garbage, 0},
     {"attack: its own datagrams", mirrored, 0},
     {"an idle connection's memory", idle_memory, 0},
+    {"goes on after its memory was packed", rest, 30},
     {"many threads", many_threads, 0},
 };
 

@@ -401,6 +401,8 @@ static void step(world *w)
         flush_endpoint(w);
     for (uint32_t i = 0; i < w->client_count; i++)
         client_work(w->clients[i]);
+    if (w->rests)
+        w->rested += http3_rest_quiet(w->endpoint, w->now, 0, UINT32_MAX);
 }
 
 int run_until(world *w, int (*holds)(world *w), uint64_t limit)

@@ -107,6 +107,8 @@ struct world {
     uint64_t unread_most;    /* bytes of a request that the application had not read */
     int is_lazy;             /* the application reads nothing */
     int is_stuck;            /* the application answers nothing */
+    int rests;               /* the memory of each connection is packed whenever it can be */
+    uint32_t rested;         /* how often that was done */
     int is_served_elsewhere; /* other threads are the application */
     uint64_t datagrams_to_clients, bytes_to_clients, bytes_to_server;
     uint64_t largest_datagram;

@@ -52,6 +52,7 @@ module Millrace.Http.Http3.Engine
     endConnection,
     resetStalled,
     resetUnfinished,
+    restQuiet,
     connectionCount,
     streamCount,
     Change (..),
@@ -424,6 +425,14 @@ foreign import ccall unsafe "http3_end_one"
 -- | @endConnection engine now number@ ends a connection with all its requests.
 endConnection :: Ptr Engine -> Word64 -> Word64 -> IO ()
 endConnection engine now number = c_endOne engine number now
+
+foreign import ccall unsafe "http3_rest_quiet"
+  c_restQuiet :: Ptr Engine -> Word64 -> Word64 -> Word32 -> IO Word32
+
+-- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most of so many. Returns their
+-- number.
+restQuiet :: Ptr Engine -> Word64 -> Word64 -> Int -> IO Int
+restQuiet engine now quiet most = fromIntegral <$> c_restQuiet engine now quiet (fromIntegral most)
 
 foreign import ccall unsafe "http3_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32

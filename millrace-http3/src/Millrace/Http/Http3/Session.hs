@@ -335,10 +335,18 @@ keepOrder session = do
     wakeNow endpoint
     flush endpoint
     noteChanges session
+  letRest
   where
     endpoint = sessionEndpoint session
     engine = engineOf session
     limits = endpointLimits endpoint
+    -- A few at a time, because nobody can receive meanwhile.
+    letRest = do
+      now <- monotonicNanoseconds
+      rested <- restQuiet engine now quietNanoseconds restsAtATime
+      when (rested == restsAtATime) (yield >> letRest)
+    quietNanoseconds = 2000000000
+    restsAtATime = 32
     within micros action = if micros > 0 then action (1000 * fromIntegral micros) else return 0
 
 ------------------------------------------------------------------------------------------------------------------------
