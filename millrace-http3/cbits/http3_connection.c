@@ -23,6 +23,9 @@
 
 #define RANDOM_LENGTH (HTTP3_ID_LENGTH - 2)
 
+/* Over Ethernet, larger datagrams are not tried, and this one is tried before larger ones. */
+#define ORDINARY_DATAGRAM 1452u
+
 /* The limit of records of ended connections. */
 #define ENDING_MAX 4096u
 
@@ -590,6 +593,8 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
 {
     const http3_endpoint *endpoint = connection->endpoint;
     const http3_settings *limits = &endpoint->settings;
+    /* Those after the first one are for tunnels, and the last one for larger packets than those of Ethernet. */
+    const uint16_t probes[] = {ORDINARY_DATAGRAM, 1406, 1342, 1232, (uint16_t)limits->datagram_max};
     ngtcp2_cid id;
     ngtcp2_settings settings;
     ngtcp2_transport_params parameters;
@@ -603,6 +608,10 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     settings.max_stream_window = limits->window_max / 2;
     settings.handshake_timeout = limits->handshake_ms == 0 ? UINT64_MAX : limits->handshake_ms * HTTP3_MILLISECOND;
     settings.max_tx_udp_payload_size = limits->datagram_max;
+    if (limits->datagram_max > ORDINARY_DATAGRAM) {
+        settings.pmtud_probes = probes;
+        settings.pmtud_probeslen = sizeof probes / sizeof *probes;
+    }
     settings.no_pmtud = limits->datagram_max <= NGTCP2_MAX_UDP_PAYLOAD_SIZE;
     ngtcp2_transport_params_default(&parameters);
     parameters.initial_max_stream_data_bidi_remote = limits->stream_window;
@@ -850,6 +859,16 @@ static void note_address(http3_connection *connection, const ngtcp2_addr *remote
     connection->looks_until = now + LOOK_TIME;
 }
 
+/* Tells ngtcp2 when packets were sent, so that it sets the time for the next ones. That is when it wants to be called again, even if there are
+ * no next ones. So it is told just before its next call: until then it wants none for that. */
+static void note_sent(http3_connection *connection)
+{
+    if (connection->sent_at == 0)
+        return;
+    ngtcp2_conn_update_pkt_tx_time(connection->quic, connection->sent_at);
+    connection->sent_at = 0;
+}
+
 int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
                       size_t length, uint64_t now)
 {
@@ -860,6 +879,7 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
         return 0;
     }
     wake(connection);
+    note_sent(connection);
     connection->heard_at = now;
     int result = 0;
     if (!is_too_often(connection, &connection->frames, settings->frames_max, settings->frames_per_second))
@@ -889,6 +909,7 @@ void http3_expire(http3_connection *connection, uint64_t now)
         return;
     }
     wake(connection);
+    note_sent(connection);
     int result = ngtcp2_conn_handle_expiry(connection->quic, now);
     if (result != 0) {
         http3_end_connection(connection, result, now);
@@ -1061,6 +1082,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
     ngtcp2_conn *quic = connection->quic;
     if (connection->phase != HTTP3_OPEN)
         return write_close(connection, output);
+    note_sent(connection);
     http3_submit_answers(connection);
     size_t burst = ngtcp2_conn_get_send_quantum(quic), written = 0;
     for (;;) {
@@ -1069,7 +1091,8 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
         http3_address local, remote;
         size_t most = ngtcp2_conn_get_max_tx_udp_payload_size(quic);
         if (written >= burst || output->room - output->length < most || output->train_count == output->trains_max) {
-            ngtcp2_conn_update_pkt_tx_time(quic, now);
+            connection->sent_at = now;
+            note_sent(connection);
             set_next_expiry(connection, now);
             return HTTP3_MORE_LATER;
         }
@@ -1087,7 +1110,8 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
         written += (size_t)length;
     }
     http3_leave_pending(connection); /* what was noted meanwhile was tried, too */
-    ngtcp2_conn_update_pkt_tx_time(quic, now);
+    if (written > 0)
+        connection->sent_at = now;
     set_next_expiry(connection, now);
     if (connection->has_error || end_of(connection) <= now) {
         http3_fail(connection, HTTP3_NO_ERROR);

@@ -160,6 +160,7 @@ struct http3_connection {
     http3_memory memory; /* the libraries' */
     uint64_t received;   /* bytes of all streams, in order */
     uint64_t heard_at;   /* when the latest packet arrived */
+    uint64_t sent_at;    /* when packets were sent of which ngtcp2 was not told yet; 0: it was told of all */
 };
 
 struct http3_endpoint {

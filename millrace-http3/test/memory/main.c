@@ -124,6 +124,28 @@ static void large_download(uintptr_t argument)
     end_world(w);
 }
 
+/* Datagrams become as large as the path carries, at most as the setting says. */
+static void path_size(uintptr_t argument)
+{
+    static const uint64_t carried[] = {0, 9000, 1500, 1350};
+    static const uint64_t least[] = {7000, 7000, 1350, 1250}, most[] = {9000, 9000, 1452, 1342};
+    world *w = new_world(34 + argument);
+    w->settings.datagram_max = 9000;
+    start_endpoint(w);
+    w->link.largest = carried[argument];
+    client *c = new_client(w, &ordinary);
+    request(c, 300000, 0);
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    run_for(w, 5 * SECOND);
+    uint64_t before = w->datagrams_to_clients;
+    request(c, 900000, 0);
+    CHECK(run_until(w, all_complete, 60 * SECOND));
+    check_exchanges(w);
+    uint64_t each = 900000 / (w->datagrams_to_clients - before);
+    CHECK(each < most[argument] && each > least[argument]);
+    end_world(w);
+}
+
 /* Transfers a megabyte in each direction. */
 static void transfer_both_ways(world *w, client *c)
 {
@@ -1391,6 +1413,10 @@ static const harness_test tests[] = {
     {"finds out that larger datagrams pass", large_download, 0},
     {"uses marks of routers", marks, 0},
     {"uses none where they do not arrive", marks, 1},
+    {"sends datagrams as large as the path carries, without a limit", path_size, 0},
+    {"sends datagrams as large as the path carries, 9,000 bytes", path_size, 1},
+    {"sends datagrams as large as the path carries, 1,500 bytes", path_size, 2},
+    {"sends datagrams as large as the path carries, 1,350 bytes", path_size, 3},
     {"is fast where packets are lost at random", random_losses, 0},
     {"becomes slower where routers are congested", congestion, 0},
     {"chooses the certificate by the server's name", server_name, 0},

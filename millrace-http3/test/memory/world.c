@@ -103,7 +103,7 @@ static void launch(world *w, int to_server, uint16_t number, uint16_t port, uint
     if (to_server)
         w->bytes_to_server += length;
     w->sent_with[to_server][ecn & 3]++;
-    if (random_below(w, 1000) < link->loss)
+    if ((link->largest > 0 && length > link->largest) || random_below(w, 1000) < link->loss)
         return;
     if (link->rate > 0) {
         uint64_t *busy = &w->busy_until[to_server];

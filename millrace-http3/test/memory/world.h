@@ -77,6 +77,7 @@ typedef struct link_settings {
     uint64_t delay, jitter; /* nanoseconds; with jitter datagrams overtake each other */
     uint64_t rate;          /* bytes in a second; 0: no limit */
     uint64_t queue;         /* bytes that wait for the rate, at most */
+    uint64_t largest;       /* larger datagrams are dropped; 0: none */
     uint32_t congestion;    /* the chance that a router marks a datagram whose sender understands that (ECN) */
     int clears_marks;       /* a router does not know ECN */
     int joins;              /* what arrives at the server together is received together (GRO) */

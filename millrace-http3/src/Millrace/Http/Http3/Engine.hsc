@@ -206,6 +206,8 @@ data EngineLimits = EngineLimits
     -- | 0: no limit.
     limitIdle :: !Int,
     limitHandshake :: !Int,
+    -- | Bytes of the largest datagram to be tried.
+    limitDatagram :: !Int,
     limitAllowed :: !Word32,
     -- | The beginning of connection IDs.
     limitOwner :: !Word16,
@@ -237,6 +239,7 @@ newEngineSettings limits = do
     mapM_ (#{poke http3_settings, connections_max} at . word) (limitConnections limits)
     #{poke http3_settings, idle_ms} at (word (limitIdle limits))
     #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
+    #{poke http3_settings, datagram_max} at (word (limitDatagram limits))
     #{poke http3_settings, allowed} at (limitAllowed limits)
     #{poke http3_settings, owner} at (limitOwner limits)
     let name = B.take #{const HTTP3_SERVER_NAME_MAX} (limitServerName limits)

@@ -29,6 +29,7 @@ import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http3.Endpoint (localityOf)
 import Millrace.Http.Http3.Engine (Credentials, Locality (..), libraries, newEngineSettings)
 import Millrace.Http.Http3.Neighbours
+import Millrace.Http.Http3.PacketSize (largestDatagram)
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
@@ -138,7 +139,8 @@ start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> P
 start tls settings credentials application running place@(Place address options) = do
   server <- newServerContext settings
   neighbours <- if isShared then openNeighbours address else return Nothing
-  limits <- newEngineSettings (engineLimits (maybe 0 (ownerNumber . neighboursOwner) neighbours) tls settings)
+  datagram <- largestDatagram address
+  limits <- newEngineSettings (engineLimits (maybe 0 (ownerNumber . neighboursOwner) neighbours) datagram tls settings)
   socket' <- openDatagrams place `onException` mapM_ closeNeighbours neighbours
   begun <- newEmptyMVar
   ended <- newEmptyMVar

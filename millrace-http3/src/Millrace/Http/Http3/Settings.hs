@@ -14,9 +14,9 @@ import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Settings (..))
 import Millrace.Http.Tls.Settings (CertSettings (..), TLSSettings (..))
 
--- | The limits of HTTP\/2 count for HTTP\/3, too. The number is the beginning of connection IDs.
-engineLimits :: Word16 -> TLSSettings -> Settings -> EngineLimits
-engineLimits owner tls settings =
+-- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
+engineLimits :: Word16 -> Int -> TLSSettings -> Settings -> EngineLimits
+engineLimits owner datagram tls settings =
   EngineLimits
     { limitStreams = http2MaximumStreams own,
       limitFields = fieldsMax limits,
@@ -32,6 +32,7 @@ engineLimits owner tls settings =
       limitConnections = settingsMaximumConnections settings,
       limitIdle = if idleMicros limits == 0 then 0 else max 1 (idleMicros limits `quot` 1000),
       limitHandshake = 1000 * tlsHandshakeSeconds tls,
+      limitDatagram = datagram,
       limitAllowed = headAllowed limits,
       limitOwner = owner,
       limitServerName = harmless (settingsServerName settings)
