@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import comparison, releases, report, results, workloads
+from . import comparison, http3_report, releases, report, results, workloads
 from .session import Session
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -118,7 +118,7 @@ def make_report(arguments):
     from arena import report as arena_report  # as above
     try:
         path = os.path.abspath(options.results)
-        makes = arena_report.make if arena_report.is_mine(path) else report.make
+        makes = (arena_report.make if arena_report.is_mine(path) else http3_report.make if http3_report.is_mine(path) else report.make)
         print(makes(path, BENCH, options.output))
     except (OSError, ValueError, KeyError) as error:
         print(f"bench/report: cannot make the report of {options.results}: {_reason(error)}", file=sys.stderr)
