@@ -254,7 +254,7 @@ class IdleHttp3Connections:
         self._generator = PausedHttp3(http3_words(f"https://127.0.0.1:{port}/", count, 1, PausedCommand.SECONDS, counter), counter)
         try:
             self._generator.resume()  # when it counts
-            deadline = time.monotonic() + START_SECONDS + count / 100
+            deadline = time.monotonic() + START_SECONDS + count / 20
             while (served := self._generator.served()) < count:
                 if time.monotonic() > deadline:
                     raise LoadError(f"{count - served} of {count} connections were not served")
