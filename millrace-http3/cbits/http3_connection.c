@@ -190,6 +190,7 @@ static int on_begin_headers(nghttp3_conn *http, int64_t id, void *data, void *st
     if (stream == NULL)
         return NGHTTP3_ERR_CALLBACK_FAILURE;
     connection->frames.tokens += 2;
+    stream->came_early = connection->reads_early;
     nghttp3_conn_set_stream_user_data(http, id, stream);
     ngtcp2_conn_set_stream_user_data(connection->quic, id, stream);
     return begin_section(stream, HTTP_SECTION_HEAD);
@@ -215,10 +216,55 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
     return NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
+/* A connection counts from the end of its handshake on, or from an earlier request. */
+static void tell_open(http3_connection *connection)
+{
+    if (!connection->is_told)
+        http3_push_change(connection, 0);
+    connection->is_told = 1;
+}
+
+/* A request of 0-RTT may be one that somebody repeats. The application learns of that by a field (RFC 8470, section 5.1), as it would from a
+ * proxy. */
+static int mark_early(http3_inner *stream)
+{
+    static const char name[] = "early-data", value[] = "1";
+    return http_building_field(stream->building, (const uint8_t *)name, sizeof name - 1, (const uint8_t *)value,
+                               sizeof value - 1);
+}
+
+typedef enum http3_start {
+    HTTP3_START,       /* it is served now */
+    HTTP3_START_EARLY, /* the same, though it may be a repetition: that changes nothing */
+    HTTP3_START_LATER  /* after the handshake, when it is none */
+} http3_start;
+
+static http3_start start_of(const http3_connection *connection, const http3_inner *stream)
+{
+    http_method method = (http_method)stream->seen.head.method;
+    if (!stream->came_early || connection->is_established)
+        return HTTP3_START;
+    return method == HTTP_METHOD_GET || method == HTTP_METHOD_HEAD ? HTTP3_START_EARLY : HTTP3_START_LATER;
+}
+
+static void begin_request(http3_connection *connection, http3_inner *stream, http3_start start)
+{
+    if (start == HTTP3_START_LATER) {
+        http3_hold(stream);
+        return;
+    }
+    stream->seen.is_early = start == HTTP3_START_EARLY;
+    tell_open(connection);
+    http3_make_ready(stream);
+}
+
 static int end_section(http3_connection *connection, http3_inner *stream)
 {
     int is_head = stream->building->section == HTTP_SECTION_HEAD;
-    int result = http_building_end(stream->building, HTTP_SECURE);
+    http3_start start = start_of(connection, stream);
+    int result = is_head && start == HTTP3_START_EARLY ? mark_early(stream) : 0;
+    if (result == 0)
+        result = http_building_end(stream->building, HTTP_SECURE);
     end_building(stream);
     if (result != 0) {
         http3_lose_stream(stream);
@@ -227,7 +273,7 @@ static int end_section(http3_connection *connection, http3_inner *stream)
         ngtcp2_conn_shutdown_stream(connection->quic, 0, stream->seen.id,
                                     result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
     } else if (is_head) {
-        http3_make_ready(stream);
+        begin_request(connection, stream, start);
     }
     return 0;
 }
@@ -382,6 +428,7 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
         connection->frames.tokens += 1;
     if (is_long_head(connection, stream_data, length))
         return NGTCP2_ERR_CALLBACK_FAILURE;
+    connection->reads_early = (flags & NGTCP2_STREAM_DATA_FLAG_0RTT) != 0;
     nghttp3_ssize used =
         nghttp3_conn_read_stream(connection->http, id, bytes, length, (flags & NGTCP2_STREAM_DATA_FLAG_FIN) != 0);
     if (used < 0)
@@ -509,7 +556,10 @@ static int on_id_retired(ngtcp2_conn *quic, const ngtcp2_cid *id, void *data)
 static int on_crypto(ngtcp2_conn *quic, ngtcp2_encryption_level level, uint64_t offset, const uint8_t *bytes,
                      size_t length, void *data)
 {
-    if (((http3_connection *)data)->tls != NULL)
+    http3_connection *connection = data;
+    if (connection->tls != NULL && connection->takes_early)
+        http3_early_protect(&connection->endpoint->early, connection->tls, connection->endpoint->now);
+    if (connection->tls != NULL)
         return ngtcp2_crypto_recv_crypto_data_cb(quic, level, offset, bytes, length, data);
     ngtcp2_conn_set_tls_alert(quic, GNUTLS_A_UNEXPECTED_MESSAGE);
     return NGTCP2_ERR_CRYPTO;
@@ -539,7 +589,12 @@ static int on_handshake(ngtcp2_conn *quic, void *data)
     connection->is_established = 1;
     endpoint->handshake_count--;
     endpoint->counts.connections++;
-    http3_push_change(connection, 0);
+    tell_open(connection);
+    http3_inner *held;
+    while ((held = http_list_shift(&connection->held, offsetof(http3_inner, next_ready))) != NULL) {
+        held->is_held = 0;
+        http3_make_ready(held);
+    }
     send_token(connection, ngtcp2_conn_get_path(quic));
     if (endpoint->is_ending)
         http3_announce(connection, endpoint->is_last ? HTTP3_END_LAST : HTTP3_END_NOTICE);
@@ -591,7 +646,7 @@ static ngtcp2_conn *connection_of(ngtcp2_crypto_conn_ref *reference)
 static int open_quic(http3_connection *connection, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
                      const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now)
 {
-    const http3_endpoint *endpoint = connection->endpoint;
+    http3_endpoint *endpoint = connection->endpoint;
     const http3_settings *limits = &endpoint->settings;
     /* Those after the first one are for tunnels, and the last one for larger packets than those of Ethernet. */
     const uint16_t probes[] = {ORDINARY_DATAGRAM, 1406, 1342, 1232, (uint16_t)limits->datagram_max};
@@ -636,7 +691,13 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
                                &parameters, &connection->quic_memory, connection) != 0)
         return -1;
     connection->credentials = http3_credentials_share(endpoint->credentials);
-    connection->tls = http3_new_session(connection->credentials, endpoint->ticket_key, &connection->reference);
+    /* Without a token of an earlier connection, the sender's address may be a lie. Then only the tickets are for 0-RTT. */
+    if (endpoint->settings.early)
+        http3_early_note(&endpoint->early, now);
+    connection->takes_early = endpoint->settings.early && token_type == NGTCP2_TOKEN_TYPE_NEW_TOKEN;
+    connection->tls =
+        http3_new_session(connection->credentials, endpoint->ticket_key,
+                          endpoint->settings.early ? HTTP3_EARLY_DATA : HTTP3_NO_EARLY_DATA, &connection->reference);
     if (connection->tls == NULL)
         return -1;
     ngtcp2_conn_set_tls_native_handle(connection->quic, connection->tls);
@@ -721,9 +782,9 @@ static void end_libraries(http3_connection *connection)
     while (connection->streams != NULL)
         http3_orphan_stream(connection->streams);
     endpoint->open_count--;
-    if (connection->is_established)
+    if (connection->is_told)
         http3_push_change(connection, 1);
-    else
+    if (!connection->is_established)
         endpoint->handshake_count--;
 }
 

@@ -183,6 +183,7 @@ void http3_free(http3_endpoint *endpoint)
     http3_credentials_free(endpoint->credentials);
     http_building_drop(&endpoint->spare);
     http3_rooms_free(&endpoint->rooms);
+    http3_early_close(&endpoint->early);
     pthread_mutex_destroy(&endpoint->lock);
     free(endpoint->table);
     free(endpoint->heap);

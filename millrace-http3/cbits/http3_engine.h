@@ -83,9 +83,10 @@ typedef struct http3_settings {
     uint32_t handshake_ms; /* the limit for a handshake; 0: none */
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
-    uint32_t congestion;         /* an http3_congestion; the default is BBR */
-    uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
-    uint16_t owner;              /* the first two bytes of all connection IDs: http3_owner_of */
+    uint32_t congestion; /* an http3_congestion; the default is BBR */
+    uint32_t allowed;    /* HTTP_ALLOW_* of http_parser.h */
+    uint32_t early;      /* whether requests in 0-RTT are served before the handshake is over: GET and HEAD alone */
+    uint16_t owner;      /* the first two bytes of all connection IDs: http3_owner_of */
     uint32_t server_name_length; /* 0: no server field */
     uint8_t server_name[HTTP3_SERVER_NAME_MAX];
     uint8_t
@@ -245,11 +246,11 @@ typedef struct http3_stream {
     uint8_t has_ended;      /* the client sends nothing more */
     uint8_t is_closed;      /* both sides have ended, or one has reset the stream, or the connection is over */
     uint8_t was_reset;      /* the stream was closed before both sides had ended */
-    uint8_t is_early;       /* came in 0-RTT: it may be a repetition by an attacker */
-    uint64_t unread;        /* bytes of the request's body that have arrived and were not read */
-    uint64_t received;      /* bytes of the request's body that have arrived */
-    uint64_t sent;          /* bytes of the response's body that were put into packets at least once */
-    uint64_t acknowledged;  /* bytes of the response's body that the client has received, roughly */
+    uint8_t is_early;  /* came in 0-RTT, and may be a repetition by an attacker; its head has the field early-data: 1 */
+    uint64_t unread;   /* bytes of the request's body that have arrived and were not read */
+    uint64_t received; /* bytes of the request's body that have arrived */
+    uint64_t sent;     /* bytes of the response's body that were put into packets at least once */
+    uint64_t acknowledged; /* bytes of the response's body that the client has received, roughly */
     uint32_t remote_length, local_length;
     uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6: when the request came */
 } http3_stream;

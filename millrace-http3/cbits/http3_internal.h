@@ -30,6 +30,16 @@
 #define HTTP3_ADDRESS_MAX 28u
 
 /* ------------------------------------------------------------------------------------------------------------------
+ * Early handshakes: http3_replay.c */
+
+typedef struct http3_register http3_register;
+
+/* Adds an ID of at least 16 unpredictable bytes, for so long. Returns 0 if it is there already, or if there is no room. *place is NULL
+ * at first. */
+int http3_register_add(http3_register **place, const uint8_t *id, size_t length, uint64_t now, uint64_t time);
+void http3_register_free(http3_register *seen);
+
+/* ------------------------------------------------------------------------------------------------------------------
  * TLS: http3_tls.c */
 
 struct http3_credentials {
@@ -39,11 +49,26 @@ struct http3_credentials {
 
 #define HTTP3_TICKET_KEY_LENGTH 64u
 
+/* What protects 0-RTT from repetition: GnuTLS's records, the register, and the time of the latest call. */
+typedef struct http3_early {
+    gnutls_anti_replay_t current, next; /* NULL: there is none yet */
+    uint64_t current_since, next_since;
+    http3_register *seen;
+    uint64_t now;
+} http3_early;
+
+/* A session will give out tickets for 0-RTT. */
+void http3_early_note(http3_early *early, uint64_t now);
+void http3_early_close(http3_early *early);
+/* Lets a session accept 0-RTT that was made with HTTP3_EARLY_DATA. To be called each time before it reads what the client says. */
+void http3_early_protect(http3_early *early, gnutls_session_t session, uint64_t now);
+
 http3_credentials *http3_credentials_share(http3_credentials *credentials);
 /* Derives the key for session tickets from the endpoint's secret. Returns 0 or a negative number. */
 int http3_make_ticket_key(uint8_t *key, const uint8_t *secret);
+typedef enum http3_offer { HTTP3_NO_EARLY_DATA, HTTP3_EARLY_DATA } http3_offer;
 /* Makes a session that speaks to the connection that `reference` leads to. Returns NULL without memory. */
-gnutls_session_t http3_new_session(const http3_credentials *credentials, const uint8_t *ticket_key,
+gnutls_session_t http3_new_session(const http3_credentials *credentials, const uint8_t *ticket_key, http3_offer offer,
                                    ngtcp2_crypto_conn_ref *reference);
 /* Unpredictable bytes. Returns 0 or a negative number. */
 int http3_random(uint8_t *bytes, size_t length);
@@ -72,6 +97,8 @@ typedef struct http3_inner {
     http_block *answer, *trailers;
     http3_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered;
+    uint8_t came_early;   /* at least its beginning came in 0-RTT */
+    uint8_t is_held;      /* it may be a repetition, and is not safe then: it is ready after the handshake */
     uint8_t is_finished;  /* the application has given the whole response */
     uint8_t has_body;     /* the response has a body, or is not finished */
     uint8_t is_deferred;  /* libnghttp3 must be told when there is more output */
@@ -134,14 +161,18 @@ struct http3_connection {
     ngtcp2_crypto_conn_ref reference;
     http3_id *ids;
     http3_inner *streams;
-    http_list answered;                                /* by next_answered */
-    http3_connection *next, *previous;                 /* all connections */
+    http_list answered;                /* by next_answered */
+    http_list held;                    /* by next_ready: requests that wait for the end of the handshake */
+    http3_connection *next, *previous; /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
     http3_inner *writing;                              /* the stream that had output last; may be NULL */
     uint64_t expiry;                                   /* when it needs attention */
     uint32_t place;                                    /* in the heap */
     uint32_t open_streams;                             /* records of streams: open, or not released */
     uint8_t is_pending, is_established, has_error, is_last_announced;
+    uint8_t is_told;      /* a change says that it is open */
+    uint8_t takes_early;  /* its session accepts 0-RTT */
+    uint8_t reads_early;  /* what libnghttp3 reads came in 0-RTT */
     uint8_t close_is_due; /* the CONNECTION_CLOSE is to be sent */
     ngtcp2_ccerr error;   /* with has_error: why the connection must end */
     uint8_t *close_packet;
@@ -177,8 +208,9 @@ struct http3_endpoint {
     http3_connection **heap; /* by expiry */
     uint32_t heap_count, heap_capacity;
     uint32_t open_count, handshake_count,
-        ending_count;      /* connections: open (handshakes included); handshakes; closing or draining */
-    http_list ready;       /* by next_ready */
+        ending_count; /* connections: open (handshakes included); handshakes; closing or draining */
+    http_list ready;  /* by next_ready */
+    http3_early early;
     uint32_t stream_count; /* records of streams */
     http3_rooms rooms;
     int64_t *notices;
@@ -294,6 +326,8 @@ void http3_close_stream(http3_inner *stream);
 /* The connection has ended: closes the stream, and lets go of the connection. */
 void http3_orphan_stream(http3_inner *stream);
 void http3_make_ready(http3_inner *stream);
+/* Keeps it until the handshake is over. */
+void http3_hold(http3_inner *stream);
 void http3_end_input(http3_inner *stream);
 void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length);
 /* The stream can neither be read nor written any more. */

@@ -146,6 +146,23 @@ void http3_make_ready(http3_inner *stream)
     http_list_append(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
 }
 
+void http3_hold(http3_inner *stream)
+{
+    stream->is_held = 1;
+    http_list_append(&stream->connection->held, offsetof(http3_inner, next_ready), stream);
+}
+
+/* The request will not be served. */
+static void leave_lists(http3_inner *stream)
+{
+    http3_endpoint *endpoint = stream->endpoint;
+    if (stream->is_ready)
+        http_list_remove(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
+    if (stream->is_held)
+        http_list_remove(&stream->connection->held, offsetof(http3_inner, next_ready), stream);
+    stream->is_ready = stream->is_held = 0;
+}
+
 /* Lets the answer be sent. The beginning of a body that was not flushed is kept back, as over HTTP/1, so that another answer
  * can take its place if the handler fails. */
 static void push_answered(http3_inner *stream)
@@ -204,13 +221,10 @@ static void drop_input(http3_inner *stream)
 
 static void close_record(http3_inner *stream)
 {
-    http3_endpoint *endpoint = stream->endpoint;
     stream->seen.is_closed = 1;
     stream->seen.was_reset = stream->has_failed || !stream->seen.has_ended || !stream->is_finished ||
                              stream->output.length > 0 || stream->confirmed < stream->accepted;
-    if (stream->is_ready)
-        http_list_remove(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
-    stream->is_ready = 0;
+    leave_lists(stream);
     remove_answered(stream);
     drop_memory(stream);
     http_building_drop(&stream->building);
@@ -299,11 +313,7 @@ void http3_lose_stream(http3_inner *stream)
     stream->is_aborted = 0;
     remove_answered(stream);
     http_body_cut(&stream->output, 0);
-    if (!stream->is_taken && stream->is_ready) {
-        http3_endpoint *endpoint = stream->endpoint;
-        http_list_remove(&endpoint->ready, offsetof(http3_inner, next_ready), stream);
-        stream->is_ready = 0;
-    }
+    leave_lists(stream);
     wake_all(stream);
 }
 
@@ -499,8 +509,8 @@ uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t
     http3_lock(endpoint);
     for (http3_connection *connection = endpoint->connections; connection != NULL; connection = connection->next)
         for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
-            int is_unfinished =
-                !stream->is_taken && !stream->is_ready && !stream->seen.is_closed && !stream->has_failed;
+            int is_unfinished = !stream->is_taken && !stream->is_ready && !stream->is_held && !stream->seen.is_closed &&
+                                !stream->has_failed;
             if (!is_unfinished || now < stream->moved_at || now - stream->moved_at < limit)
                 continue;
             reset(stream, HTTP3_REQUEST_REJECTED);

@@ -124,18 +124,88 @@ static int check_hello(gnutls_session_t session, unsigned type, unsigned when, u
     return gnutls_alpn_get_selected_protocol(session, &chosen) == 0 ? 0 : GNUTLS_E_NO_APPLICATION_PROTOCOL;
 }
 
-gnutls_session_t http3_new_session(const http3_credentials *credentials, const uint8_t *ticket_key,
+/* ------------------------------------------------------------------------------------------------------------------
+ * 0-RTT
+ *
+ * GnuTLS asks whether it may accept a client's early data: only if the ticket is younger than its record of the time. It would renew this
+ * record whenever its window is over, and so refuse nearly all tickets of a busy server. So the window here is longer than any record is
+ * used, and there is a new record every hour, which is used from the hour after that on: then all tickets are younger, because GnuTLS's
+ * tickets are valid for an hour. GnuTLS gives each early handshake an ID, and the register says whether it is new. It keeps the ID for longer
+ * than a record is used. So none is accepted twice, unless the clock of the system goes back by an hour. */
+
+#define HOUR (3600 * HTTP3_SECOND)
+
+static int is_new(void *data, time_t until, const gnutls_datum_t *key, const gnutls_datum_t *entry)
+{
+    /* The record's time is before the ID: with it, a handshake would be another one for the next record. */
+    const size_t before = 12;
+    http3_early *early = data;
+    (void)until, (void)entry;
+    return key->size > before &&
+                   http3_register_add(&early->seen, key->data + before, key->size - before, early->now, 3 * HOUR)
+               ? 0
+               : GNUTLS_E_DB_ENTRY_EXISTS;
+}
+
+static gnutls_anti_replay_t new_record(http3_early *early)
+{
+    gnutls_anti_replay_t record;
+    if (gnutls_anti_replay_init(&record) != 0)
+        return NULL;
+    gnutls_anti_replay_set_window(record, 4 * 3600 * 1000);
+    gnutls_anti_replay_set_add_function(record, is_new);
+    gnutls_anti_replay_set_ptr(record, early);
+    return record;
+}
+
+void http3_early_close(http3_early *early)
+{
+    if (early->current != NULL)
+        gnutls_anti_replay_deinit(early->current);
+    if (early->next != NULL)
+        gnutls_anti_replay_deinit(early->next);
+    http3_register_free(early->seen);
+    *early = (http3_early){0};
+}
+
+void http3_early_note(http3_early *early, uint64_t now)
+{
+    early->now = now;
+    if (early->next == NULL || now - early->next_since >= HOUR) {
+        if (early->current != NULL)
+            gnutls_anti_replay_deinit(early->current);
+        early->current = early->next;
+        early->current_since = early->next_since;
+        early->next = new_record(early);
+        early->next_since = now;
+    }
+}
+
+void http3_early_protect(http3_early *early, gnutls_session_t session, uint64_t now)
+{
+    http3_early_note(early, now);
+    int is_current = early->current != NULL && now - early->current_since < 3 * HOUR;
+    /* Without a record, GnuTLS accepts nothing early. */
+    gnutls_anti_replay_enable(session, is_current ? early->current : early->next);
+}
+
+gnutls_session_t http3_new_session(const http3_credentials *credentials, const uint8_t *ticket_key, http3_offer offer,
                                    ngtcp2_crypto_conn_ref *reference)
 {
+    unsigned flags = GNUTLS_SERVER;
+    if (offer == HTTP3_EARLY_DATA)
+        flags |= GNUTLS_ENABLE_EARLY_DATA | GNUTLS_NO_END_OF_EARLY_DATA;
     static uint8_t h3[] = {'h', '3'};
     gnutls_datum_t protocol = {h3, sizeof h3};
     gnutls_datum_t tickets = {(uint8_t *)ticket_key, HTTP3_TICKET_KEY_LENGTH}; /* NOLINT: GnuTLS does not write */
     gnutls_session_t session;
     pthread_once(&once, make_priority);
-    if (priority == NULL || gnutls_init(&session, GNUTLS_SERVER) != 0)
+    if (priority == NULL || gnutls_init(&session, flags) != 0)
         return NULL;
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_CLIENT_HELLO, GNUTLS_HOOK_POST, check_hello);
     gnutls_session_set_ptr(session, reference);
+    if (offer == HTTP3_EARLY_DATA)
+        gnutls_record_set_max_early_data_size(session, UINT32_MAX); /* RFC 9001, section 4.6.1 */
     if (gnutls_priority_set(session, priority) != 0 || gnutls_session_ticket_enable_server(session, &tickets) != 0 ||
         ngtcp2_crypto_gnutls_configure_server_session(session) != 0 ||
         gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, credentials->certificates) != 0 ||

@@ -228,6 +228,14 @@ spec folder = do
         code `shouldBe` ExitSuccess
         eventually ((== ["HTTP/3.0 200 Just 22", "close", "open"]) . sort <$> readIORef told)
 
+    forM_
+      [ (NoEarlyData, ["host", "body", "False"], "serves nothing before a handshake is over (0-RTT)"),
+        (SafeEarlyData, ["host early-data", "body", "True"], "serves what changes nothing before a handshake is over, if it may")
+      ]
+      $ \(setting, expected, says) ->
+        it says . withAioquic $
+          withServerOf folder (uncurry tlsSettings (pair folder)) {tlsEarlyData = setting} id (\server -> play folder server "early") >>= (`shouldBe` expected)
+
     it "throws if its address is taken" $
       withServer folder $ \server ->
         withHTTP3 (uncurry tlsSettings (pair folder)) defaultSettings [serverListener server] application0 (const (return ())) `shouldThrow` anyIOException

@@ -202,6 +202,30 @@ async def dropped():
         print(status, body.decode())
 
 
+async def early():
+    """Comes again with a ticket and a token, and asks before the handshake is over (0-RTT). Prints what the first answers say of that, and whether the
+    server has accepted it."""
+    kept = {}
+    configuration = QuicConfiguration(is_client=True, alpn_protocols=H3_ALPN, server_name="localhost")
+    configuration.load_verify_locations(sys.argv[2])
+
+    def again(**options):
+        return connect("127.0.0.1", PORT, configuration=configuration, create_protocol=Client, **options)
+
+    async with again(session_ticket_handler=lambda ticket: kept.update(ticket=ticket), token_handler=lambda token: kept.update(token=token)) as client:
+        await client.answer(client.begin(b"GET", b"/"))
+        while len(kept) < 2:
+            await client.ping()
+    configuration.session_ticket, configuration.token = kept["ticket"], kept["token"]
+    async with again(wait_connected=False) as client:
+        get = client.begin(b"GET", b"/names")
+        post = client.begin(b"POST", b"/echo", end=False)
+        client.send(post, b"body", end=True)
+        print((await client.answer(get))[1].decode())
+        print((await client.answer(post))[1].decode())
+        print(client._quic.tls.early_data_accepted)
+
+
 async def end():
     "The server ends while a request is served. The request is answered, and the connection ends without an error."
     async with connected() as client:

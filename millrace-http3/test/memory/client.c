@@ -161,15 +161,45 @@ static int begin_http(client *c)
 static int on_key(ngtcp2_conn *quic, ngtcp2_encryption_level level, void *data)
 {
     (void)quic;
-    return level == NGTCP2_ENCRYPTION_LEVEL_1RTT ? begin_http(data) : 0;
+    return level == NGTCP2_ENCRYPTION_LEVEL_1RTT || level == NGTCP2_ENCRYPTION_LEVEL_0RTT ? begin_http(data) : 0;
+}
+
+/* A ticket has come. */
+static int on_ticket(gnutls_session_t tls, unsigned type, unsigned when, unsigned incoming,
+                     const gnutls_datum_t *message)
+{
+    const ngtcp2_crypto_conn_ref *reference = gnutls_session_get_ptr(tls);
+    client *c = reference->user_data;
+    (void)type, (void)when, (void)incoming, (void)message;
+    gnutls_free(c->session.data);
+    return gnutls_session_get_data2(tls, &c->session);
+}
+
+/* All that was sent in 0-RTT is forgotten, and sent again. */
+static int on_early_rejected(ngtcp2_conn *quic, void *data)
+{
+    client *c = data;
+    (void)quic;
+    c->was_rejected = 1;
+    nghttp3_conn_del(c->http);
+    c->http = NULL;
+    for (uint32_t i = 0; i < c->exchange_count; i++)
+        c->exchanges[i]->is_started = 0, c->exchanges[i]->given = 0;
+    return begin_http(c);
 }
 
 static int on_handshake(ngtcp2_conn *quic, void *data)
 {
     client *c = data;
     unsigned count = 0;
-    (void)quic;
     c->is_established = 1;
+    if (c->is_early && !(gnutls_session_get_flags(c->tls) & GNUTLS_SFLAGS_EARLY_DATA))
+        CHECK_EQ(ngtcp2_conn_tls_early_data_rejected(quic), 0);
+    if (c->settings.remembers) {
+        ngtcp2_ssize length = ngtcp2_conn_encode_0rtt_transport_params(quic, c->parameters, sizeof c->parameters);
+        CHECK(length > 0);
+        c->parameters_length = (size_t)length;
+    }
     const gnutls_datum_t *list = gnutls_certificate_get_peers(c->tls, &count);
     gnutls_x509_crt_t certificate;
     if (count > 0 && gnutls_x509_crt_init(&certificate) == 0) {
@@ -307,6 +337,7 @@ static const ngtcp2_callbacks quic_callbacks = {
     .version_negotiation = ngtcp2_crypto_version_negotiation_cb,
     .recv_rx_key = NULL,
     .recv_tx_key = on_key,
+    .tls_early_data_rejected = on_early_rejected,
 };
 
 static ngtcp2_conn *connection_of(ngtcp2_crypto_conn_ref *reference)
@@ -319,7 +350,12 @@ static void open_tls(client *c)
     const client_settings *settings = &c->settings;
     gnutls_datum_t protocol = {(uint8_t *)settings->protocol, (unsigned)strlen(settings->protocol)};
     CHECK_EQ(gnutls_certificate_allocate_credentials(&c->credentials), 0);
-    CHECK_EQ(gnutls_init(&c->tls, GNUTLS_CLIENT), 0);
+    int is_for_early = settings->remembers || settings->earlier != NULL;
+    CHECK_EQ(gnutls_init(&c->tls,
+                         GNUTLS_CLIENT | (is_for_early ? GNUTLS_ENABLE_EARLY_DATA | GNUTLS_NO_END_OF_EARLY_DATA : 0)),
+             0);
+    if (settings->remembers)
+        gnutls_handshake_set_hook_function(c->tls, GNUTLS_HANDSHAKE_NEW_SESSION_TICKET, GNUTLS_HOOK_POST, on_ticket);
     CHECK_EQ(ngtcp2_crypto_gnutls_configure_client_session(c->tls), 0);
     CHECK_EQ(gnutls_priority_set_direct(c->tls, "%DISABLE_TLS13_COMPAT_MODE:NORMAL:-VERS-ALL:+VERS-TLS1.3", NULL), 0);
     gnutls_session_set_ptr(c->tls, &c->reference);
@@ -368,6 +404,14 @@ client *new_client(world *w, const client_settings *settings)
              0);
     open_tls(c);
     ngtcp2_conn_set_tls_native_handle(c->quic, c->tls);
+    if (settings->earlier != NULL) {
+        const client *earlier = settings->earlier;
+        c->is_early = 1;
+        CHECK_EQ(gnutls_session_set_data(c->tls, earlier->session.data, earlier->session.size), 0);
+        CHECK_EQ(
+            ngtcp2_conn_decode_and_set_0rtt_transport_params(c->quic, earlier->parameters, earlier->parameters_length),
+            0);
+    }
     w->clients[w->client_count++] = c;
     return c;
 }
@@ -378,6 +422,7 @@ void free_client(client *c)
     ngtcp2_conn_del(c->quic);
     gnutls_deinit(c->tls);
     gnutls_certificate_free_credentials(c->credentials);
+    gnutls_free(c->session.data);
     for (uint32_t i = 0; i < c->exchange_count; i++) {
         free(c->exchanges[i]->upload);
         free(c->exchanges[i]);
@@ -484,7 +529,7 @@ static void start_requests(client *c)
     for (uint32_t i = 0; i < c->exchange_count; i++) {
         exchange *e = c->exchanges[i];
         char path[32];
-        if (e->is_started || e->is_closed || c->http == NULL || !c->is_established ||
+        if (e->is_started || e->is_closed || c->http == NULL || !(c->is_established || c->is_early) ||
             ngtcp2_conn_get_streams_bidi_left(c->quic) == 0)
             continue;
         (void)snprintf(path, sizeof path, "/%llu", (unsigned long long)e->expected);

@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "http3_internal.h"
 #include "http3_memory.h"
 #include "threads.h"
 #include "world.h"
@@ -861,6 +862,184 @@ static void stopped_by_client(uintptr_t argument)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
+ * 0-RTT */
+
+typedef enum early_setting { EARLY_OFF, EARLY_ON } early_setting;
+
+static world *early_world(uint64_t seed, early_setting setting)
+{
+    world *w = new_world(seed);
+    w->settings.early = setting == EARLY_ON;
+    start_endpoint(w);
+    return w;
+}
+
+/* A client that was here, and what it has learned. */
+static client *guest(world *w)
+{
+    client_settings settings = ordinary;
+    settings.remembers = 1;
+    settings.number = 1000;
+    client *c = new_client(w, &settings);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    CHECK(c->session.size > 0 && c->parameters_length > 0 && c->token_length > 0);
+    client_close(c, HTTP3_NO_ERROR);
+    run_for(w, 10 * SECOND);
+    CHECK_EQ(http3_connection_count(w->endpoint), 0);
+    return c;
+}
+
+/* It comes again, from the same address. */
+static client *guest_again(world *w, client *before)
+{
+    client_settings settings = ordinary;
+    settings.number = before->number;
+    settings.earlier = before;
+    settings.token = before->token;
+    settings.token_length = before->token_length;
+    before->number = 0;
+    return new_client(w, &settings);
+}
+
+/* A GET is served before the handshake is over, and says that it may be a repetition. A POST waits. */
+static void early_requests(uintptr_t argument)
+{
+    (void)argument;
+    world *w = early_world(46, EARLY_ON);
+    client *c = guest_again(w, guest(w));
+    http3_change change;
+    while (http3_next_change(w->endpoint, &change))
+        continue;
+    uint32_t seen = w->handlers_seen;
+    request(c, 1000, 0);
+    exchange *post = request(c, 0, 1000);
+    run_for(w, 15 * MILLISECOND); /* the link takes 10 */
+    CHECK_EQ(c->is_established, 0);
+    CHECK_EQ(w->handlers_seen, seen + 1);
+    CHECK_EQ(w->handlers_early, 1);
+    CHECK(http3_next_change(w->endpoint, &change) && !change.is_end);
+    run_for(w, 10 * MILLISECOND); /* the answer has come with the server's part of the handshake */
+    CHECK_EQ(c->exchanges[0]->status, 200);
+    CHECK_EQ(post->status, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    CHECK_EQ(w->handlers_seen, seen + 2);
+    CHECK_EQ(w->handlers_early, 1);
+    CHECK_EQ(c->was_rejected, 0);
+    CHECK_EQ(http3_next_change(w->endpoint, &change), 0);
+    CHECK_EQ(counts_of(w).violations, 0);
+    end_world(w);
+}
+
+/* As many as a client may have open. */
+static void many_early_requests(uintptr_t argument)
+{
+    (void)argument;
+    world *w = early_world(49, EARLY_ON);
+    client *c = guest_again(w, guest(w));
+    for (unsigned i = 0; i < 100; i++)
+        request(c, 3000, i % 10 == 0 ? 2000 : 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    CHECK_EQ(c->was_rejected, 0);
+    CHECK_LT(0, w->handlers_early);
+    CHECK_EQ(counts_of(w).violations, 0);
+    end_world(w);
+}
+
+/* Without the setting, or without a token for the client's address, nothing is served early. It is served after the handshake. */
+static void early_refused(uintptr_t has_setting)
+{
+    world *w = early_world(47, has_setting ? EARLY_ON : EARLY_OFF);
+    client *before = guest(w);
+    if (has_setting)
+        before->token_length = 0;
+    client *c = guest_again(w, before);
+    request(c, 1000, 0);
+    request(c, 0, 1000);
+    run_for(w, 15 * MILLISECOND);
+    CHECK_EQ(w->handlers_seen, 1);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    CHECK_EQ(w->handlers_early, 0);
+    CHECK_EQ(c->was_rejected, 1);
+    end_world(w);
+}
+
+/* What a client has sent before the handshake is over, as somebody on its way may have copied it. */
+static struct {
+    uint8_t bytes[8][1500];
+    size_t lengths[8];
+    unsigned count;
+} copied;
+
+static void copy_datagram(world *w, const uint8_t *bytes, size_t length)
+{
+    (void)w;
+    if (copied.count < 8 && length <= sizeof copied.bytes[0]) {
+        memcpy(copied.bytes[copied.count], bytes, length);
+        copied.lengths[copied.count++] = length;
+    }
+}
+
+static void repeat_copies(world *w, uint16_t number)
+{
+    for (unsigned i = 0; i < copied.count; i++)
+        inject(w, number, 1000, copied.bytes[i], copied.lengths[i]);
+    flush_endpoint(w);
+    run_for(w, 20 * SECOND);
+}
+
+/* Somebody repeats the beginning of a client's connection, again and again: nothing of it is served a second time. */
+static void early_repeated(uintptr_t argument)
+{
+    (void)argument;
+    world *w = early_world(48, EARLY_ON);
+    client *c = guest_again(w, guest(w));
+    uint16_t number = c->number;
+    w->on_datagram_to_server = copy_datagram;
+    request(c, 1000, 0);
+    run_for(w, 5 * MILLISECOND);
+    w->on_datagram_to_server = NULL;
+    CHECK(copied.count > 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    CHECK_EQ(w->handlers_early, 1);
+    client_close(c, HTTP3_NO_ERROR);
+    run_for(w, 20 * SECOND);
+    uint32_t seen = w->handlers_seen;
+    c->number = 0;
+    repeat_copies(w, number);
+    repeat_copies(w, number);
+    repeat_copies(w, 2000);
+    CHECK_EQ(w->handlers_seen, seen);
+    CHECK_EQ(w->handlers_early, 1);
+    end_world(w);
+}
+
+static void early_register(uintptr_t argument)
+{
+    (void)argument;
+    http3_register *seen = NULL;
+    uint8_t id[32] = {0};
+    for (uint32_t i = 0; i < 65536; i++) {
+        memcpy(id, &i, sizeof i);
+        CHECK_EQ(http3_register_add(&seen, id, sizeof id, i, 100000), 1);
+        CHECK_EQ(http3_register_add(&seen, id, sizeof id, i, 100000), 0);
+    }
+    id[20] = 1; /* the rest does not count */
+    CHECK_EQ(http3_register_add(&seen, id, sizeof id, 65536, 100000), 0);
+    id[5] = 1;
+    CHECK_EQ(http3_register_add(&seen, id, sizeof id, 65536, 100000), 0); /* full */
+    CHECK_EQ(http3_register_add(&seen, id, sizeof id, 100000, 100000), 1);
+    CHECK_EQ(http3_register_add(&seen, id, sizeof id, 165535, 100000), 0);
+    memset(id, 0, sizeof id);
+    CHECK_EQ(http3_register_add(&seen, id, sizeof id, 165535, 100000), 1);
+    http3_register_free(seen);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
  * Attacks */
 
 /* Before a client has proved its address, it gets at most three times the bytes that it has sent. */
@@ -1443,6 +1622,12 @@ static const harness_test tests[] = {
     {"sends in another order when the client wants it", priority_updates, 0},
     {"tells handlers about resets", reset_by_client, 0},
     {"tells handlers that the client wants no more", stopped_by_client, 0},
+    {"0-RTT: serves what changes nothing", early_requests, 0},
+    {"0-RTT: serves as many requests as a client may have", many_early_requests, 0},
+    {"0-RTT: is off", early_refused, 0},
+    {"0-RTT: needs a token", early_refused, 1},
+    {"0-RTT: serves nothing twice", early_repeated, 0},
+    {"0-RTT: remembers what it has served", early_register, 0},
     {"attack: amplification", amplification, 0},
     {"attack: unfinished handshakes, Retry", handshake_flood, 0},
     {"attack: unfinished handshakes, limit", handshake_limit, 0},

@@ -137,6 +137,8 @@ static void launch(world *w, int to_server, uint16_t number, uint16_t port, uint
 void send_to_server(client *c, uint8_t ecn, const uint8_t *bytes, size_t length)
 {
     c->bytes_sent += length;
+    if (c->world->on_datagram_to_server != NULL)
+        c->world->on_datagram_to_server(c->world, bytes, length);
     launch(c->world, 1, c->number, c->port, ecn, bytes, length);
 }
 
@@ -180,6 +182,17 @@ static void fill_pattern(uint8_t *bytes, size_t length, uint64_t at)
         bytes[i] = pattern(at + i);
 }
 
+static int has_field(const http3_stream *stream, const uint8_t *head, const char *name)
+{
+    const http_field *fields = (const http_field *)head; /* NOLINT: malloc aligns */
+    const char *text = (const char *)head + stream->head.field_count * sizeof *fields;
+    for (uint32_t i = 0; i < stream->head.field_count; i++)
+        if (fields[i].name == HTTP_NAME_OTHER && fields[i].name_length == strlen(name) &&
+            memcmp(text + fields[i].name_offset, name, fields[i].name_length) == 0)
+            return 1;
+    return 0;
+}
+
 static void begin_request(world *w, http3_stream *stream)
 {
     size_t table = stream->head.field_count * sizeof(http_field);
@@ -191,6 +204,8 @@ static void begin_request(world *w, http3_stream *stream)
     http3_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     w->handlers_seen++;
+    CHECK_EQ(stream->is_early, has_field(stream, head, "early-data"));
+    w->handlers_early += stream->is_early;
     if (stream->head.error != 0) {
         w->refused++;
         http3_answer(stream, http_error_status(stream->head.error), &none, 0, NULL, 0, 1, &given);

@@ -48,6 +48,8 @@ typedef struct client_settings {
     uint16_t number; /* the address; 0: one of its own */
     const uint8_t *token;
     size_t token_length;
+    int remembers;         /* keeps what 0-RTT needs */
+    const client *earlier; /* tries 0-RTT with what that one has kept */
 } client_settings;
 
 struct client {
@@ -68,7 +70,11 @@ struct client {
     uint8_t token[512];
     size_t token_length;
     uint64_t bytes_sent, bytes_received; /* datagrams */
-    char peer_name[64];                  /* of the server's certificate */
+    gnutls_datum_t session;              /* with settings.remembers */
+    uint8_t parameters[256];
+    size_t parameters_length;
+    int is_early, was_rejected; /* 0-RTT */
+    char peer_name[64];         /* of the server's certificate */
 };
 
 /* The link, in each direction. Chances are in thousandths. */
@@ -104,7 +110,7 @@ struct world {
     client *clients[CLIENTS_MAX];
     uint32_t client_count;
     handler handlers[HANDLERS_MAX];
-    uint32_t handler_count, handlers_seen, handlers_most, refused;
+    uint32_t handler_count, handlers_seen, handlers_early, handlers_most, refused;
     uint64_t unread_most;    /* bytes of a request that the application had not read */
     int is_lazy;             /* the application reads nothing */
     int is_stuck;            /* the application answers nothing */
@@ -114,6 +120,7 @@ struct world {
     uint64_t datagrams_to_clients, bytes_to_clients, bytes_to_server;
     uint64_t largest_datagram;
     uint64_t sent_with[2][4]; /* datagrams to clients, and to the server, by their marks when they were sent */
+    void (*on_datagram_to_server)(world *w, const uint8_t *bytes, size_t length); /* may be NULL */
     void (*on_datagram)(world *w, const http3_train *train, const uint8_t *bytes,
                         size_t length); /* to clients; may be NULL */
 };

@@ -8,6 +8,7 @@ module Millrace.Http.Tls.Settings
   ( TLSSettings (..),
     CertSettings (..),
     OnInsecure (..),
+    EarlyData (..),
     Reload (..),
     Handshake (..),
     HandshakeOutcome (..),
@@ -142,6 +143,10 @@ data TLSSettings = TLSSettings
     -- new tickets, and all of them open tickets. The files are read again as those of certificates are. With any, 'tlsTickets' does not
     -- count. Default: none.
     tlsTicketKeyFiles :: ![FilePath],
+    -- | For HTTP\/3: whether a client that comes back may send requests with the first bytes of its handshake (0-RTT). Somebody who has copied
+    -- these bytes could send them again, so that is safe only for requests that change nothing. It saves a round trip. Over TCP there is no
+    -- early data. Default: 'NoEarlyData'.
+    tlsEarlyData :: !EarlyData,
     -- | A file for the secrets of all connections, for debugging. Default: none.
     tlsKeyLog :: !(Maybe FilePath),
     -- | Certificates that are loaded already, say with an encrypted key. They are used instead of 'certSettings', and are never read
@@ -161,6 +166,18 @@ data TLSSettings = TLSSettings
     tlsOnHandshake :: !(Maybe (Handshake -> IO ()))
   }
 
+-- | Which requests may come before a handshake is over.
+--
+-- @since 0.1.0
+data EarlyData
+  = -- | None.
+    NoEarlyData
+  | -- | GET and HEAD. They have the field @Early-Data: 1@ (RFC 8470): an application for which one of them is not safe answers it with 425 (Too
+    -- Early), and the client repeats it after the handshake. Others wait for the end of the handshake. A server accepts the early bytes of a
+    -- handshake once, from a client that has proved before that it has its address.
+    SafeEarlyData
+  deriving (Eq, Show)
+
 -- | The certificate in @certificate.pem@ and its key in @key.pem@.
 --
 -- @since 0.1.0
@@ -178,6 +195,7 @@ defaultTlsSettings =
       tlsUnknownNames = UseFirstIdentity,
       tlsTickets = OwnTicketKeys,
       tlsTicketKeyFiles = [],
+      tlsEarlyData = NoEarlyData,
       tlsKeyLog = Nothing,
       tlsCredentials = Nothing,
       tlsCredentialsFor = Nothing,

@@ -77,6 +77,8 @@ module Network.Wai.Handler.MillraceTLS
     tlsTickets,
     tlsTicketKeyFiles,
     Tickets (..),
+    tlsEarlyData,
+    EarlyData (..),
     tlsKeyLog,
 
     -- ** Reloading

@@ -15,6 +15,7 @@ module Millrace.Http.Http3.Engine
     EngineSettings,
     newEngineSettings,
     EngineLimits (..),
+    Early (..),
     openEngine,
     setCredentials,
     closeEngine,
@@ -209,11 +210,15 @@ data EngineLimits = EngineLimits
     -- | Bytes of the largest datagram to be tried.
     limitDatagram :: !Int,
     limitAllowed :: !Word32,
+    limitEarly :: !Early,
     -- | The beginning of connection IDs.
     limitOwner :: !Word16,
     -- | Empty: no field.
     limitServerName :: !ByteString
   }
+
+-- | Whether requests that change nothing are served when they come in 0-RTT.
+data Early = ServesNothingEarly | ServesEarly
 
 foreign import ccall unsafe "http3_settings_default"
   c_settingsDefault :: Ptr () -> IO CInt
@@ -241,6 +246,9 @@ newEngineSettings limits = do
     #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
     #{poke http3_settings, datagram_max} at (word (limitDatagram limits))
     #{poke http3_settings, allowed} at (limitAllowed limits)
+    #{poke http3_settings, early} at $ case limitEarly limits of
+      ServesNothingEarly -> 0 :: Word32
+      ServesEarly -> 1
     #{poke http3_settings, owner} at (limitOwner limits)
     let name = B.take #{const HTTP3_SERVER_NAME_MAX} (limitServerName limits)
     #{poke http3_settings, server_name_length} at (word (B.length name))

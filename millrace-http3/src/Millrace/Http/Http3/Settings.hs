@@ -9,10 +9,10 @@ import Data.IORef (readIORef)
 import Data.Maybe (isJust)
 import Data.Word (Word16)
 import Millrace.Http.FieldValue (harmless)
-import Millrace.Http.Http3.Engine (Credentials, EngineLimits (..), Pem (..), newCredentials)
+import Millrace.Http.Http3.Engine (Credentials, Early (..), EngineLimits (..), Pem (..), newCredentials)
 import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Settings (..))
-import Millrace.Http.Tls.Settings (CertSettings (..), TLSSettings (..))
+import Millrace.Http.Tls.Settings (CertSettings (..), EarlyData (..), TLSSettings (..))
 
 -- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
 engineLimits :: Word16 -> Int -> TLSSettings -> Settings -> EngineLimits
@@ -34,6 +34,9 @@ engineLimits owner datagram tls settings =
       limitHandshake = 1000 * tlsHandshakeSeconds tls,
       limitDatagram = datagram,
       limitAllowed = headAllowed limits,
+      limitEarly = case tlsEarlyData tls of
+        NoEarlyData -> ServesNothingEarly
+        SafeEarlyData -> ServesEarly,
       limitOwner = owner,
       limitServerName = harmless (settingsServerName settings)
     }
