@@ -86,10 +86,14 @@ oneFrame = oneFrameFrom . receiveCount
 oneFrameFrom :: (Int -> IO ByteString) -> IO (Int, Int, Int, ByteString)
 oneFrameFrom take' = do
   bytes <- take' 9
-  when (ByteString.length bytes < 9) (ioError (userError "the proxy has closed the connection"))
+  when (ByteString.length bytes < 9) closed
   let at index = fromIntegral (ByteString.index bytes index)
-  content <- take' (at 1 * 256 + at 2)
+      size = at 1 * 256 + at 2
+  content <- take' size
+  when (ByteString.length content < size) closed
   return (at 3, at 4, at 8, content)
+  where
+    closed = ioError (userError "the proxy has closed the connection")
 
 -- | What a client says first.
 clientOpening :: ByteString
