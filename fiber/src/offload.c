@@ -231,6 +231,19 @@ static bool is_unused(int signal_number)
     return sigaction(signal_number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
 }
 
+/* Not every system has all signals that its libc hands out: QEMU's emulation of arm64 refuses to send the last two. The trial is
+ * ignored. Had this thread blocked the signal, ignoring it anew takes it back. */
+static bool can_be_sent(int signal_number)
+{
+    struct sigaction before, ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(signal_number, &ignore, &before) != 0)
+        return false;
+    bool is_sent = LIBC(syscall)(SYS_tgkill, getpid(), (int)LIBC(syscall)(SYS_gettid), signal_number) == 0;
+    sigaction(signal_number, &ignore, NULL);
+    sigaction(signal_number, &before, NULL);
+    return is_sent;
+}
+
 /* A program that sets the actions of all signals must not be ended by this signal, and must not receive it. */
 static bool has_signal(void)
 {
@@ -247,7 +260,7 @@ void mf_offload_prepare(void)
     static bool has_asked;
     for (int i = 0; i < SIGNALS_TRIED && !interrupting_signal && !has_asked; i++) {
         int signal_number = __libc_allocate_rtsig(0);
-        if (signal_number > 0 && is_unused(signal_number))
+        if (signal_number > 0 && is_unused(signal_number) && can_be_sent(signal_number))
             interrupting_signal = signal_number;
     }
     has_asked = true;
