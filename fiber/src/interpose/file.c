@@ -85,6 +85,14 @@ static ssize_t attempt_without_waiting(const transfer *t)
                          : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }
 
+/* Where preadv2 is missing, of which libc says EOPNOTSUPP. A socket needs no look before: what poll says of it is not all that ends a receive. */
+static ssize_t attempt_on_socket(const transfer *t)
+{
+    struct msghdr message = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
+    return is_writing(t) ? LIBC(sendmsg)(t->call.descriptor, &message, MSG_DONTWAIT)
+                         : LIBC(recvmsg)(t->call.descriptor, &message, MSG_DONTWAIT);
+}
+
 /* Blocks. */
 static ssize_t perform(const transfer *t)
 {
@@ -258,6 +266,12 @@ static ssize_t attempt(transfer *t)
     if (result >= 0 || !may_mean_waiting(t, error))
         return result;
     descriptor_kind kind = kind_of(t->call.descriptor);
+    if ((error == ENOSYS || error == EOPNOTSUPP) && kind == KIND_SOCKET && t->offset == AT_POSITION && !t->flags) {
+        result = attempt_on_socket(t);
+        error = errno;
+        if (result >= 0 || error != EAGAIN)
+            return result;
+    }
     t->was_patient = kind == KIND_FILE;
     if (t->was_patient)
         return perform_elsewhere(t, mf_offload);
