@@ -82,6 +82,11 @@ int open_descriptors(void);
 /* Is the glibc that is loaded of this version or a later one? Only for what differs between releases. */
 bool is_glibc_since(int major, int minor);
 
+/* What an emulated kernel may lack. Each asks for that one thing. */
+bool has_robust_mutexes(void);
+bool has_preadv2(void); /* the kernel; libc does a part without it */
+bool has_own_system_calls_in_proc(void); /* /proc/self/task/ID/syscall speaks of this program, not of its emulator */
+
 /* A TCP listener on a port of its own; tells its address. */
 int listen_on_loopback(struct sockaddr_in *address, int backlog);
 

@@ -2,8 +2,10 @@
 #include "interpose_test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <gnu/libc-version.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #ifdef __SANITIZE_THREAD__
 /* TSan takes closing a descriptor that another thread uses for a race. Here that is what is tested. */
@@ -77,6 +79,28 @@ bool is_glibc_since(int major, int minor)
     int loaded_major, loaded_minor;
     CHECK_EQ(sscanf(gnu_get_libc_version(), "%d.%d", &loaded_major, &loaded_minor), 2);
     return loaded_major > major || (loaded_major == major && loaded_minor >= minor);
+}
+
+bool has_robust_mutexes(void)
+{
+    void *head;
+    size_t size;
+    return syscall(SYS_get_robust_list, 0, &head, &size) == 0;
+}
+
+bool has_preadv2(void)
+{
+    return syscall(SYS_preadv2, -1, NULL, 0, 0, 0, 0) != -1 || errno != ENOSYS;
+}
+
+/* Who reads it is in that read. */
+bool has_own_system_calls_in_proc(void)
+{
+    char text[256] = "";
+    int file = MUST(open("/proc/thread-self/syscall", O_RDONLY));
+    long size = syscall(SYS_read, file, text, sizeof text - 1), number;
+    MUST(close(file));
+    return size > 0 && sscanf(text, "%ld", &number) == 1 && number == SYS_read;
 }
 
 int listen_on_loopback(struct sockaddr_in *address, int backlog)

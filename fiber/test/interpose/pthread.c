@@ -742,6 +742,8 @@ static void *inherit(void *argument)
 
 static void a_mutex_whose_owner_died_during_the_wait(void)
 {
+    if (!has_robust_mutexes())
+        SKIP("this kernel does not tell of a mutex whose owner died");
     legacy l = {.condition = PTHREAD_COND_INITIALIZER};
     pthread_mutexattr_t robust;
     pthread_t thread;
@@ -781,6 +783,8 @@ static void *be_refused_by_the_heir(void *argument)
 /* What was inherited is owned: by the fiber, not by its carrier. */
 static void a_recursive_mutex_whose_owner_died(void)
 {
+    if (!has_robust_mutexes())
+        SKIP("this kernel does not tell of a mutex whose owner died");
     pthread_mutex_t mutex;
     pthread_mutexattr_t attributes;
     pthread_t thread;
@@ -820,6 +824,8 @@ static void *ask_for_what_is_lost(void *argument)
 /* The heir has not said that what it protects is consistent. */
 static void a_mutex_that_cannot_be_recovered(void)
 {
+    if (!has_robust_mutexes())
+        SKIP("this kernel does not tell of a mutex whose owner died");
     pthread_mutex_t mutex;
     pthread_mutexattr_t attributes;
     pthread_t thread;
