@@ -90,7 +90,7 @@ static int beginnings;
 static void begin_slowly(void)
 {
     beginnings++;
-    usleep(50000);
+    usleep(500000); /* longer than a busy or emulated machine takes until the fork */
 }
 
 static void *initialize_slowly(void *argument)
