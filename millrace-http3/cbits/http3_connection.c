@@ -587,7 +587,7 @@ static int on_handshake(ngtcp2_conn *quic, void *data)
     http3_connection *connection = data;
     http3_endpoint *endpoint = connection->endpoint;
     connection->is_established = 1;
-    endpoint->handshake_count--;
+    endpoint->port->handshake_count--;
     endpoint->counts.connections++;
     tell_open(connection);
     http3_inner *held;
@@ -747,7 +747,8 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
         connection->next->previous = connection;
     endpoint->connections = connection;
     endpoint->open_count++;
-    endpoint->handshake_count++;
+    endpoint->port->open_count++;
+    endpoint->port->handshake_count++;
     if (open_quic(connection, path, head, original, token_type, now) != 0) {
         http3_drop_connection(connection);
         return NULL;
@@ -782,10 +783,11 @@ static void end_libraries(http3_connection *connection)
     while (connection->streams != NULL)
         http3_orphan_stream(connection->streams);
     endpoint->open_count--;
+    endpoint->port->open_count--;
     if (connection->is_told)
         http3_push_change(connection, 1);
     if (!connection->is_established)
-        endpoint->handshake_count--;
+        endpoint->port->handshake_count--;
 }
 
 void http3_drop_connection(http3_connection *connection)

@@ -154,16 +154,45 @@ static int prepare(http3_endpoint *endpoint, const http3_settings *settings)
                : -1;
 }
 
+static void leave_port(http3_port *port)
+{
+    if (atomic_fetch_sub(&port->shares, 1) == 1)
+        free(port);
+}
+
+/* Takes the caller's share of the port. */
+static http3_endpoint *open_at(http3_port *port, const http3_settings *settings, http3_credentials *credentials)
+{
+    http3_endpoint *endpoint = port == NULL ? NULL : calloc(1, sizeof *endpoint);
+    if (endpoint != NULL && prepare(endpoint, settings) == 0) {
+        endpoint->port = port;
+        endpoint->credentials = http3_credentials_share(credentials);
+        return endpoint;
+    }
+    free(endpoint);
+    if (port != NULL)
+        leave_port(port);
+    return NULL;
+}
+
 http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *credentials)
 {
-    http3_endpoint *endpoint = calloc(1, sizeof *endpoint);
-    if (endpoint == NULL)
-        return NULL;
-    if (prepare(endpoint, settings) != 0) {
-        free(endpoint);
-        return NULL;
-    }
-    endpoint->credentials = http3_credentials_share(credentials);
+    http3_port *port = calloc(1, sizeof *port);
+    if (port != NULL)
+        port->shares = 1;
+    return open_at(port, settings, credentials);
+}
+
+http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner)
+{
+    http3_lock(first);
+    http3_settings settings = first->settings;
+    http3_credentials *credentials = http3_credentials_share(first->credentials);
+    http3_unlock(first);
+    settings.owner = owner;
+    atomic_fetch_add(&first->port->shares, 1);
+    http3_endpoint *endpoint = open_at(first->port, &settings, credentials);
+    http3_credentials_free(credentials);
     return endpoint;
 }
 
@@ -181,6 +210,7 @@ void http3_free(http3_endpoint *endpoint)
     while (endpoint->connections != NULL)
         http3_drop_connection(endpoint->connections);
     http3_credentials_free(endpoint->credentials);
+    leave_port(endpoint->port);
     http_building_drop(&endpoint->spare);
     http3_rooms_free(&endpoint->rooms);
     http3_early_close(&endpoint->early);
@@ -351,8 +381,9 @@ static void meet(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2
         endpoint->is_foreign = 1;
         return;
     }
-    if (endpoint->open_count >= endpoint->settings.connections_max ||
-        endpoint->handshake_count >= endpoint->settings.handshakes_max) {
+    /* Of two endpoints that look at the same time, both may take the last place. */
+    if (endpoint->port->open_count >= endpoint->settings.connections_max ||
+        endpoint->port->handshake_count >= endpoint->settings.handshakes_max) {
         endpoint->counts.refused++;
         return;
     }
@@ -361,7 +392,7 @@ static void meet(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2
         answer_invalid_token(endpoint, path, &head);
         return;
     }
-    if (found == PROOF_NONE && endpoint->handshake_count >= endpoint->settings.retry_from) {
+    if (found == PROOF_NONE && endpoint->port->handshake_count >= endpoint->settings.retry_from) {
         answer_retry(endpoint, path, &head);
         return;
     }

@@ -2,7 +2,7 @@
  * http3_engine.h - HTTP/3 of a server, on ngtcp2, nghttp3 and GnuTLS, purely in memory: received datagrams go in, requests and
  * datagrams to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
  *
- * An endpoint has all connections of one loop. Any thread may call any function. Each takes the endpoint's lock for at most the time
+ * An endpoint has all connections of one loop. A port may have several of them. Any thread may call any function. Each takes the endpoint's lock for at most the time
  * that processing one batch of datagrams takes. No function waits for the network. All times are in nanoseconds, of one clock that
  * never goes back.
  *
@@ -98,6 +98,10 @@ int http3_settings_default(http3_settings *settings);
 
 /* Makes an endpoint. Returns NULL without memory. */
 http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *credentials);
+
+/* Makes another endpoint for the same port, with the settings and secrets of the first one, but its own beginning of connection IDs. The
+ * limits of connections and handshakes count for all endpoints of the port together. Returns NULL without memory. */
+http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner);
 
 /* Replaces the certificates. Later handshakes use the new ones. */
 void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials);

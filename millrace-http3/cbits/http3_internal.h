@@ -194,6 +194,12 @@ struct http3_connection {
     uint64_t sent_at;    /* when packets were sent of which ngtcp2 was not told yet; 0: it was told of all */
 };
 
+/* What all endpoints of a port count together. */
+typedef struct http3_port {
+    _Atomic uint32_t shares;
+    _Atomic uint32_t open_count, handshake_count; /* connections: open (handshakes included); handshakes */
+} http3_port;
+
 struct http3_endpoint {
     pthread_mutex_t lock;
     http3_settings settings;
@@ -207,9 +213,9 @@ struct http3_endpoint {
     http3_connection *first_pending, *last_pending;
     http3_connection **heap; /* by expiry */
     uint32_t heap_count, heap_capacity;
-    uint32_t open_count, handshake_count,
-        ending_count; /* connections: open (handshakes included); handshakes; closing or draining */
-    http_list ready;  /* by next_ready */
+    uint32_t open_count, ending_count; /* connections: open (handshakes included); closing or draining */
+    http3_port *port;
+    http_list ready; /* by next_ready */
     http3_early early;
     uint32_t stream_count; /* records of streams */
     http3_rooms rooms;

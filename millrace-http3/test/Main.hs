@@ -13,7 +13,7 @@ import qualified Data.ByteString.Lazy as L
 import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
 import Data.IORef
-import Data.List (isInfixOf, isPrefixOf, sort)
+import Data.List (isInfixOf, isPrefixOf, nub, sort)
 import Data.Maybe (listToMaybe)
 import Millrace.Socket (SockAddr (..), getSocketName)
 import Network.HTTP.Types
@@ -148,6 +148,7 @@ spec folder = do
     scene folder "broken" [name ++ " refused" | name <- ["no path", "upper case", "connection", "two lengths", "two hosts"]] "is refused what no client may send"
     scene folder "dropped" ["200 host x-good"] "has a field dropped whose value no application may see"
     scene folder "rebinding" ["200 2048000 True", "in its middle True True"] "gets a response while its address changes without its knowledge"
+    scene folder "wandering" ["16 16 None"] "is served at many addresses, by whichever socket receives from them"
     scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
 
   describe "attacks" $ do
@@ -235,6 +236,15 @@ spec folder = do
       $ \(setting, expected, says) ->
         it says . withAioquic $
           withServerOf folder (uncurry tlsSettings (pair folder)) {tlsEarlyData = setting} id (\server -> play folder server "early") >>= (`shouldBe` expected)
+
+    it "has an endpoint for each capability" $
+      withServer folder $ \server -> do
+        able <- canHttp3
+        -- The system chooses the socket by the client's port.
+        let ask seen left
+              | length seen == 2 || left == 0 = return seen
+              | otherwise = curl folder server ["/capability"] >>= \(_, output) -> ask (nub (output : seen)) (left - 1 :: Int)
+        if able then ask [] 30 >>= (`shouldBe` ["0", "1"]) . sort else pendingWith "this curl has no HTTP/3"
 
     it "throws if its address is taken" $
       withServer folder $ \server ->
@@ -342,6 +352,7 @@ application folder shared stop request respond = case pathInfo request of
   ["port"] -> respond . responseLBS ok200 [] . L.fromStrict $ case remoteHost request of
     SockAddrInet port _ -> C8.pack (show port)
     _ -> ""
+  ["capability"] -> capability >>= respond . responseLBS ok200 [] . L.fromStrict . C8.pack . show
   ["slow"] -> threadDelay 500000 >> respond (responseLBS ok200 [] "slow")
   ["echo"] -> respond . responseStream ok200 [] $ \write _ ->
     let go = getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go) in go
@@ -371,6 +382,7 @@ application folder shared stop request respond = case pathInfo request of
   _ -> respond (responseLBS notFound404 [] "")
   where
     piece = B.concat (replicate 400 (B.pack [0 .. 255]))
+    capability = fst <$> (threadCapability =<< myThreadId)
     named failure = takeWhile (`notElem` (" :(" :: String)) (show failure)
 
 ------------------------------------------------------------------------------------------------------------------------

@@ -267,6 +267,18 @@ async def rebinding():
         print("in its middle" if arrived < len(body) else "too late", before != after, after == b"%d" % port)
 
 
+async def wandering():
+    """Many other addresses, with a request from each. The system gives the datagrams from each to any of the server's sockets."""
+    async with connected() as client:
+        right = 0
+        for _ in range(16):
+            port = await client.rebind()
+            await asyncio.wait_for(client.ping(), 10)
+            _, seen = await client.answer(client.begin(b"GET", b"/port"))
+            right += seen == b"%d" % port
+        print(right, len(client.heads), client.code)
+
+
 def main():
     scene = globals()[sys.argv[3]]
     asyncio.run(scene())

@@ -96,7 +96,8 @@ spec = describe "Millrace.Socket.Train" $ do
       -- Whole, or one by one.
       forM_ [stranger, nowhere] $ \path -> ByteString.concat [trainBytes one | (one, _) <- refused, trainPath one == path] `shouldBe` "abc"
       map (trainPath . fst) refused `shouldNotContain` [to]
-      concatMap trainDatagrams <$> receiveCount here 6 >>= (`shouldBe` concat (replicate 3 ["ab", "c"]))
+      got <- receiveCount here 6
+      concatMap trainDatagrams got `shouldBe` concat (replicate 3 ["ab", "c"])
   it "waits until a deadline, or until the socket is closed" $
     withSockets AF_INET $ \here there -> do
       soon <- deadlineAfter 2000

@@ -1116,6 +1116,51 @@ static void connection_limit(uintptr_t argument)
     end_world(w);
 }
 
+/* Two endpoints of a port have one limit, and know each other's tokens. */
+static void neighbours(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(29);
+    w->settings.connections_max = 4;
+    w->settings.retry_from = 1;
+    start_endpoint(w);
+    http3_endpoint *first = w->endpoint, *second = http3_open_beside(first, 0x0103);
+    CHECK(second != NULL);
+    client *c = new_client(w, &ordinary);
+    request(c, 1000, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    client_settings settings = ordinary;
+    settings.is_mute = 1;
+    client *mute = new_client(w, &settings);
+    run_for(w, SECOND);
+    CHECK_EQ(http3_connection_count(first), 2);
+    w->endpoint = second;
+    mute->is_over = c->is_over = 1;
+    /* A handshake waits at the first endpoint, so clients must prove their addresses at the second one, too. The first client has a token. */
+    settings = ordinary;
+    settings.token = c->token;
+    settings.token_length = c->token_length;
+    settings.number = c->number;
+    c->number = 9999;
+    client *again = new_client(w, &settings), *other = new_client(w, &ordinary);
+    request(again, 1000, 0);
+    request(other, 1000, 0);
+    CHECK(run_until(w, all_complete, 5 * SECOND));
+    CHECK_EQ(again->retries, 0);
+    CHECK_EQ(other->retries, 1);
+    client *late = new_client(w, &ordinary);
+    run_for(w, SECOND);
+    CHECK_EQ(http3_connection_count(second), 2);
+    CHECK(!late->is_established && counts_of(w).refused > 0);
+    /* Without the first endpoint there is room. */
+    http3_close(first, HTTP3_NO_ERROR, w->now);
+    http3_free(first);
+    run_for(w, 5 * SECOND);
+    CHECK(late->is_established && late->retries == 0);
+    end_world(w);
+}
+
 /* A client opens requests, and resets them or wants no answer, as fast as it can. No more handlers run than it may have requests, and in the end the connection
  * is closed. */
 static void rapid_reset(uintptr_t wants_no_answer)
@@ -1632,6 +1677,7 @@ static const harness_test tests[] = {
     {"attack: unfinished handshakes, Retry", handshake_flood, 0},
     {"attack: unfinished handshakes, limit", handshake_limit, 0},
     {"attack: connections", connection_limit, 0},
+    {"counts together with another endpoint of its port", neighbours, 0},
     {"attack: rapid resets", rapid_reset, 0},
     {"attack: rapid requests to stop", rapid_reset, 1},
     {"attack: a client that does not read", stalled_reader, 0},

@@ -10,6 +10,10 @@ module Millrace.Http.Http3.Endpoint
     endpointLimits,
     localityOf,
 
+    -- * Others
+    Others (..),
+    Company (..),
+
     -- * Threads
     task,
     asTask,
@@ -37,8 +41,9 @@ where
 import Control.Concurrent (yield)
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (unless, void, when)
+import Control.Monad (forM_, unless, void, when, zipWithM)
 import Data.IORef
+import Data.Int (Int32)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word64, Word8)
 import Foreign.Marshal.Alloc (allocaBytes, free, mallocBytes)
@@ -49,7 +54,7 @@ import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.HandOver
 import Millrace.Http.Http3.Engine
-import Millrace.Http.Http3.Neighbours
+import Millrace.Http.Http3.Neighbours (Delivery (..), Handed (..), nobodyVisited)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
@@ -78,9 +83,27 @@ data Endpoint = Endpoint
     endpointName :: !SockAddr,
     -- | Memory for the driver: room for two addresses.
     endpointRoom :: !(Ptr ()),
-    -- | Other processes with the same port, if there can be any.
-    endpointNeighbours :: !(Maybe Neighbours)
+    -- | Other endpoints of the same port, if there can be any.
+    endpointOthers :: !(Maybe Others)
   }
+
+-- | The other endpoints of a port.
+data Others = Others
+  { -- | The number with which this endpoint's connection IDs begin.
+    othersOwn :: !Int32,
+    othersCompany :: !Company,
+    -- | Hands a datagram to the owner that has this number, or -1, if that is another one.
+    othersHand :: !(Int32 -> Handed -> IO Delivery),
+    -- | Hands the first datagram of a client to an endpoint that takes it, because this one ends.
+    othersHandFirst :: !(Handed -> IO ())
+  }
+
+-- | Where the others are.
+data Company
+  = -- | In this process, and they end together.
+    OnlyEndpoints
+  | -- | Also in other processes.
+    AlsoProcesses
 
 -- Memory for output: descriptions of trains, and behind them the bytes.
 newtype Buffer = Buffer (Ptr Word8)
@@ -112,8 +135,8 @@ localityOf name = case name of
   _ -> OneAddress
 
 -- | Makes an endpoint on a bound socket. The calling thread works on it. Call it masked; 'freeEndpoint' must follow.
-newEndpoint :: ServerContext -> Socket -> Maybe Neighbours -> Ptr Engine -> IO Endpoint
-newEndpoint server socket neighbours engine = do
+newEndpoint :: ServerContext -> Socket -> Maybe Others -> Ptr Engine -> IO Endpoint
+newEndpoint server socket others engine = do
   name <- getSocketName socket
   Endpoint server socket engine
     <$> newHandOver (serverThreads server)
@@ -124,7 +147,7 @@ newEndpoint server socket neighbours engine = do
     <*> newIORef []
     <*> pure name
     <*> mallocBytes (2 * addressSize)
-    <*> pure neighbours
+    <*> pure others
 
 -- | Frees it. Its engine must be closed, and no thread may work on it any more.
 freeEndpoint :: Endpoint -> IO ()
@@ -250,40 +273,48 @@ sendAll endpoint buffer count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Waits for datagrams, and gives them to the engine, or to the process that they are for. Throws an @IOError@ if the socket is closed.
+-- | Waits for datagrams, and gives them to the engine, or hands them to those that they are for. Throws an @IOError@ if the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
   trains <- receiveTrains (endpointSocket endpoint) trainsAtATime
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (maybe giveTrain routeTrain (endpointNeighbours endpoint) now) trains
+  flags <- mconcat <$> mapM (maybe giveTrain routeTrain (endpointOthers endpoint) now) trains
   flags <$ wakeNoticed endpoint flags
   where
     giveTrain now train = give endpoint (endpointRoom endpoint) now (Handed nobodyVisited train)
-    -- Each datagram may be of another process.
-    routeTrain others now train = mconcat <$> mapM (\bytes -> route others now train {trainBytes = bytes}) (trainDatagrams train)
-    route others now train = do
-      number <- ownerOf (trainBytes train)
-      delivery <- maybe (return Nobody) (\owner -> handTo others owner (Handed nobodyVisited train)) (otherOwner others number)
-      if delivery == Delivered then return mempty else giveTrain now train
+    -- Each datagram may be another one's.
+    routeTrain others now train = do
+      let datagrams = trainDatagrams train
+      numbers <- mapM ownerOf datagrams
+      if all (== othersOwn others) numbers
+        then giveTrain now train
+        else mconcat <$> zipWithM (route others now train) numbers datagrams
+    route others now train number bytes = do
+      let one = train {trainBytes = bytes}
+      delivery <- othersHand others number (Handed nobodyVisited one)
+      if delivery == Delivered then return mempty else giveTrain now one
 
--- | Gives the engine what another process has handed on. The caller must send afterwards.
+-- | Gives the engine what another endpoint has handed on. The caller must send afterwards.
 receiveFrom :: Endpoint -> [Handed] -> IO Flags
 receiveFrom endpoint handed = allocaBytes (2 * addressSize) $ \room -> do
   now <- monotonicNanoseconds
   flags <- mconcat <$> mapM (give endpoint room now) handed
   flags <$ wakeNoticed endpoint flags
 
--- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another process may.
+-- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another one may.
 give :: Endpoint -> Ptr () -> Word64 -> Handed -> IO Flags
 give endpoint room now handed = do
   pokeSocketAddress localRoom local
   pokeSocketAddress room remote
-  flags <- receiveTrain (endpointEngine endpoint) (localRoom, sizeOfSocketAddress local) (room, sizeOfSocketAddress remote) (handedTrain handed) now
-  when (isForeign `has` flags) (mapM_ (`handToAny` handed) (endpointNeighbours endpoint))
+  flags <- receiveTrain (endpointEngine endpoint) (localRoom, sizeOfSocketAddress local) (room, sizeOfSocketAddress remote) train now
+  when (isForeign `has` flags) $
+    forM_ (endpointOthers endpoint) $ \others ->
+      forM_ (trainDatagrams train) $ \bytes -> othersHandFirst others handed {handedTrain = train {trainBytes = bytes}}
   return flags
   where
     localRoom = room `plusPtr` addressSize
-    Path remote reported = trainPath (handedTrain handed)
+    train = handedTrain handed
+    Path remote reported = trainPath train
     -- A datagram that was received for an interrupted thread does not say it.
     local = fromMaybe (endpointName endpoint) reported
 

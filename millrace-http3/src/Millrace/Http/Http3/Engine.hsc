@@ -17,6 +17,7 @@ module Millrace.Http.Http3.Engine
     EngineLimits (..),
     Early (..),
     openEngine,
+    openBeside,
     setCredentials,
     closeEngine,
     freeEngine,
@@ -264,6 +265,10 @@ foreign import ccall unsafe "http3_open"
 -- | Makes an endpoint. @nullPtr@ without memory.
 openEngine :: EngineSettings -> Credentials -> IO (Ptr Engine)
 openEngine (EngineSettings settings) (Credentials credentials) = withForeignPtr settings (withForeignPtr credentials . c_open)
+
+-- | Makes another endpoint of the port of the first one, with its own beginning of connection IDs. @nullPtr@ without memory.
+foreign import ccall unsafe "http3_open_beside"
+  openBeside :: Ptr Engine -> Word16 -> IO (Ptr Engine)
 
 foreign import ccall unsafe "http3_set_credentials"
   c_setCredentials :: Ptr Engine -> Ptr () -> IO ()

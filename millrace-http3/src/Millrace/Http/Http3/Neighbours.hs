@@ -3,18 +3,13 @@
 -- another one's. Must not know: WAI.
 --
 -- Each process takes a place among them: an abstract Unix socket whose name has the address, the port and the place, which only one can have. Its
--- connection IDs name the place. Others connect to the socket and write datagrams to it. Only processes of the same user are listened to, and
+-- connection IDs name the place ("Millrace.Http.Http3.Owner"). Others connect to the socket and write datagrams to it. Only processes of the same user are listened to, and
 -- written to; the system lets only those share the port anyway.
 module Millrace.Http.Http3.Neighbours
   ( Neighbours,
     openNeighbours,
     closeNeighbours,
-
-    -- * Owners
-    neighboursOwner,
-    Owner,
-    ownerNumber,
-    otherOwner,
+    neighboursProcess,
 
     -- * Handing on
     Handed (..),
@@ -34,12 +29,11 @@ import Control.Concurrent (ThreadId, forkIO, killThread)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (forever, unless, void, when)
-import Data.Bits (setBit, shiftL, shiftR, testBit, (.&.), (.|.))
+import Data.Bits (setBit, shiftL, shiftR, testBit, (.|.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef
-import Data.Int (Int32)
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Data.Word (Word16, Word32, Word64, Word8)
@@ -47,6 +41,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr)
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
+import Millrace.Http.Http3.Owner
 import Millrace.Socket
 import Millrace.Socket.ByteString (recv, sendAllBefore)
 import Millrace.Socket.Train (Mark, Path (..), Train (..))
@@ -57,34 +52,14 @@ import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocke
 data Neighbours = Neighbours
   { neighboursAddress :: !SockAddr,
     -- | This process.
-    neighboursOwner :: !Owner,
+    neighboursPlace :: !Int,
     neighboursListener :: !Socket,
     neighboursLinks :: !(MVar (IntMap Link))
   }
 
--- | A process, by its place.
-newtype Owner = Owner Int
-  deriving (Eq)
-
--- | The most processes on a port. In a restart there are two.
-placesMax :: Int
-placesMax = 16
-
--- | The beginning of the process's connection IDs, as a number of two bytes.
-ownerNumber :: Owner -> Word16
-ownerNumber (Owner place) = ownerBase .|. fromIntegral place
-
--- Connection IDs that a client has chosen begin with any number. So most of them name no place.
-ownerBase :: Word16
-ownerBase = 0x4d50
-
--- | The other process that has this number, or -1 for none, in its connection IDs, if there can be one.
-otherOwner :: Neighbours -> Int32 -> Maybe Owner
-otherOwner neighbours number
-  | number .&. 0xfff0 == fromIntegral ownerBase && number >= 0 && Owner place /= neighboursOwner neighbours = Just (Owner place)
-  | otherwise = Nothing
-  where
-    place = fromIntegral (number .&. 15)
+-- | This process.
+neighboursProcess :: Neighbours -> Process
+neighboursProcess = Placed . neighboursPlace
 
 -- What is known of another process.
 data Link
@@ -108,12 +83,12 @@ openNeighbours :: SockAddr -> IO (Maybe Neighbours)
 openNeighbours address = go 0
   where
     go place
-      | place == placesMax = return Nothing
+      | place == processesMax = return Nothing
       | otherwise = do
-        taken <- try (bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> bind opened (nameOf address (Owner place)) >> listen opened 64 >> return opened)
+        taken <- try (bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> bind opened (nameOf address place) >> listen opened 64 >> return opened)
         case taken of
           Left failure -> let _ = failure :: IOException in go (place + 1)
-          Right listener -> Just . Neighbours address (Owner place) listener <$> newMVar IntMap.empty
+          Right listener -> Just . Neighbours address place listener <$> newMVar IntMap.empty
 
 -- | Leaves the place. 'acceptNeighbour' throws from now on.
 closeNeighbours :: Neighbours -> IO ()
@@ -126,8 +101,8 @@ closeNeighbours neighbours = do
       Present outbox -> endOutbox outbox
       Absent _ -> return ()
 
-nameOf :: SockAddr -> Owner -> SockAddr
-nameOf address (Owner place) = abstractName ("millrace-http3/" ++ show address ++ "/" ++ show place)
+nameOf :: SockAddr -> Int -> SockAddr
+nameOf address place = abstractName ("millrace-http3/" ++ show address ++ "/" ++ show place)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Handing on
@@ -153,28 +128,33 @@ data Delivery
   deriving (Eq)
 
 -- | Hands a datagram to another process. Does not wait.
-handTo :: Neighbours -> Owner -> Handed -> IO Delivery
-handTo neighbours owner handed = linkTo neighbours owner >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= put outbox))
+handTo :: Neighbours -> Process -> Handed -> IO Delivery
+handTo neighbours process handed = case process of
+  Placed place | place /= neighboursPlace neighbours -> handToPlace neighbours place handed
+  _ -> return Nobody
+
+handToPlace :: Neighbours -> Int -> Handed -> IO Delivery
+handToPlace neighbours place handed = linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= put outbox))
 
 -- | Hands the first datagram of a client, which this process does not take, to one that may.
 handToAny :: Neighbours -> Handed -> IO Delivery
-handToAny neighbours (Handed (Visited before) train) = go [Owner place | place <- [0 .. placesMax - 1], not (testBit visited place)]
+handToAny neighbours (Handed (Visited before) train) = go [place | place <- [0 .. processesMax - 1], not (testBit visited place)]
   where
-    visited = let Owner own = neighboursOwner neighbours in setBit before own
+    visited = setBit before (neighboursPlace neighbours)
     go [] = return Nobody
-    go (owner : others) = do
-      delivery <- handTo neighbours owner (Handed (Visited visited) train)
+    go (place : others) = do
+      delivery <- handToPlace neighbours place (Handed (Visited visited) train)
       if delivery == Delivered then return Delivered else go others
 
 -- Connects if necessary.
-linkTo :: Neighbours -> Owner -> IO (Maybe Outbox)
-linkTo neighbours owner@(Owner place) = modifyMVarMasked (neighboursLinks neighbours) $ \links -> do
+linkTo :: Neighbours -> Int -> IO (Maybe Outbox)
+linkTo neighbours place = modifyMVarMasked (neighboursLinks neighbours) $ \links -> do
   now <- monotonicNanoseconds
   case IntMap.lookup place links of
     Just (Present outbox) -> return (links, Just outbox)
     Just (Absent since) | now < since + absentNanoseconds -> return (links, Nothing)
     _ -> do
-      connected <- connectTo neighbours owner
+      connected <- connectTo neighbours place
       case connected of
         Nothing -> return (IntMap.insert place (Absent now) links, Nothing)
         Just opened -> do
@@ -186,11 +166,11 @@ linkTo neighbours owner@(Owner place) = modifyMVarMasked (neighboursLinks neighb
       Just (Present outbox) | outboxSocket outbox == opened -> IntMap.delete place links
       _ -> links
 
-connectTo :: Neighbours -> Owner -> IO (Maybe Socket)
-connectTo neighbours owner = do
+connectTo :: Neighbours -> Int -> IO (Maybe Socket)
+connectTo neighbours place = do
   outcome <- try . bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> do
     deadline <- deadlineAfter 100000
-    connectBefore deadline opened (nameOf (neighboursAddress neighbours) owner)
+    connectBefore deadline opened (nameOf (neighboursAddress neighbours) place)
     isOwn <- isOfThisUser opened
     unless isOwn (throwIO (userError "another user's socket"))
     return opened

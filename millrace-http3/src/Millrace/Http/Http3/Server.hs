@@ -15,7 +15,7 @@ module Millrace.Http.Http3.Server
   )
 where
 
-import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread)
+import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, getNumCapabilities, killThread)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (forM_, unless, void, when)
@@ -24,18 +24,21 @@ import qualified Data.ByteString.Char8 as C8
 import Data.Either (fromLeft)
 import Data.IORef
 import Data.List (nub)
+import Data.List.NonEmpty (NonEmpty (..))
 import Data.Maybe (catMaybes)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http3.Endpoint (localityOf)
 import Millrace.Http.Http3.Engine (Credentials, Locality (..), libraries, newEngineSettings)
 import Millrace.Http.Http3.Neighbours
+import Millrace.Http.Http3.Owner
 import Millrace.Http.Http3.PacketSize (largestDatagram)
+import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (newServerState)
-import Millrace.Http.Tls.Settings (Reload (..), TLSSettings (..), watchedFiles)
+import Millrace.Http.Tls.Settings (EarlyData (..), Reload (..), TLSSettings (..), watchedFiles)
 import Millrace.Socket
 import Millrace.Socket.Batch (setJoining)
 import Millrace.Socket.Option (setReceiveBuffer, setSendBuffer)
@@ -83,7 +86,7 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
         HTTP3
           { http3Chosen = chosen,
             http3Settings = shared,
-            http3Sessions = map fst started,
+            http3Sessions = concatMap fst started,
             http3Running = running,
             http3Announcement = C8.intercalate ", " (nub [C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400") | Place name _ <- places, Just port <- [portOf name]])
           }
@@ -103,8 +106,8 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
       first <- start tls shared credentials application running place
       (first :) <$> startAll shared credentials running others `onException` endAll AtOnce [first]
     endAll stop started = do
-      forM_ started (\(session, _) -> stopSession session stop)
-      forM_ started (\(session, ended) -> readMVar ended `onException` stopSession session AtOnce)
+      forM_ started (\(sessions, _) -> mapM_ (`stopSession` stop) sessions)
+      forM_ started (\(sessions, ended) -> readMVar ended `onException` mapM_ (`stopSession` AtOnce) sessions)
 
 -- Where a UDP socket is bound, and its options.
 data Place = Place !SockAddr ![(SocketOption, Int)]
@@ -135,20 +138,20 @@ portOf name = case name of
   _ -> Nothing
 
 -- Starts serving at a place. The variable is full when that has ended. Masked.
-start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> Place -> IO (Session, MVar ())
+start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> Place -> IO ([Session], MVar ())
 start tls settings credentials application running place@(Place address options) = do
   server <- newServerContext settings
-  neighbours <- if isShared then openNeighbours address else return Nothing
-  datagram <- largestDatagram address
-  limits <- newEngineSettings (engineLimits (maybe 0 (ownerNumber . neighboursOwner) neighbours) datagram tls settings)
-  socket' <- openDatagrams place `onException` mapM_ closeNeighbours neighbours
+  neighbours <- if isShared options then openNeighbours address else return Nothing
+  let own = Owner (maybe Unknown neighboursProcess neighbours) (Loop 0)
+      prepare datagram = (,) <$> newEngineSettings (engineLimits (ownerNumber own) datagram tls settings) <*> (openAll place =<< endpointsFor tls)
+  (limits, sockets) <- (largestDatagram address >>= prepare) `onException` mapM_ closeNeighbours neighbours
   begun <- newEmptyMVar
   ended <- newEmptyMVar
-  let isReady session = do
+  let isReady sessions = do
         atomicModifyIORef' running (\count -> (count + 1, ()))
-        putMVar begun (Right session)
+        putMVar begun (Right sessions)
       serve = do
-        outcome <- try (runSession server socket' neighbours limits credentials application isReady)
+        outcome <- try (runPort server neighbours sockets limits credentials application isReady)
         first <- tryPutMVar begun (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome))
         unless first $ do
           atomicModifyIORef' running (\count -> (count - 1, ()))
@@ -157,11 +160,32 @@ start tls settings credentials application running place@(Place address options)
         putMVar ended ()
   void (forkIO serve)
   outcome <- takeMVar begun
-  either throwIO (\session -> return (session, ended)) outcome
+  either throwIO (\sessions -> return (sessions, ended)) outcome
   where
-    isShared = (ReusePort, 1) `elem` options
     ignore :: SomeException -> IO ()
     ignore _ = return ()
+
+-- An endpoint for each capability. But what was accepted in 0-RTT is in the register of one endpoint, so then there is one.
+endpointsFor :: TLSSettings -> IO Int
+endpointsFor tls = case tlsEarlyData tls of
+  NoEarlyData -> min loopsMax <$> getNumCapabilities
+  SafeEarlyData -> return 1
+
+-- Whether other processes may have the port, too.
+isShared :: [(SocketOption, Int)] -> Bool
+isShared = elem (ReusePort, 1)
+
+-- Opens so many sockets, at least one, on one address. If no other process may have the address, this throws if one has it.
+openAll :: Place -> Int -> IO (NonEmpty Socket)
+openAll place@(Place address options) count = bracketOnError (openDatagrams place) close $ \first -> do
+  -- Only now may others of this process bind, and those that ask for the same.
+  when (count > 1) (setSocketOption first ReusePort 1)
+  (first :|) <$> go (count - 1)
+  where
+    next = Place address (if isShared options then options else (ReusePort, 1) : options)
+    go left
+      | left <= 0 = return []
+      | otherwise = bracketOnError (openDatagrams next) close $ \opened -> (opened :) <$> go (left - 1)
 
 openDatagrams :: Place -> IO Socket
 openDatagrams (Place address options) = bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do

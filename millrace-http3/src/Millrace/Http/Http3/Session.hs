@@ -3,7 +3,7 @@
 --
 -- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up the processor
 -- ("Millrace.Http.HandOver"). While that happens often, requests get threads at once.
-module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, Stop (..), stopSession) where
+module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, deliver, Stop (..), stopSession) where
 
 import Control.Concurrent (forkIO, yield)
 import Control.Concurrent.MVar
@@ -20,7 +20,7 @@ import Millrace.Http.HandOver
 import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine hiding (Stream)
 import qualified Millrace.Http.Http3.Engine as Engine
-import Millrace.Http.Http3.Neighbours
+import Millrace.Http.Http3.Neighbours (Delivery (..), Handed)
 import Millrace.Http.Http3.Stream
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
@@ -70,13 +70,11 @@ replaceCredentials :: Session -> Credentials -> IO ()
 replaceCredentials session credentials = withMVar (sessionLife session) $ \life ->
   when (life == Alive) (setCredentials (endpointEngine (sessionEndpoint session)) credentials)
 
--- | Serves what comes to a socket, and what other processes hand on, until 'stopSession' is called. The action gets the session when it is
--- ready. Closes the socket, and leaves the other processes. Asynchronous exceptions end it at once.
-runSession :: ServerContext -> Socket -> Maybe Neighbours -> EngineSettings -> Credentials -> Wai.Application -> (Session -> IO ()) -> IO ()
-runSession server socket neighbours settings credentials application ready = mask $ \restore -> do
-  engine <- openEngine settings credentials
-  when (engine == nullPtr) (closeBoth >> throwIO (userError "HTTP/3: no memory for an endpoint"))
-  endpoint <- newEndpoint server socket neighbours engine `onException` (closeBoth >> freeEngine engine)
+-- | Serves what comes to a socket, and what others hand on, until 'stopSession' is called. The action gets the session when it is
+-- ready. Closes the socket, and frees the engine. Asynchronous exceptions end it at once.
+runSession :: ServerContext -> Socket -> Maybe Others -> Ptr Engine -> Wai.Application -> (Session -> IO ()) -> IO ()
+runSession server socket others engine application ready = mask $ \restore -> do
+  endpoint <- newEndpoint server socket others engine `onException` (close socket >> freeEngine engine)
   session <-
     Session endpoint (withinTotalTime (serverLimits server) application)
       <$> newIORef 0
@@ -87,7 +85,6 @@ runSession server socket neighbours settings credentials application ready = mas
   outcome <- try $ do
     task endpoint (drive session) (driverEnded session)
     task endpoint (runClock endpoint (attendClock session) (keepOrder session)) (either (reportEnd endpoint) return)
-    mapM_ (\others -> task endpoint (meetNeighbours session others) (neighbourEnded session)) neighbours
     restore (ready session >> readMVar (sessionStop session) >>= drain session)
   -- From here on nobody reports that threads of the session end.
   stopSession session AtOnce
@@ -97,13 +94,10 @@ runSession server socket neighbours settings credentials application ready = mas
   void . forkIO $ do
     Crew.awaitQuiet (endpointCrew endpoint) (return ())
     noteChanges session
-    void (swapMVar (sessionLife session) Dead)
     freeEndpoint endpoint
     putMVar quiet ()
   void (takeWithin (Just lastMicros) quiet)
   either (\failure -> throwIO (failure :: SomeException)) return outcome
-  where
-    closeBoth = close socket >> mapM_ closeNeighbours neighbours
 
 -- How long the end waits for handlers that were killed.
 lastMicros :: Int
@@ -128,7 +122,10 @@ drain session (Gracefully seconds) = do
     endpoint = sessionEndpoint session
     engine = endpointEngine endpoint
     -- Beside other processes there is a next one, and it is worth the time that handshakes which have begun here also end here.
-    noticeMillis = maybe 250 (const 1000) (endpointNeighbours endpoint) :: Int
+    noticeMillis :: Int
+    noticeMillis = case othersCompany <$> endpointOthers endpoint of
+      Just AlsoProcesses -> 1000
+      _ -> 250
     -- At most a century, so that nothing overflows.
     toMillis limit = 1000 * min 3000000000 (max 0 limit)
     -- Whether all connections have ended.
@@ -148,7 +145,8 @@ end session = do
   flush endpoint
   noteChanges session
   close (endpointSocket endpoint)
-  mapM_ closeNeighbours (endpointNeighbours endpoint)
+  -- From now on nobody comes to deliver.
+  void (swapMVar (sessionLife session) Dead)
   Crew.killTasks (endpointCrew endpoint)
   leave endpoint
   where
@@ -257,30 +255,17 @@ engineOf = endpointEngine . sessionEndpoint
 {-# INLINE engineOf #-}
 
 ------------------------------------------------------------------------------------------------------------------------
--- Other processes
+-- Other endpoints
 
--- Takes what other processes hand on. Each has a thread.
-meetNeighbours :: Session -> Neighbours -> IO ()
-meetNeighbours session others = do
-  met <- try (acceptNeighbour others)
-  case met of
-    Right from -> do
-      mask_ (task endpoint (receiveHanded from (attendHanded session)) (\outcome -> close from >> neighbourEnded session outcome))
-      meetNeighbours session others
-    Left failure -> do
-      stopping <- isStopping session
-      unless stopping (reportEnd endpoint (toException (failure :: IOException)))
-      -- The system may have been short of memory. At the end this thread is killed.
-      threadDelay 100000
-      meetNeighbours session others
+-- | Gives the session datagrams that another one has received. Any thread may call this, at any time.
+deliver :: Session -> [Handed] -> IO Delivery
+deliver session handed = mask $ \restore -> do
+  life <- withMVar (sessionLife session) $ \life -> life <$ when (life == Alive) (join' endpoint)
+  case life of
+    Alive -> Delivered <$ (restore (attendHanded session handed) `finally` leave endpoint)
+    Dead -> return Nobody
   where
     endpoint = sessionEndpoint session
-
--- A connection to another process may end in the middle.
-neighbourEnded :: Session -> Either SomeException () -> IO ()
-neighbourEnded session outcome = case outcome of
-  Left failure | Just problem <- fromException failure -> let _ = problem :: IOException in return ()
-  _ -> either (reportEnd (sessionEndpoint session)) return outcome
 
 attendHanded :: Session -> [Handed] -> IO ()
 attendHanded session handed = do

@@ -1,0 +1,173 @@
+-- |
+-- All endpoints of a port in this process, one for each capability, and which datagrams are whose. Must not know: listeners, requests.
+--
+-- The system gives all datagrams between two addresses to one of the sockets, so that usually each endpoint receives its own ones. When a
+-- client's address changes, or the sockets do, they come to another one, here or in another process, which hands them on.
+module Millrace.Http.Http3.Port (runPort) where
+
+import Control.Concurrent (forkIO, forkOn)
+import Control.Concurrent.MVar
+import Control.Exception
+import Control.Monad (forM, forM_, unless, void)
+import Data.Either (fromLeft)
+import Data.IORef
+import Data.Int (Int32)
+import Data.IntMap.Strict (IntMap)
+import qualified Data.IntMap.Strict as IntMap
+import Data.List.NonEmpty (NonEmpty)
+import qualified Data.List.NonEmpty as NonEmpty
+import Data.Maybe (isNothing)
+import Foreign.Ptr (Ptr, nullPtr)
+import Millrace.Http.Crew (Crew)
+import qualified Millrace.Http.Crew as Crew
+import Millrace.Http.Http3.Endpoint (Company (..), Others (..))
+import Millrace.Http.Http3.Engine
+import Millrace.Http.Http3.Neighbours
+import Millrace.Http.Http3.Owner
+import Millrace.Http.Http3.Session
+import Millrace.Http.Server.Context
+import Millrace.Http.Waiters (takeWithin)
+import Millrace.Socket (Socket, close)
+import Millrace.Socket.Train (Train (..))
+import Millrace.Timer (threadDelay)
+import Network.Wai (Application)
+
+-- | The endpoints of this process, and other processes.
+data Port = Port
+  { portServer :: !ServerContext,
+    portProcess :: !Process,
+    portNeighbours :: !(Maybe Neighbours),
+    -- | How many endpoints there are.
+    portLoops :: !Int,
+    -- | By the number of their loop.
+    portSessions :: !(IORef (IntMap Session))
+  }
+
+-- | Serves what comes to the sockets, an endpoint for each, and what other processes hand on, until each session has ended. The action gets the
+-- sessions when all are ready. The first engine is made with these settings. Closes the sockets, and leaves the other processes.
+-- Call it masked.
+runPort :: ServerContext -> Maybe Neighbours -> NonEmpty Socket -> EngineSettings -> Credentials -> Application -> ([Session] -> IO ()) -> IO ()
+runPort server neighbours sockets settings credentials application ready = (`finally` mapM_ closeNeighbours neighbours) $ do
+  port <- Port server (maybe Unknown neighboursProcess neighbours) neighbours (NonEmpty.length sockets) <$> newIORef IntMap.empty
+  engines <- openEngines port settings credentials `onException` mapM_ close sockets
+  begun <- forM (zip3 [0 ..] (NonEmpty.toList sockets) engines) $ \(loop, socket, engine) -> beginSession port loop socket engine application
+  -- Each that has begun must end, also if others could not begin.
+  outcome <- try (forM begun (\(Begun readiness _) -> readMVar readiness >>= either throwIO return))
+  case outcome of
+    Left failure -> forM_ begun cancel >> throwIO (failure :: SomeException)
+    Right sessions -> do
+      writeIORef (portSessions port) (IntMap.fromList (zip [0 ..] sessions))
+      meetingNeighbours port (ready sessions >> forM_ begun awaitEnd)
+  where
+    awaitEnd (Begun _ ended) = readMVar ended >>= either (reportTo server Nothing) return
+    cancel (Begun readiness ended) = do
+      readMVar readiness >>= either (const (return ())) (`stopSession` AtOnce)
+      void (readMVar ended)
+
+-- A session that begins in a thread of its own: the session, and how it has ended.
+data Begun = Begun !(MVar (Either SomeException Session)) !(MVar (Either SomeException ()))
+
+-- All threads of a session stay on one capability.
+beginSession :: Port -> Int -> Socket -> Ptr Engine -> Application -> IO Begun
+beginSession port loop socket engine application = do
+  begun <- Begun <$> newEmptyMVar <*> newEmptyMVar
+  phase <- newIORef Serving
+  void (forkOn loop (serve (portServer port) {serverPhase = phase} begun))
+  return begun
+  where
+    serve server (Begun readiness ended) = do
+      outcome <- try (runSession server socket (othersOf port (Loop loop)) engine application (putMVar readiness . Right))
+      void (tryPutMVar readiness (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome)))
+      putMVar ended outcome
+
+-- An engine for each endpoint.
+openEngines :: Port -> EngineSettings -> Credentials -> IO [Ptr Engine]
+openEngines port settings credentials = do
+  first <- openEngine settings credentials >>= existing []
+  go [first] [ownerNumber (Owner (portProcess port) (Loop loop)) | loop <- [1 .. portLoops port - 1]]
+  where
+    go made [] = return (reverse made)
+    go made (owner : owners) = openBeside (last made) owner >>= existing made >>= \engine -> go (engine : made) owners
+    existing made engine
+      | engine == nullPtr = mapM_ freeEngine made >> throwIO (userError "HTTP/3: no memory for an endpoint")
+      | otherwise = return engine
+
+------------------------------------------------------------------------------------------------------------------------
+-- Handing on
+
+-- The others, as this endpoint sees them, if there can be any.
+othersOf :: Port -> Loop -> Maybe Others
+othersOf port loop
+  | portLoops port == 1 && isNothing (portNeighbours port) = Nothing
+  | otherwise = Just (Others (fromIntegral (ownerNumber own)) company hand handFirst)
+  where
+    own = Owner (portProcess port) loop
+    company = maybe OnlyEndpoints (const AlsoProcesses) (portNeighbours port)
+    hand number handed = case numberedOwner number of
+      Just owner@(Owner process to)
+        | owner == own -> return Nobody
+        | process == portProcess port -> sessionOf port to >>= maybe (return Nobody) (`deliver` [handed])
+        | Placed _ <- process -> maybe (return Nobody) (\others -> handTo others process handed) (portNeighbours port)
+      _ -> return Nobody
+    handFirst handed = mapM_ (`handToAny` handed) (portNeighbours port)
+
+sessionOf :: Port -> Loop -> IO (Maybe Session)
+sessionOf port (Loop loop) = IntMap.lookup loop <$> readIORef (portSessions port)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Other processes
+
+-- Takes what other processes hand on, during the action.
+meetingNeighbours :: Port -> IO () -> IO ()
+meetingNeighbours port action = case portNeighbours port of
+  Nothing -> action
+  Just others -> do
+    crew <- Crew.newCrew (serverThreads (portServer port))
+    ending <- newIORef Serving
+    let begin = Crew.task crew (meetNeighbours port crew ending others) (reportUnlessOver port ending)
+        finish = do
+          writeIORef ending Over
+          Crew.killTasks crew
+          Crew.leave crew
+          quiet <- newEmptyMVar
+          void (forkIO (Crew.awaitQuiet crew (return ()) >> putMVar quiet ()))
+          void (takeWithin (Just 250000) quiet)
+    begin >> action `finally` finish
+
+-- Reports that an exception has ended a thread, unless it was meant to end.
+reportUnlessOver :: Port -> IORef Phase -> Either SomeException () -> IO ()
+reportUnlessOver port ending = either report return
+  where
+    report failure = readIORef ending >>= \phase -> unless (phase == Over) (reportTo (portServer port) Nothing failure)
+
+-- Each process has a thread.
+meetNeighbours :: Port -> Crew -> IORef Phase -> Neighbours -> IO ()
+meetNeighbours port crew ending others = do
+  met <- try (acceptNeighbour others)
+  case met of
+    Right from -> mask_ (Crew.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
+    Left failure -> do
+      report (Left (toException (failure :: IOException)))
+      -- The system may have been short of memory.
+      threadDelay 100000
+  meetNeighbours port crew ending others
+  where
+    report = reportUnlessOver port ending
+    -- A connection to another process may end in the middle.
+    unlessEnded outcome = case outcome of
+      Left failure | Just problem <- fromException failure -> let _ = problem :: IOException in Right ()
+      _ -> outcome
+
+-- Gives each datagram to the endpoint that it is for. The first ones of clients, which another process does not take, are for any, but those of
+-- a client for one: their IDs begin with the same number.
+takeHanded :: Port -> [Handed] -> IO ()
+takeHanded port handed = do
+  numbers <- mapM (ownerOf . trainBytes . handedTrain) handed
+  sessions <- readIORef (portSessions port)
+  let byLoop = IntMap.fromListWith (flip (++)) (zip (map loopFor numbers) (map (: []) handed))
+  forM_ (IntMap.toList byLoop) $ \(loop, some) -> mapM_ (`deliver` some) (IntMap.lookup loop sessions)
+  where
+    loopFor :: Int32 -> Int
+    loopFor number = case numberedOwner number of
+      Just (Owner process (Loop loop)) | process == portProcess port && loop < portLoops port -> loop
+      _ -> fromIntegral number `mod` portLoops port
