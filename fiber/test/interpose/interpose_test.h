@@ -84,7 +84,7 @@ bool is_glibc_since(int major, int minor);
 
 /* What an emulated kernel may lack. Each asks for that one thing. */
 bool has_robust_mutexes(void);
-bool has_preadv2(void); /* the kernel; libc does a part without it */
+bool has_preadv2(void);                  /* the kernel; libc does a part without it */
 bool has_own_system_calls_in_proc(void); /* /proc/self/task/ID/syscall speaks of this program, not of its emulator */
 
 /* A TCP listener on a port of its own; tells its address. */
