@@ -27,7 +27,7 @@ main = do
       | "HTTP/2" `elem` groups = isAbout (leftOut ++ ofFrames)
       | otherwise = isAbout (leftOut ++ MultiplexedExamples.leftOut)
       where
-        isAbout parts = any (\part -> any (part `isInfixOf`) (name : groups)) parts
+        isAbout = any (\part -> any (part `isInfixOf`) (name : groups))
 
 hasAioquic :: IO Bool
 hasAioquic = findExecutable "python3" >>= maybe (return False) (\python -> (\(code, _, _) -> code == ExitSuccess) <$> readProcessWithExitCode python ["-c", "import aioquic"] "")
