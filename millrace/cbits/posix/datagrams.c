@@ -2,18 +2,11 @@
 #include "datagrams.h"
 
 #include "simulation.h"
+#include "udp_options.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/udp.h>
 #include <string.h>
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103 /* Linux 4.18; glibc's headers do not have it everywhere */
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104 /* Linux 5.0 */
-#endif
 
 int mrh_is_simulated_socket(int descriptor)
 {

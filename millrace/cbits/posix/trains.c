@@ -2,18 +2,11 @@
 #include "trains.h"
 
 #include "simulation.h"
+#include "udp_options.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103 /* Linux 4.18; glibc's headers do not have it everywhere */
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104 /* Linux 5.0 */
-#endif
 
 /* Room for what stands beside a train: a number for its segments, one for its mark, and an address. */
 typedef union beside {

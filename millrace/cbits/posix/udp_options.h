@@ -1,0 +1,14 @@
+/* udp_options.h: options of UDP that glibc's headers do not have everywhere. Linux only. Must not know: GHC, loops. */
+#ifndef MILLRACE_UDP_OPTIONS_H
+#define MILLRACE_UDP_OPTIONS_H
+
+#include <netinet/udp.h>
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103 /* Linux 4.18 */
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104 /* Linux 5.0 */
+#endif
+
+#endif
