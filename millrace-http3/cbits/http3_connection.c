@@ -439,19 +439,29 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
     return connection->has_error ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
 }
 
+static int tell_acknowledged(http3_connection *connection, int64_t id, uint64_t length)
+{
+    int result = nghttp3_conn_add_ack_offset(connection->http, id, length);
+    return result == 0 ? 0 : failed(connection, result);
+}
+
+/* libnghttp3 1.8 forgets an end without bytes that waits, for instance for the congestion window, when it hears that all before it was
+ * acknowledged. So it hears that later. */
 static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint64_t length, void *data,
                            void *stream_data)
 {
     http3_connection *connection = data;
+    http3_inner *stream = stream_data;
     (void)quic, (void)offset;
     if (connection->http == NULL)
         return 0;
     connection->frames.tokens += 2;
-    int result = nghttp3_conn_add_ack_offset(connection->http, id, length);
-    if (result != 0)
-        return failed(connection, result);
-    if (stream_data != NULL)
-        http3_note_confirmed(stream_data, length);
+    if (stream != NULL && stream->end_waits)
+        stream->untold += length;
+    else if (tell_acknowledged(connection, id, length) != 0)
+        return NGTCP2_ERR_CALLBACK_FAILURE;
+    if (stream != NULL)
+        http3_note_confirmed(stream, length);
     return 0;
 }
 
@@ -1053,8 +1063,17 @@ static http3_inner *stream_with(http3_connection *connection, int64_t id)
     return NULL;
 }
 
-/* ngtcp2 has taken bytes of a stream. */
-static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize length)
+/* ngtcp2 has taken the end of a stream. */
+static int note_end(http3_connection *connection, http3_inner *stream)
+{
+    uint64_t untold = stream->untold;
+    stream->end_waits = 0;
+    stream->untold = 0;
+    return untold == 0 ? 0 : tell_acknowledged(connection, stream->seen.id, untold);
+}
+
+/* ngtcp2 has taken bytes of a stream, perhaps with its end. */
+static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize length, int is_end)
 {
     int result = nghttp3_conn_add_write_offset(connection->http, id, (size_t)length);
     if (result != 0) {
@@ -1062,12 +1081,11 @@ static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize 
         return -1;
     }
     connection->accepted += (uint64_t)length;
-    if (ngtcp2_is_bidi_stream(id)) {
-        http3_inner *stream = stream_with(connection, id);
-        if (stream != NULL)
-            http3_note_accepted(stream, (uint64_t)length);
-    }
-    return 0;
+    http3_inner *stream = ngtcp2_is_bidi_stream(id) ? stream_with(connection, id) : NULL;
+    if (stream == NULL)
+        return 0;
+    http3_note_accepted(stream, (uint64_t)length);
+    return is_end ? note_end(connection, stream) : 0;
 }
 
 /* ngtcp2 takes no more of a stream. Either it was reset here, or the client wants nothing more of it (STOP_SENDING), which ngtcp2 answers with a
@@ -1111,7 +1129,8 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
             lose_output(connection, id);
         else if (length < 0 && length != NGTCP2_ERR_WRITE_MORE)
             return length;
-        if (taken >= 0 && id >= 0 && note_accepted(connection, id, taken) != 0)
+        int takes_end = is_end && taken == (ngtcp2_ssize)nghttp3_vec_len(pieces, (size_t)count);
+        if (taken >= 0 && id >= 0 && note_accepted(connection, id, taken, takes_end) != 0)
             return -1;
         if (length >= 0)
             return length;

@@ -109,12 +109,14 @@ typedef struct http3_inner {
     uint8_t drops_input;  /* bytes that still arrive are dropped */
     uint8_t has_stopped;  /* STOP_SENDING was sent, or the client has reset its side */
     uint8_t end_is_given; /* libnghttp3 knows the end of the body */
+    uint8_t end_waits;    /* that end came without bytes, and ngtcp2 has not taken it yet */
     uint8_t reader_waits, writer_waits, close_waits;
     uint64_t flushed;     /* bytes of the response's body until the latest flush */
     uint64_t written;     /* bytes of the response's body that the application gave */
     uint64_t given;       /* bytes of the response's body that libnghttp3 has got */
     uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
     uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
+    uint64_t untold;      /* of these, bytes of which libnghttp3 has not been told */
     uint64_t head_bytes;  /* bytes that have arrived while the head, or the trailers, were incomplete */
     uint64_t opened;      /* bytes by which the client's window was opened, and nobody has been asked to send */
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */

@@ -388,6 +388,7 @@ nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t
             nghttp3_conn_submit_trailers(connection->http, stream->seen.id, nv_of(stream->trailers),
                                          stream->trailers->count) == 0)
             *flags |= NGHTTP3_DATA_FLAG_NO_END_STREAM;
+        stream->end_waits = used == 0;
         http3_stop_client(stream);
     }
     wake_writer_with_room(stream);

@@ -678,6 +678,13 @@ static void early_large_answer(uintptr_t argument)
     end_world(w);
 }
 
+/* The beginning of each download. */
+static void fill(uint8_t *body, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        body[i] = (uint8_t)(i * 131 + (i >> 8) * 7 + (i >> 16));
+}
+
 /* What a handler had flushed arrives, although it fails. */
 static void aborted_answer(uintptr_t argument)
 {
@@ -691,8 +698,7 @@ static void aborted_answer(uintptr_t argument)
     run_for(w, 2 * SECOND);
     CHECK_EQ(w->handler_count, 1);
     uint8_t body[20000];
-    for (size_t i = 0; i < sizeof body; i++)
-        body[i] = (uint8_t)(i * 131 + (i >> 8) * 7 + (i >> 16));
+    fill(body, sizeof body);
     http3_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     http3_stream *stream = w->handlers[0].stream;
@@ -708,6 +714,46 @@ static void aborted_answer(uintptr_t argument)
     CHECK_EQ(e->is_complete, 0);
     CHECK_EQ(e->is_closed, 1);
     CHECK_EQ(e->code, HTTP3_INTERNAL_ERROR);
+    end_world(w);
+}
+
+/* The end of an answer waits because another one's bytes fill the congestion window, and still does when all before it was acknowledged,
+ * which takes 100 milliseconds. */
+static void waiting_end(uintptr_t argument)
+{
+    (void)argument;
+    world *w = ordinary_world(46);
+    w->is_stuck = 1;
+    w->link.delay = 50 * MILLISECOND;
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    const nghttp3_nv urgent[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+                                 FIELD(":path", "/10"), FIELD("priority", "u=0")};
+    request_with(c, urgent, 5, 10);
+    request(c, 200000, 0);
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, 2);
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    http3_stream *small = w->handlers[0].stream, *other = w->handlers[1].stream;
+    w->handler_count = 0;
+    static uint8_t body[200000];
+    fill(body, sizeof body);
+    CHECK_EQ(http3_answer(small, 200, &none, 10, body, 10, 0, &given), HTTP3_OK);
+    http3_flush(small);
+    flush_endpoint(w);
+    run_for(w, 60 * MILLISECOND);
+    CHECK_EQ(http3_answer(other, 200, &none, sizeof body, body, sizeof body, 1, &given), HTTP3_OK);
+    http3_release(other);
+    flush_endpoint(w);
+    run_for(w, 20 * MILLISECOND);
+    CHECK_EQ(http3_finish(small, &none), HTTP3_OK);
+    http3_release(small);
+    flush_endpoint(w);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    check_exchanges(w);
+    run_for(w, SECOND);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
     end_world(w);
 }
 
@@ -1661,6 +1707,7 @@ static const harness_test tests[] = {
     {"stops a client that is answered early", early_answer, 0},
     {"answers whole a client that it stops", early_large_answer, 0},
     {"sends what was flushed before a failure", aborted_answer, 0},
+    {"sends an end that had to wait", waiting_end, 0},
     {"replaces an answer", replaced_answer, 0},
     {"sends urgent answers first", priorities, 0},
     {"sends answers one after the other, or at the same time", incremental, 0},
