@@ -9,12 +9,12 @@
 -- >>> import Millrace
 -- >>> import Millrace.Name
 -- >>> import Control.Concurrent.MVar
--- >>> port <- newEmptyMVar :: IO (MVar SockAddr)
--- >>> let listenOn = defaultServer {serverReady = \addresses -> putMVar port (head addresses)}
+-- >>> addresses <- newEmptyMVar
+-- >>> let listenOn = defaultServer {serverReady = putMVar addresses}
 -- >>> let local = (passive "0") {queryHost = Just "127.0.0.1"}
 -- >>> :{
 -- withRunningServer listenOn local (\connection -> recv connection 100 >>= sendAll connection) $ do
---   SockAddrInet number _ <- takeMVar port
+--   [SockAddrInet number _] <- takeMVar addresses
 --   client <- connectTo (host "127.0.0.1" (show number))
 --   sendAll client "echo"
 --   recv client 100 <* close client
