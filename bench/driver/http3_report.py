@@ -7,7 +7,7 @@ from .report import GENERATED, HOW_TO_READ, Report, _ratio_text, _spread, _table
 
 OURS = "millrace-http3"
 # The columns of the first page.
-OTHERS = {"nginx-http3": "nginx", "go-http3": "quic-go", "millrace-http2-tls": "Millrace, HTTP/2 over TLS", "nginx-http2-tls": "nginx, HTTP/2 over TLS"}
+OTHERS = {"nginx-http3": "nginx", "go-http3": "quic-go", "rust-http3": "quinn", "millrace-http2-tls": "Millrace, HTTP/2 over TLS", "nginx-http2-tls": "nginx, HTTP/2 over TLS"}
 
 
 class Http3Report(Report):
