@@ -7,11 +7,11 @@ import qualified ChunksSpec
 import qualified ClientSpec
 import qualified ConnectionSpec
 import qualified ContextSpec
-import Data.List (isInfixOf)
 import qualified DateSpec
 import qualified EarlyFlushSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
+import Examples (isAbout, runExamples)
 import qualified ExchangeSpec
 import qualified ExpectationSpec
 import qualified ExpiringSpec
@@ -37,28 +37,19 @@ import qualified ShutdownSpec
 import SpeakingHttp2 (speakingHttp2)
 import qualified StrictSpec
 import Support (Speech (..), speaking)
-import System.IO (BufferMode (..), hSetBuffering, stdout)
-import System.Timeout (timeout)
-import Test.Hspec (Spec, around_, describe, expectationFailure)
-import Test.Hspec.Runner (Config (..), defaultConfig, hspecWith)
+import Test.Hspec (Spec, around_, describe)
 import qualified TimeSpec
 
 main :: IO ()
 main = do
-  -- So that the last line of an output that ends too early says where.
-  hSetBuffering stdout LineBuffering
   role <- roleOfThisProcess
   case role of
     Just "resources" -> ResourceSpec.serveInherited
     Just "attacked" -> Http2AttackSpec.serveAttacked
     Just other -> fail ("no server is called " ++ other)
-    Nothing -> hspecWith defaultConfig {configSkipPredicate = Just isLeftOut} (around_ limited specs)
+    Nothing -> runExamples isLeftOut specs
   where
-    isLeftOut (groups, name) = overHttp2 `elem` groups && any (\part -> any (part `isInfixOf`) (name : groups)) MultiplexedExamples.leftOut
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
+    isLeftOut title = overHttp2 `elem` fst title && isAbout MultiplexedExamples.leftOut title
 
 specs :: Spec
 specs = do

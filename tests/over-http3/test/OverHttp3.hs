@@ -2,32 +2,24 @@
 module Main (main) where
 
 import Carrier (withGateway)
-import Data.List (isInfixOf)
+import Examples (isAbout, runExamples)
 import qualified Http2Spec
 import qualified MultiplexedExamples
 import SpeakingHttp2 (speakingHttp2)
 import Support (Speech (..), speaking)
 import System.Directory (findExecutable)
 import System.Exit (ExitCode (..))
-import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Process (readProcessWithExitCode)
-import System.Timeout (timeout)
-import Test.Hspec (Spec, around_, describe, expectationFailure)
-import Test.Hspec.Runner (Config (..), defaultConfig, hspecWith)
+import Test.Hspec (Spec, around_, describe)
 
 main :: IO ()
 main = do
-  hSetBuffering stdout LineBuffering
   able <- hasAioquic
   if able
-    then withGateway (hspecWith defaultConfig {configSkipPredicate = Just isLeftOut} (around_ limited specs))
+    then withGateway (runExamples isLeftOut specs)
     else putStrLn "nothing was tested: aioquic is missing"
   where
-    isLeftOut (groups, name)
-      | "HTTP/2" `elem` groups = isAbout (leftOut ++ ofFrames)
-      | otherwise = isAbout (leftOut ++ MultiplexedExamples.leftOut)
-      where
-        isAbout = any (\part -> any (part `isInfixOf`) (name : groups))
+    isLeftOut title = isAbout (leftOut ++ if "HTTP/2" `elem` fst title then ofFrames else MultiplexedExamples.leftOut) title
 
 hasAioquic :: IO Bool
 hasAioquic = findExecutable "python3" >>= maybe (return False) (\python -> (\(code, _, _) -> code == ExitSuccess) <$> readProcessWithExitCode python ["-c", "import aioquic"] "")
@@ -65,10 +57,6 @@ ofFrames =
     "has ended a handler's thread",
     "in an orderly way"
   ]
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
 
 specs :: Spec
 specs = do

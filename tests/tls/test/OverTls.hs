@@ -3,25 +3,18 @@ module Main (main) where
 
 import qualified AnswerSpec
 import qualified ContextSpec
-import Data.List (isInfixOf)
+import Examples (isAbout, runExamples)
 import qualified FaultSpec
 import qualified FileSpec
 import qualified LimitSpec
 import qualified PipelineSpec
 import qualified ResponseSpec
 import qualified StrictSpec
-import System.IO (BufferMode (..), hSetBuffering, stdout)
-import System.Timeout (timeout)
-import Test.Hspec (Spec, around_, expectationFailure)
-import Test.Hspec.Runner (Config (..), defaultConfig, hspecWith)
+import Test.Hspec (Spec)
 import qualified TimeSpec
 
 main :: IO ()
-main = do
-  hSetBuffering stdout LineBuffering
-  hspecWith defaultConfig {configSkipPredicate = Just isLeftOut} (around_ limited specs)
-  where
-    isLeftOut (groups, name) = any (\part -> any (part `isInfixOf`) (name : groups)) leftOut
+main = runExamples (isAbout leftOut) specs
 
 -- Examples that do not concern the transport.
 leftOut :: [String]
@@ -39,10 +32,6 @@ leftOut =
     "runSettings",
     "an exception thrown to the server"
   ]
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
 
 specs :: Spec
 specs = do
