@@ -9,9 +9,14 @@
 --   'Network.Wai.Handler.MillraceTLS.tlsCredentials', 'Network.Wai.Handler.MillraceTLS.tlsCredentialsFor' and certificates of clients do not
 --   work with HTTP\/3. What they say of versions, ciphers and tickets counts for TCP.
 -- * The limits of the settings for HTTP\/2 count for HTTP\/3, too, and so do all time limits.
--- * Each listening address has one UDP socket, which one thread at a time receives from.
+-- * Each listening address has a UDP socket for each capability. With 'Network.Wai.Handler.MillraceTLS.tlsEarlyData' it has one.
 --
 -- docs\/guide\/http3.md says what works and what does not yet.
+--
+-- >>> import Network.Wai.Handler.Millrace (defaultSettings, setPort)
+-- >>> import Network.Wai.Handler.MillraceTLS (tlsSettings)
+-- >>> runHTTP3 (tlsSettings "missing.pem" "missing.key") (setPort 0 defaultSettings) undefined
+-- *** Exception: ...missing.pem...
 module Network.Wai.Handler.MillraceHTTP3
   ( -- * Running a server
     runHTTP3,
