@@ -242,14 +242,30 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
     return c->http == NULL || nghttp3_conn_add_ack_offset(c->http, id, length) == 0 ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
 }
 
+/* libnghttp3 1.9 and later lose a response that still waits for the QPACK table when its stream is closed. So they hear of that later. */
 static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     client *c = data;
-    (void)quic, (void)stream_data;
-    if (c->http != NULL)
-        (void)nghttp3_conn_close_stream(c->http, id,
-                                        flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET ? code : HTTP3_NO_ERROR);
+    exchange *e = stream_data;
+    (void)quic;
+    if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
+        code = HTTP3_NO_ERROR;
+    if (e != NULL && code == HTTP3_NO_ERROR && !e->is_complete)
+        e->is_late = 1;
+    else if (c->http != NULL)
+        (void)nghttp3_conn_close_stream(c->http, id, code);
     return 0;
+}
+
+static void close_late(client *c)
+{
+    for (uint32_t i = 0; i < c->exchange_count; i++) {
+        exchange *e = c->exchanges[i];
+        if (!e->is_late || !e->is_complete)
+            continue;
+        e->is_late = 0;
+        (void)nghttp3_conn_close_stream(c->http, e->id, HTTP3_NO_ERROR);
+    }
 }
 
 static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_t code, void *data, void *stream_data)
@@ -454,6 +470,8 @@ void client_receive(client *c, uint8_t ecn, const uint8_t *bytes, size_t length)
     int result = ngtcp2_conn_read_pkt(c->quic, &path, &info, bytes, length, c->world->now);
     if (result != 0)
         end(c, result);
+    else
+        close_late(c);
 }
 
 uint64_t client_expiry(const client *c)

@@ -34,6 +34,7 @@ typedef struct exchange {
     int status;
     uint32_t interim, trailers;
     int is_started, is_complete, is_closed;
+    int is_late;   /* its stream is closed, and the response waits for the QPACK table */
     uint64_t code; /* with which the stream was closed */
 } exchange;
 
