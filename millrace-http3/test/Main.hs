@@ -160,7 +160,7 @@ spec folder = do
     attack folder "streams" ["closed 0x4", "closed 0x4"] "too many streams"
     attack folder "empty_streams" ["closed 0x105", "others are served", "bounded"] "streams without a request"
     attack folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
-    attack folder "fragments" ["closed 0x107", "others are served", "bounded"] "bodies in pieces, out of order"
+    attack folder "fragments" ["refused", "others are served", "bounded"] "bodies in pieces, out of order"
     attack folder "stalled" ["open", "others are served", "bounded"] "windows that stay closed"
     attack folder "unacknowledged" ["at most 20 MiB", "others are served", "bounded"] "no acknowledgements"
     attack folder "windows" ["closed 0x3"] "more than the window"
