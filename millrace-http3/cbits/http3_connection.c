@@ -678,6 +678,12 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
         settings.pmtud_probeslen = sizeof probes / sizeof *probes;
     }
     settings.no_pmtud = limits->datagram_max <= NGTCP2_MAX_UDP_PAYLOAD_SIZE;
+#if NGTCP2_VERSION_NUM >= 0x010f00 /* 1.15 */
+    /* It counts useless frames, also those of honest clients: windows of streams of which all was sent. This engine's limit (frames_max)
+     * allows them to clients that take what they ask for. */
+    settings.glitch_ratelim_burst = UINT32_MAX;
+    settings.glitch_ratelim_rate = UINT32_MAX;
+#endif
     ngtcp2_transport_params_default(&parameters);
     parameters.initial_max_stream_data_bidi_remote = limits->stream_window;
     parameters.initial_max_stream_data_uni = UNI_STREAM_WINDOW;
