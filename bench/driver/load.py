@@ -369,16 +369,23 @@ def _h2load_microseconds(text):
     return float(found[1]) * _H2LOAD_UNITS[found[2]]
 
 
+# The row with the latencies of requests: the least, the most and their mean. In newer versions (1.70 of nghttp2) percentiles stand before the mean.
+_H2LOAD_LATENCIES = (
+    r"^time for request: +\S+ +(?P<most>\S+) +(?P<mean>\S+)",
+    r"^request +: +\S+ +(?P<most>\S+) +\S+ +\S+ +\S+ +(?P<mean>\S+)",
+)
+
+
 def h2load_closed_figures(output, seconds):
-    """The figures that h2load printed at its end. It prints no percentiles."""
+    """The figures that h2load printed at its end. Percentiles are only printed by newer versions."""
     requests = re.search(r"^requests: .* (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", output, re.M)
     traffic = re.search(r"^traffic: \S+ \((\d+)\) total", output, re.M)
-    times = re.search(r"^time for request: +(\S+) +(\S+) +(\S+)", output, re.M)
+    times = next(filter(None, (re.search(row, output, re.M) for row in _H2LOAD_LATENCIES)), None)
     if not (requests and traffic and times):
         raise LoadError(f"h2load printed no figures: {output.strip()[-300:]}")
     return {
         "requests": int(requests[2]), "errors": int(requests[3]), "bytes": int(traffic[1]), "duration_us": seconds * 1e6,
-        "latency_mean_us": _h2load_microseconds(times[3]), "latency_max_us": _h2load_microseconds(times[2]),
+        "latency_mean_us": _h2load_microseconds(times["mean"]), "latency_max_us": _h2load_microseconds(times["most"]),
     }
 
 

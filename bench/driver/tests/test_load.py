@@ -18,6 +18,15 @@ traffic: 89.81KB (91968) total, 31.34KB (32091) headers (space savings 91.61%), 
 time for request:      740us    211.86ms     36.48ms     48.95ms    85.79%
 """
 
+NEWER_H2LOAD_OUTPUT = """
+finished in 1.00s, 2147.00 req/s, 3.50MB/s
+requests: 2147 total, 2149 started, 2147 done, 2147 succeeded, 0 failed, 0 errored, 0 timeout
+traffic: 3.50MB (3669223) total, 342.08KB (350287) headers (space savings 0.00%), 3.09MB (3237036) data
+                 min         max         median      p95         p99         mean        sd         +/- sd
+request     :      223us      5.40ms       861us      1.45ms      1.80ms       896us       361us    72.52%
+connect     :       12us        13us        12us        13us        13us        12us         1us   100.00%
+"""
+
 
 AB_OUTPUT = """
 Time taken for tests:   1.500 seconds
@@ -43,6 +52,11 @@ class H2load(unittest.TestCase):
         self.assertEqual((figures["requests"], figures["errors"], figures["bytes"]), (2499, 3, 91968))
         self.assertAlmostEqual(figures["latency_mean_us"], 36480)
         self.assertAlmostEqual(figures["latency_max_us"], 211860)
+
+    def test_the_figures_of_newer_versions(self):
+        figures = load.h2load_closed_figures(NEWER_H2LOAD_OUTPUT, 1)
+        self.assertAlmostEqual(figures["latency_mean_us"], 896)
+        self.assertAlmostEqual(figures["latency_max_us"], 5400)
 
     def test_other_output_is_refused(self):
         with self.assertRaises(load.LoadError):
