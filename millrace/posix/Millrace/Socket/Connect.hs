@@ -9,7 +9,7 @@
 -- >>> import Millrace
 -- >>> import Millrace.Name
 -- >>> import Control.Concurrent.MVar
--- >>> addresses <- newEmptyMVar
+-- >>> addresses <- newEmptyMVar :: IO (MVar [SockAddr])
 -- >>> let listenOn = defaultServer {serverReady = putMVar addresses}
 -- >>> let local = (passive "0") {queryHost = Just "127.0.0.1"}
 -- >>> :{
