@@ -48,7 +48,7 @@ where
 import Carrier (Ends (..), serveOn, withEnds)
 import Control.Concurrent (forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, try, uninterruptibleMask_)
+import Control.Exception (SomeException, bracket, fromException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forever, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -69,6 +69,7 @@ import Network.Wai.Handler.Millrace
 import Numeric (readHex)
 import System.Directory (getTemporaryDirectory, removeDirectoryRecursive)
 import System.FilePath ((</>))
+import System.IO.Error (isAlreadyInUseError)
 import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Temp (mkdtemp)
 import System.Timeout (timeout)
@@ -83,14 +84,18 @@ withServer change application use = bracket start stop (use . fst)
       bind listener (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
       listen listener 1024
       port <- socketPort listener
-      ready <- newEmptyMVar
+      begun <- newEmptyMVar
       ended <- newEmptyMVar
-      let settings = change (setBeforeMainLoop (putMVar ready ()) (quiet defaultSettings))
+      let settings = change (setBeforeMainLoop (putMVar begun (Right ())) (quiet defaultSettings))
       thread <- forkIO $ do
-        void (try (serveOn settings listener application) :: IO (Either SomeException ()))
+        outcome <- try (serveOn settings listener application)
+        void (tryPutMVar begun outcome)
         putMVar ended ()
-      within "the server's start" (takeMVar ready)
-      return (fromIntegral port, (thread, ended))
+      within "the server's start" (takeMVar begun) >>= either again (\() -> return (fromIntegral port, (thread, ended)))
+    -- This port was free for TCP. HTTP/3 needs it for UDP.
+    again failure
+      | maybe False isAlreadyInUseError (fromException failure) = start
+      | otherwise = throwIO (failure :: SomeException)
     stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
 
 -- | The connection between client and server.
