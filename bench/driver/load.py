@@ -505,17 +505,32 @@ class IdleHttp2Connections(IdleConnections):
             held += part
 
 
-def wait_until_listening(port, program, seconds):
-    """Waits until a server accepts connections. Raises process.ServerError if it does not within that time."""
+def accepts_connections(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def has_datagram_socket(port):
+    """Whether some process of this network namespace has bound the port for UDP."""
+    for table in ("/proc/net/udp", "/proc/net/udp6"):
+        with open(table, encoding="ascii") as rows:
+            if any(row.split()[1].endswith(f":{port:04X}") for row in rows):
+                return True
+    return False
+
+
+def wait_until_listening(port, program, seconds, listens=accepts_connections):
+    """Waits until a server listens. Raises process.ServerError if it does not within that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if program.ended():
             raise process.ServerError(f"the server ended before it listened on port {port}: {program.log()}")
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        if listens(port):
             return
-        except OSError:
-            time.sleep(0.02)
+        time.sleep(0.02)
     raise process.ServerError(f"the server did not listen on port {port} within {seconds} s: {program.log()}")
 
 

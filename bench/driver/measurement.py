@@ -224,7 +224,8 @@ class Bench:
             program = process.Program(
                 command, self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
             try:
-                load.wait_until_listening(port, program, self.settings.start_limit)
+                load.wait_until_listening(
+                    port, program, self.settings.start_limit, load.has_datagram_socket if is_http3(point) else load.accepts_connections)
                 path, shown = "/" + (file[0] if file else ""), self.workshop.shown(" ".join(command))
                 url = f"{'https' if 'key' in point or is_http3(point) else 'http'}://127.0.0.1:{port}{path}"
                 if "key" in point and not is_http2(point):
@@ -438,7 +439,7 @@ class Bench:
             program = process.Program(
                 link.inside(command), self.workshop.bench, side.environment(point["cores"]), os.path.join(state, "log"))
             try:
-                links.check(link, program, "/" + name, content, self.settings.start_limit)
+                links.check(link, program, "/" + name, content, self.settings.start_limit, ["--http3-only"] if is_http3(point) else [])
                 url = f"https://{links.SERVER_SEEN}:{links.PORT}/{name}"
                 generator = (self._h2load_command(point, url, seconds) if is_http2(point) else
                              self._http3_command(point, url, seconds, self._counter()))

@@ -1,6 +1,7 @@
 """The load generators: percentiles contain pauses of the server, and errors are counted."""
 
 import os
+import socket
 import tempfile
 import time
 import unittest
@@ -61,6 +62,16 @@ class H2load(unittest.TestCase):
     def test_other_output_is_refused(self):
         with self.assertRaises(load.LoadError):
             load.h2load_closed_figures("Could not connect", 1)
+
+
+class Listening(unittest.TestCase):
+    def test_a_datagram_socket_is_seen_while_it_is_open(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            datagrams.bind(("127.0.0.1", 0))
+            port = datagrams.getsockname()[1]
+            self.assertTrue(load.has_datagram_socket(port))
+            self.assertFalse(load.accepts_connections(port))
+        self.assertFalse(load.has_datagram_socket(port))
 
 
 class OpenLoop(unittest.TestCase):
