@@ -1,5 +1,4 @@
--- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold. Must not know: what they
--- are about.
+-- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold. Must not know: servers.
 module Examples (Title, isAbout, runExamples) where
 
 import Data.List (isInfixOf)
