@@ -2,6 +2,7 @@
 #include "uring.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -21,11 +22,21 @@ static const struct {
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
+/* The kernel frees a ring some time after it was closed, and until then counts its memory for the user (RLIMIT_MEMLOCK). So what has no room now
+ * may have some soon: after a restart, or where loops come and go. */
+enum { ROOM_TRIES = 20, ROOM_PAUSE_MS = 5 };
+
 int mr_uring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
 {
-    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
-                                     .cq_entries = completion_entries};
-    return io_uring_queue_init_params(entries, ring, &params);
+    int error = -ENOMEM;
+    for (int i = 0; i < ROOM_TRIES && error == -ENOMEM; i++) {
+        struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
+                                         .cq_entries = completion_entries};
+        if (i > 0)
+            (void)poll(NULL, 0, ROOM_PAUSE_MS);
+        error = io_uring_queue_init_params(entries, ring, &params);
+    }
+    return error;
 }
 
 static const char *missing_opcode(struct io_uring *ring)
