@@ -152,6 +152,9 @@ spec folder = do
     scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
 
   describe "attacks" $ do
+    libraries <- runIO librariesOfHTTP3
+    -- ngtcp2 1.11 leaves it to the engine to refuse so many pieces. 1.24 does that by itself, with INTERNAL_ERROR.
+    let tooManyPieces = if "ngtcp2 1.11." `isInfixOf` libraries then "closed 0x107" else "closed 0x1"
     attack folder "handshakes" ["Retry", "200", "others are served", "bounded"] "handshakes without end"
     attack folder "amplification" ["within three times", "0 to a short one, less to another version"] "a forged address"
     attack folder "address" ["within three times", "200 2048000"] "packets of a connection from a forged address"
@@ -160,7 +163,7 @@ spec folder = do
     attack folder "streams" ["closed 0x4", "closed 0x4"] "too many streams"
     attack folder "empty_streams" ["closed 0x105", "others are served", "bounded"] "streams without a request"
     attack folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
-    attack folder "fragments" ["refused", "others are served", "bounded"] "bodies in pieces, out of order"
+    attack folder "fragments" [tooManyPieces, "others are served", "bounded"] "bodies in pieces, out of order"
     attack folder "stalled" ["open", "others are served", "bounded"] "windows that stay closed"
     attack folder "unacknowledged" ["at most 20 MiB", "others are served", "bounded"] "no acknowledgements"
     attack folder "windows" ["closed 0x3"] "more than the window"
