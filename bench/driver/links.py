@@ -60,16 +60,16 @@ def made(kind):
         process.stderr.close()
 
 
-def check(link, program, path, expected, seconds, version):
-    """Waits until the server gives this answer, inside the namespace and past the link. `version`: curl's options for the version of HTTP. Raises
-    ServerError if it does not."""
+def check(link, program, path, expected, seconds, curl_options):
+    """Waits until the server gives this answer, inside the namespace and past the link. `curl_options` say by which version of HTTP.
+    Raises ServerError if it does not."""
     deadline = time.monotonic() + seconds
     received = b""
     while time.monotonic() < deadline:
         if program.ended():
             raise ServerError(f"the server ended before it listened: {program.log()}")
         received = subprocess.run(
-            link.inside(["curl", "-s", "-k", *version, "-m", str(seconds), "--noproxy", "*", f"https://{SERVER}:{PORT}{path}"]),
+            link.inside(["curl", "-s", "-k", *curl_options, "-m", str(seconds), "--noproxy", "*", f"https://{SERVER}:{PORT}{path}"]),
             capture_output=True, check=False).stdout
         if received == expected:
             return

@@ -110,7 +110,7 @@ typedef uint64_t mr_handle;
 
 #define MR_LOOPS_MAX 1024 /* The number of loops that a group can ever have. An index is not used again. */
 
-/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. */
+/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. May wait as mr_loop_create. */
 int mr_group_create(mr_backend requested, mr_group **group);
 
 /* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
@@ -332,7 +332,8 @@ typedef struct mr_counters {
     uint64_t in_flight;     /* operations pending now */
 } mr_counters;
 
-/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. [any thread] */
+/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. Where io_uring has no room within RLIMIT_MEMLOCK, waits for some up to a
+ * tenth of a second. [any thread] */
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
