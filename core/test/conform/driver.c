@@ -203,6 +203,13 @@ mr_completion driver_finish(driver *d, mr_token token)
     return completion;
 }
 
+mr_completion driver_finish_while_read(driver *d, mr_token token, int peer)
+{
+    while (drain(peer), !has_arrived(d, token))
+        run_for_ms(d, 1);
+    return driver_finish(d, token);
+}
+
 mr_completion driver_perform(driver *d, mr_request request)
 {
     mr_completion completion;
