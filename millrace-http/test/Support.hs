@@ -6,6 +6,7 @@
 -- examples that take a 'Medium' run over either.
 module Support
   ( withServer,
+    withServerToItsEnd,
     Medium,
     overAllMedia,
     overSocketsAndMemory,
@@ -46,10 +47,10 @@ module Support
 where
 
 import Carrier (Ends (..), serveOn, withEnds)
-import Control.Concurrent (forkIO, killThread, threadDelay)
+import Control.Concurrent (ThreadId, forkIO, killThread, threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, bracket, fromException, throwIO, try, uninterruptibleMask_)
-import Control.Monad (forever, void, when)
+import Control.Monad (forever, join, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
@@ -77,7 +78,16 @@ import Test.Hspec (Spec, describe)
 
 -- | Serves an application while the action, which gets the port, runs.
 withServer :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
-withServer change application use = bracket start stop (use . fst)
+withServer = withServerEndedBy killThread
+
+-- | The same with a server that ends in an orderly way: when all requests have been answered, and observers were told.
+withServerToItsEnd :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
+withServerToItsEnd change application use = do
+  shutDown <- newEmptyMVar
+  withServerEndedBy (\_ -> join (takeMVar shutDown)) (change . setInstallShutdownHandler (putMVar shutDown)) application use
+
+withServerEndedBy :: (ThreadId -> IO ()) -> (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
+withServerEndedBy end change application use = bracket start stop (use . fst)
   where
     start = do
       listener <- socket AF_INET Stream defaultProtocol
@@ -96,7 +106,7 @@ withServer change application use = bracket start stop (use . fst)
     again failure
       | maybe False isAlreadyInUseError (fromException failure) = start
       | otherwise = throwIO (failure :: SomeException)
-    stop (_, (thread, ended)) = killThread thread >> within "the server's end" (takeMVar ended)
+    stop (_, (thread, ended)) = end thread >> within "the server's end" (takeMVar ended)
 
 -- | The connection between client and server.
 data Medium
