@@ -6,6 +6,7 @@ module Program
     withCommand,
     runMillrace,
     millracePath,
+    nobodys,
     serverPort,
     nextLine,
     nextErrorLine,
@@ -29,11 +30,15 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf, stripPrefix)
 import Data.Maybe (fromMaybe)
-import System.Directory (findExecutable)
+import System.Directory (copyFile, findExecutable)
 import System.Environment (getEnvironment)
 import System.Exit (ExitCode)
+import System.FilePath ((</>))
 import System.IO (Handle, hClose, hGetLine)
+import System.Posix.Files (setFileMode)
+import System.Posix.Process (getProcessID)
 import System.Posix.Signals (Signal, sigKILL, signalProcess)
+import System.Posix.User (getRealUserID)
 import System.Process
 import System.Timeout (timeout)
 
@@ -56,6 +61,20 @@ data Outcome = Outcome
 
 millracePath :: IO FilePath
 millracePath = fromMaybe (error "millrace is not on the PATH of the tests") <$> findExecutable "millrace"
+
+-- | The program that runs @millrace@ as an ordinary user, and what is to be put before its arguments. It may be in this directory. The
+-- user is one of this process alone: the kernel counts locked memory by user, and other test suites may run at the same time.
+nobodys :: FilePath -> IO (FilePath, [String])
+nobodys directory = do
+  user <- getRealUserID
+  path <- millracePath
+  if user == 0
+    then do
+      copyFile path (directory </> "millrace")
+      setFileMode (directory </> "millrace") 0o755
+      process <- getProcessID
+      pure ("setpriv", ["--reuid=" <> show (20000 + process `mod` 40000), "--regid=65534", "--clear-groups", directory </> "millrace"])
+    else pure (path, [])
 
 -- | Starts @millrace@ with these arguments, waits for its readiness lines, and kills it afterwards if it still runs.
 withServer :: [String] -> (Server -> IO a) -> IO a

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #ifdef __linux__
-#include <linux/filter.h>
 #include <linux/sockios.h>
 #endif
 
@@ -47,17 +46,25 @@ int64_t http_socket_quiet_millis(int descriptor)
     return info.tcpi_last_data_recv < info.tcpi_last_data_sent ? info.tcpi_last_data_recv : info.tcpi_last_data_sent;
 }
 
+/* Packets with fewer hops left are dropped (RFC 5082). A socket for IPv6 gets packets of IPv4, too. */
+static int set_least_hops(int descriptor, int hops)
+{
+    int of_ipv4 = setsockopt(descriptor, IPPROTO_IP, IP_MINTTL, &hops, sizeof hops);
+    int of_ipv6 = setsockopt(descriptor, IPPROTO_IPV6, IPV6_MINHOPCOUNT, &hops, sizeof hops);
+    return of_ipv4 == 0 || of_ipv6 == 0 ? 0 : -1;
+}
+
+/* A segment that ends a handshake is not looked at in this way: it belongs to no socket yet. A filter (SO_ATTACH_FILTER) would tell
+ * first segments from others, but kernels of 2026 let only privileged processes have one on TCP. */
 int http_socket_turn_away(int descriptor)
 {
-    enum { FLAGS = 13, SYN = 0x02, ACK = 0x10 }; /* RFC 9293, section 3.1: the byte of the flags, and two of them */
-    struct sock_filter drop_first_segments[] = {
-        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, FLAGS),      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, SYN | ACK),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYN, 0, 1), BPF_STMT(BPF_RET | BPF_K, 0),
-        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-    };
-    struct sock_fprog program = {.len = sizeof drop_first_segments / sizeof *drop_first_segments,
-                                 .filter = drop_first_segments};
-    return setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    enum { MORE_THAN_USUAL = 255 }; /* systems send with 64 or 128 */
+    return set_least_hops(descriptor, MORE_THAN_USUAL);
+}
+
+void http_socket_welcome(int descriptor)
+{
+    set_least_hops(descriptor, 0);
 }
 #else
 int64_t http_socket_quiet_millis(int descriptor)
@@ -71,6 +78,11 @@ int http_socket_turn_away(int descriptor)
     (void)descriptor;
     errno = EOPNOTSUPP;
     return -1;
+}
+
+void http_socket_welcome(int descriptor)
+{
+    (void)descriptor;
 }
 #endif
 

@@ -46,6 +46,11 @@ int http_socket_turn_away(int descriptor)
     return -1;
 }
 
+void http_socket_welcome(int descriptor)
+{
+    (void)descriptor;
+}
+
 /* Nothing is inherited by number. */
 int http_socket_kind(int descriptor)
 {

@@ -45,6 +45,12 @@ spec = describe "restarts without losing a request" $ do
     outcome <- withServer (shared 0) $ \first ->
       underLoad (serverPort first) (handOver restarts (withServer (shared (serverPort first))) first)
     nothingIsLost outcome
+  it "on a port that both servers have, as an ordinary user" . withDirectory $ \folder -> do
+    (program, arguments) <- nobodys folder
+    let withNobodys port = withCommand program (arguments <> shared port)
+    outcome <- withNobodys 0 $ \first ->
+      underLoad (serverPort first) (handOver restarts (withNobodys (serverPort first)) first)
+    nothingIsLost outcome
   it "on an inherited socket, the next before the last" . withInheritable $ \descriptor port -> do
     outcome <- withInheritor descriptor $ \first -> underLoad port (handOver restarts (withInheritor descriptor) first)
     nothingIsLost outcome

@@ -23,7 +23,7 @@ import Millrace.Http.Server.Descriptors
 import Millrace.Http.Server.Eviction
 import Millrace.Http.Server.GivingWay
 import Millrace.Http.Server.Lifetime (runConnection)
-import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire)
+import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire, welcome)
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.Server.Served
 import Millrace.Http.Server.Settings (Bound (..), Crowding (..), Settings (..))
@@ -140,7 +140,8 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     return (sourceOf next (return Nothing) (closeTheirs theirs >> closeListener listener))
   where
     sourceOf next waiting end =
-      Source {nextConnection = next, waitingConnection = waiting, retireSource = retire listener end, endSource = end}
+      Source {nextConnection = next >>= welcomed, waitingConnection = waiting >>= mapM welcomed, retireSource = retire listener end, endSource = end}
+    welcomed found@(accepted, _) = found <$ welcome listener accepted
 
 -- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this looks every second whether that is the
 -- reason: then it reports it, and the oldest idle connection gives way to the one that waits. This happens only if other parts of

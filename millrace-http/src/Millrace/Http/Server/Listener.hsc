@@ -16,14 +16,15 @@ module Millrace.Http.Server.Listener
     inheritedListeners,
     closeListener,
     retire,
+    welcome,
     inFlightMicros,
   )
 where
 
 import Control.Concurrent (getNumCapabilities)
 import Control.Exception (IOException, bracket, bracketOnError, catch, onException, throwIO, try)
-import Control.Monad (join, unless, when)
-import Data.IORef (atomicModifyIORef', newIORef)
+import Control.Monad (join, unless, void, when)
+import Data.IORef
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
 import Data.Streaming.Network.Internal (HostPreference (..))
@@ -54,8 +55,8 @@ data Listener = Listener
 data Parting
   = -- | They are served.
     ServeQueue
-  | -- | The same, and the kernel begins no handshake here any more: another socket may listen on the port.
-    GivePortAway
+  | -- | The same, and the kernel begins no handshake here any more: another socket may listen on the port. Whether that has begun.
+    GivePortAway !(IORef Bool)
   | -- | Others hold the socket too, and take them.
     LeaveQueue
   | -- | They are served, and nobody else comes: this removes the path, at the first time. The next server may have another
@@ -112,7 +113,7 @@ isPort number = toInteger number >= 0 && toInteger number <= 65535
 
 listenOn :: Settings -> AddrInfo -> IO [Listener]
 listenOn settings address
-  | settingsReusePort settings = fmap (map (`Listener` GivePortAway)) $ do
+  | settingsReusePort settings = (>>= mapM (\opened -> Listener opened . GivePortAway <$> newIORef False)) $ do
     first <- listenAt settings address (addrAddress address)
     -- Port 0 has become a real one.
     flip onException (close first) $ do
@@ -222,7 +223,8 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       LeaveQueue -> return ()
       ServeQueue -> emptyQueue
       RemovePath remove -> remove >> emptyQueue
-      GivePortAway -> do
+      GivePortAway begun -> do
+        writeIORef begun True
         turnedAway <- whileOpen (socketHandle retired) c_turnAway
         when (turnedAway == Just 0) (threadDelay inFlightMicros)
         emptyQueue
@@ -234,6 +236,12 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       pending <- hasArrived retired
       now <- monotonicNanoseconds
       when (pending && now < limit) (threadDelay 1000 >> awaitEmpty limit)
+
+-- | Must be called with each connection that a listener has accepted, also while it retires. Never throws.
+welcome :: Listener -> Socket -> IO ()
+welcome (Listener _ parting) accepted = case parting of
+  GivePortAway begun -> readIORef begun >>= \turnsAway -> when turnsAway (void (whileOpen (socketHandle accepted) c_welcome))
+  _ -> return ()
 
 -- | How long a segment may be on its way from a client.
 inFlightMicros :: Int
@@ -248,3 +256,6 @@ foreign import ccall unsafe "http_socket_kind"
 
 foreign import ccall unsafe "http_socket_turn_away"
   c_turnAway :: CInt -> IO CInt
+
+foreign import ccall unsafe "http_socket_welcome"
+  c_welcome :: CInt -> IO ()
