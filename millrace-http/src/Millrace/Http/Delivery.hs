@@ -76,17 +76,34 @@ data Delivery = Delivery
 -- | Sends all bytes of a piece. Parks while the client takes none. Throws an @IOError@, of type @TimeExpired@ if the
 -- client was too slow or the deadline has passed. Part of the bytes may have been sent then.
 deliver :: Delivery -> Following -> Piece -> IO ()
-deliver delivery following (Piece bytes count) = do
-  first <- firstAttempt delivery (attemptFrom 0)
-  case first of
-    Moved moved | moved == count -> return ()
-    _ -> void (continueSending delivery (Transfer count attemptFrom (\_ -> return ())) 0 first)
-  where
-    attemptFrom done limit
-      | count - done <= pieceMax = attemptSend (deliveryTransport delivery) following limit (Piece (bytes `plusPtr` done) (count - done))
-      | otherwise = attemptSend (deliveryTransport delivery) MoreFollows limit (Piece (bytes `plusPtr` done) pieceMax)
-    {-# INLINE attemptFrom #-}
+deliver delivery following piece@(Piece _ count)
+  | count > pieceMax = deliverParts delivery following piece
+  | otherwise = do
+    first <- firstAttempt delivery (\limit -> attemptSend (deliveryTransport delivery) following limit piece)
+    case first of
+      Moved moved | moved == count -> return ()
+      _ -> continueDelivering delivery following piece first
 {-# INLINE deliver #-}
+
+deliverParts :: Delivery -> Following -> Piece -> IO ()
+deliverParts delivery following piece =
+  firstAttempt delivery (attemptPart delivery following piece 0) >>= continueDelivering delivery following piece
+{-# NOINLINE deliverParts #-}
+
+continueDelivering :: Delivery -> Following -> Piece -> Attempt -> IO ()
+continueDelivering delivery following piece@(Piece _ count) =
+  void . continueSending delivery (Transfer count (attemptPart delivery following piece) (\_ -> return ())) 0
+{-# NOINLINE continueDelivering #-}
+
+attemptPart :: Delivery -> Following -> Piece -> Int -> TimeLimit -> IO Attempt
+attemptPart delivery following (Piece bytes count) done limit
+  | left <= pieceMax = attemptSend transport following limit (Piece at left)
+  | otherwise = attemptSend transport MoreFollows limit (Piece at pieceMax)
+  where
+    transport = deliveryTransport delivery
+    at = bytes `plusPtr` done
+    left = count - done
+{-# NOINLINE attemptPart #-}
 
 -- | Called with the total number of bytes sent, whenever it has grown.
 type Progress = Int -> IO ()
@@ -128,18 +145,19 @@ pieceMax = 262144
 ------------------------------------------------------------------------------------------------------------------------
 -- Patience
 
--- Makes an attempt that waits at most one slice.
+-- Makes an attempt that waits at most one slice. Mentions it once, because it is much code.
 withinSlice :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
-withinSlice delivery attempt
-  | limit == noDeadline = attempt (Within sliceMicros)
-  | sliceMicros == 0 = attempt (Before limit)
-  | otherwise = do
-    deadline <- deadlineAfter sliceMicros
-    attempt (Before (earlier limit deadline))
+withinSlice delivery attempt = slice delivery >>= attempt
+{-# INLINE withinSlice #-}
+
+slice :: Delivery -> IO TimeLimit
+slice delivery
+  | limit == noDeadline = return (Within sliceMicros)
+  | sliceMicros == 0 = return (Before limit)
+  | otherwise = Before . earlier limit <$> deadlineAfter sliceMicros
   where
     limit = deliveryLimit delivery
     sliceMicros = paceSliceMicros (deliveryPace delivery)
-{-# INLINE withinSlice #-}
 
 -- Nearly always the only attempt. It is skipped if there is a least rate, because then every wait is measured.
 firstAttempt :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt

@@ -282,11 +282,10 @@ awaitOutputBelow stream most = do
     await since before' = do
       total <- remainingMicros (stateOf stream)
       start <- monotonicNanoseconds
-      let left = max 1 (sendMicros limits - microsBetween since start)
-      outcome <- awaitEvent stream Writable (shorter total (shorter (left <$ limitOf (sendMicros limits)) window)) attempt
+      outcome <- awaitEvent stream Writable (patience limits total (microsBetween since start)) attempt
       end <- monotonicNanoseconds
       after' <- progressOf stream
-      isSlow <- maybe (return False) (isTooSlow (stateOf stream) (fromIntegral (end - start)) after') (sendRate limits)
+      isSlow <- isTooSlow limits (stateOf stream) (fromIntegral (end - start)) after'
       over <- isOverdue (stateOf stream)
       case outcome of
         Came False -> throwLost stream eCONNRESET
@@ -296,7 +295,6 @@ awaitOutputBelow stream most = do
           | after' > before' -> await end after'
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
-    window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
     giveUp = cancelOf stream >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
     attempt = do
@@ -306,18 +304,29 @@ awaitOutputBelow stream most = do
         Gone -> Just False
         _ -> Just True
 
+-- How long a writer waits at once that has seen no progress for so many microseconds. Apart, because its cases would be repeated for each
+-- protocol.
+patience :: Limits -> Maybe Int -> Int -> Maybe Int
+patience limits total quiet = shorter total (shorter (max 1 (sendMicros limits - quiet) <$ limitOf (sendMicros limits)) window)
+  where
+    window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
+{-# NOINLINE patience #-}
+
 -- A writer has waited for the client for so many nanoseconds more, and the progress is so many bytes in all. After a wait as
 -- long as the rate's window, the client must have taken as much as the rate demands.
-isTooSlow :: StreamState -> Int -> Int -> Rate -> IO Bool
-isTooSlow state nanoseconds sent (Rate bytes micros) = do
-  waited <- (+ nanoseconds) <$> readField state writerWaited
-  earlier <- readField state sentBefore
-  if waited < 1000 * micros
-    then False <$ writeField state writerWaited waited
-    else do
-      writeField state writerWaited 0
-      writeField state sentBefore sent
-      return (sent - earlier < bytes)
+isTooSlow :: Limits -> StreamState -> Int -> Int -> IO Bool
+isTooSlow limits state nanoseconds sent = case sendRate limits of
+  Nothing -> return False
+  Just (Rate bytes micros) -> do
+    waited <- (+ nanoseconds) <$> readField state writerWaited
+    earlier <- readField state sentBefore
+    if waited < 1000 * micros
+      then False <$ writeField state writerWaited waited
+      else do
+        writeField state writerWaited 0
+        writeField state sentBefore sent
+        return (sent - earlier < bytes)
+{-# NOINLINE isTooSlow #-}
 
 -- Ends the body.
 finish :: Multiplexed stream => stream -> IO ()

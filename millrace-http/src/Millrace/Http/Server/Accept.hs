@@ -242,6 +242,7 @@ acceptLoop acceptor = go
       (others, beyond) <- takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
       mapM admit (first : others) >>= sequence_
       mapM_ admitAll beyond
+{-# NOINLINE acceptLoop #-}
 
 -- @batchSize threads listeners limit open@: the number of additional connections that an accepting thread takes at
 -- once. It leaves the other threads their share of the room. Threads that accept from the same socket must also get
@@ -369,6 +370,7 @@ drain seconds registries isAccepting = do
         then return True
         else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
     endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
+{-# NOINLINE drain #-}
 
 -- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when there
 -- was last traffic, the time counts from the beginning of the shutdown.
@@ -406,6 +408,7 @@ reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
   left <- length <$> (openOnes registries >>= filterM (fmap not . isLeaving))
   when (left > 0) (settingsOnException settings Nothing (toException (ConnectionsCutOff left)) `catch` ignore)
+{-# NOINLINE reportLeft #-}
 
 cut :: Served -> IO ()
 cut = abort . servedTransport

@@ -78,10 +78,10 @@ outcome = either failed Moved
     failed code = if code == eTIMEDOUT then TimedOut else Failed code
 {-# INLINE outcome #-}
 
--- | So many microseconds of waiting; 0 means for ever.
+-- | So many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the cases.
 timeLimit :: Int -> Deadline.TimeLimit
 timeLimit micros = if micros == 0 then Deadline.noTimeLimit else Deadline.microseconds micros
-{-# INLINE timeLimit #-}
+{-# NOINLINE timeLimit #-}
 
 foreign import ccall unsafe "http_socket_queued"
   c_queued :: CInt -> IO Int64
