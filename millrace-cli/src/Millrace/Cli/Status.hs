@@ -11,6 +11,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder
 import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Lazy as Lazy
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import Data.Maybe (maybeToList)
@@ -39,7 +40,7 @@ statusPages metrics upstreams request respond
   | otherwise = case rawPathInfo request of
     "/" -> respond (responseBuilder ok200 (pageHeaders ++ [noSniffing]) (byteString statusPage))
     "/metrics" -> figures "text/plain; version=0.0.4; charset=utf-8" prometheus
-    "/status" -> figures "application/json" (\now targets -> string7 (renderJson (record now targets)) <> "\n")
+    "/status" -> figures "application/json" (\now targets -> string7 (renderJson (record now targets)) <> char7 '\n')
     _ -> respond (refusal notFound404 [])
   where
     figures contentType render = do
@@ -160,7 +161,7 @@ record figures upstreams =
 prometheus :: Figures -> [Upstream] -> Builder
 prometheus figures upstreams =
   mconcat $
-    [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", "1")],
+    [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", intDec 1)],
       metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
       metric "connections_accepted_total" "counter" "Connections accepted" [("", int figureOpened)],
       metric "connections" "gauge" "Open connections by state" $
@@ -169,11 +170,11 @@ prometheus figures upstreams =
         ],
       metric "requests_in_progress" "gauge" "Requests on which the application is working" [("", int figureActive)],
       metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
-        [("{status=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureClasses figures],
+        [("{status=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureClasses figures],
       metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int figureRefused)],
       metric "requests_cut_off_total" "counter" "Answers of the application that were cut off: the client left or was too slow, or the application failed" [("", int figureCutOff)],
       metric "tls_handshakes_total" "counter" "Handshakes of TLS, by how they ended" $
-        [("{result=\"" <> string7 name <> "\"}", intDec count) | (name, count) <- figureHandshakes figures],
+        [("{result=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureHandshakes figures],
       metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int figureBodyBytes)],
       histogram,
       optional "resident_memory_bytes" "Memory of the process that is in use" figureResidentBytes,
@@ -185,7 +186,7 @@ prometheus figures upstreams =
       ++ map ofLoops (loopFigures figures)
       ++ ofUpstreams
   where
-    ofLoops (name, help, count) = metric ("loop_" <> string7 name <> "_total") "counter" (string7 help) [("", word64Dec count)]
+    ofLoops (name, help, count) = metric ("loop_" <> Char8.pack name <> "_total") "counter" (Char8.pack help) [("", word64Dec count)]
     int figure = intDec (figure figures)
     optional name help figure = foldMap (\value -> metric name "gauge" help [("", intDec value)]) (maybeToList (figure figures))
     histogram =
@@ -193,12 +194,12 @@ prometheus figures upstreams =
         [("_bucket{le=\"" <> end <> "\"}", intDec count) | (end, count) <- zip ends (scanl1 (+) (figureBuckets figures))]
           ++ [("_sum", doubleDec (fromIntegral (figureNanoseconds figures) / 1e9)), ("_count", intDec (sum (figureBuckets figures)))]
     ends = map seconds bucketEnds ++ ["+Inf"]
-    seconds micros = doubleDec (fromIntegral micros / 1e6)
+    seconds micros = Char8.pack (show (fromIntegral micros / 1e6 :: Double))
     ofUpstreams
       | null upstreams = []
       | otherwise =
         [ metric "upstream_well" "gauge" "1 if a target gets requests, 0 if it is left out" $
-            [("{target=\"" <> name <> "\"}", if upstreamHealth upstream == UpstreamWell then "1" else "0") | (name, upstream) <- namedUpstreams],
+            [("{target=\"" <> name <> "\"}", intDec (if upstreamHealth upstream == UpstreamWell then 1 else 0)) | (name, upstream) <- namedUpstreams],
           ofEach "upstream_requests" "Requests on which a target works" upstreamRequests,
           ofEach "upstream_connections_kept" "Connections to a target that are kept and not in use" upstreamKept
         ]
@@ -206,17 +207,17 @@ prometheus figures upstreams =
     namedUpstreams = [(label (upstreamTarget upstream), upstream) | upstream <- upstreams]
 
 -- The value of a label.
-label :: String -> Builder
-label = foldMap escaped
+label :: String -> ByteString
+label = Lazy.toStrict . toLazyByteString . foldMap escaped
   where
     escaped character = case character of
-      '\\' -> "\\\\"
-      '"' -> "\\\""
-      '\n' -> "\\n"
+      '\\' -> byteString "\\\\"
+      '"' -> byteString "\\\""
+      '\n' -> byteString "\\n"
       _ -> charUtf8 character
 
 -- A metric with its samples: the suffix of its name, and the value.
-metric :: Builder -> Builder -> Builder -> [(Builder, Builder)] -> Builder
+metric :: ByteString -> ByteString -> ByteString -> [(ByteString, Builder)] -> Builder
 metric name kind help samples =
-  "# HELP millrace_" <> name <> char7 ' ' <> help <> "\n# TYPE millrace_" <> name <> char7 ' ' <> kind <> char7 '\n'
-    <> foldMap (\(suffix, value) -> "millrace_" <> name <> suffix <> char7 ' ' <> value <> char7 '\n') samples
+  byteString (ByteString.concat ["# HELP millrace_", name, " ", help, "\n# TYPE millrace_", name, " ", kind, "\n"])
+    <> foldMap (\(suffix, value) -> byteString (ByteString.concat ["millrace_", name, suffix, " "]) <> value <> char7 '\n') samples
