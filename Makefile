@@ -27,7 +27,7 @@ build: setup ## build everything; leaves bin/millrace
 # cabal.project.program is about the first page soon, and keeps what it makes apart. Several modules are compiled at a time, and several
 # packages, because the last modules of a package wait for each other.
 jobs := $(shell processors=$$(nproc 2>/dev/null || echo 1); echo $$((processors < 4 ? processors : 4)))
-program_flags := --project-file=cabal.project.program --builddir=dist-newstyle/program -j$(jobs) --ghc-options="-j$(jobs) +RTS -A64m -qg -RTS"
+program_flags := --project-file=cabal.project.program --builddir=dist-newstyle/program -j$(jobs) --ghc-options="-j$(jobs) +RTS -A128m -n4m -qg -RTS"
 
 program: ## build bin/millrace and nothing else
 	@scripts/install-packages run
