@@ -223,8 +223,10 @@ spec folder = do
     it "counts connections, and tells of them and of answers" $ do
       told <- newIORef []
       let tell word = atomicModifyIORef' told (\words' -> (word : words', ()))
+          -- If the client's last packet is lost, the connection ends for its silence.
           change =
-            setOnOpen (\_ -> True <$ tell "open")
+            setIdleTimeout 3
+              . setOnOpen (\_ -> True <$ tell "open")
               . setOnClose (\_ -> tell "close")
               . setLogger (\request status size -> tell (show (httpVersion request) ++ " " ++ show (statusCode status) ++ " " ++ show size))
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
