@@ -159,4 +159,4 @@ needingHttp3 test folder = do
 -- handshake was slow, curl 8.14 sends a request without its own streams for QPACK, which the request needs, and waits for ever.
 overHttp3 :: FilePath -> String -> Server -> [String] -> IO String
 overHttp3 folder name server arguments =
-  curl (["--http3-only", "--speed-limit", "1", "--speed-time", "2", "--retry", "5", "--retry-delay", "1", "--cacert", folder </> (name ++ ".pem")] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments])
+  curl (["--http3-only", "--speed-limit", "1", "--speed-time", "2", "--retry", "12", "--retry-delay", "1", "--cacert", folder </> (name ++ ".pem")] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments])
