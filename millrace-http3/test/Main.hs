@@ -223,10 +223,8 @@ spec folder = do
     it "counts connections, and tells of them and of answers" $ do
       told <- newIORef []
       let tell word = atomicModifyIORef' told (\words' -> (word : words', ()))
-          -- If the client's last packet is lost, the connection ends for its silence.
           change =
-            setIdleTimeout 3
-              . setOnOpen (\_ -> True <$ tell "open")
+            setOnOpen (\_ -> True <$ tell "open")
               . setOnClose (\_ -> tell "close")
               . setLogger (\request status size -> tell (show (httpVersion request) ++ " " ++ show (statusCode status) ++ " " ++ show size))
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
