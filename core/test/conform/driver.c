@@ -205,8 +205,10 @@ mr_completion driver_finish(driver *d, mr_token token)
 
 mr_completion driver_finish_while_read(driver *d, mr_token token, int peer)
 {
-    while (drain(peer), !has_arrived(d, token))
+    while (!has_arrived(d, token)) {
+        drain(peer);
         run_for_ms(d, 1);
+    }
     return driver_finish(d, token);
 }
 
