@@ -6,6 +6,7 @@ module Program
     withCommand,
     runMillrace,
     millracePath,
+    asNobody,
     nobodys,
     serverPort,
     nextLine,
@@ -61,6 +62,12 @@ data Outcome = Outcome
 
 millracePath :: IO FilePath
 millracePath = fromMaybe (error "millrace is not on the PATH of the tests") <$> findExecutable "millrace"
+
+-- | Root may read everything, so the server then runs as another user, from a place where that user finds it.
+asNobody :: FilePath -> [String] -> (Server -> IO a) -> IO a
+asNobody site arguments use = do
+  (program, first) <- nobodys site
+  withCommand program (first ++ arguments) use
 
 -- | The program that runs @millrace@ as an ordinary user, and what is to be put before its arguments. It may be in this directory. The
 -- user is one of this process alone: the kernel counts locked memory by user, and other test suites may run at the same time.

@@ -719,9 +719,3 @@ receiveToEnd client = ByteString.concat <$> go
     go = do
       bytes <- Network.recv client 65536
       if ByteString.null bytes then pure [] else (bytes :) <$> go
-
--- | Root may read everything, so the server then runs as another user, from a place where that user finds it.
-asNobody :: FilePath -> [String] -> (Server -> IO a) -> IO a
-asNobody site arguments use = do
-  (program, first) <- nobodys site
-  withCommand program (first ++ arguments) use

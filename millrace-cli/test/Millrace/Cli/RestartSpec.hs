@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE RankNTypes #-}
 
 -- | One server takes over from another while clients go on asking, over kept connections and over new ones.
 module Millrace.Cli.RestartSpec (spec) where
@@ -41,16 +42,8 @@ spec = describe "restarts without losing a request" $ do
     it "a socket that does not listen" . opened Stream (const (pure ())) $ \from -> refused 1 from "3 does not listen"
     it "a socket of datagrams" . opened Datagram (const (pure ())) $ \from -> refused 1 from "3 is no stream socket"
     it "more than there are: the number may be the run-time system's" . opened Stream (`listen` 1) $ \from -> refused 2 from "4 is no"
-  it "on a port that both servers have" $ do
-    outcome <- withServer (shared 0) $ \first ->
-      underLoad (serverPort first) (handOver restarts (withServer (shared (serverPort first))) first)
-    nothingIsLost outcome
-  it "on a port that both servers have, as an ordinary user" . withDirectory $ \folder -> do
-    (program, arguments) <- nobodys folder
-    let withNobodys port = withCommand program (arguments <> shared port)
-    outcome <- withNobodys 0 $ \first ->
-      underLoad (serverPort first) (handOver restarts (withNobodys (serverPort first)) first)
-    nothingIsLost outcome
+  it "on a port that both servers have" (sharing withServer)
+  it "on a port that both servers have, as an ordinary user" . withDirectory $ \folder -> sharing (asNobody folder)
   it "on an inherited socket, the next before the last" . withInheritable $ \descriptor port -> do
     outcome <- withInheritor descriptor $ \first -> underLoad port (handOver restarts (withInheritor descriptor) first)
     nothingIsLost outcome
@@ -132,6 +125,11 @@ spec = describe "restarts without losing a request" $ do
         stopped first
         curl ["http://127.0.0.1:" <> statusPort <> "/metrics"] >>= (`shouldContain` "millrace_")
   where
+    sharing :: (forall a. [String] -> (Server -> IO a) -> IO a) -> Expectation
+    sharing start = do
+      outcome <- start (shared 0) $ \first ->
+        underLoad (serverPort first) (handOver restarts (start (shared (serverPort first))) first)
+      nothingIsLost outcome
     shared :: Int -> [String]
     shared port = ["pong", "--reuse-port", "--port", show port]
     restarts = 4 :: Int
