@@ -85,16 +85,19 @@ deliver delivery following piece@(Piece _ count)
       _ -> continueDelivering delivery following piece first
 {-# INLINE deliver #-}
 
+-- A piece that takes several operations.
 deliverParts :: Delivery -> Following -> Piece -> IO ()
 deliverParts delivery following piece =
   firstAttempt delivery (attemptPart delivery following piece 0) >>= continueDelivering delivery following piece
 {-# NOINLINE deliverParts #-}
 
+-- Sends the rest, after a first attempt that ended like this.
 continueDelivering :: Delivery -> Following -> Piece -> Attempt -> IO ()
 continueDelivering delivery following piece@(Piece _ count) =
   void . continueSending delivery (Transfer count (attemptPart delivery following piece) (\_ -> return ())) 0
 {-# NOINLINE continueDelivering #-}
 
+-- Sends as much of a piece as one operation may, behind so many bytes that were sent.
 attemptPart :: Delivery -> Following -> Piece -> Int -> TimeLimit -> IO Attempt
 attemptPart delivery following (Piece bytes count) done limit
   | left <= pieceMax = attemptSend transport following limit (Piece at left)
@@ -145,7 +148,7 @@ pieceMax = 262144
 ------------------------------------------------------------------------------------------------------------------------
 -- Patience
 
--- Makes an attempt that waits at most one slice. Mentions it once, because it is much code.
+-- Makes an attempt that waits at most one slice. The attempt stands here once, and not once for each kind of limit, because it is much code.
 withinSlice :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
 withinSlice delivery attempt = slice delivery >>= attempt
 {-# INLINE withinSlice #-}

@@ -304,8 +304,8 @@ awaitOutputBelow stream most = do
         Gone -> Just False
         _ -> Just True
 
--- How long a writer waits at once that has seen no progress for so many microseconds. Apart, because its cases would be repeated for each
--- protocol.
+-- How long a writer waits at once that has seen no progress for so many microseconds. Not inlined: the wait's code would be repeated for each
+-- of the cases.
 patience :: Limits -> Maybe Int -> Int -> Maybe Int
 patience limits total quiet = shorter total (shorter (max 1 (sendMicros limits - quiet) <$ limitOf (sendMicros limits)) window)
   where

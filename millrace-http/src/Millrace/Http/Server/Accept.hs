@@ -242,6 +242,7 @@ acceptLoop acceptor = go
       (others, beyond) <- takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
       mapM admit (first : others) >>= sequence_
       mapM_ admitAll beyond
+-- GHC would repeat its code, and that of drain and reportLeft, for each way in which 'runListeners' may end.
 {-# NOINLINE acceptLoop #-}
 
 -- @batchSize threads listeners limit open@: the number of additional connections that an accepting thread takes at

@@ -113,14 +113,16 @@ isPort number = toInteger number >= 0 && toInteger number <= 65535
 
 listenOn :: Settings -> AddrInfo -> IO [Listener]
 listenOn settings address
-  | settingsReusePort settings = (>>= mapM (\opened -> Listener opened . GivePortAway <$> newIORef False)) $ do
-    first <- listenAt settings address (addrAddress address)
-    -- Port 0 has become a real one.
-    flip onException (close first) $ do
-      name <- getSocketName first
-      capabilities <- getNumCapabilities
-      (first :) <$> allOrNone (replicate (capabilities - 1) (listenAt settings address name))
+  | settingsReusePort settings = oneForEachCapability >>= mapM (\opened -> Listener opened . GivePortAway <$> newIORef False)
   | otherwise = (\opened -> [Listener opened ServeQueue]) <$> listenAt settings address (addrAddress address)
+  where
+    oneForEachCapability = do
+      first <- listenAt settings address (addrAddress address)
+      -- Port 0 has become a real one.
+      flip onException (close first) $ do
+        name <- getSocketName first
+        capabilities <- getNumCapabilities
+        (first :) <$> allOrNone (replicate (capabilities - 1) (listenAt settings address name))
 
 allOrNone :: [IO Socket] -> IO [Socket]
 allOrNone [] = return []
@@ -237,7 +239,8 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       now <- monotonicNanoseconds
       when (pending && now < limit) (threadDelay 1000 >> awaitEmpty limit)
 
--- | Must be called with each connection that a listener has accepted, also while it retires. Never throws.
+-- | Makes the kernel take what comes on a connection, which a listener that turns others away has accepted. To be called for each that
+-- was accepted. Never throws.
 welcome :: Listener -> Socket -> IO ()
 welcome (Listener _ parting) accepted = case parting of
   GivePortAway begun -> readIORef begun >>= \turnsAway -> when turnsAway (void (whileOpen (socketHandle accepted) c_welcome))

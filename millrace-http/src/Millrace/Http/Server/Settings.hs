@@ -705,7 +705,7 @@ setBacklog value settings = settings {settingsBacklog = max 1 (min 65535 value)}
 -- This allows a restart without losing a connection: start the next server, wait until it listens, then end the old
 -- one. The old server ignores new handshakes and accepts the connections in its queue before it closes its sockets. A
 -- client whose first segment reached the old server in that quarter of a second tries again after a second, and reaches
--- the new one. 'Network.Wai.Handler.Millrace.runSettingsInherited' avoids this delay. No privileges are needed.
+-- the new one. This needs no privileges. 'Network.Wai.Handler.Millrace.runSettingsInherited' avoids the delay.
 --
 -- @since 0.1.0
 setReusePort :: Bool -> Settings -> Settings
