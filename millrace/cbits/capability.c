@@ -20,7 +20,8 @@ typedef struct attachment {
     uint32_t number;
 } attachment;
 
-static mr_group *group;
+static mr_group *group;             /* once it exists, only own_group reads it */
+static _Atomic int64_t group_epoch; /* the epoch whose loops `group` has */
 /* The loops that were created with the group. mrh_create_loop has returned the first `first_loops_taken` of them. */
 static mr_loop *first_loops[MR_LOOPS_MAX];
 static unsigned first_loop_count, first_loops_taken;
@@ -59,6 +60,34 @@ bool mrh_is_simulated_here(void)
     return simulated.loop && simulated.capability == mrh_capability_here();
 }
 
+static void reset_after_fork(int64_t now)
+{
+    static atomic_flag lock = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&lock))
+        ;
+    if (atomic_load(&group_epoch) != now) {
+        mr_group_reset_after_fork(group);
+        first_loop_count = first_loops_taken = 0;
+        for (int i = 0; i < MR_LOOPS_MAX; i++)
+            atomic_store(&loops[i], NULL);
+        atomic_store(&group_epoch, now);
+    }
+    atomic_flag_clear(&lock);
+}
+
+/*
+ * The program's group, or NULL. In the child of a fork, the first call resets it: before the child holds, adopts or closes any
+ * descriptor, because the reset forgets all holds. The handler that fork itself calls does not do it: a child that only
+ * executes another program needs no reset, and its parent's other threads may have been changing their loops.
+ */
+static mr_group *own_group(void)
+{
+    int64_t now = atomic_load_explicit(&epoch, memory_order_relaxed);
+    if (group && atomic_load_explicit(&group_epoch, memory_order_acquire) != now)
+        reset_after_fork(now);
+    return group;
+}
+
 int mrh_create_group(int backend, unsigned loop_count)
 {
     static bool handler_installed;
@@ -71,37 +100,31 @@ int mrh_create_group(int backend, unsigned loop_count)
     mrh_prepare_thread_ends();
     unsigned count = loop_count < MRH_SIMULATED_LOOP ? loop_count : MRH_SIMULATED_LOOP;
     int error = mr_group_create_with_loops((mr_backend)backend, count, first_loops, &group);
-    if (!error)
+    if (!error) {
         first_loop_count = count;
+        atomic_store(&group_epoch, atomic_load(&epoch));
+    }
     return error;
 }
 
 bool mrh_has_group(void)
 {
-    return group != NULL;
+    return own_group() != NULL;
 }
 
 bool mrh_can_adopt(void)
 {
-    return group != NULL || mrh_is_simulated_here();
+    return own_group() != NULL || mrh_is_simulated_here();
 }
 
 int mrh_backend(void)
 {
-    return (int)mr_group_backend(group);
+    return (int)mr_group_backend(own_group());
 }
 
 int64_t mrh_epoch(void)
 {
     return atomic_load(&epoch);
-}
-
-void mrh_reset_after_fork(void)
-{
-    mr_group_reset_after_fork(group);
-    first_loop_count = first_loops_taken = 0;
-    for (int i = 0; i < MR_LOOPS_MAX; i++)
-        atomic_store(&loops[i], NULL);
 }
 
 int mrh_create_loop(mr_loop **loop)
@@ -110,7 +133,7 @@ int mrh_create_loop(mr_loop **loop)
     if (first_loops_taken < first_loop_count)
         *loop = first_loops[first_loops_taken++];
     else
-        error = mr_loop_create(group, loop);
+        error = mr_loop_create(own_group(), loop);
     if (!error)
         atomic_store(&loops[mr_loop_index(*loop)], *loop);
     return error;
@@ -210,7 +233,7 @@ static bool is_simulated(const mr_loop *loop)
 
 static mr_group *group_of(int descriptor)
 {
-    return mrh_is_simulated(descriptor) ? mrh_simulation_group() : group;
+    return mrh_is_simulated(descriptor) ? mrh_simulation_group() : own_group();
 }
 
 int64_t mrh_adopt(int descriptor)

@@ -47,8 +47,6 @@ bool mrh_can_adopt(void);
 
 /* The number of forks between the first process and this one. */
 int64_t mrh_epoch(void);
-/* In the child: makes the inherited group usable. */
-void mrh_reset_after_fork(void);
 
 /* 0, or a negative errno. */
 int mrh_create_loop(mr_loop **loop);

@@ -1,22 +1,33 @@
+{-# LANGUAGE OverloadedStrings #-}
+
 -- | forkProcess: the child gets managers of its own, and the parent notices nothing.
 module ForkSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, bracket, throwIO, try)
+import Control.Exception (IOException, bracket, throwIO, try)
 import Control.Monad (forM, forM_, replicateM_, unless, void)
 import qualified Data.ByteString as ByteString
 import Data.Maybe (isNothing)
 import Data.Word (Word64)
+import Millrace.Deadline
+import Millrace.Directory (fileStatus, list, statusSize)
+import Millrace.File
+import Millrace.File.Access
+import Millrace.File.Buffered
+import Millrace.File.Temporary
 import Millrace.Manager
+import Millrace.Name (host, lookUp)
+import Millrace.Pipe
+import Millrace.Process (Exit (..), command, runProcess)
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
 import Millrace.Socket.ByteString
+import Millrace.Socket.File
+import Millrace.Socket.Unix
+import Millrace.Splice
 import Millrace.Timer
+import Millrace.Wait
 import Support
-import System.Exit (ExitCode (..))
-import System.IO (hPutStrLn, stderr)
-import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
-import System.Posix.Types (ProcessID)
 import Test.Hspec
 
 spec :: Spec
@@ -42,12 +53,94 @@ spec = describe "forkProcess" $ do
       withUnixPair $ \one other ->
         forked (simulated 2 >> simulated 3 >> childWorks) <* exchangeBytes one other
     either throwIO succeeds (outcomeResult outcome)
+  describe "whatever the child calls first" $
+    forM_ firstCalls $ \(name, call) ->
+      it (name ++ " works") $
+        withInherited $ \inherited -> inChild (call inherited)
   it "gives the child as many loops as it has capabilities" $
     inChild $ do
       loops <- loopCount
       require (loops >= 2) ("there are " ++ show loops ++ " loops")
       waiting <- inFlightNow
       require (waiting == 0) (show waiting ++ " operations are in flight")
+
+-- | What a child inherits: a file of ten bytes, another that was opened to append, both ends of a pipe with three bytes, two connected
+-- sockets the second of which has three bytes to receive, and a listener to which somebody connects.
+data Inherited = Inherited
+  { regular :: File,
+    appended :: File,
+    out :: ReadEnd,
+    into :: WriteEnd,
+    near :: Socket,
+    far :: Socket,
+    listening :: Socket,
+    listeningAt :: SockAddr
+  }
+
+withInherited :: (Inherited -> IO a) -> IO a
+withInherited use =
+  withTemporaryDirectory "." "fork" $ \root ->
+    withTemporaryFile root "regular" $ \path file ->
+      withFileWith path ReadWrite [Append] $ \appending ->
+        withPipe $ \readEnd writeEnd -> withUnixPair $ \one other -> withListener $ \listener address -> do
+          writeAt file 0 "0123456789"
+          writePipe writeEnd "abc"
+          sendAll one "abc"
+          use (Inherited file appending readEnd writeEnd one other listener address)
+
+-- | Calls on what is inherited: each is the first call in a child of its own.
+firstCalls :: [(String, Inherited -> IO ())]
+firstCalls =
+  [ ("fileStatus", \i -> fileStatus (regular i) >>= (`mustBe` 10) . statusSize),
+    ("fileSize", \i -> fileSize (regular i) >>= (`mustBe` 10)),
+    ("setFileSize", \i -> setFileSize (regular i) 5 >> fileSize (regular i) >>= (`mustBe` 5)),
+    ("append", \i -> append (appended i) "ab" >> readAt (regular i) 8 10 >>= (`mustBe` "89ab")),
+    ("readAt", \i -> readAt (regular i) 2 3 >>= (`mustBe` "234")),
+    ("readVectorAt", \i -> readVectorAt (regular i) 2 [1, 2] >>= (`mustBe` ["2", "34"])),
+    ("writeAt", \i -> writeAt (regular i) 9 "xy" >> readAt (regular i) 8 10 >>= (`mustBe` "8xy")),
+    ("writeVectorAt", \i -> writeVectorAt (regular i) 9 ["x", "y"] >> readAt (regular i) 8 10 >>= (`mustBe` "8xy")),
+    ("sync", sync . regular),
+    ("syncData", syncData . regular),
+    ("allocate", \i -> allocate (regular i) 0 100 >> fileSize (regular i) >>= (`mustBe` 100)),
+    ("copyRange", \i -> copyRange (regular i) 0 (regular i) 10 5 >>= (`mustBe` 5)),
+    ("cloneFile", \i -> void (failsOrNot (cloneFile (regular i) (regular i)))),
+    ("lockFile", \i -> lockFile (regular i) Sole >> unlockFile (regular i)),
+    ("tryLockFile", \i -> tryLockFile (regular i) Sole >>= (`mustBe` True)),
+    ("closeFile", \i -> closeFile (regular i) >> refused (fileSize (regular i))),
+    ("a reader", \i -> newReader (regular i) 0 >>= (`readBytes` 4) >>= (`mustBe` "0123")),
+    ("a writer", \i -> withWriter (regular i) 9 (`writeBytes` "xy") >> readAt (regular i) 8 10 >>= (`mustBe` "8xy")),
+    ("splice from a file", \i -> splice (FromFile (regular i) 0) (ToSocket (far i)) everything >>= (`mustBe` 10)),
+    ("splice to a file", \i -> splice (FromPipe (out i)) (ToFile (regular i) 10) 3 >>= (`mustBe` 3)),
+    ("splice from a socket", \i -> splice (FromSocket (far i)) (ToPipe (into i)) 3 >>= (`mustBe` 3)),
+    ("sendFile", \i -> sendFile (near i) (fileDescriptor (regular i)) 0 10 >>= (`mustBe` 10)),
+    ("readPipe", \i -> readPipe (out i) 10 >>= (`mustBe` "abc")),
+    ("writePipe", \i -> writePipe (into i) "def" >> readPipe (out i) 10 >>= (`mustBe` "abcdef")),
+    ("setPipeCapacity", \i -> void (setPipeCapacity (into i) 65536)),
+    ("closeReadEnd", closeReadEnd . out),
+    ("recv", \i -> recv (far i) 10 >>= (`mustBe` "abc")),
+    ("sendAll", \i -> sendAll (far i) "x" >> recv (near i) 10 >>= (`mustBe` "x")),
+    ("shutdown", \i -> shutdown (near i) ShutdownSend >> receiveExactly (far i) 0 0 >>= (`mustBe` 0)),
+    ("close", \i -> close (near i) >> refused (recv (near i) 1)),
+    ("accept", \i -> withStreamTo (listeningAt i) (\_ -> bracket (fst <$> accept (listening i)) close (\_ -> return ()))),
+    ("options", \i -> getSocketOption (near i) RecvBuffer >>= \size -> require (size > 0) "no buffer"),
+    ("names", \i -> getSocketName (listening i) >>= (`mustBe` listeningAt i)),
+    ("a deadline", \i -> setReadDeadline (near i) noDeadline >> deadlineAfter 0 >>= setReadDeadline (near i) >> refused (recv (near i) 1)),
+    ("threadWaitRead", threadWaitRead . readEndDescriptor . out),
+    ("sendPassing", \i -> void (sendPassing (near i) nothingPassed {passedDescriptors = [readEndDescriptor (out i)]} "x")),
+    ("runProcess", \_ -> runProcess (command "true" []) >>= (`mustBe` Exited 0)),
+    ("lookUp", \_ -> lookUp (host "127.0.0.1" "80") >>= \found -> require (not (null found)) "no address"),
+    ("list", \_ -> list "." >>= \names -> require (not (null names)) "no name"),
+    ("threadDelay", \_ -> threadDelay 1000),
+    ("timeout", \_ -> timeout 1000 (threadDelay 10000000) >>= (`mustBe` Nothing)),
+    ("counters", \_ -> counters >>= (`mustBe` 0) . inFlight),
+    ("atNextTurn", \_ -> atNextTurn (return ()) >>= (`mustBe` False)),
+    ("helperCounts", \_ -> helperCounts >>= (`mustBe` 0) . helpersRunning)
+  ]
+  where
+    actual `mustBe` expected = require (actual == expected) (show actual ++ " is not " ++ show expected)
+    failsOrNot action = try action :: IO (Either IOException Bool)
+    refused action = void (failsWith action :: IO IOException)
+    withStreamTo address = bracket (connectTo address) close
 
 -- | Runs an action while the parent has operations of all kinds in flight, all of which then end as they must. The
 -- action is given means to exchange a few bytes.
@@ -76,21 +169,6 @@ echoAll :: Socket -> IO ()
 echoAll s = do
   bytes <- recv s 3000
   unless (ByteString.null bytes) $ sendAll s bytes >> echoAll s
-
-forked :: IO () -> IO ProcessID
-forked action = forkProcess $ do
-  outcome <- try (within 15 "the child" action) :: IO (Either SomeException ())
-  case outcome of
-    Right () -> exitImmediately ExitSuccess
-    Left problem -> hPutStrLn stderr ("in the child: " ++ show problem) >> exitImmediately (ExitFailure 1)
-
-succeeds :: ProcessID -> IO ()
-succeeds child = within 20 "the child's end" $ do
-  status <- getProcessStatus True False child
-  require (status == Just (Exited ExitSuccess)) ("the child ended with " ++ show status)
-
-inChild :: IO () -> IO ()
-inChild action = forked action >>= succeeds
 
 simulated :: Word64 -> IO ()
 simulated seed = do

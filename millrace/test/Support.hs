@@ -18,9 +18,15 @@ module Support
     interrupt,
     within,
     killInEach,
+    killOneIn,
     pause,
     eventually,
     shouldBecome,
+
+    -- * Child processes
+    forked,
+    succeeds,
+    inChild,
 
     -- * Failing
     require,
@@ -102,9 +108,11 @@ import Millrace.Socket
 import Millrace.Socket.ByteString
 import System.Directory (listDirectory)
 import System.Environment (lookupEnv)
+import System.Exit (ExitCode (..))
+import System.IO (hPutStrLn, stderr)
 import System.Mem (performMajorGC)
-import System.Posix.Process (getProcessID)
-import System.Posix.Types (Fd (..))
+import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessID, getProcessStatus)
+import System.Posix.Types (Fd (..), ProcessID)
 import qualified System.Timeout as Base
 import Test.Hspec (SpecWith, beforeWith, pendingWith)
 import Text.Read (readMaybe)
@@ -158,14 +166,41 @@ killInEach actions =
       delay <- below random 6000
       victim <- start (action seed)
       threadDelay delay
-      within 20 name (killThread (threadOf victim) >> outcomeOf victim) >>= either (unlessEnded name) return
+      killVictim name victim
     mapM_ finish jobs
+
+-- | Runs an action in one thread, which is killed after a tenth of a second.
+killOneIn :: (String, Int -> IO ()) -> IO ()
+killOneIn (name, action) = do
+  victim <- start (action 1)
+  void (eventually 100 (isOver victim))
+  killVictim name victim
+
+killVictim :: String -> Job () -> IO ()
+killVictim name victim@(Job thread _) =
+  within 20 name (killThread thread >> outcomeOf victim) >>= either unlessEnded return
   where
-    threadOf (Job thread _) = thread
-    unlessEnded name problem
+    unlessEnded problem
       | Just ThreadKilled <- fromException problem = return ()
       | Just late <- fromException problem, isDeadlineError late = return ()
       | otherwise = ioError (userError (name ++ ": " ++ show problem))
+
+-- | A child that runs an action within some seconds, and exits with success unless that throws.
+forked :: IO () -> IO ProcessID
+forked action = forkProcess $ do
+  outcome <- try (within 15 "the child" action) :: IO (Either SomeException ())
+  case outcome of
+    Right () -> exitImmediately ExitSuccess
+    Left problem -> hPutStrLn stderr ("in the child: " ++ show problem) >> exitImmediately (ExitFailure 1)
+
+-- | Waits for its end.
+succeeds :: ProcessID -> IO ()
+succeeds child = within 20 "the child's end" $ do
+  status <- getProcessStatus True False child
+  require (status == Just (Exited ExitSuccess)) ("the child ended with " ++ show status)
+
+inChild :: IO () -> IO ()
+inChild action = forked action >>= succeeds
 
 -- | Sleeps with base's own function.
 pause :: Int -> IO ()

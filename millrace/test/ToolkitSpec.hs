@@ -48,15 +48,9 @@ import System.Posix.Types (Fd (..))
 import Test.Hspec hiding (after, before)
 
 spec :: Spec
-spec = describe "threads that are killed at random in functions of the toolkit" $
-  it "leave nothing behind" $
-    withTemporaryDirectory "." "toolkit" $ \root -> do
-      write (root ++ "/file") (bytesAt 0 300000)
-      createDirectories (root ++ "/tree/a/b") ownerOnly
-      forM_ [1 .. 20 :: Int] $ \i -> write (root ++ "/tree/a/" ++ show i) "x"
-      -- More than fit into one batch.
-      createDirectory (root ++ "/many") ownerOnly
-      forM_ [1 .. 4000 :: Int] $ \i -> createSymbolicLink "nowhere" (root ++ "/many/a name that needs some room " ++ show i)
+spec = describe "the toolkit" $ do
+  it "leaves nothing behind when threads are killed at random in its functions" $
+    withTree $ \root -> do
       before <- map entryName <$> list root
       -- Loops open descriptors of their own when they first need them.
       killInEach (functions root)
@@ -67,8 +61,24 @@ spec = describe "threads that are killed at random in functions of the toolkit" 
         isQuiet `shouldBe` True
       (map entryName <$> list root) `shouldBecome` before
       childCount `shouldBecome` 0
+  it "works in the child of a fork, whichever function is the first" $
+    withTree $ \root -> forM_ (groupsOf 8 (functions root)) $ \group -> do
+      children <- forM group $ \(name, action) -> (,) name <$> forked (killOneIn (name, action))
+      forM_ children $ \(name, child) -> succeeds child `onException` putStrLn ("The first call was " ++ name ++ ".")
   where
+    groupsOf count list' = if null list' then [] else take count list' : groupsOf count (drop count list')
     helpers counts = (Manager.helpersQueued counts, Manager.helpersRunning counts)
+
+withTree :: (FilePath -> IO a) -> IO a
+withTree use =
+  withTemporaryDirectory "." "toolkit" $ \root -> do
+    write (root ++ "/file") (bytesAt 0 300000)
+    createDirectories (root ++ "/tree/a/b") ownerOnly
+    forM_ [1 .. 20 :: Int] $ \i -> write (root ++ "/tree/a/" ++ show i) "x"
+    -- More than fit into one batch.
+    createDirectory (root ++ "/many") ownerOnly
+    forM_ [1 .. 4000 :: Int] $ \i -> createSymbolicLink "nowhere" (root ++ "/many/a name that needs some room " ++ show i)
+    use root
 
 functions :: FilePath -> [(String, Int -> IO ())]
 functions root =

@@ -17,7 +17,6 @@ module Millrace.Internal.Foreign
     c_backend_probe,
     c_backend_parse,
     c_epoch,
-    c_reset_after_fork,
     c_create_loop,
     c_attach,
     c_capability,
@@ -189,8 +188,6 @@ foreign import ccall unsafe "mr_backend_probe" c_backend_probe :: CInt -> CStrin
 foreign import ccall unsafe "mr_backend_parse" c_backend_parse :: CString -> Ptr CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_epoch" c_epoch :: IO Int64
-
-foreign import ccall unsafe "mrh_reset_after_fork" c_reset_after_fork :: IO ()
 
 foreign import ccall unsafe "mrh_create_loop" c_create_loop :: Ptr (Ptr Loop) -> IO CInt
 

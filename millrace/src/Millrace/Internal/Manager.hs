@@ -175,7 +175,7 @@ startLock :: Lock
 startLock = unsafePerformIO newLock
 {-# NOINLINE startLock #-}
 
--- The epoch that 'managers' belongs to. Guarded by the lock.
+-- The epoch that 'managers' belongs to. Written under the lock.
 managersEpoch :: IORef Int64
 managersEpoch = unsafePerformIO (newIORef 0)
 {-# NOINLINE managersEpoch #-}
@@ -201,9 +201,8 @@ withGroup action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
   mask_ $
     withLock startLock $ do
-      epoch <- c_epoch
-      known <- readIORef managersEpoch
-      when (epoch /= known) (forgetParent >> writeIORef managersEpoch epoch)
+      areOurs <- managersAreOurs
+      unless areOurs forgetParent
       startGroup
       action
 
@@ -213,12 +212,13 @@ ensureGroup = do
   canAdopt <- c_can_adopt
   when (canAdopt == 0) ensureManagers
 
--- In the child of a fork: its parent's manager threads do not exist here, and their loops belong to the parent.
+-- In the child of a fork: its parent's manager threads do not exist here, and C frees their loops (@own_group@).
 forgetParent :: IO ()
-forgetParent = do
-  hasGroup <- c_has_group
-  when (hasGroup /= 0) c_reset_after_fork
-  writeIORef managers (arrayFromList [])
+forgetParent = writeIORef managers (arrayFromList []) >> c_epoch >>= writeIORef managersEpoch
+
+-- 'False' in the child of a fork until its own managers start.
+managersAreOurs :: IO Bool
+managersAreOurs = (==) <$> c_epoch <*> readIORef managersEpoch
 
 startGroup :: IO ()
 startGroup = do
@@ -448,7 +448,13 @@ outsideManager = newManager nullPtr 0
 
 -- | The loops that run now.
 activeLoops :: IO [Ptr Loop]
-activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> readIORef managers
+activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> ownManagers
+
+-- The managers of this process, for what does not start them.
+ownManagers :: IO (Array Manager)
+ownManagers = do
+  areOurs <- managersAreOurs
+  if areOurs then readIORef managers else return (arrayFromList [])
 
 -- | The manager of this capability runs an action before it looks for events again: after the threads that can run now have
 -- run. 'False' if there is no manager, it sleeps or it has too many actions: then the action will not run.
@@ -461,7 +467,7 @@ activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> readIORef m
 -- @since 0.1.0
 atNextTurn :: IO () -> IO Bool
 atNextTurn action = do
-  all' <- readIORef managers
+  all' <- ownManagers
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'
   if capability < count && count <= simulatedLoop then enter (managerAgenda (indexArray all' capability)) action else return False
