@@ -8,6 +8,7 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Char (toLower)
 import Frames (frame, literal)
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
@@ -27,6 +28,10 @@ spec = do
         let text = "message " <> Char8.pack (show count) <> "."
         sendAll client text
         receiveUntil text client `shouldReturn` text
+  it "passes on a request that says it has no body, as kubectl and docker do" $
+    withTarget (echoing "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+      sendAll client "POST /attach HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\nearly"
+      receiveUntil "early" client >>= (`shouldSatisfy` ("HTTP/1.1 101 " `ByteString.isPrefixOf`))
   it "passes the end on, both ways" $ do
     ended <- newEmptyMVar
     withTarget (\count peer -> echoing "" count peer >> putMVar ended ()) $ \target -> withFront quiet [target] $ \port ->
@@ -54,24 +59,28 @@ spec = do
       let withBody = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"
       withClient port (\client -> sendAll client withBody >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf
       readMVar heads >>= (`shouldSatisfy` not . any ("pgrade" `ByteString.isInfixOf`))
-  it "goes from an extended CONNECT of HTTP/2 to an upgrade of HTTP/1" $
-    withTarget (echoing "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
-      sendAll client (ByteString.concat ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame 4 0 0 "", frame 1 4 1 (ByteString.concat (map literal extendedConnect))])
-      _ <- receiveUntil "hello" client
-      sendAll client (frame 0 0 1 "over streams")
-      answer <- receiveUntil "over streams" client
-      answer `shouldSatisfy` ("over streams" `ByteString.isInfixOf`)
+  forM_ ["websocket", "connect-udp"] $ \protocol ->
+    it ("goes from an extended CONNECT of HTTP/2 to an upgrade of HTTP/1: " ++ Char8.unpack protocol) $
+      withTarget (echoingOn protocol "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+        sendAll client (ByteString.concat ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame 4 0 0 "", frame 1 4 1 (ByteString.concat (map literal (extendedConnect protocol)))])
+        _ <- receiveUntil "hello" client
+        sendAll client (frame 0 0 1 "over streams")
+        answer <- receiveUntil "over streams" client
+        answer `shouldSatisfy` ("over streams" `ByteString.isInfixOf`)
   where
     asking protocol = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: " <> protocol <> "\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    extendedConnect = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", "/chat"), (":authority", "a")]
+    extendedConnect protocol = [(":method", "CONNECT"), (":protocol", protocol), (":scheme", "http"), (":path", "/chat"), (":authority", "a")]
 
--- Changes to any protocol it is asked to, says something, and sends back what comes.
 echoing :: ByteString -> Int -> Socket -> IO ()
-echoing greeting _ peer = receiveHead peer >>= mapM_ begin
+echoing = echoingOn "WebSocket"
+
+-- Changes to this protocol if it is asked to, says something, and sends back what comes.
+echoingOn :: ByteString -> ByteString -> Int -> Socket -> IO ()
+echoingOn protocol greeting _ peer = receiveHead peer >>= mapM_ begin
   where
     begin request = do
       let (asked, early) = ByteString.breakSubstring "\r\n\r\n" request
-      when ("\r\nUpgrade: websocket" `ByteString.isInfixOf` asked && "\r\nConnection: Upgrade" `ByteString.isInfixOf` asked) $ do
-        sendAll peer ("HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nX-One: 1\r\nConnection: Upgrade\r\n\r\n" <> greeting <> ByteString.drop 4 early)
+      when (("\r\nUpgrade: " <> Char8.map toLower protocol) `ByteString.isInfixOf` asked && "\r\nConnection: Upgrade" `ByteString.isInfixOf` asked) $ do
+        sendAll peer (ByteString.concat ["HTTP/1.1 101 Switching Protocols\r\nUpgrade: ", protocol, "\r\nX-One: 1\r\nConnection: Upgrade\r\n\r\n", greeting, ByteString.drop 4 early])
         loop
     loop = recv peer 4096 >>= \bytes -> unless (ByteString.null bytes) (sendAll peer bytes >> loop)

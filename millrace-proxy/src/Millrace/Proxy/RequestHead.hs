@@ -235,7 +235,7 @@ isTarget :: ByteString -> Bool
 isTarget bytes = not (ByteString.null bytes) && ByteString.all (\byte -> byte > 32 && byte /= 127) bytes
 
 -- | The protocol that the client asks to change to, if it may: only in a request without a body, because programs disagree about
--- where such a body ends.
+-- where such a body ends. A length of 0 is no body.
 wantedUpgrade :: Settings -> Request -> Maybe ByteString
 wantedUpgrade settings request
   | httpVersion request == http10 || requestMethod request `elem` [methodConnect, methodTrace] = Nothing
@@ -245,8 +245,8 @@ wantedUpgrade settings request
     _ -> Nothing
   where
     hasBody = case requestBodyLength request of
-      KnownLength 0 -> any ((== "content-length") . CI.foldedCase . fst) (requestHeaders request)
-      _ -> not (isStream && isJust (lookup "sec-websocket-key" (requestHeaders request)))
+      KnownLength 0 -> False
+      _ -> not isStream
     -- On HTTP/2 what the client sends on the stream belongs to the new protocol.
     isStream = httpVersion request /= http11
     hasOption = or ["upgrade" `elem` tokensOf value | (name, value) <- requestHeaders request, CI.foldedCase name == "connection"]
