@@ -188,6 +188,19 @@ spec = describe "HTTP/2" $ do
         sendFrames http2 (block stream [EndStream] [("x-trailer", "t")])
         answer <- awaitAnswer http2 stream
         (answerBody answer, answerTrailers answer) `shouldBe` ("12345", [("x-count", "5")])
+    it "drops trailers that must be in a head, of both sides" $ do
+      let application request respond = do
+            _ <- consume request
+            seen <- getRequestTrailers request
+            setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = saying seen})
+            respond (responseLBS status200 [] "x")
+          saying seen (Just _) = return (NextTrailersMaker (saying seen))
+          saying seen Nothing = return (Trailers (seen ++ [("Content-Length", "9"), ("Set-Cookie", "a=b"), ("X-Own", "1")]))
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        sendBody http2 stream [] "12345"
+        sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("host", "b"), ("authorization", "forged"), ("content-length", "5")])
+        (answerTrailers <$> awaitAnswer http2 stream) `shouldReturn` [("x-trailer", "t"), ("x-own", "1")]
     it "lets an application see the client's trailers" $ do
       let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
       serving application $ \http2 -> do

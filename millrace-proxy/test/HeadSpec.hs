@@ -26,6 +26,7 @@ spec = do
               headFields = [("Content-Length", "5"), ("X-One", "a b")],
               headFraming = Counted 5,
               headKeeping = MayStay,
+              headOptions = [],
               headUpgrade = []
             }
           (ByteString.length whole - 5)

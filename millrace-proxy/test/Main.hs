@@ -11,6 +11,7 @@ import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Timeout (timeout)
 import Test.Hspec
 import qualified TlsSpec
+import qualified TrailerSpec
 import qualified UpgradeSpec
 
 main :: IO ()
@@ -20,6 +21,7 @@ main = do
     describe "heads" HeadSpec.spec
     describe "passing on" PassingSpec.spec
     describe "refusing" RefusalSpec.spec
+    describe "trailers" TrailerSpec.spec
     describe "upgrades" UpgradeSpec.spec
     describe "targets that speak HTTP/2" Http2Spec.spec
     describe "targets of HTTP/2 that reset, or are silent" ResetSpec.spec

@@ -87,6 +87,7 @@ import Millrace.Deadline
 import Millrace.Proxy.Balance
 import Millrace.Proxy.Body
 import Millrace.Proxy.Exchange
+import Millrace.Proxy.Field (withoutNamed)
 import Millrace.Proxy.Health
 import Millrace.Proxy.Identifier
 import Millrace.Proxy.Link
@@ -301,7 +302,7 @@ deliver passing settings member held@(Holding link _) exchange source found
       (received, extent) <- respondStreaming passing status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
             failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))
-        passBody (headFraming found) source {sourceMore = more} write `catch` failed
+        withoutNamed (headOptions found) <$> passBody (headFraming found) source {sourceMore = more} write `catch` failed
       when (extent == Whole && headFraming found /= UntilEnd) letGo
       return received
 

@@ -123,7 +123,7 @@ isTokenCharacter character = isAscii character && (isAlphaNum character || chara
 requestNegotiated :: Request -> Maybe Negotiated
 requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
 
--- | The trailers that the client has sent behind the body. Empty before the body has been read to its end, if there are none, over
+-- | The trailers that the client has sent behind the body, without those that must be in a head (@mayBeTrailer@). Empty before the body has been read to its end, if there are none, over
 -- HTTP\/1, and for requests that were not made by this server. Does not block.
 --
 -- @since 0.1.0

@@ -16,7 +16,6 @@ import Control.Exception (Exception, throwIO)
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import qualified Data.CaseInsensitive as CI
 import Data.IORef
 import Millrace.Proxy.Field (isFieldText)
 import Millrace.Proxy.ResponseHead (Framing (..), parseFieldLine)
@@ -113,15 +112,13 @@ chunkSize line
     isHex byte = byte >= 48 && byte <= 57 || byte >= 65 && byte <= 70 || byte >= 97 && byte <= 102
     value byte = fromIntegral (if byte <= 57 then byte - 48 else if byte <= 70 then byte - 55 else byte - 87)
 
--- Fields that would change the meaning of the message must not be trailers (RFC 9110, section 6.5.1).
 takeTrailers :: Source -> Int -> IO ResponseHeaders
 takeTrailers source = go []
   where
     go found limit = do
       line <- takeLine source limit
       if ByteString.null line
-        then return (reverse (filter ((`notElem` forbidden) . CI.foldedCase . fst) found))
+        then return (reverse found)
         else do
           field <- either (throwIO . Broken) return (parseFieldLine line)
           go (field : found) (max 1 (limit - ByteString.length line))
-    forbidden = ["connection", "content-length", "content-encoding", "content-type", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"]

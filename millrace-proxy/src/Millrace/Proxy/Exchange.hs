@@ -41,11 +41,10 @@ import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
 import Millrace.Proxy.Body
-import Millrace.Proxy.Field (isFieldText, isToken)
 import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Problem
-import Millrace.Proxy.RequestHead (BodyFraming (..))
+import Millrace.Proxy.RequestHead (BodyFraming (..), passedTrailers)
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
@@ -249,7 +248,7 @@ sendBody exchange framing = go >> noteSent exchange
         trailers <- trailersOf
         send exchange ["0\r\n" <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers]) <> "\r\n"]
       InBytes -> return ()
-    trailersOf = filter (\(name, value) -> isToken (CI.original name) && isFieldText value) <$> getRequestTrailers request
+    trailersOf = passedTrailers <$> getRequestTrailers request
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving

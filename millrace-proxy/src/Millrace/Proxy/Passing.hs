@@ -21,7 +21,7 @@ import Millrace.Deadline (Deadline)
 import Millrace.Proxy.Exchange (RequestBody (..))
 import Millrace.Proxy.Member (Member, noteFailure)
 import Millrace.Proxy.Problem
-import Millrace.Proxy.RequestHead (Outgoing)
+import Millrace.Proxy.RequestHead (Outgoing, passedTrailers)
 import Millrace.Proxy.Settings (Settings (..))
 import Network.HTTP.Types
 import Network.Wai
@@ -74,7 +74,7 @@ respondStreaming passing status fields write = do
   modifyHTTP2Data (passingRequest passing) (\said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailersFrom trailers})
   received <- passingRespond passing . responseStream status fields $ \give flush -> do
     behind <- write (give . byteString) flush
-    writeIORef trailers behind
+    writeIORef trailers (passedTrailers behind)
     writeIORef extent Whole
   (,) received <$> readIORef extent
   where

@@ -10,6 +10,7 @@ module Millrace.Proxy.RequestHead
     composeHead,
     composeFields,
     wantedUpgrade,
+    passedTrailers,
   )
 where
 
@@ -25,6 +26,7 @@ import Millrace.Proxy.Settings
 import Network.HTTP.Types (Header, methodConnect, methodTrace)
 import Network.HTTP.Types.Version (http10, http11)
 import Network.Wai (Request, RequestBodyLength (..), httpVersion, rawPathInfo, rawQueryString, requestBodyLength, requestHeaderHost, requestHeaders, requestMethod)
+import Network.Wai.Handler.Millrace (mayBeTrailer)
 
 -- | What a head is made of besides the request.
 data Outgoing = Outgoing
@@ -99,6 +101,14 @@ kindOf name = case ByteString.length name of
       ForTarget -> ForTarget
       _ -> NotPassed
     | otherwise -> ForTarget
+
+-- | The trailers that are passed on, of requests and of responses: those that may be trailers at all, without what the proxy drops from
+-- heads or writes itself.
+passedTrailers :: [Header] -> [Header]
+passedTrailers = filter (\(name, value) -> mayBeTrailer name && isForTarget (kindOf (CI.foldedCase name)) && isToken (CI.original name) && isFieldText value)
+  where
+    isForTarget ForTarget = True
+    isForTarget _ = False
 
 -- What was found in the client's fields. Lists are in reverse.
 data Sorted = Sorted

@@ -38,6 +38,8 @@ data ResponseHead = ResponseHead
     headFields :: ResponseHeaders,
     headFraming :: !Framing,
     headKeeping :: !Keeping,
+    -- | What Connection names, in lower case: trailers may have it, too.
+    headOptions :: [ByteString],
     -- | The protocols of the field Upgrade, in lower case.
     headUpgrade :: [ByteString]
   }
@@ -228,6 +230,7 @@ conclude version status found = do
         headFields = withoutNamed options (foundFields found),
         headFraming = framing,
         headKeeping = keeping,
+        headOptions = options,
         headUpgrade = foundUpgrade found
       }
   where

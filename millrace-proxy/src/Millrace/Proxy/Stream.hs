@@ -152,6 +152,7 @@ responseHeadOf found =
       headFields = [(CI.mk name, value) | (name, value) <- Http2.headFields found, name `notElem` ["proxy-authenticate", "proxy-authentication-info", "te", "trailer"]],
       headFraming = if Http2.headPart found == Http2.NothingFollows then Counted 0 else UntilEnd,
       headKeeping = MayStay,
+      headOptions = [],
       headUpgrade = []
     }
 

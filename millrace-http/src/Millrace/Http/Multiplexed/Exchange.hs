@@ -19,6 +19,7 @@ import Millrace.Http.Multiplexed.Response (answerOnStream)
 import Millrace.Http.Multiplexed.Rows (Event (..), withRowsOf)
 import Millrace.Http.Multiplexed.State (isStreaming, responseBytes, totalDeadline)
 import Millrace.Http.Multiplexed.Stream
+import Millrace.Http.Trailers (mayBeTrailer)
 import Network.HTTP.Types (ok200)
 
 -- | A stream, and the body of its request if it has one.
@@ -45,7 +46,7 @@ operationsOf =
       opHasClientEnded = \(Request stream _) -> (||) <$> isClosedOf stream <*> isLeftOf stream,
       opAwaitClientInput = awaitEnd,
       opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
-      opRequestTrailers = \(Request stream _) -> map (first CI.mk) <$> trailersOf stream,
+      opRequestTrailers = \(Request stream _) -> filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream,
       opHttp2Data = \(Request stream _) -> Just (dataOf stream)
     }
   where

@@ -266,7 +266,7 @@ makeTrailers :: Multiplexed stream => stream -> IO ResponseHeaders
 makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
   where
     ask said = fieldsOf <$> http2dataTrailers said Nothing
-    fieldsOf (Trailers fields) = fields
+    fieldsOf (Trailers fields) = filter (mayBeTrailer . fst) fields
     fieldsOf (NextTrailersMaker _) = []
 
 -- Waits until the client has taken all but so many bytes. Gives the client up if it takes nothing for too long, takes

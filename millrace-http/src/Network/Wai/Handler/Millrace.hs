@@ -199,6 +199,7 @@ module Network.Wai.Handler.Millrace
     modifyHTTP2Data,
     TrailersMaker,
     NextTrailersMaker (..),
+    mayBeTrailer,
     PushPromise,
     promisedPath,
     promisedFile,
