@@ -5,7 +5,7 @@ module DirectorySpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Exception (throwIO, try)
-import Control.Monad (forM, forM_, forever, replicateM, replicateM_, void, when, (>=>))
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void, when, (>=>))
 import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -399,19 +399,110 @@ spec = do
         -- Root may read all of them, unless it has given that up.
         let without = "setpriv --bounding-set -dac_override,-dac_read_search"
         scenarioPassesIn (if user == 0 then ["sh", "-c", without ++ " true || exit 77; exec " ++ without ++ " \"$@\"", "sh"] else ["env"]) "unreadable-directories"
-      it "reports an overflow" $ \root -> withWatch [root] Flat $ \watch -> do
-        most <- read <$> readFile "/proc/sys/fs/inotify/max_queued_events" :: IO Int
-        if most > 40000
-          then pendingWith "the queue is too long"
-          else do
-            write (root ++ "/file") "x"
-            let one = root ++ "/file"
-                other = root ++ "/other"
-            forM_ [0 .. most] $ \i -> if even i then renameFile one other else renameFile other one
-            void $ eventsUntil watch (Event "" Overflowed)
+      it "watches a directory that is renamed before it was noticed, and those below it" $ \root -> watching root $ \watch -> do
+        createDirectories (root ++ "/x/a") ownerOnly
+        rename (root ++ "/x/a") (root ++ "/x/b")
+        rename (root ++ "/x") (root ++ "/y")
+        createDirectory (root ++ "/x") ownerOnly
+        void $ eventsUntil watch (Event (root ++ "/x") (RenamedTo (root ++ "/y")))
+        forM_ ["/y/file", "/y/b/file", "/x/file"] $ \name -> do
+          write (root ++ name) "x"
+          void $ eventsUntil watch (Event (root ++ name) Written)
+      it "watches all of many directories that a rename publishes" $ \root -> watching root $ \watch -> do
+        let names = map show [1 .. 300 :: Int]
+            final name = root ++ "/final" ++ name
+        publisher <- start $
+          forM_ names $ \name -> do
+            createDirectories (root ++ "/new" ++ name ++ "/below") ownerOnly
+            rename (root ++ "/new" ++ name) (final name)
+        -- It is slow to take the events.
+        let slowly wanted = unless (Set.null wanted) $ do
+              events <- nextEvents watch
+              pause 2000
+              slowly (foldr Set.delete wanted ([path | Event _ (RenamedTo path) <- events] ++ map eventPath events))
+        within 30 "the renames" (slowly (Set.fromList (map final names)))
+        finish publisher
+        forM_ names (\name -> write (final name ++ "/file") "x" >> write (final name ++ "/below/file") "x")
+        let later wanted = unless (Set.null wanted) $ do
+              events <- nextEvents watch
+              later (foldr Set.delete wanted [path | Event path Written <- events])
+            files path = [path ++ "/file", path ++ "/below/file"]
+        within 30 "the files" (later (Set.fromList (map final names >>= files)))
+      it "knows which is which of two directories that were exchanged" $ \root -> do
+        mapM_ (`createDirectories` ownerOnly) [root ++ "/x/in-x", root ++ "/y/in-y"]
+        let afterwards depth named' = withWatch named' depth $ \watch -> do
+              exchange (root ++ "/x") (root ++ "/y")
+              write (root ++ "/x/file") "x"
+              write (root ++ "/y/other") "x"
+              events <- eventsUntil watch (Event (root ++ "/y/other") Written)
+              events `shouldSatisfy` elem (Event (root ++ "/x/file") Written)
+              mapM_ (\name -> removeFile (root ++ name)) ["/x/file", "/y/other"]
+        afterwards Recursive [root]
+        afterwards Flat [root, root ++ "/x", root ++ "/y"]
+        withWatch [root] Recursive $ \watch -> do
+          exchange (root ++ "/x") (root ++ "/y")
+          write (root ++ "/y/in-x/file") "x"
+          void $ eventsUntil watch (Event (root ++ "/y/in-x/file") Written)
+      it "goes on with what takes the place of a file that was named" $ \root -> do
+        let path = root ++ "/file"
+            replacements =
+              [ replaceFile path (\file -> writeAt file 0 "new"),
+                write (root ++ "/new") "x" >> rename (root ++ "/new") path,
+                write (root ++ "/new") "x" >> exchange (root ++ "/new") path
+              ]
+        write path "old"
+        forM_ [Flat, Recursive] $ \depth -> forM_ replacements $ \replacement -> withWatch [path] depth $ \watch -> do
+          replacement
+          void $ eventsUntil watch (Event path Created)
+          write path "later"
+          void $ eventsUntil watch (Event path Written)
+        -- The old one lives on, because it has another name, or because it is open.
+        let whileOthersHave keeping' = withWatch [path] Flat $ \watch -> keeping' $ do
+              replaceFile path (\file -> writeAt file 0 "new")
+              void $ eventsUntil watch (Event path Created)
+              write path "later"
+              void $ eventsUntil watch (Event path Written)
+        whileOthersHave (\use -> createLink path (root ++ "/link") >> use)
+        whileOthersHave (withFile path ForReading . const)
+      it "reports the end of a watch of a file that was named" $ \root -> do
+        let path = root ++ "/file"
+        write path "x"
+        withWatch [path] Flat $ \watch -> withFile path ForReading $ \_ -> do
+          removeFile path
+          void $ eventsUntil watch (Event path Removed)
+      it "finds out after an overflow where everything is" $ \root -> do
+        createDirectories (root ++ "/x/below") ownerOnly
+        createDirectory (root ++ "/named") ownerOnly
+        withOverflow $ \overflow -> withWatch [root, root ++ "/named"] Recursive $ \watch -> do
+          overflow root
+          rename (root ++ "/x") (root ++ "/y")
+          createDirectories (root ++ "/z/new") ownerOnly
+          removeDirectory (root ++ "/named")
+          void $ eventsUntil watch (Event (root ++ "/named") Removed)
+          forM_ ["/y/below/file", "/z/new/file"] $ \name -> do
+            write (root ++ name) "x"
+            void $ eventsUntil watch (Event (root ++ name) Written)
+      it "reports an overflow" $ \root -> withOverflow $ \overflow -> withWatch [root] Flat $ \watch -> do
+        overflow root
+        void $ eventsUntil watch (Event "" Overflowed)
       it "has deadlines" $ \root -> withWatch [root] Flat $ \watch -> do
         soon <- deadlineAfter 2000
         failsWith (nextEventsBefore soon watch) >>= (`shouldSatisfy` isDeadlineError)
+
+watching :: FilePath -> (Watch -> IO a) -> IO a
+watching root = withWatch [root] Recursive
+
+-- Gives an action that fills the queue of a watch of the directory, so that it overflows.
+withOverflow :: ((FilePath -> IO ()) -> IO ()) -> IO ()
+withOverflow use = do
+  most <- read <$> readFile "/proc/sys/fs/inotify/max_queued_events" :: IO Int
+  if most > 40000
+    then pendingWith "the queue is too long"
+    else use $ \root -> do
+      let one = root ++ "/overflowing"
+          other = root ++ "/overflown"
+      write one "x"
+      forM_ [0 .. most] $ \i -> if even i then renameFile one other else renameFile other one
 
 eventsUntil :: Watch -> Event -> IO [Event]
 eventsUntil watch wanted = within 30 ("the event " ++ show wanted) (go [])

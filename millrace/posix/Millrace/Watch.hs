@@ -10,7 +10,12 @@
 -- 4. Equal events of one file that follow each other are one event.
 -- 5. If a file or directory that was named to 'withWatch' is renamed, this is 'MovedAway', and it is no longer watched. If the
 --    directory that it is in is watched, too, that reports the rename as for its other names.
--- 6. A directory that may not be read is reported, but not what happens in it. One that was named throws an error.
+-- 6. If a file or directory that was named is replaced by another one, as 'Millrace.File.Temporary.replaceFile' does,
+--    this is 'Removed' or 'MovedAway', then 'Created', and the new one is watched. If there is no other one yet,
+--    'Removed' is the end of the watch.
+-- 7. A directory that may not be read is reported, but not what happens in it. One that was named throws an error.
+-- 8. Paths are those at the time when events are taken. So an event of a directory that was renamed later may have its
+--    new path.
 --
 -- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an interrupted one has
 -- taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this machine.
@@ -40,7 +45,6 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Unsafe (unsafeUseAsCString)
 import Data.IORef
-import Data.List (dropWhileEnd, isPrefixOf, stripPrefix)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
 import Data.Word (Word32)
@@ -57,6 +61,7 @@ import Millrace.Internal.File (pathBytes, pathFrom)
 import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
+import Millrace.Internal.WatchedPaths
 
 foreign import ccall unsafe "mrh_watch_create" c_create :: IO CInt
 
@@ -74,9 +79,6 @@ data Watch = Watch
     -- | what calls have left that were interrupted or failed
     watchLeft :: !(IORef Batch)
   }
-
--- | By the numbers that the system has given them.
-type Paths = Map.Map CInt FilePath
 
 instance Eq Watch where
   a == b = watchPlain a == watchPlain b
@@ -128,46 +130,73 @@ data Change
 -- @since 0.1.0
 withWatch :: [FilePath] -> Depth -> (Watch -> IO a) -> IO a
 withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -> do
-  mapM_ (\path -> addNamed watch path >> addTree watch path) paths
+  mapM_ (\path -> addNamed watch path >> addTree Named watch path >>= noteReported watch) paths
   action watch
   where
     open = mask_ $ do
       refuseSimulation
       descriptor <- c_create
       when (descriptor < 0) $ throwIO (failure function "a watch" (Errno (negate descriptor)))
-      Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar Map.empty <*> newIORef noBatch
-    -- Its own moves are reported. For what is below, the directory reports them.
-    addNamed watch path = addOne (watchedEvents .|. maskMovedItself) watch path >>= either (throwIO . failure function path) return
+      Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar noPaths <*> newIORef noBatch
+    addNamed watch path = addOne Named watch path >>= either (throwIO . failure function path) return
 
 function :: String
 function = "Millrace.Watch.withWatch"
 
 -- Watches one path. It may be watched already.
-addOne :: Word32 -> Watch -> FilePath -> IO (Either Errno ())
-addOne events watch path = do
-  name <- pathBytes function path
-  modifyMVar (watchPaths watch) $ \paths -> do
-    number <- ByteString.useAsCString name (\text -> callPlain (watchPlain watch) (\descriptor -> c_add descriptor text events))
-    return (if number < 0 then (paths, Left (Errno (negate number))) else (Map.insert number path paths, Right ()))
-
--- Watches a path and, if the watch is recursive, the directories below, except those that may not be read. Returns what it is, and
--- what is below: first the path. Nothing if it is gone.
-addTree :: Watch -> FilePath -> IO [FilePath]
-addTree watch path = do
-  added <- addOne watchedEvents watch path
-  case added of
-    Left code
-      | code `elem` [eNOENT, eNOTDIR] -> return []
-      | code == eACCES -> return [path]
-      | otherwise -> throwIO (failure function path code)
-    Right () | watchDepth watch == Flat -> return [path]
-    Right () -> do
-      entries <- list path `catch` unlessUnreadable
-      (path :) . concat <$> mapM below entries
+addOne :: Role -> Watch -> FilePath -> IO (Either Errno CInt)
+addOne role watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
+  answer <- ask events watch path
+  return (either (const paths) (\number -> noticed role number path paths) answer, answer)
   where
-    below entry = if entryKind entry == Directory then addTree watch (entryPath entry) else return [entryPath entry]
+    -- Its own moves are reported. For what is below, the directory reports them.
+    events = case role of
+      Named -> watchedEvents .|. maskMovedItself
+      Found -> watchedEvents .|. maskOnlyDirectory .|. maskNoLink
+
+-- The system's number of what a path means. The system watches it from now on.
+ask :: Word32 -> Watch -> FilePath -> IO (Either Errno CInt)
+ask events watch path = do
+  name <- pathBytes function path
+  number <- ByteString.useAsCString name $ \text ->
+    callPlain (watchPlain watch) (\descriptor -> c_add descriptor text events)
+  return (if number < 0 then Left (Errno (negate number)) else Right number)
+
+-- | A path that is watched: its number, and the entries that it has.
+data Visit = Visit !CInt [FilePath]
+
+-- Watches a path and, if the watch is recursive, the directories below, except those that may not be read. Returns what
+-- it has watched: nothing if it is gone. If the path came to mean another directory meanwhile, a rename will be
+-- reported, which leads here again.
+addTree :: Role -> Watch -> FilePath -> IO [Visit]
+addTree role watch path = addOne role watch path >>= either refused added
+  where
+    refused code = if isGone code || code == eACCES then return [] else throwIO (failure function path code)
+    added number
+      | watchDepth watch == Flat = return [Visit number []]
+      | otherwise = do
+        entries <- list path `catch` unlessUnreadable
+        meansTheSame <- either (const False) (== number) <$> addOne role watch path
+        below <- concat <$> mapM (addTree Found watch . entryPath) (filter ((== Directory) . entryKind) entries)
+        return ([Visit number (map entryPath entries) | meansTheSame] ++ below)
+    isGone code = code `elem` [eNOENT, eNOTDIR]
     -- A file has no entries. Neither has a directory that was removed meanwhile, or that may not be read.
-    unlessUnreadable problem = if maybe False ((`elem` [eNOENT, eNOTDIR, eACCES]) . Errno) (ioe_errno problem) then return [] else throwIO problem
+    unlessUnreadable problem
+      | maybe False ((\code -> isGone code || code == eACCES) . Errno) (ioe_errno problem) = return []
+      | otherwise = throwIO problem
+
+numbersOf :: [Visit] -> [CInt]
+numbersOf visits = [number | Visit number _ <- visits]
+
+-- Their entries have been reported, or need not be.
+noteReported :: Watch -> [Visit] -> IO ()
+noteReported watch visits = modifyMVar_ (watchPaths watch) (\paths -> return $! reported (numbersOf visits) paths)
+
+-- No longer watches what has these numbers.
+forget :: Watch -> [CInt] -> IO ()
+forget watch numbers = do
+  modifyMVar_ (watchPaths watch) (\paths -> return $! without numbers paths)
+  mapM_ (\number -> callPlain (watchPlain watch) (`c_remove` number)) numbers
 
 -- | Waits for events, and returns all that have arrived.
 --
@@ -260,14 +289,23 @@ records bytes
         name = ByteString.takeWhile (/= 0) (ByteString.take (fromIntegral size) (ByteString.drop headBytes bytes))
     (Record watch bits cookie name :) <$> records (ByteString.drop end bytes)
 
-asPrefix :: FilePath -> FilePath
-asPrefix directory = if last directory == '/' then directory else directory ++ "/"
-
 headBytes :: Int
 headBytes = 16
 
--- The events of a record; the cookie, if the second half of a move is among them; and an action that finds further events.
-data Meaning = Meaning [Event] (Maybe Word32) (IO [Event])
+-- The events of a record; the cookie, if the second half of a move is among them; and an action that finds further
+-- events, and what is watched because of them.
+data Meaning = Meaning [Event] (Maybe Word32) (IO More)
+
+data More = More [Event] [Visit]
+
+nothing :: Meaning
+nothing = Meaning [] Nothing nothingMore
+
+nothingMore :: IO More
+nothingMore = return (More [] [])
+
+only :: FilePath -> Change -> Meaning
+only path change = Meaning [Event path change] Nothing nothingMore
 
 -- Converts the records of a batch to events. Watches new directories, and records the new names of moved ones. After each record it
 -- notes in the batch how far it is. So an exception loses nothing: the record is interpreted again. But after an error, which would
@@ -281,73 +319,140 @@ interpret watch own = readIORef own >>= go . secondHalves
       case batchRecords batch of
         [] -> return ()
         record : others -> do
-          Meaning events partner findMore <- meaningOf movedTo (batchPaired batch) record
-          let note more =
+          Meaning events partner findMore <- meaningOf watch movedTo (batchPaired batch) record
+          let note (More more visits) = mask_ $ do
+                noteReported watch visits
                 writeIORef own $
                   batch
                     { batchEvents = reverse (events ++ more) ++ batchEvents batch,
                       batchRecords = others,
                       batchPaired = maybe id Set.insert partner (batchPaired batch)
                     }
-          more <- findMore `catch` \problem -> note [] >> throwIO (problem :: IOError)
+          more <- findMore `catch` \problem -> note (More [] []) >> throwIO (problem :: IOError)
           note more
           go movedTo
-    meaningOf movedTo paired record
-      | record `has` maskOverflow = return (Meaning [Event "" Overflowed] Nothing ([] <$ watchAgain))
-      | record `has` maskIgnored = nothing <$ modifyMVar_ (watchPaths watch) (return . Map.delete (recordWatch record))
-      | record `has` maskMovedTo && recordCookie record `Set.member` paired = return nothing
-      | otherwise = do
-        known <- Map.lookup (recordWatch record) <$> readMVar (watchPaths watch)
-        maybe (return nothing) (at record (Map.lookup (recordCookie record) movedTo)) known
-    nothing = Meaning [] Nothing (return [])
-    only path change = Meaning [Event path change] Nothing (return [])
-    at record partner directory = do
-      path <- pathBelow directory record
-      meaning record partner path
-    pathBelow directory record = do
-      name <- pathFrom (recordName record)
-      return (if null name then directory else asPrefix directory ++ name)
-    meaning record partner path
-      | record `has` maskMovedFrom = case partner of
-        Just half -> renamed half path (mayBeWatched record)
-        Nothing -> only path MovedAway <$ when (mayBeWatched record) (forget path)
-      | record `has` maskMovedTo = return (appeared record path MovedIn)
-      | record `has` maskMovedItself = movedItself path
-      | record `has` maskCreated = return (appeared record path Created)
-      | record `has` (maskRemoved .|. maskRemovedItself) = return (only path Removed)
-      | record `has` maskModified = return (only path Modified)
-      | record `has` maskWritten = return (only path Written)
-      | record `has` maskAttributes = return (only path AttributesChanged)
-      | otherwise = return nothing
-    appeared record path how
+
+-- It may be given the second halves of moves, and the cookies of those that were interpreted with their first halves.
+meaningOf :: Watch -> Map.Map Word32 Record -> Set.Set Word32 -> Record -> IO Meaning
+meaningOf watch movedTo paired record
+  | record `has` maskOverflow = return (Meaning [Event "" Overflowed] Nothing (watchAgain watch))
+  | record `has` maskIgnored = nothing <$ modifyMVar_ (watchPaths watch) (return . without [recordWatch record])
+  | record `has` maskMovedTo && recordCookie record `Set.member` paired = return nothing
+  | otherwise = do
+    known <- pathOf (recordWatch record) <$> readMVar (watchPaths watch)
+    maybe (return nothing) (\place -> belowDirectory place record >>= meaningAt watch partner record) known
+  where
+    partner = Map.lookup (recordCookie record) movedTo
+
+-- The path of a record that is about a name in this directory, or about the directory.
+belowDirectory :: FilePath -> Record -> IO FilePath
+belowDirectory directory record = do
+  name <- pathFrom (recordName record)
+  return (if null name then directory else asPrefix directory ++ name)
+
+meaningAt :: Watch -> Maybe Record -> Record -> FilePath -> IO Meaning
+meaningAt watch partner record path
+  | record `has` maskMovedFrom = maybe (movedAway watch record path) (\half -> renamed watch record half path) partner
+  | record `has` maskMovedTo = return (appeared MovedIn)
+  | record `has` maskMovedItself = movedItself watch path
+  | record `has` maskCreated = return (appeared Created)
+  | record `has` maskRemovedItself = return (Meaning [Event path Removed] Nothing (renewed watch record path))
+  | record `has` maskRemoved = return (only path Removed)
+  | record `has` maskModified = return (only path Modified)
+  | record `has` maskWritten = return (only path Written)
+  | record `has` maskAttributes = return (Meaning [Event path AttributesChanged] Nothing (replaced watch record path))
+  | otherwise = return nothing
+  where
+    appeared how
       | record `has` maskDirectory && watchDepth watch == Recursive =
-        Meaning [Event path how] Nothing (map (`Event` Created) . drop 1 <$> addTree watch path)
+        Meaning [Event path how] Nothing (addTree Found watch path >>= unreported watch)
       | otherwise = only path how
-    -- A watch that is not recursive has few paths, also of files.
-    mayBeWatched record = record `has` maskDirectory || watchDepth watch == Flat
-    -- If its directory is watched, that has reported the move.
-    movedItself path = do
-      paths <- readMVar (watchPaths watch)
-      if any (path `isDirectlyBelow`) paths then return nothing else only path MovedAway <$ forget path
-    path `isDirectlyBelow` directory = maybe False (notElem '/' . dropWhileEnd (== '/')) (stripPrefix (asPrefix directory) path)
-    renamed half from isWatched = do
-      paths <- readMVar (watchPaths watch)
-      case Map.lookup (recordWatch half) paths of
-        Nothing -> only from MovedAway <$ when isWatched (forget from)
-        Just directory -> do
-          to <- pathBelow directory half
-          when isWatched (moveBelow from to)
-          return (Meaning [Event from (RenamedTo to)] (Just (recordCookie half)) (return []))
-    moveBelow from to = modifyMVar_ (watchPaths watch) (return . Map.map (moved from to))
-    moved from to path
-      | path == from = to
-      | asPrefix from `isPrefixOf` path = to ++ drop (length from) path
-      | otherwise = path
-    -- Removes the watches of a path that was moved away, and those below it.
-    forget path = modifyMVar_ (watchPaths watch) $ \paths -> do
-      let isBelow known = known == path || asPrefix path `isPrefixOf` known
-          (gone, kept) = Map.partition isBelow paths
-      kept <$ mapM_ (\number -> callPlain (watchPlain watch) (`c_remove` number)) (Map.keys gone)
-    watchAgain = when (watchDepth watch == Recursive) $ do
-      paths <- Map.elems <$> readMVar (watchPaths watch)
-      mapM_ (addTree watch) paths
+
+-- The entries of directories that are new to the watch.
+unreported :: Watch -> [Visit] -> IO More
+unreported watch visits = do
+  paths <- readMVar (watchPaths watch)
+  let new = [path | Visit number entries <- visits, not (isReported number paths), path <- entries]
+  return (More (map (`Event` Created) new) visits)
+
+movedAway :: Watch -> Record -> FilePath -> IO Meaning
+movedAway watch record path = do
+  paths <- readMVar (watchPaths watch)
+  when (record `has` maskDirectory || isNamed path paths) $ forget watch (numbersBelow path paths)
+  return (only path MovedAway)
+
+-- If its directory is watched, that has reported the move.
+movedItself :: Watch -> FilePath -> IO Meaning
+movedItself watch path = do
+  paths <- readMVar (watchPaths watch)
+  return $
+    if parentIsKnown path paths
+      then nothing
+      else Meaning [Event path MovedAway] Nothing (renewedWithout watch (numbersBelow path paths) path)
+
+-- Another directory may have its old name by now, and yet another its new one: two may be exchanged, and what was
+-- watched last may have been found at a name that it had later. So the system is asked what both names mean.
+renamed :: Watch -> Record -> Record -> FilePath -> IO Meaning
+renamed watch record half from = do
+  paths <- readMVar (watchPaths watch)
+  case pathOf (recordWatch half) paths of
+    Nothing -> movedAway watch record from
+    Just directory -> do
+      to <- belowDirectory directory half
+      let isDirectory = record `has` maskDirectory
+          concernsUs = isDirectory || isNamed from paths || isNamed to paths
+          askAgain
+            | isDirectory && watchDepth watch == Recursive =
+              mapM (addTree Found watch) [to, from] >>= unreported watch . concat
+            | concernsUs = mapM_ (findKnown watch) [to, from] >> nothingMore
+            | otherwise = nothingMore
+      when concernsUs $ modifyMVar_ (watchPaths watch) (\now -> return $! moved from to now)
+      return (Meaning [Event from (RenamedTo to)] (Just (recordCookie half)) askAgain)
+
+-- Records that a path means what is watched already, if that is so.
+findKnown :: Watch -> FilePath -> IO ()
+findKnown watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
+  answer <- ask (watchedEvents .|. maskNoLink) watch path
+  case answer of
+    Left _ -> return (paths, ())
+    Right number
+      | isKnown number paths -> return (noticed Found number path paths, ())
+      | otherwise -> (paths, ()) <$ callPlain (watchPlain watch) (`c_remove` number)
+
+-- The path no longer means what was named. If it means something else, that is watched now.
+renewed :: Watch -> Record -> FilePath -> IO More
+renewed watch record path = do
+  paths <- readMVar (watchPaths watch)
+  if isNamedNumber (recordWatch record) paths then renewedWithout watch [recordWatch record] path else nothingMore
+
+-- The same, instead of what had these numbers.
+renewedWithout :: Watch -> [CInt] -> FilePath -> IO More
+renewedWithout watch numbers path = do
+  visits <- addTree Named watch path
+  More events _ <- unreported watch visits
+  forget watch (filter (`notElem` numbersOf visits) numbers)
+  return (More ([Event path Created | not (null visits)] ++ events) visits)
+
+-- The attributes of a file change, too, when it loses a name. It may live on: under another name, or because a program
+-- has it open.
+replaced :: Watch -> Record -> FilePath -> IO More
+replaced watch record path = do
+  paths <- readMVar (watchPaths watch)
+  if not (isNamedNumber number paths) || parentIsKnown path paths
+    then nothingMore
+    else do
+      answer <- addOne Named watch path
+      if answer == Right number then nothingMore else withRemoved <$> renewedWithout watch [number] path
+  where
+    number = recordWatch record
+    withRemoved (More events visits) = More (Event path Removed : events) visits
+
+-- Events were lost, so that any path may be wrong. Finds all from what was named.
+watchAgain :: Watch -> IO More
+watchAgain watch = do
+  before <- readMVar (watchPaths watch)
+  trees <- mapM (\path -> (,) path <$> addTree Named watch path) (namedPaths before)
+  let visits = concatMap snd trees
+      found = Set.fromList (numbersOf visits)
+  forget watch (filter (`Set.notMember` found) (allNumbers before))
+  return (More [Event path Removed | (path, []) <- trees] visits)

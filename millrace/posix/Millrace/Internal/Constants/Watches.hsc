@@ -23,6 +23,11 @@ maskDirectory = #{const IN_ISDIR}
 maskIgnored = #{const IN_IGNORED}
 maskOverflow = #{const IN_Q_OVERFLOW}
 
+-- | What a path may not mean: anything but a directory; what a symbolic link points to.
+maskOnlyDirectory, maskNoLink :: Word32
+maskOnlyDirectory = #{const IN_ONLYDIR}
+maskNoLink = #{const IN_DONT_FOLLOW}
+
 -- | The events to watch for, beside those that the same file or directory is watched for already.
 watchedEvents :: Word32
 watchedEvents =

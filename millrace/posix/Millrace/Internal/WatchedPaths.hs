@@ -1,0 +1,121 @@
+-- | The paths of what is watched, by the numbers that the system has given. Must not know: descriptors.
+module Millrace.Internal.WatchedPaths
+  ( Paths,
+    noPaths,
+    Role (..),
+    noticed,
+    moved,
+    reported,
+    without,
+
+    -- * What is known
+    pathOf,
+    isKnown,
+    isNamedNumber,
+    isNamed,
+    namedPaths,
+    isReported,
+    numbersBelow,
+    allNumbers,
+    parentIsKnown,
+    asPrefix,
+  )
+where
+
+import Data.List (dropWhileEnd, isPrefixOf, stripPrefix)
+import qualified Data.Map.Strict as Map
+import qualified Data.Set as Set
+import Foreign.C.Types (CInt)
+
+-- | What is watched.
+data Paths = Paths
+  { byNumber :: !(Map.Map CInt FilePath),
+    -- | what the program has named
+    named :: !(Set.Set CInt),
+    -- | the directories whose entries need not be reported, because they have been
+    done :: !(Set.Set CInt)
+  }
+
+-- | Nothing.
+noPaths :: Paths
+noPaths = Paths Map.empty Set.empty Set.empty
+
+-- | Why something is watched.
+data Role
+  = -- | The program has named it.
+    Named
+  | -- | It is a directory below one that the program has named.
+    Found
+  deriving (Eq)
+
+-- | What has this number is at this path now. What the program has named stays named.
+noticed :: Role -> CInt -> FilePath -> Paths -> Paths
+noticed role number path paths =
+  paths
+    { byNumber = Map.insert number path (byNumber paths),
+      named = (if role == Named then Set.insert number else id) (named paths)
+    }
+
+-- | @moved from to@: what was at the first path, or below it, is at the second one.
+moved :: FilePath -> FilePath -> Paths -> Paths
+moved from to paths = paths {byNumber = Map.map new (byNumber paths)}
+  where
+    new path = if path `isAtOrBelow` from then to ++ drop (length from) path else path
+
+-- | The entries of these directories have been reported.
+reported :: [CInt] -> Paths -> Paths
+reported numbers paths = paths {done = foldr Set.insert (done paths) (filter (`isKnown` paths) numbers)}
+
+-- | These are no longer watched.
+without :: [CInt] -> Paths -> Paths
+without numbers paths =
+  Paths
+    { byNumber = foldr Map.delete (byNumber paths) numbers,
+      named = foldr Set.delete (named paths) numbers,
+      done = foldr Set.delete (done paths) numbers
+    }
+
+-- | The path of what has this number.
+pathOf :: CInt -> Paths -> Maybe FilePath
+pathOf number = Map.lookup number . byNumber
+
+-- | Is it watched?
+isKnown :: CInt -> Paths -> Bool
+isKnown number = Map.member number . byNumber
+
+-- | Was it named?
+isNamedNumber :: CInt -> Paths -> Bool
+isNamedNumber number = Set.member number . named
+
+-- | Is something at this path that was named?
+isNamed :: FilePath -> Paths -> Bool
+isNamed path = elem path . namedPaths
+
+-- | The paths of all that was named.
+namedPaths :: Paths -> [FilePath]
+namedPaths paths = Map.elems (Map.restrictKeys (byNumber paths) (named paths))
+
+-- | Have its entries been reported?
+isReported :: CInt -> Paths -> Bool
+isReported number = Set.member number . done
+
+-- | The numbers of what is at a path or below it.
+numbersBelow :: FilePath -> Paths -> [CInt]
+numbersBelow path = Map.keys . Map.filter (`isAtOrBelow` path) . byNumber
+
+-- | All numbers.
+allNumbers :: Paths -> [CInt]
+allNumbers = Map.keys . byNumber
+
+-- | Is the directory watched that this path is in?
+parentIsKnown :: FilePath -> Paths -> Bool
+parentIsKnown path = any isParent . byNumber
+  where
+    isParent directory = maybe False (notElem '/' . dropWhileEnd (== '/')) (stripPrefix (asPrefix directory) path)
+
+isAtOrBelow :: FilePath -> FilePath -> Bool
+isAtOrBelow path directory = path == directory || asPrefix directory `isPrefixOf` path
+
+-- | A directory, with the slash before the names in it.
+asPrefix :: FilePath -> FilePath
+asPrefix directory = if last directory == '/' then directory else directory ++ "/"
