@@ -45,6 +45,7 @@ static void note_fork(void)
     atomic_fetch_add(&view, 1);
     atomic_store(&attachment_count, 0);
     simulated = (attachment){0};
+    atomic_store(&loops[MRH_SIMULATED_LOOP], NULL);
     mrh_simulation_forget();
 }
 
@@ -68,7 +69,7 @@ static void reset_after_fork(int64_t now)
     if (atomic_load(&group_epoch) != now) {
         mr_group_reset_after_fork(group);
         first_loop_count = first_loops_taken = 0;
-        for (int i = 0; i < MR_LOOPS_MAX; i++)
+        for (int i = 0; i < MRH_SIMULATED_LOOP; i++) /* the child may be simulating already */
             atomic_store(&loops[i], NULL);
         atomic_store(&group_epoch, now);
     }
