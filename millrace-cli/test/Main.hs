@@ -11,6 +11,7 @@ import qualified Millrace.Cli.CommandSpec
 import qualified Millrace.Cli.CompressionSpec
 import qualified Millrace.Cli.ConfigurationSpec
 import qualified Millrace.Cli.ContentCodingSpec
+import qualified Millrace.Cli.CostSpec
 import qualified Millrace.Cli.DoctorSpec
 import qualified Millrace.Cli.FailureSpec
 import qualified Millrace.Cli.HaproxySpec
@@ -58,6 +59,7 @@ specs = do
   describe "Compression" Millrace.Cli.CompressionSpec.spec
   describe "Configuration" Millrace.Cli.ConfigurationSpec.spec
   describe "ContentCoding" Millrace.Cli.ContentCodingSpec.spec
+  describe "The cost of lists" Millrace.Cli.CostSpec.spec
   describe "Doctor" Millrace.Cli.DoctorSpec.spec
   describe "Failure" Millrace.Cli.FailureSpec.spec
   describe "Behind HAProxy" Millrace.Cli.HaproxySpec.spec

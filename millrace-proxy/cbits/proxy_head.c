@@ -30,6 +30,12 @@ int proxy_is_field_text(const uint8_t *bytes, size_t size)
     return all_are(bytes, size, text_bytes);
 }
 
+void proxy_fold_case(uint8_t *destination, const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        destination[i] = (uint8_t)(bytes[i] | ((uint8_t)(bytes[i] - 'A') <= 'Z' - 'A') << 5);
+}
+
 static int is_blank(uint8_t byte)
 {
     return byte == ' ' || byte == '\t';

@@ -14,6 +14,9 @@ int proxy_is_token(const uint8_t *bytes, size_t size);
 /* Whether these bytes may be the value of a field (RFC 9110, section 5.5): no control characters but the tabulator. */
 int proxy_is_field_text(const uint8_t *bytes, size_t size);
 
+/* Copies bytes in lower case. */
+void proxy_fold_case(uint8_t *destination, const uint8_t *bytes, size_t size);
+
 /* What was found in a head. */
 enum {
     PROXY_HEAD_COMPLETE,

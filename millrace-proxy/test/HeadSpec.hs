@@ -87,8 +87,10 @@ spec = do
         ("a line feed in a value", plain {requestHeaders = [("X", "a\r\nY: b")]}),
         ("a NUL in a value", plain {requestHeaders = [("X", "a\0b")]}),
         ("a colon in a name", plain {requestHeaders = [("X: y", "a")]}),
+        ("more options of the connection than anybody needs", plain {requestHeaders = [("Connection", many), ("Connection", many)]}),
         ("a line feed in the host", plain {requestHeaderHost = Just "a\r\nX: b"})
       ]
+    many = ByteString.intercalate "," (replicate 65 "a")
 
 parsed :: ByteString -> Maybe ResponseHead
 parsed bytes = case parseResponseHead bytes of
@@ -132,5 +134,6 @@ malformed =
     "HTTP/1.1 200 OK\r\nX-One\r\n\r\n",
     "HTTP/1.1 200 OK\r\nX-One: a\rb\r\n\r\n",
     "HTTP/1.1 200 OK\r\nX-One: a\0b\r\n\r\n",
-    "HTTP/1.1 200 OK\r\nX(One: a\r\n\r\n"
+    "HTTP/1.1 200 OK\r\nX(One: a\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nConnection: close" <> ByteString.replicate 128 44 <> "\r\n\r\n"
   ]

@@ -2,6 +2,7 @@
 module Main (main) where
 
 import qualified BalanceSpec
+import qualified CostSpec
 import qualified HeadSpec
 import qualified Http2Spec
 import qualified PassingSpec
@@ -19,6 +20,7 @@ main = do
   hSetBuffering stdout LineBuffering
   hspec . around_ limited $ do
     describe "heads" HeadSpec.spec
+    describe "the cost of lists" CostSpec.spec
     describe "passing on" PassingSpec.spec
     describe "refusing" RefusalSpec.spec
     describe "trailers" TrailerSpec.spec

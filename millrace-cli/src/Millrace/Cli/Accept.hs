@@ -12,13 +12,14 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.CaseInsensitive (CI)
 import qualified Data.CaseInsensitive as CI
 import Data.List (find)
-import Data.Maybe (mapMaybe)
+import Data.Maybe (fromMaybe, mapMaybe)
 import Millrace.Cli.ContentCoding (parseWeight)
+import Millrace.Http.FieldList (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAccept)
 
 -- | Does the client of a request accept @text\/html@? The most specific range that it names decides. A client without an Accept
--- field accepts everything. Malformed elements are ignored. O(length).
+-- field accepts everything. Malformed elements are ignored, and so is a list that is too long ('listMembers').
 --
 -- >>> map acceptsHtml [[], [("Accept", "text/html;q=0.8, */*")], [("Accept", "text/html;q=0, */*")], [("Accept", "image/png")]]
 -- [True,True,False,False]
@@ -30,7 +31,7 @@ acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
     (weight, _) = preference headers html
 
 -- | Does the client prefer @application\/json@ to @text\/html@? Of two types with the same weight it prefers the one that it names
--- more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the answer is no. O(length).
+-- more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the answer is no.
 --
 -- >>> map prefersJson [[("Accept", "application/json")], [("Accept", "text/html, application/json;q=0.9")], [("Accept", "*/*")]]
 -- [True,False,False]
@@ -51,7 +52,7 @@ preference headers ranges = case filter (not . null . snd) (zip [3, 2, 1] (map w
   (specificity, found) : _ | maximum found > 0 -> (maximum found, specificity)
   _ -> (0, 0)
   where
-    weights = concatMap (mapMaybe weighed . Char8.split ',') [value | (name, value) <- headers, name == hAccept]
+    weights = mapMaybe weighed (fromMaybe [] (listMembers [value | (name, value) <- headers, name == hAccept]))
     weightsOf range = [weight | (named, weight) <- weights, named == range]
 
 -- A media range and its weight in thousandths. Other parameters, such as level=1, are ignored.

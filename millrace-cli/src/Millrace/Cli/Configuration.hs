@@ -18,7 +18,7 @@ where
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
-import Data.List (group, intercalate, isPrefixOf, nub, sort, (\\))
+import Data.List (group, intercalate, isPrefixOf, sort)
 import Data.Text (Text)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
@@ -109,8 +109,7 @@ configuration =
         else do
           unless (null certificates) (Left "'certificates' is of no use: 'listen' has no https")
           unless (all ((/= RedirectToHttps) . listenSpeaking) listens) (Left "'listen' has redirect-to-https, and no https")
-      -- There may be thousands, too many to compare each with all others.
-      case [first | first : _ : _ <- group (sort (concatMap siteHosts sites))] of
+      case repeated (concatMap siteHosts sites) of
         [] -> pure ()
         names -> Left ("two sites have the host " <> intercalate ", " (map showHost names))
       pure
@@ -124,6 +123,10 @@ configuration =
             configurationPidFile = processPidFile chosen,
             configurationSites = sites
           }
+
+-- Those that are there more than once. There may be thousands, too many to compare each with all others.
+repeated :: Ord a => [a] -> [a]
+repeated found = [first | first : _ : _ <- group (sort found)]
 
 defaultListen :: ListenOptions
 defaultListen = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible listenKey
@@ -229,7 +232,9 @@ site =
     whole (hosts, fields, routes, own) = do
       let all' = routes <> foldMap (\chosen -> [RouteOptions [] plainManner chosen]) own
           paths = map routePath all'
-      unless (length (nub paths) == length paths) (Left ("two routes of this site have the path " <> intercalate ", " (map showPath (paths \\ nub paths))))
+      case repeated paths of
+        [] -> pure ()
+        found -> Left ("two routes of this site have the path " <> intercalate ", " (map showPath found))
       unless ([] `elem` paths) (Left "this site has nothing for the path /: give it 'files', 'proxy' or 'redirect', or a route with the path /")
       pure (SiteOptions hosts fields all')
 

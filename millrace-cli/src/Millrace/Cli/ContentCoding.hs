@@ -18,6 +18,7 @@ import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import qualified Data.List as List
 import Data.Maybe (fromMaybe, listToMaybe, mapMaybe)
+import Millrace.Http.FieldList (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 
@@ -54,19 +55,19 @@ wantedCodings :: RequestHeaders -> [Coding] -> [Coding]
 wantedCodings headers available =
   map snd (List.sortOn (negate . fst) [(weight, coding) | coding <- available, let weight = weightOfCoding coding, weight > 0, weight >= unencoded])
   where
-    weights = concatMap parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
+    weights = parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
     weightOfCoding coding = fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights)
     weightOf name absent = fromMaybe absent (lookup name weights)
     -- A client accepts content without a coding even if it does not name "identity", but prefers the codings that it names.
     unencoded = weightOf "identity" 0
 
--- Names, and weights in thousandths. Malformed elements are ignored.
-parseWeights :: ByteString -> [(CI ByteString, Int)]
-parseWeights value = mapMaybe parseElement (Char8.split ',' value)
+-- Names, and weights in thousandths. Malformed elements are ignored. A list that is too long says nothing.
+parseWeights :: [ByteString] -> [(CI ByteString, Int)]
+parseWeights values = mapMaybe parseElement (fromMaybe [] (listMembers values))
 
 parseElement :: ByteString -> Maybe (CI ByteString, Int)
 parseElement element = do
-  let (name, parameter) = Char8.break (== ';') element
+  let (name, parameter) = Char8.splitAt (fromMaybe (Char8.length element) (Char8.elemIndex ';' element)) element
   guard (not (Char8.null (trim name)))
   (,) (canonical (CI.mk (trim name))) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
 

@@ -17,6 +17,7 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import qualified Data.List as List
+import Millrace.Http.FieldList (listMembers)
 
 -- | Positions of the first and of the last byte.
 --
@@ -97,12 +98,9 @@ parseSpecs :: ByteString -> Maybe [Spec]
 parseSpecs header = do
   let (unit, rest) = Char8.break (== '=') header
   guard (CI.mk unit == "bytes" && not (Char8.null rest))
-  specs <- traverse parseSpec (filter (not . Char8.null) (map trim (Char8.split ',' (Char8.drop 1 rest))))
+  specs <- listMembers [Char8.drop 1 rest] >>= traverse parseSpec
   guard (not (null specs))
   Just specs
-  where
-    trim = Char8.dropWhileEnd isBlank . Char8.dropWhile isBlank
-    isBlank c = c == ' ' || c == '\t'
 
 parseSpec :: ByteString -> Maybe Spec
 parseSpec text = do

@@ -15,6 +15,7 @@ where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
+import Millrace.Http.FieldList (membersMax)
 
 -- | Whether equal tags promise equal bytes, or only an equal meaning.
 --
@@ -52,13 +53,14 @@ parseTag text = case takeTag text of
   Just (tag, "") -> Just tag
   _ -> Nothing
 
--- | Reads a list. 'Nothing' if any part of it is malformed. A tag may contain a comma, so the list cannot be split first. Empty
--- elements are skipped (RFC 9110 section 5.6.1.2). O(length).
+-- | Reads a list. 'Nothing' if any part of it is malformed, or if there are more than 'membersMax' tags or commas. A tag may contain a
+-- comma, so the list cannot be split first. Empty elements are skipped (RFC 9110 section 5.6.1.2). O(length).
 --
 -- @since 0.1.0
 parseTagList :: ByteString -> Maybe TagList
 parseTagList text
   | trim text == "*" = Just AnyTag
+  | Char8.count '"' text > 2 * membersMax || Char8.count ',' text > membersMax = Nothing
   | otherwise = Tags <$> elements (skip text)
   where
     elements "" = Just []

@@ -4,7 +4,9 @@
 module Millrace.Proxy.Field
   ( isToken,
     isFieldText,
+    optionsOf,
     tokensOf,
+    names,
     joined,
     withoutBlanks,
     withoutNamed,
@@ -15,12 +17,14 @@ where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import qualified Data.ByteString.Char8 as Char8
+import qualified Data.ByteString.Internal as Internal
 import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
+import qualified Data.Set as Set
 import Data.Word (Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Ptr (Ptr, castPtr)
+import Millrace.Http.FieldList (listMembers, membersMax)
 import Network.HTTP.Types (Header)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
@@ -30,13 +34,28 @@ withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
   where
     isBlank byte = byte == 32 || byte == 9
 
--- | The members of a list, in lower case.
-tokensOf :: ByteString -> [ByteString]
-tokensOf value
-  | value == "keep-alive" || value == "close" = [value]
-  | otherwise = split value
-  where
-    split = filter (not . ByteString.null) . map (CI.foldCase . withoutBlanks) . Char8.split ','
+-- | The members of the list that these values of a field make, in lower case. 'Nothing': the list is too long to be read ('listMembers').
+tokensOf :: [ByteString] -> Maybe [ByteString]
+tokensOf values = case values of
+  [] -> Just []
+  [value] | value == "keep-alive" || value == "close" -> Just [value]
+  _ -> map inLowerCase <$> listMembers values
+
+-- | The same for a field Connection, which may not be left unread: what it names must not be passed on.
+optionsOf :: [ByteString] -> Either String [ByteString]
+optionsOf = maybe (Left ("Connection names more than " <> show membersMax <> " options")) Right . tokensOf
+
+-- | Does the list have this member? The member is in lower case. A list that is too long has none.
+names :: [ByteString] -> ByteString -> Bool
+names values member = maybe False (member `elem`) (tokensOf values)
+
+-- 'CI.foldCase' calls a function for each byte.
+inLowerCase :: ByteString -> ByteString
+inLowerCase bytes = Internal.unsafeCreate (ByteString.length bytes) $ \place ->
+  Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> c_foldCase place (castPtr start) (fromIntegral size))
+
+foreign import ccall unsafe "proxy_fold_case"
+  c_foldCase :: Ptr Word8 -> Ptr Word8 -> CSize -> IO ()
 
 foreign import ccall unsafe "proxy_is_token"
   c_isToken :: Ptr Word8 -> CSize -> IO CInt
@@ -66,7 +85,9 @@ asked question bytes = unsafeDupablePerformIO (Unsafe.unsafeUseAsCStringLen byte
 withoutNamed :: [ByteString] -> [Header] -> [Header]
 withoutNamed options fields
   | all (`elem` ["close", "keep-alive", "upgrade"]) options = fields
-  | otherwise = filter ((`notElem` options) . CI.foldedCase . fst) fields
+  | otherwise = filter ((`Set.notMember` named) . CI.foldedCase . fst) fields
+  where
+    named = Set.fromList options
 
 -- | The name of a field that the proxy writes itself, ready for both versions of HTTP.
 data OwnField = OwnField

@@ -4,6 +4,7 @@
 module Millrace.Proxy.Forwarding
   ( Claimed (..),
     claimsNothing,
+    inOrder,
     forwardedFields,
   )
 where
@@ -19,7 +20,7 @@ import Millrace.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
 import Numeric (showHex)
 
--- | What the client has said about itself and other proxies: the values of all fields of a name, in their order.
+-- | What the client has said about itself and other proxies: the values of all fields of a name.
 data Claimed = Claimed
   { claimedForwarded :: [ByteString],
     claimedFor :: [ByteString],
@@ -30,6 +31,10 @@ data Claimed = Claimed
 -- | A client that says nothing.
 claimsNothing :: Claimed
 claimsNothing = Claimed [] [] [] []
+
+-- | What was gathered in reverse.
+inOrder :: Claimed -> Claimed
+inOrder (Claimed said for proto host) = Claimed (reverse said) (reverse for) (reverse proto) (reverse host)
 
 -- | The fields for a target.
 forwardedFields :: Forwarding -> Request -> Claimed -> [(OwnField, ByteString)]

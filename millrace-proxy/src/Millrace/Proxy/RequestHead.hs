@@ -114,9 +114,9 @@ passedTrailers = filter (\(name, value) -> mayBeTrailer name && isForTarget (kin
 data Sorted = Sorted
   { sortedPassed :: [Header],
     sortedClaims :: !Claimed,
+    -- | The values of Connection, and those of TE.
     sortedOptions :: [ByteString],
-    -- | Does the client take trailers?
-    sortedTrailers :: !Trailing,
+    sortedCodings :: [ByteString],
     -- | Fields of other names in which proxies speak of clients.
     sortedOthers :: [Header],
     sortedRequestId :: !(Maybe ByteString),
@@ -126,27 +126,28 @@ data Sorted = Sorted
     sortedVia :: [ByteString]
   }
 
+-- Does the client take trailers?
 data Trailing = TakesTrailers | NoTrailers
   deriving (Eq)
 
 sorted :: [Header] -> Sorted
-sorted = go (Sorted [] claimsNothing [] NoTrailers [] Nothing [] [] [])
+sorted = go (Sorted [] claimsNothing [] [] [] Nothing [] [] [])
   where
-    go found [] = found
+    go found [] = found {sortedClaims = inOrder (sortedClaims found), sortedVia = reverse (sortedVia found)}
     go found (field@(name, value) : rest) = case kindOf (CI.foldedCase name) of
       ForTarget -> go found {sortedPassed = field : sortedPassed found} rest
       NotPassed -> go found rest
-      Options -> go found {sortedOptions = tokensOf value ++ sortedOptions found} rest
-      TransferOptions -> go found {sortedTrailers = if "trailers" `elem` tokensOf value then TakesTrailers else sortedTrailers found} rest
-      ClaimsForwarded -> go found {sortedClaims = claims {claimedForwarded = claimedForwarded claims ++ [value]}} rest
-      ClaimsFor -> go found {sortedClaims = claims {claimedFor = claimedFor claims ++ [value]}} rest
-      ClaimsProto -> go found {sortedClaims = claims {claimedProto = claimedProto claims ++ [value]}} rest
-      ClaimsHost -> go found {sortedClaims = claims {claimedHost = claimedHost claims ++ [value]}} rest
+      Options -> go found {sortedOptions = value : sortedOptions found} rest
+      TransferOptions -> go found {sortedCodings = value : sortedCodings found} rest
+      ClaimsForwarded -> go found {sortedClaims = claims {claimedForwarded = value : claimedForwarded claims}} rest
+      ClaimsFor -> go found {sortedClaims = claims {claimedFor = value : claimedFor claims}} rest
+      ClaimsProto -> go found {sortedClaims = claims {claimedProto = value : claimedProto claims}} rest
+      ClaimsHost -> go found {sortedClaims = claims {claimedHost = value : claimedHost claims}} rest
       RequestIdentifier -> go found {sortedRequestId = if isRequestId value then Just value else sortedRequestId found} rest
       ClaimsOther -> go found {sortedOthers = field : sortedOthers found} rest
       TraceIdentifier -> go found {sortedTraces = value : sortedTraces found} rest
       TraceState -> go found {sortedTraceStates = field : sortedTraceStates found} rest
-      ViaField -> go found {sortedVia = sortedVia found ++ [value]} rest
+      ViaField -> go found {sortedVia = value : sortedVia found} rest
       where
         claims = sortedClaims found
 
@@ -168,11 +169,14 @@ composed outgoing request
   | not (isTarget target) = Left "the target has a blank or a control character"
   | Just bad <- firstBad fields = Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
   | not (isFieldText host) = Left "the host has a control character"
-  | otherwise = Right (Composed target host fields own (sortedTrailers found))
+  | otherwise = case optionsOf (sortedOptions found) of
+    Left reason -> Left reason
+    Right options -> Right (Composed target host (withoutNamed options fields) own trailing)
   where
     target = rawPathInfo request <> rawQueryString request
     found = sorted (requestHeaders request)
-    fields = withoutNamed (sortedOptions found) (others ++ traceStates ++ sortedPassed found)
+    fields = others ++ traceStates ++ sortedPassed found
+    trailing = if sortedCodings found `names` "trailers" then TakesTrailers else NoTrailers
     others = if outgoingForwarding outgoing == ReplaceForwarded then [] else sortedOthers found
     -- Two are as bad as none (Trace Context, section 3.2).
     trace = case sortedTraces found of
@@ -250,8 +254,8 @@ wantedUpgrade :: Settings -> Request -> Maybe ByteString
 wantedUpgrade settings request
   | httpVersion request == http10 || requestMethod request `elem` [methodConnect, methodTrace] = Nothing
   | hasBody = Nothing
-  | otherwise = case [tokensOf value | (name, value) <- requestHeaders request, CI.foldedCase name == "upgrade"] of
-    [[protocol]] | hasOption && upgrades settings protocol && isProtocol protocol -> Just protocol
+  | otherwise = case traverse (tokensOf . pure) (valuesOf "upgrade") of
+    Just [[protocol]] | hasOption && upgrades settings protocol && isProtocol protocol -> Just protocol
     _ -> Nothing
   where
     hasBody = case requestBodyLength request of
@@ -259,5 +263,6 @@ wantedUpgrade settings request
       _ -> not isStream
     -- On HTTP/2 what the client sends on the stream belongs to the new protocol.
     isStream = httpVersion request /= http11
-    hasOption = or ["upgrade" `elem` tokensOf value | (name, value) <- requestHeaders request, CI.foldedCase name == "connection"]
+    hasOption = valuesOf "connection" `names` "upgrade"
+    valuesOf wanted = [value | (name, value) <- requestHeaders request, CI.foldedCase name == wanted]
     isProtocol = ByteString.all (\byte -> byte > 32 && byte < 127 && byte /= 44)

@@ -19,6 +19,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
+import Data.Maybe (fromMaybe)
 import Data.Word (Word32, Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.Marshal.Alloc (allocaBytes)
@@ -73,6 +74,7 @@ data Found = Found
   { foundFields :: [Header],
     foundLength :: !(Maybe Int),
     foundCoding :: !Coding,
+    -- | The values of Connection, and those of Upgrade.
     foundOptions :: [ByteString],
     foundUpgrade :: [ByteString]
   }
@@ -189,10 +191,10 @@ takeField field@(name, value) found = case ByteString.length folded of
   14 | folded == "content-length" -> takeLength
   17 | folded == "transfer-encoding" -> takeCoding
   10
-    | folded == "connection" -> Right found {foundOptions = tokensOf value ++ foundOptions found}
+    | folded == "connection" -> Right found {foundOptions = value : foundOptions found}
     | folded == "keep-alive" -> Right found
   7
-    | folded == "upgrade" -> Right found {foundUpgrade = tokensOf value ++ foundUpgrade found}
+    | folded == "upgrade" -> Right found {foundUpgrade = value : foundUpgrade found}
     | folded == "trailer" -> Right found
   2 | folded == "te" -> Right found
   16 | folded == "proxy-connection" -> Right found
@@ -224,18 +226,18 @@ conclude version status found = do
       | otherwise -> Right Chunked
     (NoCoding, Just count) -> Right (Counted count)
     (NoCoding, Nothing) -> Right UntilEnd
+  options <- optionsOf (foundOptions found)
   Right
     ResponseHead
       { headStatus = status,
         headFields = withoutNamed options (foundFields found),
         headFraming = framing,
-        headKeeping = keeping,
+        headKeeping = keeping options,
         headOptions = options,
-        headUpgrade = foundUpgrade found
+        headUpgrade = fromMaybe [] (tokensOf (foundUpgrade found))
       }
   where
-    options = foundOptions found
-    keeping
+    keeping options
       | "close" `elem` options = MustClose
       | version == Version10 && "keep-alive" `notElem` options = MustClose
       | otherwise = MayStay
