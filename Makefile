@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check docs deb test-packages release-check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check check-instructions docs deb test-packages release-check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
@@ -66,6 +66,15 @@ format: ## format Haskell with ormolu and C with clang-format
 
 check: ## run all static checks: format, documents, dependencies, hlint, clang-tidy, Haddock
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/check
+
+# The compiler and its options are those of `make run`. millrace-timers is built beside its program, for the path that is a timer.
+instruction_flags := $(subst cabal.project.program,cabal.project.instructions,$(program_flags))
+
+check-instructions: program ## compare the instructions per request of ten paths with bench/instructions.json: two minutes after the build
+	@scripts/install-packages instructions
+	$(CABAL) v2-build $(instruction_flags) millrace-bench:exe:millrace-timers
+	@cp -f "$$($(CABAL) -v0 list-bin $(instruction_flags) millrace-bench:exe:millrace-timers)" bin/millrace-timers
+	@bench/instructions --check bin/millrace
 
 docs: setup ## build the documentation of the Haskell libraries in build/docs, and check its links
 	@scripts/notice-c-sources
