@@ -151,6 +151,63 @@ static void a_handler_that_waits(void)
     join(fiber);
 }
 
+static atomic_int came;
+
+static void note_that_it_came(int signal_number)
+{
+    CHECK_EQ(signal_number, SIGUSR1);
+    atomic_fetch_add(&came, 1);
+}
+
+static bool is_pending_for_process(int signal_number)
+{
+    sigset_t pending;
+    MUST(sigpending(&pending));
+    return sigismember(&pending, signal_number);
+}
+
+/* Sets its mask as it is: that asks for nothing. */
+static void *have_it_pending(void *argument)
+{
+    sigset_t own;
+    for (int i = 0; i < 100; i++) {
+        MUST(kill(getpid(), SIGUSR1));
+        CHECK_EQ(usleep(100), 0);
+        CHECK_EQ(pthread_sigmask(SIG_BLOCK, NULL, &own), 0);
+        CHECK(!sigismember(&own, SIGUSR1));
+        CHECK_EQ(pthread_sigmask(SIG_SETMASK, &own, NULL), 0);
+        CHECK(is_pending_for_process(SIGUSR1));
+        CHECK_EQ(atomic_load(&came), 0);
+    }
+    return argument;
+}
+
+static void *ask_for_it(void *argument)
+{
+    change_mask(SIG_UNBLOCK, SIGUSR1);
+    CHECK_EQ(atomic_load(&came), 1);
+    for (int i = 1; i < 100; i++) {
+        MUST(kill(getpid(), SIGUSR1));
+        CHECK_EQ(usleep(100), 0);
+        CHECK_EQ(atomic_load(&came), i + 1);
+    }
+    return argument;
+}
+
+/* The program's only thread blocks it, after the carriers have started. It may wait for the signal by sigwait, so no fiber
+ * takes it unasked. */
+static void a_signal_to_the_process_comes_to_a_fiber_that_asks(void)
+{
+    SKIP_UNDER_TSAN();
+    CHECK(signal(SIGUSR1, note_that_it_came) != SIG_ERR);
+    change_mask(SIG_BLOCK, SIGUSR1);
+    on_fiber(have_it_pending, NULL);
+    on_fiber(ask_for_it, NULL);
+    MUST(kill(getpid(), SIGUSR1));
+    change_mask(SIG_UNBLOCK, SIGUSR1);
+    CHECK_EQ(atomic_load(&came), 101);
+}
+
 static void *let_in_what_was_raised(void *argument)
 {
     CHECK_EQ(raise(SIGUSR1), 0);
@@ -706,6 +763,7 @@ static void a_mask_among_the_attributes_of_all_threads(void)
 const fiber_case signal_cases[] = {
     CASE(sigpipe_blocked_by_two_fibers),
     CASE(sigpipe_blocked_by_the_program),
+    CASE(a_signal_to_the_process_comes_to_a_fiber_that_asks),
     CASE(a_handler_that_waits),
     CASE(a_handler_that_waits_while_a_mask_is_set),
     CASE(a_handler_that_waits_after_an_interruption),

@@ -87,6 +87,45 @@ static void overflow_on_fiber_that_is_a_thread(void)
     on_fiber(overflow_as_a_thread, (void *)(1 << 20));
 }
 
+/* Touches the lowest byte of a large frame first, and nothing above it. */
+__attribute__((noinline)) static char touch_far_below(void)
+{
+    volatile char frame[700 * 1024];
+    frame[0] = 1;
+    return frame[0];
+}
+
+static void *use_a_large_frame(void *argument)
+{
+    touch_far_below();
+    return argument;
+}
+
+static void *wait_for_ever(void *argument)
+{
+    mr_fiber_sleep_until(UINT64_MAX);
+    return argument;
+}
+
+/* Between stacks of other fibers, which it would reach. */
+static void overflow_by_a_large_frame(void)
+{
+    mr_fiber_options options = {.name = "large frame", .stack_size_bytes = 64 * 1024};
+    mr_fiber *fibers[64];
+    for (int i = 0; i < 64; i++)
+        CHECK_EQ(mr_fiber_spawn(&fibers[i], &options, i == 32 ? use_a_large_frame : wait_for_ever, NULL), 0);
+    join(fibers[32]);
+    _exit(0);
+}
+
+static void a_large_frame_does_not_step_over_the_guard(void)
+{
+    char text[8192];
+    int status = run_in_child(overflow_by_a_large_frame, text, sizeof text);
+    CHECK(strstr(text, "stack overflow on fiber \"large frame\" (stack of 65536 bytes)") != NULL);
+    CHECK(!WIFEXITED(status) || WEXITSTATUS(status) != 0);
+}
+
 /* As inside the core. */
 static void overflow_where_a_fiber_is_a_thread(void)
 {
@@ -331,6 +370,7 @@ static void very_many_fibers(void)
 const fiber_case stack_cases[] = {
     CASE(a_size_for_each_spawn),
     CASE(overflow_is_reported_by_name),
+    CASE(a_large_frame_does_not_step_over_the_guard),
     CASE(overflow_where_a_fiber_is_a_thread),
     CASE(other_faults_are_left_alone),
     CASE(a_fault_that_was_sent_ends_the_process),
