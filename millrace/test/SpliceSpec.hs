@@ -66,6 +66,25 @@ spec = describe "Millrace.Splice" $ do
         shutdown there ShutdownSend
         within 30 "the rest" (finish receiver) `shouldReturn` 3000000
         finish feeder
+  forM_ (take 3 sources) $ \(name, withFrom) -> do
+    it ("moves nothing from a " ++ name ++ " to a file after it was interrupted") $
+      withoutLeaks $
+        withFrom $ \from -> withTemporaryFile "." "splice" $ \_ file -> do
+          forM_ [1 .. 100] $ \seed -> do
+            size <- fileSize file
+            interruptedIn seed (splice from (ToFile file size) everything)
+            before <- fileSize file
+            pause 200
+            fileSize file `shouldReturn` before
+          size <- fileSize file
+          void (splice from (ToFile file size) everything)
+          checkWhole file
+    it ("appends no byte of a " ++ name ++ " twice when it is interrupted") $
+      withoutLeaks $
+        withFrom $ \from -> withAppended $ \file -> do
+          forM_ [1 .. 100] $ \seed -> interruptedIn seed (splice from (ToFile file 0) everything)
+          void (splice from (ToFile file 0) everything)
+          checkFile file
   it "takes nothing out of a pipe when the file is closed" $
     withTemporaryDirectory "." "splice" $ \root -> withPipe $ \out into -> do
       file <- openFile (root ++ "/file") ForWriting
@@ -187,10 +206,18 @@ spec = describe "Millrace.Splice" $ do
     readWhole out position
       | position >= total = return ()
       | otherwise = readPipe out 65536 >>= checkFrom position >>= readWhole out
-    checkFile file = do
+    checkFile = checkAfter 5
+    checkWhole = checkAfter 0
+    checkAfter begin file = do
       size <- fileSize file
-      size `shouldBe` fromIntegral total + 5
+      size `shouldBe` fromIntegral total + begin
       let go offset
             | offset >= total = return ()
-            | otherwise = readAt file (fromIntegral offset + 5) 100000 >>= checkFrom offset >>= go
+            | otherwise = readAt file (fromIntegral offset + begin) 100000 >>= checkFrom offset >>= go
       go 0
+    interruptedIn seed moving = do
+      random <- newRandom seed
+      delay <- below random 300
+      mover <- start moving
+      pause delay
+      stop mover

@@ -41,11 +41,11 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, hasPassed, noDeadline)
-import Millrace.Internal.Disk (readInto, writeFrom)
+import Millrace.Internal.Disk (readInto, writeToEnd)
 import Millrace.Internal.Ends
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.File (File (..), Memory (..), useFile)
-import Millrace.Internal.FileJob (Work, onFileKeeping, refuseSimulation)
+import Millrace.Internal.FileJob (Work, onFileToEnd, refuseSimulation)
 import Millrace.Internal.Plain
 import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
 import Millrace.Operation (Handle, before, perform, waitReadableRequest, waitWritableRequest, whileOpen)
@@ -103,7 +103,8 @@ everything = maxBound
 -- or close either side.
 --
 -- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other side are given back: the
--- next receive or read returns them. How many bytes a failed target took is not known.
+-- next receive or read returns them. Nothing moves after it has thrown: an interrupted call that a disk has begun is waited for. How many
+-- bytes a failed target took is not known.
 --
 -- @since 0.1.0
 splice :: From -> To -> Int64 -> IO Int64
@@ -269,8 +270,11 @@ putAll deadline to left = case to of
   ToPseudoTerminal (PseudoTerminal plain) -> intoPlain plain
   ToStandardOutput -> intoPlain standardOutput
   ToStandardError -> intoPlain standardError
-  -- Masked, so that bytes that are in the file are not given back: an exception either interrupts the write, or comes after they are forgotten.
-  ToFile file offset -> mask_ $ readIORef left >>= \bytes -> unless (ByteString.null bytes) (writeFrom function file offset bytes >> writeIORef left ByteString.empty)
+  -- Masked, so that bytes that are in the file are not given back: they are forgotten before an exception is thrown.
+  ToFile file offset -> mask_ $ do
+    bytes <- readIORef left
+    let forget = writeIORef left ByteString.empty
+    unless (ByteString.null bytes) $ writeToEnd function file offset bytes forget >> forget
   where
     intoPlain plain@(Plain handle _ _ name) = go handle name (writeSome function plain . castPtr)
     go handle name write = do
@@ -367,8 +371,9 @@ callOnBoth (source, sourceName) (target, targetName) size = do
       | moved >= 0 -> return (Right (fromIntegral moved))
       | otherwise -> return (Left (Errno (fromIntegral (negate moved))))
 
--- File and pipe stay open until the helper has finished.
+-- File and pipe stay open until the helper has finished. An interrupted caller waits for that, too: what the helper moves is in the
+-- target, and what it has not moved is still in the source.
 spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
 spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
   useFile function (File handle (show pipe) ThroughMemory) $ \descriptor release ->
-    onFileKeeping release function file work [offset, fromIntegral descriptor, fromIntegral size] Nothing (\count _ -> return (fromIntegral count))
+    onFileToEnd (\_ -> return ()) release function file work [offset, fromIntegral descriptor, fromIntegral size] Nothing (\count _ -> return (fromIntegral count))

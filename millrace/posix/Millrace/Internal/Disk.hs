@@ -1,3 +1,5 @@
+{-# LANGUAGE RankNTypes #-}
+
 -- | How files are opened, read and written: by operations of the core or, with backends that would wait for the disk
 -- (epoll, kqueue), by helper threads. Must not know: sockets.
 module Millrace.Internal.Disk
@@ -7,12 +9,13 @@ module Millrace.Internal.Disk
     readIntoCallers,
     writeFrom,
     writeFromCallers,
+    writeToEnd,
     syncFile,
     removeName,
   )
 where
 
-import Control.Exception (throwIO)
+import Control.Exception (throwIO, uninterruptibleMask_)
 import Control.Monad (void)
 import Data.ByteString (ByteString)
 import Data.ByteString.Internal (toForeignPtr)
@@ -101,18 +104,25 @@ readBy ask function file@(File handle@(Handle number) _ memory) offset place mos
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
 writeFrom :: String -> File -> Int64 -> ByteString -> IO ()
-writeFrom = writeBy onFile
+writeFrom = writeBy onFile id
 
 -- | The same for bytes that the caller changes later, also after an interruption, as 'readIntoCallers'.
 writeFromCallers :: String -> File -> Int64 -> ByteString -> IO ()
-writeFromCallers = writeBy onFileStaying
+writeFromCallers = writeBy onFileStaying id
 
-writeBy :: Asking -> String -> File -> Int64 -> ByteString -> IO ()
-writeBy ask function file@(File handle _ _) offset bytes = do
+-- | The same, for a caller that must know whether the bytes are in the file: an interruption waits for the end of a write that has begun,
+-- and performs the last argument if all bytes were written.
+writeToEnd :: String -> File -> Int64 -> ByteString -> IO () -> IO ()
+writeToEnd function file offset bytes whenWritten = writeBy noting uninterruptibleMask_ function file offset bytes
+  where
+    noting = onFileToEnd (const whenWritten) (return ())
+
+writeBy :: Asking -> (forall a. IO a -> IO a) -> String -> File -> Int64 -> ByteString -> IO ()
+writeBy ask masked function file@(File handle _ _) offset bytes = do
   helpersDoIt <- c_leaves_files_to_helpers
   if helpersDoIt /= 0
     then void (ask function file c_do_write [offset, fromIntegral size] (Just place) result)
-    else withForeignPtr place $ \source -> void (perform (writeFileRequest handle offset source size) >>= checked function file)
+    else withForeignPtr place $ \source -> void (masked (perform (writeFileRequest handle offset source size)) >>= checked function file)
   where
     (whole, start, size) = toForeignPtr bytes
     place = whole `plusForeignPtr` start

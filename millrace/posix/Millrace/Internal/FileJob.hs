@@ -5,6 +5,7 @@ module Millrace.Internal.FileJob
     onFile,
     onFileKeeping,
     onFileStaying,
+    onFileToEnd,
     outputBytes,
     outputNumbers,
     openFor,
@@ -80,16 +81,21 @@ onFile = onFileKeeping (return ())
 
 -- | The same with an action that is run when the job has ended, or was not begun.
 onFileKeeping :: IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileKeeping = onFileBy MayOutliveCaller
+onFileKeeping = onFileBy MayOutliveCaller (\_ -> return ())
 
 -- | 'onFile' with memory of the caller's: when it returns or throws, no helper uses the memory any more.
 onFileStaying :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileStaying = onFileBy EndsBeforeCaller (return ())
+onFileStaying = onFileToEnd (\_ -> return ()) (return ())
 
-onFileBy :: Lifetime -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
-onFileBy lifetime atEnd function file work numbers memory means = mask_ $ do
+-- | The same with the actions of 'onFileKeeping'. If the caller is interrupted after the job has begun, the first argument gets its result,
+-- before the exception is thrown, unless it has failed.
+onFileToEnd :: (Int64 -> IO ()) -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileToEnd = onFileBy EndsBeforeCaller
+
+onFileBy :: Lifetime -> (Int64 -> IO ()) -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileBy lifetime dispose atEnd function file work numbers memory means = mask_ $ do
   (descriptor, release) <- useFile function file (curry return) `onException` atEnd
-  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobLifetime = lifetime, jobRelease = release >> atEnd}
+  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobLifetime = lifetime, jobDispose = dispose, jobRelease = release >> atEnd}
     >>= checked function file
 
 -- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the descriptor if its
