@@ -2,6 +2,7 @@
 module Main (main) where
 
 import qualified BalanceSpec
+import qualified ChainSpec
 import qualified CostSpec
 import qualified HeadSpec
 import qualified Http2Spec
@@ -22,6 +23,7 @@ main = do
     describe "heads" HeadSpec.spec
     describe "the cost of lists" CostSpec.spec
     describe "passing on" PassingSpec.spec
+    describe "a chain of proxies" ChainSpec.spec
     describe "refusing" RefusalSpec.spec
     describe "trailers" TrailerSpec.spec
     describe "upgrades" UpgradeSpec.spec

@@ -196,7 +196,10 @@ headSeen :: Settings -> ByteString -> IO ByteString
 headSeen settings request = do
   seen <- newEmptyMVar
   withTarget (\_ peer -> receiveHead peer >>= mapM_ (putMVar seen) >> answerWith peer "") $ \target ->
-    withFront settings [target] $ \port -> ask port request >> takeMVar seen
+    withFront settings [target] $ \port -> ask port request >> unnamed <$> takeMVar seen
+  where
+    -- What follows the proxy's name is new each time.
+    unnamed bytes = let (start, found) = ByteString.breakSubstring "millrace-" bytes in start <> (if ByteString.null found then "" else "millrace" <> ByteString.drop 25 found)
 
 valueOf :: ByteString -> ByteString -> Maybe ByteString
 valueOf name bytes = case ByteString.breakSubstring ("\r\n" <> name <> ": ") bytes of

@@ -17,7 +17,8 @@
 -- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings than @chunked@, bare line
 --   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
 --   that connection, and the client gets 502. If a target sends anything without a request, its connection is closed.
--- * CONNECT and TRACE are not passed on.
+-- * CONNECT and TRACE are not passed on. OPTIONS goes as far as its Max-Forwards says. A request that comes a second time is answered
+--   with 508.
 --
 -- Trailers are passed from and to clients of HTTP\/2. On HTTP\/1 the server drops them.
 --
@@ -86,6 +87,7 @@ import Data.Maybe (fromMaybe, isJust, isNothing)
 import Millrace.Deadline
 import Millrace.Proxy.Balance
 import Millrace.Proxy.Body
+import Millrace.Proxy.Chain
 import Millrace.Proxy.Exchange
 import Millrace.Proxy.Field (withoutNamed)
 import Millrace.Proxy.Health
@@ -112,7 +114,8 @@ data Proxy = Proxy
   { proxySettings :: !Settings,
     proxyBalancer :: !Balancer,
     proxySecured :: !Secured,
-    proxyIdentifiers :: !Identifiers
+    proxyIdentifiers :: !Identifiers,
+    proxyName :: !ProxyName
   }
 
 -- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that were kept
@@ -138,8 +141,9 @@ withWatchedProxy settings targets use = do
   secured <- newSecured (tlsSettings settings) (map targetScheme targets)
   members <- mapM (newMember (limits settings)) targets
   balancer <- newBalancer (balancing settings) members
-  proxy <- Proxy settings balancer secured <$> newIdentifiers
-  let checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
+  identifiers <- newIdentifiers
+  let proxy = Proxy settings balancer secured identifiers (newProxyName identifiers)
+      checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
   alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
   where
     tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (\member -> closeOld (memberPool member) >> closeUnused (memberShared member)) members)
@@ -153,30 +157,43 @@ alongside others action = foldr (\other -> meanwhile (\unmask -> unmask other)) 
 
 serve :: Proxy -> Application
 serve proxy request respond
-  | requestMethod request `elem` [methodConnect, methodTrace] = refuse (Problem Nothing MethodRefused)
-  | otherwise = do
-    end <- deadlineIn (wholeLimit (limits settings))
-    body <- maybe (holdSmallBody request) (const (return Absent)) upgrade
-    identifiers <- case tracing settings of
-      MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
-      PassIdentifiers -> return Nothing
-    let outgoing = Outgoing (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) identifiers
-        passing = Passing request respond end body upgrade outgoing
-        try' tried former = do
-          chosen <- chooseMember (proxyBalancer proxy) request tried
-          case chosen of
-            Nothing -> refuse former
-            Just member -> do
-              result <- working member (passTo proxy passing member)
-              case result of
-                Delivered received -> return received
-                Failed reason TryOthers -> try' (member : tried) reason
-                Failed reason GiveUp -> refuse reason
-    try' [] (Problem Nothing (NotConnected "there is no target"))
+  | requestMethod request `elem` [methodConnect, methodTrace] = refuse MethodRefused
+  | hasBeenAt (proxyName proxy) request = refuse Loop
+  | otherwise = case onward request of
+    Onward passed -> passOn proxy passed respond
+    EndsHere -> respond optionsResponse
+    Unclear -> refuse (BadRequest "Max-Forwards is no number")
+  where
+    refuse cause = refuseWith (proxySettings proxy) request respond (Problem Nothing cause)
+
+refuseWith :: Settings -> Request -> (Response -> IO ResponseReceived) -> Problem -> IO ResponseReceived
+refuseWith settings request respond reason = onProblem settings request reason >> respondToProblem settings request reason >>= respond
+
+-- Passes a request on to one target after the other, until one answers.
+passOn :: Proxy -> Application
+passOn proxy request respond = do
+  end <- deadlineIn (wholeLimit (limits settings))
+  body <- maybe (holdSmallBody request) (const (return Absent)) upgrade
+  identifiers <- case tracing settings of
+    MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
+    PassIdentifiers -> return Nothing
+  let outgoing = Outgoing (viaText (proxyName proxy) request) (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) identifiers
+      passing = Passing request respond end body upgrade outgoing
+      try' tried former = do
+        chosen <- chooseMember (proxyBalancer proxy) request tried
+        case chosen of
+          Nothing -> refuse former
+          Just member -> do
+            result <- working member (passTo proxy passing member)
+            case result of
+              Delivered received -> return received
+              Failed reason TryOthers -> try' (member : tried) reason
+              Failed reason GiveUp -> refuse reason
+  try' [] (Problem Nothing (NotConnected "there is no target"))
   where
     settings = proxySettings proxy
     upgrade = wantedUpgrade settings request
-    refuse reason = onProblem settings request reason >> respondToProblem settings request reason >>= respond
+    refuse = refuseWith settings request respond
 
 -- Whether a connection that was kept may be used.
 data Origin = FromPool | New

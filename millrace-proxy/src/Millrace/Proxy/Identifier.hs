@@ -8,6 +8,7 @@ module Millrace.Proxy.Identifier
     isRequestId,
     traceParent,
     isTraceParent,
+    proxyIdentifier,
   )
 where
 
@@ -23,16 +24,27 @@ import GHC.ByteOrder (ByteOrder (LittleEndian), targetByteOrder)
 import System.IO (IOMode (ReadMode), withBinaryFile)
 
 -- | A source of identifiers. They are unique, and say nothing about the machine, but they are no secrets.
-data Identifiers = Identifiers !Word64 !Word64 !(IORef Word64)
+data Identifiers = Identifiers
+  { identifierFirst :: !Word64,
+    identifierSecond :: !Word64,
+    identifierCounter :: !(IORef Word64),
+    -- | That of the source itself. The others do not follow from it.
+    identifierOwn :: !Word64
+  }
 
 newIdentifiers :: IO Identifiers
 newIdentifiers = do
-  random <- withBinaryFile "/dev/urandom" ReadMode (`ByteString.hGet` 24)
+  random <- withBinaryFile "/dev/urandom" ReadMode (`ByteString.hGet` 32)
   let word at = ByteString.foldl' (\sum' byte -> 256 * sum' + fromIntegral byte) 0 (ByteString.take 8 (ByteString.drop at random))
-  Identifiers (word 0) (word 8) <$> newIORef (word 16)
+  counter <- newIORef (word 16)
+  return (Identifiers (word 0) (word 8) counter (word 24))
+
+-- | The identifier of the source itself: 16 hexadecimal digits.
+proxyIdentifier :: Identifiers -> ByteString
+proxyIdentifier identifiers = Internal.unsafeCreate 16 (\place -> pokeHex place (identifierOwn identifiers))
 
 next :: Identifiers -> IO Word64
-next (Identifiers _ _ counter) = atomicModifyIORef' counter (\count -> (count + 0x9e3779b97f4a7c15, count))
+next identifiers = atomicModifyIORef' (identifierCounter identifiers) (\count -> (count + 0x9e3779b97f4a7c15, count))
 
 -- A mixture that has an inverse, so that different numbers stay different (the last steps of splitmix64).
 mixed :: Word64 -> Word64
@@ -43,22 +55,22 @@ mixed number = third `xor` (third `shiftR` 31)
 
 -- | A new identifier of a request: 32 hexadecimal digits.
 requestId :: Identifiers -> IO ByteString
-requestId identifiers@(Identifiers first second _) = do
+requestId identifiers = do
   count <- next identifiers
   Internal.create 32 $ \place -> do
-    pokeHex place (mixed (count `xor` first))
-    pokeHex (place `plusPtr` 16) (mixed (count + second))
+    pokeHex place (mixed (count `xor` identifierFirst identifiers))
+    pokeHex (place `plusPtr` 16) (mixed (count + identifierSecond identifiers))
 
 -- | A new value of @traceparent@, without the flag that asks for recording.
 traceParent :: Identifiers -> IO ByteString
-traceParent identifiers@(Identifiers first second _) = do
+traceParent identifiers = do
   count <- next identifiers
   Internal.create 55 $ \place -> do
     pokeByteOff place 0 (48 :: Word8)
     pokeByteOff place 1 (48 :: Word8)
     pokeByteOff place 2 (45 :: Word8)
-    pokeHex (place `plusPtr` 3) (mixed (count + first))
-    pokeHex (place `plusPtr` 19) (mixed (count `xor` second))
+    pokeHex (place `plusPtr` 3) (mixed (count + identifierFirst identifiers))
+    pokeHex (place `plusPtr` 19) (mixed (count `xor` identifierSecond identifiers))
     pokeByteOff place 35 (45 :: Word8)
     pokeHex (place `plusPtr` 36) (max 1 (mixed count))
     pokeByteOff place 52 (45 :: Word8)

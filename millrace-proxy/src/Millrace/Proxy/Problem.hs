@@ -8,6 +8,7 @@ module Millrace.Proxy.Problem
     describeProblem,
     problemStatus,
     problemResponse,
+    optionsResponse,
     isFaultOfTarget,
   )
 where
@@ -16,7 +17,7 @@ import Control.Exception (Exception (..))
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Word (Word32)
 import Millrace.Proxy.Target (Target, showTarget)
-import Network.HTTP.Types (Status (..), hContentType, mkStatus, status400, status405, status501, status502, status503, status504)
+import Network.HTTP.Types (Header, Status (..), hContentType, mkStatus, status200, status400, status405, status501, status502, status503, status504)
 import Network.Wai (Response, responseLBS)
 
 -- | Why a request was not passed on, or its response not passed back.
@@ -58,6 +59,8 @@ data Cause
     BadRequest !String
   | -- | The proxy does not pass this method on.
     MethodRefused
+  | -- | The request has come through this proxy before: one of its targets leads back to it.
+    Loop
   deriving (Eq, Show)
 
 -- | What the proxy was waiting for.
@@ -98,6 +101,7 @@ describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget probl
       ClientLeft -> "the client left before the response"
       BadRequest reason -> "the request cannot be passed on: " <> reason
       MethodRefused -> "the method is not passed on"
+      Loop -> "it has come through this proxy before: a target leads back to it"
 
 -- | The status that tells a client. 499 is nginx's number for a client that has gone.
 --
@@ -108,6 +112,7 @@ problemStatus problem = case problemCause problem of
   ClientLeft -> mkStatus 499 "Client Closed Request"
   BadRequest _ -> status400
   MethodRefused -> status405
+  Loop -> mkStatus 508 "Loop Detected"
   RefusedByTarget -> status503
   NothingLeft _ -> status503
   CannotUpgrade -> status501
@@ -122,9 +127,16 @@ problemResponse reason = responseLBS status fields text
     status = problemStatus reason
     fields =
       (hContentType, "text/plain; charset=utf-8") :
-      [("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS") | statusCode status == 405]
+      [allowField | statusCode status == 405]
         ++ [("Retry-After", "1") | statusCode status == 503]
     text = Lazy.fromStrict (statusMessage status <> "\n")
+
+-- | The answer to a request that ends at the proxy and asks what is possible (OPTIONS).
+optionsResponse :: Response
+optionsResponse = responseLBS status200 [allowField] Lazy.empty
+
+allowField :: Header
+allowField = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 
 -- | Does it count against the health of the target?
 isFaultOfTarget :: Problem -> Bool

@@ -30,7 +30,9 @@ import Network.Wai.Handler.Millrace (mayBeTrailer)
 
 -- | What a head is made of besides the request.
 data Outgoing = Outgoing
-  { outgoingHost :: !HostField,
+  { -- | What the proxy adds to Via.
+    outgoingVia :: !ByteString,
+    outgoingHost :: !HostField,
     outgoingForwarding :: !Forwarding,
     -- | The target's name and port.
     outgoingAuthority :: !ByteString,
@@ -192,17 +194,13 @@ composed outgoing request
         ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
         ++ field requestIdField (orMade fst (sortedRequestId found))
         ++ field traceField (orMade snd trace)
-        ++ [(viaField, joined (filter isFieldText (sortedVia found) ++ [via]))]
+        ++ [(viaField, joined (filter isFieldText (sortedVia found) ++ [outgoingVia outgoing]))]
     contentLength = case outgoingBody outgoing of
       CountedBody count -> [(lengthField, Char8.pack (show count))]
       NoBody | isNothing (outgoingUpgrade outgoing) -> [(lengthField, "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
       _ -> []
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
     field name = maybe [] (\value -> [(name, value)])
-    via
-      | httpVersion request == http11 = "1.1 millrace"
-      | httpVersion request == http10 = "1.0 millrace"
-      | otherwise = "2 millrace"
 
 lengthField, requestIdField, traceField, viaField :: OwnField
 lengthField = ownField "Content-Length"
