@@ -11,6 +11,7 @@ import Data.Either (isLeft)
 import Millrace.Proxy
 import Millrace.Proxy.RequestHead
 import Millrace.Proxy.ResponseHead
+import Millrace.Socket (SockAddr (..), tupleToHostAddress, tupleToHostAddress6)
 import Network.HTTP.Types (mkStatus)
 import Network.Wai (Request (..), defaultRequest)
 import Test.Hspec
@@ -48,6 +49,18 @@ spec = do
           named policy = either (const []) (\bytes -> filter ((`ByteString.isInfixOf` bytes) . original) claims) (composeHead outgoing {outgoingForwarding = policy} request)
       named ReplaceForwarded `shouldBe` []
       named AppendForwarded `shouldBe` init claims
+    describe "names the client" $
+      forM_
+        [ (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)) 0, "2001:db8::1", "\"[2001:db8::1]\""),
+          (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 1, 1, 1, 0, 0xA)) 3, "2001:db8:0:1:1:1:0:a", "\"[2001:db8:0:1:1:1:0:a]\""),
+          (SockAddrInet6 80 0 (tupleToHostAddress6 (0, 0, 0, 0, 0, 0xffff, 0xc000, 0x201)) 0, "192.0.2.1", "192.0.2.1"),
+          (SockAddrInet 80 (tupleToHostAddress (192, 0, 2, 1)), "192.0.2.1", "192.0.2.1"),
+          (SockAddrUnix "/run/a", "unknown", "unknown")
+        ]
+        $ \(address, plainly, inForwarded) -> it (show address) $ do
+          found <- either fail return (composeHead outgoing {outgoingForwarding = ReplaceForwarded} plain {remoteHost = address})
+          found `shouldSatisfy` (("\r\nX-Forwarded-For: " <> plainly <> "\r\n") `ByteString.isInfixOf`)
+          found `shouldSatisfy` (("\r\nForwarded: for=" <> inForwarded <> ";proto=http;host=a\r\n") `ByteString.isInfixOf`)
     it "has tracestate with a valid traceparent only" $
       forM_
         [ ([valid], [valid, "tracestate: a=b"]),

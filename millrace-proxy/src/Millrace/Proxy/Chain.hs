@@ -15,6 +15,7 @@ where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isDigit)
 import Millrace.Proxy.Identifier (Identifiers, proxyIdentifier)
 import Network.HTTP.Types (HeaderName, RequestHeaders, methodOptions)
 import Network.HTTP.Types.Version (http10, http11)
@@ -60,7 +61,7 @@ onward request
       significant -> Onward request {requestHeaders = reduced (Char8.pack (show (number significant - 1))) (requestHeaders request)}
     _ -> Unclear
   where
-    isNumber digits = not (Char8.null digits) && Char8.all (\digit -> digit >= '0' && digit <= '9') digits
+    isNumber digits = not (Char8.null digits) && Char8.all isDigit digits
     -- A greater number is reduced to the most that this proxy counts.
     number significant = if Char8.length significant > 9 then 999999999 else maybe 0 fst (Char8.readInt significant)
 

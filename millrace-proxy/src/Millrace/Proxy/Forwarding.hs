@@ -9,16 +9,13 @@ module Millrace.Proxy.Forwarding
   )
 where
 
-import Data.Array (Array, listArray, (!))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
-import qualified Data.ByteString.Char8 as Char8
-import Data.Word (Word8)
+import Data.Maybe (fromMaybe)
+import Millrace.Http.HostText (hostText)
 import Millrace.Proxy.Field (OwnField, isToken, joined, ownField)
 import Millrace.Proxy.Settings (Forwarding (..))
-import Millrace.Socket (SockAddr (..), hostAddress6ToTuple, hostAddressToTuple)
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
-import Numeric (showHex)
 
 -- | What the client has said about itself and other proxies: the values of all fields of a name.
 data Claimed = Claimed
@@ -49,7 +46,7 @@ forwardedFields policy request claimed = case policy of
   where
     line _ [] = []
     line name values = [(name, joined values)]
-    client = clientText (remoteHost request)
+    client = fromMaybe "unknown" (hostText (remoteHost request))
     proto = if isSecure request then "https" else "http"
     ours said =
       line forwardedFor (claimedFor said ++ [client])
@@ -58,6 +55,7 @@ forwardedFields policy request claimed = case policy of
         ++ maybe [] (\name -> line forwardedHost (orOwn [name] (claimedHost said))) (requestHeaderHost request)
         ++ line forwarded (claimedForwarded said ++ [ByteString.concat ("for=" : node : ";proto=" : proto : maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
     orOwn own values = if null values then own else values
+    -- RFC 7239, section 6: an IPv6 address is in brackets, and so in quotes.
     node = if ByteString.elem 58 client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.
     quoted name = if isToken name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
@@ -67,18 +65,3 @@ forwarded = ownField "Forwarded"
 forwardedFor = ownField "X-Forwarded-For"
 forwardedProto = ownField "X-Forwarded-Proto"
 forwardedHost = ownField "X-Forwarded-Host"
-
--- The address without the port.
-clientText :: SockAddr -> ByteString
-clientText address = case address of
-  SockAddrInet _ host -> dotted (hostAddressToTuple host)
-  SockAddrInet6 _ _ host _ -> case hostAddress6ToTuple host of
-    (0, 0, 0, 0, 0, 0xffff, high, low) -> dotted (fromIntegral (high `div` 256), fromIntegral high, fromIntegral (low `div` 256), fromIntegral low)
-    (a, b, c, d, e, f, g, h) -> Char8.pack (foldr1 (\left right -> left ++ ':' : right) [showHex group "" | group <- [a, b, c, d, e, f, g, h]])
-  SockAddrUnix _ -> "unknown"
-  where
-    dotted (a, b, c, d) = ByteString.concat [decimals ! a, ".", decimals ! b, ".", decimals ! c, ".", decimals ! d]
-
-decimals :: Array Word8 ByteString
-decimals = listArray (0, 255) [Char8.pack (show number) | number <- [0 .. 255 :: Int]]
-{-# NOINLINE decimals #-}

@@ -17,8 +17,9 @@ module Millrace.Proxy.Settings
 where
 
 import Data.ByteString (ByteString)
-import qualified Data.ByteString.Char8 as Char8
+import Data.Maybe (fromMaybe)
 import Millrace.Deadline (TimeLimit, microseconds, noTimeLimit)
+import Millrace.Http.HostText (hostText)
 import Millrace.Proxy.Problem (Problem, problemResponse)
 import Millrace.Proxy.Target (Target)
 import Millrace.Tls (ClientSettings, clientSettings)
@@ -121,11 +122,7 @@ data Balancing
 --
 -- @since 0.1.0
 byClient :: Request -> ByteString
-byClient = Char8.pack . withoutPort . show . remoteHost
-  where
-    withoutPort text = case break (== ':') (reverse text) of
-      (_, _ : address) -> reverse address
-      _ -> text
+byClient = fromMaybe "unix" . hostText . remoteHost
 
 -- | How long a proxy waits, and how much it keeps. A time limit that passes is answered with 504.
 --
