@@ -29,7 +29,7 @@
 /* The limit of records of ended connections. */
 #define ENDING_MAX 4096u
 
-/* A head may take so many more bytes than head_max before it is decoded. */
+/* A HEADERS frame may have so many more bytes than head_max, although it is compressed. */
 #define HEAD_BYTES_SPARE 16384u
 
 #define GENERAL_PROTOCOL_ERROR UINT64_C(0x101)
@@ -185,14 +185,12 @@ static void end_building(http3_inner *stream)
 static int on_begin_headers(nghttp3_conn *http, int64_t id, void *data, void *stream_data)
 {
     http3_connection *connection = data;
+    http3_inner *stream = connection->reading;
     (void)stream_data;
-    http3_inner *stream = http3_new_stream(connection, id);
-    if (stream == NULL)
-        return NGHTTP3_ERR_CALLBACK_FAILURE;
     connection->frames.tokens += 2;
+    stream->has_head = 1;
     stream->came_early = connection->reads_early;
     nghttp3_conn_set_stream_user_data(http, id, stream);
-    ngtcp2_conn_set_stream_user_data(connection->quic, id, stream);
     return begin_section(stream, HTTP_SECTION_HEAD);
 }
 
@@ -200,6 +198,12 @@ static int on_begin_trailers(nghttp3_conn *http, int64_t id, void *data, void *s
 {
     (void)http, (void)id, (void)data;
     return stream_data == NULL ? 0 : begin_section(stream_data, HTTP_SECTION_TRAILERS);
+}
+
+/* libnghttp3 1.8 reports a value of one byte that is a control character, instead of leaving it out. */
+static int is_control_byte(const uint8_t *value, size_t length)
+{
+    return length == 1 && (value[0] < 0x20 || value[0] == 0x7f);
 }
 
 static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbuf *name, nghttp3_rcbuf *value,
@@ -210,6 +214,9 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
     if (stream == NULL || stream->building == NULL)
         return 0;
     nghttp3_vec name_bytes = nghttp3_rcbuf_get_buf(name), value_bytes = nghttp3_rcbuf_get_buf(value);
+    if (is_control_byte(value_bytes.base, value_bytes.len))
+        return 0;
+    stream->lines[stream->building->section]++;
     if (http_building_field(stream->building, name_bytes.base, name_bytes.len, value_bytes.base, value_bytes.len) == 0)
         return 0;
     http3_fail(data, HTTP3_EXCESSIVE_LOAD);
@@ -258,23 +265,34 @@ static void begin_request(http3_connection *connection, http3_inner *stream, htt
     http3_make_ready(stream);
 }
 
+/* Resets a stream whose request is not served. For the client's allowance, that is as if it had reset the stream
+ * itself. */
+static int refuse(http3_connection *connection, http3_inner *stream, uint64_t code)
+{
+    http3_shut_stream(stream, code);
+    return resets_too_often(connection) ? -1 : 0;
+}
+
+/* Has libnghttp3 left out a field of the section that ends? */
+static int lacks_line(const http3_inner *stream, http_section section)
+{
+    return stream->lines[section] < stream->frames.lines[section];
+}
+
 static int end_section(http3_connection *connection, http3_inner *stream)
 {
-    int is_head = stream->building->section == HTTP_SECTION_HEAD;
+    http_section section = stream->building->section;
     http3_start start = start_of(connection, stream);
-    int result = is_head && start == HTTP3_START_EARLY ? mark_early(stream) : 0;
+    int result = section == HTTP_SECTION_HEAD && start == HTTP3_START_EARLY ? mark_early(stream) : 0;
     if (result == 0)
         result = http_building_end(stream->building, HTTP_SECURE);
     end_building(stream);
-    if (result != 0) {
-        http3_lose_stream(stream);
-        (void)nghttp3_conn_shutdown_stream_read(connection->http, stream->seen.id);
-        nghttp3_conn_shutdown_stream_write(connection->http, stream->seen.id);
-        ngtcp2_conn_shutdown_stream(connection->quic, 0, stream->seen.id,
-                                    result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
-    } else if (is_head) {
+    if (lacks_line(stream, section))
+        return refuse(connection, stream, HTTP3_MESSAGE_ERROR);
+    if (result != 0)
+        return refuse(connection, stream, result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
+    if (section == HTTP_SECTION_HEAD)
         begin_request(connection, stream, start);
-    }
     return 0;
 }
 
@@ -282,7 +300,8 @@ static int on_end_headers(nghttp3_conn *http, int64_t id, int fin, void *data, v
 {
     http3_inner *stream = stream_data;
     (void)http, (void)id, (void)fin;
-    return stream == NULL || stream->building == NULL ? 0 : end_section(data, stream);
+    return stream == NULL || stream->building == NULL || end_section(data, stream) == 0 ? 0
+                                                                                        : NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
 static int on_body(nghttp3_conn *http, int64_t id, const uint8_t *bytes, size_t length, void *data, void *stream_data)
@@ -314,32 +333,39 @@ static int on_end_stream(nghttp3_conn *http, int64_t id, void *data, void *strea
 
 static int on_http_close(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
 {
-    http3_connection *connection = data;
-    (void)http, (void)code;
+    (void)http, (void)id, (void)code, (void)data;
     if (stream_data != NULL)
         http3_close_stream(stream_data);
-    else if (ngtcp2_is_bidi_stream(id))
-        ngtcp2_conn_extend_max_streams_bidi(connection->quic, 1);
     return 0;
+}
+
+/* The record of a request that libnghttp3 refuses. NULL: the stream carries none. */
+static http3_inner *refused(const http3_connection *connection, int64_t id, http3_inner *known)
+{
+    return known == NULL && ngtcp2_is_bidi_stream(id) ? connection->reading : known;
 }
 
 static int on_stop_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     http3_connection *connection = data;
-    (void)http;
-    if (stream_data != NULL)
-        http3_lose_stream(stream_data);
-    else if (resets_too_often(connection)) /* a stream of an unknown type */
+    http3_inner *stream = refused(connection, id, stream_data);
+    if (stream != NULL) {
+        stream->has_stopped = 1;
+        http3_lose_stream(stream);
+        (void)nghttp3_conn_shutdown_stream_read(http, id);
+    } else if (resets_too_often(connection)) { /* a stream of an unknown type */
         return NGHTTP3_ERR_CALLBACK_FAILURE;
+    }
     return ngtcp2_conn_shutdown_stream_read(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
 static int on_reset_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     http3_connection *connection = data;
+    http3_inner *stream = refused(connection, id, stream_data);
     (void)http;
-    if (stream_data != NULL)
-        http3_lose_stream(stream_data);
+    if (stream != NULL)
+        http3_lose_stream(stream);
     if (resets_too_often(connection))
         return NGHTTP3_ERR_CALLBACK_FAILURE;
     return ngtcp2_conn_shutdown_stream_write(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
@@ -403,40 +429,139 @@ static int begin_http(http3_connection *connection)
 /* ------------------------------------------------------------------------------------------------------------------
  * ngtcp2's callbacks */
 
-/* libnghttp3 leaves out fields with forbidden bytes, and does not report them. But it must not look at any number of them: a field of the
- * QPACK table takes one byte, but as much time as its length says. */
-static int is_long_head(http3_connection *connection, http3_inner *stream, size_t length)
+/* Is the request malformed because of the lengths of its frames? libnghttp3 would end the whole connection. It takes
+ * what a client says of the length of a tunnel for nothing, and so does this. */
+static int contradicts_length(const http3_inner *stream, int is_end)
 {
-    if (stream == NULL || stream->building == NULL)
+    const http_request_head *head = &stream->seen.head;
+    if (!stream->has_head || stream->building != NULL || head->content_length < 0 ||
+        (head->method == HTTP_METHOD_CONNECT && head->protocol_length == 0))
         return 0;
-    stream->head_bytes += length;
-    if (stream->head_bytes <= connection->endpoint->settings.head_max + HEAD_BYTES_SPARE)
+    uint64_t length = (uint64_t)head->content_length;
+    return stream->frames.body > length || (is_end && stream->frames.body < length);
+}
+
+/* Of a head that waits for the QPACK table, libnghttp3 decodes all at once when it need not wait any more. */
+static int waits_with_many_lines(const http3_inner *stream)
+{
+    const http3_frames *frames = &stream->frames;
+    return frames->lines[frames->section] - stream->lines[frames->section] >
+           stream->endpoint->settings.fields_max + HTTP3_SLICE_LINES;
+}
+
+/* Why the request is refused before libnghttp3 sees these bytes. HTTP3_NO_ERROR: it is not. */
+static uint64_t fault_of(const http3_inner *stream, int is_end)
+{
+    const http3_frames *frames = &stream->frames;
+    if (is_end && frames->sections_ended == 0 && http3_frames_is_between(frames))
+        return HTTP3_REQUEST_INCOMPLETE;
+    if (contradicts_length(stream, is_end && http3_frames_is_between(frames)))
+        return HTTP3_MESSAGE_ERROR;
+    return waits_with_many_lines(stream) ? HTTP3_EXCESSIVE_LOAD : HTTP3_NO_ERROR;
+}
+
+static int is_long_head(http3_connection *connection, const http3_frames *frames)
+{
+    if (!http3_frames_in_section(frames) ||
+        frames->length <= connection->endpoint->settings.head_max + HEAD_BYTES_SPARE)
         return 0;
     http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
     return 1;
+}
+
+/* Gives bytes to libnghttp3. Returns how many of them it has used up, or -1. Those of bodies do not count, nor those
+ * that wait for the QPACK table. */
+static nghttp3_ssize read_bytes(http3_connection *connection, int64_t id, const uint8_t *bytes, size_t length,
+                                int is_end)
+{
+    nghttp3_ssize used = nghttp3_conn_read_stream(connection->http, id, bytes, length, is_end);
+    if (used < 0) {
+        (void)failed(connection, used);
+        return -1;
+    }
+    open_windows(connection, id, (uint64_t)used);
+    return connection->has_error ? -1 : used;
+}
+
+static uint32_t lines_of(const uint32_t *lines)
+{
+    return lines[HTTP_SECTION_HEAD] + lines[HTTP_SECTION_TRAILERS];
+}
+
+/* Gives libnghttp3 the next bytes of a request, with as many field lines as it may look at in vain. Returns how many
+ * bytes that were, or -1. */
+static nghttp3_ssize read_slice(http3_connection *connection, http3_inner *stream, const uint8_t *bytes, size_t length,
+                                int is_last)
+{
+    http3_frames *frames = &stream->frames;
+    uint64_t passed = frames->passed;
+    uint32_t lines = lines_of(frames->lines);
+    size_t slice = http3_frames_follow(frames, bytes, length);
+    int is_end = is_last && slice == length;
+    if (is_long_head(connection, frames))
+        return -1;
+    uint64_t fault = fault_of(stream, is_end);
+    if (fault != HTTP3_NO_ERROR) {
+        open_windows(connection, stream->seen.id, length);
+        return refuse(connection, stream, fault) == 0 ? (nghttp3_ssize)length : -1;
+    }
+    nghttp3_ssize used = read_bytes(connection, stream->seen.id, bytes, slice, is_end);
+    if (used < 0)
+        return -1;
+    int has_decoded = (uint64_t)used + (frames->passed - passed) == slice && lines < lines_of(frames->lines);
+    if (has_decoded && !stream->has_failed && lines_of(stream->lines) < lines_of(frames->lines) &&
+        refuse(connection, stream, HTTP3_MESSAGE_ERROR) != 0)
+        return -1;
+    return (nghttp3_ssize)slice;
+}
+
+static int read_request(http3_connection *connection, http3_inner *stream, const uint8_t *bytes, size_t length,
+                        int is_last)
+{
+    size_t read = 0;
+    do {
+        /* What still comes of a request that is not wanted. */
+        if (stream->has_stopped) {
+            open_windows(connection, stream->seen.id, length - read);
+            return 0;
+        }
+        nghttp3_ssize slice = read_slice(connection, stream, bytes + read, length - read, is_last);
+        if (slice < 0)
+            return -1;
+        read += (size_t)slice;
+    } while (read < length);
+    http3_stop_client(stream);
+    return 0;
+}
+
+/* The record of a request, from its first byte on. */
+static http3_inner *request_of(http3_connection *connection, int64_t id, http3_inner *known)
+{
+    http3_inner *stream = known == NULL ? http3_new_stream(connection, id) : known;
+    if (stream != known)
+        (void)ngtcp2_conn_set_stream_user_data(connection->quic, id, stream);
+    return stream;
 }
 
 static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t offset, const uint8_t *bytes,
                           size_t length, void *data, void *stream_data)
 {
     http3_connection *connection = data;
+    http3_inner *known = stream_data;
+    int is_last = (flags & NGTCP2_STREAM_DATA_FLAG_FIN) != 0;
     (void)quic, (void)offset;
     if (connection->http == NULL)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     connection->received += length;
-    if (length > 0 && stream_data != NULL)
-        connection->frames.tokens += 1;
-    if (is_long_head(connection, stream_data, length))
-        return NGTCP2_ERR_CALLBACK_FAILURE;
     connection->reads_early = (flags & NGTCP2_STREAM_DATA_FLAG_0RTT) != 0;
-    nghttp3_ssize used =
-        nghttp3_conn_read_stream(connection->http, id, bytes, length, (flags & NGTCP2_STREAM_DATA_FLAG_FIN) != 0);
-    if (used < 0)
-        return failed(connection, used);
-    open_windows(connection, id, (uint64_t)used);
-    if (stream_data != NULL)
-        http3_stop_client(stream_data);
-    return connection->has_error ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+    if (!ngtcp2_is_bidi_stream(id))
+        return read_bytes(connection, id, bytes, length, is_last) < 0 ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
+    if (length > 0 && known != NULL && known->has_head)
+        connection->frames.tokens += 1;
+    connection->reading = request_of(connection, id, known);
+    return connection->reading == NULL || read_request(connection, connection->reading, bytes, length, is_last) != 0
+               ? NGTCP2_ERR_CALLBACK_FAILURE
+               : 0;
 }
 
 static int tell_acknowledged(http3_connection *connection, int64_t id, uint64_t length)
@@ -468,7 +593,7 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
 static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     http3_connection *connection = data;
-    const http3_inner *stream = stream_data;
+    http3_inner *stream = stream_data;
     if (connection->http == NULL)
         return 0;
     if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
@@ -476,14 +601,17 @@ static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64
     /* The client wanted nothing more of the response (STOP_SENDING), before there was anything to be sent. */
     else if (stream != NULL && !stream->has_failed && !stream->has_stopped && resets_too_often(connection))
         return NGTCP2_ERR_CALLBACK_FAILURE;
-    int result = nghttp3_conn_close_stream(connection->http, id, code);
+    http3_inner *unknown = stream != NULL && !stream->has_head ? stream : NULL; /* to libnghttp3 */
+    int result = nghttp3_conn_close_stream(connection->http, id, code);         /* may free the record */
     if (result != 0 && result != NGHTTP3_ERR_STREAM_NOT_FOUND)
         return failed(connection, result);
     if (!ngtcp2_is_bidi_stream(id)) {
         if (!ngtcp2_conn_is_local_stream(quic, id))
             ngtcp2_conn_extend_max_streams_uni(quic, 1);
-    } else if (result == NGHTTP3_ERR_STREAM_NOT_FOUND) {
+    } else if (stream == NULL) { /* nothing had arrived */
         ngtcp2_conn_extend_max_streams_bidi(quic, 1);
+    } else if (unknown != NULL) {
+        http3_close_stream(unknown);
     }
     return 0;
 }
@@ -493,8 +621,8 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     http3_connection *connection = data;
     http3_inner *stream = stream_data;
     (void)size, (void)code;
-    /* It was told to stop, and so it does. The response goes on (RFC 9114, section 4.1). */
-    if (stream != NULL && stream->has_stopped && !stream->has_failed)
+    /* It was told to stop, and so it does. A response that there is goes on (RFC 9114, section 4.1). */
+    if (stream != NULL && stream->has_stopped)
         return 0;
     if (resets_too_often(connection))
         return NGTCP2_ERR_CALLBACK_FAILURE;

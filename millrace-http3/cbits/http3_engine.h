@@ -328,12 +328,13 @@ void http3_flush(http3_stream *stream);
 
 /* Resets the stream at once with an error code of RFC 9114, section 8.1. */
 void http3_reset(http3_stream *stream, uint64_t code);
-#define HTTP3_NO_ERROR          UINT64_C(0x100)
-#define HTTP3_INTERNAL_ERROR    UINT64_C(0x102)
-#define HTTP3_EXCESSIVE_LOAD    UINT64_C(0x107)
-#define HTTP3_REQUEST_REJECTED  UINT64_C(0x10b)
-#define HTTP3_REQUEST_CANCELLED UINT64_C(0x10c)
-#define HTTP3_MESSAGE_ERROR     UINT64_C(0x10e)
+#define HTTP3_NO_ERROR           UINT64_C(0x100)
+#define HTTP3_INTERNAL_ERROR     UINT64_C(0x102)
+#define HTTP3_EXCESSIVE_LOAD     UINT64_C(0x107)
+#define HTTP3_REQUEST_REJECTED   UINT64_C(0x10b)
+#define HTTP3_REQUEST_CANCELLED  UINT64_C(0x10c)
+#define HTTP3_REQUEST_INCOMPLETE UINT64_C(0x10d)
+#define HTTP3_MESSAGE_ERROR      UINT64_C(0x10e)
 
 /* Resets the stream because its handler has failed. What was flushed is sent first. */
 void http3_abort(http3_stream *stream);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "http3_engine.h"
+#include "http3_frames.h"
 #include "http3_memory.h"
 #include "http_list.h"
 #include "http_memory.h"
@@ -91,12 +92,15 @@ typedef struct http3_inner {
     struct http3_inner *next, *previous; /* all streams of the connection that are open, or that were not released */
     struct http3_inner *next_ready;      /* requests that http3_next_request has not returned yet */
     struct http3_inner *next_answered;   /* answers to be sent, which can be taken back until then */
-    http_building *building;             /* while the head or the trailers arrive */
+    http3_frames frames;
+    uint32_t lines[2];       /* fields that libnghttp3 has reported, by http_section */
+    http_building *building; /* while the head or the trailers arrive */
     http_request_fields fields;
     http_body input, output;
     http_block *answer, *trailers;
     http3_answer_state answer_state;
     uint8_t is_taken, is_released, is_ready, in_answered;
+    uint8_t has_head;     /* its head has begun, and libnghttp3 knows this record */
     uint8_t came_early;   /* at least its beginning came in 0-RTT */
     uint8_t is_held;      /* it may be a repetition, and is not safe then: it is ready after the handshake */
     uint8_t is_finished;  /* the application has given the whole response */
@@ -117,7 +121,6 @@ typedef struct http3_inner {
     uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
     uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
     uint64_t untold;      /* of these, bytes of which libnghttp3 has not been told */
-    uint64_t head_bytes;  /* bytes that have arrived while the head, or the trailers, were incomplete */
     uint64_t opened;      /* bytes by which the client's window was opened, and nobody has been asked to send */
     uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
@@ -167,10 +170,11 @@ struct http3_connection {
     http_list held;                    /* by next_ready: requests that wait for the end of the handshake */
     http3_connection *next, *previous; /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
-    http3_inner *writing;                              /* the stream that had output last; may be NULL */
-    uint64_t expiry;                                   /* when it needs attention */
-    uint32_t place;                                    /* in the heap */
-    uint32_t open_streams;                             /* records of streams: open, or not released */
+    http3_inner *reading;  /* the stream whose bytes libnghttp3 has got last; only valid while it looks at them */
+    http3_inner *writing;  /* the stream that had output last; may be NULL */
+    uint64_t expiry;       /* when it needs attention */
+    uint32_t place;        /* in the heap */
+    uint32_t open_streams; /* records of streams: open, or not released */
     uint8_t is_pending, is_established, has_error, is_last_announced;
     uint8_t is_told;      /* a change says that it is open */
     uint8_t takes_early;  /* its session accepts 0-RTT */
@@ -340,6 +344,8 @@ void http3_end_input(http3_inner *stream);
 void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length);
 /* The stream can neither be read nor written any more. */
 void http3_lose_stream(http3_inner *stream);
+/* Also ends both its directions, with an error code of RFC 9114. */
+void http3_shut_stream(http3_inner *stream, uint64_t code);
 /* Tells a client that has been answered, and has much of its request still to send, to stop (RFC 9114, section 4.1). */
 void http3_stop_client(http3_inner *stream);
 void http3_submit_answers(http3_connection *connection);

@@ -317,20 +317,25 @@ void http3_lose_stream(http3_inner *stream)
     wake_all(stream);
 }
 
-/* Resets both directions. */
-static void reset(http3_inner *stream, uint64_t code)
+void http3_shut_stream(http3_inner *stream, uint64_t code)
 {
     http3_connection *connection = stream->connection;
-    if (stream->seen.is_closed || (stream->has_failed && !stream->is_aborted))
-        return;
     http3_lose_stream(stream);
-    if (connection->quic == NULL)
-        return;
     stream->has_stopped = 1;
     (void)nghttp3_conn_shutdown_stream_read(connection->http, stream->seen.id);
     nghttp3_conn_shutdown_stream_write(connection->http, stream->seen.id);
     (void)ngtcp2_conn_shutdown_stream(connection->quic, 0, stream->seen.id, code);
     http3_make_pending(connection);
+}
+
+static void reset(http3_inner *stream, uint64_t code)
+{
+    if (stream->seen.is_closed || (stream->has_failed && !stream->is_aborted))
+        return;
+    if (stream->connection->quic == NULL)
+        http3_lose_stream(stream);
+    else
+        http3_shut_stream(stream, code);
 }
 
 static uint64_t unsent(const http3_inner *stream)

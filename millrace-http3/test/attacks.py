@@ -37,6 +37,11 @@ class Attacker(Client):
         handlers = self._quic._QuicConnection__frame_handlers
         handlers[kind] = (lambda context, frame_type, buffer: size(buffer), handlers[kind][1])
 
+    def ignore_resets(self):
+        "From now on, aioquic ignores that streams end which it does not know."
+        self.ignore(0x04, lambda buffer: [buffer.pull_uint_var() for _ in range(3)])
+        self.ignore(0x05, lambda buffer: [buffer.pull_uint_var() for _ in range(2)])
+
     def silence(self):
         "From now on, aioquic acknowledges nothing."
         self._quic._write_ack_frame = lambda builder, space, now: None
@@ -281,6 +286,7 @@ async def streams():
 async def empty_streams():
     "Opens streams again and again, and ends them at once, without a request."
     async with attacking() as client:
+        client.ignore_resets()
         await client.answer(client.begin(b"GET", b"/"))
         async with bounded(8, 20):
             for index in range(1, 30000):
@@ -525,10 +531,11 @@ async def blocked():
     "Sends heads that need what the table does not have yet, and much behind them: as many as it may, and then another one."
     async with attacking() as client:
         await opened(client)
+        head = section(1, HEAD + b"\x80" * 90)
         async with bounded(12, 10):
             for stream in range(4, 4 * 17, 4):
-                client.packet(stream_frame(stream, 0, section(1, HEAD + b"\x80" * 900)))
-                await client.packets(60, lambda index: stream_frame(stream, 910 + 1000 * index, bytes(1000)))
+                client.packet(stream_frame(stream, 0, head))
+                await client.packets(60, lambda index: stream_frame(stream, len(head) + 1000 * index, bytes(1000)))
             print(await client.outcome())
             client.packet(stream_frame(4 * 17, 0, section(1, HEAD + b"\x80")))
             print(await client.outcome())

@@ -188,18 +188,14 @@ async def broken():
         "connection": head_of() + [(b"connection", b"close")],
         "two lengths": head_of(b"POST") + [(b"content-length", b"1"), (b"content-length", b"2")],
         "two hosts": head_of() + [(b"host", b"other")],
+        "line end": head_of() + [(b"x-name", b"a\nb"), (b"x-good", b"1")],
+        "colon": head_of() + [(b"x:name", b"1")],
     }
     for name, head in heads.items():
         async with connected() as client:
             status, _ = await raw(client, head)
             refused = status.startswith("reset") or status.startswith("4") or client.code not in (None, 0)
             print(name, "refused" if refused else "answered with " + status)
-
-
-async def dropped():
-    async with connected() as client:
-        status, body = await raw(client, head_of(path=b"/names") + [(b"x-name", b"a\nb"), (b"x-good", b"1")])
-        print(status, body.decode())
 
 
 async def early():

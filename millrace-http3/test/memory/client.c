@@ -271,7 +271,9 @@ static void close_late(client *c)
 static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_t code, void *data, void *stream_data)
 {
     client *c = data;
-    (void)quic, (void)size, (void)code, (void)stream_data;
+    (void)quic, (void)size, (void)stream_data;
+    c->resets++;
+    c->reset_code = code;
     return c->http == NULL || nghttp3_conn_shutdown_stream_read(c->http, id) == 0 ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
 }
 
@@ -580,7 +582,7 @@ void client_prioritize(exchange *e, const char *priority)
         0);
 }
 
-void send_more(client *c, int64_t id, const void *bytes, size_t length)
+static void send_bytes(client *c, int64_t id, const void *bytes, size_t length, uint32_t flags)
 {
     uint8_t packet[1452];
     ngtcp2_path_storage path;
@@ -589,10 +591,20 @@ void send_more(client *c, int64_t id, const void *bytes, size_t length)
     if (c->is_over)
         return;
     ngtcp2_path_storage_zero(&path);
-    ngtcp2_ssize size = ngtcp2_conn_write_stream(c->quic, &path.path, &info, packet, sizeof packet, &taken, 0, id,
+    ngtcp2_ssize size = ngtcp2_conn_write_stream(c->quic, &path.path, &info, packet, sizeof packet, &taken, flags, id,
                                                  bytes, length, c->world->now);
     if (size > 0)
         send_to_server(c, info.ecn, packet, (size_t)size);
+}
+
+void send_more(client *c, int64_t id, const void *bytes, size_t length)
+{
+    send_bytes(c, id, bytes, length, NGTCP2_WRITE_STREAM_FLAG_NONE);
+}
+
+void send_end(client *c, int64_t id)
+{
+    send_bytes(c, id, NULL, 0, NGTCP2_WRITE_STREAM_FLAG_FIN);
 }
 
 int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length)

@@ -1384,6 +1384,252 @@ static client *raw_client(world *w)
     return c;
 }
 
+/* What a request stream carries. */
+typedef struct raw_request {
+    uint64_t code;     /* with which it is reset; 0: it is served */
+    const char *lines; /* of the head, behind those of an ordinary one; NULL: there is no head */
+    size_t lines_length;
+    const char *behind; /* frames behind the head */
+    size_t behind_length;
+} raw_request;
+
+#define RAW(code, lines, behind)                                         \
+    {                                                                    \
+        (code), (lines), sizeof(lines) - 1, (behind), sizeof(behind) - 1 \
+    }
+#define WITHOUT_HEAD(behind)                                            \
+    {                                                                   \
+        HTTP3_REQUEST_INCOMPLETE, NULL, 0, (behind), sizeof(behind) - 1 \
+    }
+#define MALFORMED(lines, behind) RAW(HTTP3_MESSAGE_ERROR, lines, behind)
+
+/* The beginning of a field section: what it needs of the table, as it is encoded, and GET, https, / and an authority.
+ * */
+#define HEAD_LENGTH 8u
+
+static void put_head(uint8_t *out, uint8_t needed)
+{
+    static const uint8_t head[HEAD_LENGTH] = {0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, 'a'};
+    memcpy(out, head, sizeof head);
+    out[0] = needed;
+}
+
+static size_t put_request(uint8_t *out, const raw_request *request)
+{
+    size_t length = 0;
+    if (request->lines != NULL) {
+        out[0] = 0x01;
+        out[1] = (uint8_t)(HEAD_LENGTH + request->lines_length);
+        put_head(out + 2, 0);
+        memcpy(out + 2 + HEAD_LENGTH, request->lines, request->lines_length);
+        length = 2 + HEAD_LENGTH + request->lines_length;
+    }
+    memcpy(out + length, request->behind, request->behind_length);
+    return length + request->behind_length;
+}
+
+/* From 1.11 on, libnghttp3 ends the connection when it finds a head malformed, as it may (RFC 9114, section 8). */
+#define ENDS_CONNECTIONS (NGHTTP3_VERSION_NUM >= 0x010b00)
+
+static void release_all(world *w)
+{
+    for (uint32_t i = 0; i < w->handler_count; i++)
+        http3_release(w->handlers[i].stream);
+    w->handler_count = 0;
+    w->is_stuck = 0;
+}
+
+/* Sends it, so many bytes at a time, and tells whether it is served or reset as it should be. What should be reset is
+ * not answered before. */
+static int is_as_it_should_be(client *c, const raw_request *request, size_t piece)
+{
+    world *w = c->world;
+    uint8_t bytes[128];
+    size_t length = put_request(bytes, request);
+    uint32_t served = w->handlers_seen, resets = c->resets;
+    int64_t id = send_raw(c, RAW_REQUEST, bytes, 0);
+    CHECK(id >= 0);
+    w->is_stuck = request->code != 0;
+    for (size_t at = 0; at < length && c->resets == resets; at += piece) {
+        send_more(c, id, bytes + at, length - at < piece ? length - at : piece);
+        run_for(w, 5 * MILLISECOND);
+    }
+    if (c->resets == resets)
+        send_end(c, id);
+    run_for(w, 300 * MILLISECOND);
+    release_all(w);
+    if (c->is_over)
+        return ENDS_CONNECTIONS && c->error.error_code == request->code;
+    return request->code == 0 ? c->resets == resets && w->handlers_seen == served + 1
+                              : c->resets == resets + 1 && c->reset_code == request->code;
+}
+
+/* What is malformed ends with its stream (RFC 9114, section 4.1.2), and so does what ends before its head (section
+ * 4.1). */
+static void malformed(uintptr_t piece)
+{
+    static const raw_request cases[] = {
+        RAW(0, "", ""),
+        RAW(0, "\x21x\x01v\x21y\x00\x27\x00weblong\x03v v", ""),
+        RAW(0, "\x5f\x50\x01v", ""),
+        RAW(0, "\x21x\x02\xc3\xa4", ""),
+        MALFORMED("\x21x\x01\0", ""),
+        MALFORMED("\x21x\x01\r", ""),
+        MALFORMED("\x21x\x01\n", ""),
+        MALFORMED("\x21x\x01\t", ""),
+        MALFORMED("\x21x\x01\x7f", ""),
+        MALFORMED("\x21x\x03v\0v", ""),
+        MALFORMED("\x21x\x03v\rv", ""),
+        MALFORMED("\x21x\x03v\nv", ""),
+        MALFORMED("\x21x\x02v\x7f", ""),
+        MALFORMED("\x21x\x02 v", ""),
+        MALFORMED("\x21x\x02v\t", ""),
+        MALFORMED("\x5f\x50\x01\n", ""), /* user-agent, by the static table */
+        MALFORMED("\x20\x01v", ""),
+        MALFORMED("\x23x y\x01v", ""),
+        MALFORMED("\x23x:y\x01v", ""),
+        MALFORMED("\x23x\0y\x01v", ""),
+        MALFORMED("\x22x\x80\x01v", ""),
+        MALFORMED("\x21X\x01v", ""),
+        MALFORMED("\x24host\x03"
+                  "a b",
+                  ""),
+        MALFORMED("\x21y\x01v\x21x\x01\n\x21z\x01v", ""),
+        MALFORMED("\xd1", ""), /* :method, twice */
+        /* Bodies, with a content-length of 3. */
+        RAW(0, "\x54\x01\x33", "\0\x02hi\0\x01!"),
+        RAW(0, "\x54\x01\x33", "\0\x02hi\x21\x01x\0\x01!"),
+        MALFORMED("\x54\x01\x33", ""),
+        MALFORMED("\x54\x01\x33", "\0\x02hi"),
+        MALFORMED("\x54\x01\x33", "\0\x04hi!!"),
+        MALFORMED("\x54\x01\x33", "\0\x02hi\0\x02!!"),
+        MALFORMED("\x54\x01\x33\x54\x01\x33", "\0\x03hi!"),
+        MALFORMED("\x54\x02-3", ""),
+        /* Trailers. */
+        RAW(0, "", "\0\x02hi\x01\x06\0\0\x21x\x01v"),
+        MALFORMED("", "\0\x02hi\x01\x06\0\0\x21x\x01\n"),
+        MALFORMED("", "\0\x02hi\x01\x06\0\0\x21X\x01v"),
+        MALFORMED("", "\x01\x05\0\0\x54\x01\x33"),
+        MALFORMED("", "\x01\x03\0\0\xd1"),
+        WITHOUT_HEAD(""),
+        WITHOUT_HEAD("\x21\x02xy"),
+    };
+    world *w = ordinary_world(44);
+    client *c = raw_client(w);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!is_as_it_should_be(c, &cases[i], piece))
+            FAIL("case %zu: the connection %s, %u streams were reset, the last one with %#llx, and %u served", i,
+                 c->is_over ? "has ended" : "goes on", c->resets, (unsigned long long)c->reset_code, w->handlers_seen);
+        if (c->is_over)
+            c = raw_client(w);
+    }
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    CHECK(ENDS_CONNECTIONS || counts_of(w).violations == 0);
+    end_world(w);
+}
+
+/* Malformed requests count as resets by the client, once each, although the client resets its side in answer. */
+static void many_malformed(uintptr_t argument)
+{
+    static const raw_request request = MALFORMED("\x21x\x01\n", "\0\x04"), incomplete = WITHOUT_HEAD("");
+    world *w = new_world(45);
+    w->settings.resets_max = 50;
+    w->settings.resets_per_second = 0;
+    start_endpoint(w);
+    client *c = raw_client(w);
+    for (unsigned i = 0; i < 50; i++)
+        CHECK(is_as_it_should_be(c, argument ? &incomplete : &request, 100));
+    (void)is_as_it_should_be(c, argument ? &incomplete : &request, 100);
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    end_world(w);
+}
+
+/* A HEADERS frame with so many lines behind those of a head, each an entry of the table: a byte. */
+static size_t put_table_head(uint8_t *out, uint8_t needed, size_t lines)
+{
+    size_t length = HEAD_LENGTH + lines;
+    out[0] = 0x01;
+    out[1] = (uint8_t)(0x40 | length >> 8);
+    out[2] = (uint8_t)length;
+    put_head(out + 3, needed);
+    memset(out + 3 + HEAD_LENGTH, 0x80, lines);
+    return 3 + length;
+}
+
+/* An entry of the table whose value is forbidden, as the first thing on the stream of QPACK. */
+static const char forbidden_entry[] = "\x02\x3f\xe1\x1f\x41x\x02v\n";
+
+/* A client does not make the engine look at a great many forbidden fields: it is enough to have seen some. */
+static void forbidden_entries(uintptr_t argument)
+{
+    (void)argument;
+    uint8_t bytes[4000];
+    world *w = ordinary_world(46);
+    client *c = raw_client(w);
+    CHECK(send_raw(c, RAW_UNIDIRECTIONAL, forbidden_entry, sizeof forbidden_entry - 1) >= 0);
+    run_for(w, 200 * MILLISECOND);
+    (void)put_table_head(bytes, 2, 3000);
+    send_raw(c, RAW_REQUEST, bytes, 3 + HEAD_LENGTH + 2 * HTTP3_SLICE_LINES);
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(c->resets, 1);
+    CHECK_EQ(c->reset_code, HTTP3_MESSAGE_ERROR);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* The same in heads that wait for the entry: they are short, or refused before it comes. */
+static void waiting_heads(uintptr_t argument)
+{
+    (void)argument;
+    uint8_t bytes[1000];
+    world *w = ordinary_world(47);
+    client *c = raw_client(w);
+    size_t length = put_table_head(bytes, 2, 400);
+    send_raw(c, RAW_REQUEST, bytes, length);
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(c->resets, 1);
+    CHECK_EQ(c->reset_code, HTTP3_EXCESSIVE_LOAD);
+    length = put_table_head(bytes, 2, 90);
+    send_raw(c, RAW_REQUEST, bytes, length);
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(c->resets, 1);
+    CHECK_EQ(http3_stream_count(w->endpoint), 2); /* libnghttp3 knows the first one until the entry comes */
+    CHECK(send_raw(c, RAW_UNIDIRECTIONAL, forbidden_entry, sizeof forbidden_entry - 1) >= 0);
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(c->resets, 2);
+    CHECK_EQ(c->reset_code, HTTP3_MESSAGE_ERROR);
+    CHECK_EQ(http3_stream_count(w->endpoint), 0);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* An upload may be long although its head waits for the table. */
+static void waiting_upload(uintptr_t argument)
+{
+    static const char entry[] = "\x02\x3f\xe1\x1f\x41x\x01v";
+    (void)argument;
+    uint8_t bytes[1000] = {0x00, 0x80, 0x01, 0xd4, 0xc0}; /* DATA of 120,000 bytes */
+    world *w = new_world(48);
+    w->settings.stream_window = w->settings.connection_window = 1000000;
+    start_endpoint(w);
+    client *c = raw_client(w);
+    uint8_t head[100];
+    int64_t id = send_raw(c, RAW_REQUEST, head, put_table_head(head, 2, 10));
+    send_more(c, id, bytes, 5);
+    for (unsigned i = 0; i < 120; i++) {
+        send_more(c, id, bytes + 5 * (i > 0), 995);
+        run_for(w, 20 * MILLISECOND);
+    }
+    CHECK(!c->is_over);
+    CHECK_EQ(w->handlers_seen, 0);
+    CHECK(send_raw(c, RAW_UNIDIRECTIONAL, entry, sizeof entry - 1) >= 0);
+    run_for(w, 200 * MILLISECOND);
+    CHECK_EQ(w->handlers_seen, 1);
+    CHECK_EQ(c->resets, 0);
+    end_world(w);
+}
+
 /* Frames that have no place where they are (RFC 9114, section 7), and streams that must not end: the connection ends with the code
  * that the RFC names. */
 static void wrong_frames(uintptr_t argument)
@@ -1704,6 +1950,9 @@ static const harness_test tests[] = {
     {"ends at once", sudden_end, 0},
     {"finds the owner of a datagram", owners, 0},
     {"refuses what HTTP/1 and HTTP/2 refuse", refusals, 0},
+    {"refuses what is malformed, and nothing else", malformed, 128},
+    {"refuses what is malformed, and nothing else, byte by byte", malformed, 1},
+    {"an upload may be long although its head waits", waiting_upload, 0},
     {"stops a client that is answered early", early_answer, 0},
     {"answers whole a client that it stops", early_large_answer, 0},
     {"sends what was flushed before a failure", aborted_answer, 0},
@@ -1731,6 +1980,10 @@ static const harness_test tests[] = {
     {"a slow client costs a bounded memory", slow_link, 0},
     {"attack: uploads that nobody reads", lazy_application, 0},
     {"attack: a great many fields from the QPACK table", many_fields, 0},
+    {"attack: malformed requests, again and again", many_malformed, 0},
+    {"attack: streams without requests, again and again", many_malformed, 1},
+    {"attack: a great many forbidden fields from the QPACK table", forbidden_entries, 0},
+    {"attack: the same in heads that wait for the table", waiting_heads, 0},
     {"attack: packets without use", useless_packets, 0},
     {"attack: another protocol", wrong_protocol, 0},
     {"attack: frames in wrong places", wrong_frames, 0},

@@ -65,7 +65,9 @@ struct client {
     int is_established, is_confirmed, is_over, result, was_reset, goaways;
     int64_t goaway_id;
     uint32_t retries, versions_offered;
-    ngtcp2_ccerr error; /* from the server */
+    ngtcp2_ccerr error;  /* from the server */
+    uint32_t resets;     /* streams that the server has reset */
+    uint64_t reset_code; /* of the latest one */
     exchange *exchanges[EXCHANGES_MAX];
     uint32_t exchange_count;
     uint8_t token[512];
@@ -150,6 +152,8 @@ typedef enum raw_kind { RAW_REQUEST, RAW_UNIDIRECTIONAL } raw_kind;
 int64_t send_raw(client *c, raw_kind kind, const void *bytes, size_t length);
 /* Sends more on it. */
 void send_more(client *c, int64_t id, const void *bytes, size_t length);
+/* Ends it. */
+void send_end(client *c, int64_t id);
 /* Closes the client's connection. */
 void client_close(client *c, uint64_t code);
 /* Another address from now on; the client does not know it (NAT). */
