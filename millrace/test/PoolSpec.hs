@@ -139,6 +139,12 @@ spec = describe "Millrace.Pool" $ do
     putMVar release ()
     finish killing
     readIORef (gone numbers) `shouldBecome` [1]
+  it "does not count a thread that failed before it waited" $ do
+    numbers <- newNumbers
+    withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
+      withResource pool $ \_ -> try (withResourceBefore (throw Overflow) pool return) `shouldReturn` Left Overflow
+      statusWaiting <$> poolStatus pool `shouldReturn` 0
+      withResource pool (`shouldBe` 1)
   it "loses nothing when threads are killed at random moments" $ do
     seed <- firstSeed
     random <- newRandom (fromIntegral seed)

@@ -10,4 +10,5 @@ spec = describe "accept without descriptors" $ do
   it "gives up at its deadline, and when it is killed" $ scenarioPasses "give-up-without-descriptors"
   it "of a new socket fails at once" $ scenarioPasses "socket-without-descriptors"
   it "leaves threads of the run-time system to end in peace" $ scenarioPasses "threads-end-without-descriptors"
+  it "releases what an action has made whose timer cannot be armed" $ scenarioPasses "timers-without-descriptors"
   it "lets a first operation fail, and the next one begin" $ scenarioPasses "begin-without-descriptors"

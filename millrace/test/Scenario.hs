@@ -11,11 +11,13 @@ where
 
 import BoundThreads (boundThreads)
 import Control.Concurrent (setNumCapabilities, threadDelay)
-import Control.Exception (bracket, bracket_, catch, displayException, throwIO, try)
+import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
+import Control.Exception (bracket, bracket_, catch, displayException, fromException, throwIO, try)
 import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
+import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (isInfixOf, uncons)
-import Data.Maybe (fromMaybe)
+import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
 import Foreign.C.Error (eACCES, eBADF, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
@@ -106,6 +108,7 @@ scenarios =
     ("begin-without-descriptors", beginWithoutDescriptors),
     ("socket-without-descriptors", socketWithoutDescriptors),
     ("threads-end-without-descriptors", threadsEndWithoutDescriptors),
+    ("timers-without-descriptors", timersWithoutDescriptors),
     ("high-descriptors", highDescriptors),
     ("bound-before-first-operation", boundThreads),
     ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart),
@@ -239,6 +242,24 @@ threadsEndWithoutDescriptors = do
     calls <- forM [1 .. 40 :: Int] $ \_ -> start (c_usleep 100000)
     mapM_ finish calls
     threadDelay 100000
+
+-- A thread on a capability without a loop cannot wait for a deadline if no loop can be made. What its
+-- action has made is released.
+timersWithoutDescriptors :: IO ()
+timersWithoutDescriptors = do
+  capability <- loopCount
+  setNumCapabilities (capability + 1)
+  later <- deadlineAfter 60000000
+  held <- newIORef (0 :: Int)
+  made <- newEmptyMVar
+  let make = atomicModifyIORef' held (\n -> (n + 1, ())) >> putMVar made ()
+      release () = atomicModifyIORef' held (\n -> (n - 1, ()))
+      fails job = within 5 "the failure" (outcomeOf job) >>= either isRefusal (const didNotFail)
+      didNotFail = ioError (userError "it did not fail")
+      isRefusal problem = require (isJust (fromException problem :: Maybe MillraceException)) (show problem)
+  withoutDescriptors $ \_ -> startOn capability (Timer.finishBeforeOr later release make) >>= fails
+  within 5 "what was made" (takeMVar made)
+  readIORef held `shouldBecome` 0
 
 -- From 1,048,576 on there are numbers only where the system was told so (fs.nr_open). In a simulation they mean its machine's.
 highDescriptors :: IO ()

@@ -92,6 +92,7 @@ import Millrace.Internal.FileJob (closeNumber)
 import Millrace.Internal.Job
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
+import Millrace.Internal.Timer (microsUntil)
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
 import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipeBefore, writePipe)
 import Millrace.Timer (threadDelay, timeout)

@@ -37,8 +37,9 @@ import qualified Data.Set as Set
 import Foreign.C.Error (eINVAL)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
-import Millrace.Internal.Job (microsUntil, refuseSimulation)
+import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Timer (microsUntil)
 import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix

@@ -58,7 +58,9 @@ import qualified Data.IntMap.Strict as IntMap
 import Data.List (partition)
 import Data.Word (Word64)
 import Millrace.Deadline
-import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
+import Millrace.Internal.Timer (microsUntil, withTimer)
+import Millrace.Internal.TimerTable (Action (..))
+import Millrace.Timer (threadDelay)
 
 -- | How a pool makes, checks and ends its things. Begin with 'poolSettings'. All times are in microseconds.
 --
@@ -309,9 +311,7 @@ select (first : others) = (first, others) : [(other, first : rest) | (other, res
 
 await :: Deadline -> Pool a -> Int -> MVar (Grant a) -> IO (Item a)
 await deadline pool@Pool {poolOf, poolState} number signal = do
-  disarm <- arm
-  grant <- takeMVar signal `onException` (disarm >> abandon)
-  disarm
+  grant <- untilDeadline (takeMVar signal) `onException` abandon
   case grant of
     Take item -> check deadline pool item
     MayMake -> make deadline pool
@@ -320,15 +320,10 @@ await deadline pool@Pool {poolOf, poolState} number signal = do
       others <- IntMap.size . waiting <$> readIORef poolState
       throwIO (PoolExhausted (poolLimit poolOf) others)
   where
-    arm
-      | deadline == noDeadline = return (return ())
-      | otherwise = do
-        now <- monotonicNanoseconds
-        let moment = deadlineNanoseconds deadline
-            micros = if moment <= now then 0 else fromIntegral ((moment - now + 999) `div` 1000)
-        manager <- getSystemTimerManager
-        timer <- registerTimeout manager micros expire
-        return (unregisterTimeout manager timer)
+    untilDeadline wait
+      | deadline == noDeadline = wait
+      | otherwise = microsUntil deadline >>= \micros -> withTimer micros (Perform expire) wait
+    -- In the manager's thread. The signal is empty, so that it does not wait.
     expire = do
       was <- withdraw (\counts -> counts {refused = refused counts + 1})
       when was (putMVar signal TooLate)

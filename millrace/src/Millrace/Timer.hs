@@ -162,7 +162,8 @@ finishBefore :: Deadline -> IO a -> IO a
 finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
 
 -- | The same for a result that must be released if the caller does not get it, such as an open file:
--- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, if it comes too late.
+-- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, in a
+-- thread of its own, if it comes too late.
 --
 -- @since 0.1.0
 finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a

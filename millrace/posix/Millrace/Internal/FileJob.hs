@@ -38,6 +38,7 @@ import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.Job
 import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Timer (microsUntil)
 import Millrace.Operation (adopt)
 import Millrace.Timer (threadDelay)
 

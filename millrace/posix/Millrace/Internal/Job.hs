@@ -18,7 +18,6 @@ module Millrace.Internal.Job
     runJob,
     runJobBefore,
     keptAlive,
-    microsUntil,
     refuseSimulation,
   )
 where
@@ -37,10 +36,10 @@ import Foreign.ForeignPtr (ForeignPtr, touchForeignPtr)
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import GHC.Conc (labelThread, myThreadId)
-import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Foreign (Token (..))
 import Millrace.Internal.Park (handOver)
-import Millrace.Internal.Timer (Timer (..), startTimer, stopTimer)
+import Millrace.Internal.Timer (Timer (..), microsUntil, startTimer, stopTimer, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 import System.IO.Error (illegalOperationErrorType, ioeSetErrorString, mkIOError)
 
@@ -176,8 +175,7 @@ simulated deadline running what = do
 waitMicros :: Int -> IO ()
 waitMicros delay = do
   woken <- newEmptyMVar
-  timer <- startTimer delay (Wake woken)
-  takeMVar woken `onException` stopTimer timer
+  withTimer delay (Wake woken) (takeMVar woken)
 
 neverBegun :: Ptr Running -> Job r -> IO ()
 neverBegun running what = c_free running >> jobRelease what
@@ -269,12 +267,3 @@ keepUntilItEnds running what = uninterruptibleMask_ $ do
 
 touchMemory :: Job r -> IO ()
 touchMemory = maybe (return ()) touchForeignPtr . jobMemory
-
--- | The time until the deadline, rounded up, so that none is early.
-microsUntil :: Deadline -> IO Int
-microsUntil deadline
-  | deadline == noDeadline = return maxBound
-  | otherwise = do
-    now <- monotonicNanoseconds
-    let end = deadlineNanoseconds deadline
-    return (if end <= now then 0 else fromIntegral ((end - now + 999) `div` 1000))

@@ -10,10 +10,10 @@ import Control.Exception (SomeException, onException, throwIO, try)
 import Control.Monad (void)
 import Data.IORef (atomicModifyIORef', newIORef)
 import Foreign.C.Error (eTIMEDOUT)
-import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
+import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Park (handOver)
-import Millrace.Internal.Timer (startTimer, stopTimer)
+import Millrace.Internal.Timer (microsUntil, withTimer)
 import Millrace.Internal.TimerTable (Action (..))
 
 -- | The state of an action.
@@ -25,11 +25,11 @@ data Stage r
 
 -- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. If the action has
 -- not ended by then, or the caller is interrupted, the action is interrupted and no longer waited for. If it returns a result
--- nevertheless, @dispose@ gets it.
+-- nevertheless, @dispose@ gets it, masked, in another thread.
 inTime :: Deadline -> String -> String -> (r -> IO ()) -> IO r -> IO r
 inTime deadline attempted object dispose action
   | deadline == noDeadline = action
-  | otherwise = handOver dispose $ do
+  | otherwise = handOver release $ do
     stage <- newIORef Running
     signal <- newEmptyMVar
     let fire = void (tryPutMVar signal ())
@@ -37,24 +37,20 @@ inTime deadline attempted object dispose action
       outcome <- try action
       before <- atomicModifyIORef' stage (advance outcome)
       case before of
-        Abandoned -> either (const (return ())) dispose outcome
+        Abandoned -> mapM_ release outcome
         _ -> fire
-    delay <- microsLeft
-    timer <- startTimer delay (Perform fire)
     let leave = do
           before <- atomicModifyIORef' stage abandon
           case before of
             Over outcome -> return (Just outcome)
             _ -> Nothing <$ forkIO (killThread worker)
-    takeMVar signal `onException` (stopTimer timer >> leave >>= mapM_ (either (const (return ())) dispose))
-    _ <- stopTimer timer
+        waitInTime = microsUntil deadline >>= \delay -> withTimer delay (Perform fire) (takeMVar signal)
+    waitInTime `onException` (leave >>= mapM_ (mapM_ release))
     leave >>= maybe (throwIO (failure attempted object eTIMEDOUT)) (either throwIO return)
   where
+    -- In a thread that nothing interrupts: the worker's own exception may still be on its way to it.
+    release = void . forkIO . dispose
     abandon now = (Abandoned, now)
     advance outcome now = case now of
       Abandoned -> (Abandoned, Abandoned)
       _ -> (Over outcome, now)
-    microsLeft = do
-      now <- monotonicNanoseconds
-      let end = deadlineNanoseconds deadline
-      return (if end <= now then 0 else fromIntegral ((end - now + 999) `div` 1000))

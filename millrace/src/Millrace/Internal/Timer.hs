@@ -14,9 +14,13 @@ module Millrace.Internal.Timer
     moveTimer,
     Stopping (..),
     stopTimer,
+    withTimer,
+    microsUntil,
   )
 where
 
+import Control.Exception (onException)
+import Millrace.Deadline (Deadline, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Internal.Foreign
 import Millrace.Internal.Kind (kindTimeout)
 import Millrace.Internal.Manager
@@ -65,3 +69,21 @@ stopTimer (Timer token) = do
       c_release token
       return Stopped
 {-# INLINE stopTimer #-}
+
+-- | Starts a timer, runs an action, and stops the timer, whatever exception comes. Starting it can fail, and can be
+-- interrupted: it may have to start a manager. So what the caller has taken before must be protected around all of
+-- this, not only around the action. Call it masked.
+withTimer :: Int -> Action -> IO a -> IO a
+withTimer delayMicros atTheTime action = do
+  timer <- startTimer delayMicros atTheTime
+  result <- action `onException` stopTimer timer
+  result <$ stopTimer timer
+
+-- | The time until the deadline, rounded up, so that none is early.
+microsUntil :: Deadline -> IO Int
+microsUntil deadline
+  | deadline == noDeadline = return maxBound
+  | otherwise = do
+    now <- monotonicNanoseconds
+    let end = deadlineNanoseconds deadline
+    return (if end <= now then 0 else fromIntegral ((end - now + 999) `div` 1000))
