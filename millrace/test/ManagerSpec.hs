@@ -3,7 +3,7 @@ module ManagerSpec (spec) where
 
 import Control.Concurrent (forkOn, getNumCapabilities, newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (displayException, throwIO)
-import Control.Monad (filterM, forM_, replicateM, replicateM_, void)
+import Control.Monad (filterM, forM_, forever, replicateM, replicateM_, unless, void)
 import Data.IORef (atomicModifyIORef', modifyIORef, newIORef, readIORef, writeIORef)
 import Data.List (isPrefixOf)
 import Data.Maybe (isNothing, listToMaybe)
@@ -82,6 +82,14 @@ spec = describe "Millrace.Manager" $ do
       readIORef ran `shouldReturn` taken
       pause 100000
       atNextTurn (return ()) `shouldReturn` False
+    it "stops no capability when threads are killed at any moment in it" $ do
+      random <- newRandom 1
+      within 60 "the threads" . replicateM_ 400 $ do
+        capability <- below random 2
+        job <- startOn capability (forever (atNextTurn (return ()) >>= \taken -> unless taken (threadDelay 1)))
+        below random 100 >>= pause
+        stop job
+      forM_ [0, 1] $ \capability -> startOn capability (threadDelay 1) >>= within 10 "another wait" . finish
   it "knows its version" $ version `shouldSatisfy` ("0.1" `isPrefixOf`)
   where
     -- Where the manager has just woken it, and so is awake itself. Returns when it has had another turn.

@@ -53,7 +53,8 @@ change (Agenda (MutableByteArray word) _) (I# old) (I# new) = IO $ \s ->
 {-# INLINE change #-}
 
 -- | Adds an action, which must neither wait nor take long. Returns 'False' without adding it if the manager sleeps or the
--- array is full. Allocates nothing.
+-- array is full. Allocates nothing. Call it masked: between counting the action and storing it the thread must not end,
+-- because the manager waits for the action then.
 enter :: Agenda -> IO () -> IO Bool
 enter agenda@(Agenda word actions) action = do
   count <- readByteArray word 0

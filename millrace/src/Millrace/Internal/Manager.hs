@@ -466,7 +466,7 @@ ownManagers = do
 --
 -- @since 0.1.0
 atNextTurn :: IO () -> IO Bool
-atNextTurn action = do
+atNextTurn action = mask_ $ do
   all' <- ownManagers
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'
