@@ -6,8 +6,20 @@ module StreamSpec (spec) where
 
 import Control.Concurrent (forkIO, myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (AsyncException (ThreadKilled), SomeException, bracket, finally, mask_, try, uninterruptibleMask_)
-import Control.Monad (foldM_, forM, forM_, unless, void, when)
+import Control.Exception
+  ( AsyncException (StackOverflow, ThreadKilled),
+    Exception (..),
+    SomeException,
+    asyncExceptionFromException,
+    asyncExceptionToException,
+    bracket,
+    finally,
+    mask_,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
+import Control.Monad (foldM_, forM, forM_, forever, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Foreign.C.Error (eCONNREFUSED)
@@ -21,6 +33,14 @@ import Millrace.Stream
 import qualified Millrace.Timer as Timer
 import Support
 import Test.Hspec hiding (after, before)
+
+-- | An exception of an asynchronous type, as that of the async package for threads that are linked.
+data ForTest = ForTest
+  deriving (Eq, Show)
+
+instance Exception ForTest where
+  toException = asyncExceptionToException
+  fromException = asyncExceptionFromException
 
 spec :: Spec
 spec = do
@@ -112,6 +132,18 @@ spec = do
           readIORef taken >>= (`shouldSatisfy` (<= 5))
           whole 100 ahead
       either (\problem -> show (problem :: IOError) `shouldContain` "ten") (const (expectationFailure "no exception")) outcome
+    it "hands over every exception of a source that is read ahead" $ do
+      forM_ [toException ThreadKilled, toException StackOverflow, toException ForTest] $ \problem -> do
+        outcome <- within 10 "the exception" (try (concurrently 2 (throwIO problem) (whole 100)))
+        either (\seen -> show (seen :: SomeException)) show outcome `shouldBe` show problem
+      -- There is no room when it comes.
+      thread <- newEmptyMVar
+      let source = (myThreadId >>= tryPutMVar thread) >> return "x"
+      outcome <- within 10 "the exception" . try . concurrently 1 source $ \ahead -> do
+        reader <- readMVar thread
+        void . start $ throwTo reader ForTest
+        forever (ahead >> pause 1000)
+      outcome `shouldBe` (Left ForTest :: Either ForTest ())
   describe "Millrace.Socket.Connect" $ do
     it "serves many connections, and ends with them" $
       withoutLeaks $

@@ -42,7 +42,7 @@ where
 
 import Control.Concurrent (forkIOWithUnmask, killThread)
 import Control.Concurrent.STM
-import Control.Exception (Exception (..), SomeAsyncException, bracket, catch, mask_, throwIO, try)
+import Control.Exception (Exception (..), SomeException, bracket, mask_, throwIO, try, uninterruptibleMask_)
 import Control.Monad (join, unless, when)
 import Data.Bits (shiftL, shiftR, (.|.))
 import Data.ByteString (ByteString)
@@ -50,7 +50,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Int (Int64)
-import Data.Maybe (fromMaybe, isJust)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
 import Millrace.File (File, readAt, writeAt)
 import Millrace.Internal.Park (handOver)
@@ -179,16 +179,23 @@ changing source change = do
 concurrently :: Int -> Source -> (Source -> IO a) -> IO a
 concurrently pieces source use = do
   queue <- newTBQueueIO (fromIntegral (max 1 pieces))
-  bracket (forkIOWithUnmask (\unmask -> unmask (fill queue) `catch` ended)) killThread (\_ -> use (takeFrom queue))
+  isOver <- newTVarIO False
+  bracket
+    (forkIOWithUnmask (\unmask -> fill (unmask source) (offer isOver queue)))
+    (\thread -> atomically (writeTVar isOver True) >> killThread thread)
+    (\_ -> use (takeFrom queue))
   where
-    fill queue = do
-      outcome <- try source
-      unless (either isInterruption (const False) outcome) $ do
-        atomically (writeTBQueue queue outcome)
-        unless (either (const True) ByteString.null outcome) (fill queue)
-    isInterruption problem = isJust (fromException problem :: Maybe SomeAsyncException)
-    ended :: SomeAsyncException -> IO ()
-    ended _ = return ()
+    -- Masked. An exception that comes while there is no room follows the piece for which there was none.
+    fill next hand = do
+      outcome <- try next :: IO (Either SomeException ByteString)
+      handed <- try (hand outcome)
+      case handed of
+        Left problem -> uninterruptibleMask_ (hand outcome >> hand (Left problem))
+        Right () -> unless (either (const True) ByteString.null outcome) (fill next hand)
+    -- When no thread takes pieces any more, it does not wait. So only then the thread is killed.
+    offer isOver queue outcome = atomically $ do
+      over <- readTVar isOver
+      unless over (writeTBQueue queue outcome)
     -- The end and a failure stay in the queue, so that later calls find them again.
     takeFrom queue = do
       outcome <- atomically $ do
