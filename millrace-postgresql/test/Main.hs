@@ -1,6 +1,7 @@
 -- | Queries, values, pipelines and connections, with a PostgreSQL server that the tests start.
 module Main (main) where
 
+import qualified AnswerSpec
 import qualified ConnectionSpec
 import qualified PipelineSpec
 import qualified QuerySpec
@@ -13,6 +14,7 @@ main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
   withServer $ \server -> hspec $ do
+    AnswerSpec.spec
     ValueSpec.spec server
     QuerySpec.spec server
     PipelineSpec.spec server

@@ -13,6 +13,7 @@ module Millrace.Postgresql.Row
     checked,
     Column (..),
     Decoder (..),
+    sized,
 
     -- * For the package itself
     Cell,
@@ -35,7 +36,7 @@ import Data.Text (Text)
 import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
 import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), addDays, fromGregorian, picosecondsToDiffTime, timeToTimeOfDay)
-import Data.Word (Word8, byteSwap16, byteSwap32, byteSwap64)
+import Data.Word (Word16, Word8, byteSwap16, byteSwap32, byteSwap64)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Float (castWord32ToFloat, castWord64ToDouble, float2Double)
@@ -117,13 +118,26 @@ checked (Row width reader) check = Row width $ \first types -> do
   get <- reader first types
   return (get >=> either (throwIO . Mismatch first) return . check)
 
--- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number.
+-- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number. It must look at the number
+-- before it reads: a server may send any. 'sized' does that.
 --
 -- @since 0.1.0
 newtype Decoder a = Decoder ((forall b. String -> IO b) -> Ptr Word8 -> Int -> IO a)
 
 instance Functor Decoder where
   fmap change (Decoder decode) = Decoder (\refuse bytes size -> change <$> decode refuse bytes size)
+
+-- | @sized oid size decode@ makes values of a type whose binary form has this size, and refuses a value of another size.
+--
+-- @since 0.1.0
+sized :: Oid -> Int -> ((forall b. String -> IO b) -> Ptr Word8 -> IO a) -> Decoder a
+sized oid wanted decode = Decoder $ \refuse bytes size ->
+  if size == wanted then decode refuse bytes else refuse (wrongSize oid size ("not " ++ show wanted))
+{-# INLINE sized #-}
+
+wrongSize :: Oid -> Int -> String -> String
+wrongSize oid size wanted = "a value of the type " ++ nameOf oid ++ " came with " ++ show size ++ " bytes, " ++ wanted
+{-# NOINLINE wrongSize #-}
 
 -- | Types that columns can have.
 --
@@ -149,16 +163,16 @@ instance Column a => Column (Maybe a) where
 
 instance Column Bool where
   decoder oid
-    | oid == oidBool = Just (Decoder (\_ bytes _ -> (/= 0) <$> peek bytes))
+    | oid == oidBool = Just (sized oid 1 (\_ bytes -> (/= 0) <$> peek bytes))
     | otherwise = Nothing
   expected _ = "a boolean"
 
 -- | All integer types.
 instance Column Int where
   decoder oid
-    | oid == oidInt4 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int32 bytes))
-    | oid == oidInt8 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int64 bytes))
-    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int16 bytes))
+    | oid == oidInt4 = Just (sized oid 4 (\_ bytes -> fromIntegral <$> int32 bytes))
+    | oid == oidInt8 = Just (sized oid 8 (\_ bytes -> fromIntegral <$> int64 bytes))
+    | oid == oidInt2 = Just (sized oid 2 (\_ bytes -> fromIntegral <$> int16 bytes))
     | otherwise = Nothing
   expected _ = "an integer"
 
@@ -170,36 +184,46 @@ instance Column Int64 where
 -- | @integer@ and @smallint@.
 instance Column Int32 where
   decoder oid
-    | oid == oidInt4 = Just (Decoder (\_ bytes _ -> int32 bytes))
-    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> fromIntegral <$> int16 bytes))
+    | oid == oidInt4 = Just (sized oid 4 (\_ bytes -> int32 bytes))
+    | oid == oidInt2 = Just (sized oid 2 (\_ bytes -> fromIntegral <$> int16 bytes))
     | otherwise = Nothing
   expected _ = "an integer of at most 32 bits"
 
 instance Column Int16 where
   decoder oid
-    | oid == oidInt2 = Just (Decoder (\_ bytes _ -> int16 bytes))
+    | oid == oidInt2 = Just (sized oid 2 (\_ bytes -> int16 bytes))
     | otherwise = Nothing
   expected _ = "an integer of 16 bits"
 
 -- | @double precision@, @real@, and @numeric@, which is rounded.
 instance Column Double where
   decoder oid
-    | oid == oidFloat8 = Just (Decoder (\_ bytes _ -> castWord64ToDouble . byteSwap64 <$> peek (castPtr bytes)))
-    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> float2Double . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | oid == oidFloat8 = Just (sized oid 8 (\_ bytes -> castWord64ToDouble . byteSwap64 <$> peek (castPtr bytes)))
+    | oid == oidFloat4 = Just (sized oid 4 (\_ bytes -> float2Double . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
     | otherwise = fmap (toRealFloat :: Scientific -> Double) <$> decoder oid
   expected _ = "a number"
 
 instance Column Float where
   decoder oid
-    | oid == oidFloat4 = Just (Decoder (\_ bytes _ -> castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | oid == oidFloat4 = Just (sized oid 4 (\_ bytes -> castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
     | otherwise = Nothing
   expected _ = "a number of single precision"
 
 -- | @numeric@, and all integer types.
 instance Column Scientific where
   decoder oid
-    | oid == oidNumeric = Just (Decoder (\refuse bytes size -> packed bytes size >>= maybe (refuse "it is infinite or not a number") return . fromNumeric))
+    | oid == oidNumeric = Just (Decoder numeric)
     | otherwise = fmap fromIntegral <$> (decoder oid :: Maybe (Decoder Int))
+    where
+      -- Four numbers of two bytes, of which the first counts the digits, and the digits, of two bytes each.
+      numeric :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO Scientific
+      numeric refuse bytes size
+        | size < 8 = refuse (wrongSize oid size "fewer than 8")
+        | otherwise = do
+          digits <- fromIntegral . byteSwap16 <$> (peek (castPtr bytes) :: IO Word16)
+          if size /= 8 + 2 * digits
+            then refuse (wrongSize oid size ("not " ++ show (8 + 2 * digits) ++ " as its " ++ show digits ++ " digits need"))
+            else packed bytes size >>= maybe (refuse "it is infinite or not a number") return . fromNumeric
   expected _ = "a number"
 
 -- | All text types, and JSON.
@@ -230,41 +254,42 @@ jsonDecoder oid
   | otherwise = Nothing
   where
     jsonb :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO ByteString
+    jsonb refuse _ 0 = refuse (wrongSize oid 0 "not at least 1")
     jsonb refuse bytes size = do
       version <- peek bytes
       if version == 1 then packed (bytes `plusPtr` 1) (size - 1) else refuse "its version of jsonb is unknown"
 
 instance Column Day where
   decoder oid
-    | oid == oidDate = Just (Decoder date)
+    | oid == oidDate = Just (sized oid 4 date)
     | otherwise = Nothing
     where
-      date :: (forall b. String -> IO b) -> Ptr Word8 -> Int -> IO Day
-      date refuse bytes _ = do
+      date :: (forall b. String -> IO b) -> Ptr Word8 -> IO Day
+      date refuse bytes = do
         days <- int32 bytes
         if days == maxBound || days == minBound then refuse infinite else return (addDays (fromIntegral days) epoch)
   expected _ = "a date"
 
 instance Column TimeOfDay where
   decoder oid
-    | oid == oidTime = Just (Decoder (\_ bytes _ -> timeOfDay <$> int64 bytes))
+    | oid == oidTime = Just (sized oid 8 (\_ bytes -> timeOfDay <$> int64 bytes))
     | otherwise = Nothing
   expected _ = "a time of day"
 
 instance Column LocalTime where
   decoder oid
-    | oid == oidTimestamp = Just (moment (\days micros -> LocalTime days (timeOfDay micros)))
+    | oid == oidTimestamp = Just (moment oid (\days micros -> LocalTime days (timeOfDay micros)))
     | otherwise = Nothing
   expected _ = "a timestamp without time zone"
 
 instance Column UTCTime where
   decoder oid
-    | oid == oidTimestamptz = Just (moment (\days micros -> UTCTime days (picosecondsToDiffTime (fromIntegral micros * 1000000))))
+    | oid == oidTimestamptz = Just (moment oid (\days micros -> UTCTime days (picosecondsToDiffTime (fromIntegral micros * 1000000))))
     | otherwise = Nothing
   expected _ = "a timestamp with time zone"
 
-moment :: (Day -> Int64 -> a) -> Decoder a
-moment make = Decoder (\refuse bytes _ -> int64 bytes >>= \micros -> if isInfinite' micros then refuse infinite else return (at micros))
+moment :: Oid -> (Day -> Int64 -> a) -> Decoder a
+moment oid make = sized oid 8 (\refuse bytes -> int64 bytes >>= \micros -> if isInfinite' micros then refuse infinite else return (at micros))
   where
     isInfinite' micros = micros == maxBound || micros == minBound
     at micros = let (days, rest) = micros `divMod` 86400000000 in make (addDays (fromIntegral days) epoch) rest

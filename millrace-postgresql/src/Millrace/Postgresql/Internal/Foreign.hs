@@ -49,6 +49,7 @@ module Millrace.Postgresql.Internal.Foreign
     c_columns,
     c_column_name,
     c_column_type,
+    c_column_format,
     c_row,
     c_affected,
     c_clear,
@@ -183,6 +184,8 @@ foreign import ccall unsafe "PQnfields" c_columns :: Ptr Result -> IO CInt
 foreign import ccall unsafe "PQfname" c_column_name :: Ptr Result -> CInt -> IO CString
 
 foreign import ccall unsafe "PQftype" c_column_type :: Ptr Result -> CInt -> IO CUInt
+
+foreign import ccall unsafe "PQfformat" c_column_format :: Ptr Result -> CInt -> IO CInt
 
 foreign import ccall unsafe "mrp_row" c_row :: Ptr Result -> CInt -> CInt -> Ptr () -> IO ()
 

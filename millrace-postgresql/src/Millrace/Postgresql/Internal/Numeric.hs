@@ -36,6 +36,7 @@ fromNumeric :: ByteString -> Maybe Scientific
 fromNumeric bytes = case words16 bytes of
   count : weight : sign : _places : digits
     | length digits == fromIntegral count,
+      all (< 10000) digits,
       sign == 0 || sign == 0x4000 ->
       let value = foldl (\sum' digit -> sum' * 10000 + fromIntegral digit) 0 digits :: Integer
           power = 4 * (fromIntegral (fromIntegral weight :: Int16) - fromIntegral count + 1)

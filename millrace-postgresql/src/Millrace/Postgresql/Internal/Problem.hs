@@ -36,7 +36,8 @@ data PostgresqlProblem
         problemStatement :: !ByteString,
         problemRefusal :: !Refusal
       }
-  | -- | A column does not have the type that the program expects, or NULL came where the program does not expect it.
+  | -- | A column does not have the type that the program expects, or NULL came where the program does not expect it, or a value came that its type
+    -- cannot have.
     WrongColumn
       { problemStatement :: !ByteString,
         -- | Counted from 1.

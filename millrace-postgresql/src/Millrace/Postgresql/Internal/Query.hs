@@ -188,7 +188,9 @@ withText text action
 -- The values in one piece of memory, and three arrays that describe them. A value in text form ends with a zero byte for libpq, so it
 -- must have no other.
 withValues :: ByteString -> [Value] -> (CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> IO a) -> IO a
-withValues text values action =
+withValues text values action = do
+  forM_ (zip [0 ..] values) $ \(index, given) -> forM_ (encodedSize given) $ \size ->
+    when (size > fromIntegral (maxBound :: CInt)) (refuse index ("has " <> Text.pack (show size) <> " bytes, more than a message can have"))
   allocaBytes (sum [size + 1 | Value _ _ (Just size) _ <- values] + 1) $ \memory ->
     allocaArray count $ \pointers -> allocaArray count $ \lengths -> allocaArray count $ \formats -> do
       let write _ _ [] = return ()
@@ -251,6 +253,10 @@ rowsOf text row result = do
   let width = rowWidth row
   when (width /= fromIntegral columns && width /= 0) $
     throwIO (WrongWidth text width (fromIntegral columns))
+  -- Binary forms were asked for. What decodes those must not read text.
+  forM_ [0 .. fromIntegral width - 1] $ \index -> do
+    format <- c_column_format result index
+    when (format /= 1) (mismatch (Mismatch (fromIntegral index) "the server sent it in text format, but was asked for the binary one"))
   get <- either mismatch return (readerFor row (types !!))
   allocaBytes (cellSize * max 1 (fromIntegral columns)) $ \cells -> do
     -- From the last one, so that the list is made in its order.
