@@ -7,6 +7,7 @@ import qualified CostSpec
 import qualified HeadSpec
 import qualified Http2Spec
 import qualified PassingSpec
+import qualified PinnedSpec
 import qualified RefusalSpec
 import qualified ResetSpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
@@ -25,6 +26,7 @@ main = do
     describe "passing on" PassingSpec.spec
     describe "a chain of proxies" ChainSpec.spec
     describe "refusing" RefusalSpec.spec
+    describe "targets that authenticate connections" PinnedSpec.spec
     describe "trailers" TrailerSpec.spec
     describe "upgrades" UpgradeSpec.spec
     describe "targets that speak HTTP/2" Http2Spec.spec

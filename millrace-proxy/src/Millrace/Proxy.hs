@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | A reverse proxy as a WAI application: requests go on to other servers over HTTP\/1.1 and HTTP\/2.
 --
@@ -17,6 +18,7 @@
 -- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings than @chunked@, bare line
 --   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
 --   that connection, and the client gets 502. If a target sends anything without a request, its connection is closed.
+-- * A connection on which a target authenticates a client (NTLM, Negotiate) belongs to that client, and ends with its connection.
 -- * CONNECT and TRACE are not passed on. OPTIONS goes as far as its Max-Forwards says. A request that comes a second time is answered
 --   with 508.
 --
@@ -96,6 +98,7 @@ import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Member
 import Millrace.Proxy.Passing
+import Millrace.Proxy.Pinned
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead
@@ -115,7 +118,8 @@ data Proxy = Proxy
     proxyBalancer :: !Balancer,
     proxySecured :: !Secured,
     proxyIdentifiers :: !Identifiers,
-    proxyName :: !ProxyName
+    proxyName :: !ProxyName,
+    proxyPins :: !Pins
   }
 
 -- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that were kept
@@ -142,7 +146,8 @@ withWatchedProxy settings targets use = do
   members <- mapM (newMember (limits settings)) targets
   balancer <- newBalancer (balancing settings) members
   identifiers <- newIdentifiers
-  let proxy = Proxy settings balancer secured identifiers (newProxyName identifiers)
+  pins <- newPins
+  let proxy = Proxy settings balancer secured identifiers (newProxyName identifiers) pins
       checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
   alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
   where
@@ -180,7 +185,8 @@ passOn proxy request respond = do
   let outgoing = Outgoing (viaText (proxyName proxy) request) (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) identifiers
       passing = Passing request respond end body upgrade outgoing
       try' tried former = do
-        chosen <- chooseMember (proxyBalancer proxy) request tried
+        pinned <- if null tried then pinnedMember (proxyPins proxy) request else return Nothing
+        chosen <- maybe (chooseMember (proxyBalancer proxy) request tried) (return . Just) pinned
         case chosen of
           Nothing -> refuse former
           Just member -> do
@@ -200,16 +206,21 @@ data Origin = FromPool | New
   deriving (Eq)
 
 -- A connection, and whether it is still this request's to close.
-data Holding = Holding !Link !(IORef Bool)
+data Holding = Holding !Link !Owner !(IORef Bool)
+
+-- Whose requests a connection may carry.
+data Owner = Anybody | ThisClient
+  deriving (Eq)
 
 -- A target that negotiates its version is asked for HTTP/2 until it has chosen HTTP/1.1.
 passTo :: Proxy -> Passing -> Member -> IO Result
 passTo proxy passing member = case targetScheme (memberTarget member) of
   Http -> overVersion1
   Https1 -> overVersion1
+  -- Over HTTP/2 no connection belongs to a client.
   Https -> do
     known <- knownVersion (memberShared member)
-    if known == Just Version1 then overVersion1 else overVersion2
+    if known == Just Version1 || asksForConnection (passingRequest passing) then overVersion1 else overVersion2
   _ -> overVersion2
   where
     overVersion1 = passInBytes proxy passing FromPool member
@@ -217,10 +228,10 @@ passTo proxy passing member = case targetScheme (memberTarget member) of
 
 passInBytes :: Proxy -> Passing -> Origin -> Member -> IO Result
 passInBytes proxy passing origin member = mask $ \restore -> do
-  kept <- if origin == FromPool then takeLink (memberPool member) else return Nothing
+  kept <- if origin == FromPool then takeKept else return Nothing
   case kept of
-    Just link -> do
-      result <- holding link restore
+    Just (link, owner) -> do
+      result <- holding link owner restore
       case result of
         -- It had been closed, or was being closed.
         Left (reason, Silent) | isRepeatable passing -> isGone reason (passInBytes proxy passing New member)
@@ -228,7 +239,7 @@ passInBytes proxy passing origin member = mask $ \restore -> do
     Nothing -> do
       made <- connected >>= withRoom
       case made of
-        Right link -> holding link restore >>= concluded
+        Right link -> holding link Anybody restore >>= concluded
         Left reason -> Failed reason TryOthers <$ noteProblem settings member reason
   where
     settings = proxySettings proxy
@@ -240,10 +251,15 @@ passInBytes proxy passing origin member = mask $ \restore -> do
     -- Connections that are only kept make room for one that is needed.
     withRoom (Left (Problem _ (NothingLeft _))) = mapM_ (closeKept . memberPool) (balancerMembers (proxyBalancer proxy)) >> connected
     withRoom made = return made
-    holding link restore = do
+    takeKept = do
+      own <- takePinned (proxyPins proxy) (passingRequest passing) member
+      case own of
+        Just link -> return (Just (link, ThisClient))
+        Nothing -> fmap (,Anybody) <$> takeLink (memberPool member)
+    holding link owner restore = do
       mine <- newIORef True
       let letGo = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
-      restore (onLink proxy passing member (Holding link mine)) `onException` letGo <* letGo
+      restore (onLink proxy passing member (Holding link owner mine)) `onException` letGo <* letGo
     isGone reason again = case problemCause reason of
       ConnectionLost _ -> again
       _ -> concluded (Left (reason, Heard))
@@ -259,7 +275,7 @@ data Hearing = Heard | Silent
 
 -- Sends the request and passes the response on. A 'Problem' from before the response is returned.
 onLink :: Proxy -> Passing -> Member -> Holding -> IO (Either (Problem, Hearing) ResponseReceived)
-onLink proxy passing member held@(Holding link _) = case composeHead outgoing request of
+onLink proxy passing member held@(Holding link _ _) = case composeHead outgoing request of
   Left reason -> return (Left (Problem Nothing (BadRequest reason), Heard))
   Right bytes -> do
     exchange <- newExchange (limits settings) target request (passingEnd passing) link InBytes
@@ -273,7 +289,7 @@ onLink proxy passing member held@(Holding link _) = case composeHead outgoing re
           Left reason -> readIORef (exchangeHeard exchange) >>= \heard -> return (Left (reason, if heard then Heard else Silent))
           Right found -> do
             noteSuccess member
-            Right <$> deliver passing settings member held exchange source found
+            Right <$> deliver proxy passing member held exchange source found
   where
     settings = proxySettings proxy
     request = passingRequest passing
@@ -287,8 +303,8 @@ onLink proxy passing member held@(Holding link _) = case composeHead outgoing re
 ------------------------------------------------------------------------------------------------------------------------
 -- Responses
 
-deliver :: Passing -> Settings -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ResponseReceived
-deliver passing settings member held@(Holding link _) exchange source found
+deliver :: Proxy -> Passing -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ResponseReceived
+deliver proxy passing member held@(Holding link _ _) exchange source found
   | statusCode status == 101 = do
     rest <- takeRest
     respond $
@@ -307,6 +323,7 @@ deliver passing settings member held@(Holding link _) exchange source found
         else streamed
     _ -> streamed
   where
+    settings = proxySettings proxy
     request = passingRequest passing
     respond = passingRespond passing
     status = headStatus found
@@ -314,7 +331,7 @@ deliver passing settings member held@(Holding link _) exchange source found
     withoutLength = filter ((/= hContentLength) . fst) fields
     hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304]
     takeRest = readIORef (sourceRest source) <* writeIORef (sourceRest source) ByteString.empty
-    letGo = release member held exchange source found
+    letGo = release proxy passing member held exchange source found
     streamed = do
       (received, extent) <- respondStreaming passing status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
@@ -324,11 +341,15 @@ deliver passing settings member held@(Holding link _) exchange source found
       return received
 
 -- Keeps the connection if both sides are done with it: the request is sent, and nothing came behind the response.
-release :: Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()
-release member (Holding link mine) exchange source found = do
+release :: Proxy -> Passing -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()
+release proxy passing member (Holding link owner mine) exchange source found = do
   sent <- readIORef (exchangeSent exchange)
   usedUp <- isUsedUp source
   interrupted <- readIORef (exchangeInterrupted exchange)
   when (headKeeping found == MayStay && usedUp && isJust sent && isNothing interrupted) . mask_ $ do
     writeIORef mine False
-    keepLink (memberPool member) link
+    if owner == ThisClient || pinsConnection request (headFields found)
+      then keepPinned (proxyPins proxy) request member link
+      else keepLink (memberPool member) link
+  where
+    request = passingRequest passing

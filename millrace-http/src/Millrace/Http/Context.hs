@@ -12,6 +12,7 @@ module Millrace.Http.Context
     sendEarlyHints,
     isConnected,
     onDisconnect,
+    belongingOfConnection,
     requestNegotiated,
     getRequestTrailers,
     getHTTP2Data,
@@ -22,13 +23,14 @@ where
 
 import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId)
 import Control.Exception (mask, mask_, onException, throwIO)
-import Control.Monad (forM_, unless, void, when)
+import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isAlphaNum, isAscii)
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
+import Millrace.Http.Belongings (belonging)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
@@ -149,6 +151,16 @@ setHTTP2Data request value = forM_ (dataOf request) (`writeIORef` value)
 -- @since 0.1.0
 modifyHTTP2Data :: Request -> (Maybe HTTP2Data -> Maybe HTTP2Data) -> IO ()
 modifyHTTP2Data request change = forM_ (dataOf request) (`modifyIORef'` change)
+
+-- | @belongingOfConnection request key make end@: a thing that belongs to the client's connection, and not to one request. It is made
+-- when it is first asked for with this key. When the connection is over, the action @end@ runs with it. Nothing over HTTP\/2 and HTTP\/3,
+-- where a connection carries many requests at a time, and for requests that were not made by this server. Call it in the thread that the
+-- application was called in.
+--
+-- @since 0.1.0
+belongingOfConnection :: Request -> Vault.Key a -> IO a -> (a -> IO ()) -> IO (Maybe a)
+belongingOfConnection request key make end =
+  forM (contextOf request >>= belongingsOf . contextExchange) (\belongings -> belonging belongings key make end)
 
 dataOf :: Request -> Maybe (IORef (Maybe HTTP2Data))
 dataOf request = contextOf request >>= http2Data . contextExchange

@@ -44,6 +44,7 @@ module Millrace.Http.Exchange
     takingOver,
     requestTrailers,
     http2Data,
+    belongingsOf,
   )
 where
 
@@ -53,6 +54,7 @@ import Data.ByteString.Builder (Builder)
 import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
 import GHC.IO (IO (..))
+import Millrace.Http.Belongings (Belongings)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
@@ -81,7 +83,8 @@ data Operations request = Operations
     opAwaitClientInput :: request -> IO (),
     opTakingOver :: request -> Maybe Status,
     opRequestTrailers :: request -> IO ResponseHeaders,
-    opHttp2Data :: request -> Maybe (IORef (Maybe HTTP2Data))
+    opHttp2Data :: request -> Maybe (IORef (Maybe HTTP2Data)),
+    opBelongings :: request -> Maybe Belongings
   }
 
 -- | The final response as it is handed to an exchange.
@@ -235,6 +238,10 @@ requestTrailers (Exchange operations request) = call (opRequestTrailers operatio
 -- | The 'HTTP2Data' of the response, if the protocol has it.
 http2Data :: Exchange -> Maybe (IORef (Maybe HTTP2Data))
 http2Data (Exchange operations request) = opHttp2Data operations request
+
+-- | What applications keep with the connection, if it carries one request at a time.
+belongingsOf :: Exchange -> Maybe Belongings
+belongingsOf (Exchange operations request) = opBelongings operations request
 
 -- Runs an action that an unknown function returns, without ever keeping the action. Otherwise GHC would make a closure of it, for
 -- all later calls. For the same reason the functions above are not inlined.

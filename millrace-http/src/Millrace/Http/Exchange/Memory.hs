@@ -181,7 +181,8 @@ operations =
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
       opTakingOver = \memory -> if clientCanBeTakenOver (memoryClient memory) then Just switchingProtocols101 else Nothing,
       opRequestTrailers = \_ -> return [],
-      opHttp2Data = const Nothing
+      opHttp2Data = const Nothing,
+      opBelongings = const Nothing
     }
   where
     inform' fields state

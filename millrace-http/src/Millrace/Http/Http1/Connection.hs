@@ -92,6 +92,7 @@ import Foreign.Marshal.Alloc (free, mallocBytes)
 import Foreign.Marshal.Utils (copyBytes, moveBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
+import Millrace.Http.Belongings (Belongings, newBelongings)
 import Millrace.Http.Delivery
 import Millrace.Http.EarlyFlush
 import Millrace.Http.Expectation
@@ -116,6 +117,7 @@ data Connection = Connection
     connectionWorker :: !Worker,
     -- | The thread that sends the output early, while an application runs.
     connectionSender :: !(IORef Sender),
+    connectionBelongings :: !Belongings,
     connectionState :: !ConnectionState
   }
 
@@ -313,8 +315,9 @@ newConnection :: ServerContext -> Transport -> IO Connection
 newConnection server transport = do
   worker <- newWorker
   sender <- newSender
+  belongings <- newBelongings
   state <- newConnectionState
-  return $! Connection server transport worker sender state
+  return $! Connection server transport worker sender belongings state
 
 -- | The result of waiting for the first bytes of a request.
 data Arrival

@@ -51,7 +51,8 @@ operations =
       opAwaitClientInput = awaitInput,
       opTakingOver = const (Just switchingProtocols101),
       opRequestTrailers = \_ -> return [],
-      opHttp2Data = const Nothing
+      opHttp2Data = const Nothing,
+      opBelongings = \(CurrentRequest connection _) -> Just (connectionBelongings connection)
     }
 
 -- Any other thread might run after the end of the request.

@@ -47,7 +47,8 @@ operationsOf =
       opAwaitClientInput = awaitEnd,
       opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
       opRequestTrailers = \(Request stream _) -> filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream,
-      opHttp2Data = \(Request stream _) -> Just (dataOf stream)
+      opHttp2Data = \(Request stream _) -> Just (dataOf stream),
+      opBelongings = const Nothing
     }
   where
     inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informOf stream status rows)) >> flushStream stream

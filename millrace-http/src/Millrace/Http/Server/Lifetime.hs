@@ -10,6 +10,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.Either (lefts)
+import Millrace.Http.Belongings (endBelongings)
 import Millrace.Http.FileCache (closeFileCache)
 import Millrace.Http.Http1.Connection hiding (isIdle, requestCount)
 import qualified Millrace.Http.Http1.Session as Http1
@@ -76,7 +77,7 @@ finish connection outcome = do
     retireEarlyFlush connection
     endWork connection
     opened <- wasOpened connection
-    when opened (settingsOnClose settings (connectionPeer connection))
+    when opened (settingsOnClose settings (connectionPeer connection)) `finally` endBelongings (connectionBelongings connection)
   forM_ (lefts [outcome, finished]) $ \failure -> do
     killed <- isKillOfServer (connectionServer connection) failure
     unless killed (settingsOnException settings Nothing failure `catch` ignore)

@@ -187,6 +187,7 @@ module Network.Wai.Handler.Millrace
     sendEarlyHints,
     isConnected,
     onDisconnect,
+    belongingOfConnection,
     getRequestTrailers,
 
     -- ** Trailers
