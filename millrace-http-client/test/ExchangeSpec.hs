@@ -90,6 +90,21 @@ spec = do
         takeMVar late -- it has ended its side
         get manager url `shouldReturn` "connection 2"
         within 10 "the end of the first connection" (takeMVar lost) `shouldReturn` ""
+    forM_ [("together with the answer", False), ("behind it", True)] $ \(when', isLater) ->
+      it ("on which something came unasked " ++ when' ++ ", no request is sent, and that is nobody's response") $ do
+        sent <- newEmptyMVar
+        withServer (unasked isLater sent) $ \port -> do
+          manager <- managerWith defaultSettings
+          let url = "http://127.0.0.1:" ++ show port
+          get manager url `shouldReturn` "connection 1"
+          takeMVar sent
+          get manager url `shouldReturn` "connection 2"
+    it "a body follows 100 (Continue), whatever comes next" $
+      withServer continuing $ \port -> do
+        manager <- managerWith defaultSettings
+        request <- parseRequest ("http://127.0.0.1:" ++ show port)
+        let posting = request {method = "POST", requestBody = RequestBodyBS "body", requestHeaders = [("Expect", "100-continue")]}
+        replicateM 2 (responseBody <$> httpLbs posting manager) `shouldReturn` ["early", "early"]
     it "that breaks during a request, the request is sent again" $
       withServer breaking $ \port -> do
         manager <- managerWith defaultSettings
@@ -158,6 +173,33 @@ closing late lost number peer = do
       Plain.recv peer 1000 >>= putMVar lost
   where
     wire = plainWire peer
+
+-- Sends a response that nobody has asked for on the first connection.
+unasked :: Bool -> MVar () -> Int -> Socket -> IO ()
+unasked isLater sent number peer = do
+  _ <- receiveHead wire
+  let answer = answerOf ("connection " <> Char8.pack (show number))
+  if number > 1
+    then Plain.sendAll peer answer
+    else do
+      if isLater then Plain.sendAll peer answer >> Plain.sendAll peer (answerOf "forged") else Plain.sendAll peer (answer <> answerOf "forged")
+      putMVar sent ()
+  void (receiveHead wire)
+  where
+    wire = plainWire peer
+
+-- Says 100 (Continue) and the answer at once.
+continuing :: Int -> Socket -> IO ()
+continuing _ peer = void (receiveHead wire) >> go
+  where
+    wire = plainWire peer
+    go = do
+      Plain.sendAll peer ("HTTP/1.1 100 Continue\r\n\r\n" <> answerOf "early")
+      more <- receiveHead wire -- the body and the next head
+      mapM_ (const go) more
+
+answerOf :: ByteString.ByteString -> ByteString.ByteString
+answerOf body = "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
 
 -- Answers one request on each connection, and breaks when the next one has come.
 breaking :: Int -> Socket -> IO ()

@@ -9,8 +9,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
-import Millrace.Socket (Socket)
-import Millrace.Socket.ByteString (sendAll)
+import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
+import Millrace.Socket.ByteString (recv, sendAll)
 import Support
 import Test.Hspec
 
@@ -45,6 +45,11 @@ spec = do
       asked client "Authorization: NTLM last\r\n" `shouldReturn` "somebody"
       takeMVar gone
       asked client "" `shouldReturn` "nobody"
+  it "find their connection closed soon after they have closed it, without a request" $ do
+    ended <- newEmptyMVar
+    withTarget (\_ peer -> receiveHead peer >> answerWith peer "somebody" >> shutdown peer ShutdownSend >> recv peer 10 >>= putMVar ended) $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do
+      asked client "Authorization: NTLM last\r\n" `shouldReturn` "somebody"
+      within 20 "the end" (takeMVar ended) `shouldReturn` ""
   it "get further requests of others on kept connections after any other scheme" $ do
     connections <- newIORef (0 :: Int)
     withTarget (\count peer -> writeIORef connections count >> authenticating "Basic" (const (return ())) count peer) $ \target -> withFront quiet [target] $ \port -> do

@@ -149,9 +149,12 @@ withWatchedProxy settings targets use = do
   pins <- newPins
   let proxy = Proxy settings balancer secured identifiers (newProxyName identifiers) pins
       checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
-  alongside (tidying members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
+  alongside (tidying proxy members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
   where
-    tidying members = forever (threadDelay (max 100000 (keptMicros (limits settings) `div` 4)) >> mapM_ (\member -> closeOld (memberPool member) >> closeUnused (memberShared member)) members)
+    tidying proxy members = forever $ do
+      threadDelay tidyingMicros
+      mapM_ (\member -> tidyPool (memberPool member) >> closeUnused (memberShared member)) members
+      tidyPins (proxyPins proxy)
 
 -- Runs actions while another one runs.
 alongside :: [IO ()] -> IO a -> IO a

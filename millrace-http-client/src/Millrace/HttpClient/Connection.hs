@@ -12,12 +12,18 @@ import Control.Exception
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
+import Data.Maybe (listToMaybe)
+import Data.Tuple (swap)
+import Foreign.C.Error (eAGAIN)
+import Foreign.Marshal.Alloc (alloca)
 import GHC.IO.Exception (IOErrorType (ResourceVanished))
 import Millrace.Deadline
 import Millrace.HttpClient.Connect
 import Millrace.HttpClient.Limits
-import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol)
+import Millrace.Operation (atOnce, perform, recvRequest)
+import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol, socketHandle)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Socket
 import Millrace.Tls (ClientContext, ClientSettings, TlsException (..), TlsProblem (..), clientHandshakeBefore, connectionSocket)
@@ -43,14 +49,23 @@ data Link = Link
   { linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> ByteString -> IO ()),
     linkSocket :: !Socket,
+    -- | Has the server sent nothing, and not ended the connection either? Does not block. If not, the connection must not be used again.
+    linkIsQuiet :: !(IO Bool),
     linkClose :: !(IO ())
   }
 
 plainLink :: Socket -> Link
-plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.close raw)
+plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (isQuiet raw) (Socket.close raw)
 
 tlsLink :: Tls.Connection -> Link
-tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) (connectionSocket secured) (Tls.close secured)
+tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) raw quiet (Tls.close secured)
+  where
+    raw = connectionSocket secured
+    quiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw
+
+-- Takes a byte if there is one.
+isQuiet :: Socket -> IO Bool
+isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
 
 -- | For @http@.
 connectPlain :: Settings -> Maybe HostAddress -> String -> Int -> IO Connection
@@ -100,28 +115,44 @@ open settings deadline known host port = case known of
 connectionOf :: Settings -> Link -> IO Connection
 connectionOf settings link = do
   isAnswered <- newIORef False
+  unread <- newIORef []
   sendingFailed <- newIORef Nothing
-  makeConnection (receive isAnswered sendingFailed) (transmit isAnswered sendingFailed) (linkClose link)
+  made <- makeConnection (receive isAnswered sendingFailed) (transmit isAnswered unread sendingFailed) (linkClose link)
+  return
+    made
+      { connectionRead = atomicModifyIORef' unread (swap . splitAt 1) >>= maybe (connectionRead made) return . listToMaybe,
+        connectionUnread = \bytes -> unless (ByteString.null bytes) (modifyIORef' unread (bytes :))
+      }
   where
     receive isAnswered sendingFailed = do
-      -- http-client ignores errors while it sends a body, and waits for a response. After a deadline none will come.
+      -- http-client ignores errors while it sends, and waits for a response. After these none will come.
       readIORef sendingFailed >>= mapM_ throwIO
       deadline <- deadlineIn (receiveLimit (limits settings))
       bytes <- linkReceive link deadline 16384
       bytes <$ writeIORef isAnswered True
-    -- Before a further request: has the server closed the connection meanwhile? Then nothing of the request is sent
-    -- here, and http-client sends it on a new connection. So a request is never sent twice.
-    transmit isAnswered sendingFailed bytes = do
+    -- Before a further request: has the server closed the connection meanwhile, or has anything come that nobody has asked for? Then
+    -- nothing of the request is sent here, and http-client sends it on a new connection. So a request is never sent twice, and what came
+    -- unasked is never taken for its response.
+    transmit isAnswered unread sendingFailed bytes = do
       wasAnswered <- readIORef isAnswered
-      when wasAnswered $ do
-        writeIORef isAnswered False
-        hasEnded <- Socket.hasEnded (linkSocket link)
-        when hasEnded $ throwIO (ended `ioeSetErrorString` "the server has closed the connection")
+      writeIORef isAnswered False
+      when (wasAnswered && beginsRequest bytes) $ do
+        isFresh <- (&&) <$> (null <$> readIORef unread) <*> linkIsQuiet link
+        unless isFresh $ do
+          writeIORef unread []
+          failing sendingFailed (ended `ioeSetErrorString` "the server has closed the connection, or has sent something unasked")
       deadline <- deadlineIn (sendLimit (limits settings))
       linkSend link deadline bytes `catch` \problem -> do
-        when (isDeadlineError problem) $ writeIORef sendingFailed (Just problem)
+        when (isDeadlineError problem) $ failing sendingFailed problem
         throwIO (problem :: IOException)
+    failing sendingFailed problem = writeIORef sendingFailed (Just problem) >> throwIO problem
     ended = mkIOError ResourceVanished "Network.HTTP.Client.Millrace: sending a request" Nothing (Just (show (linkSocket link)))
+
+-- Other bytes are the body behind 100 (Continue), or what a caller says who speaks another protocol on the connection.
+beginsRequest :: ByteString -> Bool
+beginsRequest bytes = any (`ByteString.isSuffixOf` line) [Char8.pack " HTTP/1.1\r", Char8.pack " HTTP/1.0\r"]
+  where
+    line = Char8.takeWhile (/= '\n') bytes
 
 -- | Whether to send a request again on a new connection, after this exception on a kept one. The same as in
 -- http-client, except after a deadline: the server may be working on the request.

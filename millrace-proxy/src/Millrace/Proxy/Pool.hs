@@ -6,7 +6,8 @@ module Millrace.Proxy.Pool
     takeLink,
     keepLink,
     keptCount,
-    closeOld,
+    tidyPool,
+    tidyingMicros,
     closeKept,
     closePool,
   )
@@ -87,15 +88,35 @@ keptCount pool = sum <$> mapM (fmap size . readIORef) (allPlaces (poolStacks poo
       Open count _ -> count
       Closed -> 0
 
--- | Closes connections that were kept for too long.
-closeOld :: Pool -> IO ()
-closeOld pool = do
+-- | How often to call 'tidyPool'.
+tidyingMicros :: Int
+tidyingMicros = 500000
+
+-- | Closes connections that were kept for too long, and those on which something has happened: the target has closed them, or has sent
+-- what nobody has asked for. Does not block.
+--
+-- Only a connection that is out of the pool may be looked at, because that takes a byte. Those that have just been in use stay, so that
+-- a busy proxy never finds its pool empty.
+tidyPool :: Pool -> IO ()
+tidyPool pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ do
   now <- monotonicNanoseconds
-  closing (split now) pool
+  resting <- atomicModifyIORef' stack (split now)
+  (good, over) <- partitionM (isGood now) resting
+  mapM_ closeOne over
+  atomicModifyIORef' stack (putBack good) >>= mapM_ closeOne
   where
     split _ Closed = (Closed, [])
-    split now (Open _ ones) = let (young, old) = span (isYoung now) ones in (Open (length young) young, old)
-    isYoung now (Kept _ since) = now < since || now - since <= poolNanoseconds pool
+    split now (Open _ ones) = let (busy, resting) = span (isSince 250000000 now) ones in (Open (length busy) busy, resting)
+    isSince limit now (Kept _ since) = now < since || now - since <= limit
+    isGood now kept@(Kept link _)
+      | isSince (poolNanoseconds pool) now kept = linkIsQuiet link
+      | otherwise = return False
+    putBack good (Open count ones) = let (fitting, beyond) = splitAt (poolMax pool - count) good in (Open (count + length fitting) (ones ++ fitting), beyond)
+    putBack good Closed = (Closed, good)
+    partitionM holds ones = (\judged -> ([one | (one, True) <- judged], [one | (one, False) <- judged])) <$> mapM (\one -> (,) one <$> holds one) ones
+
+closeOne :: Kept -> IO ()
+closeOne (Kept link _) = linkClose link
 
 -- | Closes all connections. The pool goes on.
 closeKept :: Pool -> IO ()
@@ -113,4 +134,4 @@ closePool = closing end
 
 -- Closes the connections that a change takes out of the stacks.
 closing :: (Stack -> (Stack, [Kept])) -> Pool -> IO ()
-closing change pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)
+closing change pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ closeOne

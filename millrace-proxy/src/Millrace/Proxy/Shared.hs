@@ -153,9 +153,11 @@ transportOf link =
 unusedCount :: Shared -> IO Int
 unusedCount shared = sum <$> mapM count (allPlaces (sharedSlots shared))
   where
-    count slot = readIORef slot >>= fmap length . filterM (fmap (== 0) . exchangeCount) . slotOpen
+    count slot = readIORef slot >>= fmap length . filterM isUnused . slotOpen
+    isUnused connection = (&&) <$> isUsable connection <*> ((== 0) <$> exchangeCount connection)
 
--- | Closes connections that have been unused for too long, and those that have done their last exchange.
+-- | Closes connections that have been unused for too long, those that have done their last exchange, and those that are over or take no
+-- more.
 closeUnused :: Shared -> IO ()
 closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
   now <- monotonicNanoseconds
@@ -172,7 +174,8 @@ closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
     isOld now connection = do
       since <- idleSince connection
       count <- exchangeCount connection
-      return (count == 0 && now > since && now - since > sharedNanoseconds shared)
+      usable <- isUsable connection
+      return (count == 0 && (not usable || now > since && now - since > sharedNanoseconds shared))
 
 -- | Closes all connections. No further ones are opened.
 closeShared :: Shared -> IO ()
