@@ -67,7 +67,7 @@ data Cost = forall input. Cost input (input -> Int)
 costOfRequest, costOfResponse :: [Header] -> Cost
 costOfRequest fields = Cost defaultRequest {requestHeaders = fields} (either length Char8.length . composeHead outgoing)
   where
-    outgoing = Outgoing "1.1 millrace" KeepHost AppendForwarded "localhost" Nothing NoBody Nothing
+    outgoing = Outgoing "1.1 millrace" KeepHost AppendForwarded "localhost" Nothing NoBody SendsAtOnce Nothing
 costOfResponse fields = Cost bytes $ \given -> case parseResponseHead given of
   Parsed found size -> size + length (headFields found)
   _ -> 0

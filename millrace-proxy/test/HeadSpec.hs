@@ -88,7 +88,7 @@ spec = do
       it ("is none: " ++ show text) $ parseTarget text `shouldSatisfy` isLeft
   where
     whole = "HTTP/1.1 200 Very OK\r\nContent-Length: 5\r\nX-One: \ta b \r\n\r\nHello"
-    outgoing = Outgoing "1.1 millrace" KeepHost PassForwarded "target" Nothing NoBody Nothing
+    outgoing = Outgoing "1.1 millrace" KeepHost PassForwarded "target" Nothing NoBody SendsAtOnce Nothing
     valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     plain = defaultRequest {rawPathInfo = "/", requestHeaderHost = Just "a"}
     unsafe =

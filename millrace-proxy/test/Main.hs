@@ -4,6 +4,7 @@ module Main (main) where
 import qualified BalanceSpec
 import qualified ChainSpec
 import qualified CostSpec
+import qualified ExpectSpec
 import qualified HeadSpec
 import qualified Http2Spec
 import qualified PassingSpec
@@ -28,6 +29,7 @@ main = do
     describe "refusing" RefusalSpec.spec
     describe "targets that authenticate connections" PinnedSpec.spec
     describe "trailers" TrailerSpec.spec
+    describe "clients that expect 100 (Continue)" ExpectSpec.spec
     describe "upgrades" UpgradeSpec.spec
     describe "targets that speak HTTP/2" Http2Spec.spec
     describe "targets of HTTP/2 that reset, or are silent" ResetSpec.spec

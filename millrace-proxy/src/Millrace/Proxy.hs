@@ -185,7 +185,7 @@ passOn proxy request respond = do
   identifiers <- case tracing settings of
     MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
     PassIdentifiers -> return Nothing
-  let outgoing = Outgoing (viaText (proxyName proxy) request) (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) identifiers
+  let outgoing = Outgoing (viaText (proxyName proxy) request) (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) (waitingFor body) identifiers
       passing = Passing request respond end body upgrade outgoing
       try' tried former = do
         pinned <- if null tried then pinnedMember (proxyPins proxy) request else return Nothing

@@ -10,6 +10,7 @@ module Millrace.Proxy.Exchange
     RequestBody (..),
     holdSmallBody,
     framingOf,
+    waitingFor,
     sendRequest,
     withSender,
     receiveHead,
@@ -27,8 +28,9 @@ module Millrace.Proxy.Exchange
   )
 where
 
+import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (when)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -44,11 +46,12 @@ import Millrace.Proxy.Body
 import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Problem
-import Millrace.Proxy.RequestHead (BodyFraming (..), passedTrailers)
+import Millrace.Proxy.RequestHead (BodyFraming (..), Waiting (..), passedTrailers, waitingOf)
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
 import Millrace.Socket.Connect (ConnectError (..))
+import Millrace.Timer (timeout)
 import Network.HTTP.Types (RequestHeaders, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength)
 import Network.Wai.Handler.Millrace (getRequestTrailers, onDisconnect, sendEarlyHints)
@@ -66,6 +69,8 @@ data Exchange = Exchange
     exchangeInterrupted :: !(IORef (Maybe SomeException)),
     -- | Has the target sent anything?
     exchangeHeard :: !(IORef Bool),
+    -- | Full when the target has said 100 (Continue).
+    exchangeWish :: !(MVar ()),
     -- | Ends the body of a request with trailers.
     exchangeEndBody :: !EndOfBody
   }
@@ -79,7 +84,7 @@ data EndOfBody
 
 newExchange :: Limits -> Target -> Request -> Deadline -> Link -> EndOfBody -> IO Exchange
 newExchange limits' target request end link endOfBody =
-  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> pure endOfBody
+  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> newEmptyMVar <*> pure endOfBody
 
 -- | A problem with the exchange's target.
 problem :: Exchange -> Cause -> Problem
@@ -138,23 +143,31 @@ data RequestBody
   = Absent
   | -- | All of it.
     Held !ByteString
-  | Streamed !BodyFraming
+  | Streamed !BodyFraming !Waiting
 
 framingOf :: RequestBody -> BodyFraming
 framingOf body = case body of
   Absent -> NoBody
   Held bytes -> CountedBody (ByteString.length bytes)
-  Streamed framing -> framing
+  Streamed framing _ -> framing
 
--- | Reads a small body, so that it can be sent together with the head. Waits for the client. Throws what reading throws.
+-- | Does the client wait until the target wants the body?
+waitingFor :: RequestBody -> Waiting
+waitingFor body = case body of
+  Streamed _ waiting -> waiting
+  _ -> SendsAtOnce
+
+-- | Reads a small body, so that it can be sent together with the head. Waits for the client, unless that waits itself, for what the target
+-- says to the head. Throws what reading throws.
 holdSmallBody :: Request -> IO RequestBody
 holdSmallBody request = case requestBodyLength request of
   KnownLength 0 -> return Absent
   KnownLength count
-    | count <= heldMax -> Held . ByteString.concat <$> pieces
-    | otherwise -> return (Streamed (CountedBody (fromIntegral count)))
-  ChunkedBody -> return (Streamed ChunksOfBody)
+    | count <= heldMax && waiting == SendsAtOnce -> Held . ByteString.concat <$> pieces
+    | otherwise -> return (Streamed (CountedBody (fromIntegral count)) waiting)
+  ChunkedBody -> return (Streamed ChunksOfBody waiting)
   where
+    waiting = waitingOf request
     pieces = getRequestBodyChunk request >>= \piece -> if ByteString.null piece then return [] else (piece :) <$> pieces
     heldMax = 16384
 
@@ -162,7 +175,7 @@ holdSmallBody request = case requestBodyLength request of
 -- receiving may be one operation. Throws 'Problem'.
 sendRequest :: Exchange -> Source -> ByteString -> RequestBody -> IO ()
 sendRequest exchange source bytes body = case body of
-  Streamed _ -> send exchange [bytes]
+  Streamed _ _ -> send exchange [bytes]
   Held rest -> askAll (bytes <> rest)
   Absent -> askAll bytes
   where
@@ -208,12 +221,12 @@ sendPiece exchange piece = send exchange [piece]
 -- If the client does not send the body, the action finds the connection ended, and then the reason in 'exchangeInterrupted'.
 withSender :: Exchange -> RequestBody -> IO a -> IO a
 withSender exchange body action = case body of
-  Streamed framing -> meanwhile (sender framing) action
+  Streamed framing waiting -> meanwhile (sender framing waiting) action
   _ -> action
   where
-    sender :: BodyFraming -> (forall b. IO b -> IO b) -> IO ()
-    sender framing unmask = do
-      outcome <- try (unmask (sendBody exchange framing))
+    sender :: BodyFraming -> Waiting -> (forall b. IO b -> IO b) -> IO ()
+    sender framing waiting unmask = do
+      outcome <- try (unmask (awaitWish waiting >> sendBody exchange framing))
       case outcome of
         Right () -> return ()
         Left failure -> case fromException failure of
@@ -221,6 +234,10 @@ withSender exchange body action = case body of
           Just (Problem _ cause) | isEnd cause -> noteSent exchange
           _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> linkInterrupt (exchangeLink exchange)
 
+    -- Reading the body is what tells the client to send it. A target that says nothing may wait for the body.
+    awaitWish SendsAtOnce = return ()
+    awaitWish WaitsToContinue = void (timeout wishMicros (readMVar (exchangeWish exchange)))
+    wishMicros = 1000000
     isEnd cause = case cause of
       ConnectionLost _ -> True
       ResetByTarget _ -> True
@@ -347,5 +364,6 @@ takeHeads exchange oneHead = go (100 :: Int)
           | code >= 200 -> return found
           | left == 0 -> throwIO (problem exchange (BadResponse "too many interim responses"))
           | otherwise -> do
+            when (code == 100) (void (tryPutMVar (exchangeWish exchange) ()))
             when (code == 103) (sendEarlyHints (exchangeRequest exchange) (headFields found))
             go (left - 1)

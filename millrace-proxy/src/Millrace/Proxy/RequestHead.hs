@@ -7,6 +7,8 @@
 module Millrace.Proxy.RequestHead
   ( Outgoing (..),
     BodyFraming (..),
+    Waiting (..),
+    waitingOf,
     composeHead,
     composeFields,
     wantedUpgrade,
@@ -39,9 +41,22 @@ data Outgoing = Outgoing
     -- | The protocol to change to.
     outgoingUpgrade :: !(Maybe ByteString),
     outgoingBody :: !BodyFraming,
+    outgoingWaiting :: !Waiting,
     -- | New identifiers for where the client has none: of the request and of the trace.
     outgoingIdentifiers :: !(Maybe (ByteString, ByteString))
   }
+
+-- | Does the client wait for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1)?
+data Waiting = WaitsToContinue | SendsAtOnce
+  deriving (Eq, Show)
+
+-- | What the client does. HTTP\/1.0 has no such expectation.
+waitingOf :: Request -> Waiting
+waitingOf request
+  | httpVersion request /= http10 && any isExpectation (requestHeaders request) = WaitsToContinue
+  | otherwise = SendsAtOnce
+  where
+    isExpectation (name, value) = CI.foldedCase name == "expect" && CI.mk value == ("100-continue" :: CI.CI ByteString)
 
 -- | How the body of a request is framed.
 data BodyFraming
@@ -191,6 +206,7 @@ composed outgoing request
       FixedHost name -> name
     own =
       contentLength
+        ++ [(expectField, "100-continue") | outgoingWaiting outgoing == WaitsToContinue]
         ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
         ++ field requestIdField (orMade fst (sortedRequestId found))
         ++ field traceField (orMade snd trace)
@@ -202,7 +218,8 @@ composed outgoing request
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
     field name = maybe [] (\value -> [(name, value)])
 
-lengthField, requestIdField, traceField, viaField :: OwnField
+lengthField, expectField, requestIdField, traceField, viaField :: OwnField
+expectField = ownField "Expect"
 lengthField = ownField "Content-Length"
 requestIdField = ownField "X-Request-Id"
 traceField = ownField "traceparent"

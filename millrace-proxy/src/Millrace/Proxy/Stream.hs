@@ -125,7 +125,7 @@ onStream settings passing member stream = do
     sendHeld exchange = case passingBody passing of
       Held bytes -> sendPiece exchange bytes >> endBody [] >> noteSent exchange
       Absent -> noteSent exchange
-      Streamed _ -> return ()
+      Streamed _ _ -> return ()
     oneHead exchange = do
       found <- awaitFrom exchange ForFirstByte (`Http2.receiveHead` stream)
       writeIORef (exchangeHeard exchange) True
@@ -140,7 +140,7 @@ onStream settings passing member stream = do
       ResetByTarget code -> code == http11Required && isWhole
       _ -> False
     isWhole = case passingBody passing of
-      Streamed _ -> False
+      Streamed _ _ -> False
       _ -> True
 
 -- libnghttp2 has checked the fields: names, values, and that none concerns the connection. What a proxy must not pass on is left out as from
