@@ -16,6 +16,7 @@ import Data.IORef
 import Data.List (isInfixOf, isPrefixOf, nub, sort)
 import Data.Maybe (listToMaybe)
 import Millrace.Socket (SockAddr (..), getSocketName)
+import Millrace.Tls (systemTrust)
 import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace
@@ -252,6 +253,31 @@ spec folder = do
     it "throws if its address is taken" $
       withServer folder $ \server ->
         withHTTP3 (uncurry tlsSettings (pair folder)) defaultSettings [serverListener server] application0 (const (return ())) `shouldThrow` anyIOException
+
+    describe "throws if the settings demand what it cannot do:" $ do
+      let tls = uncurry tlsSettings (pair folder)
+          refuses name settings refused =
+            it name $
+              forM_ settings $ \(tlsHere, here) ->
+                runHTTP3 tlsHere (here (setPort 0 defaultSettings)) application0 `shouldThrow` (== refused)
+      refuses
+        "certificates of clients"
+        [ (tls {tlsWantClientCert = True}, id),
+          (tls {tlsClientCertificates = Required systemTrust}, id),
+          (tls {tlsClientCertificates = Asked systemTrust}, id)
+        ]
+        ClientCertificatesUnsupported
+      refuses
+        "certificates that are looked up"
+        [(tls {tlsCredentialsFor = Just (const (return mempty))}, id)]
+        CredentialsUnsupported
+      refuses "only names that it knows" [(tls {tlsUnknownNames = RefuseUnknownNames}, id)] UnknownNamesUnsupported
+      refuses "a header of a proxy" [(tls, setProxyProtocolRequired)] ProxyHeaderUnsupported
+
+      it "and takes no such settings later" $
+        withServer folder $ \server ->
+          void (replaceHTTP3 (serverHttp3 server) tls {tlsWantClientCert = True})
+            `shouldThrow` (== ClientCertificatesUnsupported)
 
     it "hands over to the next server of its port, and nothing is lost" $
       withAioquic $ do

@@ -6,6 +6,7 @@
 -- Not covered by the version policy.
 module Millrace.Http.Http3.Server
   ( HTTP3,
+    UnsupportedSetting (..),
     withHTTP3,
     besideHTTP3,
     announcingHTTP3,
@@ -66,8 +67,9 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 
 -- | @withHTTP3 tls settings listeners application action@ serves the application over HTTP\/3 during the action: over UDP, on the
 -- addresses of these listeners, which serve it over TCP. When the action has returned, requests that have begun are still
--- answered, as 'Network.Wai.Handler.Millrace.setGracefulShutdownTimeout' says. An exception ends them at once. Throws an @IOError@ if the
--- certificates cannot be used, or if an address is taken.
+-- answered, as 'Network.Wai.Handler.Millrace.setGracefulShutdownTimeout' says. An exception ends them at once. Throws
+-- an 'UnsupportedSetting' if the settings demand what HTTP\/3 cannot do, and an @IOError@ if the certificates cannot be
+-- used, or if an address is taken.
 --
 -- > withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners application $ \http3 ->
 -- >   runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 application)
@@ -75,6 +77,7 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 -- @since 0.1.0
 withHTTP3 :: TLSSettings -> Settings -> [Listener] -> Application -> (HTTP3 -> IO a) -> IO a
 withHTTP3 tls settings listeners application use = mask $ \restore -> do
+  refuseUnsupported tls settings
   credentials <- restore (credentialsOf tls)
   state <- maybe newServerState return (settingsServerState settings)
   let shared = settings {settingsServerState = Just state}

@@ -1,18 +1,71 @@
 -- |
 -- The settings of a server in the form that the engine of HTTP\/3 takes. Must not know: sockets, servers.
-module Millrace.Http.Http3.Settings (engineLimits, credentialsOf) where
+module Millrace.Http.Http3.Settings
+  ( UnsupportedSetting (..),
+    refuseUnsupported,
+    engineLimits,
+    credentialsOf,
+  )
+where
 
-import Control.Exception (throwIO)
+import Control.Exception (Exception (..), throwIO)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (readIORef)
-import Data.Maybe (isJust)
+import Data.Maybe (isJust, listToMaybe)
 import Data.Word (Word16)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.Http3.Engine (Credentials, Early (..), EngineLimits (..), Pem (..), newCredentials)
 import Millrace.Http.Server.Limits
-import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Settings (..))
+import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), ProxyProtocol (..), Settings (..))
 import Millrace.Http.Tls.Settings (CertSettings (..), EarlyData (..), TLSSettings (..))
+import Millrace.Tls (ClientCertificates (..), UnknownNames (..))
+
+-- | What the settings demand, and HTTP\/3 cannot do. A server that ignored it would serve clients that the settings
+-- refuse.
+--
+-- @since 0.1.0
+data UnsupportedSetting
+  = -- | 'Network.Wai.Handler.MillraceTLS.tlsClientCertificates' or
+    -- 'Network.Wai.Handler.MillraceTLS.tlsWantClientCert': HTTP\/3 asks clients for no certificate.
+    ClientCertificatesUnsupported
+  | -- | 'Network.Wai.Handler.MillraceTLS.tlsCredentials' or 'Network.Wai.Handler.MillraceTLS.tlsCredentialsFor':
+    -- another library than OpenSSL uses the certificates.
+    CredentialsUnsupported
+  | -- | 'Network.Wai.Handler.MillraceTLS.tlsUnknownNames': HTTP\/3 shows the first certificate to clients that ask for
+    -- another name.
+    UnknownNamesUnsupported
+  | -- | 'Network.Wai.Handler.Millrace.setProxyProtocolRequired': the header of a proxy is for connections of TCP.
+    ProxyHeaderUnsupported
+  deriving (Eq, Show)
+
+instance Exception UnsupportedSetting where
+  displayException setting = "HTTP/3: " ++ reason
+    where
+      reason = case setting of
+        ClientCertificatesUnsupported ->
+          "it asks clients for no certificate, but tlsClientCertificates or tlsWantClientCert does"
+        CredentialsUnsupported ->
+          "certificates must be given as files or bytes, not as tlsCredentials or tlsCredentialsFor"
+        UnknownNamesUnsupported -> "it cannot refuse clients by the name that they ask for, but tlsUnknownNames does"
+        ProxyHeaderUnsupported -> "no header of a proxy comes by UDP, but setProxyProtocolRequired demands it"
+
+-- | Throws an 'UnsupportedSetting' if there is one.
+refuseUnsupported :: TLSSettings -> Settings -> IO ()
+refuseUnsupported tls settings =
+  mapM_ throwIO (listToMaybe (unsupported tls ++ [ProxyHeaderUnsupported | needsHeader]))
+  where
+    needsHeader = settingsProxyProtocol settings == ProxyProtocolRequired
+
+unsupported :: TLSSettings -> [UnsupportedSetting]
+unsupported tls =
+  [ClientCertificatesUnsupported | asksClients]
+    ++ [CredentialsUnsupported | isJust (tlsCredentials tls) || isJust (tlsCredentialsFor tls)]
+    ++ [UnknownNamesUnsupported | tlsUnknownNames tls == RefuseUnknownNames]
+  where
+    asksClients = case tlsClientCertificates tls of
+      NotAsked -> tlsWantClientCert tls
+      _ -> True
 
 -- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
 engineLimits :: Word16 -> Int -> TLSSettings -> Settings -> EngineLimits
@@ -47,11 +100,10 @@ engineLimits owner datagram tls settings =
     -- In HTTP/3 the bytes of heads count for it, too: uploads that nobody reads yet must leave room for further requests.
     connectionWindow = max 1048576 (http2ConnectionWindow own)
 
--- | Reads the certificates. Throws an @IOError@ if they cannot be read or used.
+-- | Reads the certificates. Throws an 'UnsupportedSetting', or an @IOError@ if they cannot be read or used.
 credentialsOf :: TLSSettings -> IO Credentials
 credentialsOf settings
-  | isJust (tlsCredentials settings) || isJust (tlsCredentialsFor settings) =
-    throwIO (userError "HTTP/3: certificates must be given as files or bytes, not as tlsCredentials or tlsCredentialsFor, because another library than OpenSSL uses them")
+  | refused : _ <- unsupported settings = throwIO refused
   | null (certSettings settings) = throwIO (userError "HTTP/3: there is no certificate")
   | otherwise = mapM load (certSettings settings) >>= newCredentials
   where

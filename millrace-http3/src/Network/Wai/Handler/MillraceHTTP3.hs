@@ -6,8 +6,9 @@
 -- 'Network.Wai.httpVersion'.
 --
 -- * The certificates are those of 'TLSSettings', from files, bytes or references, each for the names in it. Files are watched.
---   'Network.Wai.Handler.MillraceTLS.tlsCredentials', 'Network.Wai.Handler.MillraceTLS.tlsCredentialsFor' and certificates of clients do not
---   work with HTTP\/3. What they say of versions, ciphers and tickets counts for TCP.
+--   'Network.Wai.Handler.MillraceTLS.tlsCredentials', 'Network.Wai.Handler.MillraceTLS.tlsCredentialsFor', certificates
+--   of clients and other settings that say who is served do not work with HTTP\/3, and are refused
+--   ('UnsupportedSetting'). What they say of versions, ciphers and tickets counts for TCP.
 -- * The limits of the settings for HTTP\/2 count for HTTP\/3, too, and so do all time limits.
 -- * Each listening address has a UDP socket for each capability. With 'Network.Wai.Handler.MillraceTLS.tlsEarlyData' it has one.
 --
@@ -23,6 +24,7 @@ module Network.Wai.Handler.MillraceHTTP3
 
     -- ** Step by step
     HTTP3,
+    UnsupportedSetting (..),
     withHTTP3,
     besideHTTP3,
     announcingHTTP3,
