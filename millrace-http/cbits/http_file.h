@@ -1,5 +1,5 @@
 /*
- * http_file.h - opens a file to be served. Must not know: requests, responses.
+ * http_file.h - opens a file to be served, and locks a folder. Must not know: requests, responses.
  */
 #ifndef HTTP_FILE_H
 #define HTTP_FILE_H
@@ -35,5 +35,12 @@ int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int6
 int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset);
 
 void http_file_close(int descriptor);
+
+/*
+ * Locks a folder against other processes, and other callers in this one, that lock it, if it is free. Not on Windows. Returns a descriptor
+ * that has the lock until it is closed, or a negative errno: -EAGAIN while another has the lock, anything else if the folder cannot be
+ * locked.
+ */
+int http_file_lock_folder(const char *path);
 
 #endif

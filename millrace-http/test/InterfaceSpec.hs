@@ -21,6 +21,7 @@ import Data.List (isInfixOf)
 import Data.Maybe (isJust, isNothing)
 import GHC.IO.Handle (hDuplicate, hDuplicateTo)
 import Millrace.Deadline (deadlineAfter)
+import Millrace.Http.Server.Listener (openUnixListener, whileFolderIsLocked)
 import qualified Millrace.Socket as Millrace
 import Millrace.Socket.ByteString (recvBefore)
 import Network.HTTP.Types
@@ -29,7 +30,7 @@ import qualified Network.Socket.ByteString as Socket
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
-import System.Directory (doesPathExist)
+import System.Directory (doesPathExist, renamePath)
 import System.Environment (setEnv, unsetEnv)
 import System.FilePath ((</>))
 import System.IO (IOMode (..), hClose, hFlush, stderr, withFile)
@@ -138,6 +139,25 @@ spec = do
         wait answer >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
         within "the end" (wait lastOne)
         exchangeUnix path >>= (`shouldSatisfy` B.isPrefixOf "HTTP/1.1 200")
+    it "a server does not take the socket of one that begins at the same time for that of a dead one" . withFolder $ \folder -> do
+      let path = folder </> "socket"
+      bracket (socket AF_UNIX Stream defaultProtocol) close $ \begun -> do
+        -- It has a path, and does not listen yet.
+        other <- whileFolderIsLocked path $ do
+          bind begun (SockAddrUnix path)
+          other <- async (try' (openUnixListener defaultSettings path))
+          threadDelay 100000
+          other <$ listen begun 1
+        wait other >>= either (const (return ())) (const (expectationFailure "it has begun as well"))
+        bracket (socket AF_UNIX Stream defaultProtocol) close (`connect` SockAddrUnix path)
+    it "a server leaves a socket alone that has come in place of its own" . withFolder $ \folder -> do
+      let path = folder </> "socket"
+      bracket (socket AF_UNIX Stream defaultProtocol) close $ \next -> do
+        background (runSettingsUnix (quiet defaultSettings) path pong) $ do
+          _ <- eventually (exchangeUnix path)
+          bind next (SockAddrUnix (folder </> "next")) >> listen next 1
+          renamePath (folder </> "next") path
+        doesPathExist path `shouldReturn` True
     it "runSettingsUnix does not take another file for what is left of a dead server" . withFolder $ \folder -> do
       let path = folder </> "file"
       writeFile path "precious"

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -175,4 +176,16 @@ void http_file_close(int descriptor)
 {
     bool is_closed = close(descriptor) == 0 || errno != EBADF;
     MR_CHECK(is_closed); /* after a second close, the number may be a stranger's */
+}
+
+int http_file_lock_folder(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return -errno;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+        return descriptor;
+    int error = errno == EWOULDBLOCK ? EAGAIN : errno;
+    close(descriptor);
+    return -error;
 }

@@ -2,7 +2,17 @@
 -- Functions of the operating system that a server needs besides sockets, on Windows. Must not know: sessions.
 --
 -- The folder @posix\/@ has the same names for all other systems; the package description chooses.
-module Millrace.Http.System (inheritedDescriptors, descriptorLimit, isSocketFile, removeSocketFile, rebindingOptions) where
+module Millrace.Http.System
+  ( inheritedDescriptors,
+    descriptorLimit,
+    SocketFile,
+    socketFileAt,
+    ownSocketFile,
+    removeSocketFile,
+    whileFolderIsLocked,
+    rebindingOptions,
+  )
+where
 
 import Foreign.C.Types (CInt)
 import Millrace.Socket (SocketOption)
@@ -16,14 +26,26 @@ inheritedDescriptors = return []
 descriptorLimit :: IO (Maybe Int)
 descriptorLimit = return Nothing
 
--- | Always False, because there is no way to find out. A server that does not start is better than a deleted file of
--- somebody else.
-isSocketFile :: FilePath -> IO Bool
-isSocketFile _ = return False
+-- | Which file a Unix socket is.
+data SocketFile = SocketFile
+  deriving (Eq)
+
+-- | Always 'Nothing', because there is no way to find out. A server that does not start is better than a deleted file
+-- of somebody else.
+socketFileAt :: FilePath -> IO (Maybe SocketFile)
+socketFileAt _ = return Nothing
+
+-- | The file of a socket that this process has just bound to a path.
+ownSocketFile :: FilePath -> IO (Maybe SocketFile)
+ownSocketFile _ = return (Just SocketFile)
 
 -- | Removes the file of a Unix socket. Throws an @IOError@.
-removeSocketFile :: FilePath -> IO ()
-removeSocketFile = removeFile
+removeSocketFile :: SocketFile -> FilePath -> IO ()
+removeSocketFile _ = removeFile
+
+-- | Runs an action. Nothing is replaced here, and so nothing must be locked.
+whileFolderIsLocked :: FilePath -> IO a -> IO a
+whileFolderIsLocked _ action = action
 
 -- | None. Lingering connections do not keep a port from its next server, and SO_REUSEADDR would let any other program
 -- listen on it at the same time.

@@ -13,6 +13,7 @@ module Millrace.Http.Server.Listener
     isPort,
     openListeners,
     openUnixListener,
+    whileFolderIsLocked,
     inheritedListeners,
     closeListener,
     retire,
@@ -147,22 +148,24 @@ ignore _ = return ()
 -- | Binds and listens on a path. A socket that a server left there when it died is replaced; one that somebody listens
 -- on is not, nor is any other file. Throws an @IOError@.
 openUnixListener :: Settings -> FilePath -> IO Listener
-openUnixListener settings path = do
-  removal <- once (removeSocketFile path `catch` ignore)
-  fmap (`Listener` RemovePath removal) . bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
-    outcome <- try (bind listener name)
-    case outcome of
-      Left failure | hasErrno eADDRINUSE failure -> do
-        isLeft <- isSocketFile path
-        abandoned <- if isLeft then isAbandoned name else return False
-        when abandoned (removeSocketFile path)
-        bind listener name
-      Left failure -> throwIO failure
-      Right () -> return ()
-    listen listener (settingsBacklog settings) `onException` removeSocketFile path
-    return listener
+openUnixListener settings path =
+  bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
+    -- A socket that does not listen yet looks like one of a dead server, and of two servers that find one only one may
+    -- replace it.
+    own <- whileFolderIsLocked path $ do
+      try (bind listener name) >>= either (takeOver listener) return
+      bound <- ownSocketFile path
+      listen listener (settingsBacklog settings) `onException` mapM_ (`removeSocketFile` path) bound
+      return bound
+    Listener listener . RemovePath <$> once (mapM_ (`removeSocketFile` path) own `catch` ignore)
   where
     name = SockAddrUnix path
+    takeOver listener failure = do
+      found <- if hasErrno eADDRINUSE failure then socketFileAt path else return Nothing
+      isLeft <- maybe (return False) (const (isAbandoned name)) found
+      unless isLeft (throwIO failure)
+      mapM_ (`removeSocketFile` path) found
+      bind listener name
 
 -- An action that does nothing but for the first time.
 once :: IO () -> IO (IO ())
