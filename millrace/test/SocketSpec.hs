@@ -14,6 +14,7 @@ import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
 import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr, plusPtr)
+import GHC.IO.Encoding (getFileSystemEncoding, mkTextEncoding, setFileSystemEncoding)
 import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (ioe_filename))
 import Millrace.Deadline
 import Millrace.Operation (bringIntoMemory)
@@ -42,6 +43,17 @@ spec = do
     it "talks over IPv4" $ conversation (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))) AF_INET
     it "talks over IPv6" $ conversation (SockAddrInet6 0 0 (0, 0, 0, 1) 0) AF_INET6
     it "talks over Unix sockets" $ withPath "socket" $ \path -> conversation (SockAddrUnix path) AF_UNIX
+    it "names Unix sockets as other files are named, byte for byte" $
+      bracket getFileSystemEncoding setFileSystemEncoding $ \_ -> do
+        mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
+        -- The last one is a byte that is not UTF-8.
+        forM_ ["s\246ck", "\8364", "\xDCFF"] $ \name -> withPath name $ \path -> bracket (socket AF_UNIX Datagram defaultProtocol) close $ \there -> do
+          bind there (SockAddrUnix path)
+          doesPathExist path `shouldReturn` True
+          getSocketName there `shouldReturn` SockAddrUnix path
+          conversation (SockAddrUnix (path ++ "2")) AF_UNIX `finally` removeFile (path ++ "2")
+        let tooLong = SockAddrUnix (replicate 60 '\246')
+        bracket (socket AF_UNIX Stream defaultProtocol) close (\s -> failsWith (bind s tooLong)) >>= (`shouldSatisfy` hasCode eNAMETOOLONG)
     it "takes IPv4 connections on an IPv6 socket" $
       bracket (socket AF_INET6 Stream defaultProtocol) close $ \listener -> do
         bind listener (SockAddrInet6 0 0 (0, 0, 0, 0) 0)

@@ -16,6 +16,9 @@
 -- 2. 'close' wakes every thread that waits on the socket; their operations throw (@EBADF@).
 -- 3. A closed socket stays closed: if the system uses its number again, the old socket never reaches the new one.
 -- 4. If descriptors or memory run out, 'accept' continues as soon as there are some again.
+-- 5. The path of a Unix socket names a file as other paths do: its characters become bytes by the encoding of file
+-- names
+--    ('GHC.IO.Encoding.getFileSystemEncoding'). Those of an abstract name are bytes.
 --
 -- All functions throw 'IOError' that names the function and the socket. Those that wait are interruptible, and park the
 -- thread without occupying an operating system thread. Functions that are exported from "Network.Socket" unchanged

@@ -36,6 +36,7 @@ import Control.Exception (throwIO)
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (isJust, isNothing)
 import Data.Word (Word8)
@@ -48,6 +49,7 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, sizeOf)
 import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Internal.Constants
+import Millrace.Internal.File (pathBytes, pathFrom)
 import Millrace.Internal.Foreign
 import Millrace.Internal.Handle (retryWaiting)
 import Millrace.Internal.Park (Hooks (..), Request (..), performOnce)
@@ -261,13 +263,15 @@ callOn attempted object call = do
 -- | @withAddress attempted s address use@ gives @use@ the address in memory, and its size. Throws if the path of a Unix socket
 -- is too long, where the network package would call 'error'.
 withAddress :: String -> Socket -> SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
-withAddress attempted s address use
-  | isTooLong address = throwIO (failure attempted (describe s ++ " to " ++ show address) eNAMETOOLONG)
-  | otherwise = allocaBytes size $ \pointer -> do
-    pokeSocketAddress pointer address
-    use pointer size
-  where
-    size = sizeOfSocketAddress address
+withAddress attempted s address use = do
+  native <- nativeAddress attempted address
+  if isTooLong native
+    then throwIO (failure attempted (describe s ++ " to " ++ show address) eNAMETOOLONG)
+    else do
+      let size = sizeOfSocketAddress native
+      allocaBytes size $ \pointer -> do
+        pokeSocketAddress pointer native
+        use pointer size
 
 -- The size of an address with a path is always that of the longest one.
 isTooLong :: SockAddr -> Bool
@@ -275,15 +279,24 @@ isTooLong address = case address of
   SockAddrUnix path -> not (null (drop (sizeOfSocketAddress (SockAddrUnix "") - pathOffset) path))
   _ -> False
 
+-- A path is a name of a file like others: its characters become bytes as those of other names do. The network package
+-- writes the last eight bits of each character, which is right for abstract names.
+nativeAddress :: String -> SockAddr -> IO SockAddr
+nativeAddress attempted address = case address of
+  SockAddrUnix path@(first : _) | first /= '\0' && any (> '\x7f') path -> SockAddrUnix . Char8.unpack <$> pathBytes attempted path
+  _ -> return address
+
 -- | In every @sockaddr_un@.
 pathOffset :: Int
 pathOffset = 2
 
--- | Reads an address of the given size from memory. The network package reads the name of a Unix socket up to the first NUL. An
--- abstract name begins with one (unix(7)), so it is read here.
+-- | Reads an address of the given size from memory. The network package reads the name of a Unix socket up to the first
+-- NUL. An abstract name begins with one (unix(7)), so it is read here. The bytes of a path become characters as those
+-- of other names do.
 addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
 addressFrom place size =
   peekSocketAddress (castPtr place) >>= \address -> case address of
+    SockAddrUnix path@(_ : _) | any (> '\x7f') path -> SockAddrUnix <$> pathFrom (Char8.pack path)
     SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
     _ -> return address
 

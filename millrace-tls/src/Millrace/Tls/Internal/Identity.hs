@@ -41,8 +41,18 @@ instance Show Pem where
   showsPrec d (PemBytes bytes) = showParen (d > 10) (showString "PemBytes of length " . shows (ByteString.length bytes))
 
 readPem :: Pem -> IO ByteString
-readPem (PemFile path) = ByteString.readFile path
-readPem (PemBytes bytes) = return bytes
+readPem (PemFile path) = withoutMarks <$> ByteString.readFile path
+readPem (PemBytes bytes) = return (withoutMarks bytes)
+
+-- Editors of Windows begin a text with a byte order mark, and OpenSSL would not see the line behind it. A chain may be
+-- several such texts.
+withoutMarks :: ByteString -> ByteString
+withoutMarks bytes = case ByteString.breakSubstring mark bytes of
+  (before, rest)
+    | ByteString.null rest -> before
+    | otherwise -> before <> withoutMarks (ByteString.drop (ByteString.length mark) rest)
+  where
+    mark = ByteString.pack [0xef, 0xbb, 0xbf]
 
 -- | For messages.
 describePem :: String -> Pem -> String
