@@ -1,7 +1,7 @@
 -- | Runs every Spec. The programs that it starts end with it.
 module Main (main) where
 
-import GHC.IO.Encoding (setFileSystemEncoding, setLocaleEncoding, utf8)
+import GHC.IO.Encoding (mkTextEncoding, setFileSystemEncoding, setLocaleEncoding, utf8)
 import qualified Millrace.Cli.AcceptSpec
 import qualified Millrace.Cli.AccessLogSpec
 import qualified Millrace.Cli.AddressSpec
@@ -21,9 +21,11 @@ import qualified Millrace.Cli.ListingSpec
 import qualified Millrace.Cli.MadeOnceSpec
 import qualified Millrace.Cli.MediaTypeSpec
 import qualified Millrace.Cli.MetricsSpec
+import qualified Millrace.Cli.NameSpec
 import qualified Millrace.Cli.ProcessorsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.ProxySpec
+import qualified Millrace.Cli.ReadingsSpec
 import qualified Millrace.Cli.RequestPathSpec
 import qualified Millrace.Cli.RestartSpec
 import qualified Millrace.Cli.RunSpec
@@ -44,7 +46,7 @@ main = do
   -- The programs that it starts would ignore it as well, if nohup has started this one.
   _ <- installHandler sigHUP Default Nothing
   -- The tests name files, and read what programs print, in UTF-8, whatever the locale.
-  setFileSystemEncoding utf8
+  mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
   setLocaleEncoding utf8
   hSetBuffering stdout LineBuffering
   hspec (around_ (within 180 "the test") specs)
@@ -68,7 +70,9 @@ specs = do
   describe "MadeOnce" Millrace.Cli.MadeOnceSpec.spec
   describe "MediaType" Millrace.Cli.MediaTypeSpec.spec
   describe "Metrics" Millrace.Cli.MetricsSpec.spec
+  describe "Names" Millrace.Cli.NameSpec.spec
   describe "Processors" Millrace.Cli.ProcessorsSpec.spec
+  describe "Readings" Millrace.Cli.ReadingsSpec.spec
   describe "RequestPath" Millrace.Cli.RequestPathSpec.spec
   describe "Sites" Millrace.Cli.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.StandardStreamSpec.spec

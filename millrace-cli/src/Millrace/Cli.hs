@@ -17,6 +17,7 @@ import Millrace.Cli.Doctor
 import Millrace.Cli.ErrorPage (withErrorPage)
 import Millrace.Cli.Failure
 import Millrace.Cli.Manner (OwnAnswers (..), plainManner)
+import Millrace.Cli.NameBytes (useNamesAsBytes)
 import Millrace.Cli.Policy (Compression (..), OnError (..))
 import Millrace.Cli.Pong
 import Millrace.Cli.Proxy (failureResponse, withReverseProxy)
@@ -32,12 +33,12 @@ import qualified Options.Applicative as Options
 import System.Environment (getArgs, getProgName)
 import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 
--- | Reads the command line and does what it says. The exit status is 0 when the work is done or was stopped, 1 when it could not
--- be done, 2 when the command line was wrong.
+-- | Reads the command line and does what it says. Names of files are bytes from then on, whatever the locale. The exit
+-- status is 0 when the work is done or was stopped, 1 when it could not be done, 2 when the command line was wrong.
 --
 -- @since 0.1.0
 main :: IO ()
-main = reportFailures $ getArgs >>= understood >>= perform
+main = useNamesAsBytes >> reportFailures (getArgs >>= understood >>= perform)
 
 -- Ends the program if the parser wants that. The parser's own function for this does not notice when the help could not
 -- be written, and has another exit status when the message about wrong usage could not be.
@@ -69,7 +70,7 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 perform :: Command -> IO ()
 perform command = case command of
   Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
-  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (const (withProxy upstreams targets . const))
+  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (\_ use -> withProxy upstreams targets (\_ application -> use application id))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options

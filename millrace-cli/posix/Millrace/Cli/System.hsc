@@ -12,6 +12,8 @@ module Millrace.Cli.System
   , onHangup
   , processNumber
   , reserveForOwner
+  , FileIdentity
+  , identityOf
   , ignoreRotation
   , ignoreFileSizeLimit
   , residentBytes
@@ -31,10 +33,11 @@ import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
 import Foreign.Storable (peekByteOff)
 import GHC.Clock (getMonotonicTimeNSec)
 import System.Exit (ExitCode (ExitFailure))
-import System.Posix.Files (setFileMode)
+import System.Posix.Files (deviceID, fileID, getSymbolicLinkStatus, setFileMode)
 import System.Posix.Process (exitImmediately, getProcessID)
 import System.Posix.Resource
 import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
+import System.Posix.Types (DeviceID, FileID)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
@@ -135,6 +138,23 @@ processNumber = fromIntegral <$> getProcessID
 -- @since 0.1.0
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner path = setFileMode path 0o600
+
+-- | Which file it is, whatever its names. It may be said of another file when nothing uses this one any more.
+--
+-- @since 0.1.0
+data FileIdentity = FileIdentity DeviceID FileID
+  deriving (Eq)
+
+-- | Which file is at a path now. A symbolic link is a file of its own. 'Nothing' if there is none, or if the system
+-- does not tell.
+--
+-- @since 0.1.0
+identityOf :: FilePath -> IO (Maybe FileIdentity)
+identityOf path = either unknown found <$> try (getSymbolicLinkStatus path)
+  where
+    found status = Just (FileIdentity (deviceID status) (fileID status))
+    unknown :: IOException -> Maybe FileIdentity
+    unknown _ = Nothing
 
 -- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
 --

@@ -28,7 +28,7 @@ import Data.Word (Word64)
 import Millrace.Cli.Password
 import Millrace.Cli.Refusal
 import Network.HTTP.Types
-import Network.HTTP.Types.Header (hRetryAfter, hWWWAuthenticate)
+import Network.HTTP.Types.Header (hRetryAfter, hVary, hWWWAuthenticate)
 import Network.Wai
 
 -- | Names, and the hashes of their passwords.
@@ -80,10 +80,12 @@ asking realm (Users users) = do
   pure $ \application request respond -> do
     judgement <- maybe (pure Wrong) judged (credentials =<< lookup hAuthorization (requestHeaders request))
     case judgement of
-      Known -> application request respond
-      Wrong -> respond (refusal unauthorized401 [(hWWWAuthenticate, challenge)])
-      TooMany -> respond (refusal serviceUnavailable503 [(hRetryAfter, "5")])
+      Known -> application request (respond . mapResponseHeaders (varying :))
+      Wrong -> respond (refusal unauthorized401 [(hWWWAuthenticate, challenge), varying])
+      TooMany -> respond (refusal serviceUnavailable503 [(hRetryAfter, "5"), varying])
   where
+    -- For caches that may keep answers to requests with passwords, because 'Cache-Control: public' says so.
+    varying = (hVary, "Authorization")
     -- A hash to compare with when there is no such user. Hashes of different kinds take different times, so the one of some user is
     -- taken, and always the same for a name.
     another name = snd (Map.elemAt (fromIntegral (spread name `mod` fromIntegral (Map.size users))) users)

@@ -15,8 +15,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.List (find, isPrefixOf)
-import qualified Data.Text as Text
-import qualified Data.Text.Encoding as Text
+import Millrace.Cli.NameBytes (nameBytes)
 
 -- | A pattern for the paths of files, and what they have.
 --
@@ -65,11 +64,9 @@ readCacheRule text = case break (== '=') text of
 scopeOf :: String -> Either String Scope
 scopeOf glob = case glob of
   "/" -> Right (Below [])
-  '/' : path | not (any null (segments path)) -> Right (Below (map encoded (segments path)))
-  '*' : '.' : extension | not (null extension) && all (`notElem` ['/', '*']) extension -> Right (EndingIn (encoded ('.' : extension)))
+  '/' : path | not (any null (segments path)) -> Right (Below (map nameBytes (segments path)))
+  '*' : '.' : extension | not (null extension) && all (`notElem` ['/', '*']) extension -> Right (EndingIn (nameBytes ('.' : extension)))
   _ -> Left ("'" <> glob <> "' is not a pattern: write a path that begins with a slash (/assets/), or an extension (*.css)")
-  where
-    encoded = Text.encodeUtf8 . Text.pack
 
 -- The names between the slashes. One slash at the end does not count.
 segments :: String -> [String]

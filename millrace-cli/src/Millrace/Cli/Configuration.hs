@@ -27,8 +27,11 @@ import Millrace.Cli.Command
 import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Document
 import Millrace.Cli.Manner
+import Millrace.Cli.NameBytes (nameBytes)
 import Millrace.Cli.Policy
 import Millrace.Cli.Proxy (targetProblem)
+import Millrace.Cli.Readings
+import Millrace.Cli.RequestPath (encodeSegment)
 import Millrace.Socket (PortNumber)
 
 -- | All that a file says.
@@ -251,9 +254,11 @@ routeParts word
   | take 1 word /= "/" = Left ("'" <> word <> "' is not a path: it begins with /")
   | any (`elem` [".", ".."]) parts = Left ("'" <> word <> "' has a part that is . or ..")
   | not (all isPlain word) = Left ("'" <> word <> "' has characters that a path is written without: write it decoded, and without ? and #")
+  | readings (foldMap (("/" <>) . encodeSegment) encoded) /= Just [encoded] = Left ("'" <> word <> "' has a part that programs read differently: write it without ; and without blanks and dots at the end of a part")
   | otherwise = Right parts
   where
     parts = filter (not . null) (pieces word)
+    encoded = map nameBytes parts
     pieces rest = case break (== '/') rest of
       (piece, _ : others) -> piece : pieces others
       (piece, []) -> [piece]

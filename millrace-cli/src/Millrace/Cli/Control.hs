@@ -12,7 +12,7 @@ module Millrace.Cli.Control
 where
 
 import Control.Concurrent (forkIO, killThread)
-import Control.Exception (IOException, bracket, bracketOnError, catch, finally, mask, throwIO, toException, try)
+import Control.Exception (IOException, bracket, bracketOnError, catch, finally, mask, toException, try)
 import Control.Monad (forever, unless, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -21,12 +21,12 @@ import qualified Data.Text as Text
 import Data.Text.Encoding (decodeUtf8With, encodeUtf8)
 import Data.Text.Encoding.Error (lenientDecode)
 import Millrace.Cli.Failure (Failure (..), reasonOf)
+import Millrace.Cli.OwnFile
 import Millrace.Cli.System (reserveForOwner)
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Socket
 import Millrace.Socket.ByteString (recvBefore, sendAllBefore)
 import Millrace.Timer (threadDelay)
-import System.Directory (removeFile)
 
 -- | Where the socket of a server is, by the path of the file with its number.
 --
@@ -43,27 +43,27 @@ data Outcome
     Refused String
   deriving (Eq, Show)
 
--- | Listens at a path while an action runs, and does what is asked for there. Replaces the socket of another server that is there. The
--- socket's name stays at the end: the next server may have replaced it. Throws 'Failure' if it cannot be made.
+-- | Listens beside a path. The action gets a function that has the socket at the path while it runs another action, and
+-- meanwhile does what is asked for there. It replaces the socket of another server, and the next server may replace
+-- this one. Throws 'Failure' if the socket cannot be made.
 --
 -- @since 0.1.0
-withControl :: FilePath -> IO Outcome -> IO a -> IO a
-withControl path reload action = bracket (open `catch` unmade) close $ \listener -> bracket (forkIO (serving listener)) killThread (const action)
+withControl :: FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
+withControl path reload use = withOwnFile unmade path listening close answered
   where
-    open = do
-      removeFile path `catch` ignore
+    answered listener whileThere = use (bracket (forkIO (serving listener)) killThread . const . whileThere)
+    listening beside =
       bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
-        bind listener (SockAddrUnix path)
+        bind listener (SockAddrUnix beside)
         -- Before it listens nobody can connect.
-        reserveForOwner path
+        reserveForOwner beside
         listener <$ listen listener 16
     unmade failure =
-      throwIO
-        Failure
-          { failureAttempt = "make the socket " <> path,
-            failureReason = reasonOf (toException (failure :: IOException)),
-            failureRemedy = "'millrace reload' asks there. 'pid-file' is a path of at most 100 bytes that the server's user may write to."
-          }
+      Failure
+        { failureAttempt = "make the socket " <> path,
+          failureReason = reasonOf (toException failure),
+          failureRemedy = "'millrace reload' asks there. 'pid-file' is a path of at most 90 bytes that the server's user may write to."
+        }
     -- Without a descriptor for a connection, it waits.
     serving listener = forever $
       mask $ \restore -> do

@@ -12,6 +12,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
+import Data.Maybe (fromMaybe, isJust)
 import Network.HTTP.Types
 import Network.HTTP.Types.Header (hOrigin, hVary)
 import Network.Wai
@@ -48,29 +49,28 @@ data Origins
 --
 -- @since 0.1.0
 sharing :: CrossOrigin -> Middleware
-sharing options application request respond = case lookup hOrigin (requestHeaders request) of
-  Just origin
-    | isPreflight -> respond (responseLBS noContent204 (if isAllowed origin then allowing origin <> beforehand else [vary]) "")
-    | isAllowed origin -> answering (allowing origin <> exposed)
-  _ -> answering [vary | isChoosy]
+sharing options application request respond
+  | isPreflight = respond (responseLBS noContent204 (if isAllowed then allowing <> beforehand else varying) "")
+  | isAllowed = answering (allowing <> exposed)
+  | otherwise = answering varying
   where
     answering fields = application request (respond . mapResponseHeaders ((fields <>) . filter (not . isOfSharing . fst)))
     isOfSharing name = "access-control-" `ByteString.isPrefixOf` CI.foldedCase name
-    isPreflight = requestMethod request == methodOptions && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
-    isAllowed origin = case crossOrigins options of
-      AnyOrigin -> True
-      TheseOrigins origins -> Char8.unpack origin `elem` origins
-    isChoosy = crossOrigins options /= AnyOrigin
-    allowing origin =
-      [("Access-Control-Allow-Origin", if isChoosy then origin else "*")]
-        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options && isChoosy]
-        <> [vary | isChoosy]
+    origin = lookup hOrigin (requestHeaders request)
+    isPreflight = isJust origin && requestMethod request == methodOptions && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
+    (isAllowed, allowed, varying) = case crossOrigins options of
+      -- Whoever asks, so that a cache may keep the answer for everybody.
+      AnyOrigin -> (True, "*", [])
+      TheseOrigins origins -> (maybe False ((`elem` origins) . Char8.unpack) origin, fromMaybe "" origin, [(hVary, "Origin")])
+    allowing =
+      [("Access-Control-Allow-Origin", allowed)]
+        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options && crossOrigins options /= AnyOrigin]
+        <> varying
     beforehand =
       [("Access-Control-Allow-Methods", joined (["GET", "HEAD", "POST"] <> crossMethods options))]
         <> [("Access-Control-Allow-Headers", joined (crossFields options)) | not (null (crossFields options))]
         <> [("Access-Control-Max-Age", Char8.pack (show (crossSeconds options)))]
     exposed = [("Access-Control-Expose-Headers", joined (crossExposed options)) | not (null (crossExposed options))]
-    vary = (hVary, "Origin")
 
 joined :: [String] -> ByteString
 joined = Char8.intercalate ", " . map Char8.pack

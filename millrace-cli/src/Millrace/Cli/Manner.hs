@@ -16,25 +16,24 @@ where
 
 import Control.Applicative ((<|>))
 import Control.Exception (throwIO, try)
-import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.IORef (newIORef, readIORef, writeIORef)
 import Data.Maybe (fromMaybe)
-import qualified Data.Text as Text
-import Data.Text.Encoding (encodeUtf8)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.BasicAuthentication
 import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Failure
+import Millrace.Cli.NameBytes
 import Millrace.Cli.SecurityHeaders
+import Network.HTTP.Types.Header (hVary)
 import Network.Wai
 
 -- | What a site or a route says beside what it does.
 --
 -- @since 0.1.0
 data Manner = Manner
-  { -- | Fields of all answers. They replace those of the same name.
+  { -- | Fields of all answers. They replace those of the same name, except Vary.
     mannerHeaders :: [(String, String)],
     mannerSecurity :: SecurityHeaders,
     -- | Whose pages may read the answers. 'Nothing': as browsers do without being told.
@@ -121,17 +120,19 @@ data Answerer = ByMiddleware | ByApplication
 
 asked :: UsersOptions -> IO Middleware
 asked options = do
-  content <- try (ByteString.readFile (usersFile options)) >>= either (throwIO . unreadable) pure
+  content <- try (readTextFile (usersFile options)) >>= either (throwIO . unreadable) pure
   users <- readUsers content >>= either (throwIO . unusable) pure
-  asking (encodeUtf8 (Text.pack (usersRealm options))) users
+  asking (nameBytes (usersRealm options)) users
   where
     attempt = "use the users in " <> usersFile options
     unreadable failure = Failure attempt (ioe_description (failure :: IOException)) remedy
     unusable reason = Failure attempt reason remedy
     remedy = "'users' names a file with lines NAME:HASH. 'htpasswd -B -c FILE NAME' makes one."
 
+-- Vary is added to: without what is there, a cache would take the answer to one client for that to another.
 setting :: [(String, String)] -> Middleware
 setting [] application = application
-setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` map fst chosen) . fst) others <> chosen))
+setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` replaced) . fst) others <> chosen))
   where
     chosen = [(CI.mk (Char8.pack name), Char8.pack value) | (name, value) <- fields]
+    replaced = filter (/= hVary) (map fst chosen)

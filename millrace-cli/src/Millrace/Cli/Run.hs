@@ -10,10 +10,8 @@ where
 
 import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, takeMVar, tryPutMVar)
-import Control.Exception (IOException, SomeException, bracket_, catch, handle, throwIO, toException, try)
+import Control.Exception (IOException, SomeException, catch, throwIO, toException, try)
 import Control.Monad (forever, unless, void, when)
-import qualified Data.ByteString as ByteString
-import qualified Data.ByteString.Char8 as Char8
 import Data.Foldable (traverse_)
 import Data.List (intercalate, isPrefixOf)
 import Data.Maybe (maybeToList)
@@ -22,13 +20,15 @@ import Millrace.Cli.Configuration
 import Millrace.Cli.Control
 import Millrace.Cli.Document (renderMistake)
 import Millrace.Cli.Failure
+import Millrace.Cli.NameBytes (readTextFile)
+import Millrace.Cli.PidFile
 import Millrace.Cli.Replaceable
 import Millrace.Cli.Server
 import Millrace.Cli.Sites
-import Millrace.Cli.System (Hangup (..), onHangup, processNumber)
+import Millrace.Cli.System (Hangup (..), onHangup)
 import Millrace.Cli.Tls (checkTls)
 import Millrace.Deadline (deadlineAfter, isDeadlineError)
-import System.Directory (doesDirectoryExist, removeFile)
+import System.Directory (doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (takeDirectory)
 
@@ -145,7 +145,7 @@ loadUsable makers file = do
 
 load :: FilePath -> IO Configuration
 load file = do
-  text <- ByteString.readFile file `catch` (throwIO . unreadable)
+  text <- readTextFile file `catch` (throwIO . unreadable)
   either (throwIO . mistaken) pure (readConfiguration text)
   where
     unreadable failure = Failure ("read " <> file) (reasonOfIO failure) "Give the path of a configuration file: millrace run FILE."
@@ -161,18 +161,3 @@ load file = do
     counted mistakes = show (length mistakes) <> " mistakes"
     -- A generated file can have the same mistake a thousand times, and the first ones must stay in sight.
     mostShown = 20
-
--- The file has the number of this process while an action runs, and the socket beside it takes what 'reload' asks for.
-withPidFile :: Maybe FilePath -> IO Outcome -> IO a -> IO a
-withPidFile Nothing _ action = action
-withPidFile (Just path) reloading action = bracket_ write remove (withControl (controlPath path) reloading action)
-  where
-    write = (processNumber >>= writeFile path . (<> "\n") . show) `catch` (throwIO . failed)
-    -- The next server may have written its own number: with 'reuse-port' it begins before this one ends.
-    remove = handle ignoring $ do
-      number <- processNumber
-      content <- ByteString.readFile path
-      when (Char8.words content == [Char8.pack (show number)]) (mapM_ removeFile [path, controlPath path])
-    ignoring :: IOException -> IO ()
-    ignoring _ = pure () -- Somebody has removed it already.
-    failed failure = Failure ("write " <> path) (reasonOfIO failure) "'pid-file' is a path that the server's user may write to."

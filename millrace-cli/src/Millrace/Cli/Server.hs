@@ -48,13 +48,15 @@ import Network.Wai.Handler.Millrace
 --
 -- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
-serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application)
+serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application id)
 
--- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and before anything
--- listens. SIGHUP can be for something else. The first action tells the targets of proxies, for the status page.
+-- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and
+-- before anything listens. The application comes with a function for what must be so as long as this server serves: by
+-- then it listens, and nothing else can fail. SIGHUP can be for something else. The first action tells the targets of
+-- proxies, for the status page.
 --
 -- @since 0.1.0
-serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> IO ()) -> IO ()) -> IO ()
+serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
 serveWith options hangup upstreams withApplication' = do
   stop <- newStop
   stopOnSignals hangup stop
@@ -66,15 +68,16 @@ serveWith options hangup upstreams withApplication' = do
   reporting <- newReporting
   serviceManager <- findServiceManager
   tls <- newEmptyMVar
-  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application -> withInherited $ \inherited -> do
-    let sharing = setReusePort (serverReusePort options || not (null inherited))
-    withPlaces options inherited $ \places -> do
-      urls <- mapM urlsOf places
-      mapM_ (refuseSamePort places) (serverStatusPort options)
-      loops <- loopCount
-      securePort <- portOfHttps places
-      observing options stop $ \metrics telling -> withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $ \status ->
-        protected options metrics (putMVar tls) $ \protection -> do
+  -- What can fail comes before listening: clients that come to a port shared with another server would be lost.
+  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application whileServing -> withInherited $ \inherited ->
+    observing options stop $ \metrics telling -> protected options metrics (putMVar tls) $ \protection -> do
+      let sharing = setReusePort (serverReusePort options || not (null inherited))
+      withPlaces options inherited $ \places -> do
+        urls <- mapM urlsOf places
+        mapM_ (refuseSamePort places) (serverStatusPort options)
+        loops <- loopCount
+        securePort <- portOfHttps places
+        withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $ \status -> do
           let notices =
                 Notices
                   { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
@@ -87,7 +90,7 @@ serveWith options hangup upstreams withApplication' = do
               adapted place said = protectionAt place (maybe id protecting protection) (telling (reporting (sharing (settings options (placeOptions place) stop said))))
           services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
           withHttp3Beside options protection services $
-            withWatchdog serviceManager . runTogether . map (\found -> runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found))
+            whileServing . withWatchdog serviceManager . runTogether . map (\found -> runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found))
   awaitTold stop
 
 -- | What can be changed while the server runs.

@@ -18,8 +18,9 @@ import Control.Monad (forever)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
-import Data.Char (isAscii, isDigit, isPrint)
+import Data.Char (isDigit, isPrint)
 import Millrace.Cli.Failure (newSeldomTeller)
+import Millrace.Cli.NameBytes (nameBytes)
 import Millrace.Deadline (deadlineAfter)
 import Millrace.Socket
 import Millrace.Socket.Datagram (sendAllToBefore)
@@ -52,7 +53,7 @@ findServiceManager = do
 socketAddress :: String -> Maybe SockAddr
 socketAddress name = case name of
   '/' : _ -> Just (SockAddrUnix name)
-  '@' : rest -> Just (SockAddrUnix ('\0' : rest))
+  '@' : rest -> Just (SockAddrUnix ('\0' : Char8.unpack (nameBytes rest)))
   _ -> Nothing
 
 -- | How many microseconds may pass from one sign of life to the next: half of what the environment says, as systemd recommends.
@@ -73,10 +74,11 @@ watchdogInterval text = case readMaybe text of
 --
 -- @since 0.1.0
 notifyReady :: Maybe ServiceManager -> [String] -> IO ()
-notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <> Char8.pack (map plain (unwords places))]
+notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords places))]
   where
-    -- The path of a Unix socket may have any characters, and a line end would begin another message.
-    plain character = if isAscii character && isPrint character then character else '?'
+    -- The path of a Unix socket may have any bytes; a line end would begin another message, and systemd takes only
+    -- UTF-8.
+    plain character = if isPrint character then character else '?'
 
 -- | Says that the server finishes the open requests and then ends.
 --

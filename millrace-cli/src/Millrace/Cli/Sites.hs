@@ -8,7 +8,6 @@ module Millrace.Cli.Sites
   )
 where
 
-import Control.Monad (guard)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (toLower)
@@ -18,12 +17,12 @@ import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
 import Data.Ord (Down (..))
-import qualified Data.Text as Text
-import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.Command (FilesOptions, ProxyOptions)
 import Millrace.Cli.Configuration
 import Millrace.Cli.HostField (nameOfHost)
 import Millrace.Cli.Manner
+import Millrace.Cli.NameBytes (nameBytes)
+import Millrace.Cli.Readings
 import Millrace.Cli.Refusal
 import Millrace.Cli.RequestPath (encodeSegment)
 import Millrace.Cli.Upstream (Upstream)
@@ -104,22 +103,17 @@ withRoute makers ofSite route use = do
     PassOn options -> makeProxy makers options finishedWith
     RedirectTo target -> finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target)))
   where
-    parts = map (encodeUtf8 . Text.pack) (routePath route)
+    parts = map nameBytes (routePath route)
 
--- The parts of a path are what clients mean by it, whichever way they write it: @\/%61dmin@, @\/\/admin@ and @\/admin%2F@ are
--- @\/admin@. Otherwise a client could choose the rules that apply to a file or to what is behind a proxy.
+-- Whichever way a path is written, and whichever way what is behind the route reads it: it belongs to one route, or is
+-- refused. Otherwise a client could choose the rules that apply to a file or to what is behind a proxy.
 answering :: [([ByteString], Application)] -> Application
 answering [(_, application)] = application
-answering routes = \request respond -> case partsOf (rawPathInfo request) of
-  Nothing -> respond (refusal badRequest400 [])
-  Just parts -> maybe (respond (refusal notFound404 [])) (\(_, application) -> application request respond) (find ((`isPrefixOf` parts) . fst) routes)
-
--- 'Nothing' for a path with a part that programs remove, and with a backslash, which some take for a slash.
-partsOf :: ByteString -> Maybe [ByteString]
-partsOf path = parts <$ guard (all isPlain parts)
+answering routes = \request respond -> case map routeOf <$> readings (rawPathInfo request) of
+  Just (found : others) | all ((== fmap fst found) . fmap fst) others -> maybe (respond (refusal notFound404 [])) (\(_, application) -> application request respond) found
+  _ -> respond (refusal badRequest400 [])
   where
-    parts = filter (not . Char8.null) (Char8.split '/' (urlDecode False path))
-    isPlain part = part `notElem` [".", ".."] && Char8.all (\letter -> letter /= '\\' && letter /= '\0') part
+    routeOf parts = find ((`isPrefixOf` parts) . fst) routes
 
 -- Removes these parts from the path of a request. The first application is for a request that has nothing behind them.
 belowPath :: [ByteString] -> Application -> Middleware

@@ -9,12 +9,12 @@ import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (forM_)
 import Data.Char (isDigit)
-import Data.List (isPrefixOf)
+import Data.List (isPrefixOf, sort)
 import Load
 import Network.Socket
 import Program
 import Site
-import System.Directory (copyFile, listDirectory)
+import System.Directory (copyFile, listDirectory, renameFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.IO (FdOption (CloseOnExec), setFdOption)
@@ -83,6 +83,52 @@ spec = describe "restarts without losing a request" $ do
       nextErrorLine next >>= (`shouldContain` "was read again")
       stopped next
     filter ("pid" `isPrefixOf`) <$> listDirectory folder `shouldReturn` []
+  describe "leaves the running server what it has: 'millrace reload' reaches it" $ do
+    let serving folder more = do
+          write folder "site/index.html" "Pong!"
+          writeFile (folder </> "m.yaml") (unlines (more <> ["sites: {files: " <> folder </> "site}"]))
+        inProcess folder more = "process: {" <> more <> "pid-file: " <> folder </> "pid" <> "}"
+        listening port = "listen: {http: 127.0.0.1:" <> show (port :: Int) <> "}"
+        withFirst folder use = do
+          serving folder [listening 0, inProcess folder "reuse-port: true, "]
+          withServer ["run", folder </> "m.yaml"] $ \first -> do
+            () <- use first
+            serving folder [listening 0, inProcess folder "reuse-port: true, "]
+            outcome <- runMillrace [] ["reload", folder </> "m.yaml"]
+            (outcomeExit outcome, outcomeErrors outcome) `shouldBe` (ExitSuccess, "")
+            stopped first
+          filter ("pid" `isPrefixOf`) <$> listDirectory folder `shouldReturn` []
+        doesNotStart folder said = do
+          outcome <- runMillrace [] ["run", folder </> "m.yaml"]
+          outcomeExit outcome `shouldBe` ExitFailure 1
+          outcomeErrors outcome `shouldContain` said
+    it "when its port is taken" . withDirectory $ \folder -> withFirst folder $ \first -> do
+      serving folder [listening (serverPort first), inProcess folder ""]
+      doesNotStart folder "the port is in use"
+    it "when the port of its status is taken" . withDirectory $ \folder -> withFirst folder $ \first ->
+      withServer ["pong", "--port", "0"] $ \other -> do
+        serving folder [listening (serverPort first), inProcess folder ("reuse-port: true, status: " <> show (serverPort other) <> ", ")]
+        doesNotStart folder "the port is in use"
+    it "when its certificate cannot be read" . withDirectory $ \folder -> withFirst folder $ \first -> do
+      serving folder ["listen: {https: 127.0.0.1:" <> show (serverPort first) <> "}", "certificates: {chain: " <> folder </> "none, key: " <> folder </> "none}", inProcess folder "reuse-port: true, "]
+      doesNotStart folder (folder </> "none")
+    it "when it has no room for its files" . withDirectory $ \folder -> withFirst folder $ \first -> do
+      serving folder [listening (serverPort first), inProcess (folder </> "none") "reuse-port: true, "]
+      doesNotStart folder "pid-file"
+  it "removes the files of its process, and not those that have come in their place" . withDirectory $ \folder -> do
+    write folder "site/index.html" "Pong!"
+    writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:0}", "process: {pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "site}"])
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      -- As in another container, or of a later process with the same number.
+      same <- readFile (folder </> "pid")
+      writeFile (folder </> "next") same
+      renameFile (folder </> "next") (folder </> "pid")
+      withSocket (socket AF_UNIX Stream defaultProtocol) $ \next -> do
+        bind next (SockAddrUnix (folder </> "next.sock"))
+        renameFile (folder </> "next.sock") (folder </> "pid.sock")
+        stopped server
+      readFile (folder </> "pid") `shouldReturn` same
+    filter ("pid" `isPrefixOf`) <$> (sort <$> listDirectory folder) `shouldReturn` ["pid", "pid.sock"]
   it "listens on each inherited socket in the way that the file has for its port" . withCertificates $ \folder -> withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
     path <- millracePath
     write folder "site/index.html" "Pong!"

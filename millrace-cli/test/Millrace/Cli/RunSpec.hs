@@ -220,6 +220,8 @@ spec = do
       status ["--user", "somebody:a:c"] `shouldReturn` "401"
       curl ["--user", "somebody:a:b", serverUrl server] `shouldReturn` "one"
       curl ["--head", serverUrl server] >>= (`shouldContain` "WWW-Authenticate: Basic realm=\"the \\\"inner\\\" part\", charset=\"UTF-8\"")
+      -- Whoever asks.
+      mapM (\options -> isInfixOf "\r\nVary: Authorization\r\n" <$> curl (options <> ["--head", serverUrl server])) [[], ["--user", "somebody:a:b"]] `shouldReturn` [True, True]
     forM_ [("somebody", "line 1 is not NAME:HASH"), ("a:plain", "the hash of \"a\" is of no kind that is known and safe"), ("# none", "there is nobody in it")] $ \(content, said) -> do
       writeFile (folder </> "users") content
       outcome <- runMillrace [] ["check", folder </> "m.yaml"]

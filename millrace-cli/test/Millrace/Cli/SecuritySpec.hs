@@ -27,6 +27,7 @@ import System.IO (hGetContents)
 import System.Posix.Files (createSymbolicLink)
 import System.Posix.Signals (sigTERM)
 import System.Process (readProcess, readProcessWithExitCode)
+import Target (withReaders)
 import Test.Hspec
 
 spec :: Spec
@@ -64,6 +65,23 @@ spec = do
     path <- millracePath
     (code, output, errors) <- within 120 "the attempts" (readProcessWithExitCode "python3" ["test/inject.py", path] "")
     (code, map read (words output) :: [Int], errors) `shouldSatisfy` \(found, counts, _) -> found == ExitSuccess && take 1 counts <= [5] && sum counts > 40
+  it "asks for the password of a route whichever way the path is written, and whichever way what is behind it reads the path" . withDirectory $ \folder -> withReaders $ \target -> do
+    hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
+    writeFile (folder </> "users") ("a:" <> hash)
+    writeFile (folder </> "m.yaml") . unlines $
+      ["listen: {http: 127.0.0.1:0}", "sites:", "  proxy: " <> target, "  routes:", "    - {path: /open, proxy: " <> target <> "}", "    - {path: /admin, users: " <> folder </> "users, proxy: " <> target <> "}"]
+    withServer ["run", folder </> "m.yaml"] $ \server -> do
+      let asked path more = request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
+      asked "/admin/x" "Authorization: Basic YTpi\r\n" >>= (`shouldSatisfy` Char8.isSuffixOf "secret")
+      asked "/other;v=1/x%2Fy" "" >>= (`shouldSatisfy` Char8.isSuffixOf "open")
+      let beginnings = ["/", "//", "/./", "/;/", "/;x=1/", "/;x%2Fy/", "/%3b/", "/%253b/", "/a/../", "/a/..;/", "/a/..;x/", "/open/../", "/open/..;/", "/open/%2e%2e/", "/open/%2e%2e;/", "/open/%252e%252e/", "/open/..%2f", "/open/..%252f", "/open/..\\", "/open/..%5c", "/open%2f..%2f", "/%2f", "/%5c", "\\", "/%252f", "/.;/", "/%2e/", "/%20/../"]
+          names = ["admin", "%61dmin", "%2561dmin", "%252561dmin", "%25252561dmin"]
+          ends = ["", "/", "/x", ";x=1/x", ";/", "%3bx", "%253bx", "%2fx", "%252fx", "%5cx", "\\x", "/.", "/..;/admin", "%20", "%09", "%85", "%a0", "\xA0", ".", "%2e/", "%3f", "%253fx", "%23"]
+          spellings = [beginning <> name <> end | beginning <- beginnings, name <- names, end <- ends, length (filter (not . isPlain) [(beginning, "/"), (name, "admin"), (end, "")]) < 3]
+          isPlain (part, usual) = part == usual
+      forM_ spellings $ \path -> do
+        answer <- asked path ""
+        (path, answer) `shouldSatisfy` not . Char8.isSuffixOf "secret" . snd
   it "sends no more for many ranges than for the file" . withDirectory $ \folder -> do
     write folder "file" (ByteString.replicate 1000000 0x78)
     withServer ["serve", folder, "--port", "0"] $ \server ->

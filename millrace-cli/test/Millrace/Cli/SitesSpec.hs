@@ -54,7 +54,13 @@ spec = do
         ("/d%6Fcs/%61", (200, "docs /%61")),
         ("/docs/", (200, "docs /")),
         ("/docs/inner/x", (200, "inner /x")),
-        ("/docs%2Finner/x", (404, "404 Not Found\n")),
+        ("/docs%2Finner/x", (400, "400 Bad Request\n")),
+        ("/docs/a%2Fb;v=1", (200, "docs /a%2Fb;v=1")),
+        ("/x;v=1/y", (200, "root /x;v=1/y")),
+        ("/%E2%82%AC%25", (200, "root /%E2%82%AC%25")),
+        ("/api;v=1/x", (400, "400 Bad Request\n")),
+        ("/;/api", (400, "400 Bad Request\n")),
+        ("/a/..;/api", (400, "400 Bad Request\n")),
         ("/a/../api", (400, "400 Bad Request\n")),
         ("/a/%2e%2E/api", (400, "400 Bad Request\n")),
         ("/./api", (400, "400 Bad Request\n")),
@@ -78,6 +84,11 @@ spec = do
       granted (Just "https://a") `shouldReturn` [("Access-Control-Allow-Origin", "https://a"), ("Access-Control-Expose-Headers", "X-From")]
     it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
     it "to no origin" $ granted Nothing `shouldReturn` []
+  describe "a cache may give one client the answer to another's request: what depends on the origin is said in Vary" $ do
+    let answers who = [lookupAll response | origin <- [[], [("Origin", "https://a")], [("Origin", "https://b")]], response <- [answerOf [SiteOptions [AnyHost] plainManner {mannerSharing = Just (CrossOrigin who [] [] [] False 600), mannerHeaders = [("Vary", "X-Own")]} [files [] "root"]] origin "/"]]
+        lookupAll response = (\fields -> ([value | ("Access-Control-Allow-Origin", value) <- fields], [value | ("Vary", value) <- fields])) . responseHeaders <$> response
+    it "where all origins may read it, it is the same for all" $ sequence (answers AnyOrigin) `shouldReturn` replicate 3 (["*"], ["X-Own"])
+    it "where some may" $ sequence (answers (TheseOrigins ["https://a"])) `shouldReturn` [(origin, ["Origin", "X-Own"]) | origin <- [[], ["https://a"], []]]
   it "ends all applications when the action ends" $ do
     open <- newIORef (0 :: Int)
     let counting options use = do

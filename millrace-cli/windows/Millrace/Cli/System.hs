@@ -10,6 +10,8 @@ module Millrace.Cli.System
     onHangup,
     processNumber,
     reserveForOwner,
+    FileIdentity,
+    identityOf,
     ignoreRotation,
     ignoreFileSizeLimit,
     residentBytes,
@@ -83,6 +85,18 @@ processNumber = pure 0
 -- @since 0.1.0
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner _ = pure ()
+
+-- | Which file it is.
+--
+-- @since 0.1.0
+data FileIdentity = FileIdentity
+  deriving (Eq)
+
+-- | Not known yet: files that a server would remove stay.
+--
+-- @since 0.1.0
+identityOf :: FilePath -> IO (Maybe FileIdentity)
+identityOf _ = pure Nothing
 
 -- | Not known yet.
 --
