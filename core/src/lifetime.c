@@ -15,7 +15,7 @@ static void free_memory(mr_loop *loop)
 {
     for (mr_message *message = mr_mailbox_take(&loop->mailbox), *next; message; message = next) {
         next = message->next;
-        free(message);
+        mr_mailbox_free(message);
     }
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);

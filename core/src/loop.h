@@ -152,6 +152,9 @@ int mr_descriptor_close(mr_loop *loop, int number);
 /* request.c: a request is complete in itself, or -EINVAL. */
 int mr_check_request(const mr_request *request);
 
+/* Whether the request names at least one byte of memory. */
+bool mr_wants_bytes(const mr_request *request);
+
 /* request.c: advances a transfer by what was moved. Returns true when nothing is left. */
 bool mr_advance(mr_request *request, uint64_t transferred);
 

@@ -103,7 +103,7 @@ void mr_loop_take_messages(mr_loop *loop)
     while (message) {
         mr_message *next = message->next;
         mr_loop_act_on(loop, message);
-        free(message);
+        mr_mailbox_free(message);
         message = next;
     }
 }

@@ -11,15 +11,16 @@
 
 /* The traits that a row of the table may have. */
 enum {
-    MR_MOVES_BYTES = 1 << 0,   /* its result is a number of bytes */
-    MR_RECEIVES = 1 << 1,      /* ... which were received from a socket */
-    MR_SENDS = 1 << 2,         /* ... which were sent from memory to a socket */
-    MR_HAS_VECTOR = 1 << 3,    /* ... and are in the elements of a vector */
-    MR_HAS_OFFSET = 1 << 4,    /* `offset` is a place in a file */
-    MR_IS_ON_FILE = 1 << 5,    /* works on a file itself: never waits for readiness */
-    MR_IS_WAIT = 1 << 6,       /* only waits; foreign descriptors are allowed */
-    MR_NEVER_QUEUES = 1 << 7,  /* begins although others of its direction wait */
-    MR_IS_INTERRUPTED = 1 << 8 /* mr_group_interrupt ends it */
+    MR_MOVES_BYTES = 1 << 0,    /* its result is a number of bytes */
+    MR_RECEIVES = 1 << 1,       /* ... which were received from a socket */
+    MR_SENDS = 1 << 2,          /* ... which were sent from memory to a socket */
+    MR_HAS_VECTOR = 1 << 3,     /* ... and are in the elements of a vector */
+    MR_HAS_OFFSET = 1 << 4,     /* `offset` is a place in a file */
+    MR_IS_ON_FILE = 1 << 5,     /* works on a file itself: never waits for readiness */
+    MR_IS_WAIT = 1 << 6,        /* only waits; foreign descriptors are allowed */
+    MR_NEVER_QUEUES = 1 << 7,   /* begins although others of its direction wait */
+    MR_IS_INTERRUPTED = 1 << 8, /* mr_group_interrupt ends it */
+    MR_WRITES = 1 << 9          /* moves bytes from memory: 0 of some bytes is an error */
 };
 
 /* The traits of each kind. Static, so that a compiler sees them: most questions are one test of memory that is always in

@@ -76,6 +76,17 @@ int mr_is_error_of_file(int64_t result)
     }
 }
 
+bool mr_wants_bytes(const mr_request *request)
+{
+    const struct iovec *elements = request->buffer;
+    if (!mr_has_trait(request->kind, MR_HAS_VECTOR))
+        return request->length > 0;
+    uint64_t i = 0;
+    while (i < request->length && elements[i].iov_len == 0)
+        i++;
+    return i < request->length;
+}
+
 static bool advance_vector(mr_request *request, uint64_t transferred)
 {
     struct iovec *element = request->buffer;

@@ -92,6 +92,13 @@ bool mr_was_interrupted(int64_t result)
     return result == -ECANCELED || result == -EINTR;
 }
 
+/* A write of some bytes that moved none, but did not fail. What asks again until all is written would go on for ever, and what
+ * does not look would take it for success. write(2) leaves open when that happens; some devices and file systems do it. */
+static bool has_written_nothing(const mr_slot *slot, int64_t result)
+{
+    return result == 0 && mr_has_trait(slot->request.kind, MR_WRITES) && mr_wants_bytes(&slot->request);
+}
+
 /* The result of an operation that was asked to end. A wait in a direction that was shut down has not failed: what it waited
  * for has come. */
 static int64_t end_of(const mr_slot *slot)
@@ -103,6 +110,8 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         return mr_send_then_receive_settle(loop, slot, result);
+    if (has_written_nothing(slot, result))
+        result = -EIO;
     if (result > 0 && mr_has_trait(slot->request.kind, MR_MOVES_BYTES)) {
         slot->transferred += (uint64_t)result;
         bool wants_more = (slot->request.flags & MR_ALL) && !mr_advance(&slot->request, (uint64_t)result);

@@ -125,11 +125,14 @@ static void a_buffer_may_go_back_to_another_loop(void)
     driver *other = driver_new_beside(c.d);
     write_all(c.peer, "x", 1);
     mr_completion completion = perform(c.d, borrowing_request(c.handle, 10));
+    CHECK(completion.buffer);
     mr_loop_give_back(driver_loop(other), completion.buffer);
-    mr_buffer *borrowed = mr_loop_borrow(driver_loop(other));
+    mr_buffer *borrowed = borrow_from(other);
     CHECK(borrowed == completion.buffer);
     mr_loop_give_back(driver_loop(c.d), borrowed);
-    mr_loop_give_back(driver_loop(c.d), mr_buffer_create());
+    mr_buffer *fresh = mr_buffer_create();
+    CHECK(fresh);
+    mr_loop_give_back(driver_loop(c.d), fresh);
     driver_free(other);
     driver_free(c.d);
 }

@@ -271,7 +271,7 @@ static void a_send_then_receive_is_interrupted_when_it_has_sent(void)
 {
     connection c = tcp_connection();
     for (unsigned polls = 0; polls < 3; polls++) {
-        mr_buffer *buffer = mr_loop_borrow(driver_loop(c.d));
+        mr_buffer *buffer = borrow_from(c.d);
         char answer[3];
         memcpy(buffer->bytes, "ask", 3);
         mr_token token = start(c.d, send_then_receive_request(c.handle, buffer, 0, 3));

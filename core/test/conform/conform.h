@@ -104,6 +104,9 @@ mr_group *driver_group(driver *d);
 
 mr_handle adopt(driver *d, int descriptor);
 
+/* A borrowed buffer of its loop. */
+mr_buffer *borrow_from(driver *d);
+
 /* Submits. True: pending, *completion has the token. False: done, *completion is complete. */
 bool submit(driver *d, mr_request request, mr_completion *completion);
 

@@ -110,7 +110,7 @@ static mr_request receiving_request(const connection *c, int kind, struct iovec 
     case 2:
         return borrowing_request(c->handle, element->iov_len);
     default:
-        return send_then_receive_request(c->handle, mr_loop_borrow(driver_loop(c->d)), 0, 1);
+        return send_then_receive_request(c->handle, borrow_from(c->d), 0, 1);
     }
 }
 

@@ -223,7 +223,7 @@ static void a_send_then_receive_does_not_end_with_those_who_wait(void)
     run_for_ms(d, 2);
     mr_handle handle = adopt(d, pair[0]);
     mr_completion completion;
-    bool is_pending = submit(d, send_then_receive_request(handle, mr_loop_borrow(driver_loop(d)), 0, 1), &completion);
+    bool is_pending = submit(d, send_then_receive_request(handle, borrow_from(d), 0, 1), &completion);
     system_close(pair[0]); /* nobody may; it is the simplest way to have a watch refused */
     mr_loop_cancel(driver_loop(d), cancelled);
     finish(d, cancelled);

@@ -85,6 +85,13 @@ mr_group *driver_group(driver *d)
     return d->group;
 }
 
+mr_buffer *borrow_from(driver *d)
+{
+    mr_buffer *buffer = mr_loop_borrow(driver_loop(d));
+    CHECK(buffer);
+    return buffer;
+}
+
 mr_handle adopt(driver *d, int descriptor)
 {
     mr_handle handle = 0;

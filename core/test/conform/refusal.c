@@ -136,7 +136,7 @@ static void send_then_receives_that_wait_are_sent_when_cancelled(void)
     static mr_token tokens[100];
     enum { TOKENS = sizeof tokens / sizeof *tokens };
     for (int i = 0; i < TOKENS; i++) {
-        mr_buffer *buffer = mr_loop_borrow(driver_loop(c->d));
+        mr_buffer *buffer = borrow_from(c->d);
         buffer->bytes[0] = 'x';
         tokens[i] = start(c->d, send_then_receive_request(c->handle, buffer, 0, 1));
     }

@@ -228,12 +228,17 @@ static bool is_ready(int descriptor, bool for_reading)
                         : mr_machine_writable(test_machine, descriptor)) != -EAGAIN;
 }
 
+enum { AWAIT_LIMIT_MS = 20000 }; /* for a busy machine */
+
 void system_await(int descriptor, bool for_reading)
 {
     struct pollfd entry = {.fd = descriptor, .events = for_reading ? POLLIN : POLLOUT};
     if (!test_machine) {
-        while (poll(&entry, 1, -1) < 0)
+        int ready;
+        while ((ready = poll(&entry, 1, AWAIT_LIMIT_MS)) < 0)
             CHECK_EQ(errno, EINTR);
+        if (!ready)
+            FAIL("descriptor %d is not ready after %d ms", descriptor, AWAIT_LIMIT_MS);
         return;
     }
     while (!is_ready(descriptor, for_reading))

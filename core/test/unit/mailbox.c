@@ -24,7 +24,7 @@ static void letters_come_in_order(uintptr_t unused)
         CHECK_EQ(message->token, token);
         CHECK_EQ(message->deadline_ns, token * 2);
         next = message->next;
-        free(message);
+        mr_mailbox_free(message);
         message = next;
     }
     CHECK(message == NULL);
@@ -42,7 +42,7 @@ static void a_letter_is_a_copy(uintptr_t unused)
     CHECK_EQ(message->token, 7);
     CHECK_EQ(message->request.length, 42);
     CHECK(message->next == NULL);
-    free(message);
+    mr_mailbox_free(message);
 }
 
 enum { POSTERS = 4 };
@@ -83,7 +83,7 @@ static void many_posters(uintptr_t unused)
             CHECK_LT(number, POSTERS);
             CHECK_EQ(message->token & UINT32_MAX, expected[number]++);
             next = message->next;
-            free(message);
+            mr_mailbox_free(message);
         }
     }
     for (int i = 0; i < POSTERS; i++)

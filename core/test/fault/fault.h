@@ -1,0 +1,23 @@
+/*
+ * fault.h: a test runs again and again, and each time another call of the core to the system fails: an allocation, or a system
+ * call with one of the errors that its manual page names. Where the core's objects call such a function, they call the one of
+ * fault.c (`symbols` lists them); the test's own calls never fail. Must not know: operations, fibers.
+ */
+#ifndef MILLRACE_TEST_FAULT_H
+#define MILLRACE_TEST_FAULT_H
+
+/*
+ * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may pass or
+ * fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if one does.
+ *
+ * FAULTS in the environment: how many calls to let fail, drawn by chance (MILLRACE_FIRST_SEED); "all"; or the number of one call,
+ * as "#12".
+ */
+void fault_run(void (*run)(void));
+
+/* From here on all writes (send, sendmsg, pwrite) of the core return 0, or no longer. */
+typedef enum fault_writes { FAULT_WRITES_AS_USUAL, FAULT_WRITES_OF_NOTHING } fault_writes;
+
+void fault_set_writes(fault_writes what);
+
+#endif
