@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | All that programs may take the path of a request for. Pure. Must not know: routes, files, servers.
+-- | All that programs may take the path of a request for. Pure. Must not know: files, servers.
 --
 -- Behind a proxy is a program that reads the path once more, in its own way. Tomcat and others cut a part at its first
 -- @;@ before anything else. Some take an encoded slash for a slash, decode twice, cut at an encoded @?@, or leave out
