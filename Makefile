@@ -99,5 +99,6 @@ bench-compare: ## list what became faster or slower between two results files (A
 
 clean: ## remove what was built
 	rm -rf dist-newstyle bin build bench/build
+	rm -rf "$$(scripts/cache-folder wine-core)" "$$(scripts/cache-folder wine-haskell)"
 	$(MAKE) -C core clean
 	$(MAKE) -C fiber clean
