@@ -1,0 +1,3 @@
+module millrace.invalid/programs
+
+go 1.19
