@@ -21,6 +21,15 @@
 /* A DATA frame with at least so many bytes adds to the allowance for useless frames. */
 #define USEFUL 512u
 
+/* A WINDOW_UPDATE that gives back at least so many bytes of what was sent is no useless frame. */
+#define RETURN_MIN 100u
+
+/* What a request adds to that allowance, unless the client cancels it before there is an answer. */
+#define REQUEST_FRAMES 2
+
+/* A handler that ends so soon after its request was cancelled has wasted little. */
+#define SOON (SECOND / 10)
+
 #define CONTINUATIONS_MAX 64u
 
 #define SECOND UINT64_C(1000000000)
@@ -328,15 +337,42 @@ static uint32_t judge_closed(const http2_connection *connection, int32_t id, int
     return is_headers ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------
- * libnghttp2's callbacks */
-
-static int violated(http2_connection *connection, uint32_t code)
+static void violate(http2_connection *connection, uint32_t code)
 {
     if (connection->violation == 0)
         connection->violation = code;
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Limits
+ *
+ * A connection whose client goes beyond an allowance is ended gently at first: GOAWAY names the last stream that is served, what was
+ * begun is finished, and nothing new is taken. A client that goes on until the allowance is overdrawn by as much again gets no more. */
+
+static void note_overdrawn(http2_connection *connection, http2_limit limit, const http2_bucket *bucket, uint32_t most)
+{
+    if (connection->limit == HTTP2_LIMIT_NONE)
+        connection->limit = limit; /* end_for_limit */
+    else if (bucket->tokens < -(double)most)
+        violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+static void count_useless(http2_connection *connection)
+{
+    const http2_settings *settings = connection->settings;
+    if (http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
+        note_overdrawn(connection, HTTP2_LIMIT_FRAMES, &connection->frames, settings->frames_max);
+}
+
+static void count_reset(http2_connection *connection)
+{
+    const http2_settings *settings = connection->settings;
+    if (http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
+        note_overdrawn(connection, HTTP2_LIMIT_RESETS, &connection->resets, settings->resets_max);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * libnghttp2's callbacks */
 
 static http2_inner *stream_of(nghttp2_session *session, int32_t id)
 {
@@ -376,6 +412,13 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (stream != NULL)
         (void)begin_section(connection, stream, HTTP_SECTION_TRAILERS);
     return 0;
+}
+
+/* For a callback of libnghttp2. */
+static int violated(http2_connection *connection, uint32_t code)
+{
+    violate(connection, code);
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
 static int is_building(const http2_connection *connection, int32_t id)
@@ -424,7 +467,7 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
         return 0;
     }
     if (is_request) {
-        connection->frames.tokens += 2;
+        connection->frames.tokens += REQUEST_FRAMES;
         push_ready(stream);
     }
     return 0;
@@ -565,13 +608,11 @@ static void reset_if_all_sent(http2_inner *stream)
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
     http2_connection *connection = data;
-    const http2_settings *settings = connection->settings;
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
         uint32_t code = frame->rst_stream.error_code;
         remember_reset(&connection->memory, frame->hd.stream_id);
-        if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL &&
-            http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
-            connection->violation = NGHTTP2_ENHANCE_YOUR_CALM;
+        if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL)
+            count_reset(connection);
     } else if (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
         if (stream != NULL) {
@@ -635,6 +676,8 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     set_queued(connection, queued_by(connection) - length);
     stream->seen.sent += length;
     connection->sent += length;
+    connection->lent[HTTP2_LENT_BY_CONNECTION] += length;
+    connection->lent[HTTP2_LENT_BY_STREAMS] += length;
     stream->stalled_since_ns = 0;
     stream->moved_at = connection->now;
     if (!stream->sent_tiny_frame)
@@ -765,7 +808,7 @@ static nghttp2_option *make_option(const http2_settings *settings)
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
     nghttp2_option_set_max_send_header_block_length(option, HTTP_RESPONSE_HEAD_MAX);
-    nghttp2_option_set_stream_reset_rate_limit(option, settings->resets_max, settings->resets_per_second);
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX); /* note_cancelled counts resets. */
     nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
     nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
     return option;
@@ -874,8 +917,25 @@ static uint64_t flags_of(const http2_connection *connection)
     return flags;
 }
 
-static void end_for_violation(http2_connection *connection)
+static const char *text_of(http2_limit limit)
 {
+    return limit == HTTP2_LIMIT_RESETS ? "too many cancelled requests" : "too many frames without use";
+}
+
+static void end_for_limit(http2_connection *connection)
+{
+    if (connection->limit == HTTP2_LIMIT_NONE || connection->ends_for_limit)
+        return;
+    const char *text = text_of(connection->limit);
+    connection->ends_for_limit = connection->takes_no_more = 1;
+    (void)nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
+                                nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_ENHANCE_YOUR_CALM,
+                                (const uint8_t *)text, strlen(text));
+}
+
+static void end_for_client(http2_connection *connection)
+{
+    end_for_limit(connection);
     if (connection->violation != 0 && !connection->has_failed) {
         connection->has_failed = 1;
         nghttp2_session_terminate_session(connection->session, connection->violation);
@@ -909,63 +969,106 @@ static uint32_t number_at(const uint8_t *bytes, size_t count)
     return number;
 }
 
+/* The bytes of a frame that are checked: its head, and the number with which the payload of some types begins. */
+static size_t checked_length(const uint8_t *frame)
+{
+    int has_number = (frame[3] == NGHTTP2_WINDOW_UPDATE || frame[3] == NGHTTP2_PRIORITY) && number_at(frame, 3) >= 4;
+    return FRAME_HEAD + (has_number ? 4 : 0);
+}
+
+/* That number, without its reserved bit. Frames that are too short for one are errors, which libnghttp2 finds. */
+static uint32_t first_number(const uint8_t *frame)
+{
+    return checked_length(frame) > FRAME_HEAD ? number_at(frame + FRAME_HEAD, 4) & INT32_MAX : UINT32_MAX;
+}
+
 /* Is this a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9)? libnghttp2 detects it only on open streams. */
-static int is_empty_update(uint8_t type, const uint8_t *payload, size_t available)
+static int is_empty_update(const uint8_t *frame)
 {
-    return type == NGHTTP2_WINDOW_UPDATE && available >= 4 && (number_at(payload, 4) & INT32_MAX) == 0;
+    return frame[3] == NGHTTP2_WINDOW_UPDATE && first_number(frame) == 0;
 }
 
-/* Must libnghttp2 process the earlier frames before this one is checked, because the check depends on which streams are open?
- * `available`: how many bytes of the frame have arrived. */
-static int needs_order(const http2_connection *connection, const uint8_t *head, size_t available)
+/* Must libnghttp2 process the earlier frames before this one is checked, because the check depends on which streams are open? */
+static int needs_order(const http2_connection *connection, const uint8_t *frame)
 {
-    uint8_t type = head[3];
-    return type == NGHTTP2_DATA || type == NGHTTP2_PRIORITY ||
-           is_empty_update(type, head + FRAME_HEAD, available - FRAME_HEAD) ||
-           (type == NGHTTP2_HEADERS && (int32_t)(number_at(head + 5, 4) & INT32_MAX) <= connection->newest);
+    uint8_t type = frame[3];
+    return type == NGHTTP2_DATA || type == NGHTTP2_PRIORITY || type == NGHTTP2_RST_STREAM || is_empty_update(frame) ||
+           (type == NGHTTP2_HEADERS && (int32_t)(number_at(frame + 5, 4) & INT32_MAX) <= connection->newest);
 }
 
-static void violate(http2_connection *connection, uint32_t code)
+/* Does a WINDOW_UPDATE give back what was sent? A client that reads little at a time sends two for each time, and each is due to bytes
+ * that were sent before. What the client gives beyond that costs, and so does a handful of bytes. */
+static int gives_back(http2_connection *connection, int32_t id, uint32_t increment)
 {
-    if (connection->violation == 0)
-        connection->violation = code;
+    uint64_t *lent = &connection->lent[id == 0 ? HTTP2_LENT_BY_CONNECTION : HTTP2_LENT_BY_STREAMS];
+    if (increment < RETURN_MIN || increment > *lent)
+        return 0;
+    *lent -= increment;
+    return 1;
 }
 
-static int is_useless(uint8_t type, uint8_t flags, uint32_t length)
+static int is_useless(http2_connection *connection, const uint8_t *frame, int32_t id)
 {
-    switch (type) {
+    uint8_t flags = frame[4];
+    switch (frame[3]) {
     case NGHTTP2_HEADERS:
         return 0;
     case NGHTTP2_DATA:
-        return length == 0 && !(flags & NGHTTP2_FLAG_END_STREAM);
+        return number_at(frame, 3) == 0 && !(flags & NGHTTP2_FLAG_END_STREAM);
     case NGHTTP2_SETTINGS:
     case NGHTTP2_PING:
         return !(flags & NGHTTP2_FLAG_ACK);
+    case NGHTTP2_WINDOW_UPDATE:
+        return !gives_back(connection, id, first_number(frame));
     default:
         return 1;
     }
 }
 
 /* A stream must not depend on itself (RFC 7540, section 5.3.1). RFC 9113 has dropped the rule, but the error is the client's. */
-static void check_priority(http2_connection *connection, int32_t id, const uint8_t *payload, size_t available)
+static void check_priority(http2_connection *connection, int32_t id, const uint8_t *frame)
 {
-    int depends_on_itself = available >= 4 && (int32_t)(number_at(payload, 4) & INT32_MAX) == id;
-    if (id == 0 || depends_on_itself)
+    if (id == 0 || first_number(frame) == (uint32_t)id)
         violate(connection, NGHTTP2_PROTOCOL_ERROR);
 }
 
-static void begin_frame(http2_connection *connection, const uint8_t *head, const uint8_t *payload, size_t available)
+/* The client cancels a request. That is no waste if there is an answer already, or the handler ends soon (forgive_cancelled). */
+static void note_cancelled(http2_connection *connection, int32_t id)
 {
-    const http2_settings *settings = connection->settings;
-    uint32_t length = number_at(head, 3);
-    uint8_t type = head[3], flags = head[4];
-    int32_t id = (int32_t)(number_at(head + 5, 4) & INT32_MAX);
-    connection->payload_left = length;
+    http2_inner *stream = nghttp2_session_get_stream_user_data(connection->session, id);
+    if (stream == NULL || stream->answer_state != HTTP2_UNANSWERED || stream->has_failed)
+        return;
+    connection->frames.tokens -= REQUEST_FRAMES;
+    if (!stream->is_taken)
+        return;
+    stream->is_cancelled = 1;
+    stream->cancelled_at = connection->now;
+    count_reset(connection);
+}
+
+/* The handler of a cancelled request has ended. */
+static void forgive_cancelled(http2_inner *stream, uint64_t now)
+{
+    http2_connection *connection = stream->connection;
+    if (!stream->is_cancelled || (now > stream->cancelled_at && now - stream->cancelled_at > SOON))
+        return;
+    connection->frames.tokens += REQUEST_FRAMES;
+    connection->resets.tokens += 1;
+}
+
+/* `frame`: at least the bytes that are checked. */
+static void begin_frame(http2_connection *connection, const uint8_t *frame)
+{
+    uint8_t type = frame[3];
+    int32_t id = (int32_t)(number_at(frame + 5, 4) & INT32_MAX);
+    connection->payload_left = number_at(frame, 3);
     if (type == NGHTTP2_PRIORITY)
-        check_priority(connection, id, payload, available);
-    if (type == NGHTTP2_RST_STREAM)
+        check_priority(connection, id, frame);
+    if (type == NGHTTP2_RST_STREAM) {
         forget_reset(&connection->memory, id);
-    if (is_empty_update(type, payload, available) && id != 0 && id <= connection->newest &&
+        note_cancelled(connection, id);
+    }
+    if (is_empty_update(frame) && id != 0 && id <= connection->newest &&
         nghttp2_session_find_stream(connection->session, id) == NULL)
         violate(connection, NGHTTP2_PROTOCOL_ERROR);
     if (type == NGHTTP2_HEADERS && id > connection->newest) {
@@ -976,9 +1079,8 @@ static void begin_frame(http2_connection *connection, const uint8_t *head, const
         if (code != NGHTTP2_NO_ERROR)
             violate(connection, code);
     }
-    if (is_useless(type, flags, length) &&
-        http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
-        violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (is_useless(connection, frame, id))
+        count_useless(connection);
 }
 
 static void give(http2_connection *connection, const uint8_t *bytes, size_t length)
@@ -990,6 +1092,28 @@ static void give(http2_connection *connection, const uint8_t *bytes, size_t leng
         connection->violation = code_of_failure(result);
 }
 
+/* Keeps the beginning of a frame of which not all that is checked has arrived. Returns how many bytes it took. */
+static size_t keep_head(http2_connection *connection, const uint8_t *bytes, size_t left)
+{
+    size_t wanted = connection->head_length < FRAME_HEAD ? FRAME_HEAD : checked_length(connection->head);
+    size_t count = wanted - connection->head_length;
+    count = count < left ? count : left;
+    memcpy(connection->head + connection->head_length, bytes, count);
+    connection->head_length += (uint8_t)count;
+    return count;
+}
+
+static void give_kept_head(http2_connection *connection)
+{
+    size_t length = connection->head_length;
+    if (length < FRAME_HEAD || length < checked_length(connection->head))
+        return;
+    connection->head_length = 0;
+    begin_frame(connection, connection->head);
+    connection->payload_left -= (uint32_t)(length - FRAME_HEAD);
+    give(connection, connection->head, length);
+}
+
 static void give_frames(http2_connection *connection, const uint8_t *bytes, size_t length)
 {
     size_t given = 0, at = 0;
@@ -999,24 +1123,16 @@ static void give_frames(http2_connection *connection, const uint8_t *bytes, size
             size_t count = left < connection->payload_left ? left : connection->payload_left;
             connection->payload_left -= (uint32_t)count;
             at += count;
-        } else if (connection->head_length > 0 || left < FRAME_HEAD) {
-            size_t count = FRAME_HEAD - connection->head_length;
-            count = count < left ? count : left;
+        } else if (connection->head_length > 0 || left < FRAME_HEAD || left < checked_length(bytes + at)) {
             give(connection, bytes + given, at - given);
-            memcpy(connection->head + connection->head_length, bytes + at, count);
-            connection->head_length += (uint8_t)count;
-            given = at += count;
-            if (connection->head_length == FRAME_HEAD) {
-                connection->head_length = 0;
-                begin_frame(connection, connection->head, bytes + at, length - at);
-                give(connection, connection->head, FRAME_HEAD);
-            }
+            given = at += keep_head(connection, bytes + at, left);
+            give_kept_head(connection);
         } else {
-            if (needs_order(connection, bytes + at, left)) {
+            if (needs_order(connection, bytes + at)) {
                 give(connection, bytes + given, at - given);
                 given = at;
             }
-            begin_frame(connection, bytes + at, bytes + at + FRAME_HEAD, left - FRAME_HEAD);
+            begin_frame(connection, bytes + at);
             at += FRAME_HEAD;
         }
     }
@@ -1030,7 +1146,7 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     connection->is_promised = 1;
     if (!connection->has_failed && !connection->is_closed) {
         give_frames(connection, bytes, length);
-        end_for_violation(connection);
+        end_for_client(connection);
         begin_probe(connection);
     }
     if (connection->building != NULL && connection->building->owner == NULL)
@@ -1099,7 +1215,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
         }
         copy_left(connection);
     }
-    end_for_violation(connection);
+    end_for_client(connection);
 }
 
 /* The number of queued frames, without those that the client's windows hold back. */
@@ -1655,13 +1771,14 @@ size_t http2_trailers(http2_stream *seen, uint8_t *destination, size_t room)
     return length;
 }
 
-uint64_t http2_release(http2_stream *seen)
+uint64_t http2_release(http2_stream *seen, uint64_t now)
 {
     http2_inner *stream = inner_of(seen);
     http2_connection *connection = stream->connection;
     lock(connection);
     connection->served--;
     stream->is_released = 1;
+    forgive_cancelled(stream, now);
     if (seen->is_closed) {
         drop_input(stream);
         free_stream(stream);

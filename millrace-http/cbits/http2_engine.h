@@ -35,7 +35,7 @@ typedef struct http2_settings {
     uint32_t window_max;        /* the limit of a connection's window; a stream's grows to half of it */
     uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
     uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
-    uint32_t resets_max;        /* size of a burst of resets, for each side */
+    uint32_t resets_max;        /* size of a burst of resets that waste work: see http2_release */
     uint32_t resets_per_second; /* how fast that allowance is refilled */
     uint32_t frames_max;        /* size of a burst of useless frames, such as PING or empty DATA */
     uint32_t frames_per_second;
@@ -43,6 +43,13 @@ typedef struct http2_settings {
     uint32_t server_name_length; /* 0: no server field */
     uint8_t server_name[HTTP2_SERVER_NAME_MAX];
 } http2_settings;
+
+/* The limits for which a connection ends. */
+typedef enum http2_limit {
+    HTTP2_LIMIT_NONE = 0,
+    HTTP2_LIMIT_FRAMES = 1, /* frames_max */
+    HTTP2_LIMIT_RESETS = 2, /* resets_max */
+} http2_limit;
 
 /* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
 #define HTTP2_OUTPUT_HIGH 65536u
@@ -211,8 +218,9 @@ size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room);
  * the engine, a thread must send it if this is true. */
 int http2_needs_sender(http2_connection *connection);
 
-/* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. */
-uint64_t http2_release(http2_stream *stream);
+/* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. `now`: as for http2_feed, if
+ * the stream was reset: a handler that runs on after its client has cancelled the request wastes work, which resets_max limits. */
+uint64_t http2_release(http2_stream *stream, uint64_t now);
 
 /* A number that grows while the client takes what it can of a response: the bytes that were sent of it, and those of other streams
  * behind which it had to wait although the client's window of this stream was open. */

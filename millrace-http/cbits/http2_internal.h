@@ -44,11 +44,13 @@ typedef struct http2_inner {
     uint8_t is_aborted;      /* to be reset when everything flushed is sent */
     uint8_t is_read;         /* http2_end_reading was called: reading fails */
     uint8_t drops_input;     /* bytes that still arrive are dropped */
+    uint8_t is_cancelled;    /* by the client, while its handler ran and there was no answer */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint64_t flushed;     /* bytes of the response's body until the latest flush */
-    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
-    uint64_t moved_at;    /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
+    uint64_t flushed;      /* bytes of the response's body until the latest flush */
+    uint64_t skipped;      /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark;  /* a waiting writer continues when at most this many bytes are unsent */
+    uint64_t cancelled_at; /* connection's `now` */
+    uint64_t moved_at;     /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
     uint64_t
         stalled_since_ns; /* when output was first found waiting that could not be sent; 0: none is known to wait */
     uint64_t stalled_progress; /* progress_of at that time */
@@ -72,6 +74,12 @@ typedef struct http2_memory {
     uint32_t reset_by_us; /* a bit for each entry: the server has reset the stream */
 } http2_memory;
 
+/* The windows that a client opens again. */
+enum { HTTP2_LENT_BY_CONNECTION, HTTP2_LENT_BY_STREAMS, HTTP2_LENDERS };
+
+/* The most bytes of a frame that are checked before libnghttp2 gets it. */
+#define HTTP2_CHECKED_MAX 13u
+
 struct http2_connection {
     pthread_mutex_t lock;
     const http2_settings *settings;
@@ -94,18 +102,21 @@ struct http2_connection {
     uint32_t driver_mark;    /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
-    uint8_t takes_no_more; /* the last GOAWAY is given to libnghttp2: further streams are refused */
-    uint8_t has_left;      /* the client has ended its side */
-    uint8_t rest_waits;    /* the driver waits for the last answer to be sent */
-    uint8_t is_broken;     /* sending has failed */
+    uint8_t takes_no_more;  /* the last GOAWAY is given to libnghttp2: further streams are refused */
+    uint8_t ends_for_limit; /* that GOAWAY says that the client has gone beyond a limit */
+    uint8_t has_left;       /* the client has ended its side */
+    uint8_t rest_waits;     /* the driver waits for the last answer to be sent */
+    uint8_t is_broken;      /* sending has failed */
     uint64_t now;
-    uint64_t sent; /* bytes of all bodies that were handed to the transport */
+    uint64_t sent;                /* bytes of all bodies that were handed to the transport */
+    uint64_t lent[HTTP2_LENDERS]; /* those of them that the client has not given back to its windows */
     http2_bucket resets, frames;
     http2_memory memory;
-    uint8_t head[9]; /* the beginning of a frame's head */
+    uint8_t head[HTTP2_CHECKED_MAX]; /* the beginning of a frame */
     uint8_t head_length;
     uint32_t payload_left; /* bytes until the next head */
     int32_t newest;        /* the highest stream for which a HEADERS frame has come */
+    http2_limit limit;     /* beyond which the client has gone */
     uint32_t violation;    /* error code (RFC 9113, section 7) with which the connection will end; 0: none */
     /* Window sizes: a PING measures how many bytes arrive within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;

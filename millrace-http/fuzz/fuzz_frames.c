@@ -143,7 +143,7 @@ static void step(int which, uint8_t kind, uint8_t size)
             w.answered[which] = 0;
         break;
     default:
-        http2_release(stream);
+        http2_release(stream, w.now);
         w.served[which] = NULL;
         break;
     }
@@ -194,11 +194,11 @@ static void end_input(void)
     int waits = http2_await_rest(w.connection) == HTTP2_WAIT, is_told = 0;
     for (int i = 0; i < SERVED_MAX; i++) {
         if (w.served[i] != NULL)
-            http2_release(w.served[i]);
+            http2_release(w.served[i], w.now);
         w.served[i] = NULL;
     }
     while ((stream = http2_next_request(w.connection)) != NULL)
-        http2_release(stream);
+        http2_release(stream, w.now);
     collect(HTTP2_COLLECT_MIN);
     for (int64_t notice; (notice = http2_next_notice(w.connection)) >= 0;)
         is_told = is_told || notice == 4 * HTTP2_NO_STREAM + HTTP2_CLOSED;
@@ -254,7 +254,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         http2_close(w.connection);
     for (int i = 0; i < SERVED_MAX; i++)
         if (w.served[i] != NULL)
-            http2_release(w.served[i]);
+            http2_release(w.served[i], w.now);
     if (!first)
         http2_close(w.connection);
     http2_free(w.connection);

@@ -356,7 +356,7 @@ static void flush(model *m)
 
 static void release(model *m)
 {
-    http2_release(m->stream);
+    http2_release(m->stream, w.now);
     m->stream = NULL;
     m->released = 1;
 }

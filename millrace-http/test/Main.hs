@@ -20,6 +20,7 @@ import qualified FileSpec
 import qualified Http2AttackSpec
 import qualified Http2ClientSpec
 import qualified Http2ConformanceSpec
+import qualified Http2LimitSpec
 import qualified Http2RefusalSpec
 import qualified Http2Spec
 import qualified InterfaceSpec
@@ -63,6 +64,7 @@ specs = do
   Http2ClientSpec.spec
   Http2ConformanceSpec.spec
   Http2RefusalSpec.spec
+  Http2LimitSpec.spec
   ExpiringSpec.spec
   EarlyFlushSpec.spec
   EvictionSpec.spec

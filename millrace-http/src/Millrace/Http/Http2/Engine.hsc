@@ -108,6 +108,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Multiplexed.Head (Head, Security (..))
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
@@ -406,11 +407,15 @@ foreign import ccall unsafe "http2_copy_head"
   copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
 
 foreign import ccall unsafe "http2_release"
-  c_release :: Ptr Stream -> IO Word64
+  c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more.
+-- | The request is over. The stream must not be used any more. The time counts only if the client has cancelled the request: a handler that
+-- runs on after that has wasted work.
 releaseStream :: Ptr Stream -> IO Flags
-releaseStream stream = Flags <$> c_release stream
+releaseStream stream = do
+  cancelled <- streamWasReset stream
+  now <- if cancelled then monotonicNanoseconds else return 0
+  Flags <$> c_release stream now
 
 foreign import ccall unsafe "http2_reset"
   c_reset :: Ptr Stream -> Word32 -> IO ()

@@ -476,17 +476,20 @@ setHTTP2Windows stream connection most =
 setHTTP2CompressionTable :: Int -> Settings -> Settings
 setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable = max 0 (min 65536 value)})
 
--- | How many streams of an HTTP\/2 connection may be reset at once, and how many per second on average: those that the client
--- resets, and separately those that it makes the server reset. A client that goes beyond that is disconnected
--- (ENHANCE_YOUR_CALM). Default: 1000, 100.
+-- | How many streams of an HTTP\/2 connection may be reset at once in a way that wastes work, and how many per second on average: requests that
+-- the client cancels before there is an answer, and whose handler then runs on for more than 100 ms, and streams that it makes the server reset.
+-- All else that a client cancels is free. A client that goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is
+-- finished, and its connection ends. Default: 1000, 100.
 --
 -- @since 0.1.0
 setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
 
--- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS,
--- WINDOW_UPDATE, PRIORITY, empty DATA, and unknown ones. Frames of use, such as a request, or data in either direction, allow for
--- more. A client that goes beyond that is disconnected (ENHANCE_YOUR_CALM). Default: 4000, 500.
+-- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS, PRIORITY, empty DATA,
+-- unknown ones, RST_STREAM, and requests that are cancelled before a handler begins. WINDOW_UPDATE counts only if it gives back less than 100
+-- bytes, or more than was sent. Frames of use, such as a request, or data in either direction, allow for more. A client that goes beyond that
+-- is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is
+-- disconnected at once. Default: 4000, 500.
 --
 -- @since 0.1.0
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings

@@ -1,0 +1,119 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What the allowances of HTTP/2 cost honest clients: nothing, whatever they read, return and cancel. And how a connection ends whose client
+-- goes beyond one: what was begun is finished.
+module Http2LimitSpec (spec) where
+
+import Control.Concurrent (threadDelay)
+import Control.Concurrent.MVar
+import Control.Exception (finally)
+import Control.Monad (forever, replicateM_)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as B
+import Data.ByteString.Builder (byteString)
+import qualified Data.ByteString.Lazy as L
+import Http2Client
+import Network.HTTP.Types (status200)
+import Network.Wai
+import Network.Wai.Handler.Millrace (setHTTP2MaximumFrames, setHTTP2MaximumResets)
+import Support
+import Test.Hspec
+
+spec :: Spec
+spec = describe "allowances of HTTP/2" $ do
+  describe "frames without use" $ do
+    it "are not those that give back a hundred bytes or more of what was sent" $
+      withServer (setHTTP2MaximumFrames 50 0) large $ \port -> withHttp2As sparing [] port $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/")
+        body <- takeAll http2 stream
+        body `shouldBe` largeSize
+    it "are those that give more than was sent" $
+      withServer (setHTTP2MaximumFrames 50 0) pong $ \port -> withHttp2 port $ \http2 -> do
+        sendFrames http2 (replicate 60 (windowUpdate 0 1000))
+        goAways <$> untilSilence 300000 http2 `shouldReturn` [(0, EnhanceYourCalm, "too many frames without use")]
+    it "end a connection when all that was begun is finished" $ do
+      gate <- newEmptyMVar
+      let application request respond = case rawPathInfo request of
+            "/slow" -> readMVar gate >> pong request respond
+            _ -> pong request respond
+      withServer (setHTTP2MaximumFrames 50 0) application $ \port -> withHttp2 port $ \http2 -> do
+        slow <- openStream http2 [EndStream] (get "/slow")
+        sendFrames http2 (replicate 60 (pingFrame "12345678"))
+        events <- eventsUntil isGoAway http2
+        goAways events `shouldBe` [(slow, EnhanceYourCalm, "too many frames without use")]
+        putMVar gate ()
+        (answerStatus <$> awaitAnswer http2 slow) `shouldReturn` Just 200
+        last <$> eventsUntilEnd http2 `shouldReturn` Closed
+    it "end a connection at once when they do not stop" $ do
+      gate <- newEmptyMVar
+      withServer (setHTTP2MaximumFrames 50 0) (\request respond -> readMVar gate >> pong request respond) $ \port -> withHttp2 port $ \http2 -> do
+        slow <- openStream http2 [EndStream] (get "/slow")
+        sendFrames http2 (replicate 150 (pingFrame "12345678"))
+        (answerEnd <$> awaitAnswer http2 slow) `shouldReturn` Broken
+        putMVar gate ()
+
+  describe "cancelled requests" $ do
+    it "cost nothing when the answer has begun" $
+      strictly endless $ \http2 -> do
+        replicateM_ 100 $ do
+          stream <- openStream http2 [EndStream] (get "/endless")
+          _ <- awaitHead http2 stream
+          sendFrame http2 (resetFrame stream Cancel)
+        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+    it "cost nothing when their handler ends soon" $ do
+      begun <- newEmptyMVar
+      ended <- newEmptyMVar
+      let application request respond = case rawPathInfo request of
+            "/read" -> putMVar begun () >> (strictRequestBody request >> pong request respond) `finally` putMVar ended ()
+            _ -> pong request respond
+      strictly application $ \http2 -> do
+        replicateM_ 100 $ do
+          stream <- openStream http2 [] (post "/read")
+          takeMVar begun
+          sendFrame http2 (resetFrame stream Cancel)
+          takeMVar ended
+        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+    it "cost when their handler goes on" $ do
+      begun <- newEmptyMVar
+      strictly (\request respond -> putMVar begun () >> threadDelay 500000 >> pong request respond) $ \http2 -> do
+        replicateM_ 11 $ do
+          stream <- openStream http2 [EndStream] (get "/")
+          takeMVar begun
+          sendFrame http2 (resetFrame stream Cancel)
+        events <- eventsUntil isGoAway http2
+        [(code, text) | (_, code, text) <- goAways events] `shouldBe` [(EnhanceYourCalm, "too many cancelled requests")]
+  where
+    strictly application use = withServer (setHTTP2MaximumFrames 50 0 . setHTTP2MaximumResets 10 0) application (`withHttp2` use)
+
+-- Gives back nothing by itself.
+sparing :: Conduct
+sparing = polite {conductWindows = conductWindows silent}
+
+-- Receives a body, and gives each thousand bytes back to both windows as soon as they are there: as clients do whose programs read little at a
+-- time. Each frame comes in two parts. Returns the number of bytes.
+takeAll :: Http2 -> StreamId -> IO Int
+takeAll http2 stream = go 0 0
+  where
+    go taken owed = nextEvent http2 >>= \event -> case event of
+      GotData _ bytes end -> do
+        let (times, left) = (owed + B.length bytes) `quotRem` 1000
+        mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 1000, windowUpdate stream 1000])))))
+        if end == Last then return (taken + B.length bytes) else go (taken + B.length bytes) left
+      Closed -> return taken
+      _ -> go taken owed
+    pieces frames = let (one, other) = B.splitAt 11 frames in filter (not . B.null) [one, other]
+
+isGoAway :: Event -> Bool
+isGoAway event = not (null (goAways [event]))
+
+goAways :: [Event] -> [(StreamId, ErrorCode, ByteString)]
+goAways events = [(final, code, text) | GotGoAway final code text <- events]
+
+largeSize :: Int
+largeSize = 1000000
+
+large, endless :: Application
+large _ respond = respond (responseLBS status200 [] (L.replicate (fromIntegral largeSize) 0x78))
+endless request respond = case rawPathInfo request of
+  "/endless" -> respond . responseStream status200 [] $ \write flush -> forever (write (byteString (B.replicate 10000 0x78)) >> flush)
+  _ -> pong request respond
