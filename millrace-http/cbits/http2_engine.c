@@ -809,6 +809,10 @@ static nghttp2_option *make_option(const http2_settings *settings)
     nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
     nghttp2_option_set_max_send_header_block_length(option, HTTP_RESPONSE_HEAD_MAX);
     nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX); /* note_cancelled counts resets. */
+#if NGHTTP2_VERSION_NUM >= 0x014400
+    /* It counts frames that this engine counts (count_useless), also those of honest clients. */
+    nghttp2_option_set_glitch_rate_limit(option, UINT64_MAX, UINT64_MAX);
+#endif
     nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
     nghttp2_option_set_builtin_recv_extension_type(option, NGHTTP2_PRIORITY_UPDATE);
     return option;

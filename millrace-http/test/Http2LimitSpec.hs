@@ -7,7 +7,7 @@ module Http2LimitSpec (spec) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (finally)
-import Control.Monad (forever, replicateM_)
+import Control.Monad (forever, replicateM_, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -15,7 +15,7 @@ import qualified Data.ByteString.Lazy as L
 import Http2Client
 import Network.HTTP.Types (status200)
 import Network.Wai
-import Network.Wai.Handler.Millrace (setHTTP2MaximumFrames, setHTTP2MaximumResets)
+import Network.Wai.Handler.Millrace (setHTTP2MaximumFrames, setHTTP2MaximumResets, setIdleTimeout, setTimeout)
 import Support
 import Test.Hspec
 
@@ -82,6 +82,22 @@ spec = describe "allowances of HTTP/2" $ do
           sendFrame http2 (resetFrame stream Cancel)
         events <- eventsUntil isGoAway http2
         [(code, text) | (_, code, text) <- goAways events] `shouldBe` [(EnhanceYourCalm, "too many cancelled requests")]
+  describe "the time without a request" $ do
+    it "is not prolonged by PING or unknown frames" $
+      withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withHttp2 port $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+        (_, seconds) <- timed (pingingUntilEnd http2)
+        seconds `shouldSatisfy` (\it' -> it' >= 0.9 && it' < 10)
+    it "is that of a head before the first request" $
+      withServer (setTimeout 5 . setIdleTimeout 1) pong $ \port -> do
+        withHttp2 port $ \http2 -> do
+          threadDelay 1600000
+          (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+        withConnection port $ \client -> do
+          threadDelay 1600000
+          http2 <- http2OnClient polite client
+          handshake http2 []
+          (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
   where
     strictly application use = withServer (setHTTP2MaximumFrames 50 0 . setHTTP2MaximumResets 10 0) application (`withHttp2` use)
 
@@ -102,6 +118,13 @@ takeAll http2 stream = go 0 0
       Closed -> return taken
       _ -> go taken owed
     pieces frames = let (one, other) = B.splitAt 11 frames in filter (not . B.null) [one, other]
+
+-- Sends what is no request until the server closes the connection.
+pingingUntilEnd :: Http2 -> IO ()
+pingingUntilEnd http2 = do
+  closing (sendFrames http2 [pingFrame "12345678", Frame (OtherType 0xbe) 0 0 ""])
+  events <- untilSilence 100000 http2
+  unless (Closed `elem` events) (pingingUntilEnd http2)
 
 isGoAway :: Event -> Bool
 isGoAway event = not (null (goAways [event]))

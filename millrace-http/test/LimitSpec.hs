@@ -45,6 +45,11 @@ spec = do
         _ <- receiveResponse client
         (rest, seconds) <- timed (receiveAll client)
         (rest, aboutOne seconds) `shouldBe` ("", True)
+    it "setIdleTimeout is not for the time before the first request" $
+      withServer (setTimeout 5 . setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
+        threadDelay 1600000
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        replyStatus <$> receiveResponse client `shouldReturn` 200
     it "setHeaderTimeout is for a request's head" $
       withServer (setTimeout 30 . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client -> do
         threadDelay 1500000

@@ -725,6 +725,7 @@ static int on_handshake(ngtcp2_conn *quic, void *data)
     http3_connection *connection = data;
     http3_endpoint *endpoint = connection->endpoint;
     connection->is_established = 1;
+    connection->active_at = endpoint->now;
     endpoint->port->handshake_count--;
     endpoint->counts.connections++;
     tell_open(connection);

@@ -632,15 +632,22 @@ void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now)
     http3_unlock(endpoint);
 }
 
-uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit)
+/* Has the connection been without a request for too long? 0: there is no limit. */
+static int is_idle_too_long(const http3_connection *connection, uint64_t now, uint64_t limit, uint64_t fresh)
+{
+    uint64_t most = connection->had_requests ? limit : fresh;
+    return connection->phase == HTTP3_OPEN && connection->is_established && connection->open_streams == 0 && most > 0 &&
+           now >= connection->active_at && now - connection->active_at >= most;
+}
+
+uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit, uint64_t fresh)
 {
     uint32_t count = 0;
     http3_lock(endpoint);
     now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
-        if (connection->phase != HTTP3_OPEN || !connection->is_established || connection->open_streams > 0 ||
-            now < connection->active_at || now - connection->active_at < limit)
+        if (!is_idle_too_long(connection, now, limit, fresh))
             continue;
         end_with(connection, HTTP3_NO_ERROR, now);
         count++;

@@ -190,9 +190,10 @@ int http3_needs_sender(http3_endpoint *endpoint);
 typedef enum http3_end { HTTP3_END_NOTICE = 0, HTTP3_END_LAST = 1 } http3_end;
 void http3_announce_end(http3_endpoint *endpoint, http3_end end);
 
-/* Ends connections without a request that have had none for `limit` nanoseconds. Returns how many. The setting idle_ms does that,
- * too, but is counted anew with each packet, also with a PING. */
-uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit);
+/* Ends connections without a request that have had none for `limit` nanoseconds, or, if they had none at all, for `fresh` since the end of
+ * their handshake. 0: no limit. Returns how many. The setting idle_ms does that, too, but is counted anew with each packet, also with
+ * a PING. */
+uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit, uint64_t fresh);
 
 /* Ends the connection with this number, with all its requests. It has no effect if there is none (any more). */
 void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now);

@@ -190,7 +190,8 @@ struct http3_connection {
     uint64_t looks_until;
     uint64_t accepted;  /* bytes of all streams that ngtcp2 has put into packets */
     uint64_t opened;    /* as in http3_inner, for the connection's window */
-    uint64_t active_at; /* when a stream was opened or closed last */
+    uint64_t active_at; /* when a stream was opened or closed last; at first the end of the handshake */
+    uint8_t had_requests;
     http3_bucket resets, frames;
     ngtcp2_mem quic_memory;
     nghttp3_mem http_memory;

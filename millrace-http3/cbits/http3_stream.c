@@ -87,6 +87,7 @@ http3_inner *http3_new_stream(http3_connection *connection, int64_t id)
     if (connection->open_streams++ == 0)
         watch_client(connection);
     connection->active_at = endpoint->now;
+    connection->had_requests = 1;
     endpoint->stream_count++;
     return stream;
 }

@@ -458,9 +458,9 @@ static void quiet_end(uintptr_t argument)
     request(c, 1000, 0);
     CHECK(run_until(w, all_complete, 10 * SECOND));
     run_for(w, 2 * SECOND);
-    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND), 0);
+    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND, 3 * SECOND), 0);
     run_for(w, 2 * SECOND);
-    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND), 1);
+    CHECK_EQ(http3_end_idle(w->endpoint, w->now, 3 * SECOND, 3 * SECOND), 1);
     run_for(w, SECOND);
     CHECK(c->is_over);
     CHECK_EQ(c->error.type, NGTCP2_CCERR_TYPE_APPLICATION);
@@ -1687,7 +1687,7 @@ static void unfinished_heads(uintptr_t argument)
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
     CHECK(!c->is_over);
     /* What is left is a connection without requests. */
-    CHECK_EQ(http3_end_idle(w->endpoint, w->now, SECOND / 2), 1);
+    CHECK_EQ(http3_end_idle(w->endpoint, w->now, SECOND / 2, SECOND / 2), 1);
     end_world(w);
 }
 

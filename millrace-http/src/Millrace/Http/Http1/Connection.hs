@@ -330,10 +330,13 @@ data Arrival
     Unsent
 
 -- | Parks a waiting connection until the first bytes of a request arrive, and makes it work on them. Throws
--- @TimeExpired@ after the time limit for idle connections.
+-- @TimeExpired@ after the time limit for idle connections. Before the first request the limit is that for new ones.
 beginWork :: Connection -> IO Arrival
-beginWork connection =
-  receiveFirst (connectionTransport connection) (idleMicros (connectionLimits connection)) (startWork connection)
+beginWork connection = do
+  requests <- requestCount connection
+  receiveFirst (connectionTransport connection) (if requests == 0 then freshMicros limits else idleMicros limits) (startWork connection)
+  where
+    limits = connectionLimits connection
 
 -- Masked, so that the buffer is not lost.
 startWork :: Connection -> Received -> IO Arrival

@@ -85,9 +85,10 @@ isWaiting = Field 40
 wasIdle :: Field SessionState Bool
 wasIdle = Field 48
 
--- When the last request ended, in nanoseconds, if another thread has ended it.
-endedAt :: Field SessionState (Maybe Int)
-endedAt = Field 56
+-- Since when there has been no request, in nanoseconds, if that is known: at first since the beginning. Frames that belong to no request
+-- do not change it.
+idleSince :: Field SessionState (Maybe Int)
+idleSince = Field 56
 
 -- When 'keepOrder' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
 -- is done to it.
@@ -100,7 +101,7 @@ newSessionState = do
   setByteArray words' 0 wordCount (0 :: Int)
   let state = SessionState words'
   writeField state headSince Nothing
-  writeField state endedAt Nothing
+  monotonicNanoseconds >>= writeField state idleSince . Just . fromIntegral
   writeField state orderDue Nothing
   return state
   where
@@ -222,15 +223,18 @@ attend session flags = do
   set session wasIdle False
   due <- get session orderDue >>= maybe (return False) (fmap (<= 0) . microsUntil)
   goOn <- if due then keepOrder session else return True
-  set session endedAt Nothing
   if goOn then serveArrived else return Ended
   where
     serveArrived
       | hasRequests `has` flags = do
+        set session idleSince Nothing
         slow <- get session slowBatchesLeft
         when (slow > 0) (set session slowBatchesLeft (slow - 1))
         serveBatch session
-      | otherwise = drive session
+      | otherwise = do
+        -- Time passes for an idle connection whatever its client sends.
+        wasIdleTooLong <- isIdleTooLong session
+        if wasIdleTooLong then endIdle session >> return Ended else drive session
 
 -- There is one deadline for a whole head, from its first byte on, and one for the preface.
 noteHead :: Session -> Flags -> IO ()
@@ -297,7 +301,7 @@ continueHere :: Session -> Ticket -> Either SomeException () -> IO Ending
 continueHere session ticket outcome = do
   keeps <- keepsRole (connectionRole connection) ticket
   case outcome of
-    Right () | keeps -> leave connection >> serveHere session
+    Right () | keeps -> set session idleSince Nothing >> leave connection >> serveHere session
     Left failure | keeps -> leave connection >> throwIO failure
     _ -> HandedOver <$ endServing session outcome
   where
@@ -346,7 +350,7 @@ endServing session outcome = do
 continueServing :: Session -> IO ()
 continueServing session = do
   now <- monotonicNanoseconds
-  set session endedAt (Just (fromIntegral now))
+  set session idleSince (Just (fromIntegral now))
   flushIfNeeded (sessionConnection session)
   spread session
 
@@ -360,7 +364,10 @@ patience :: Session -> IO Int
 patience session = do
   reached <- get session stage
   since <- get session headSince
+  noted <- isJust <$> get session idleSince
   open <- streamCount (engineOf session)
+  -- Another thread may end the last one from here on, and note it.
+  when (open > 0 && noted) (set session idleSince Nothing)
   set session wasIdle (open == 0)
   due <- nextOrder reached open
   set session orderDue due
@@ -369,10 +376,12 @@ patience session = do
     (Noticed, _) -> return untilOrder
     (_, Just begun) -> sooner untilOrder <$> left (headMicros limits) begun
     _
-      | open == 0 -> get session endedAt >>= maybe (return (idleMicros limits)) (left (idleMicros limits))
+      | open == 0 -> idleLimit session >>= leftOfIdling
       | otherwise -> return (sooner untilOrder (idleMicros limits))
   where
     limits = limitsOfSession session
+    leftOfIdling limit = get session idleSince >>= maybe (limit <$ beginIdling) (left limit)
+    beginIdling = monotonicNanoseconds >>= set session idleSince . Just . fromIntegral
     left 0 _ = return 0
     left micros moment = (\elapsed -> max 1 (micros - elapsed)) <$> microsSince moment
     nextOrder Noticed _ = Just . (+ 1000 * noticeMicros) <$> get session stageSince
@@ -396,6 +405,29 @@ microsUntil moment = negate <$> microsSince moment
 noticeMicros :: Int
 noticeMicros = 250000
 
+-- How long the connection may be without a request, in microseconds; 0: no limit.
+idleLimit :: Session -> IO Int
+idleLimit session = do
+  begun <- get session requestsBegun
+  return (if begun == 0 then freshMicros limits else idleMicros limits)
+  where
+    limits = limitsOfSession session
+
+-- Has it been without one for longer?
+isIdleTooLong :: Session -> IO Bool
+isIdleTooLong session = do
+  limit <- idleLimit session
+  since <- get session idleSince
+  case since of
+    Just moment | limit > 0 -> do
+      elapsed <- microsSince moment
+      open <- streamCount (engineOf session)
+      return (open == 0 && elapsed >= limit)
+    _ -> return False
+
+endIdle :: Session -> IO ()
+endIdle session = announceEnd (engineOf session) EndLast >> flush (sessionConnection session)
+
 -- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection ends.
 keepOrder :: Session -> IO Bool
 keepOrder session = do
@@ -404,8 +436,7 @@ keepOrder session = do
   reached <- get session stage
   hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))
   noticed <- get session stageSince >>= microsSince
-  idle <- get session wasIdle
-  wasLongIdle <- (idle &&) <$> (get session endedAt >>= maybe (return True) (isOver' (idleMicros limits)))
+  wasLongIdle <- isIdleTooLong session
   open <- streamCount engine
   let next
         | wanted == EndNow && reached /= Last = announce EndLast Last
@@ -413,7 +444,7 @@ keepOrder session = do
         | reached == Noticed = if noticed >= noticeMicros then announce EndLast Last else return True
         | hasSlowHead = announceEnd engine EndCalm >> flush connection >> return False
         | open == 0 && reached == Last = flush connection >> return False
-        | open == 0 && wasLongIdle = announceEnd engine EndLast >> flush connection >> return False
+        | wasLongIdle = endIdle session >> return False
         | open == 0 = return True
         | sendMicros limits == 0 = return True
         | otherwise = do
@@ -421,7 +452,7 @@ keepOrder session = do
           count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
           -- These streams have not moved for so long. If they were the last ones, the connection has been idle since then.
           when (count > 0) $ do
-            set session endedAt (Just (fromIntegral now - 1000 * sendMicros limits))
+            set session idleSince (Just (fromIntegral now - 1000 * sendMicros limits))
             wakeNow connection
             flush connection
           return True

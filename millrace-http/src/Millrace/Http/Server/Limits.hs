@@ -10,7 +10,10 @@ import Millrace.Http.Server.Settings (Settings (..))
 -- | Times are in microseconds, where 0 means no limit. For sizes and counts 'maxBound' means no limit.
 data Limits = Limits
   { headMicros :: !Int,
+    -- | Between requests.
     idleMicros :: !Int,
+    -- | For each step of a new connection until its first request: the longer one of the two above.
+    freshMicros :: !Int,
     sendMicros :: !Int,
     totalMicros :: !Int,
     -- | Without a byte of body.
@@ -40,6 +43,7 @@ limitsOf settings =
   Limits
     { headMicros = phase settingsHeaderSeconds,
       idleMicros = phase settingsIdleSeconds,
+      freshMicros = longer (phase settingsHeaderSeconds) (phase settingsIdleSeconds),
       sendMicros = phase settingsSendSeconds,
       totalMicros = secondsInMicros (settingsTotalSeconds settings),
       bodyMicros = phase settingsBodySeconds,
@@ -66,6 +70,7 @@ limitsOf settings =
   where
     phase own = secondsInMicros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
     rate (bytesPerSecond, window) = Rate (bytesPerSecond * min centurySeconds window) (secondsInMicros window)
+    longer one other = if one == 0 || other == 0 then 0 else max one other
     orNone limit = fromMaybe maxBound (limit settings)
 
 -- | Whole seconds or milliseconds in microseconds. Negative values become 0. Values above a century become a century,

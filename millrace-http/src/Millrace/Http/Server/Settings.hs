@@ -606,8 +606,9 @@ setHeaderTimeout value settings = settings {settingsHeaderSeconds = Just value}
 setBodyTimeout :: Int -> Settings -> Settings
 setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
 
--- | Seconds that a connection may be idle, before its first request and between requests. Behind a load balancer this
--- must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
+-- | Seconds that a connection may be without a request after its first one. Over HTTP\/2 and 3 only requests count: PING and other frames
+-- do not prolong this time. A new connection has as long as 'setHeaderTimeout' says for each of its steps, if that is longer: the first byte,
+-- and the first request after a handshake. Behind a load balancer this must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
 -- being closed. Empty lines restart the limit once; from the second time on 'setHeaderTimeout' applies. Default: as
 -- 'setTimeout'.
 --

@@ -429,11 +429,12 @@ announceEnd engine end = c_announceEnd engine $ case end of
   EndLast -> #{const HTTP3_END_LAST}
 
 foreign import ccall unsafe "http3_end_idle"
-  c_endIdle :: Ptr Engine -> Word64 -> Word64 -> IO Word32
+  c_endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Word32
 
--- | @endIdle engine now nanoseconds@ ends the connections that have had no request for so long.
-endIdle :: Ptr Engine -> Word64 -> Word64 -> IO Int
-endIdle engine now limit = fromIntegral <$> c_endIdle engine now limit
+-- | @endIdle engine now nanoseconds fresh@ ends the connections that have had no request for so long. The last number counts instead for those
+-- that had none at all. 0: no limit.
+endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Int
+endIdle engine now limit fresh = fromIntegral <$> c_endIdle engine now limit fresh
 
 foreign import ccall unsafe "http3_end_one"
   c_endOne :: Ptr Engine -> Word64 -> Word64 -> IO ()

@@ -315,7 +315,7 @@ keepOrder session = do
   now <- monotonicNanoseconds
   stalled <- within (sendMicros limits) (resetStalled engine now)
   unfinished <- within (headMicros limits) (resetUnfinished engine now)
-  ended <- within (idleMicros limits) (endIdle engine now)
+  ended <- endIdle engine now (nanoseconds (idleMicros limits)) (nanoseconds (freshMicros limits))
   when (stalled + unfinished + ended > 0) $ do
     wakeNow endpoint
     flush endpoint
@@ -332,7 +332,8 @@ keepOrder session = do
       when (rested == restsAtATime) (yield >> letRest)
     quietNanoseconds = 2000000000
     restsAtATime = 32
-    within micros action = if micros > 0 then action (1000 * fromIntegral micros) else return 0
+    within micros action = if micros > 0 then action (nanoseconds micros) else return 0
+    nanoseconds micros = 1000 * fromIntegral micros
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests

@@ -83,7 +83,7 @@ engineLimits owner datagram tls settings =
       limitResets = resets,
       limitResetsPerSecond = resetsPerSecond,
       limitConnections = settingsMaximumConnections settings,
-      limitIdle = if idleMicros limits == 0 then 0 else max 1 (idleMicros limits `quot` 1000),
+      limitIdle = if freshMicros limits == 0 then 0 else max 1 (freshMicros limits `quot` 1000),
       limitHandshake = 1000 * tlsHandshakeSeconds tls,
       limitDatagram = datagram,
       limitAllowed = headAllowed limits,
