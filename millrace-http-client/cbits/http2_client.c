@@ -60,6 +60,7 @@ struct http2_client {
     size_t notice_count, notices_taken, notice_capacity;
     const uint8_t *unsent; /* bytes of libnghttp2's that did not fit */
     size_t unsent_length;
+    uint8_t end_frame[9]; /* a frame that ends a request without bytes */
     uint8_t is_ready, is_leaving, is_over, has_failed, writer_sleeps;
 };
 
@@ -406,14 +407,30 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
+/* Gives libnghttp2 the end of a request whose bytes it has. It sends no DATA frame while a window is closed, not even an empty one, which
+ * needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields here, and make_end makes a DATA frame
+ * of them. */
+static int submit_end(http2_client_stream *stream)
+{
+    uint32_t count = stream->request_trailers_count;
+    nghttp2_nv *fields = count > 0 ? fields_of(stream->request_trailers, count) : NULL;
+    int result = -1;
+    if (count == 0 || fields != NULL)
+        result = nghttp2_submit_trailer(stream->client->session, stream->id, fields, count);
+    free(fields);
+    return result;
+}
+
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
+    http2_client_stream *stream =
+        frame->hd.type == NGHTTP2_HEADERS ? stream_of(session, frame->hd.stream_id) : NULL;
     (void)data;
-    if (frame->hd.type == NGHTTP2_HEADERS) {
-        http2_client_stream *stream = stream_of(session, frame->hd.stream_id);
-        if (stream != NULL)
-            stream->has_sent_head = 1;
-    }
+    if (stream == NULL || stream->has_sent_head)
+        return 0;
+    stream->has_sent_head = 1;
+    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_finished && stream->output.length == 0)
+        (void)submit_end(stream);
     return 0;
 }
 
@@ -447,17 +464,14 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *destinat
 {
     http2_client *client = data;
     http2_client_stream *stream = source->ptr;
+    (void)session, (void)id;
     size_t taken = queue_take(&stream->output, destination, room);
     if (stream->output.length <= client->settings.output_max / 2)
         wake_writer(stream);
     if (stream->output.length == 0 && stream->is_finished) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
-        if (stream->request_trailers_count > 0) {
-            nghttp2_nv *fields = fields_of(stream->request_trailers, stream->request_trailers_count);
-            if (fields != NULL && nghttp2_submit_trailer(session, id, fields, stream->request_trailers_count) == 0)
-                *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            free(fields);
-        }
+        if (stream->request_trailers_count > 0 && submit_end(stream) == 0)
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     } else if (taken == 0) {
         stream->is_deferred = 1;
         return NGHTTP2_ERR_DEFERRED;
@@ -571,6 +585,19 @@ void http2_client_feed(http2_client *client, const uint8_t *bytes, size_t length
     pthread_mutex_unlock(&client->lock);
 }
 
+/* The frame of an end without bytes (submit_end). */
+static void make_end(http2_client *client)
+{
+    static const uint8_t nothing[3];
+    if (client->unsent_length != sizeof client->end_frame || client->unsent[3] != NGHTTP2_HEADERS ||
+        memcmp(client->unsent, nothing, sizeof nothing) != 0)
+        return;
+    memcpy(client->end_frame, client->unsent, sizeof client->end_frame);
+    client->end_frame[3] = NGHTTP2_DATA;
+    client->end_frame[4] = NGHTTP2_FLAG_END_STREAM;
+    client->unsent = client->end_frame;
+}
+
 size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
 {
     size_t filled = 0;
@@ -586,6 +613,7 @@ size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
             if (count <= 0)
                 break;
             client->unsent_length = (size_t)count;
+            make_end(client);
         }
         if (client->unsent_length > room - filled && filled > 0)
             break;
@@ -817,7 +845,10 @@ int http2_client_finish(http2_client_stream *stream, const uint8_t *rows, uint32
             stream->request_trailers_count = count;
         }
         stream->is_finished = 1;
-        resume(stream);
+        if (stream->has_sent_head && stream->output.length == 0)
+            (void)submit_end(stream);
+        else
+            resume(stream);
     }
     pthread_mutex_unlock(&client->lock);
     return result;

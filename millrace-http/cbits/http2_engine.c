@@ -1160,14 +1160,33 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
     return flags;
 }
 
+/* Is the whole body with libnghttp2, and its end is not? */
+static int has_only_end(const http2_inner *stream)
+{
+    return stream->is_finished && stream->output.length == 0;
+}
+
+/* Gives libnghttp2 the end of an answer whose bytes it has. It sends no DATA frame while a window is closed, not even an empty one, which
+ * needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields here, and make_end makes a DATA frame
+ * of them. */
+static void submit_end(http2_inner *stream)
+{
+    const http_block *trailers = stream->trailers;
+    (void)nghttp2_submit_trailer(stream->connection->session, stream->seen.id, trailers == NULL ? NULL : nv_of(trailers),
+                                 trailers == NULL ? 0 : trailers->count);
+}
+
 /* Gives an answer to libnghttp2. It cannot be taken back afterwards. */
 static void submit_answer(http2_inner *stream)
 {
+    int ends_with_trailers = has_only_end(stream) && stream->trailers != NULL;
     remove_answered(stream);
     stream->answer_state = HTTP2_ANSWER_SUBMITTED;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
     nghttp2_submit_response(stream->connection->session, stream->seen.id, nv_of(stream->answer), stream->answer->count,
-                            stream->has_body ? &provider : NULL);
+                            stream->has_body && (!has_only_end(stream) || ends_with_trailers) ? &provider : NULL);
+    if (ends_with_trailers)
+        submit_end(stream);
 }
 
 static void submit_resets(http2_connection *connection)
@@ -1188,6 +1207,18 @@ static ssize_t next_output(http2_connection *connection)
         if (count != 0 || connection->resetting.first == NULL)
             return count;
     }
+}
+
+/* The frame of an end without bytes (submit_end). */
+static void make_end(http2_connection *connection)
+{
+    if (connection->left_length != FRAME_HEAD || connection->left[3] != NGHTTP2_HEADERS ||
+        number_at(connection->left, 3) != 0)
+        return;
+    memcpy(connection->end, connection->left, FRAME_HEAD);
+    connection->end[3] = NGHTTP2_DATA;
+    connection->end[4] = NGHTTP2_FLAG_END_STREAM;
+    connection->left = connection->end;
 }
 
 static void copy_left(http2_connection *connection)
@@ -1216,6 +1247,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
                 break;
             }
             connection->left_length = (size_t)count;
+            make_end(connection);
         }
         copy_left(connection);
     }
@@ -1678,8 +1710,12 @@ int http2_finish(http2_stream *seen, const http2_rows *trailers)
     if (!is_gone(stream) && !stream->is_finished) {
         stream->trailers = block;
         stream->is_finished = 1;
-        push_answered(stream);
-        resume(stream);
+        if (stream->answer_state == HTTP2_ANSWER_SUBMITTED && has_only_end(stream)) {
+            submit_end(stream);
+        } else {
+            push_answered(stream);
+            resume(stream);
+        }
         block = NULL;
         result = HTTP2_OK;
     }

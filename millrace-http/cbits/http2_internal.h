@@ -96,6 +96,7 @@ struct http2_connection {
     size_t held_length;  /* the bytes of that frame */
     const uint8_t *left; /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
+    uint8_t end[9]; /* a frame that ends an answer without bytes */
     uint8_t *out; /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
     _Atomic uint64_t queued; /* unsent bytes of all bodies; written with the lock held */
