@@ -423,8 +423,7 @@ static int submit_end(http2_client_stream *stream)
 
 static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, void *data)
 {
-    http2_client_stream *stream =
-        frame->hd.type == NGHTTP2_HEADERS ? stream_of(session, frame->hd.stream_id) : NULL;
+    http2_client_stream *stream = frame->hd.type == NGHTTP2_HEADERS ? stream_of(session, frame->hd.stream_id) : NULL;
     (void)data;
     if (stream == NULL || stream->has_sent_head)
         return 0;

@@ -32,6 +32,9 @@
 
 #define CONTINUATIONS_MAX 64u
 
+/* NGHTTP2_ERR_TOO_MANY_CONTINUATIONS. Older headers do not have it. */
+#define TOO_MANY_CONTINUATIONS (-905)
+
 #define SECOND UINT64_C(1000000000)
 
 static void lock(http2_connection *connection)
@@ -414,11 +417,12 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* For a callback of libnghttp2. */
-static int violated(http2_connection *connection, uint32_t code)
+/* The client has gone so far beyond a limit that the connection cannot go on. */
+static void exceed(http2_connection *connection, http2_limit limit)
 {
-    violate(connection, code);
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (connection->limit == HTTP2_LIMIT_NONE)
+        connection->limit = limit;
+    violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 static int is_building(const http2_connection *connection, int32_t id)
@@ -435,9 +439,10 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags;
     if (!is_building(connection, frame->hd.stream_id))
         return 0;
-    return http_building_field(connection->building, name, name_length, value, value_length) == 0
-               ? 0
-               : violated(connection, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (http_building_field(connection->building, name, name_length, value, value_length) == 0)
+        return 0;
+    exceed(connection, HTTP2_LIMIT_HEADS);
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
 /* An invalid field makes the request malformed (RFC 9113, section 8.1.1). By default libnghttp2 would leave it out. */
@@ -916,11 +921,14 @@ static uint64_t flags_of(const http2_connection *connection)
         flags |= HTTP2_HAS_NOTICES;
     if (connection->has_failed)
         flags |= HTTP2_HAS_FAILED;
+    if (connection->limit != HTTP2_LIMIT_NONE && !connection->limit_is_told)
+        flags |= HTTP2_HAS_LIMIT;
     if (!connection->has_begun || (connection->building != NULL && connection->building->owner != NULL))
         flags |= HTTP2_IN_HEAD;
     return flags;
 }
 
+/* For GOAWAY. */
 static const char *text_of(http2_limit limit)
 {
     return limit == HTTP2_LIMIT_RESETS ? "too many cancelled requests" : "too many frames without use";
@@ -928,7 +936,7 @@ static const char *text_of(http2_limit limit)
 
 static void end_for_limit(http2_connection *connection)
 {
-    if (connection->limit == HTTP2_LIMIT_NONE || connection->ends_for_limit)
+    if (connection->limit == HTTP2_LIMIT_NONE || connection->ends_for_limit || connection->violation != 0)
         return;
     const char *text = text_of(connection->limit);
     connection->ends_for_limit = connection->takes_no_more = 1;
@@ -946,17 +954,21 @@ static void end_for_client(http2_connection *connection)
     }
 }
 
-/* The error code for the client when libnghttp2 fails. The default is for clients that cause too long a queue of frames or send
- * too many CONTINUATION frames. */
-static uint32_t code_of_failure(ssize_t result)
+/* libnghttp2 has failed. The default is for clients that cause too long a queue of acknowledgements. */
+static void note_failure(http2_connection *connection, ssize_t result)
 {
     switch (result) {
     case NGHTTP2_ERR_BAD_CLIENT_MAGIC:
-        return NGHTTP2_PROTOCOL_ERROR;
+        violate(connection, NGHTTP2_PROTOCOL_ERROR);
+        break;
     case NGHTTP2_ERR_NOMEM:
-        return NGHTTP2_INTERNAL_ERROR;
+        violate(connection, NGHTTP2_INTERNAL_ERROR);
+        break;
+    case TOO_MANY_CONTINUATIONS:
+        exceed(connection, HTTP2_LIMIT_HEADS);
+        break;
     default:
-        return NGHTTP2_ENHANCE_YOUR_CALM;
+        exceed(connection, HTTP2_LIMIT_FRAMES);
     }
 }
 
@@ -1093,7 +1105,7 @@ static void give(http2_connection *connection, const uint8_t *bytes, size_t leng
         return;
     ssize_t result = nghttp2_session_mem_recv(connection->session, bytes, length);
     if (result < 0 && connection->violation == 0)
-        connection->violation = code_of_failure(result);
+        note_failure(connection, result);
 }
 
 /* Keeps the beginning of a frame of which not all that is checked has arrived. Returns how many bytes it took. */
@@ -1172,8 +1184,8 @@ static int has_only_end(const http2_inner *stream)
 static void submit_end(http2_inner *stream)
 {
     const http_block *trailers = stream->trailers;
-    (void)nghttp2_submit_trailer(stream->connection->session, stream->seen.id, trailers == NULL ? NULL : nv_of(trailers),
-                                 trailers == NULL ? 0 : trailers->count);
+    (void)nghttp2_submit_trailer(stream->connection->session, stream->seen.id,
+                                 trailers == NULL ? NULL : nv_of(trailers), trailers == NULL ? 0 : trailers->count);
 }
 
 /* Gives an answer to libnghttp2. It cannot be taken back afterwards. */
@@ -1379,6 +1391,15 @@ int http2_await_backlog(http2_connection *connection, uint32_t most)
     }
     unlock(connection);
     return result;
+}
+
+http2_limit http2_take_limit(http2_connection *connection)
+{
+    lock(connection);
+    http2_limit limit = connection->limit_is_told ? HTTP2_LIMIT_NONE : connection->limit;
+    connection->limit_is_told = limit != HTTP2_LIMIT_NONE || connection->limit_is_told;
+    unlock(connection);
+    return limit;
 }
 
 uint32_t http2_stream_count(http2_connection *connection)

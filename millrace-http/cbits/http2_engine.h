@@ -49,6 +49,7 @@ typedef enum http2_limit {
     HTTP2_LIMIT_NONE = 0,
     HTTP2_LIMIT_FRAMES = 1, /* frames_max */
     HTTP2_LIMIT_RESETS = 2, /* resets_max */
+    HTTP2_LIMIT_HEADS = 3,  /* a head, or trailers, far beyond fields_max or head_max, or in too many frames */
 } http2_limit;
 
 /* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
@@ -94,11 +95,15 @@ void http2_free(http2_connection *connection);
 #define HTTP2_HAS_FAILED   (UINT64_C(1) << 35) /* the client has violated the protocol; the output has a GOAWAY for it */
 #define HTTP2_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
 #define HTTP2_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
+#define HTTP2_HAS_LIMIT    (UINT64_C(1) << 39) /* http2_take_limit has something to return */
 #define HTTP2_IN_HEAD      (UINT64_C(1) << 38) /* a request head, or the preface, is incomplete */
 
 /* Processes received bytes. `now`: the current time in nanoseconds. The caller must call http2_collect afterwards. Returns
  * flags. */
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now);
+
+/* The limit for which the connection ends, the first time. */
+http2_limit http2_take_limit(http2_connection *connection);
 
 /* Who calls http2_collect. */
 typedef enum http2_sender {

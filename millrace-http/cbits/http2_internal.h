@@ -97,13 +97,14 @@ struct http2_connection {
     const uint8_t *left; /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
     uint8_t end[9]; /* a frame that ends an answer without bytes */
-    uint8_t *out; /* the caller's buffer, during http2_collect */
+    uint8_t *out;   /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
     _Atomic uint64_t queued; /* unsent bytes of all bodies; written with the lock held */
     uint32_t driver_mark;    /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint8_t takes_no_more;  /* the last GOAWAY is given to libnghttp2: further streams are refused */
+    uint8_t limit_is_told;  /* http2_take_limit has returned it */
     uint8_t ends_for_limit; /* that GOAWAY says that the client has gone beyond a limit */
     uint8_t has_left;       /* the client has ended its side */
     uint8_t rest_waits;     /* the driver waits for the last answer to be sent */

@@ -6,16 +6,17 @@ module Http2LimitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
-import Control.Exception (finally)
+import Control.Exception (finally, fromException)
 import Control.Monad (forever, replicateM_, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
 import qualified Data.ByteString.Lazy as L
+import Data.IORef
 import Http2Client
 import Network.HTTP.Types (status200)
 import Network.Wai
-import Network.Wai.Handler.Millrace (setHTTP2MaximumFrames, setHTTP2MaximumResets, setIdleTimeout, setTimeout)
+import Network.Wai.Handler.Millrace (ConnectionLimit (..), ConnectionLimitExceeded (..), setHTTP2MaximumFrames, setHTTP2MaximumResets, setIdleTimeout, setOnException, setOnLimit, setTimeout)
 import Support
 import Test.Hspec
 
@@ -82,6 +83,18 @@ spec = describe "allowances of HTTP/2" $ do
           sendFrame http2 (resetFrame stream Cancel)
         events <- eventsUntil isGoAway http2
         [(code, text) | (_, code, text) <- goAways events] `shouldBe` [(EnhanceYourCalm, "too many cancelled requests")]
+  it "tell of each connection that they end, and report one a second" $ do
+    told <- newIORef []
+    reported <- newIORef []
+    let settings = setHTTP2MaximumFrames 50 0 . setOnLimit (\limit _ -> modifyIORef' told (limit :)) . setOnException (\_ failure -> modifyIORef' reported (failure :))
+    withServer settings pong $ \port -> do
+      replicateM_ 20 . withHttp2 port $ \http2 -> do
+        sendFrames http2 (replicate 60 (pingFrame "12345678"))
+        last <$> eventsUntilEnd http2 `shouldReturn` Closed
+      let allTold = readIORef told >>= \limits -> if length limits < 20 then threadDelay 1000 >> allTold else return limits
+      within "the report of each" allTold `shouldReturn` replicate 20 FramesWithoutUse
+      reports <- readIORef reported
+      length [() | failure <- reports, Just (ConnectionLimitExceeded FramesWithoutUse _) <- [fromException failure]] `shouldSatisfy` (\count -> count >= 1 && count < 10)
   describe "the time without a request" $ do
     it "is not prolonged by PING or unknown frames" $
       withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withHttp2 port $ \http2 -> do
@@ -110,13 +123,14 @@ sparing = polite {conductWindows = conductWindows silent}
 takeAll :: Http2 -> StreamId -> IO Int
 takeAll http2 stream = go 0 0
   where
-    go taken owed = nextEvent http2 >>= \event -> case event of
-      GotData _ bytes end -> do
-        let (times, left) = (owed + B.length bytes) `quotRem` 1000
-        mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 1000, windowUpdate stream 1000])))))
-        if end == Last then return (taken + B.length bytes) else go (taken + B.length bytes) left
-      Closed -> return taken
-      _ -> go taken owed
+    go taken owed =
+      nextEvent http2 >>= \event -> case event of
+        GotData _ bytes end -> do
+          let (times, left) = (owed + B.length bytes) `quotRem` 1000
+          mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 1000, windowUpdate stream 1000])))))
+          if end == Last then return (taken + B.length bytes) else go (taken + B.length bytes) left
+        Closed -> return taken
+        _ -> go taken owed
     pieces frames = let (one, other) = B.splitAt 11 frames in filter (not . B.null) [one, other]
 
 -- Sends what is no request until the server closes the connection.

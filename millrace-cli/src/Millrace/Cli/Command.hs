@@ -6,8 +6,6 @@ module Millrace.Cli.Command
     Speaking (..),
     ProxyHeader (..),
     Http3 (..),
-    LimitOptions (..),
-    noLimitOptions,
     usualDrainSeconds,
     TlsOptions (..),
     FilesOptions (..),
@@ -36,6 +34,7 @@ import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Cli.CacheRule (CacheRule, readCacheRule)
+import Millrace.Cli.Limit
 import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
@@ -83,38 +82,6 @@ data ServerOptions = ServerOptions
     serverDrainSeconds :: Int
   }
   deriving (Eq, Show)
-
--- | Limits of the server. 'Nothing' leaves the library's own ("Network.Wai.Handler.Millrace").
---
--- @since 0.1.0
-data LimitOptions = LimitOptions
-  { -- | Open connections at a time, on each address.
-    limitConnections :: Maybe Int,
-    -- | Descriptors that connections leave to files, logs and targets.
-    limitReserved :: Maybe Int,
-    limitHeadBytes :: Maybe Int,
-    limitFields :: Maybe Int,
-    limitBodyBytes :: Maybe Int,
-    -- | How long a client may take to send the head of a request.
-    limitHeadSeconds :: Maybe Int,
-    -- | How long a body may stand still.
-    limitBodySeconds :: Maybe Int,
-    -- | How long a client may take nothing of an answer.
-    limitSendSeconds :: Maybe Int,
-    -- | How long a connection may wait for its next request.
-    limitIdleSeconds :: Maybe Int,
-    -- | How long a request may take in all.
-    limitTotalSeconds :: Maybe Int,
-    -- | Requests at a time on a connection of HTTP/2.
-    limitStreams :: Maybe Int
-  }
-  deriving (Eq, Show)
-
--- | All of them the library's own.
---
--- @since 0.1.0
-noLimitOptions :: LimitOptions
-noLimitOptions = LimitOptions Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing Nothing
 
 -- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before they
 -- kill: Docker waits ten seconds.
@@ -411,6 +378,7 @@ serveNotes =
         \clients that accept the coding, unless it is more than two seconds older than NAME. Only regular files are served. \
         \Names that begin with a dot are not served, except .well-known.",
       encryption,
+      changing,
       stopping
     ]
 
@@ -434,6 +402,7 @@ proxyNotes =
       paragraph
         "A configuration file says more limits, and how targets are checked: --print-config shows all of them.",
       encryption,
+      changing,
       stopping
     ]
 
@@ -445,6 +414,7 @@ pongNotes =
           ("curl http://127.0.0.1:8080/", "prints Pong!")
         ],
       encryption,
+      changing,
       stopping
     ]
 
@@ -458,6 +428,12 @@ encryption =
     \another ('openssl rand 80' makes one): the first one protects new tickets, all of them open tickets. Clients then resume their \
     \sessions with every server that has the keys, also after a restart. Clients are also offered HTTP/3, on the same port over UDP, if this \
     \program has it ('millrace doctor' says so), the sockets are not inherited, and neither --tls-client-ca nor --proxy-protocol is given."
+
+changing :: Chunk Doc
+changing =
+  paragraph $
+    "--limit changes one of these: " <> intercalate ", " (map limitName [minBound ..])
+      <> ". Without it the library's own limits hold, which the guide describes (docs/guide/configuring.md)."
 
 stopping :: Chunk Doc
 stopping =
@@ -703,9 +679,16 @@ serverOptions =
       ( long "drain-timeout" <> metavar "SECONDS" <> value usualDrainSeconds <> showDefault
           <> help "How long open requests have to end when the server stops. Whoever stops it must wait longer: systemd's TimeoutStopSec, 'docker stop -t'"
       )
+    <*> many
+      ( option
+          (eitherReader readLimit)
+          ( long "limit" <> metavar "NAME=NUMBER" <> completeWith [limitName limit <> "=" | limit <- [minBound ..]]
+              <> help "Change a limit, for example idle-seconds=60; NAME is a key of 'limits' in a configuration file (see below)"
+          )
+      )
     <*> optional tlsOptions
   where
-    gathered name number reuse chosen count accessLog status proxyHeader drain tls =
+    gathered name number reuse chosen count accessLog status proxyHeader drain limits tls =
       ServerOptions
         { serverListens = ListenOptions (maybe PlainHttp (const Https) tls) name number proxyHeader (maybe Http3IfPossible secureHttp3 tls) "--port" :| foldMap (redirect name . secureRedirect) tls,
           serverReusePort = reuse,
@@ -715,7 +698,7 @@ serverOptions =
           serverLogFormat = maybe Combined snd accessLog,
           serverStatusPort = status,
           serverTls = secureTls <$> tls,
-          serverLimits = noLimitOptions,
+          serverLimits = limitsFrom limits,
           serverDrainSeconds = drain
         }
     redirect name = foldMap (\number -> [ListenOptions RedirectToHttps name number NoProxyHeader Http3IfPossible "--tls-redirect"])

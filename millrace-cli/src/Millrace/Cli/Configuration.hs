@@ -19,13 +19,14 @@ import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
 import Data.List (group, intercalate, isPrefixOf, sort)
-import Data.Text (Text)
+import Data.Text (Text, pack)
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.Backend (backendChoices)
 import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
 import Millrace.Cli.CrossOrigin
 import Millrace.Cli.Document
+import Millrace.Cli.Limit
 import Millrace.Cli.Manner
 import Millrace.Cli.NameBytes (nameBytes)
 import Millrace.Cli.Policy
@@ -206,22 +207,9 @@ process =
     gathered backend cores reuse logFile format status drain = Process (ServerOptions (pure defaultListen) reuse backend cores logFile format status Nothing noLimitOptions drain)
 
 limits :: Reader LimitOptions
-limits =
-  mapping "'limits'" $
-    LimitOptions
-      <$> limit "connections" 1 10000000
-      <*> limit "reserved-descriptors" 0 1000000
-      <*> limit "head-bytes" 1024 1048576
-      <*> limit "fields" 1 10000
-      <*> limit "body-bytes" 0 (2 ^ (62 :: Int))
-      <*> limit "head-seconds" 1 86400
-      <*> limit "body-seconds" 1 86400
-      <*> limit "send-seconds" 1 86400
-      <*> limit "idle-seconds" 1 86400
-      <*> limit "total-seconds" 1 86400
-      <*> limit "streams" 1 10000
+limits = mapping "'limits'" (limitsFrom <$> foldr add (pure []) [minBound ..])
   where
-    limit name low high = optional name (fromInteger <$> number low high)
+    add limit others = maybe id ((:) . (,) limit . fromInteger) <$> optional (pack (limitName limit)) (uncurry number (limitRange limit)) <*> others
 
 site :: Reader SiteOptions
 site =

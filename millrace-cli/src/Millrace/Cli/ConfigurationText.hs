@@ -14,6 +14,7 @@ import Millrace.Cli.CacheRule (rulePattern, ruleValue)
 import Millrace.Cli.Command
 import Millrace.Cli.Configuration
 import Millrace.Cli.CrossOrigin
+import Millrace.Cli.Limit
 import Millrace.Cli.Manner
 import Millrace.Cli.Policy
 
@@ -66,20 +67,7 @@ process server pidFile =
       ++ text "pid-file" pidFile
 
 limits :: LimitOptions -> [(String, Value)]
-limits found =
-  concat
-    [ number "connections" (limitConnections found),
-      number "reserved-descriptors" (limitReserved found),
-      number "head-bytes" (limitHeadBytes found),
-      number "fields" (limitFields found),
-      number "body-bytes" (limitBodyBytes found),
-      number "head-seconds" (limitHeadSeconds found),
-      number "body-seconds" (limitBodySeconds found),
-      number "send-seconds" (limitSendSeconds found),
-      number "idle-seconds" (limitIdleSeconds found),
-      number "total-seconds" (limitTotalSeconds found),
-      number "streams" (limitStreams found)
-    ]
+limits found = [(limitName limit, Number given) | (limit, given) <- limitsWith found]
 
 site :: SiteOptions -> Value
 site found =

@@ -9,6 +9,7 @@ module Millrace.Cli.Metrics
     countActive,
     HandshakeResult (..),
     countHandshake,
+    countLimit,
     Figures (..),
     readFigures,
     openNow,
@@ -29,7 +30,7 @@ import Millrace.Cli.Tally
 import Millrace.Manager
 import Network.HTTP.Types (statusCode)
 import Network.Wai (Middleware)
-import Network.Wai.Handler.Millrace (Answer (..), ConnectionStates (..), ServerState, currentConnectionStates)
+import Network.Wai.Handler.Millrace (Answer (..), ConnectionLimit (..), ConnectionStates (..), ServerState, currentConnectionStates)
 
 -- | Counters of one server. Adding to them takes no lock.
 --
@@ -43,7 +44,7 @@ data Metrics = Metrics
 
 -- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
 -- buckets of the histogram at 'firstBucket'.
-opened, closed, active, refused, cutOff, bodyBytes, nanoseconds, firstClass, firstHandshake, firstBucket :: Int
+opened, closed, active, refused, cutOff, bodyBytes, nanoseconds, firstClass, firstHandshake, firstLimit, firstBucket :: Int
 opened = 0
 closed = 1
 active = 2
@@ -53,7 +54,8 @@ bodyBytes = 5
 nanoseconds = 6
 firstClass = 7
 firstHandshake = 12
-firstBucket = 12 + length handshakeResults
+firstLimit = firstHandshake + length handshakeResults
+firstBucket = firstLimit + length limitNames
 
 -- | The counters of a server that has done nothing yet.
 --
@@ -116,6 +118,20 @@ handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "los
 countHandshake :: Metrics -> HandshakeResult -> IO ()
 countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
 
+limitNames :: [(ConnectionLimit, String)]
+limitNames = [(limit, named limit) | limit <- [minBound ..]]
+  where
+    named limit = case limit of
+      FramesWithoutUse -> "useless-frames"
+      CancelledRequests -> "resets"
+      LargeHeads -> "heads"
+
+-- | Counts a connection that ends because its client has gone beyond a limit.
+--
+-- @since 0.1.0
+countLimit :: Metrics -> ConnectionLimit -> IO ()
+countLimit metrics limit = add (metricsTally metrics) (firstLimit + fromEnum limit) 1
+
 -- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
 -- nothing about connections.
 --
@@ -145,6 +161,8 @@ data Figures = Figures
     figureClasses :: [(String, Int)],
     -- | By how they ended.
     figureHandshakes :: [(String, Int)],
+    -- | The connections that a limit has ended, by limit.
+    figureLimits :: [(String, Int)],
     -- | How many answers took how long ("Millrace.Cli.Histogram").
     figureBuckets :: [Int],
     figureCapabilities :: Int,
@@ -178,6 +196,7 @@ readFigures metrics = do
     (number nanoseconds)
     (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
     (zip (map snd handshakeResults) (drop firstHandshake numbers))
+    (zip (map snd limitNames) (drop firstLimit numbers))
     (drop firstBucket numbers)
     <$> getNumCapabilities
     <*> loopCount

@@ -15,11 +15,12 @@ import Control.Monad (forever, unless, void, when)
 import Data.Foldable (traverse_)
 import Data.List (intercalate, isPrefixOf)
 import Data.Maybe (maybeToList)
-import Millrace.Cli.Command (ServerOptions (..), noLimitOptions)
+import Millrace.Cli.Command (ServerOptions (..))
 import Millrace.Cli.Configuration
 import Millrace.Cli.Control
 import Millrace.Cli.Document (renderMistake)
 import Millrace.Cli.Failure
+import Millrace.Cli.Limit (noLimitOptions)
 import Millrace.Cli.NameBytes (readTextFile)
 import Millrace.Cli.PidFile
 import Millrace.Cli.Replaceable

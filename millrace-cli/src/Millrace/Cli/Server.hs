@@ -22,8 +22,9 @@ import Millrace.Cli.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Address (addressUrl)
 import Millrace.Cli.Backend (startManager)
 import Millrace.Cli.Beside (Origin (..), Service (..), withHttp3Beside)
-import Millrace.Cli.Command (LimitOptions (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
+import Millrace.Cli.Command (ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
+import Millrace.Cli.Limit
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
@@ -200,7 +201,7 @@ tellAll [] = id
 tellAll observers = setOnAnswer (forM_ observers . flip id)
 
 countConnections :: Metrics -> Settings -> Settings
-countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics))
+countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics)) . setOnLimit (\limit _ -> countLimit metrics limit)
 
 -- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared like that
 -- of the server itself: during a restart the next server needs it while this one still has it.
@@ -232,20 +233,29 @@ limiting options =
   foldr
     (.)
     id
-    [ limit (setMaximumConnections . Just) limitConnections,
-      limit (setReservedDescriptors . Just) limitReserved,
-      limit setMaxTotalHeaderLength limitHeadBytes,
-      limit setMaximumHeaderCount limitFields,
-      limit (setMaximumBodySize . Just) limitBodyBytes,
-      limit setHeaderTimeout limitHeadSeconds,
-      limit setBodyTimeout limitBodySeconds,
-      limit setSendTimeout limitSendSeconds,
-      limit setIdleTimeout limitIdleSeconds,
-      limit setTotalTimeout limitTotalSeconds,
-      limit setHTTP2MaximumStreams limitStreams
+    [ limit (setMaximumConnections . Just) LimitConnections,
+      limit (setReservedDescriptors . Just) LimitReservedDescriptors,
+      limit setMaxTotalHeaderLength LimitHeadBytes,
+      limit setMaximumHeaderCount LimitFields,
+      limit (setMaximumBodySize . Just) LimitBodyBytes,
+      limit setHeaderTimeout LimitHeadSeconds,
+      limit setBodyTimeout LimitBodySeconds,
+      limit setSendTimeout LimitSendSeconds,
+      limit setIdleTimeout LimitIdleSeconds,
+      limit setTotalTimeout LimitTotalSeconds,
+      limit setHTTP2MaximumStreams LimitStreams,
+      resets,
+      frames,
+      windows
     ]
   where
-    limit set found = maybe id set (found options)
+    limit set name = maybe id set (limitOf options name)
+    or' known name = fromMaybe known (limitOf options name)
+    resets usual = let (burst, rate) = getHTTP2MaximumResets usual in setHTTP2MaximumResets (burst `or'` LimitResets) (rate `or'` LimitResetsPerSecond) usual
+    frames usual = let (burst, rate) = getHTTP2MaximumFrames usual in setHTTP2MaximumFrames (burst `or'` LimitUselessFrames) (rate `or'` LimitUselessFramesPerSecond) usual
+    windows usual =
+      let (stream, connection, largest) = getHTTP2Windows usual
+       in setHTTP2Windows (stream `or'` LimitStreamWindow) (connection `or'` LimitConnectionWindow) (largest `or'` LimitLargestWindow) usual
 
 -- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
 newReporting :: IO (Settings -> Settings)

@@ -106,7 +106,8 @@ record figures upstreams =
             ("open", number (openNow figures)),
             ("active", number (connectionsActive (figureStates figures))),
             ("idle", number (connectionsIdle (figureStates figures))),
-            ("new", number (connectionsNew (figureStates figures)))
+            ("new", number (connectionsNew (figureStates figures))),
+            ("ended_by_limit", Object [(name, number count) | (name, count) <- figureLimits figures])
           ]
       ),
       ( "requests",
@@ -168,6 +169,8 @@ prometheus figures upstreams =
         [ ("{state=\"" <> name <> "\"}", int (state . figureStates))
           | (name, state) <- [("active", connectionsActive), ("idle", connectionsIdle), ("new", connectionsNew)]
         ],
+      metric "connections_ended_by_limit_total" "counter" "Connections that ended because their clients went beyond a limit" $
+        [("{limit=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureLimits figures],
       metric "requests_in_progress" "gauge" "Requests on which the application is working" [("", int figureActive)],
       metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
         [("{status=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureClasses figures],

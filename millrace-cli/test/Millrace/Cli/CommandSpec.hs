@@ -7,6 +7,7 @@ import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.AccessLog (LogFormat (..))
 import Millrace.Cli.CacheRule (cacheRule)
 import Millrace.Cli.Command
+import Millrace.Cli.Limit
 import Millrace.Cli.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Manager (Backend (..))
 import Options.Applicative

@@ -9,6 +9,8 @@ module Millrace.Http.Exception
     FailedWithAnswer (..),
     ConnectionsCutOff (..),
     HandshakeFailed (..),
+    ConnectionLimit (..),
+    ConnectionLimitExceeded (..),
     defaultOnException,
     defaultShouldDisplayException,
     defaultOnExceptionResponse,
@@ -29,6 +31,7 @@ import GHC.Foreign (withCStringLen)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Http.Http1.Wire (errorRequestLine, errorStatus, errorTarget, errorText)
 import Network.HTTP.Types
+import Network.Socket (SockAddr)
 import Network.Wai (Request, Response, responseBuilder)
 import System.IO (char8, hGetEncoding, hPutBuf, stderr)
 
@@ -155,6 +158,33 @@ newtype ConnectionsCutOff = ConnectionsCutOff Int
 instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
+
+-- | A limit for which a connection of HTTP\/2 or 3 ends. 'Network.Wai.Handler.Millrace.setOnLimit' is told of each time.
+--
+-- @since 0.1.0
+data ConnectionLimit
+  = -- | 'Network.Wai.Handler.Millrace.setHTTP2MaximumFrames'
+    FramesWithoutUse
+  | -- | 'Network.Wai.Handler.Millrace.setHTTP2MaximumResets'
+    CancelledRequests
+  | -- | A head far beyond 'Network.Wai.Handler.Millrace.setMaximumHeaderCount' or
+    -- 'Network.Wai.Handler.Millrace.setMaxTotalHeaderLength', or in too many frames.
+    LargeHeads
+  deriving (Eq, Ord, Show, Enum, Bounded)
+
+-- | A client has gone beyond a limit, and its connection ends. Reported at most once a second; not thrown.
+--
+-- @since 0.1.0
+data ConnectionLimitExceeded = ConnectionLimitExceeded ConnectionLimit SockAddr
+  deriving (Eq, Show)
+
+instance Exception ConnectionLimitExceeded where
+  displayException (ConnectionLimitExceeded limit client) = "the connection of " ++ show client ++ " ends: too many " ++ told
+    where
+      told = case limit of
+        FramesWithoutUse -> "frames without use"
+        CancelledRequests -> "cancelled requests"
+        LargeHeads -> "fields in a head"
 
 -- | A client and the server could not agree on how to protect their connection. The client causes it, unless the
 -- server's certificates are wrong. Reported; not thrown.

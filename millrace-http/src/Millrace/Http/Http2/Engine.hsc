@@ -27,6 +27,8 @@ module Millrace.Http.Http2.Engine
     isBusy,
     hasEnded,
     inHead,
+    hasLimit,
+    takeLimit,
     byteCount,
 
     -- ** Bytes
@@ -109,6 +111,7 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Http.Exception (ConnectionLimit (..))
 import Millrace.Http.Multiplexed.Head (Head, Security (..))
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
@@ -208,8 +211,8 @@ has (Flags flag) (Flags flags) = flags .&. flag /= 0
 
 -- | Flags: requests wait to be served; threads must be woken; nothing more is to be sent or received; the client has
 -- violated the protocol; another thread sends; the caller no longer has the right to send; a request's head, or the
--- preface, is incomplete.
-hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead :: Flags
+-- preface, is incomplete; the client has gone beyond a limit.
+hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead, hasLimit :: Flags
 hasRequests = Flags #{const HTTP2_HAS_REQUESTS}
 hasNotices = Flags #{const HTTP2_HAS_NOTICES}
 isOver = Flags #{const HTTP2_IS_OVER}
@@ -217,6 +220,20 @@ hasFailed = Flags #{const HTTP2_HAS_FAILED}
 isBusy = Flags #{const HTTP2_IS_BUSY}
 hasEnded = Flags #{const HTTP2_HAS_ENDED}
 inHead = Flags #{const HTTP2_IN_HEAD}
+hasLimit = Flags #{const HTTP2_HAS_LIMIT}
+
+foreign import ccall unsafe "http2_take_limit"
+  c_takeLimit :: Ptr Engine -> IO CInt
+
+-- | The limit for which the connection ends, the first time that this is called after that.
+takeLimit :: Ptr Engine -> IO (Maybe ConnectionLimit)
+takeLimit engine = named <$> c_takeLimit engine
+  where
+    named number = case number of
+      #{const HTTP2_LIMIT_FRAMES} -> Just FramesWithoutUse
+      #{const HTTP2_LIMIT_RESETS} -> Just CancelledRequests
+      #{const HTTP2_LIMIT_HEADS} -> Just LargeHeads
+      _ -> Nothing
 
 -- | How many bytes a call has written.
 byteCount :: Flags -> Int

@@ -155,6 +155,7 @@ openSession server (Control place) transport application = do
 closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
 closeSession (Control place) session outcome = do
   endDriving session outcome
+  tellLimit session
   (awaitQuiet connection >> reportLoss connection) `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
   -- The engine uses the settings until here.
   withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
@@ -220,6 +221,7 @@ limitsOfSession = connectionLimits . sessionConnection
 attend :: Session -> Flags -> IO Ending
 attend session flags = do
   noteHead session flags
+  when (hasLimit `has` flags) (tellLimit session)
   set session wasIdle False
   due <- get session orderDue >>= maybe (return False) (fmap (<= 0) . microsUntil)
   goOn <- if due then keepOrder session else return True
@@ -235,6 +237,12 @@ attend session flags = do
         -- Time passes for an idle connection whatever its client sends.
         wasIdleTooLong <- isIdleTooLong session
         if wasIdleTooLong then endIdle session >> return Ended else drive session
+
+-- Tells, once, that the connection ends because of a limit.
+tellLimit :: Session -> IO ()
+tellLimit session = takeLimit (engineOf session) >>= mapM_ (reportLimit (connectionServer connection) (transportPeer (connectionTransport connection)))
+  where
+    connection = sessionConnection session
 
 -- There is one deadline for a whole head, from its first byte on, and one for the preface.
 noteHead :: Session -> Flags -> IO ()

@@ -1,16 +1,18 @@
 -- |
 -- What all connections of a server share. Must not know: connections.
-module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo, isKillOfServer) where
+module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo, reportLimit, isKillOfServer) where
 
-import Control.Exception (AsyncException (ThreadKilled), SomeException, catch, fromException, throwIO)
+import Control.Exception (AsyncException (ThreadKilled), SomeException, catch, fromException, throwIO, toException)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (catMaybes, fromMaybe)
+import Data.Word (Word64)
+import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
-import Millrace.Http.Exception (isAsynchronous)
+import Millrace.Http.Exception (ConnectionLimit, ConnectionLimitExceeded (..), isAsynchronous)
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Http2.Engine (EngineLimits (..), EngineSettings, isSupported, newEngineSettings)
@@ -18,6 +20,7 @@ import Millrace.Http.Server.Limits (Limits (..), limitsOf, secondsInMicros)
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Protocols (..), Settings (..))
 import Millrace.Http.Server.State (ServerState, newServerState)
 import Millrace.Http.Threads (Threads, newThreads)
+import Network.Socket (SockAddr)
 import Network.Wai (Request, defaultRequest, remoteHost)
 
 -- | A server, as its connections see it.
@@ -36,7 +39,9 @@ data ServerContext = ServerContext
     -- | The settings for the HTTP\/2 engine.
     serverEngine :: !EngineSettings,
     -- | Whether HTTP\/2 is served. Not every system supports it.
-    serverHasHttp2 :: !Bool
+    serverHasHttp2 :: !Bool,
+    -- | When a connection that a limit has ended was reported last, in nanoseconds.
+    serverLimitTold :: !(IORef (Maybe Word64))
   }
 
 -- | The phase of a server's life.
@@ -58,6 +63,7 @@ newServerContext settings =
     <*> newThreads
     <*> newEngineSettings (engineLimits settings limits)
     <*> fmap (&& settingsProtocols settings /= OnlyHttp1) isSupported
+    <*> newIORef Nothing
   where
     limits = limitsOf settings
 
@@ -96,6 +102,16 @@ reportTo :: ServerContext -> Maybe Request -> SomeException -> IO ()
 reportTo server request failure =
   settingsOnException (serverSettings server) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
 {-# NOINLINE reportTo #-}
+
+-- | Tells that a client's connection ends because of a limit. Many such connections make one report a second.
+reportLimit :: ServerContext -> SockAddr -> ConnectionLimit -> IO ()
+reportLimit server client limit = do
+  settingsOnLimit (serverSettings server) limit client `catch` \second -> when (isAsynchronous second) (throwIO second)
+  now <- monotonicNanoseconds
+  wanted <- atomicModifyIORef' (serverLimitTold server) $ \told ->
+    if maybe True (\earlier -> now - earlier >= 1000000000) told then (Just now, True) else (told, False)
+  when wanted (reportTo server Nothing (toException (ConnectionLimitExceeded limit client)))
+{-# NOINLINE reportLimit #-}
 
 -- | Whether the server itself has killed the thread, because it is over. That is no news; a kill by anybody else is reported.
 isKillOfServer :: ServerContext -> SomeException -> IO Bool

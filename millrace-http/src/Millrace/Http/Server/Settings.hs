@@ -14,7 +14,7 @@ import qualified Data.Streaming.Network as Streaming
 import Data.String (fromString)
 import Data.Version (showVersion)
 import Millrace.Http.Answer.Observer (Answer)
-import Millrace.Http.Exception (defaultOnException, defaultOnExceptionResponse)
+import Millrace.Http.Exception (ConnectionLimit, defaultOnException, defaultOnExceptionResponse)
 import Millrace.Http.Protection (Protection)
 import Millrace.Http.Server.State
 import Network.HTTP.Types (Status)
@@ -54,6 +54,7 @@ data Settings = Settings
     settingsOnExceptionResponse :: !(SomeException -> Response),
     settingsOnOpen :: !(SockAddr -> IO Bool),
     settingsOnClose :: !(SockAddr -> IO ()),
+    settingsOnLimit :: !(ConnectionLimit -> SockAddr -> IO ()),
     settingsTimeoutSeconds :: !Seconds,
     -- | The next four: Nothing stands for settingsTimeoutSeconds.
     settingsHeaderSeconds :: !(Maybe Seconds),
@@ -157,6 +158,7 @@ defaultSettings =
       settingsOnExceptionResponse = defaultOnExceptionResponse,
       settingsOnOpen = const (return True),
       settingsOnClose = const (return ()),
+      settingsOnLimit = \_ _ -> return (),
       settingsTimeoutSeconds = 30,
       settingsHeaderSeconds = Nothing,
       settingsBodySeconds = Nothing,
@@ -265,6 +267,15 @@ setOnOpen value settings = settings {settingsOnOpen = value}
 -- @since 0.1.0
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
+
+-- | Called when a connection of HTTP\/2 or 3 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
+-- a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second. It must not wait. Default: nothing.
+--
+-- > setOnLimit (\limit client -> print (limit, client))
+--
+-- @since 0.1.0
+setOnLimit :: (ConnectionLimit -> SockAddr -> IO ()) -> Settings -> Settings
+setOnLimit value settings = settings {settingsOnLimit = value}
 
 -- | Has no effect. In Warp the manager's limit replaces that of 'setTimeout'. But a manager only interrupts threads and
 -- does not reveal its limit, and here limits are deadlines of operations. The limit of 'setTimeout' applies.
@@ -494,6 +505,21 @@ setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = 
 -- @since 0.1.0
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumFrames burst perSecond = changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
+
+-- | What 'setHTTP2MaximumResets', 'setHTTP2MaximumFrames' and 'setHTTP2Windows' have set.
+--
+-- @since 0.1.0
+getHTTP2MaximumResets, getHTTP2MaximumFrames :: Settings -> (Int, Int)
+getHTTP2MaximumResets settings = let Allowance burst perSecond = http2Resets (settingsHttp2 settings) in (burst, perSecond)
+getHTTP2MaximumFrames settings = let Allowance burst perSecond = http2Frames (settingsHttp2 settings) in (burst, perSecond)
+
+-- | See 'getHTTP2MaximumResets'.
+--
+-- @since 0.1.0
+getHTTP2Windows :: Settings -> (Int, Int, Int)
+getHTTP2Windows settings = (http2StreamWindow own, http2ConnectionWindow own, http2MaximumWindow own)
+  where
+    own = settingsHttp2 settings
 
 -- | Changes the settings that are only HTTP\/2's.
 changeHttp2 :: (Http2Settings -> Http2Settings) -> Settings -> Settings

@@ -115,6 +115,7 @@ module Network.Wai.Handler.Millrace
     setMaximumConnections,
     setReservedDescriptors,
     setOnCrowding,
+    setOnLimit,
     Crowding (..),
     Bound (..),
     setMaximumRequests,
@@ -128,6 +129,9 @@ module Network.Wai.Handler.Millrace
     setHTTP2CompressionTable,
     setHTTP2MaximumResets,
     setHTTP2MaximumFrames,
+    getHTTP2MaximumResets,
+    getHTTP2MaximumFrames,
+    getHTTP2Windows,
 
     -- ** Requests and responses
     setNoParsePath,
@@ -223,6 +227,8 @@ module Network.Wai.Handler.Millrace
     InvalidResponse (..),
     FailedWithAnswer (..),
     ConnectionsCutOff (..),
+    ConnectionLimit (..),
+    ConnectionLimitExceeded (..),
     HandshakeFailed (..),
     defaultOnException,
     defaultShouldDisplayException,
