@@ -149,6 +149,12 @@ static int resets_too_often(http3_connection *connection)
     return is_too_often(connection, &connection->resets, settings->resets_max, settings->resets_per_second);
 }
 
+/* The client cancels a request, with RESET_STREAM or STOP_SENDING. That wastes no work if there is an answer already. */
+static int cancels_too_often(http3_connection *connection, const http3_inner *stream)
+{
+    return (stream == NULL || stream->answer_state == HTTP3_UNANSWERED) && resets_too_often(connection);
+}
+
 /* ------------------------------------------------------------------------------------------------------------------
  * libnghttp3's callbacks */
 
@@ -599,7 +605,7 @@ static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64
     if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
         code = HTTP3_NO_ERROR;
     /* The client wanted nothing more of the response (STOP_SENDING), before there was anything to be sent. */
-    else if (stream != NULL && !stream->has_failed && !stream->has_stopped && resets_too_often(connection))
+    else if (stream != NULL && !stream->has_failed && !stream->has_stopped && cancels_too_often(connection, stream))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     http3_inner *unknown = stream != NULL && !stream->has_head ? stream : NULL; /* to libnghttp3 */
     int result = nghttp3_conn_close_stream(connection->http, id, code);         /* may free the record */
@@ -624,7 +630,7 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     /* It was told to stop, and so it does. A response that there is goes on (RFC 9114, section 4.1). */
     if (stream != NULL && stream->has_stopped)
         return 0;
-    if (resets_too_often(connection))
+    if (cancels_too_often(connection, stream))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     int result = connection->http == NULL ? 0 : nghttp3_conn_shutdown_stream_read(connection->http, id);
     if (result != 0)
@@ -1231,7 +1237,7 @@ static void lose_output(http3_connection *connection, int64_t id)
     nghttp3_conn_shutdown_stream_write(connection->http, id);
     if (stream != NULL && !stream->has_failed) {
         http3_lose_stream(stream);
-        (void)resets_too_often(connection);
+        (void)cancels_too_often(connection, stream);
     }
 }
 

@@ -1236,6 +1236,27 @@ static void rapid_reset(uintptr_t wants_no_answer)
     end_world(w);
 }
 
+/* A client that cancels downloads that have begun costs nobody work in vain. */
+static void cancelled_downloads(uintptr_t wants_no_answer)
+{
+    world *w = new_world(25);
+    w->settings.streams_max = 10;
+    w->settings.resets_max = 10;
+    w->settings.resets_per_second = 0;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    for (unsigned round = 0; round < 50; round++) {
+        exchange *e = request(c, 10000000, 0);
+        while (e->received == 0 && !c->is_over)
+            run_for(w, MILLISECOND);
+        (wants_no_answer ? client_stop : client_reset)(e, HTTP3_REQUEST_CANCELLED);
+        run_for(w, 10 * MILLISECOND);
+    }
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
 /* A client is slow, but its window is wide. The server keeps what is on its way, and a little more. */
 static void slow_link(uintptr_t argument)
 {
@@ -1976,6 +1997,8 @@ static const harness_test tests[] = {
     {"counts together with another endpoint of its port", neighbours, 0},
     {"attack: rapid resets", rapid_reset, 0},
     {"attack: rapid requests to stop", rapid_reset, 1},
+    {"cancelled downloads cost nothing", cancelled_downloads, 0},
+    {"downloads that nobody wants any more cost nothing", cancelled_downloads, 1},
     {"attack: a client that does not read", stalled_reader, 0},
     {"a slow client costs a bounded memory", slow_link, 0},
     {"attack: uploads that nobody reads", lazy_application, 0},
