@@ -30,6 +30,9 @@
 /* A handler that ends so soon after its request was cancelled has wasted little. */
 #define SOON (SECOND / 10)
 
+/* How long a client that still sends a body after its answer has for reading the answer, before the stream is reset. */
+#define STOP_PAUSE (SECOND / 2)
+
 #define CONTINUATIONS_MAX 64u
 
 /* NGHTTP2_ERR_TOO_MANY_CONTINUATIONS. Older headers do not have it. */
@@ -513,11 +516,14 @@ static int is_little_left(const http2_inner *stream)
     return stream->skipped <= most;
 }
 
-/* Resets a stream whose answer is complete if the client has much of the body still to send (RFC 9113, section 8.1). */
+/* A stream whose answer is complete will be reset if the client has much of the body still to send (RFC 9113, section 8.1). Not at once: some
+ * clients lose an answer that they have not read when the reset comes (curl 7.88). Meanwhile their window stays as it is. */
 static void stop_client(http2_inner *stream)
 {
-    if (stream->drops_input && !stream->seen.has_ended && !is_little_left(stream))
-        push_reset(stream, NGHTTP2_NO_ERROR);
+    if (stream->is_stopping || !stream->drops_input || stream->seen.has_ended || is_little_left(stream))
+        return;
+    stream->is_stopping = 1;
+    stream->stops_at = stream->connection->now + STOP_PAUSE;
 }
 
 /* Is the answer sent, and only the rest of a request that is dropped still to come? */
@@ -567,7 +573,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     if (length >= USEFUL)
         connection->frames.tokens += 1;
     if (stream == NULL || stream->drops_input || stream->seen.head.error != 0) {
-        if (stream != NULL && !stream->has_failed)
+        if (stream != NULL && !stream->has_failed && !stream->is_stopping)
             nghttp2_session_consume(session, id, length);
         else
             nghttp2_session_consume_connection(session, length);
@@ -1447,6 +1453,30 @@ static int is_still(http2_inner *stream, uint64_t now, uint64_t limit)
         stream->stalled_progress = progress;
     }
     return now - stream->stalled_since_ns >= limit;
+}
+
+uint64_t http2_stop_due(http2_connection *connection)
+{
+    uint64_t due = 0;
+    lock(connection);
+    for (const http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->is_stopping && !stream->in_resets && !stream->has_failed && (due == 0 || stream->stops_at < due))
+            due = stream->stops_at;
+    unlock(connection);
+    return due;
+}
+
+uint32_t http2_stop_clients(http2_connection *connection, uint64_t now)
+{
+    uint32_t count = 0;
+    lock(connection);
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->is_stopping && !stream->in_resets && !stream->has_failed && now >= stream->stops_at) {
+            push_reset(stream, NGHTTP2_NO_ERROR);
+            count++;
+        }
+    unlock(connection);
+    return count;
 }
 
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit)

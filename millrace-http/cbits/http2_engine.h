@@ -235,6 +235,11 @@ uint64_t http2_progress(http2_stream *stream);
  * after the answer, the client has not ended its request. `now`: as for http2_feed. Returns how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
 
+/* When http2_stop_clients is to be called, in nanoseconds; 0: there is no need to. It resets streams whose clients still send much of a body
+ * although they have had half a second for reading their answer. Returns how many. `now`: as for http2_feed. */
+uint64_t http2_stop_due(http2_connection *connection);
+uint32_t http2_stop_clients(http2_connection *connection, uint64_t now);
+
 /* The client has ended its side of the connection: nothing more will be fed. It may still receive. Threads that wait for input or for
  * the end of a stream get notices. What its windows hold back is reset when all else is sent. */
 void http2_end_input(http2_connection *connection);

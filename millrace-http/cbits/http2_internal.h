@@ -43,12 +43,14 @@ typedef struct http2_inner {
     uint8_t is_flushed;      /* http2_flush was called after the answer */
     uint8_t is_aborted;      /* to be reset when everything flushed is sent */
     uint8_t is_read;         /* http2_end_reading was called: reading fails */
+    uint8_t is_stopping;     /* to be reset at stops_at: the client still sends after its answer */
     uint8_t drops_input;     /* bytes that still arrive are dropped */
     uint8_t is_cancelled;    /* by the client, while its handler ran and there was no answer */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint64_t flushed;      /* bytes of the response's body until the latest flush */
-    uint64_t skipped;      /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark;  /* a waiting writer continues when at most this many bytes are unsent */
+    uint64_t flushed;     /* bytes of the response's body until the latest flush */
+    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
+    uint64_t stops_at;
     uint64_t cancelled_at; /* connection's `now` */
     uint64_t moved_at;     /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
     uint64_t

@@ -189,6 +189,12 @@ spec = describe "HTTP/2" $ do
         (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
         sendBody http2 stream [] (B.replicate 1000000 97)
         (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith NoError
+    it "gives a client that announces too large a body time to read the answer, before the stream is reset" $
+      withServerOver medium (setMaximumBodySize (Just 1000)) echo $ \server -> withHttp2 server $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [("content-length", "10000000")])
+        (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 413
+        (_, seconds) <- timed (eventsUntil (== GotReset stream NoError) http2)
+        seconds `shouldSatisfy` (> 0.1)
     it "tells a client to go on that waits for it, and sends hints" $ do
       let application request respond = do
             sendEarlyHints request [("link", "</a>")]

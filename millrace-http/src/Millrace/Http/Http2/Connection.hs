@@ -36,6 +36,7 @@ module Millrace.Http.Http2.Connection
     -- * Wishes of other threads
     Wish (..),
     wish,
+    interruptDriver,
     readWish,
     connectionLimits,
   )
@@ -407,7 +408,11 @@ feedReceived connection (Received buffer count) = do
 wish :: Connection -> Wish -> IO ()
 wish connection wanted = do
   new <- atomicModifyIORef' (connectionWish connection) (\before' -> (max before' wanted, before' < wanted))
-  when new (deadlineAfter 0 >>= setReceiveDeadline (connectionTransport connection))
+  when new (interruptDriver connection)
+
+-- | Makes the driver look at what is due, if it waits for bytes. Any thread may call this.
+interruptDriver :: Connection -> IO ()
+interruptDriver connection = deadlineAfter 0 >>= setReceiveDeadline (connectionTransport connection)
 
 -- | What is wanted.
 readWish :: Connection -> IO Wish

@@ -51,6 +51,8 @@ module Millrace.Http.Http2.Engine
     streamCount,
     nextNotice,
     resetStalled,
+    stopDue,
+    stopClients,
     End (..),
     announceEnd,
     endInput,
@@ -338,6 +340,21 @@ foreign import ccall unsafe "http2_next_notice"
 -- | The key ('noticeKey') of a thread that has to be woken.
 nextNotice :: Ptr Engine -> IO (Maybe Int)
 nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
+
+foreign import ccall unsafe "http2_stop_due"
+  c_stopDue :: Ptr Engine -> IO Word64
+
+-- | When 'stopClients' is to be called, in nanoseconds.
+stopDue :: Ptr Engine -> IO (Maybe Int)
+stopDue engine = (\due -> if due == 0 then Nothing else Just (fromIntegral due)) <$> c_stopDue engine
+
+foreign import ccall unsafe "http2_stop_clients"
+  c_stopClients :: Ptr Engine -> Word64 -> IO Word32
+
+-- | @stopClients engine now@ resets streams whose clients still send much of a body, although they have had half a second for reading their
+-- answer. Returns their number.
+stopClients :: Ptr Engine -> Word64 -> IO Int
+stopClients engine now = fromIntegral <$> c_stopClients engine now
 
 foreign import ccall unsafe "http2_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32

@@ -360,6 +360,9 @@ continueServing session = do
   now <- monotonicNanoseconds
   set session idleSince (Just (fromIntegral now))
   flushIfNeeded (sessionConnection session)
+  -- The driver may be waiting for longer.
+  stop <- stopDue (engineOf session)
+  when (isJust stop) (interruptDriver (sessionConnection session))
   spread session
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -377,7 +380,8 @@ patience session = do
   -- Another thread may end the last one from here on, and note it.
   when (open > 0 && noted) (set session idleSince Nothing)
   set session wasIdle (open == 0)
-  due <- nextOrder reached open
+  stop <- if open > 0 then stopDue (engineOf session) else return Nothing
+  due <- maybe id (\moment -> Just . maybe moment (min moment)) stop <$> nextOrder reached open
   set session orderDue due
   untilOrder <- maybe (return 0) (fmap (max 1) . microsUntil) due
   case (reached, since) of
@@ -445,6 +449,8 @@ keepOrder session = do
   hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))
   noticed <- get session stageSince >>= microsSince
   wasLongIdle <- isIdleTooLong session
+  stopped <- monotonicNanoseconds >>= stopClients engine
+  when (stopped > 0) (flush connection)
   open <- streamCount engine
   let next
         | wanted == EndNow && reached /= Last = announce EndLast Last
