@@ -1,3 +1,4 @@
+{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | What the allowances of HTTP/2 cost honest clients: nothing, whatever they read, return and cancel. And how a connection ends whose client
@@ -124,7 +125,7 @@ takeAll :: Http2 -> StreamId -> IO Int
 takeAll http2 stream = go 0 0
   where
     go taken owed =
-      nextEvent http2 >>= \event -> case event of
+      nextEvent http2 >>= \case
         GotData _ bytes end -> do
           let (times, left) = (owed + B.length bytes) `quotRem` 1000
           mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 1000, windowUpdate stream 1000])))))

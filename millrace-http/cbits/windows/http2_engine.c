@@ -193,9 +193,27 @@ _Noreturn int http2_needs_sender(http2_connection *connection)
     abort();
 }
 
-_Noreturn uint64_t http2_release(http2_stream *stream)
+_Noreturn uint64_t http2_release(http2_stream *stream, uint64_t now)
 {
-    (void)stream;
+    (void)stream, (void)now;
+    abort();
+}
+
+_Noreturn http2_limit http2_take_limit(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint64_t http2_stop_due(http2_connection *connection)
+{
+    (void)connection;
+    abort();
+}
+
+_Noreturn uint32_t http2_stop_clients(http2_connection *connection, uint64_t now)
+{
+    (void)connection, (void)now;
     abort();
 }
 

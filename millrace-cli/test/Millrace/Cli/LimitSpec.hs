@@ -8,7 +8,7 @@ import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
 import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
-import Data.List (isPrefixOf)
+import Data.List (isPrefixOf, isSuffixOf)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import Program
@@ -51,6 +51,16 @@ spec = around withCertificates $ do
         curl [serverUrl server] `shouldReturn` "crowded"
       nextErrorLine server `shouldReturn` "millrace: clients no longer wait for open files"
       endsWithOneMessage server
+  it "says which limit of HTTP/2 ends a connection, and counts that" $ \_ ->
+    withServer ["serve", ".", "--port", "0", "--status", "0", "--limit", "useless-frames=10", "--limit", "useless-frames-per-second=0"] $ \server -> do
+      status <- takeWhile (/= ',') . last . take 3 . words <$> nextLine server
+      let pings = Char8.concat (replicate 15 "\0\0\8\6\0\0\0\0\0\&12345678")
+      withClients 1 (fromIntegral (serverPort server)) ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0" <> pings) $ \_ -> do
+        told <- nextErrorLine server
+        told `shouldSatisfy` ("millrace: the connection of 127.0.0.1:" `isPrefixOf`)
+        told `shouldSatisfy` (" ends: too many frames without use" `isSuffixOf`)
+        metrics <- curl [status <> "metrics"]
+        lines metrics `shouldContain` ["millrace_connections_ended_by_limit_total{limit=\"useless-frames\"} 1"]
   it "says once that there are as many connections as it may have, and once that there is room again" $ \folder -> do
     configuredWith "connections: 5" folder ["listen: {http: 127.0.0.1:0}"] []
     withDescriptors 1000 folder $ \server -> do

@@ -458,7 +458,10 @@ keepOrder session = do
         | reached == Noticed = if noticed >= noticeMicros then announce EndLast Last else return True
         | hasSlowHead = announceEnd engine EndCalm >> flush connection >> return False
         | open == 0 && reached == Last = flush connection >> return False
-        | wasLongIdle = endIdle session >> return False
+        | wasLongIdle = do
+          -- On a busy machine a request may have come before this thread could run.
+          arrived <- hasArrived (connectionTransport connection)
+          if arrived then return True else endIdle session >> return False
         | open == 0 = return True
         | sendMicros limits == 0 = return True
         | otherwise = do
