@@ -268,7 +268,7 @@ setOnOpen value settings = settings {settingsOnOpen = value}
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
--- | Called when a connection of HTTP\/2 or 3 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
+-- | Called when a connection of HTTP\/2 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
 -- a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second. It must not wait. Default: nothing.
 --
 -- > setOnLimit (\limit client -> print (limit, client))
