@@ -78,6 +78,20 @@ spec = do
           void (recv peer 100)
     withTarget leaving $ \target -> withFront quiet [speaking target] $ \port ->
       (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "elsewhere"
+  it "ends a request that uses up the target's window, and waits for nothing" $ do
+    full <- newEmptyMVar
+    let until' left peer = when (left > 0) $ oneFrame peer >>= \(kind, _, _, content) -> until' (if kind == 0 then left - ByteString.length content else left) peer
+        closed _ peer = do
+          opening peer
+          until' (65535 :: Int) peer
+          putMVar full ()
+          requestOn peer >>= sendAll peer . (`plainAnswer` "whole")
+          void (recv peer 100)
+    withTarget closed $ \target -> withFront quiet [speaking target] $ \port -> withClient port $ \client -> do
+      sendAll client ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n" <> ByteString.replicate 65535 97 <> "\r\n")
+      within 30 "the body" (takeMVar full)
+      sendAll client "0\r\n\r\n"
+      within 30 "the answer" (void (receiveUntil "whole" client))
   it "answers a reset with 502" $
     withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frame 3 0 stream "\0\0\0\2"))) $ \target -> withFront quiet [speaking target] $ \port ->
       (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"

@@ -179,6 +179,7 @@ comparing =
     "    'build_info{version=\"%s\",backend=\"%s\"}' % (record['version'], record['backend']): 1}",
     "wanted.update(('connections{state=\"%s\"}' % name, record['connections'][name]) for name in ('active', 'idle', 'new'))",
     "wanted.update(('requests_total{status=\"%s\"}' % name, record['requests'][name]) for name in ('1xx', '2xx', '3xx', '4xx', '5xx'))",
+    "wanted.update(('connections_ended_by_limit_total{limit=\"%s\"}' % name, count) for name, count in record['connections']['ended_by_limit'].items())",
     "wanted.update(('tls_handshakes_total{result=\"%s\"}' % name, count) for name, count in record['tls_handshakes'].items())",
     "assert record['requests']['total'] == 4 and record['requests']['cut_off'] == 1, record['requests']",
     "before = 0",
