@@ -29,6 +29,7 @@ import qualified LimitSpec
 import qualified MultiplexedExamples
 import qualified ParserSpec
 import qualified PipelineSpec
+import qualified PresenceSpec
 import qualified ProxySpec
 import qualified RepresentationSpec
 import qualified ResourceSpec
@@ -84,6 +85,7 @@ specs = do
   InterfaceSpec.spec
   LimitSpec.spec
   PipelineSpec.spec
+  describe "the presence of clients" PresenceSpec.spec
   ProxySpec.spec
   ResourceSpec.spec
   Http2AttackSpec.spec

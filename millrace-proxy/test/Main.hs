@@ -5,6 +5,7 @@ import qualified BalanceSpec
 import qualified ChainSpec
 import qualified CostSpec
 import qualified ExpectSpec
+import qualified HalfCloseSpec
 import qualified HeadSpec
 import qualified Http2Spec
 import qualified PassingSpec
@@ -30,6 +31,7 @@ main = do
     describe "targets that authenticate connections" PinnedSpec.spec
     describe "trailers" TrailerSpec.spec
     describe "clients that expect 100 (Continue)" ExpectSpec.spec
+    describe "clients that have ended their sending side" HalfCloseSpec.spec
     describe "upgrades" UpgradeSpec.spec
     describe "targets that speak HTTP/2" Http2Spec.spec
     describe "targets of HTTP/2 that reset, or are silent" ResetSpec.spec

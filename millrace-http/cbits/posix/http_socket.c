@@ -92,6 +92,12 @@ int http_socket_pending(int descriptor)
     return poll(&ask, 1, 0) > 0 && (ask.revents & POLLIN) != 0;
 }
 
+int http_socket_is_over(int descriptor)
+{
+    struct pollfd ask = {.fd = descriptor};
+    return poll(&ask, 1, 0) > 0 && (ask.revents & (POLLHUP | POLLERR)) != 0;
+}
+
 static int option_of(int descriptor, int option)
 {
     int value = 0;

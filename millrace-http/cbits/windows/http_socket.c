@@ -39,6 +39,11 @@ int http_socket_pending(int descriptor)
     return (events_now(descriptor, POLLRDNORM) & POLLRDNORM) != 0;
 }
 
+int http_socket_is_over(int descriptor)
+{
+    return (events_now(descriptor, 0) & POLLERR) != 0;
+}
+
 int http_socket_turn_away(int descriptor)
 {
     (void)descriptor;

@@ -336,6 +336,7 @@ deliver proxy passing member held@(Holding link _ _) exchange source found
     takeRest = readIORef (sourceRest source) <* writeIORef (sourceRest source) ByteString.empty
     letGo = release proxy passing member held exchange source found
     streamed = do
+      noteClient exchange
       (received, extent) <- respondStreaming passing status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
             failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))

@@ -11,7 +11,10 @@ module Millrace.Http.Context
     getFileInfo,
     sendEarlyHints,
     isConnected,
+    getPresence,
+    probeClient,
     onDisconnect,
+    onLoss,
     belongingOfConnection,
     requestNegotiated,
     getRequestTrailers,
@@ -36,7 +39,7 @@ import Millrace.Http.Exchange
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Http.Trailers (HTTP2Data)
-import Millrace.Http.Transport (Negotiated)
+import Millrace.Http.Transport (Negotiated, Presence (..))
 import Millrace.Manager (atNextTurn)
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hConnection, hContentLength)
@@ -102,7 +105,7 @@ getFileInfo request path = case contextOf request of
 -- @since 0.1.0
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
 sendEarlyHints request fields = forM_ (contextOf request) $ \(Context exchange _) ->
-  ifServing exchange (either throwIO (inform exchange) (hintFields fields))
+  ifServing exchange (either throwIO (inform exchange EarlyHints) (hintFields fields))
 
 -- The fields that an interim response may have. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section 6.1), and
 -- only the final response says whether the connection stays open.
@@ -171,7 +174,24 @@ dataOf request = contextOf request >>= http2Data . contextExchange
 --
 -- @since 0.1.0
 isConnected :: Request -> IO Bool
-isConnected request = maybe (return True) (fmap not . hasClientEnded . contextExchange) (contextOf request)
+isConnected request = (== Present) <$> getPresence request
+
+-- | The same in more detail: a client that has ended its sending side behind its request may still wait for the answer (RFC 9112,
+-- section 9.6). 'Present' for requests that were not made by this server. Does not block.
+--
+-- @since 0.1.0
+getPresence :: Request -> IO Presence
+getPresence request = maybe (return Present) (clientPresence . contextExchange) (contextOf request)
+
+-- | Sends 100 (Continue) to a client that has ended its sending side ('EndedSending'). To one that waits it means nothing. The system of one that is
+-- gone answers that there is no connection. So the client is 'Gone' soon afterwards. Does nothing to other clients, and where 'sendEarlyHints'
+-- does nothing.
+--
+-- @since 0.1.0
+probeClient :: Request -> IO ()
+probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifServing exchange $ do
+  ended <- (== EndedSending) <$> clientPresence exchange
+  when ended (inform exchange Continue [])
 
 -- | @onDisconnect request callback action@ runs the action. If the client goes away meanwhile ('isConnected'), it runs the
 -- callback once, in another thread. When the action ends, a callback that is still running is interrupted.
@@ -185,7 +205,16 @@ isConnected request = maybe (return True) (fmap not . hasClientEnded . contextEx
 --
 -- @since 0.1.0
 onDisconnect :: Request -> IO () -> IO a -> IO a
-onDisconnect request callback action = case contextOf request of
+onDisconnect = onAbsence (/= Present)
+
+-- | The same for an application that serves clients that have ended their sending side, too: only one that is 'Gone' has gone away.
+--
+-- @since 0.1.0
+onLoss :: Request -> IO () -> IO a -> IO a
+onLoss = onAbsence (== Gone)
+
+onAbsence :: (Presence -> Bool) -> Request -> IO () -> IO a -> IO a
+onAbsence isAbsence request callback action = case contextOf request of
   Nothing -> action
   Just context -> mask $ \restore -> do
     watch <- newIORef NotBegun
@@ -202,7 +231,7 @@ onDisconnect request callback action = case contextOf request of
     watching watch context unmask = do
       self <- myThreadId
       begins <- atomicModifyIORef' watch $ \state -> if state == Over then (Over, False) else (WatchedBy self, True)
-      when begins (unmask (awaitEnd (contextExchange context) >> callback))
+      when begins (unmask (awaitAbsence isAbsence (contextExchange context) >> callback))
     endWatch watch = do
       state <- atomicModifyIORef' watch (Over,)
       case state of
@@ -217,10 +246,10 @@ data Watch
     Over
   deriving (Eq)
 
-awaitEnd :: Exchange -> IO ()
-awaitEnd exchange = do
+awaitAbsence :: (Presence -> Bool) -> Exchange -> IO ()
+awaitAbsence isAbsence exchange = do
   awaitClientInput exchange
-  gone <- hasClientEnded exchange
-  unless gone (threadDelay pauseMicros >> awaitEnd exchange)
+  absent <- isAbsence <$> clientPresence exchange
+  unless absent (threadDelay pauseMicros >> awaitAbsence isAbsence exchange)
   where
     pauseMicros = 200000

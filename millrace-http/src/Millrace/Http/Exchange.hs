@@ -22,6 +22,7 @@ module Millrace.Http.Exchange
     RawBody,
 
     -- * Operations
+    Interim (..),
     Answerer (..),
     Detached (..),
     Retraction (..),
@@ -39,7 +40,7 @@ module Millrace.Http.Exchange
     discardUnsent,
     abort,
     liftTimeLimit,
-    hasClientEnded,
+    clientPresence,
     awaitClientInput,
     takingOver,
     requestTrailers,
@@ -56,7 +57,7 @@ import Data.Int (Int32, Int64)
 import GHC.IO (IO (..))
 import Millrace.Http.Belongings (Belongings)
 import Millrace.Http.Trailers (HTTP2Data)
-import Millrace.Http.Transport (Negotiated, SockAddr)
+import Millrace.Http.Transport (Negotiated, Presence, SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status)
 import Network.Wai (StreamingBody)
 
@@ -68,7 +69,7 @@ data Operations request = Operations
   { opClient :: request -> SockAddr,
     opNegotiated :: request -> Maybe Negotiated,
     opIfServing :: request -> IO () -> IO (),
-    opInform :: request -> ResponseHeaders -> IO (),
+    opInform :: request -> Interim -> ResponseHeaders -> IO (),
     opAnswer :: request -> Answerer -> Plan -> IO (),
     opTakeBack :: request -> IO Retraction,
     opSendSoon :: request -> IO (),
@@ -79,7 +80,7 @@ data Operations request = Operations
     opDiscardUnsent :: request -> IO (),
     opAbort :: request -> IO (),
     opLiftTimeLimit :: request -> IO (),
-    opHasClientEnded :: request -> IO Bool,
+    opPresence :: request -> IO Presence,
     opAwaitClientInput :: request -> IO (),
     opTakingOver :: request -> Maybe Status,
     opRequestTrailers :: request -> IO ResponseHeaders,
@@ -123,6 +124,14 @@ data FileSlice = FileSlice
 -- | A protocol that the application speaks itself. The first action receives bytes, the second one sends them.
 type RawBody = IO ByteString -> (ByteString -> IO ()) -> IO ()
 
+-- | The interim responses that an application causes.
+data Interim
+  = -- | 100
+    Continue
+  | -- | 103
+    EarlyHints
+  deriving (Eq, Show)
+
 -- | Which thread answers.
 data Answerer
   = -- | The thread that the application was called in.
@@ -158,10 +167,10 @@ ifServing :: Exchange -> IO () -> IO ()
 ifServing (Exchange operations request) action = call (opIfServing operations request action)
 {-# NOINLINE ifServing #-}
 
--- | Sends a 103 response with these fields at once. Their names must be tokens, and their values harmless. Does nothing when the
+-- | Sends an interim response with these fields at once. Their names must be tokens, and their values harmless. Does nothing when the
 -- final response has begun, or if the version of the protocol has no interim responses.
-inform :: Exchange -> ResponseHeaders -> IO ()
-inform (Exchange operations request) fields = call (opInform operations request fields)
+inform :: Exchange -> Interim -> ResponseHeaders -> IO ()
+inform (Exchange operations request) interim fields = call (opInform operations request interim fields)
 {-# NOINLINE inform #-}
 
 -- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
@@ -216,10 +225,10 @@ liftTimeLimit :: Exchange -> IO ()
 liftTimeLimit (Exchange operations request) = call (opLiftTimeLimit operations request)
 {-# NOINLINE liftTimeLimit #-}
 
--- | Has the client ended its half of the connection, or of the stream? Does not block. May be called by any thread.
-hasClientEnded :: Exchange -> IO Bool
-hasClientEnded (Exchange operations request) = call (opHasClientEnded operations request)
-{-# NOINLINE hasClientEnded #-}
+-- | Whether the client can still send, or can only receive, or is gone. Does not block. May be called by any thread.
+clientPresence :: Exchange -> IO Presence
+clientPresence (Exchange operations request) = call (opPresence operations request)
+{-# NOINLINE clientPresence #-}
 
 -- | Parks until the client has sent something or is gone. May be called by any thread.
 awaitClientInput :: Exchange -> IO ()

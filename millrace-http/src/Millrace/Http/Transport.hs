@@ -33,7 +33,8 @@ module Millrace.Http.Transport
     setReceiveDeadline,
     hasArrived,
     arrivedBytes,
-    hasEnded,
+    Presence (..),
+    presence,
     awaitInput,
     quietMillis,
 
@@ -73,6 +74,7 @@ import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Transport.Attempt
 import Millrace.Http.Transport.Disk (readFileAt)
+import Millrace.Http.Transport.Plain (Presence (..))
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.Borrowed
@@ -119,7 +121,7 @@ data Functions = Functions
     -- | Sets a time after which no receive waits, including one that already does.
     functionsSetReceiveDeadline :: !(Deadline -> IO ()),
     functionsHasArrived :: !(IO Bool),
-    functionsHasEnded :: !(IO Bool),
+    functionsPresence :: !(IO Presence),
     functionsAwaitInput :: !(IO ()),
     functionsQuietMillis :: !(IO (Maybe Int)),
     -- | Sends some bytes of a piece, at least one.
@@ -224,10 +226,10 @@ arrivedBytes :: Transport -> IO Int
 arrivedBytes (Plain socket _) = Plain.arrivedBytes socket
 arrivedBytes (Other _ _) = return 0
 
--- | Whether the client has ended its half of the connection. Does not block. True for a closed connection.
-hasEnded :: Transport -> IO Bool
-hasEnded (Plain socket _) = Plain.hasEnded socket
-hasEnded (Other functions _) = functionsHasEnded functions
+-- | What is known of the client at the other end. Does not block. Behind a closed connection it is gone.
+presence :: Transport -> IO Presence
+presence (Plain socket _) = Plain.presence socket
+presence (Other functions _) = functionsPresence functions
 
 -- | Waits until a receive would return at once. Receives nothing.
 awaitInput :: Transport -> IO ()

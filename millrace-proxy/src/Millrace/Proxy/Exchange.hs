@@ -6,6 +6,7 @@
 module Millrace.Proxy.Exchange
   ( Exchange (..),
     newExchange,
+    noteClient,
     EndOfBody (..),
     RequestBody (..),
     holdSmallBody,
@@ -30,7 +31,7 @@ where
 
 import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (void, when)
+import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -53,8 +54,8 @@ import Millrace.Proxy.Target
 import Millrace.Socket.Connect (ConnectError (..))
 import Millrace.Timer (timeout)
 import Network.HTTP.Types (RequestHeaders, statusCode)
-import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, requestBodyLength)
-import Network.Wai.Handler.Millrace (getRequestTrailers, onDisconnect, sendEarlyHints)
+import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, isSecure, requestBodyLength)
+import Network.Wai.Handler.Millrace (Presence (..), getPresence, getRequestTrailers, onDisconnect, onLoss, probeClient, sendEarlyHints)
 import Numeric (showHex)
 
 -- | A request on its way.
@@ -71,6 +72,8 @@ data Exchange = Exchange
     exchangeHeard :: !(IORef Bool),
     -- | Full when the target has said 100 (Continue).
     exchangeWish :: !(MVar ()),
+    -- | What was known of the client when the response began.
+    exchangeClient :: !(IORef Presence),
     -- | Ends the body of a request with trailers.
     exchangeEndBody :: !EndOfBody
   }
@@ -84,7 +87,13 @@ data EndOfBody
 
 newExchange :: Limits -> Target -> Request -> Deadline -> Link -> EndOfBody -> IO Exchange
 newExchange limits' target request end link endOfBody =
-  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> newEmptyMVar <*> pure endOfBody
+  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> newEmptyMVar <*> newIORef Present <*> pure endOfBody
+
+-- | Call this before any of a response is passed on that may wait for the target again.
+noteClient :: Exchange -> IO ()
+noteClient exchange = unless (isSecure request) (getPresence request >>= writeIORef (exchangeClient exchange))
+  where
+    request = exchangeRequest exchange
 
 -- | A problem with the exchange's target.
 problem :: Exchange -> Cause -> Problem
@@ -302,7 +311,7 @@ awaitFrom exchange wait receive = do
             Left failure | wasTooLate failure -> slowly begin
             _ -> settled outcome
         (Nothing, _) -> endOf (receiveUntil (endAfter begin))
-        (Just at, ForFirstByte) -> endOf (watchingClient (receiveUntil (endAfter (max begin at))))
+        (Just at, ForFirstByte) -> endOf (watchingClient (probing firstProbe (earlier (endAfter (max begin at)) (exchangeEnd exchange))))
         (Just _, _) -> endOf (watchingClient (receiveUntil (endAfter begin)))
     endAfter begin = if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
     endOf action = do
@@ -312,7 +321,24 @@ awaitFrom exchange wait receive = do
           now <- monotonicNanoseconds
           throwIO (problem exchange (TooSlow (if deadlineFromNanoseconds now >= exchangeEnd exchange then ForAll else wait)))
         _ -> settled outcome
-    watchingClient = onDisconnect (exchangeRequest exchange) $ do
+    -- A client that has ended its sending side behind the request may wait for the answer. After a while it is asked: it may be gone. Over TLS
+    -- that is known.
+    probing pause end
+      | isSecure request = receiveUntil end
+      | otherwise = do
+        now <- monotonicNanoseconds
+        let next = deadlineFromNanoseconds (now + pause)
+        outcome <- receiveUntil (earlier next end)
+        case outcome of
+          Left failure | wasTooLate failure && next < end -> probeClient request >> probing (2 * pause) end
+          _ -> return outcome
+    firstProbe = 3000000000
+    request = exchangeRequest exchange
+    -- Once the response has begun, a client that ends its sending side has left, unless it had done that before.
+    watchingClient action = do
+      hasEnded <- (== EndedSending) <$> readIORef (exchangeClient exchange)
+      (if hasEnded || wait == ForFirstByte then onLoss else onDisconnect) request left action
+    left = do
       writeIORef (exchangeInterrupted exchange) (Just (toException (problem exchange ClientLeft)))
       linkInterrupt link
     -- If this side has ended the connection, it has recorded the reason.

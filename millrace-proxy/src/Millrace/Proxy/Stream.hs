@@ -204,7 +204,7 @@ deliver settings passing member exchange stream found
             Http2.Piece more -> return . streamed $ (\write flush -> write bytes >> write more >> rest write flush)
             Http2.NothingYet -> return . streamed $ (\write flush -> write bytes >> rest write flush)
         _ -> return (streamed rest)
-    streamed write = fst <$> respondStreaming passing status fields write
+    streamed write = noteClient exchange >> fst <$> respondStreaming passing status fields write
     rest write flush = do
       next <- arrived
       case next of

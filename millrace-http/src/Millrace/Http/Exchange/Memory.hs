@@ -40,7 +40,7 @@ import Millrace.Http.Answer.FileBody (readPiece)
 import Millrace.Http.Answer.Streaming
 import Millrace.Http.Exception (sendingResponse)
 import Millrace.Http.Exchange
-import Millrace.Http.Transport (SockAddr)
+import Millrace.Http.Transport (Presence (..), SockAddr)
 import Network.HTTP.Types (ResponseHeaders, Status, switchingProtocols101)
 
 -- | The client of an exchange.
@@ -165,7 +165,7 @@ operations =
     { opClient = clientAddress . memoryClient,
       opNegotiated = const Nothing,
       opIfServing = \memory action -> myThreadId >>= \self -> when (self == memoryThread memory) action,
-      opInform = \memory fields -> change memory (inform' fields),
+      opInform = \memory _ fields -> change memory (inform' fields),
       opAnswer = answerInMemory,
       opTakeBack = \memory -> atomically (stateTVar (memoryState memory) takenBack),
       -- A real protocol may put this off; here it is done at once, so that nothing is left to settle.
@@ -177,7 +177,7 @@ operations =
       opDiscardUnsent = (`change` discarded),
       opAbort = \memory -> change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed}),
       opLiftTimeLimit = \_ -> return (),
-      opHasClientEnded = fmap stateHasClientEnded . readTVarIO . memoryState,
+      opPresence = fmap (\state -> if stateHasClientEnded state then EndedSending else Present) . readTVarIO . memoryState,
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
       opTakingOver = \memory -> if clientCanBeTakenOver (memoryClient memory) then Just switchingProtocols101 else Nothing,
       opRequestTrailers = \_ -> return [],

@@ -9,7 +9,7 @@ import Data.Bits ((.&.))
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (original)
-import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Interim (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
@@ -36,7 +36,7 @@ operations =
     { opClient = \(CurrentRequest connection _) -> connectionPeer connection,
       opNegotiated = \(CurrentRequest connection _) -> Transport.negotiated (connectionTransport connection),
       opIfServing = inOwnThread,
-      opInform = sendHints,
+      opInform = sendInterim,
       opAnswer = answerCurrent,
       opTakeBack = takeBackAnswer,
       opSendSoon = sendSoonCurrent,
@@ -47,7 +47,7 @@ operations =
       opDiscardUnsent = \(CurrentRequest connection _) -> setOutputEnd connection 0,
       opAbort = \(CurrentRequest connection _) -> breakConnection connection,
       opLiftTimeLimit = \(CurrentRequest connection _) -> clearTotalDeadline connection,
-      opHasClientEnded = \(CurrentRequest connection _) -> Transport.hasEnded (connectionTransport connection),
+      opPresence = \(CurrentRequest connection _) -> Transport.presence (connectionTransport connection),
       opAwaitClientInput = awaitInput,
       opTakingOver = const (Just switchingProtocols101),
       opRequestTrailers = \_ -> return [],
@@ -62,15 +62,18 @@ inOwnThread (CurrentRequest connection _) action = do
   working <- isWorking connection
   when (own && working) action
 
-sendHints :: CurrentRequest -> ResponseHeaders -> IO ()
-sendHints (CurrentRequest connection _) fields = do
+sendInterim :: CurrentRequest -> Interim -> ResponseHeaders -> IO ()
+sendInterim (CurrentRequest connection _) interim fields = do
   reached <- readStage connection
   flags <- parser connection >>= headFlags
   -- RFC 9110, section 15.2: no 1xx response to HTTP/1.0.
   when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
     flushOutput connection
-    sendString connection (B.concat (C8.pack "HTTP/1.1 103 Early Hints\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
+    sendString connection (B.concat (statusLine : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
   where
+    statusLine = C8.pack $ case interim of
+      Continue -> "HTTP/1.1 100 Continue\r\n"
+      EarlyHints -> "HTTP/1.1 103 Early Hints\r\n"
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
 -- The application may do other things before it returns, and the client must not wait for that. Acquiring the output

@@ -59,7 +59,7 @@ import Millrace.Http.HandOver
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Transport hiding (hasEnded)
+import Millrace.Http.Transport
 import Millrace.Http.Transport.Buffer
 import Millrace.Http.Waiters (Waited (..), Waiters, newWaiters, wake)
 import qualified Millrace.Http.Waiters as Waiters

@@ -32,7 +32,7 @@ import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Transport hiding (hasEnded)
+import Millrace.Http.Transport
 import qualified Network.Wai as Wai
 
 -- | What other threads can ask of a connection. Empty before the connection uses HTTP\/2.

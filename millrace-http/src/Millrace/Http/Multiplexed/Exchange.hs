@@ -11,7 +11,7 @@ import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (isJust)
 import Millrace.Deadline (noDeadline)
-import Millrace.Http.Exchange (Answerer (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Exchange (Answerer (..), Interim (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Multiplexed.Body (BodyReader)
@@ -20,6 +20,7 @@ import Millrace.Http.Multiplexed.Rows (Event (..), withRowsOf)
 import Millrace.Http.Multiplexed.State (isStreaming, responseBytes, totalDeadline)
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Trailers (mayBeTrailer)
+import Millrace.Http.Transport (Presence (..))
 import Network.HTTP.Types (ok200)
 
 -- | A stream, and the body of its request if it has one.
@@ -32,7 +33,7 @@ operationsOf =
     { opClient = \(Request stream _) -> clientOf stream,
       opNegotiated = \(Request stream _) -> negotiatedOf stream,
       opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == commonThread (commonOf stream)) action,
-      opInform = \(Request stream _) fields -> inform stream 103 fields,
+      opInform = \(Request stream _) interim fields -> inform stream (case interim of Continue -> 100; EarlyHints -> 103) fields,
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeededOf stream,
@@ -43,7 +44,7 @@ operationsOf =
       opDiscardUnsent = \(Request stream _) -> abortStream stream,
       opAbort = \(Request stream _) -> abortStream stream,
       opLiftTimeLimit = \(Request stream _) -> writeField (stateOf stream) totalDeadline noDeadline,
-      opHasClientEnded = \(Request stream _) -> (||) <$> isClosedOf stream <*> isLeftOf stream,
+      opPresence = presenceOf,
       opAwaitClientInput = awaitEnd,
       opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
       opRequestTrailers = \(Request stream _) -> filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream,
@@ -52,6 +53,13 @@ operationsOf =
     }
   where
     inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informOf stream status rows)) >> flushStream stream
+
+-- Within TLS, too, the end of a connection is the end of the client ('Millrace.Http.Transport.presence').
+presenceOf :: Multiplexed stream => Request stream -> IO Presence
+presenceOf (Request stream _) = do
+  closed <- isClosedOf stream
+  left <- isLeftOf stream
+  return $ if closed || left && isJust (negotiatedOf stream) then Gone else if left then EndedSending else Present
 
 answer :: Multiplexed stream => Request stream -> Answerer -> Plan -> IO ()
 answer (Request stream body) answerer plan = do

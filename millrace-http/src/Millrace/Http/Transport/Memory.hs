@@ -87,7 +87,7 @@ functionsOf link =
       functionsReceiveInto = \deadline target size -> limitOf (Before deadline) >>= receiveIntoFrom link target size,
       functionsSetReceiveDeadline = \deadline -> limitOf (Before deadline) >>= atomically . writeTVar (linkReceiveLimit link),
       functionsHasArrived = atomically (isReadable incoming),
-      functionsHasEnded = atomically (hasEndedEmpty incoming),
+      functionsPresence = (\ended -> if ended then EndedSending else Present) <$> atomically (hasEndedEmpty incoming),
       functionsAwaitInput = atomically (isReadable incoming >>= check),
       functionsQuietMillis = quietSince link,
       functionsSend = \_ limit piece -> conditionsBeforeSend (linkConditions link) >> limitOf limit >>= sendTo link piece,

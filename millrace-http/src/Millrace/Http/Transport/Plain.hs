@@ -10,6 +10,8 @@ module Millrace.Http.Transport.Plain
     arrivedBytes,
     quietMillis,
     hasArrived,
+    Presence (..),
+    presence,
     hasEnded,
     awaitInput,
     ignoringErrors,
@@ -113,6 +115,26 @@ foreign import ccall unsafe "http_socket_pending"
 -- nothing.
 hasArrived :: Socket -> IO Bool
 hasArrived socket = maybe False (/= 0) <$> whileOpen (socketHandle socket) c_pending
+
+foreign import ccall unsafe "http_socket_is_over"
+  c_isOver :: CInt -> IO CInt
+
+-- | What is known of the client at the other end.
+data Presence
+  = -- | It may send more.
+    Present
+  | -- | It has ended its sending side. It may wait for what it is sent, or be gone: TCP does not tell these apart.
+    EndedSending
+  | Gone
+  deriving (Eq, Show)
+
+-- | What the system knows of the client. Does not block. At a closed socket it is gone.
+presence :: Socket -> IO Presence
+presence socket = do
+  ended <- hasEnded socket
+  if ended then maybe Gone known <$> whileOpen (socketHandle socket) c_isOver else return Present
+  where
+    known over = if over /= 0 then Gone else EndedSending
 
 -- | Has the client ended its half of the connection? Does not block. A closed socket has ended.
 hasEnded :: Socket -> IO Bool

@@ -190,7 +190,11 @@ module Network.Wai.Handler.Millrace
     getFileInfo,
     sendEarlyHints,
     isConnected,
+    Presence (..),
+    getPresence,
+    probeClient,
     onDisconnect,
+    onLoss,
     belongingOfConnection,
     getRequestTrailers,
 
@@ -263,6 +267,7 @@ import Millrace.Http.Server.Run
 import Millrace.Http.Server.Settings
 import Millrace.Http.Server.State
 import Millrace.Http.Trailers
+import Millrace.Http.Transport (Presence (..))
 import Paths_millrace_http (version)
 
 -- $lenience
