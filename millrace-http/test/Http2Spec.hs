@@ -19,7 +19,7 @@ import Data.Maybe (fromMaybe, isJust, maybeToList)
 import Data.String (IsString)
 import Http2Client hiding (get, post)
 import qualified Http2Client
-import Network.HTTP.Types (http20, mkStatus, status200, statusCode, statusMessage)
+import Network.HTTP.Types (http20, mkStatus, status200, status404, statusCode, statusMessage)
 import Network.Wai
 import Network.Wai.Handler.Millrace hiding (Answer (..))
 import qualified Network.Wai.Handler.Millrace as Server
@@ -313,6 +313,18 @@ spec = describe "HTTP/2" $ do
         sendBody http2 stream [EndStream] "world"
         answer <- awaitAnswer http2 stream
         (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer) `shouldBe` (Just 200, Just "1", Nothing, "hello world")
+    it "answers an extended CONNECT with 501 if the application answers it as a GET" $ do
+      let application request respond = respond (responseLBS (statusOf (rawPathInfo request)) [] "page")
+          statusOf path = if path == "/" then status200 else status404
+          connect protocol path =
+            [(":method", "CONNECT"), (":protocol", protocol), (":scheme", "http"), (":authority", "a"), (":path", path)]
+      serving application $ \http2 -> do
+        forM_ ["websocket", "connect-udp"] $ \protocol -> do
+          answer <- openStream http2 [] (connect protocol "/") >>= awaitAnswer http2
+          (answerStatus answer, answerBody answer) `shouldBe` (Just 501, "")
+        missing <- openStream http2 [] (connect "websocket" "/x") >>= awaitAnswer http2
+        answerStatus missing `shouldBe` Just 404
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
     it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $ do
       let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
           raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()

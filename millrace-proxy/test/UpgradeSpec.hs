@@ -59,6 +59,17 @@ spec = do
       let withBody = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx"
       withClient port (\client -> sendAll client withBody >> receiveUntil "plain" client) >>= (`shouldBe` "200") . statusOf
       readMVar heads >>= (`shouldSatisfy` not . any ("pgrade" `ByteString.isInfixOf`))
+  it "answers an extended CONNECT for a protocol that it does not pass on with 501, and the target gets nothing" $ do
+    heads <- newMVar (0 :: Int)
+    let plainly _ peer = receiveHead peer >>= mapM_ (\_ -> count >> answerWith peer "plain")
+        count = modifyMVar_ heads (return . (+ 1))
+    withTarget plainly $ \target -> withFront quiet [target] $ \port -> do
+      answer <- withClient port $ \client -> do
+        sendAll client ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" <> frame 4 0 0 "")
+        sendAll client (frame 1 4 1 (ByteString.concat (map literal (extendedConnect "h2c"))))
+        receiveUntil "Not Implemented" client
+      answer `shouldSatisfy` ("Not Implemented" `ByteString.isInfixOf`)
+      readMVar heads `shouldReturn` 0
   forM_ ["websocket", "connect-udp"] $ \protocol ->
     it ("goes from an extended CONNECT of HTTP/2 to an upgrade of HTTP/1: " ++ Char8.unpack protocol) $
       withTarget (echoingOn protocol "hello") $ \target -> withFront quiet [target] $ \port -> withClient port $ \client -> do

@@ -111,6 +111,7 @@ import Millrace.Proxy.Tunnel
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types
 import Network.Wai
+import Network.Wai.Handler.Millrace (extendedConnect)
 
 -- What the requests of a proxy share.
 data Proxy = Proxy
@@ -166,6 +167,7 @@ alongside others action = foldr (\other -> meanwhile (\unmask -> unmask other)) 
 serve :: Proxy -> Application
 serve proxy request respond
   | requestMethod request `elem` [methodConnect, methodTrace] = refuse MethodRefused
+  | isJust (extendedConnect request) && isNothing (wantedUpgrade (proxySettings proxy) request) = refuse ProtocolRefused
   | hasBeenAt (proxyName proxy) request = refuse Loop
   | otherwise = case onward request of
     Onward passed -> passOn proxy passed respond

@@ -49,7 +49,7 @@ import Millrace.Cli.Site
 import Millrace.Cli.Variant
 import Millrace.Http.Date (currentSeconds)
 import Network.HTTP.Types
-import Network.HTTP.Types.Header (hAllow, hRetryAfter, hVary)
+import Network.HTTP.Types.Header (hAllow, hRetryAfter, hUpgrade, hVary)
 import Network.Wai
 
 -- | Serves the files of a site.
@@ -75,6 +75,7 @@ import Network.Wai
 -- @since 0.1.0
 staticFiles :: Site -> Application
 staticFiles site request respond
+  | asksForTunnel request = respond (refusal notImplemented501 [])
   | requestMethod request `notElem` [methodGet, methodHead] =
     respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = do
@@ -85,6 +86,10 @@ staticFiles site request respond
       Left Malformed -> respond (refusal badRequest400 [])
       Left Unservable -> refused site notFound404 [] >>= respond
       Right path -> servePath site path request respond
+
+-- An extended CONNECT comes as a GET with this field, which no other request of HTTP/2 and HTTP/3 has.
+asksForTunnel :: Request -> Bool
+asksForTunnel request = httpVersion request >= http20 && isJust (lookup hUpgrade (requestHeaders request))
 
 -- Answers with what the cache has under this key, if it has something that is current.
 answerFromCache :: Site -> ByteString -> Request -> (Response -> IO ResponseReceived) -> IO (Maybe ResponseReceived)

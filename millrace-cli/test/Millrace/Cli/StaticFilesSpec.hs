@@ -64,6 +64,12 @@ spec = do
       it (show method <> " is not allowed") $ \site -> do
         answer <- ask (site </> "root") StayInside method "/hello.txt" []
         (answerStatus answer, header "Allow" answer) `shouldBe` (405, Just "GET, HEAD")
+    forM_ ["/hello.txt", "/none"] $ \path ->
+      it ("an extended CONNECT is not implemented, for " <> show path) $ \site -> do
+        root <- openRoot StayInside (site </> "root")
+        let fields = [("Upgrade", "websocket"), ("Connection", "Upgrade")]
+            request = (requestFor methodGet path fields) {httpVersion = http20}
+        (answerStatus <$> call (staticFiles (plainSite root)) request) `shouldReturn` 501
 
   describe "paths" . around withSite $ do
     forM_ servedPaths $ \(path, content) ->

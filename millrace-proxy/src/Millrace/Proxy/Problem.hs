@@ -53,6 +53,8 @@ data Cause
     RefusedByTarget
   | -- | The target cannot change to the protocol that the client asks for: it takes no extended CONNECT (RFC 8441).
     CannotUpgrade
+  | -- | The proxy does not pass on the protocol that the client asks for by an extended CONNECT.
+    ProtocolRefused
   | -- | The client has closed its connection.
     ClientLeft
   | -- | The request cannot be passed on safely, and why.
@@ -98,6 +100,7 @@ describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget probl
       ResetByTarget code -> "the target has reset the stream, with the error code " <> show code
       RefusedByTarget -> "the target has refused the request unseen"
       CannotUpgrade -> "the target takes no extended CONNECT, which the upgrade needs on HTTP/2"
+      ProtocolRefused -> "the protocol that the client asks for is not passed on"
       ClientLeft -> "the client left before the response"
       BadRequest reason -> "the request cannot be passed on: " <> reason
       MethodRefused -> "the method is not passed on"
@@ -116,6 +119,7 @@ problemStatus problem = case problemCause problem of
   RefusedByTarget -> status503
   NothingLeft _ -> status503
   CannotUpgrade -> status501
+  ProtocolRefused -> status501
   _ -> status502
 
 -- | The usual response that tells a client about a problem: 'problemStatus' and a line of text.

@@ -21,7 +21,7 @@ import Millrace.Http.Multiplexed.Exchange
 import Millrace.Http.Multiplexed.Head
 import Millrace.Http.Multiplexed.Request (makeRequest)
 import Millrace.Http.Multiplexed.Stream
-import Millrace.Http.Multiplexed.TakeOver (asUpgrade)
+import Millrace.Http.Multiplexed.TakeOver (asUpgrade, withoutFalseTunnel)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Network.HTTP.Types (HttpVersion)
@@ -65,8 +65,12 @@ serve serving stream flags body = do
     makeRequest (servingVersion serving) at (copyHeadOf stream) (clientOf stream) (servingSecurity serving) vault (maybe (return B.empty) readBody body) known
   case refusalOf problem size of
     Just reason -> refuse service request reason
-    Nothing -> answerByApplication service (servingApplication serving) (maybe id asUpgrade protocol request) `catch` failed
+    Nothing -> answerWanted service protocol request `catch` failed
   where
+    answerWanted service protocol request = case protocol of
+      Nothing -> answerByApplication service (servingApplication serving) request
+      Just wanted ->
+        answerByApplication service (withoutFalseTunnel (servingApplication serving)) (asUpgrade wanted request)
     at = headOf stream
     server = serverOf stream
     limits = limitsFor stream

@@ -1,7 +1,14 @@
 -- |
 -- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for HTTP\/1:
 -- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
-module Millrace.Http.Multiplexed.TakeOver (asUpgrade, Opening (..), readOpening) where
+module Millrace.Http.Multiplexed.TakeOver
+  ( asUpgrade,
+    extendedConnect,
+    withoutFalseTunnel,
+    Opening (..),
+    readOpening,
+  )
+where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -9,9 +16,10 @@ import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (fromMaybe)
 import Millrace.Http.Answer.TakenOver (rawHeadMax, readStatusLine)
-import Network.HTTP.Types (HeaderName, ResponseHeaders, Status (..), hConnection, methodGet)
-import Network.HTTP.Types.Header (hUpgrade)
-import Network.Wai (Request, requestHeaders, requestMethod)
+import Network.HTTP.Types (HeaderName, ResponseHeaders, Status (..), http20, methodGet, status501, statusIsSuccessful)
+import Network.HTTP.Types.Header (hConnection, hUpgrade)
+import Network.Wai (Middleware, Request, httpVersion, requestHeaders, requestMethod, responseLBS, responseStatus)
+import Network.Wai.Internal (Response (..))
 
 -- | The equivalent HTTP\/1 request, for a client that asks for this protocol by an extended CONNECT.
 asUpgrade :: ByteString -> Request -> Request
@@ -25,6 +33,24 @@ asUpgrade protocol request =
     -- sends all the same means nothing (RFC 8441, section 5). A key is no secret. It shows an HTTP/1 client that the answer was made for
     -- its request, by Sec-WebSocket-Accept, which 'readOpening' drops. So any key will do: this one is sixteen bytes of zero.
     keyOf = [(hKey, C8.pack "AAAAAAAAAAAAAAAAAAAAAA==") | protocol == C8.pack "websocket"]
+
+-- | The protocol that a client asks for by an extended CONNECT (RFC 8441, RFC 9220), if it does. An application gets
+-- such a request as a GET with the field Upgrade, which no other request of HTTP\/2 and HTTP\/3 has. One that does not
+-- speak the protocol should answer with 501.
+--
+-- @since 0.1.0
+extendedConnect :: Request -> Maybe ByteString
+extendedConnect request
+  | httpVersion request >= http20 = lookup hUpgrade (requestHeaders request)
+  | otherwise = Nothing
+
+-- | For an extended CONNECT. An application that does not know the protocol answers as if it were a GET. Its success
+-- would tell the client that there is a tunnel, so the client is told that there is none (RFC 8441, section 4).
+withoutFalseTunnel :: Middleware
+withoutFalseTunnel application request respond = application request $ \response -> respond $ case response of
+  ResponseRaw _ _ -> response
+  _ | statusIsSuccessful (responseStatus response) -> responseLBS status501 [] mempty
+  _ -> response
 
 hKey, hAccept :: HeaderName
 hKey = CI.mk (C8.pack "Sec-WebSocket-Key")

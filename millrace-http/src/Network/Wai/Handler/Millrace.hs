@@ -196,6 +196,7 @@ module Network.Wai.Handler.Millrace
     onDisconnect,
     onLoss,
     belongingOfConnection,
+    extendedConnect,
     getRequestTrailers,
 
     -- ** Trailers
@@ -259,6 +260,7 @@ import Millrace.Http.Context
 import Millrace.Http.EntityTag (EntityTag (..), Strength (..))
 import Millrace.Http.Exception
 import Millrace.Http.FileCache (FileInfo (..))
+import Millrace.Http.Multiplexed.TakeOver (extendedConnect)
 import Millrace.Http.Precondition (Validators (..))
 import Millrace.Http.Representation
 import Millrace.Http.Server.GivingWay (currentConnectionStates)
