@@ -22,6 +22,7 @@ import Millrace.Socket (AddrInfo (..), SockAddr (..), tupleToHostAddress)
 import Millrace.Splice
 import Millrace.Terminal
 import qualified Millrace.Timer as Timer
+import Scenario (scenarioPasses)
 import Support
 import System.Directory (listDirectory)
 import System.Environment (getExecutablePath)
@@ -153,6 +154,23 @@ spec = do
         withProcess (command "sh" ["-c", "trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"]) {commandOutput = NewPipe} $ \process -> do
           readPipe (fromJust (processOutput process)) 100 `shouldReturn` "ready\n"
           terminateProcess 20000000 process `shouldReturn` Exited 4
+    it "gives the rest of a group its time when it asks that to end" $
+      withoutLeaks $ do
+        let cleansUp = "(trap 'sleep 0.3; echo clean; exit' TERM; echo ready; while :; do sleep 0.01; done) & wait"
+            goesOn = "(trap '' TERM; echo ready; while :; do sleep 0.01; done) & wait"
+            shell script group = (command "sh" ["-c", script]) {commandOutput = NewPipe, commandGroup = group}
+            terminated script group micros = withProcess (shell script group) $ \process -> do
+              let out = fromJust (processOutput process)
+              readPipe out 100 `shouldReturn` "ready\n"
+              within 10 "the end" (terminateProcess micros process) `shouldReturn` Killed 15
+              readAll out
+        forM_ [NewGroup, DetachedGroup] $ \group -> do
+          terminated cleansUp group 20000000 `shouldReturn` "clean\n"
+          begin <- monotonicNanoseconds
+          terminated goesOn group 300000 `shouldReturn` ""
+          passed <- subtract begin <$> monotonicNanoseconds
+          passed `shouldSatisfy` (>= 300000000)
+        noChildren
     it "ends the process when the action is interrupted" $
       withoutLeaks $ do
         running <- start (withProcess (command "sleep" ["600"]) waitProcess)
@@ -184,6 +202,12 @@ spec = do
       withoutLeaks $ do
         (_, out, _) <- readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = [Limit OpenFiles (Just 33) (Just 40)]} ""
         out `shouldBe` "33\n"
+        let many = replicate 40 (Limit CoreBytes (Just 0) (Just 0)) ++ [Limit OpenFiles (Just 34) (Just 40)]
+        (_, later, _) <- readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = many} ""
+        later `shouldBe` "34\n"
+    it "starts programs, and notices their ends, where others take their exit codes" $ do
+      scenarioPasses "children-ignored"
+      scenarioPasses "children-reaped-by-others"
     it "has a terminal of its own for a program" $
       withoutLeaks $
         withProcess (command "sh" ["-c", "tty >/dev/null && stty -echo && read line && echo \"got $line\""]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do

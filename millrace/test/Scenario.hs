@@ -19,7 +19,7 @@ import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (isInfixOf, uncons)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
-import Foreign.C.Error (eACCES, eBADF, eCONNRESET, eMFILE, ePIPE)
+import Foreign.C.Error (eACCES, eBADF, eCHILD, eCONNRESET, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
 import Millrace.Deadline
@@ -27,6 +27,7 @@ import Millrace.Directory (Permissions (..), createDirectory, exists, ownerOnly,
 import Millrace.File
 import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
+import qualified Millrace.Process as Process
 import Millrace.Signal (Signal (Terminate, User2))
 import Millrace.Simulation (Outcome (..), calm, simulate)
 import Millrace.Socket
@@ -43,8 +44,9 @@ import System.Exit (ExitCode (..))
 import System.IO (hClose, hGetContents, hPutStrLn, stderr)
 import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (closeFd, dupTo)
+import System.Posix.Process (getAnyProcessStatus)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (..), installHandler, sigPIPE)
+import System.Posix.Signals (Handler (..), installHandler, sigCHLD, sigPIPE)
 import System.Posix.Types (Fd)
 import System.Process
 import Terminals (terminalAtSignal, terminalFunctions, terminalOfTest)
@@ -109,6 +111,8 @@ scenarios =
     ("socket-without-descriptors", socketWithoutDescriptors),
     ("threads-end-without-descriptors", threadsEndWithoutDescriptors),
     ("timers-without-descriptors", timersWithoutDescriptors),
+    ("children-ignored", installHandler sigCHLD Ignore Nothing >> childrenOfOthers),
+    ("children-reaped-by-others", bracket (start (forever reapAny)) stop (const childrenOfOthers)),
     ("high-descriptors", highDescriptors),
     ("bound-before-first-operation", boundThreads),
     ("capabilities-go-while-managers-start", capabilitiesGoWhileManagersStart),
@@ -260,6 +264,32 @@ timersWithoutDescriptors = do
   withoutDescriptors $ \_ -> startOn capability (Timer.finishBeforeOr later release make) >>= fails
   within 5 "what was made" (takeMVar made)
   readIORef held `shouldBecome` 0
+
+-- Their exit codes are lost, and nothing else.
+childrenOfOthers :: IO ()
+childrenOfOthers = withTemporaryDirectory "." "children" $ \root -> do
+  replicateM_ 20 $ do
+    Process.withProcess (Process.command "sh" ["-c", "echo x > " ++ root ++ "/ran"]) $ \process -> do
+      outcome <- try (within 5 "the end" (Process.waitProcess process))
+      case outcome of
+        Right exit -> require (exit == Process.Exited 0) (show exit)
+        Left problem -> require (hasCode eCHILD problem && "SIGCHLD" `isInfixOf` show problem) (show problem)
+      Process.signalProcess process 15
+      Process.signalGroup process 15
+    ran <- exists (root ++ "/ran")
+    require ran "the program did not run"
+    removeFile (root ++ "/ran")
+  Process.withProcess (Process.command "sleep" ["60"]) $ \process ->
+    ignoringErrors (within 5 "the end that was asked for" (void (Process.terminateProcess 4000000 process)))
+
+reapAny :: IO ()
+reapAny = ignoringErrors (void (getAnyProcessStatus False False)) >> threadDelay 100
+
+ignoringErrors :: IO () -> IO ()
+ignoringErrors action = action `catch` ignore
+  where
+    ignore :: IOError -> IO ()
+    ignore _ = return ()
 
 -- From 1,048,576 on there are numbers only where the system was told so (fs.nr_open). In a simulation they mean its machine's.
 highDescriptors :: IO ()

@@ -1,26 +1,38 @@
 /* process.c: see process.h. */
 #include "process.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STREAMS = 3, LIMITS = 16 };
+enum { STREAMS = 3 };
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
+#endif
+
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x1000
+#endif
+
+#ifndef PIDFD_SIGNAL_PROCESS_GROUP
+#define PIDFD_SIGNAL_PROCESS_GROUP (1U << 2) /* Linux 6.9 */
 #endif
 
 typedef struct limit {
@@ -36,7 +48,7 @@ typedef struct launch {
     char stream_paths[STREAMS][32]; /* by which the child opens them once more */
     int group;
     int user, user_group; /* -1: unchanged */
-    limit limits[LIMITS];
+    limit *limits;
     int limit_count;
     volatile int error; /* the child's, before it has ended */
 } launch;
@@ -142,8 +154,9 @@ static bool become_user(launch *what)
     return what->user < 0 || syscall(SYS_setresuid, user, user, user) == 0 || failed(what);
 }
 
-static void run_child(launch *what)
+static int run_child(void *argument)
 {
+    launch *what = argument;
     reset_signals();
     if (place_streams(what) && close_the_others(what) && join_group(what) && set_limits(what) && become_user(what) &&
         (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
@@ -155,46 +168,54 @@ static void run_child(launch *what)
 
 /* ---------------------------------------------------------------------------------------------------- the parent --- */
 
-/* This thread sleeps until the child has begun its program or failed. No handler runs in the child: all signals are blocked. */
-static pid_t launch_child(launch *what)
+/* For the child until exec. execvpe copies the arguments there, and the path of each place where it looks. */
+static size_t stack_bytes(const launch *what)
 {
+    size_t count = 0;
+    while (what->arguments[count])
+        count++;
+    return (size_t)256 * 1024 + count * sizeof(char *);
+}
+
+/* This thread sleeps until the child has begun its program or failed. No handler runs in the child: all signals are
+ * blocked. The descriptor for the child exists from its beginning on: its number may mean another process as soon as it
+ * has ended, if the program ignores SIGCHLD or waits for any child. posix_spawn has no such descriptor, and no user. */
+static pid_t launch_child(launch *what, int *pidfd)
+{
+    size_t bytes = stack_bytes(what);
+    char *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED)
+        return -1;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* posix_spawn has no limits, no user and no working directory. The child runs only run_child.
-     * NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork) */
-    pid_t child = vfork();
-    if (child == 0)
-        run_child(what);
-    /* NOLINTEND(clang-analyzer-security.insecureAPI.vfork, clang-analyzer-unix.Vfork) */
+    pid_t child = clone(run_child, stack + bytes, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, what, pidfd);
     int error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    munmap(stack, bytes);
     errno = error;
     return child;
 }
 
-static void bury(pid_t child)
+static void bury(int pidfd)
 {
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+    while (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
         ;
+    close(pidfd);
 }
 
 static int64_t start(launch *what)
 {
-    pid_t child = launch_child(what);
+    int pidfd = -1;
+    pid_t child = launch_child(what, &pidfd);
     if (child < 0)
         return -errno;
-    if (what->error) {
-        bury(child);
-        return -what->error;
-    }
-    int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-    if (pidfd >= 0)
+    if (pidfd < 0)
+        return -ENOSYS; /* before Linux 5.2 */
+    if (!what->error)
         return (int64_t)child << 32 | pidfd;
-    int error = errno;
-    kill(child, SIGKILL);
-    bury(child);
-    return -error;
+    bury(pidfd);
+    return -what->error;
 }
 
 static const char *next_string(const char **at)
@@ -217,18 +238,19 @@ static rlim_t limit_value(int64_t number)
     return number < 0 ? RLIM_INFINITY : (rlim_t)number;
 }
 
-static bool read_limits(launch *what, const char **at, int64_t count)
+static int read_limits(launch *what, const char **at, int64_t count)
 {
-    if (count > LIMITS)
-        return false;
+    what->limits = calloc((size_t)count + 1, sizeof *what->limits);
+    if (!what->limits)
+        return -ENOMEM;
     for (int64_t i = 0; i < count; i++) {
         long long resource, soft, hard;
         if (sscanf(next_string(at), "%lld %lld %lld", &resource, &soft, &hard) != 3)
-            return false;
+            return -EINVAL;
         what->limits[i] = (limit){(int)resource, {limit_value(soft), limit_value(hard)}};
     }
     what->limit_count = (int)count;
-    return true;
+    return 0;
 }
 
 int64_t mrh_do_spawn(mrh_job *job)
@@ -236,7 +258,8 @@ int64_t mrh_do_spawn(mrh_job *job)
     const char *at = job->memory;
     const int64_t *numbers = job->numbers;
     launch what = {.group = (int)numbers[6], .user = (int)numbers[7], .user_group = (int)numbers[8]};
-    int64_t result = -ENOMEM;
+    int result = -ENOMEM;
+    int64_t started = 0;
     for (int i = 0; i < STREAMS; i++) {
         what.streams[i] = (int)numbers[i];
         snprintf(what.stream_paths[i], sizeof what.stream_paths[i], "/proc/self/fd/%d", what.streams[i]);
@@ -247,10 +270,13 @@ int64_t mrh_do_spawn(mrh_job *job)
     char **own = numbers[4] < 0 ? NULL : next_strings(&at, numbers[4]);
     what.environment = numbers[4] < 0 ? environ : own;
     if (what.arguments && what.environment)
-        result = read_limits(&what, &at, numbers[5]) ? start(&what) : -EINVAL;
+        result = read_limits(&what, &at, numbers[5]);
+    if (!result)
+        started = start(&what);
     free(what.arguments);
+    free(what.limits);
     free(own);
-    return result;
+    return result ? result : started;
 }
 
 int mrh_signal_process(int pidfd, int signal_number)
@@ -258,9 +284,51 @@ int mrh_signal_process(int pidfd, int signal_number)
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
 }
 
-int mrh_signal_group(int process, int signal_number)
+/* Whether its number means this process and its group: it runs, or has ended and was not reaped. */
+static bool keeps_its_number(int pidfd)
 {
+    return waitid((idtype_t)P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+int mrh_signal_group(int pidfd, int process, int signal_number)
+{
+    if (syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, PIDFD_SIGNAL_PROCESS_GROUP) == 0)
+        return 0;
+    if (errno != EINVAL)
+        return -errno;
+    if (!keeps_its_number(pidfd))
+        return -ESRCH;
     return kill(-process, signal_number) < 0 ? -errno : 0;
+}
+
+/* Whether the process with this number, a name in /proc, is in the group and runs: "number (name) state parent group
+ * ...". */
+static bool runs_in_group(const char *number, int group)
+{
+    char path[32], line[512], state = 'X';
+    int its_group = 0;
+    snprintf(path, sizeof path, "/proc/%.16s/stat", number);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t count = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[count] = 0;
+    const char *after_name = strrchr(line, ')');
+    return after_name && sscanf(after_name + 1, " %c %*d %d", &state, &its_group) == 2 && its_group == group &&
+           state != 'Z' && state != 'X';
+}
+
+int64_t mrh_do_group_runs(mrh_job *job)
+{
+    DIR *processes = opendir("/proc");
+    if (!processes)
+        return -errno;
+    bool found = false;
+    for (const struct dirent *entry; !found && (entry = readdir(processes));)
+        found = isdigit((unsigned char)*entry->d_name) && runs_in_group(entry->d_name, (int)job->numbers[0]);
+    closedir(processes);
+    return found;
 }
 
 int64_t mrh_reap(int pidfd)

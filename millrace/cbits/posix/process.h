@@ -17,13 +17,17 @@ enum { MRH_SAME_GROUP, MRH_NEW_GROUP, MRH_NEW_SESSION, MRH_NEW_TERMINAL };
  * this program).
  *
  * The process has no other descriptor of this program, no signal blocked and none ignored. The result is its number << 32 |
- * a descriptor for it (pidfd_open(2)), which exec closes; or a negative errno: that of exec, too.
+ * a descriptor for it (CLONE_PIDFD of clone(2)), which exec closes; or a negative errno: that of exec, too.
  */
 mrh_work mrh_do_spawn;
 
-/* Sends a signal: to the process, or to its group. 0, or a negative errno. */
+/* Whether anything runs in the group with this number. A process that has ended and was not reaped does not run. */
+mrh_work mrh_do_group_runs;
+
+/* Sends a signal: to the process, or to the group that it has begun. 0, or a negative errno. Before Linux 6.9 the group
+ * is named by the process's number, and is gone (-ESRCH) when the process was reaped. */
 int mrh_signal_process(int pidfd, int signal_number);
-int mrh_signal_group(int process, int signal_number);
+int mrh_signal_group(int pidfd, int process, int signal_number);
 
 /* Reaps a process: 0 if it has not ended, else 1 << 32 | whether a signal killed it << 31 | its exit code or the number of the
  * signal; or a negative errno. */

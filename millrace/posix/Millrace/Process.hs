@@ -7,7 +7,10 @@
 -- 1. A process is given its three standard streams, and no other descriptor of this program. It has no signal blocked or ignored.
 -- 2. No zombie remains: a green thread waits for every process, whether or not the program asks how it ended.
 -- 3. 'withProcess' and everything built on it end the process, and by default its group, also if the action throws.
--- 4. Waiting occupies no operating system thread, and is interruptible. Helper threads start programs.
+-- 4. A program that uses this module must not ignore @SIGCHLD@, nor wait for any child (@waitpid(-1)@). If it does,
+--    processes run, and their ends are noticed, but 'waitProcess' throws, because nobody knows how they have ended. No
+--    signal reaches a stranger.
+-- 5. Waiting occupies no operating system thread, and is interruptible. Helper threads start programs.
 --
 -- All functions throw an 'IOError' that names the function and the program; a program that does not exist is
 -- 'System.IO.Error.isDoesNotExistError'. Only on Linux. Within "Millrace.Simulation" processes are refused.
@@ -63,6 +66,7 @@ module Millrace.Process
 where
 
 import Control.Concurrent (forkIO, forkIOWithUnmask)
+import qualified Control.Concurrent as Concurrent
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, catch, finally, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (forM_, join, unless, void, when)
@@ -74,7 +78,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eBADF, ePERM, ePIPE, eSRCH)
+import Foreign.C.Error (Errno (..), eBADF, eCHILD, ePERM, ePIPE, eSRCH)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (plusForeignPtr)
 import Foreign.Marshal.Alloc (alloca)
@@ -96,13 +100,16 @@ import Millrace.Internal.Timer (microsUntil)
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
 import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipeBefore, writePipe)
 import Millrace.Timer (threadDelay, timeout)
+import System.IO.Error (ioeSetErrorString)
 import System.Posix.Types (Fd (..))
 
 foreign import ccall "&mrh_do_spawn" c_spawn :: FunPtr Work
 
 foreign import ccall unsafe "mrh_signal_process" c_signal_process :: CInt -> CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_signal_group" c_signal_group :: CInt -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_signal_group" c_signal_group :: CInt -> CInt -> CInt -> IO CInt
+
+foreign import ccall "&mrh_do_group_runs" c_group_runs :: FunPtr Work
 
 foreign import ccall unsafe "mrh_reap" c_reap :: CInt -> IO Int64
 
@@ -233,6 +240,8 @@ data Process = Process
     processEnd :: !(MVar (Either SomeException Exit)),
     -- | held while the process is reaped or its group is signalled, so that the number cannot mean another process
     processLock :: !(MVar ()),
+    -- | until when its group may go on without it, if it was asked to end
+    processRespite :: !(IORef (Maybe Deadline)),
     processInputEnd :: !(Maybe WriteEnd),
     processOutputEnd :: !(Maybe ReadEnd),
     processErrorsEnd :: !(Maybe ReadEnd),
@@ -331,10 +340,23 @@ startProcess what = handOver discard $ do
     -- A helper that has begun needs them even after its caller has stopped waiting, so the job closes them.
     toClose <- takeAll theirs
     (number, pidfd) <- spawn what wired (mapM_ closeNumber toClose)
-    handle <- adopt pidfd `onException` uninterruptibleMask_ (c_signal_process pidfd 9 >> closeNumber pidfd)
+    handle <- adopt pidfd `onException` killUnwanted number pidfd
     ending <- newEmptyMVar
     lock <- newMVar ()
-    let process = Process what number handle ending lock (wiredInput wired) (wiredOutput wired) (wiredErrors wired) (wiredTerminal wired)
+    respite <- newIORef Nothing
+    let process =
+          Process
+            { processCommand = what,
+              processNumber = number,
+              processHandle = handle,
+              processEnd = ending,
+              processLock = lock,
+              processRespite = respite,
+              processInputEnd = wiredInput wired,
+              processOutputEnd = wiredOutput wired,
+              processErrorsEnd = wiredErrors wired,
+              processPty = wiredTerminal wired
+            }
     void $ forkIOWithUnmask (\_ -> keepProcess process)
     return process
   where
@@ -438,13 +460,19 @@ resourceNumber resource = case resource of
   CoreBytes -> resourceCore
   StackBytes -> resourceStack
 
--- Ends a process for which no thread waits any more. Runs in a keeper's thread.
+-- Ends a process that no thread has taken over, also if Millrace can wait for nothing: it looks again from time to
+-- time.
 killUnwanted :: CInt -> CInt -> IO ()
 killUnwanted number pidfd = do
-  _ <- c_signal_group number 9
+  _ <- c_signal_group pidfd number 9
   _ <- c_signal_process pidfd 9
-  handle <- adopt pidfd
-  awaitEnd handle >> void (perform (closeRequest handle))
+  void (forkIO (reapAfter 1000))
+  where
+    reapAfter pauseMicros = do
+      result <- c_reap pidfd
+      if result == 0
+        then Concurrent.threadDelay pauseMicros >> reapAfter (min 1000000 (2 * pauseMicros))
+        else closeNumber pidfd
 
 -- Waits for the end, and reaps the process.
 awaitEnd :: Handle -> IO (Either SomeException Exit)
@@ -455,11 +483,18 @@ awaitEnd handle = try go
       result <- c_reap (descriptorOf handle)
       if result == 0 then go else exitOf result
     exitOf result
+      | Errno (fromIntegral (negate result)) == eCHILD = throwIO endUnknown
       | result < 0 = throwIO (failure "Millrace.Process" "a process" (Errno (fromIntegral (negate result))))
       | testBit result 31 = return (Killed code)
       | otherwise = return (Exited code)
       where
         code = fromIntegral (result .&. 0xffff)
+
+-- Somebody else has reaped it.
+endUnknown :: IOError
+endUnknown =
+  failure "Millrace.Process.waitProcess" "a process" eCHILD
+    `ioeSetErrorString` "nobody knows how it has ended: this program ignores SIGCHLD, or waits for any child (waitpid of -1)"
 
 -- Returns when the process has ended. A failed wait, for which there was no memory, says nothing about the process.
 hasEnded :: Handle -> IO ()
@@ -470,15 +505,31 @@ keepProcess :: Process -> IO ()
 keepProcess process = uninterruptibleMask_ $ do
   myThreadId >>= (`labelThread` ("Millrace keeper of process " ++ show (processId process)))
   hasEnded handle
+  respite <- readIORef (processRespite process)
+  when (isJust respite && hasGroup process) $ awaitGroup process
   -- Until it is reaped, its number means this group only.
   takeMVar (processLock process)
-  when (ownsGroup process) (void (c_signal_group (processNumber process) 9))
+  when (ownsGroup process || isJust respite && hasGroup process) $ void (signalGroupNow process 9)
   outcome <- awaitEnd handle
   putMVar (processEnd process) outcome
   putMVar (processLock process) ()
   void (perform (closeRequest handle))
   where
     handle = processHandle process
+
+-- Waits until nothing runs in the group of a process that has ended, but not longer than its respite.
+awaitGroup :: Process -> IO ()
+awaitGroup process = go 1000
+  where
+    go pauseMicros = do
+      respite <- readIORef (processRespite process)
+      left <- maybe (return 0) microsUntil respite
+      -- Where nobody can tell, the group has its time.
+      runs <- either (const True) (/= 0) <$> runJob (job c_group_runs [fromIntegral (processNumber process)] [])
+      when (runs && left > 0) $ threadDelay (min left pauseMicros) >> go (min 50000 (2 * pauseMicros))
+
+signalGroupNow :: Process -> CInt -> IO CInt
+signalGroupNow process = c_signal_group (descriptorOf (processHandle process)) (processNumber process)
 
 ownsGroup :: Process -> Bool
 ownsGroup process = commandGroup (processCommand process) == NewGroup || isJust (processPty process)
@@ -527,7 +578,7 @@ signalGroup process number
   | otherwise = do
     result <- withMVar (processLock process) $ \() -> do
       ended <- tryReadMVar (processEnd process)
-      maybe (c_signal_group (processNumber process) (fromIntegral number)) (\_ -> return 0) ended
+      maybe (signalGroupNow process (fromIntegral number)) (\_ -> return 0) ended
     let code = Errno (negate result)
     when (result < 0) $
       if code == eSRCH then signalProcess process number else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
@@ -549,15 +600,20 @@ end function process = do
   waitProcess process
 
 -- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have not done so
--- after the given time, and waits for the end. If it is interrupted, it kills them at once. Throws for a process that may not be signalled
--- (@EPERM@), because it has become another user's.
+-- after the given time, and waits for the end: of the process, and until nothing runs in its group or the time is over.
+-- So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at once. Throws
+-- for a process that may not be signalled (@EPERM@), because it has become another user's.
 --
 -- @since 0.1.0
 terminateProcess :: Int -> Process -> IO Exit
-terminateProcess graceMicros process = (`onException` kill process) $ do
+terminateProcess graceMicros process = (`onException` atOnce) $ do
+  deadline <- deadlineAfter graceMicros
+  writeIORef (processRespite process) (Just deadline)
   signalGroup process 15
-  ended <- deadlineAfter graceMicros >>= (`waitProcessBefore` process)
+  ended <- waitProcessBefore deadline process
   maybe (end "Millrace.Process.terminateProcess" process) return ended
+  where
+    atOnce = writeIORef (processRespite process) Nothing >> kill process
 
 -- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group are
 -- killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process that may not be killed,
