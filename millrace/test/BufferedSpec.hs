@@ -20,7 +20,7 @@ import qualified Millrace.Timer as Timer
 import Scenario (scenarioPassesIn)
 import Support
 import System.Directory (findExecutable)
-import System.IO.Error (isDoesNotExistError)
+import System.IO.Error (isDoesNotExistError, isEOFError)
 import System.Posix.Process (getProcessID)
 import Test.Hspec hiding (after, before)
 
@@ -98,6 +98,11 @@ spec = do
         syncBefore later file
         readAtBefore noDeadline file 0 100 `shouldReturn` "text more"
         openFileBefore later "missing" ForReading `shouldThrow` isDoesNotExistError
+        readExactlyAtBefore later file 5 4 `shouldReturn` "more"
+        readExactlyAtBefore later file 9 0 `shouldReturn` ""
+        problem <- failsWith (readExactlyAtBefore later file 5 5)
+        problem `shouldSatisfy` isEOFError
+        show problem `shouldContain` "4 of the 5 bytes"
     it "end an action at once that cannot be interrupted, and give its result back" $ do
       result <- newEmptyMVar
       blocked <- newEmptyMVar
@@ -132,6 +137,15 @@ spec = do
           Right value -> (value == seed &&) <$> isEmptyMVar given
           Left _ -> return True
       and results `shouldBe` True
+    it "fail where the system takes no byte" $ do
+      strace <- findExecutable "strace"
+      let injected = "strace -qq -f -o /dev/null -e trace=pwrite64,pwritev -e inject=pwrite64,pwritev:retval=0 "
+      case strace of
+        Nothing -> pendingWith "strace is not installed"
+        Just _ ->
+          scenarioPassesIn
+            ["sh", "-c", injected ++ "true 2>/dev/null || exit 77; MILLRACE_BACKEND=epoll exec " ++ injected ++ "\"$@\"", "sh"]
+            "writes-of-nothing"
     it "do not wait for a disk that has stopped" $ do
       strace <- findExecutable "strace"
       case strace of

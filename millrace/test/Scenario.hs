@@ -19,12 +19,13 @@ import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (isInfixOf, uncons)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word8)
-import Foreign.C.Error (eACCES, eBADF, eCHILD, eCONNRESET, eMFILE, ePIPE)
+import Foreign.C.Error (eACCES, eBADF, eCHILD, eCONNRESET, eIO, eMFILE, ePIPE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Foreign.Marshal.Utils (fillBytes)
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..), createDirectory, exists, ownerOnly, setPermissions)
 import Millrace.File
+import Millrace.File.Access (writeVectorAt)
 import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
 import qualified Millrace.Process as Process
@@ -120,6 +121,7 @@ scenarios =
     ("broken-pipe", brokenPipe),
     ("fast-open", fastOpen),
     ("stopped-disk", stoppedDisk),
+    ("writes-of-nothing", writesOfNothing),
     ("replace-for-ever", replaceForEver),
     ("replace-once", replaceOnce),
     ("select-before-start", selectBeforeStart),
@@ -284,6 +286,16 @@ childrenOfOthers = withTemporaryDirectory "." "children" $ \root -> do
 
 reapAny :: IO ()
 reapAny = ignoringErrors (void (getAnyProcessStatus False False)) >> threadDelay 100
+
+-- The system takes no byte, and says so without an error.
+writesOfNothing :: IO ()
+writesOfNothing = withTemporaryDirectory "." "nothing" $ \root -> do
+  let inFile name = withFile (root ++ name) ForWriting
+      fails what action = do
+        outcome <- try (within 5 what action)
+        require (either (hasCode eIO) (const False) outcome) (what ++ ": " ++ show (outcome :: Either IOError ()))
+  fails "writeAt" (inFile "/one" (\file -> writeAt file 0 (bytesAt 0 10)))
+  fails "writeVectorAt" (inFile "/two" (\file -> writeVectorAt file 0 [bytesAt 0 10, bytesAt 10 10]))
 
 ignoringErrors :: IO () -> IO ()
 ignoringErrors action = action `catch` ignore

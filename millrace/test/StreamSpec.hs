@@ -19,7 +19,7 @@ import Control.Exception
     try,
     uninterruptibleMask_,
   )
-import Control.Monad (foldM_, forM, forM_, forever, unless, void, when)
+import Control.Monad (foldM_, forM, forM_, forever, replicateM, unless, void, when)
 import qualified Data.ByteString as ByteString
 import Data.IORef
 import Foreign.C.Error (eCONNREFUSED)
@@ -196,6 +196,52 @@ spec = do
           return [failing, staying]
         readIORef told `shouldReturn` ["user error (asked to fail)"]
         mapM_ close clients
+    it "tells of every exception that it has not thrown itself" $
+      withoutLeaks $ do
+        told <- newMVar []
+        let serve connection = do
+              handler <- myThreadId
+              -- As a linked thread does.
+              bracket (start (recv connection 1 >> throwTo handler ForTest)) stop (\_ -> pause 60000000)
+            server = defaultServer {serverProblem = \_ problem -> modifyMVar_ told (return . (show problem :))}
+        withServed server serve $ \query -> do
+          clients <- replicateM 3 (Connect.connectTo query)
+          mapM_ (`sendAll` "x") clients
+          forM_ clients $ \client -> recv client 1 >> close client
+        readMVar told `shouldReturn` replicate 3 "ForTest"
+    it "can be hurried while it gives its connections time" $
+      withoutLeaks $ do
+        let server = defaultServer {serverGraceMicros = 60000000}
+        begun <- newEmptyMVar
+        let serve connection = putMVar begun () >> void (recv connection 10)
+            during query = bracket (Connect.connectTo query) close (\_ -> takeMVar begun)
+            staying query = Connect.connectTo query >>= \client -> client <$ takeMVar begun
+        -- An exception while the action runs, or while the server ends, and then another one.
+        kept <- newEmptyMVar
+        let actionRuns query = staying query >>= putMVar kept >> pause 60000000
+            serverEnds query = during query >> staying query >>= putMVar kept
+        forM_ [actionRuns, serverEnds] $ \action -> do
+          running <- start (withServed server serve action)
+          client <- within 10 "the client" (takeMVar kept)
+          interrupt running ThreadKilled
+          pause 20000
+          again <- start (interrupt running ThreadKilled)
+          void (within 10 "the end" (outcomeOf running))
+          finish again
+          close client
+    it "is not held for ever by a connection that does not end" $
+      withoutLeaks $ do
+        begun <- newEmptyMVar
+        release <- newEmptyMVar
+        let server = defaultServer {serverGraceMicros = 0, serverCleanUpMicros = 20000}
+            hangs = uninterruptibleMask_ (takeMVar release)
+            serve connection = putMVar begun () >> void (recv connection 10) `finally` hangs
+            -- It waits for its client, and ends when the connection is closed.
+            waits connection = putMVar begun () >> uninterruptibleMask_ (void (try (recv connection 10) :: IO (Either IOError ByteString.ByteString)))
+        forM_ [serve, waits] $ \handler -> do
+          client <- within 10 "the end" (withServed server handler (\query -> Connect.connectTo query <* takeMVar begun))
+          close client
+        putMVar release ()
     it "waits for the end of connections also if it is interrupted again" $
       withoutLeaks $ do
         ready <- newEmptyMVar

@@ -84,6 +84,7 @@ functions :: FilePath -> [(String, Int -> IO ())]
 functions root =
   [ ("openFile", \_ -> bracket (openFile (root ++ "/file") ForReading) closeFile (void . fileSize)),
     ("withFile", \_ -> withFile (root ++ "/file") ForReading (\file -> void (readAt file 0 100000))),
+    ("readExactlyAt", \_ -> withFile (root ++ "/file") ForReading (\file -> void (readExactlyAt file 0 300000) >> deadlineAfter 5000000 >>= \soon -> void (readExactlyAtBefore soon file 0 9))),
     ("writeAt", \i -> withTemporaryFile root "w" (\_ file -> forM_ [0 .. 9] (\k -> writeAt file k (bytesAt i 50000)) >> sync file)),
     ("vectors", \_ -> withTemporaryFile root "v" (\_ file -> writeVectorAt file 0 [bytesAt 0 1000, bytesAt 1000 5000] >> void (readVectorAt file 0 [10, 20]))),
     ("append", \_ -> withFileWith (root ++ "/file") ReadWrite [Append] (\file -> append file "" >> syncData file)),

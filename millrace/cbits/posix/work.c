@@ -111,12 +111,18 @@ int64_t mrh_do_bring_in(mrh_job *job)
     return done;
 }
 
+/* A write of some bytes that takes none fails: it would take none again, for ever. */
+static int64_t progress(int64_t written)
+{
+    return written == 0 ? -EIO : written;
+}
+
 int64_t mrh_do_write(mrh_job *job)
 {
     int64_t done = 0, bytes = job->numbers[2];
     while (done < bytes) {
-        int64_t part = AGAIN_IF_INTERRUPTED(pwrite(descriptor_of(job), (const char *)job->memory + done,
-                                                   (size_t)(bytes - done), job->numbers[1] + done));
+        int64_t part = progress(AGAIN_IF_INTERRUPTED(pwrite(descriptor_of(job), (const char *)job->memory + done,
+                                                            (size_t)(bytes - done), job->numbers[1] + done)));
         if (part < 0)
             return part;
         done += part;
@@ -128,8 +134,8 @@ int64_t mrh_do_append(mrh_job *job)
 {
     int64_t done = 0, bytes = job->numbers[1];
     while (done < bytes) {
-        int64_t part =
-            AGAIN_IF_INTERRUPTED(write(descriptor_of(job), (const char *)job->memory + done, (size_t)(bytes - done)));
+        int64_t part = progress(
+            AGAIN_IF_INTERRUPTED(write(descriptor_of(job), (const char *)job->memory + done, (size_t)(bytes - done))));
         if (part < 0)
             return part;
         done += part;
@@ -149,7 +155,8 @@ int64_t mrh_do_write_vector(mrh_job *job)
     int64_t done = 0;
     int count = (int)job->numbers[2];
     while (count > 0) {
-        int64_t part = AGAIN_IF_INTERRUPTED(pwritev(descriptor_of(job), vector, count, job->numbers[1] + done));
+        int64_t part =
+            progress(AGAIN_IF_INTERRUPTED(pwritev(descriptor_of(job), vector, count, job->numbers[1] + done)));
         if (part < 0)
             return part;
         done += part;
@@ -446,8 +453,8 @@ static int64_t copy_by_hand(int from, int64_t from_offset, int to, int64_t to_of
         int64_t count = AGAIN_IF_INTERRUPTED(pread(from, buffer, (size_t)wanted, from_offset + done));
         int64_t written = 0;
         while (written < count) {
-            int64_t part = AGAIN_IF_INTERRUPTED(
-                pwrite(to, buffer + written, (size_t)(count - written), to_offset + done + written));
+            int64_t part = progress(AGAIN_IF_INTERRUPTED(
+                pwrite(to, buffer + written, (size_t)(count - written), to_offset + done + written)));
             if (part < 0)
                 count = part;
             else

@@ -30,6 +30,7 @@ module Millrace.File
     withFile,
     fileSize,
     readAt,
+    readExactlyAt,
     writeAt,
     sync,
     removeFile,
@@ -37,6 +38,7 @@ module Millrace.File
     -- * With deadlines
     openFileBefore,
     readAtBefore,
+    readExactlyAtBefore,
     writeAtBefore,
     syncBefore,
     removeFileBefore,
@@ -46,8 +48,8 @@ module Millrace.File
   )
 where
 
-import Control.Exception (catch, mask, onException, uninterruptibleMask_)
-import Control.Monad (unless)
+import Control.Exception (catch, mask, onException, throwIO, uninterruptibleMask_)
+import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
@@ -59,6 +61,7 @@ import Millrace.Internal.Foreign (c_close)
 import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Park (handOver)
 import Millrace.Operation
+import System.IO.Error (eofErrorType, ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd (..))
 
 -- | How a file is opened.
@@ -127,6 +130,31 @@ readAt file offset size = do
   where
     most = min size mebibyte
 
+-- | Reads exactly the given number of bytes at an offset. If the file ends before, it throws an 'IOError'
+-- ('System.IO.Error.isEOFError') that says how many there were. All of them are in memory at once.
+--
+-- >>> withFile "page" ForWriting (\file -> writeAt file 0 "text")
+-- >>> withFile "page" ForReading (\file -> readExactlyAt file 1 2)
+-- "ex"
+-- >>> removeFile "page"
+--
+-- @since 0.1.0
+readExactlyAt :: File -> Int64 -> Int -> IO ByteString
+readExactlyAt file offset size = do
+  unless (size >= 0 && offset >= 0) $ refuse function file "the size and the offset must not be negative"
+  ByteString.concat <$> go 0
+  where
+    function = "Millrace.File.readExactlyAt"
+    go done
+      | done == size = return []
+      | otherwise = do
+        part <- readAt file (offset + fromIntegral done) (size - done)
+        when (ByteString.null part) $ throwIO (endsAfter done)
+        (part :) <$> go (done + ByteString.length part)
+    endsAfter done =
+      mkIOError eofErrorType function Nothing (Just (show file))
+        `ioeSetErrorString` concat ["the file ends after ", show done, " of the ", show size, " bytes at ", show offset]
+
 -- | Writes all bytes at an offset. If the offset is beyond the end of the file, zeros fill the gap. If it is
 -- interrupted or fails, a part of unknown size may have been written.
 --
@@ -177,6 +205,13 @@ openFileBefore deadline path mode = inTime deadline "Millrace.File.openFile" pat
 -- @since 0.1.0
 readAtBefore :: Deadline -> File -> Int64 -> Int -> IO ByteString
 readAtBefore deadline file offset size = onFileBefore deadline "Millrace.File.readAt" file (readAt file offset size)
+
+-- | 'readExactlyAt' with a deadline.
+--
+-- @since 0.1.0
+readExactlyAtBefore :: Deadline -> File -> Int64 -> Int -> IO ByteString
+readExactlyAtBefore deadline file offset size =
+  onFileBefore deadline "Millrace.File.readExactlyAt" file (readExactlyAt file offset size)
 
 -- | 'writeAt' with a deadline. When it has passed, a part of unknown size has been written or will be.
 --

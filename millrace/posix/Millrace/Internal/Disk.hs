@@ -16,12 +16,12 @@ module Millrace.Internal.Disk
 where
 
 import Control.Exception (throwIO, uninterruptibleMask_)
-import Control.Monad (void)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import Data.ByteString.Internal (toForeignPtr)
 import Data.Int (Int64)
 import Data.Word (Word64, Word8)
-import Foreign.C.Error (Errno (..), eAGAIN, eBADF)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, eIO)
 import Foreign.C.Types (CBool (..), CInt (..))
 import Foreign.ForeignPtr (ForeignPtr, plusForeignPtr, withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr)
@@ -122,8 +122,10 @@ writeBy ask masked function file@(File handle _ _) offset bytes = do
   helpersDoIt <- c_leaves_files_to_helpers
   if helpersDoIt /= 0
     then void (ask function file c_do_write [offset, fromIntegral size] (Just place) result)
-    else withForeignPtr place $ \source -> void (masked (perform (writeFileRequest handle offset source size)) >>= checked function file)
+    else withForeignPtr place $ \source ->
+      masked (perform (writeFileRequest handle offset source size)) >>= checked function file >>= allOfIt
   where
+    allOfIt count = when (count < size) $ throwIO (failure function (show file) eIO)
     (whole, start, size) = toForeignPtr bytes
     place = whole `plusForeignPtr` start
 

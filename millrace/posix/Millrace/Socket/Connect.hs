@@ -34,13 +34,11 @@ module Millrace.Socket.Connect
   )
 where
 
-import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, throwTo)
+import Control.Concurrent (ThreadId, forkIO, forkIOWithUnmask, killThread, myThreadId, throwTo)
 import Control.Concurrent.MVar
 import Control.Concurrent.STM
 import Control.Exception
-  ( AsyncException (..),
-    Exception (fromException),
-    SomeAsyncException (..),
+  ( Exception,
     SomeException,
     bracket,
     bracketOnError,
@@ -53,15 +51,17 @@ import Control.Exception
     try,
     uninterruptibleMask_,
   )
-import Control.Monad (forM, forM_, unless, void, when)
+import Control.Monad (forM, forM_, unless, when)
 import Data.IORef
 import Data.List (partition)
+import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
-import qualified Data.Set as Set
 import Foreign.C.Error (Errno (..), eAFNOSUPPORT)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, isDeadlineError, noDeadline)
 import Millrace.Internal.Park (handOver)
+import Millrace.Internal.Timer (withTimer)
+import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Name
 import Millrace.Socket
 import qualified Millrace.Timer as Timer
@@ -159,15 +159,18 @@ data Server = Server
     serverBacklog :: !Int,
     -- | how long connections may continue when the server ends, in microseconds; then their threads are interrupted
     serverGraceMicros :: !Int,
+    -- | how long interrupted threads may clean up; then their connections are closed, and they are no longer waited for
+    serverCleanUpMicros :: !Int,
     -- | several servers may listen on the same port (@SO_REUSEPORT@)
     serverSharesPort :: !Bool,
     -- | runs when the server listens, with its addresses
     serverReady :: [SockAddr] -> IO (),
-    -- | gets the exceptions of a connection's action, but not those that interrupt it
+    -- | gets the exceptions of a connection's action, but not those that the server itself interrupts it with when it
+    -- ends
     serverProblem :: SockAddr -> SomeException -> IO ()
   }
 
--- | 10,000 connections, a queue of 4096, five seconds of grace; problems are ignored.
+-- | 10,000 connections, a queue of 4096, five seconds of grace and five to clean up; problems are ignored.
 --
 -- @since 0.1.0
 defaultServer :: Server
@@ -176,6 +179,7 @@ defaultServer =
     { serverConnectionsMax = 10000,
       serverBacklog = 4096,
       serverGraceMicros = 5000000,
+      serverCleanUpMicros = 5000000,
       serverSharesPort = False,
       serverReady = \_ -> return (),
       serverProblem = \_ _ -> return ()
@@ -183,19 +187,28 @@ defaultServer =
 
 -- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread. The
 -- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it stops
--- listening, and waits for the connections for the time of grace. Those that remain are interrupted, and it waits for their end, also if it
--- is interrupted again.
+-- listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that remain
+-- are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may clean
+-- up.
 --
 -- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses of another one.
 --
 -- @since 0.1.0
 withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
-withServer server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
-  mapM getSocketName listeners >>= serverReady server
-  connections <- newTVarIO Set.empty
-  acceptAll server listeners connections serve `finally` (mapM_ close listeners >> endGracefully server connections)
+withServer server query serve = newTVarIO False >>= \isHurried -> servingUntil isHurried server query serve
 
--- | Runs a server in another thread during an action, and then ends the server, as 'withServer' says.
+-- Another thread may end the time of grace by the variable.
+servingUntil :: TVar Bool -> Server -> Query -> (Socket -> IO ()) -> IO a
+servingUntil isHurried server query serve = bracket (listenOn server query) (mapM_ close) $ \listeners -> do
+  mapM getSocketName listeners >>= serverReady server
+  serving <- Serving isHurried <$> newTVarIO Map.empty <*> newIORef False
+  acceptAll server listeners serving serve `finally` (mapM_ close listeners >> endGracefully server serving)
+
+-- Whether the time of grace is over; the connections of a server; and whether their threads have been interrupted.
+data Serving = Serving !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bool)
+
+-- | Runs a server in another thread during an action, and then ends the server, as 'withServer' says. An exception that
+-- comes meanwhile ends its time of grace.
 --
 -- @since 0.1.0
 withRunningServer :: Server -> Query -> (Socket -> IO ()) -> IO a -> IO a
@@ -204,10 +217,16 @@ withRunningServer server query serve action = mask $ \restore -> do
   listens <- newEmptyMVar
   ended <- newEmptyMVar
   stopping <- newIORef False
+  isHurried <- newTVarIO False
   let ready addresses = serverReady server addresses >> putMVar listens ()
+      serveUntilKilled = servingUntil isHurried server {serverReady = ready} query serve
   thread <- forkIOWithUnmask $ \unmask ->
-    (unmask (withServer server {serverReady = ready} query serve) `catch` tell caller stopping) `finally` putMVar ended ()
-  let stop = uninterruptibleMask_ (writeIORef stopping True >> killThread thread >> takeMVar ended)
+    (unmask serveUntilKilled `catch` tell caller stopping) `finally` putMVar ended ()
+  let stop = do
+        writeIORef stopping True
+        (killThread thread >> readMVar ended) `onException` uninterruptibleMask_ hurry
+      -- The exception may have come before the server's thread was interrupted.
+      hurry = atomically (writeTVar isHurried True) >> killThread thread >> readMVar ended
   result <- restore (takeMVar listens >> action) `onException` stop
   result <$ stop
   where
@@ -239,8 +258,8 @@ listenOn server query = do
       return s
 
 -- Accepts on all listeners, each in its own thread, until one of them fails.
-acceptAll :: Server -> [Socket] -> TVar (Set.Set ThreadId) -> (Socket -> IO ()) -> IO a
-acceptAll server listeners connections serve = mask $ \restore -> do
+acceptAll :: Server -> [Socket] -> Serving -> (Socket -> IO ()) -> IO a
+acceptAll server listeners (Serving _ connections interrupted) serve = mask $ \restore -> do
   failed <- newEmptyMVar
   threads <- forM listeners $ \listener ->
     forkIOWithUnmask (\unmask -> try (unmask (acceptOn listener)) >>= putMVar failed)
@@ -249,34 +268,40 @@ acceptAll server listeners connections serve = mask $ \restore -> do
   either (throwIO :: SomeException -> IO a) return outcome
   where
     acceptOn listener = do
-      atomically (readTVar connections >>= \now -> check (Set.size now < serverConnectionsMax server))
+      atomically (readTVar connections >>= \now -> check (Map.size now < serverConnectionsMax server))
       mask_ $ do
         (connection, peer) <- accept listener
         begun <- newEmptyMVar
         thread <-
           forkIOWithUnmask (\unmask -> (takeMVar begun >> handle unmask connection peer) `finally` leave connection)
             `onException` uninterruptibleMask_ (close connection)
-        atomically (modifyTVar' connections (Set.insert thread))
+        atomically (modifyTVar' connections (Map.insert thread connection))
         putMVar begun ()
       acceptOn listener
+    -- The type of an exception does not say who has thrown it: that of a linked thread is asynchronous, too.
     handle unmask connection peer =
-      unmask (serve connection) `catch` \problem -> unless (isInterruption problem) (serverProblem server peer problem)
-    -- The run-time system throws these two for what the thread itself has done.
-    isInterruption problem = case fromException problem of
-      Just (SomeAsyncException _) -> fromException problem `notElem` map Just [StackOverflow, HeapOverflow]
-      Nothing -> False
+      unmask (serve connection) `catch` \problem -> do
+        wasInterrupted <- readIORef interrupted
+        unless wasInterrupted (serverProblem server peer problem)
     leave connection = uninterruptibleMask_ $ do
       close connection
       thread <- myThreadId
-      atomically (modifyTVar' connections (Set.delete thread))
+      atomically (modifyTVar' connections (Map.delete thread))
 
 -- Call it when no thread accepts any more.
-endGracefully :: Server -> TVar (Set.Set ThreadId) -> IO ()
-endGracefully server connections = wait `finally` uninterruptibleMask_ interruptAll
+endGracefully :: Server -> Serving -> IO ()
+endGracefully server (Serving isHurried connections interrupted) = wait `finally` uninterruptibleMask_ interruptAll
   where
-    wait = unless (serverGraceMicros server <= 0) . void $ Timer.timeout (serverGraceMicros server) allEnded
-    allEnded = atomically (readTVar connections >>= check . Set.null)
+    wait = unless (serverGraceMicros server <= 0) $ endedWithin (serverGraceMicros server) isHurried
+    -- 'Timer.timeout' would not end a wait that is uninterruptible.
+    endedWithin micros late =
+      mask_ $
+        withTimer micros (Perform (atomically (writeTVar late True))) . atomically $
+          (readTVar connections >>= check . Map.null) `orElse` (readTVar late >>= check)
+    -- Each in a thread of its own, because a thread that cannot be interrupted holds the one that interrupts it.
     interruptAll = do
+      writeIORef interrupted True
       left <- readTVarIO connections
-      mapM_ killThread left
-      allEnded
+      forM_ (Map.keys left) (forkIO . killThread)
+      newTVarIO False >>= endedWithin (serverCleanUpMicros server)
+      readTVarIO connections >>= mapM_ close
