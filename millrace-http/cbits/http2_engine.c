@@ -63,6 +63,13 @@ int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_
     return bucket->tokens < 0;
 }
 
+/* After libnghttp2 has failed for want of memory, the connection ends: a frame is missing for which the client, or a thread, would wait. */
+static void note_result(http2_connection *connection, int result)
+{
+    if (nghttp2_is_fatal(result))
+        connection->has_failed = 1;
+}
+
 /* ------------------------------------------------------------------------------------------------------------------
  * Notices */
 
@@ -70,7 +77,7 @@ static void push_notice(http2_connection *connection, int32_t id, http2_event ev
 {
     if (connection->notice_count == connection->notice_capacity) {
         uint32_t capacity = connection->notice_capacity == 0 ? 8 : 2 * connection->notice_capacity;
-        int64_t *notices = realloc(connection->notices, capacity * sizeof *notices);
+        int64_t *notices = http2_grow(connection->notices, capacity * sizeof *notices);
         if (notices == NULL)
             abort(); /* A thread would wait for ever. */
         connection->notices = notices;
@@ -254,7 +261,7 @@ static void drop_input(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     if (stream->input.length > 0 && connection->session != NULL && !connection->is_closed)
-        nghttp2_session_consume_connection(connection->session, stream->input.length);
+        note_result(connection, nghttp2_session_consume_connection(connection->session, stream->input.length));
     connection->unread -= stream->input.length;
     http_body_clear(&stream->input);
     stream->seen.unread = 0;
@@ -267,7 +274,8 @@ static void skip_input(http2_inner *stream)
     uint64_t length = stream->input.length;
     drop_input(stream);
     if (length > 0 && !stream->seen.has_ended && !stream->has_failed && !stream->connection->is_closed)
-        nghttp2_session_consume_stream(stream->connection->session, stream->seen.id, length);
+        note_result(stream->connection,
+                    nghttp2_session_consume_stream(stream->connection->session, stream->seen.id, length));
 }
 
 /* Called when libnghttp2 has closed the stream, or the session is about to be deleted. */
@@ -470,8 +478,8 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
     int is_request = connection->building->section == HTTP_SECTION_HEAD;
     int result = http_building_end(connection->building, connection->is_secure ? HTTP_SECURE : HTTP_CLEAR_TEXT);
     if (result != 0) {
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
-                                  result < 0 ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM);
+        uint32_t code = result < 0 ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM;
+        note_result(connection, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, code));
         return 0;
     }
     if (is_request) {
@@ -769,10 +777,10 @@ static void widen_windows(http2_connection *connection)
 {
     connection->connection_window = widened(connection->connection_window, connection->settings->window_max);
     connection->stream_window = widened(connection->stream_window, stream_most(connection));
-    nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
-                                          (int32_t)connection->connection_window);
+    note_result(connection, nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
+                                                                  (int32_t)connection->connection_window));
     nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, connection->stream_window};
-    nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, &entry, 1);
+    note_result(connection, nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, &entry, 1));
 }
 
 static void end_probe(http2_connection *connection)
@@ -900,7 +908,7 @@ http2_connection *http2_open(const http2_settings *settings, int is_secure)
 void http2_free(http2_connection *connection)
 {
     pthread_mutex_destroy(&connection->lock);
-    free(connection->notices);
+    http2_give_grown(connection->notices);
     http2_leave_home(connection);
 }
 
@@ -946,9 +954,9 @@ static void end_for_limit(http2_connection *connection)
         return;
     const char *text = text_of(connection->limit);
     connection->ends_for_limit = connection->takes_no_more = 1;
-    (void)nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
-                                nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_ENHANCE_YOUR_CALM,
-                                (const uint8_t *)text, strlen(text));
+    note_result(connection, nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
+                                                  nghttp2_session_get_last_proc_stream_id(connection->session),
+                                                  NGHTTP2_ENHANCE_YOUR_CALM, (const uint8_t *)text, strlen(text)));
 }
 
 static void end_for_client(http2_connection *connection)
@@ -956,7 +964,7 @@ static void end_for_client(http2_connection *connection)
     end_for_limit(connection);
     if (connection->violation != 0 && !connection->has_failed) {
         connection->has_failed = 1;
-        nghttp2_session_terminate_session(connection->session, connection->violation);
+        note_result(connection, nghttp2_session_terminate_session(connection->session, connection->violation));
     }
 }
 
@@ -1201,8 +1209,9 @@ static void submit_answer(http2_inner *stream)
     remove_answered(stream);
     stream->answer_state = HTTP2_ANSWER_SUBMITTED;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_output};
-    nghttp2_submit_response(stream->connection->session, stream->seen.id, nv_of(stream->answer), stream->answer->count,
-                            stream->has_body && (!has_only_end(stream) || ends_with_trailers) ? &provider : NULL);
+    nghttp2_data_provider *body = stream->has_body && (!has_only_end(stream) || ends_with_trailers) ? &provider : NULL;
+    note_result(stream->connection, nghttp2_submit_response(stream->connection->session, stream->seen.id,
+                                                            nv_of(stream->answer), stream->answer->count, body));
     if (ends_with_trailers)
         submit_end(stream);
 }
@@ -1212,7 +1221,8 @@ static void submit_resets(http2_connection *connection)
     while (connection->resetting.first != NULL) {
         http2_inner *stream = connection->resetting.first;
         remove_reset(stream);
-        nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id, stream->reset_code);
+        note_result(connection, nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, stream->seen.id,
+                                                          stream->reset_code));
     }
 }
 
@@ -1519,9 +1529,9 @@ void http2_announce_end(http2_connection *connection, http2_end end)
     if (connection->session != NULL) {
         connection->is_promised = 1;
         if (end == HTTP2_END_NOTICE)
-            nghttp2_submit_shutdown_notice(connection->session);
+            note_result(connection, nghttp2_submit_shutdown_notice(connection->session));
         else if (end == HTTP2_END_CALM)
-            nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM);
+            note_result(connection, nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM));
         else if (nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
                                        nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_NO_ERROR,
                                        NULL, 0) == 0)
@@ -1571,9 +1581,9 @@ int64_t http2_read(http2_stream *seen, uint8_t *destination, size_t room, int wa
         seen->unread = stream->input.length;
         if (!connection->is_closed) {
             if (seen->is_closed || seen->has_ended)
-                nghttp2_session_consume_connection(connection->session, count);
+                note_result(connection, nghttp2_session_consume_connection(connection->session, count));
             else
-                nghttp2_session_consume(connection->session, seen->id, count);
+                note_result(connection, nghttp2_session_consume(connection->session, seen->id, count));
         }
         result = (int64_t)count;
     } else if (seen->has_ended) {
@@ -1687,7 +1697,7 @@ static void resume(http2_inner *stream)
 {
     if (stream->is_deferred) {
         stream->is_deferred = 0;
-        nghttp2_session_resume_data(stream->connection->session, stream->seen.id);
+        note_result(stream->connection, nghttp2_session_resume_data(stream->connection->session, stream->seen.id));
     }
 }
 
@@ -1786,8 +1796,8 @@ int http2_inform(http2_stream *seen, int status, const http2_rows *fields)
     if (!is_gone(stream) && stream->answer_state == HTTP2_UNANSWERED) {
         for (uint32_t i = 0; i < block->count; i++)
             block->fields[i].flags = NGHTTP2_NV_FLAG_NONE; /* libnghttp2 must copy: the block is freed below */
-        nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id, NULL, nv_of(block),
-                               block->count, NULL);
+        note_result(stream->connection, nghttp2_submit_headers(stream->connection->session, NGHTTP2_FLAG_NONE, seen->id,
+                                                               NULL, nv_of(block), block->count, NULL));
     }
     unlock(stream->connection);
     http_give(block);

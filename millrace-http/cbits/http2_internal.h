@@ -136,6 +136,11 @@ static inline http2_inner *inner_of(http2_stream *stream)
     return (http2_inner *)stream;
 }
 
+/* Memory of twice the size, or the first, for what must grow even where memory is short: a few kilobytes are kept for it. NULL if
+ * these are used up, too. */
+void *http2_grow(void *memory, size_t size);
+void http2_give_grown(void *memory); /* or what http_take has returned; may be NULL */
+
 /* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
  * through http2_allocator before http2_settle_in have their places beside the record. */
 http2_connection *http2_enter_home(void);

@@ -27,10 +27,10 @@ enum { SANITIZER_STATUS = 99, CHILD_LIMIT_MS = 60000, SAMPLE = 1 };
 /* What parent and child share of one run. */
 typedef struct report {
     atomic_uint calls;
-    unsigned failing;      /* the number of the call that fails, from 1 on; 0: none */
-    unsigned variant;      /* which of its errors */
-    unsigned variants;     /* how many it has; 0: there was no such call */
-    const char *function;  /* its name; child and parent have the same program */
+    unsigned failing;     /* the number of the call that fails, from 1 on; 0: none */
+    unsigned variant;     /* which of its errors */
+    unsigned variants;    /* how many it has; 0: there was no such call */
+    const char *function; /* its name; child and parent have the same program */
     const char *with;
 } report;
 
@@ -65,7 +65,8 @@ void fault_set_writes(fault_writes what)
 
 static const failure *of_nothing(const failure *failures, unsigned count)
 {
-    return atomic_load(&writes) == FAULT_WRITES_OF_NOTHING && failures[count - 1].code == 0 ? &failures[count - 1] : NULL;
+    return atomic_load(&writes) == FAULT_WRITES_OF_NOTHING && failures[count - 1].code == 0 ? &failures[count - 1]
+                                                                                            : NULL;
 }
 
 /* The failure of this call, or NULL. */
@@ -140,7 +141,7 @@ static void must_be_acceptable(const outcome *result)
         copy_output(result->output);
         FAIL("call #%u, %s, failed with %s: the test %s", shared->failing, shared->function ? shared->function : "none",
              shared->with ? shared->with : "nothing",
-             !result->in_time                ? "did not end"
+             !result->in_time              ? "did not end"
              : WIFSIGNALED(result->status) ? strsignal(WTERMSIG(result->status))
                                            : "ended with a sanitizer's report");
     }
@@ -199,8 +200,8 @@ void fault_run(void (*run)(void))
 
 /* ------------------------------------------------------------------------------------- the functions that may fail --- */
 
-#define WITH(code) \
-    {              \
+#define WITH(code)  \
+    {               \
         code, #code \
     }
 #define RETURNS_0     \
@@ -209,26 +210,26 @@ void fault_run(void (*run)(void))
     }
 
 /* FAILING(type, name, (parameters), (arguments), result when it fails, failures...): errno says why. */
-#define FAILING(type, name, parameters, arguments, value, ...)                                        \
-    type fault_##name parameters;                                                                     \
-    type fault_##name parameters                                                                      \
-    {                                                                                                 \
-        static const failure failures[] = {__VA_ARGS__};                                              \
-        const failure *now = due(#name, failures, sizeof failures / sizeof *failures);                \
-        if (!now)                                                                                     \
-            return name arguments;                                                                    \
-        errno = now->code ? now->code : errno;                                                        \
-        return now->code ? (type)(value) : (type)0;                                                   \
+#define FAILING(type, name, parameters, arguments, value, ...)                         \
+    type fault_##name parameters;                                                      \
+    type fault_##name parameters                                                       \
+    {                                                                                  \
+        static const failure failures[] = {__VA_ARGS__};                               \
+        const failure *now = due(#name, failures, sizeof failures / sizeof *failures); \
+        if (!now)                                                                      \
+            return name arguments;                                                     \
+        errno = now->code ? now->code : errno;                                         \
+        return now->code ? (type)(value) : (type)0;                                    \
     }
 
 /* The same for functions of liburing, which return the negative error. */
-#define FAILING_NEGATIVE(name, parameters, arguments, ...)                                            \
-    int fault_##name parameters;                                                                      \
-    int fault_##name parameters                                                                       \
-    {                                                                                                 \
-        static const failure failures[] = {__VA_ARGS__};                                              \
-        const failure *now = due(#name, failures, sizeof failures / sizeof *failures);                \
-        return now ? -now->code : name arguments;                                                     \
+#define FAILING_NEGATIVE(name, parameters, arguments, ...)                             \
+    int fault_##name parameters;                                                       \
+    int fault_##name parameters                                                        \
+    {                                                                                  \
+        static const failure failures[] = {__VA_ARGS__};                               \
+        const failure *now = due(#name, failures, sizeof failures / sizeof *failures); \
+        return now ? -now->code : name arguments;                                      \
     }
 
 FAILING(void *, malloc, (size_t size), (size), NULL, WITH(ENOMEM))
@@ -244,12 +245,12 @@ FAILING(int, epoll_ctl, (int epoll, int what, int number, struct epoll_event *ev
         WITH(ENOMEM), WITH(ENOSPC))
 FAILING(int, epoll_wait, (int epoll, struct epoll_event *events, int most, int ms), (epoll, events, most, ms), -1,
         WITH(EINTR))
-FAILING(int, poll, (struct pollfd *fds, nfds_t count, int ms), (fds, count, ms), -1, WITH(EINTR), WITH(ENOMEM))
-FAILING(int, ppoll, (struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask),
+FAILING(int, poll, (struct pollfd * fds, nfds_t count, int ms), (fds, count, ms), -1, WITH(EINTR), WITH(ENOMEM))
+FAILING(int, ppoll, (struct pollfd * fds, nfds_t count, const struct timespec *limit, const sigset_t *mask),
         (fds, count, limit, mask), -1, WITH(EINTR), WITH(ENOMEM))
 
-FAILING(int, accept4, (int number, struct sockaddr *address, socklen_t *size, int flags), (number, address, size, flags),
-        -1, WITH(EMFILE), WITH(ECONNABORTED), WITH(ENOBUFS), WITH(EINTR), WITH(EPERM))
+FAILING(int, accept4, (int number, struct sockaddr *address, socklen_t *size, int flags),
+        (number, address, size, flags), -1, WITH(EMFILE), WITH(ECONNABORTED), WITH(ENOBUFS), WITH(EINTR), WITH(EPERM))
 FAILING(int, connect, (int number, const struct sockaddr *address, socklen_t size), (number, address, size), -1,
         WITH(ECONNREFUSED), WITH(ENETUNREACH), WITH(EADDRNOTAVAIL))
 FAILING(ssize_t, recvmsg, (int number, struct msghdr *message, int flags), (number, message, flags), -1, WITH(EINTR),
@@ -272,7 +273,8 @@ FAILING(int, fstat, (int number, struct stat *status), (number, status), -1, WIT
 
 FAILING_NEGATIVE(io_uring_queue_init_params, (unsigned entries, struct io_uring *ring, struct io_uring_params *params),
                  (entries, ring, params), WITH(ENOMEM), WITH(EMFILE), WITH(EPERM))
-FAILING_NEGATIVE(io_uring_submit, (struct io_uring * ring), (ring), WITH(EINTR), WITH(EAGAIN), WITH(EBUSY), WITH(ENOMEM))
+FAILING_NEGATIVE(io_uring_submit, (struct io_uring * ring), (ring), WITH(EINTR), WITH(EAGAIN), WITH(EBUSY),
+                 WITH(ENOMEM))
 FAILING_NEGATIVE(io_uring_submit_and_wait, (struct io_uring * ring, unsigned count), (ring, count), WITH(EINTR),
                  WITH(EAGAIN), WITH(EBUSY))
 FAILING_NEGATIVE(io_uring_submit_and_get_events, (struct io_uring * ring), (ring), WITH(EINTR), WITH(EAGAIN),

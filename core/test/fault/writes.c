@@ -39,8 +39,7 @@ static void what_has_no_bytes_is_sent(void)
     connection c = tcp_connection();
     struct iovec vector[] = {{"", 0}, {"", 0}};
     CHECK_EQ(result_of(c.d, send_request(c.handle, "", 0)), 0);
-    CHECK_EQ(result_of(c.d,
-                       (mr_request){.kind = MR_SEND_VECTOR, .handle = c.handle, .buffer = vector, .length = 2}),
+    CHECK_EQ(result_of(c.d, (mr_request){.kind = MR_SEND_VECTOR, .handle = c.handle, .buffer = vector, .length = 2}),
              0);
     driver_free(c.d);
 }
