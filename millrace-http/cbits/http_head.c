@@ -102,7 +102,7 @@ static http_head_result put_field(http_head *head, const http_head_line *line)
         return put_connection(head, line);
     case HTTP_NAME_SERVER:
         head->flags |= HTTP_HEAD_SERVER;
-        if (head->options & HTTP_HEAD_DROP_SERVER)
+        if (head->options & HTTP_HEAD_DROP_SERVER || line->value_length == 0)
             return HTTP_HEAD_OK;
         break;
     case HTTP_NAME_DATE:

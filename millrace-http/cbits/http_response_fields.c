@@ -109,9 +109,9 @@ static int add_field(maker *maker, const uint8_t *name, size_t name_length, cons
     case HTTP_NAME_UPGRADE:
         return HTTP_HEAD_OK;
     case HTTP_NAME_SERVER:
-        if (maker->drops_server)
-            return HTTP_HEAD_OK;
         maker->has_server = 1;
+        if (maker->drops_server || value_length == 0)
+            return HTTP_HEAD_OK;
         break;
     case HTTP_NAME_DATE:
         maker->has_date = 1;

@@ -198,13 +198,29 @@ spec = describe "HTTP/2" $ do
     it "tells a client to go on that waits for it, and sends hints" $ do
       let application request respond = do
             sendEarlyHints request [("link", "</a>")]
+            sendInterim request (mkStatus 102 "Processing") []
             echo request respond
       serving application $ \http2 -> do
         stream <- openStream http2 [] (post "/" [("expect", "100-continue")])
         closing (void (awaitInterim http2 stream))
         sendBody http2 stream [EndStream] "body"
         answer <- awaitAnswer http2 stream
-        (map (lookup ":status") (answerInterim answer), answerBody answer) `shouldBe` ([Just "103", Just "100"], "body")
+        (map (lookup ":status") (answerInterim answer), answerBody answer) `shouldBe` ([Just "103", Just "102", Just "100"], "body")
+    it "ends a stream with the head if a body of unknown length turns out to be empty, and makes up no length" $
+      serving (\_ respond -> respond (responseStream status200 [] (\_ _ -> return ()))) $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        answer <- awaitAnswer http2 stream
+        (answerStatus answer, answerBody answer, lookup "content-length" (answerHead answer)) `shouldBe` (Just 200, "", Nothing)
+    it "resets a stream with the code of an application that asks for that, and goes on" $ do
+      let application request respond = resetRequest request 8 >>= \done -> respond (responseLBS status200 [] (if done then "unseen" else "seen"))
+      serving application $ \http2 -> forM_ [(), ()] $ \_ -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith Cancel
+    it "has no Server field if the application gives an empty one" $
+      serving (\_ respond -> respond (responseLBS status200 [("Server", "")] "")) $ \http2 -> do
+        stream <- openStream http2 [EndStream] (get "/" [])
+        answer <- awaitAnswer http2 stream
+        lookup "server" (answerHead answer) `shouldBe` Nothing
     it "carries trailers both ways" $ do
       let application request respond = do
             body <- consume request

@@ -64,11 +64,19 @@ selectRanges size header = case parseSpecs header of
   Nothing -> Whole
   Just specs
     | length specs > maximumRanges -> Whole
+    -- No Content-Range can express zero bytes. All of nothing is sent as such, as other servers do.
+    | size == 0 && any beginsWithin specs -> Whole
     | not (any (isSatisfiable size) specs) -> Unsatisfiable
-    | size == 0 -> Whole -- no Content-Range can express zero bytes
     | otherwise -> case List.foldl' join [] (map (resolve size) (filter (isSatisfiable size) specs)) of
       [range] -> Part range
       ranges -> Parts ranges
+
+-- Does it begin where an empty representation ends?
+beginsWithin :: Spec -> Bool
+beginsWithin spec = case spec of
+  FromTo start _ -> start == 0
+  From start -> start == 0
+  Suffix count -> count > 0
 
 isSatisfiable :: Integer -> Spec -> Bool
 isSatisfiable size spec = case spec of

@@ -10,6 +10,8 @@ module Millrace.Http.Context
     pauseTimeout,
     getFileInfo,
     sendEarlyHints,
+    sendInterim,
+    resetRequest,
     isConnected,
     getPresence,
     probeClient,
@@ -33,6 +35,7 @@ import Data.Char (isAlphaNum, isAscii)
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
+import Data.Word (Word32)
 import Millrace.Http.Belongings (belonging)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
@@ -42,7 +45,7 @@ import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence (..))
 import Millrace.Manager (atNextTurn)
 import Millrace.Timer (threadDelay)
-import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hConnection, hContentLength)
+import Network.HTTP.Types (RequestHeaders, ResponseHeaders, Status (..), continue100, hConnection, hContentLength, mkStatus)
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
@@ -104,8 +107,26 @@ getFileInfo request path = case contextOf request of
 --
 -- @since 0.1.0
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
-sendEarlyHints request fields = forM_ (contextOf request) $ \(Context exchange _) ->
-  ifServing exchange (either throwIO (inform exchange EarlyHints) (hintFields fields))
+sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints"))
+
+-- | The same with any interim status that is not the server's own affair, such as 102 (Processing): from 102 to 199. Throws
+-- 'InvalidStatusCode' for others.
+--
+-- > sendInterim request (mkStatus 102 "Processing") []
+--
+-- @since 0.1.0
+sendInterim :: Request -> Status -> ResponseHeaders -> IO ()
+sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ \(Context exchange _) -> do
+  when (code < 102 || code > 199) (throwIO (InvalidStatusCode code))
+  ifServing exchange (either throwIO (inform exchange status) (hintFields fields))
+
+-- | Ends a request of HTTP\/2 without an answer: its stream is reset with this error code (RFC 9113, section 7). What the application responds
+-- afterwards reaches nobody; responding throws an @IOError@ then, as for a client that has left. For proxies, whose targets reset streams. False,
+-- and nothing happens, over HTTP\/1 and HTTP\/3, and for requests that were not made by this server.
+--
+-- @since 0.1.0
+resetRequest :: Request -> Word32 -> IO Bool
+resetRequest request code = maybe (return False) (\context -> reset (contextExchange context) code) (contextOf request)
 
 -- The fields that an interim response may have. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section 6.1), and
 -- only the final response says whether the connection stays open.
@@ -191,7 +212,7 @@ getPresence request = maybe (return Present) (clientPresence . contextExchange) 
 probeClient :: Request -> IO ()
 probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifServing exchange $ do
   ended <- (== EndedSending) <$> clientPresence exchange
-  when ended (inform exchange Continue [])
+  when ended (inform exchange continue100 [])
 
 -- | @onDisconnect request callback action@ runs the action. If the client goes away meanwhile ('isConnected'), it runs the
 -- callback once, in another thread. When the action ends, a callback that is still running is interrupted.

@@ -22,7 +22,6 @@ module Millrace.Http.Exchange
     RawBody,
 
     -- * Operations
-    Interim (..),
     Answerer (..),
     Detached (..),
     Retraction (..),
@@ -30,6 +29,7 @@ module Millrace.Http.Exchange
     exchangeNegotiated,
     ifServing,
     inform,
+    reset,
     answer,
     takeBack,
     sendSoon,
@@ -54,6 +54,7 @@ import Data.ByteString (ByteString)
 import Data.ByteString.Builder (Builder)
 import Data.IORef (IORef)
 import Data.Int (Int32, Int64)
+import Data.Word (Word32)
 import GHC.IO (IO (..))
 import Millrace.Http.Belongings (Belongings)
 import Millrace.Http.Trailers (HTTP2Data)
@@ -69,7 +70,8 @@ data Operations request = Operations
   { opClient :: request -> SockAddr,
     opNegotiated :: request -> Maybe Negotiated,
     opIfServing :: request -> IO () -> IO (),
-    opInform :: request -> Interim -> ResponseHeaders -> IO (),
+    opInform :: request -> Status -> ResponseHeaders -> IO (),
+    opReset :: request -> Word32 -> IO Bool,
     opAnswer :: request -> Answerer -> Plan -> IO (),
     opTakeBack :: request -> IO Retraction,
     opSendSoon :: request -> IO (),
@@ -124,14 +126,6 @@ data FileSlice = FileSlice
 -- | A protocol that the application speaks itself. The first action receives bytes, the second one sends them.
 type RawBody = IO ByteString -> (ByteString -> IO ()) -> IO ()
 
--- | The interim responses that an application causes.
-data Interim
-  = -- | 100
-    Continue
-  | -- | 103
-    EarlyHints
-  deriving (Eq, Show)
-
 -- | Which thread answers.
 data Answerer
   = -- | The thread that the application was called in.
@@ -167,11 +161,16 @@ ifServing :: Exchange -> IO () -> IO ()
 ifServing (Exchange operations request) action = call (opIfServing operations request action)
 {-# NOINLINE ifServing #-}
 
--- | Sends an interim response with these fields at once. Their names must be tokens, and their values harmless. Does nothing when the
--- final response has begun, or if the version of the protocol has no interim responses.
-inform :: Exchange -> Interim -> ResponseHeaders -> IO ()
-inform (Exchange operations request) interim fields = call (opInform operations request interim fields)
+-- | Sends an interim response with this status and these fields at once. The names must be tokens, and the values harmless. Does nothing
+-- when the final response has begun, or if the version of the protocol has no interim responses.
+inform :: Exchange -> Status -> ResponseHeaders -> IO ()
+inform (Exchange operations request) status fields = call (opInform operations request status fields)
 {-# NOINLINE inform #-}
+
+-- | Resets the request's stream with an error code of HTTP\/2. False, and nothing is done, if the protocol has no such codes.
+reset :: Exchange -> Word32 -> IO Bool
+reset (Exchange operations request) code = call (opReset operations request code)
+{-# NOINLINE reset #-}
 
 -- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
 -- has returned. Parks while the client does not take the bytes that must be sent. Throws @InvalidResponse@ for an

@@ -102,9 +102,9 @@ offering settings tls = case tlsProtocols tls of
   Nothing -> tls {tlsProtocols = Just (map Char8.pack spoken)}
   where
     spoken = case settingsProtocols settings of
-      OnlyHttp1 -> ["http/1.1"]
+      OnlyHttp1 -> ["http/1.1", "http/1.0"]
       OnlyHttp2 -> ["h2"]
-      AllProtocols -> ["h2", "http/1.1"]
+      AllProtocols -> ["h2", "http/1.1", "http/1.0"]
 
 -- | A server with these settings whose connections are protected.
 --

@@ -125,7 +125,7 @@ data TLSSettings = TLSSettings
     tlsCiphers :: ![String],
     -- | In OpenSSL's names, the preferred one first. Default: none, which means X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
-    -- | Application protocols (ALPN), the preferred one first. Nothing: @h2@ and @http/1.1@, of which
+    -- | Application protocols (ALPN), the preferred one first. Nothing: @h2@, @http/1.1@ and @http/1.0@, of which
     -- 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
     -- ('Network.Wai.Handler.MillraceTLS.offering'). Default: 'Nothing'.
     tlsProtocols :: !(Maybe [ByteString]),
@@ -286,7 +286,7 @@ serverSettingsOf settings = do
       { serverIdentities = identities,
         serverIdentitiesFor = fmap (fmap identitiesOf .) (tlsCredentialsFor settings),
         serverUnknownNames = tlsUnknownNames settings,
-        serverProtocols = fromMaybe ["h2", "http/1.1"] (tlsProtocols settings),
+        serverProtocols = fromMaybe ["h2", "http/1.1", "http/1.0"] (tlsProtocols settings),
         serverAlgorithms = algorithmsOf settings,
         serverClientCertificates = clients,
         serverTickets = if null keys then tlsTickets settings else SharedTicketKeys keys,

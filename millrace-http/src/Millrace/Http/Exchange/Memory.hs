@@ -166,6 +166,7 @@ operations =
       opNegotiated = const Nothing,
       opIfServing = \memory action -> myThreadId >>= \self -> when (self == memoryThread memory) action,
       opInform = \memory _ fields -> change memory (inform' fields),
+      opReset = \_ _ -> return False,
       opAnswer = answerInMemory,
       opTakeBack = \memory -> atomically (stateTVar (memoryState memory) takenBack),
       -- A real protocol may put this off; here it is done at once, so that nothing is left to settle.

@@ -9,7 +9,8 @@ import Data.Bits ((.&.))
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (original)
-import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Interim (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
@@ -17,7 +18,7 @@ import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
 import Millrace.Http.Server.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
-import Network.HTTP.Types (ResponseHeaders, switchingProtocols101)
+import Network.HTTP.Types (ResponseHeaders, Status (..), switchingProtocols101)
 
 -- The current request of a connection, and its body if it has one.
 data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
@@ -37,6 +38,7 @@ operations =
       opNegotiated = \(CurrentRequest connection _) -> Transport.negotiated (connectionTransport connection),
       opIfServing = inOwnThread,
       opInform = sendInterim,
+      opReset = \_ _ -> return False,
       opAnswer = answerCurrent,
       opTakeBack = takeBackAnswer,
       opSendSoon = sendSoonCurrent,
@@ -62,18 +64,15 @@ inOwnThread (CurrentRequest connection _) action = do
   working <- isWorking connection
   when (own && working) action
 
-sendInterim :: CurrentRequest -> Interim -> ResponseHeaders -> IO ()
-sendInterim (CurrentRequest connection _) interim fields = do
+sendInterim :: CurrentRequest -> Status -> ResponseHeaders -> IO ()
+sendInterim (CurrentRequest connection _) (Status code reason) fields = do
   reached <- readStage connection
   flags <- parser connection >>= headFlags
   -- RFC 9110, section 15.2: no 1xx response to HTTP/1.0.
   when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
     flushOutput connection
-    sendString connection (B.concat (statusLine : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
+    sendString connection (B.concat (C8.pack ("HTTP/1.1 " ++ show code ++ " ") : harmless reason : C8.pack "\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
   where
-    statusLine = C8.pack $ case interim of
-      Continue -> "HTTP/1.1 100 Continue\r\n"
-      EarlyHints -> "HTTP/1.1 103 Early Hints\r\n"
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 
 -- The application may do other things before it returns, and the client must not wait for that. Acquiring the output

@@ -74,6 +74,7 @@ module Millrace.Http.Http2.Engine
     copyStreamHead,
     releaseStream,
     cancelStream,
+    resetStreamWith,
     failStream,
     markFlushed,
 
@@ -452,11 +453,12 @@ releaseStream stream = do
   Flags <$> c_release stream now
 
 foreign import ccall unsafe "http2_reset"
-  c_reset :: Ptr Stream -> Word32 -> IO ()
+  -- | Resets the stream at once, with this error code.
+  resetStreamWith :: Ptr Stream -> Word32 -> IO ()
 
 -- | Resets the stream at once: the client does not take what is sent.
 cancelStream :: Ptr Stream -> IO ()
-cancelStream stream = c_reset stream 8 -- CANCEL (RFC 9113, section 7)
+cancelStream stream = resetStreamWith stream 8 -- CANCEL (RFC 9113, section 7)
 
 foreign import ccall unsafe "http2_abort"
   -- | Resets the stream because its handler has failed. What was flushed is sent first.

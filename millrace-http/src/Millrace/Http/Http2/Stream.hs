@@ -61,6 +61,7 @@ instance Multiplexed Stream where
   awaitOutputOf = awaitOutput . streamEngine
   finishOf = finishStream . streamEngine
   cancelOf = cancelStream . streamEngine
+  resetOf stream code = True <$ resetStreamWith (streamEngine stream) code
   failOf = failStream . streamEngine
   markFlushedOf = markFlushed . streamEngine
   {-# INLINE commonOf #-}

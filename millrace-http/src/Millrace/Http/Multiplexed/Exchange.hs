@@ -11,7 +11,7 @@ import Data.Bifunctor (first)
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (isJust)
 import Millrace.Deadline (noDeadline)
-import Millrace.Http.Exchange (Answerer (..), Interim (..), Operations (..), Plan (..), Retraction (..))
+import Millrace.Http.Exchange (Answerer (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Multiplexed.Body (BodyReader)
@@ -21,7 +21,7 @@ import Millrace.Http.Multiplexed.State (isStreaming, responseBytes, totalDeadlin
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Trailers (mayBeTrailer)
 import Millrace.Http.Transport (Presence (..))
-import Network.HTTP.Types (ok200)
+import Network.HTTP.Types (ok200, statusCode)
 
 -- | A stream, and the body of its request if it has one.
 data Request stream = Request !stream !(Maybe (BodyReader stream))
@@ -33,7 +33,8 @@ operationsOf =
     { opClient = \(Request stream _) -> clientOf stream,
       opNegotiated = \(Request stream _) -> negotiatedOf stream,
       opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == commonThread (commonOf stream)) action,
-      opInform = \(Request stream _) interim fields -> inform stream (case interim of Continue -> 100; EarlyHints -> 103) fields,
+      opInform = \(Request stream _) status fields -> inform stream (statusCode status) fields,
+      opReset = \(Request stream _) -> resetStream stream,
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeededOf stream,

@@ -330,10 +330,12 @@ isTooSlow limits state nanoseconds sent = case sendRate limits of
 
 -- Ends the body.
 finish :: Multiplexed stream => stream -> IO ()
-finish stream = do
+finish stream = makeTrailers stream >>= finishWith stream
+
+finishWith :: Multiplexed stream => stream -> ResponseHeaders -> IO ()
+finishWith stream trailers = do
   (declared, written) <- declaredAndWritten stream
   forM_ declared $ \size -> when (written < size) (throwIO (ContentLengthMismatch (size - written) 0))
-  trailers <- makeTrailers stream
   outcome <- withRowsOf 0 trailers (\_ rows -> finishOf stream rows)
   case outcome of
     Gone -> throwLost stream eCONNRESET
@@ -346,7 +348,7 @@ finish stream = do
 answerStreaming :: Multiplexed stream => stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
   -- Until the application writes or flushes, 100 (Continue) may still be sent, and another answer may take the place of
-  -- this one.
+  -- this one. A body without a byte or trailers is no more than its head.
   begun <- newIORef False
   let open = do
         already <- readIORef begun
@@ -356,8 +358,11 @@ answerStreaming stream answerer status fields body = do
   case answerer of
     OwnThread -> (setStreaming stream True >> run) `finally` setStreaming stream False
     OtherThread _ -> run
-  open
-  finish stream
+  already <- readIORef begun
+  trailers <- makeTrailers stream
+  if already || not (null trailers) || any ((== hContentLength) . fst) fields
+    then open >> finishWith stream trailers
+    else answerHead stream status fields LengthAsGiven -- The end of the stream is in the frame of the head.
 
 openStreaming :: Multiplexed stream => stream -> Status -> ResponseHeaders -> IO ()
 openStreaming stream status fields = do

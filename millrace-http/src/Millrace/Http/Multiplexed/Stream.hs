@@ -18,6 +18,7 @@ module Millrace.Http.Multiplexed.Stream
     throwLost,
     flushStream,
     abortStream,
+    resetStream,
   )
 where
 
@@ -27,7 +28,7 @@ import Control.Exception (throwIO)
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import Data.IORef (IORef, newIORef)
-import Data.Word (Word8)
+import Data.Word (Word32, Word8)
 import Foreign.C.Error (Errno, errnoToIOError)
 import Foreign.Ptr (Ptr)
 import Millrace.Deadline (deadlineAfter, deadlineFromNanoseconds, deadlineNanoseconds, monotonicNanoseconds, noDeadline)
@@ -145,6 +146,10 @@ class Multiplexed stream where
   -- | Resets the stream at once: the client does not take what is sent.
   cancelOf :: stream -> IO ()
 
+  -- | Resets the stream at once with an error code of HTTP\/2. False if the protocol has other codes.
+  resetOf :: stream -> Word32 -> IO Bool
+  resetOf _ _ = return False
+
   -- | Resets the stream because its handler has failed. What was flushed is sent first.
   failOf :: stream -> IO ()
 
@@ -217,3 +222,10 @@ abortStream stream = do
   wakeOf stream
   flushOf stream
 {-# INLINEABLE abortStream #-}
+
+-- | Ends the stream with an error code of HTTP\/2. False if the protocol has other codes.
+resetStream :: Multiplexed stream => stream -> Word32 -> IO Bool
+resetStream stream code = do
+  done <- resetOf stream code
+  done <$ when done (wakeOf stream >> flushOf stream)
+{-# INLINEABLE resetStream #-}

@@ -362,7 +362,8 @@ setGracefulCloseTimeout1 value settings = settings {settingsGracefulClose1Millis
 setGracefulCloseTimeout2 :: Int -> Settings -> Settings
 setGracefulCloseTimeout2 value settings = settings {settingsGracefulClose2Millis = max 0 value}
 
--- | The Server field of responses, unless the application gives one. If it is empty, no response has a Server field.
+-- | The Server field of responses, unless the application gives one. If it is empty, no response has a Server field. An application that gives
+-- an empty field leaves it out of its response.
 -- Default: @Millrace/VERSION@.
 --
 -- @since 0.1.0

@@ -189,6 +189,8 @@ module Network.Wai.Handler.Millrace
     FileInfo (..),
     getFileInfo,
     sendEarlyHints,
+    sendInterim,
+    resetRequest,
     isConnected,
     Presence (..),
     getPresence,
