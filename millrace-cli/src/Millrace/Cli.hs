@@ -6,7 +6,6 @@ where
 
 import Control.Exception (SomeAsyncException, SomeException, catch, fromException, handle, throwIO)
 import Control.Monad (unless)
-import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Cli.Command
@@ -148,7 +147,7 @@ site compressor options = do
       }
   where
     lifeMicros = 1000000 * filesCacheSeconds options
-    told telling path reason = telling ("millrace: " <> Char8.unpack path <> ": " <> reason)
+    told telling request reason = telling ("millrace: " <> request <> ": " <> reason)
 
 -- What was compressed takes so much memory at most.
 compressedBytesMax :: Int

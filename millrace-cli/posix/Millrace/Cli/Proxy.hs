@@ -5,6 +5,7 @@ module Millrace.Cli.Proxy
   ( withReverseProxy,
     targetProblem,
     failureResponse,
+    isOfLeavingClient,
   )
 where
 
@@ -14,11 +15,12 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
 import Millrace.Cli.Command (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
 import Millrace.Cli.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
+import Millrace.Cli.RequestName (requestName)
 import Millrace.Cli.Upstream
 import Millrace.Deadline (microseconds, noTimeLimit)
 import Millrace.Proxy
 import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
-import Network.Wai (Application, Request, Response, rawPathInfo, requestMethod)
+import Network.Wai (Application, Request, Response, rawPathInfo)
 
 -- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what clients get when a
 -- request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that cannot be
@@ -53,6 +55,12 @@ targetProblem = either Just (const Nothing) . parseTarget
 -- @since 0.1.0
 failureResponse :: SomeException -> Response
 failureResponse = onExceptionResponse
+
+-- | Did the client end the request that an exception has ended? That is no news.
+--
+-- @since 0.1.0
+isOfLeavingClient :: SomeException -> Bool
+isOfLeavingClient failure = (problemCause <$> fromException failure) == Just ClientLeft
 
 upstreamOf :: TargetState -> Upstream
 upstreamOf state =
@@ -121,7 +129,7 @@ settingsOf options telling =
 sayProblem :: (String -> IO ()) -> Request -> Problem -> IO ()
 sayProblem telling request problem =
   unless (problemCause problem == ClientLeft) . telling $
-    "millrace: " <> Char8.unpack (requestMethod request) <> " " <> Char8.unpack (rawPathInfo request) <> ": " <> describeProblem problem
+    "millrace: " <> requestName request <> ": " <> describeProblem problem
 
 refuse :: SomeException -> IO ()
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of

@@ -25,6 +25,8 @@ data Limit
   = LimitConnections
   | LimitReservedDescriptors
   | LimitHeadBytes
+  | -- | Of the path and the query of a request.
+    LimitUrlBytes
   | LimitFields
   | LimitBodyBytes
   | LimitHeadSeconds
@@ -60,6 +62,7 @@ described limit = case limit of
   LimitConnections -> ("connections", (1, 10000000))
   LimitReservedDescriptors -> ("reserved-descriptors", (0, 1000000))
   LimitHeadBytes -> ("head-bytes", (1024, 1048576))
+  LimitUrlBytes -> ("url-bytes", (1, 1048576))
   LimitFields -> ("fields", (1, 10000))
   LimitBodyBytes -> ("body-bytes", (0, 2 ^ (62 :: Int)))
   LimitHeadSeconds -> ("head-seconds", seconds)

@@ -7,6 +7,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isAlphaNum, isAscii)
 import Millrace.Cli.HostField (nameOfHost)
 import Millrace.Cli.Refusal (refusal)
+import Millrace.Cli.RequestPath (encodeBeyondAscii)
 import Millrace.Socket (PortNumber)
 import Network.HTTP.Types (badRequest400, hLocation, permanentRedirect308)
 import Network.Wai
@@ -21,7 +22,7 @@ redirecting port application request respond
   | isChallenge (rawPathInfo request) = application request respond
   | otherwise = respond $ case nameOfHost =<< requestHeaderHost request of
     Nothing -> refusal badRequest400 []
-    Just name -> refusal permanentRedirect308 [(hLocation, "https://" <> name <> portOf <> rawPathInfo request <> rawQueryString request)]
+    Just name -> refusal permanentRedirect308 [(hLocation, "https://" <> name <> portOf <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))]
   where
     isChallenge path = maybe False (areNames . Char8.split '/') (Char8.stripPrefix "/.well-known/acme-challenge/" path)
     areNames parts = not (null parts) && all isPlain parts

@@ -16,6 +16,7 @@ module Millrace.Cli.RequestPath
     isCanonical,
     isServable,
     encodeSegment,
+    encodeBeyondAscii,
   )
 where
 
@@ -101,6 +102,17 @@ hexadecimal byte
   | byte >= 0x61 && byte <= 0x66 = Just (byte - 0x57)
   | otherwise = Nothing
 
+-- | A path or a query as it may stand in Location: bytes beyond ASCII, with which some clients ask, are encoded.
+--
+-- >>> encodeBeyondAscii "/%20\228"
+-- "/%20%E4"
+--
+-- @since 0.1.0
+encodeBeyondAscii :: ByteString -> ByteString
+encodeBeyondAscii text = if ByteString.all isAscii text then text else ByteString.concatMap (\byte -> if isAscii byte then ByteString.singleton byte else percent byte) text
+  where
+    isAscii byte = byte < 0x80
+
 -- | A name as a segment of a URI. Everything but the unreserved characters of RFC 3986 section 2.3 is encoded.
 --
 -- @since 0.1.0
@@ -109,10 +121,12 @@ encodeSegment name
   | ByteString.all isUnreserved name = name
   | otherwise = ByteString.concatMap encodeByte name
   where
-    encodeByte byte
-      | isUnreserved byte = ByteString.singleton byte
-      | otherwise = ByteString.pack [0x25, digit (byte `shiftR` 4), digit (byte .&. 15)]
-    digit value = if value < 10 then 0x30 + value else 0x37 + value
+    encodeByte byte = if isUnreserved byte then ByteString.singleton byte else percent byte
     isUnreserved byte =
       (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a)
         || byte `ByteString.elem` "-._~"
+
+percent :: Word8 -> ByteString
+percent byte = ByteString.pack [0x25, digit (byte `shiftR` 4), digit (byte .&. 15)]
+  where
+    digit value = if value < 10 then 0x30 + value else 0x37 + value

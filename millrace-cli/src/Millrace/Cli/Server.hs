@@ -10,7 +10,6 @@ import Control.Concurrent (forkIO, killThread, setNumCapabilities)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
 import Control.Exception (SomeException, bracket, finally, fromException, throwIO, try)
 import Control.Monad (forM_, join, unless, void, when, zipWithM)
-import qualified Data.ByteString.Char8 as Char8
 import Data.Foldable (find, toList)
 import Data.IORef (IORef, newIORef, readIORef, writeIORef)
 import Data.List (nub, stripPrefix)
@@ -28,8 +27,9 @@ import Millrace.Cli.Limit
 import Millrace.Cli.Listener
 import Millrace.Cli.Metrics
 import Millrace.Cli.Processors (usualCores)
-import Millrace.Cli.Proxy (failureResponse)
+import Millrace.Cli.Proxy (failureResponse, isOfLeavingClient)
 import Millrace.Cli.Redirect (redirecting)
+import Millrace.Cli.RequestName (requestName)
 import Millrace.Cli.ServiceManager
 import Millrace.Cli.Status (statusPages)
 import Millrace.Cli.System (Hangup (..), ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
@@ -37,7 +37,7 @@ import Millrace.Cli.Tls (Tls (..), withTls)
 import Millrace.Cli.Upstream (Upstream)
 import Millrace.Manager
 import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
-import Network.Wai (Application, Middleware, rawPathInfo)
+import Network.Wai (Application, Middleware)
 import Network.Wai.Handler.Millrace
 
 -- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within 'serverDrainSeconds'. A
@@ -236,6 +236,9 @@ limiting options =
     [ limit (setMaximumConnections . Just) LimitConnections,
       limit (setReservedDescriptors . Just) LimitReservedDescriptors,
       limit setMaxTotalHeaderLength LimitHeadBytes,
+      limit setMaximumTargetLength LimitUrlBytes,
+      -- As people type them, and some programs send them.
+      setAllowNonAsciiTarget True,
       limit setMaximumHeaderCount LimitFields,
       limit (setMaximumBodySize . Just) LimitBodyBytes,
       limit setHeaderTimeout LimitHeadSeconds,
@@ -268,8 +271,8 @@ newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tel
         ClientsWaitNoMore (MaximumConnections _) -> "clients no longer wait for connections"
         ClientsWaitNoMore OpenDescriptors -> "clients no longer wait for open files"
     report telling request failure =
-      when (defaultShouldDisplayException failure) $ case request of
-        Just found -> telling ("millrace: " <> Char8.unpack (rawPathInfo found) <> ": " <> described failure)
+      when (defaultShouldDisplayException failure && not (isOfLeavingClient failure)) $ case request of
+        Just found -> telling ("millrace: " <> requestName found <> ": " <> described failure)
         Nothing
           | maybe False isOutOfMemory (fromException failure) -> telling "millrace: connections end, because there is no memory for them; 'connections' in 'limits' bounds it"
           | otherwise -> tell ("millrace: " <> described failure)

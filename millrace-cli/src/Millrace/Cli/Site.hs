@@ -1,7 +1,6 @@
 -- | A directory to serve, and what is said about how. Must not know: servers, requests.
 module Millrace.Cli.Site (Site (..), plainSite) where
 
-import Data.ByteString (ByteString)
 import Millrace.Cli.CacheRule (CacheRule)
 import Millrace.Cli.Compressor
 import Millrace.Cli.ErrorPage
@@ -23,9 +22,9 @@ data Site = Site
     siteCompressor :: Maybe Compressor,
     -- | The last rule that fits a file decides.
     siteCacheRules :: [CacheRule],
-    -- | Called with the path of a request and the reason why the system could not look it up: the disk failed, or there was no
+    -- | Called with the name of a request in messages and the reason why the system could not look it up: the disk failed, or there was no
     -- memory or no descriptor. The answer is 500 or 503.
-    siteOnFault :: ByteString -> String -> IO ()
+    siteOnFault :: String -> String -> IO ()
   }
 
 -- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.

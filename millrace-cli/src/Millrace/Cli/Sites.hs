@@ -24,7 +24,7 @@ import Millrace.Cli.Manner
 import Millrace.Cli.NameBytes (nameBytes)
 import Millrace.Cli.Readings
 import Millrace.Cli.Refusal
-import Millrace.Cli.RequestPath (encodeSegment)
+import Millrace.Cli.RequestPath (encodeBeyondAscii, encodeSegment)
 import Millrace.Cli.Upstream (Upstream)
 import Network.HTTP.Types
 import Network.Wai
@@ -125,7 +125,7 @@ belowPath parts bare application request respond = case restOf parts (rawPathInf
 -- The links of a page count from the slash behind the directory's name.
 toDirectory :: [ByteString] -> Application
 toDirectory parts request respond =
-  respond (refusal permanentRedirect308 [(hLocation, foldMap (("/" <>) . encodeSegment) parts <> "/" <> rawQueryString request)])
+  respond (refusal permanentRedirect308 [(hLocation, foldMap (("/" <>) . encodeSegment) parts <> "/" <> encodeBeyondAscii (rawQueryString request))])
 
 restOf :: [ByteString] -> ByteString -> Maybe ByteString
 restOf [] path = Just path
@@ -137,5 +137,5 @@ restOf (part : others) path
 
 redirectingTo :: ByteString -> Application
 redirectingTo target request respond
-  | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] = respond (refusal permanentRedirect308 [(hLocation, target <> rawPathInfo request <> rawQueryString request)])
+  | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] = respond (refusal permanentRedirect308 [(hLocation, target <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))])
   | otherwise = respond (refusal badRequest400 [])

@@ -43,6 +43,7 @@ import Millrace.Cli.Listing
 import Millrace.Cli.MediaType (isCompressible, mediaType, ownCoding)
 import Millrace.Cli.Policy (Fallback (..))
 import Millrace.Cli.Refusal
+import Millrace.Cli.RequestName (requestName)
 import Millrace.Cli.RequestPath
 import Millrace.Cli.Root
 import Millrace.Cli.Site
@@ -162,7 +163,7 @@ serveIndex site names directory (name : others) request respond =
 -- The location is relative and begins with "./". So it cannot be taken for another host ("//evil.example/") or another scheme
 -- ("a:b/"), and it is right behind a proxy that serves this site under another path.
 redirectToDirectory :: ByteString -> ByteString -> Response
-redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <> encodeSegment name <> "/" <> safeQuery)]
+redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <> encodeSegment name <> "/" <> encodeBeyondAscii safeQuery)]
   where
     safeQuery = if Char8.all (\c -> c > ' ' && c < '\DEL') query then query else ""
 
@@ -173,7 +174,7 @@ problemResponse site request problem = case problem of
   OutOfDescriptors -> told "too many open files (ulimit -n)" >> refused site serviceUnavailable503 [(hRetryAfter, "1")]
   Faulty exception -> told (ioe_description exception) >> refused site internalServerError500 []
   where
-    told = siteOnFault site (rawPathInfo request)
+    told = siteOnFault site (requestName request)
 
 -- An answer that says the status, with the site's page for it if there is one.
 refused :: Site -> Status -> ResponseHeaders -> IO Response
@@ -229,7 +230,7 @@ respondCompressed site coding plain request respond = do
   made <- maybe (pure Nothing) (\compressor -> compressedVariant compressor told coding plain) (siteCompressor site)
   respondWithVariant (fromMaybe plain made) request respond
   where
-    told = siteOnFault site (rawPathInfo request) . displayException
+    told = siteOnFault site (requestName request) . displayException
 
 -- Answers with the best variant, from the file system. The codings that the client wants are looked for first, and no further than to
 -- the first that is there: each look is a system call or more. The others only decide whether caches must tell clients apart.

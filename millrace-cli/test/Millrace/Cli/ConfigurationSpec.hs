@@ -140,7 +140,7 @@ every =
     "  - {chain: b.pem, key: b.key}",
     "tls: {client-authorities: ca.pem, ticket-keys: t}",
     "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, drain-seconds: 30, pid-file: p}",
-    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, connection-window-bytes: 65537, largest-window-bytes: 65538}",
+    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, connection-window-bytes: 65537, largest-window-bytes: 65538}",
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
@@ -174,7 +174,7 @@ everything =
             serverLogFormat = JsonLines,
             serverStatusPort = Just 9090,
             serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
-            serverLimits = limitsFrom (zip [minBound ..] [1, 20, 2000, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 65536, 65537, 65538]),
+            serverLimits = limitsFrom (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 65536, 65537, 65538]),
             serverDrainSeconds = 30
           },
       configurationPidFile = Just "p",

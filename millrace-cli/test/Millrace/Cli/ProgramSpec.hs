@@ -41,6 +41,9 @@ spec = do
       answer <- curl ["-i", serverUrl server]
       answer `shouldSatisfy` isPrefixOf "HTTP/1.1 200 OK"
       answer `shouldSatisfy` isInfixOf "Content-Type: text/plain\r\n"
+    it "takes paths beyond ASCII as they are, and as long as it says" . withServer ["pong", "--port", "0", "--limit", "url-bytes=20"] $ \server ->
+      forM_ [("/\228", "200"), (replicate 19 'a', "200"), (replicate 20 'a', "414")] $ \(path, status) ->
+        curl ["-o", "/dev/null", "-w", "%{http_code}", "--request-target", '/' : dropWhile (== '/') path, serverUrl server] `shouldReturn` status
     it "tells where and with what" . withServer ["pong", "--port", "0", "--cores", "1"] $ \server -> do
       serverUrl server `shouldSatisfy` isPrefixOf "http://127.0.0.1:"
       serverBackendLine server `shouldSatisfy` (`elem` map ("backend " <>) ["hybrid, 1 loop", "epoll, 1 loop", "io_uring, 1 loop"])

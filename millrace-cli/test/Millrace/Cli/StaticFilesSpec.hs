@@ -163,14 +163,14 @@ spec = do
       (ask', said) <- asked site FollowLinks "/gone"
       answer <- ask'
       (answerStatus answer, answerBody answer) `shouldBe` (500, "500 Internal Server Error\n")
-      said `shouldReturn` [("/gone", "No such process")]
+      said `shouldReturn` [("GET /gone", "No such process")]
     it "because there are too many open is a 503, and that is told" $ \site -> do
       (ask', said) <- asked site StayInside "/hello.txt"
       limits <- getResourceLimit ResourceOpenFiles
       let allow limit = setResourceLimit ResourceOpenFiles limits {softLimit = limit}
       answer <- bracket_ (allow (ResourceLimit 3)) (allow (softLimit limits)) ask'
       (answerStatus answer, header "Retry-After" answer) `shouldBe` (503, Just "1")
-      said `shouldReturn` [("/hello.txt", "too many open files (ulimit -n)")]
+      said `shouldReturn` [("GET /hello.txt", "too many open files (ulimit -n)")]
   describe "a file that another process has a lease on" . around withSite $
     it "is served when that lets go" $ \site -> do
       writeOld site "root/leased.txt" "leased"
@@ -276,8 +276,10 @@ spec = do
       answer <- get site "/hello.txt" [(hRange, "bytes=13-")]
       (answerStatus answer, header "Content-Range" answer) `shouldBe` (416, Just "bytes */13")
     it "of an empty file" $ \site -> do
-      answer <- get site "/empty" [(hRange, "bytes=0-")]
-      (answerStatus answer, header "Content-Range" answer) `shouldBe` (416, Just "bytes */0")
+      beyond <- get site "/empty" [(hRange, "bytes=1-")]
+      (answerStatus beyond, header "Content-Range" beyond) `shouldBe` (416, Just "bytes */0")
+      whole <- get site "/empty" [(hRange, "bytes=0-")]
+      (answerStatus whole, header "Content-Range" whole) `shouldBe` (200, Nothing)
       answerStatus <$> get site "/empty" [] `shouldReturn` 200
     it "malformed" $ \site -> do
       answer <- get site "/hello.txt" [(hRange, "bytes=x")]
@@ -598,9 +600,9 @@ spec = do
       root <- openRoot FollowLinks (site </> "root")
       pages <- newErrorPages root 1000000
       said <- newIORef []
-      let failing = (plainSite root) {siteErrorPages = Just pages, siteOnFault = \path reason -> modifyIORef' said ((path, reason) :)}
+      let failing = (plainSite root) {siteErrorPages = Just pages, siteOnFault = \told reason -> modifyIORef' said ((told, reason) :)}
       facts <$> call (staticFiles failing) (requestFor methodGet "/gone" []) `shouldReturn` (500, "<p>our fault")
-      readIORef said `shouldReturn` [("/gone", "No such process")]
+      readIORef said `shouldReturn` [("GET /gone", "No such process")]
     it "are for 503, when no file can be opened" $ \site -> do
       write site "root/503.html" "<p>later"
       ask' <- withPages 0 site id

@@ -6,6 +6,7 @@ module Millrace.Cli.Proxy
   ( withReverseProxy,
     targetProblem,
     failureResponse,
+    isOfLeavingClient,
   )
 where
 
@@ -39,3 +40,9 @@ targetProblem _ = Nothing
 -- @since 0.1.0
 failureResponse :: SomeException -> Response
 failureResponse = defaultOnExceptionResponse
+
+-- | Did the client end the request that an exception has ended? Only a proxy finds that out.
+--
+-- @since 0.1.0
+isOfLeavingClient :: SomeException -> Bool
+isOfLeavingClient _ = False
