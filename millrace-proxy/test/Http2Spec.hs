@@ -17,6 +17,7 @@ import Data.List (nub)
 import Frames
 import Millrace.Deadline (microseconds)
 import Millrace.Proxy
+import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
@@ -33,6 +34,15 @@ spec = do
       answer `shouldSatisfy` ("HTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
       answer `shouldSatisfy` ("HTTP/2.0" `ByteString.isInfixOf`)
       bodyOf answer `shouldBe` "GET/a%20b?c"
+  it "passes a head alone on as a head alone, without a length" $ do
+    let answer stream = frame 1 5 stream ("\x88" <> literal ("grpc-status", "5"))
+        answering' _ peer = opening peer >> forever (requestOn peer >>= sendAll peer . answer)
+    withTarget answering' $ \target -> withFront quiet [speaking target] $ \port -> withClient port $ \client -> do
+      sendAll client (clientOpening <> frame 1 5 1 ("\x82\x86\x84" <> literal (":authority", "a")))
+      (flags, block) <- headOn client
+      flags `shouldSatisfy` odd
+      -- content-length: 0, as libnghttp2 writes it (RFC 7541, section 6.2.2).
+      block `shouldSatisfy` not . ("\x0f\x0d\1\&0" `ByteString.isInfixOf`)
   it "passes bodies of both framings on, both ways" $
     behind (\request respond -> respond (responseStream status200 [] (\write flush -> let loop = getRequestBodyChunk request >>= \piece -> unless (ByteString.null piece) (write (Builder.byteString piece) >> flush >> loop) in loop))) $ \port ->
       forM_ [0, 1, 16384, 16385, 100000, 3000000] $ \size -> do
@@ -149,6 +159,10 @@ spec = do
     threadDelayBriefly = within 20 "waiting" (eventually' 0)
     eventually' :: Int -> IO ()
     eventually' count = if count > 20 then return () else eventually "a moment" (return True) >> eventually' (count + 1)
+
+-- The flags and the content of the first HEADERS.
+headOn :: Socket -> IO (Int, ByteString)
+headOn client = within 20 "a head" (oneFrame client) >>= \(kind, flags, _, content) -> if kind == 1 then return (flags, content) else headOn client
 
 -- A front for an application over HTTP/2 without TLS.
 behind :: Application -> (Int -> IO a) -> IO a

@@ -111,11 +111,21 @@ spec = do
         withFront quiet [target] $ \port -> ask port simple >>= \answer -> unchunked (bodyOf answer) `shouldBe` "Hello!"
       withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.0 200 OK\r\n\r\nHello!") $ \target ->
         withFront quiet [target] $ \port -> ask port "GET / HTTP/1.0\r\n\r\n" >>= \answer -> bodyOf answer `shouldBe` "Hello!"
-    it "comes behind hints, which are passed on" $
-      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" >> answerWith peer "done") $ \target ->
+    it "comes behind other interim responses, which are passed on" $
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 What\r\nX: y\r\n\r\n" >> answerWith peer "done") $ \target ->
         withFront quiet [target] $ \port -> do
           answer <- ask port simple
-          answer `shouldSatisfy` ("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
+          answer `shouldSatisfy` ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 What\r\nX: y\r\n\r\nHTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
+    it "says which protocols are required (426)" $
+      withTarget (\_ peer -> receiveHead peer >> sendAll peer "HTTP/1.1 426 Upgrade Required\r\nConnection: Upgrade, X-Hop\r\nX-Hop: 1\r\nUpgrade: websocket\r\nUpgrade: IRC/6.9\r\nContent-Length: 0\r\n\r\n") $ \target ->
+        withFront quiet [target] $ \port -> do
+          answer <- ask port simple
+          forM_ ["\r\nConnection: Upgrade\r\n", "\r\nUpgrade: websocket, IRC/6.9\r\n"] $ \line -> answer `shouldSatisfy` (line `ByteString.isInfixOf`)
+          answer `shouldSatisfy` not . ("X-Hop" `ByteString.isInfixOf`)
+    it "says what the target is if that says it, and nothing otherwise" $
+      forM_ [("", Nothing), ("Server: own\r\n", Just "own")] $ \(line, expected) ->
+        withTarget (\_ peer -> receiveHead peer >> sendAll peer ("HTTP/1.1 200 OK\r\n" <> line <> "Content-Length: 0\r\n\r\n")) $ \target ->
+          withFront quiet [target] $ \port -> valueOf "Server" <$> ask port simple `shouldReturn` expected
   describe "a connection" $ do
     it "is kept for further requests" $
       withTarget (answering (\count _ -> number count)) $ \target -> withFront quiet [target] $ \port ->

@@ -28,6 +28,20 @@ spec = do
         withTarget (resetting asked (`resetOf` code)) $ \target -> withFront quiet [speaking target, speaking target] $ \port -> do
           statusOf <$> ask port (requestWith body) `shouldReturn` "502"
           readIORef asked `shouldReturn` 1
+    forM_ [(7, 7), (8, 8)] $ \(code, expected) ->
+      it ("has its code for a client of HTTP/2: " ++ show code) $ do
+        asked <- newIORef (0 :: Int)
+        withTarget (resetting asked (`resetOf` code)) $ \target -> withFront quiet [speaking target] $ \port -> withClient port $ \client -> do
+          sendAll client (clientOpening <> getOn 1)
+          endOfStream client 1 `shouldReturn` WasReset "" (ByteString.pack [0, 0, 0, expected])
+          -- The connection goes on.
+          sendAll client (getOn 3)
+          endOfStream client 3 `shouldReturn` WasReset "" (ByteString.pack [0, 0, 0, expected])
+    it "with another code is 502 for a client of HTTP/2, too" $ do
+      asked <- newIORef (0 :: Int)
+      withTarget (resetting asked (`resetOf` 2)) $ \target -> withFront quiet [speaking target] $ \port -> withClient port $ \client -> do
+        sendAll client (clientOpening <> getOn 1)
+        endOfStream client 1 `shouldReturn` Finished "Bad Gateway\n"
     it "counts against the target if it is the target's fault" $
       forM_ [(2, RequestsFailed), (11, RequestsFailed), (8, Well), (1, Well)] $ \(code, health) -> do
         asked <- newIORef 0

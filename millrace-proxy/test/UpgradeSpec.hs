@@ -4,6 +4,7 @@
 module UpgradeSpec (spec) where
 
 import Control.Concurrent.MVar
+import Control.Exception (IOException, fromException, try)
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -14,6 +15,9 @@ import Millrace.Deadline (microseconds)
 import Millrace.Proxy
 import Millrace.Socket (ShutdownCmd (..), Socket, shutdown)
 import Millrace.Socket.ByteString (recv, sendAll)
+import Millrace.Socket.Option (closeWithReset)
+import Network.Wai.Handler.Millrace (setOnException, withApplicationSettings)
+import qualified Network.Wai.Handler.Millrace as Server (defaultSettings)
 import Support
 import Test.Hspec
 
@@ -41,6 +45,16 @@ spec = do
         shutdown client ShutdownSend
         within 20 "the target's end" (takeMVar ended)
         within 20 "the end" (recv client 10) `shouldReturn` ""
+  it "is no failure if the target resets what the client has ended" $ do
+    told <- newEmptyMVar
+    withTarget (\count peer -> echoing "" count peer >> closeWithReset peer) $ \target -> withProxy quiet [target] $ \proxy ->
+      withApplicationSettings (setOnException (\_ failure -> putMVar told (problemCause <$> fromException failure)) Server.defaultSettings) (return proxy) $ \port -> do
+        withClient port $ \client -> do
+          sendAll client (asking "websocket")
+          _ <- receiveUntil "\r\n\r\n" client
+          shutdown client ShutdownSend
+          _ <- within 20 "the end" (try (recv client 10) :: IO (Either IOException ByteString))
+          within 20 "what the server is told" (takeMVar told) `shouldReturn` Just ClientLeft
   it "ends a silent tunnel if there is a limit" $
     withTarget (echoing "") $ \target -> withFront quiet {limits = defaultLimits {tunnelLimit = microseconds 100000}} [target] $ \port ->
       withClient port $ \client -> do

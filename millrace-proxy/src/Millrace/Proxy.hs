@@ -111,7 +111,7 @@ import Millrace.Proxy.Tunnel
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (extendedConnect)
+import Network.Wai.Handler.Millrace (extendedConnect, resetRequest)
 
 -- What the requests of a proxy share.
 data Proxy = Proxy
@@ -204,7 +204,10 @@ passOn proxy request respond = do
   where
     settings = proxySettings proxy
     upgrade = wantedUpgrade settings request
-    refuse = refuseWith settings request respond
+    refuse reason = do
+      -- A reset says more than 502 to a client that knows resets: calls of gRPC are cancelled so. Responding throws then.
+      mapM_ (resetRequest request) (resetOf reason)
+      refuseWith settings request respond reason
 
 -- Whether a connection that was kept may be used.
 data Origin = FromPool | New

@@ -36,13 +36,16 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
+import Data.Char (isLower, isUpper, toLower)
 import Data.IORef
-import Data.Maybe (maybeToList)
+import Data.List (intercalate, nub, stripPrefix)
+import Data.Maybe (fromMaybe, maybeToList)
 import Data.Word (Word64)
 import Foreign.C.Error (Errno (..), eADDRNOTAVAIL, eMFILE, eNFILE, eNOBUFS, eNOMEM)
 import GHC.IO.Exception (IOException (..))
 import Millrace.Deadline
 import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
+import Millrace.Name (NameError (..))
 import Millrace.Proxy.Body
 import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
@@ -53,9 +56,10 @@ import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
 import Millrace.Socket.Connect (ConnectError (..))
 import Millrace.Timer (timeout)
-import Network.HTTP.Types (RequestHeaders, statusCode)
+import Millrace.Tls (TlsException (..))
+import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hServer, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, isSecure, requestBodyLength)
-import Network.Wai.Handler.Millrace (Presence (..), getPresence, getRequestTrailers, onDisconnect, onLoss, probeClient, sendEarlyHints)
+import Network.Wai.Handler.Millrace (Presence (..), getPresence, getRequestTrailers, onDisconnect, onLoss, probeClient, sendInterim)
 import Numeric (showHex)
 
 -- | A request on its way.
@@ -113,11 +117,17 @@ synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else
       Just (SomeAsyncException _) -> True
       Nothing -> False
 
--- | A short text for an exception.
+-- | A short text for an exception. The message that it becomes part of names the target already, so no other text does.
 reasonOf :: SomeException -> String
-reasonOf failure@(SomeException inner) = case fromException failure of
-  Just network -> ioe_description network
-  Nothing -> takeWhile (/= '\n') (displayException inner)
+reasonOf failure@(SomeException inner)
+  | Just network <- fromException failure = inSentence (ioe_description network)
+  | Just unanswered <- fromException failure = withAddresses unanswered
+  | Just unknown <- fromException failure = without ("Millrace.Name: looking up " <> nameLookedUp unknown <> ": ")
+  | Just insecure <- fromException failure = without (tlsConnection insecure <> ": ")
+  | otherwise = text
+  where
+    text = takeWhile (/= '\n') (displayException inner)
+    without beginning = fromMaybe text (stripPrefix beginning text)
 
 -- | What an exception of connecting means.
 unconnected :: SomeException -> Cause
@@ -125,6 +135,19 @@ unconnected failure
   | wasTooLate failure = TooSlow ToConnect
   | hasNothingLeft failure = NothingLeft (reasonOf failure)
   | otherwise = NotConnected (reasonOf failure)
+
+-- Why there is no connection to any address of a name. The addresses are told if there are several reasons.
+withAddresses :: ConnectError -> String
+withAddresses (ConnectError _ attempts) = case nub (map (inSentence . ioe_description . snd) attempts) of
+  [] -> "the name has no address"
+  [reason] -> reason
+  _ -> intercalate "; " [show address <> ": " <> inSentence (ioe_description problem') | (address, problem') <- attempts]
+
+-- The system's texts begin with a capital letter. Those that begin with more of them are names.
+inSentence :: String -> String
+inSentence text = case text of
+  first : second : rest | isUpper first && isLower second -> toLower first : second : rest
+  _ -> text
 
 hasNothingLeft :: SomeException -> Bool
 hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
@@ -355,8 +378,8 @@ momentWithin limit = if limit == noTimeLimit then moment else min moment (timeLi
   where
     moment = 50000000
 
--- | The head of the final response, or of the one that changes the protocol. Passes hints on, and leaves out other interim
--- responses. Throws 'Problem'.
+-- | The head of the final response, or of the one that changes the protocol. Passes other interim responses on, except 100
+-- (Continue). Throws 'Problem'.
 receiveHead :: Exchange -> Source -> IO ResponseHead
 receiveHead exchange source = takeHeads exchange oneHead
   where
@@ -378,7 +401,11 @@ receiveHead exchange source = takeHeads exchange oneHead
     malformed = throwIO . problem exchange . BadResponse
     headMax = headBytesMax (exchangeLimits exchange)
 
--- | Takes heads until one is final or changes the protocol.
+-- A target that does not say what it is has its reasons: an empty field keeps the server in front from saying what it is itself.
+withoutServersOwn :: ResponseHeaders -> ResponseHeaders
+withoutServersOwn fields = if any ((== hServer) . fst) fields then fields else (hServer, ByteString.empty) : fields
+
+-- | Takes heads until one is final or changes the protocol. Passes the others on, except 100 (Continue).
 takeHeads :: Exchange -> IO ResponseHead -> IO ResponseHead
 takeHeads exchange oneHead = go (100 :: Int)
   where
@@ -387,9 +414,9 @@ takeHeads exchange oneHead = go (100 :: Int)
       case statusCode (headStatus found) of
         101 -> return found
         code
-          | code >= 200 -> return found
+          | code >= 200 -> return found {headFields = withoutServersOwn (headFields found)}
           | left == 0 -> throwIO (problem exchange (BadResponse "too many interim responses"))
           | otherwise -> do
             when (code == 100) (void (tryPutMVar (exchangeWish exchange) ()))
-            when (code == 103) (sendEarlyHints (exchangeRequest exchange) (headFields found))
+            when (code > 101) (sendInterim (exchangeRequest exchange) (headStatus found) (headFields found))
             go (left - 1)

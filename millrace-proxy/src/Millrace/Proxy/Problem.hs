@@ -9,6 +9,7 @@ module Millrace.Proxy.Problem
     problemStatus,
     problemResponse,
     optionsResponse,
+    resetOf,
     isFaultOfTarget,
   )
 where
@@ -85,26 +86,29 @@ data Wait
 --
 -- @since 0.1.0
 describeProblem :: Problem -> String
-describeProblem problem = maybe "" ((<> ": ") . showTarget) (problemTarget problem) <> cause
-  where
-    cause = case problemCause problem of
-      NotConnected reason -> "no connection: " <> reason
-      NothingLeft reason -> "this machine has no room for another connection: " <> reason
-      TooSlow ToConnect -> "no connection within the time limit"
-      TooSlow ToSend -> "it takes no more of the request within the time limit"
-      TooSlow ForFirstByte -> "no response within the time limit"
-      TooSlow ForMoreBytes -> "the response stopped for longer than the time limit"
-      TooSlow ForAll -> "request and response took longer than the time limit"
-      ConnectionLost reason -> "the connection ended before the response: " <> reason
-      BadResponse reason -> "the response is malformed: " <> reason
-      ResetByTarget code -> "the target has reset the stream, with the error code " <> show code
-      RefusedByTarget -> "the target has refused the request unseen"
-      CannotUpgrade -> "the target takes no extended CONNECT, which the upgrade needs on HTTP/2"
-      ProtocolRefused -> "the protocol that the client asks for is not passed on"
-      ClientLeft -> "the client left before the response"
-      BadRequest reason -> "the request cannot be passed on: " <> reason
-      MethodRefused -> "the method is not passed on"
-      Loop -> "it has come through this proxy before: a target leads back to it"
+describeProblem problem = case (problemCause problem, showTarget <$> problemTarget problem) of
+  (NotConnected reason, Just target) -> "no connection to " <> target <> ": " <> reason
+  (cause, target) -> maybe "" (<> ": ") target <> describeCause cause
+
+describeCause :: Cause -> String
+describeCause given = case given of
+  NotConnected reason -> "no connection: " <> reason
+  NothingLeft reason -> "this machine has no room for another connection: " <> reason
+  TooSlow ToConnect -> "no connection within the time limit"
+  TooSlow ToSend -> "it takes no more of the request within the time limit"
+  TooSlow ForFirstByte -> "no response within the time limit"
+  TooSlow ForMoreBytes -> "the response stopped for longer than the time limit"
+  TooSlow ForAll -> "request and response took longer than the time limit"
+  ConnectionLost reason -> "the connection ended before the end of the response: " <> reason
+  BadResponse reason -> "the response is malformed: " <> reason
+  ResetByTarget code -> "the target has reset the stream, with the error code " <> show code
+  RefusedByTarget -> "the target has refused the request unseen"
+  CannotUpgrade -> "the target takes no extended CONNECT, which the upgrade needs on HTTP/2"
+  ProtocolRefused -> "the protocol that the client asks for is not passed on"
+  ClientLeft -> "the client left"
+  BadRequest reason -> "the request cannot be passed on: " <> reason
+  MethodRefused -> "the method is not passed on"
+  Loop -> "it has come through this proxy before: a target leads back to it"
 
 -- | The status that tells a client. 499 is nginx's number for a client that has gone.
 --
@@ -134,6 +138,17 @@ problemResponse reason = responseLBS status fields text
       [allowField | statusCode status == 405]
         ++ [("Retry-After", "1") | statusCode status == 503]
     text = Lazy.fromStrict (statusMessage status <> "\n")
+
+-- | The error code of HTTP\/2 that tells a client as much as the target has said, if it concerns the request and not the target.
+resetOf :: Problem -> Maybe Word32
+resetOf problem = case problemCause problem of
+  RefusedByTarget -> Just refusedStream
+  ResetByTarget code | code == cancel -> Just cancel
+  _ -> Nothing
+  where
+    -- Of RFC 9113, section 7.
+    refusedStream = 7
+    cancel = 8
 
 -- | The answer to a request that ends at the proxy and asks what is possible (OPTIONS).
 optionsResponse :: Response

@@ -26,7 +26,7 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (peekByteOff)
 import Millrace.Proxy.Field
-import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, hConnection, hContentLength, hContentType, hDate, hLastModified, hLocation, hServer, mkStatus, status200)
+import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, hConnection, hContentLength, hContentType, hDate, hLastModified, hLocation, hServer, mkStatus, status200, statusCode)
 import Network.HTTP.Types.Header (hAcceptRanges, hCacheControl, hContentEncoding, hETag, hSetCookie, hTransferEncoding, hVary)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
@@ -230,13 +230,15 @@ conclude version status found = do
   Right
     ResponseHead
       { headStatus = status,
-        headFields = withoutNamed options (foundFields found),
+        headFields = asked ++ withoutNamed options (foundFields found),
         headFraming = framing,
         headKeeping = keeping options,
         headOptions = options,
         headUpgrade = fromMaybe [] (tokensOf (foundUpgrade found))
       }
   where
+    -- 426 (Upgrade Required) says to which protocols (RFC 9110, section 15.5.22). That concerns the client's connection.
+    asked = if statusCode status == 426 && not (null (foundUpgrade found)) then [(hConnection, "Upgrade"), ("Upgrade", joined (foundUpgrade found))] else []
     keeping options
       | "close" `elem` options = MustClose
       | version == Version10 && "keep-alive" `notElem` options = MustClose

@@ -180,6 +180,7 @@ deliver settings passing member exchange stream found
       responseRaw
         (\receive send -> send (switchingHead protocol found {headFields = accept ++ fields}) >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) (exchangeLink exchange) ByteString.empty receive send)
         (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
+  | isHeadAlone = return (fst <$> respondStreaming passing status fields (\_ _ -> return []))
   | hasNoBody = return . respond $ responseBuilder status (if statusCode status == 204 then filter ((/= hContentLength) . fst) fields else fields) mempty
   | otherwise = begin
   where
@@ -188,6 +189,8 @@ deliver settings passing member exchange stream found
     status = headStatus found
     fields = headFields found
     hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304] || headFraming found == Counted 0
+    -- Such as an answer of gRPC that is nothing but trailers. It is passed on without a length, if the target has said none.
+    isHeadAlone = headFraming found == Counted 0 && httpVersion request > http11 && requestMethod request /= methodHead && statusCode status `notElem` [204, 205, 304] && hContentLength `notElem` map fst fields
     trailers = map (first CI.mk) <$> Http2.receivedTrailers stream
     arrived = either (throwIO . problem exchange . causeOf) return =<< synchronously (Http2.arrivedBody stream pieceMax)
     pieceMax = 65536

@@ -28,7 +28,7 @@ switchingHead :: ByteString -> ResponseHead -> ByteString
 switchingHead protocol found =
   ByteString.concat $
     "HTTP/1.1 101 Switching Protocols\r\n" :
-    concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- headFields found, CI.foldedCase name /= "content-length"]
+    concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- headFields found, CI.foldedCase name /= "content-length", not (ByteString.null value)]
       ++ ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
 
 -- | @passBothWays limit target link first receive send@ passes on what both sides send, beginning with the bytes @first@ of the target.
@@ -90,6 +90,11 @@ fromTarget limit target tunnel send = do
       Left failure
         | maybe False isDeadlineError (fromException failure) -> fromTarget limit target tunnel send
         | otherwise -> do
-          -- If the client broke off, this side has ended the connection.
-          broke <- (== HasBroken) <$> readIORef (tunnelClient tunnel)
-          unless broke (throwIO (Problem (Just target) (causeOf failure)))
+          now' <- readIORef (tunnelClient tunnel)
+          case (now', causeOf failure) of
+            -- This side has ended the connection.
+            (HasBroken, _) -> return ()
+            (_, ResetByTarget 0) -> return () -- NO_ERROR is an end.
+            -- Many programs close a connection so. It is no news, but the client must not take it for an end.
+            (HasEnded, _) -> throwIO (Problem (Just target) ClientLeft)
+            (Speaking, cause) -> throwIO (Problem (Just target) cause)
