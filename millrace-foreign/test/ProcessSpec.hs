@@ -2,7 +2,6 @@
 module ProcessSpec (spec, leaveCallsInFlight) where
 
 import Control.Concurrent (forkIO)
-import Control.Exception (SomeException, try)
 import Control.Monad (forever, replicateM, replicateM_, void)
 import Data.Maybe (isNothing)
 import Foreign.Marshal.Alloc (allocaBytes)
@@ -12,8 +11,6 @@ import Millrace.Foreign
 import Support
 import System.Environment (getExecutablePath)
 import System.Exit (ExitCode (..))
-import System.IO (hPutStrLn, stderr)
-import System.Posix.Process (ProcessStatus (..), exitImmediately, forkProcess, getProcessStatus)
 import System.Process (readProcessWithExitCode)
 import qualified System.Timeout as Base
 import Test.Hspec
@@ -69,11 +66,3 @@ childCountsThreads = do
   threadsAfter <- osThreads
   carriers <- carrierCount
   require (threadsAfter - threadsBefore <= carriers) (show threadsBefore ++ " OS threads became " ++ show threadsAfter)
-
-inChild :: IO () -> IO ()
-inChild action = do
-  child <- forkProcess $ do
-    outcome <- try (within 20 "the child" action) :: IO (Either SomeException ())
-    either (hPutStrLn stderr . ("in the child: " ++) . show) return outcome
-    exitImmediately (either (const (ExitFailure 1)) (const ExitSuccess) outcome)
-  within 30 "the child's end" $ getProcessStatus True False child `shouldReturn` Just (Exited ExitSuccess)
