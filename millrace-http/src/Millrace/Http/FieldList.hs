@@ -16,6 +16,7 @@ membersMax = 128
 --
 -- >>> listMembers ["a, b;q=1", ",c"]
 -- Just ["a","b;q=1","c"]
+-- >>> import qualified Data.ByteString.Char8 as Char8
 -- >>> listMembers [Char8.replicate 128 ',']
 -- Nothing
 --

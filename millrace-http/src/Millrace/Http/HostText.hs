@@ -19,6 +19,7 @@ import Numeric (showHex)
 -- IPv6 (@::ffff:192.0.2.1@), as sockets for both report it, is written as the IPv4 address, because it is one: a client has the same name
 -- whatever the server listens on. 'Nothing' for a Unix socket.
 --
+-- >>> import Network.Socket (SockAddr (..), tupleToHostAddress6)
 -- >>> hostText (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 0, 1, 0, 0, 1)) 0)
 -- Just "2001:db8::1:0:0:1"
 --
