@@ -115,10 +115,28 @@ static void wake_writer(http2_inner *stream)
     }
 }
 
+static void wake_for_window(http2_inner *stream)
+{
+    if (stream->waits_for_window) {
+        stream->waits_for_window = 0;
+        stream->connection->window_waiters--;
+        http2_notify(stream, HTTP2_WRITABLE);
+    }
+}
+
+/* A window may have opened, or bytes that others had for the connection's window are gone. Those that wait look again. */
+static void note_window(http2_connection *connection)
+{
+    if (connection->window_waiters > 0)
+        for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+            wake_for_window(stream);
+}
+
 void http2_wake_all(http2_inner *stream)
 {
     wake_reader(stream);
     wake_writer(stream);
+    wake_for_window(stream);
     if (stream->close_waits) {
         stream->close_waits = 0;
         http2_notify(stream, HTTP2_CLOSED);
@@ -171,6 +189,7 @@ static void unlink_stream(http2_inner *stream)
 
 static void free_stream(http2_inner *stream)
 {
+    stream->connection->heads_size -= stream->head_size;
     http_body_clear(&stream->input);
     http_body_clear(&stream->output);
     http_give(stream->fields.head);
@@ -249,6 +268,7 @@ static void cut_output(http2_inner *stream, uint64_t length)
         return;
     set_queued(stream->connection, queued_by(stream->connection) - (stream->output.length - length));
     http_body_cut(&stream->output, length);
+    note_window(stream->connection);
 }
 
 static void drop_output(http2_inner *stream)
@@ -470,6 +490,19 @@ static void end_input(http2_inner *stream)
     wake_reader(stream);
 }
 
+/* Returns 0 if this head exceeds the limit of all: the client may send it again later (RFC 9113, section 8.7). */
+static int count_head(http2_inner *stream)
+{
+    http2_connection *connection = stream->connection;
+    uint64_t size = http_head_size(&stream->seen.head);
+    uint64_t most = (uint64_t)HTTP_HEADS_AT_A_TIME * connection->settings->head_max;
+    if (connection->heads_size > 0 && connection->heads_size + size > most)
+        return 0;
+    stream->head_size = (uint32_t)size;
+    connection->heads_size += size;
+    return 1;
+}
+
 static int end_head(http2_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
 {
     if (!is_building(connection, frame->hd.stream_id))
@@ -482,7 +515,10 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
         note_result(connection, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, code));
         return 0;
     }
-    if (is_request) {
+    if (is_request && !count_head(stream)) {
+        stream->has_failed = stream->drops_input = 1;
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+    } else if (is_request) {
         connection->frames.tokens += REQUEST_FRAMES;
         push_ready(stream);
     }
@@ -503,6 +539,8 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
         end_probe(connection);
     else if (frame->hd.type == NGHTTP2_SETTINGS && (frame->hd.flags & NGHTTP2_FLAG_ACK))
         note_known_window(connection, session);
+    else if (frame->hd.type == NGHTTP2_SETTINGS || frame->hd.type == NGHTTP2_WINDOW_UPDATE)
+        note_window(connection);
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
@@ -1757,6 +1795,45 @@ int http2_await_output(http2_stream *seen, uint32_t most)
     return result;
 }
 
+static int64_t window_of(const http2_inner *stream)
+{
+    return nghttp2_session_get_stream_remote_window_size(stream->connection->session, stream->seen.id);
+}
+
+/* The part of the connection's window that waiting bytes of no stream will use. Bytes that a stream's own window holds back need none. */
+static int64_t free_window(const http2_connection *connection)
+{
+    int64_t left = nghttp2_session_get_remote_window_size(connection->session);
+    for (const http2_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        if (stream->output.length > 0) {
+            int64_t own = window_of(stream), length = (int64_t)stream->output.length;
+            left -= own <= 0 ? 0 : own < length ? own : length;
+        }
+    return left;
+}
+
+int64_t http2_await_window(http2_stream *seen)
+{
+    http2_inner *stream = inner_of(seen);
+    http2_connection *connection = stream->connection;
+    int64_t result = -HTTP2_GONE;
+    lock(connection);
+    /* After the client has ended its side no window opens any more: what waits is given up (give_up_stuck). */
+    if (!is_gone(stream) && seen->has_left) {
+        result = 1;
+    } else if (!is_gone(stream)) {
+        int64_t own = window_of(stream) - (int64_t)stream->output.length, common = free_window(connection);
+        result = own < common ? own : common;
+        if (result <= 0) {
+            connection->window_waiters += !stream->waits_for_window;
+            stream->waits_for_window = 1;
+            result = -HTTP2_WAIT;
+        }
+    }
+    unlock(connection);
+    return result;
+}
+
 int http2_finish(http2_stream *seen, const http2_rows *trailers)
 {
     http2_inner *stream = inner_of(seen);
@@ -1888,6 +1965,7 @@ uint64_t http2_release(http2_stream *seen, uint64_t now)
             abort_stream(stream);
         skip_input(stream);
         stream->drops_input = 1;
+        http2_wake_all(stream); /* whoever waits for the end of the stream: the request has ended */
         if (is_only_skipped(stream))
             stop_client(stream);
     }

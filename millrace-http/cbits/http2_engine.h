@@ -26,7 +26,7 @@ typedef struct http2_connection http2_connection;
 /* The settings of all connections of a server. They must outlive the connections. */
 typedef struct http2_settings {
     uint32_t streams_max; /* open streams; also the limit of running handlers, including those of reset streams */
-    uint32_t fields_max;  /* fields of a request head; each part of a cookie counts */
+    uint32_t fields_max;  /* fields of a request head; the parts of a cookie are one */
     uint32_t head_max;    /* bytes of a request head: names and values */
     uint32_t target_max;  /* bytes of :path */
     uint32_t
@@ -200,6 +200,10 @@ int http2_write_piece(http2_stream *stream, http_piece *piece, size_t length);
 /* Returns HTTP2_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP2_WRITABLE. Otherwise
  * HTTP2_OK or HTTP2_GONE. */
 int http2_await_output(http2_stream *stream, uint32_t most);
+
+/* How many more bytes of the body the client's windows take now, at least 1. -HTTP2_WAIT if they take none: a writer should leave the bytes
+ * where they are, and there will be a notice of HTTP2_WRITABLE. Or -HTTP2_GONE. */
+int64_t http2_await_window(http2_stream *stream);
 
 /* Ends the body, with trailers if there are any. Returns HTTP2_OK, HTTP2_GONE or an http_head_result. */
 int http2_finish(http2_stream *stream, const http2_rows *trailers);

@@ -28,6 +28,7 @@ typedef struct http2_inner {
     struct http2_inner *next_answered;   /* answers to be sent, which can be taken back until then */
     struct http2_inner *next_reset;      /* streams to reset */
     http_request_fields fields;
+    uint32_t head_size; /* bytes of its head that count in the connection's heads_size */
     http_body input, output;
     http_block *answer, *trailers;
     int status;
@@ -47,9 +48,10 @@ typedef struct http2_inner {
     uint8_t drops_input;     /* bytes that still arrive are dropped */
     uint8_t is_cancelled;    /* by the client, while its handler ran and there was no answer */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint64_t flushed;     /* bytes of the response's body until the latest flush */
-    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
+    uint8_t waits_for_window; /* a writer waits until it may send */
+    uint64_t flushed;         /* bytes of the response's body until the latest flush */
+    uint64_t skipped;         /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark;     /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t stops_at;
     uint64_t cancelled_at; /* connection's `now` */
     uint64_t moved_at;     /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
@@ -124,7 +126,9 @@ struct http2_connection {
     uint32_t violation;    /* error code (RFC 9113, section 7) with which the connection will end; 0: none */
     /* Window sizes: a PING measures how many bytes arrive within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
-    uint64_t unread; /* bytes of all request bodies that were not read yet */
+    uint64_t unread;         /* bytes of all request bodies that were not read yet */
+    uint32_t window_waiters; /* streams whose writers wait for a window */
+    uint64_t heads_size;     /* bytes of the heads of all unfinished requests */
     uint32_t stream_window, connection_window, idle_probes;
     uint32_t known_window;  /* the window of streams that the client has acknowledged (SETTINGS) */
     uint32_t probed_window; /* the smaller of known_window and the connection's, when the PING was sent */

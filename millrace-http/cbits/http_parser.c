@@ -392,7 +392,7 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
             http_field *field = &parser->fields[parser->field_count];
             at = http_skip_class(at, end, HTTP_BYTE_TOKEN);
             uint32_t name_length = (uint32_t)(at - head) - field->name_offset;
-            if (name_length > UINT16_MAX)
+            if (name_length > HTTP_FIELD_NAME_MAX)
                 return HTTP_ERROR_LONG_HEAD;
             if (at == end)
                 break;

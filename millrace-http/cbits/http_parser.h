@@ -34,6 +34,9 @@ typedef enum http_method {
 #undef HTTP_METHOD_ENUM
 } http_method;
 
+/* The longest name of a field. */
+#define HTTP_FIELD_NAME_MAX UINT16_MAX
+
 /* One field line. The value has no blanks around it. */
 typedef struct http_field {
     uint32_t name_offset;

@@ -3,7 +3,7 @@
  *
  * libnghttp2 and libnghttp3 check the rules of RFC 9113 and RFC 9114: names in lower case, no control characters, no
  * connection-specific fields, valid pseudo-header fields, one content-length that agrees with the body. This file checks the other rules of
- * HTTP/1's parser, and the limits. Each field counts, also one that is left out, and each part of a cookie.
+ * HTTP/1's parser, and the limits. Each field counts, also one that is left out. The parts of a cookie are one field, as over HTTP/1.
  */
 #include "http_request_head.h"
 
@@ -304,29 +304,39 @@ static int add_field(http_building *building, const uint8_t *name, size_t name_l
     return 0;
 }
 
+/* Another part of a cookie (RFC 9113, section 8.2.3), which "; " joins to the last one. */
+static int is_further_part(const http_building *building, const uint8_t *name, size_t name_length)
+{
+    return building->cookie_row != 0 && name_length == sizeof "cookie" - 1 &&
+           memcmp(name, "cookie", sizeof "cookie" - 1) == 0;
+}
+
 int http_building_field(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
                         size_t value_length)
 {
     const http_head_limits *limits = &building->limits;
+    int is_part = is_further_part(building, name, name_length);
     /* RFC 9113, section 10.5.1, and RFC 9114, section 4.2.2, also count 32 bytes for each field. Here the number of fields has a limit instead. */
-    uint64_t decoded = (uint64_t)building->decoded + name_length + value_length;
+    uint64_t decoded = (uint64_t)building->decoded + (is_part ? sizeof "; " - 1 : name_length) + value_length;
     building->decoded = decoded > UINT32_MAX ? UINT32_MAX : (uint32_t)decoded;
     if (name[0] == ':') {
         if (building->decoded <= limits->head_max)
             return set_pseudo(building, name, name_length, value, value_length);
     } else {
-        uint32_t counted = ++building->counted;
-        if (counted > PATIENCE * limits->fields_max + 1000)
+        building->counted += !is_part;
+        building->parts += is_part;
+        if (building->counted + building->parts > PATIENCE * limits->fields_max + 1000)
             return -1;
-        if (counted > limits->fields_max)
+        if (building->counted > limits->fields_max)
             refuse(building, HTTP_ERROR_MANY_FIELDS);
     }
-    if (building->decoded > limits->head_max)
+    if (building->decoded > limits->head_max || name_length > HTTP_FIELD_NAME_MAX)
         refuse(building, HTTP_ERROR_LONG_HEAD);
     if (building->decoded / PATIENCE > limits->head_max + 16384)
         return -1;
     /* Beyond the limits nothing is stored. */
-    if (building->counted > limits->fields_max || building->decoded > limits->head_max || name[0] == ':')
+    if (building->counted > limits->fields_max || building->decoded > limits->head_max || name[0] == ':' ||
+        name_length > HTTP_FIELD_NAME_MAX)
         return 0;
     return add_field(building, name, name_length, value, value_length);
 }

@@ -31,11 +31,21 @@ typedef struct http_request_fields {
 } http_request_fields;
 
 typedef struct http_head_limits {
-    uint32_t fields_max; /* fields; each part of a cookie counts */
+    uint32_t fields_max; /* fields; the parts of a cookie are one */
     uint32_t head_max;   /* bytes of names and values */
     uint32_t target_max; /* bytes of :path */
     uint32_t allowed;    /* HTTP_ALLOW_* */
 } http_head_limits;
+
+/* A client of HTTP/2 or HTTP/3 can name a large field by one byte (RFC 7541, section 6.1; RFC 9204, section 4.5.2). So the heads of all
+ * unfinished requests of a connection have a common limit: so many heads of the largest size, or hundreds of the usual one. */
+#define HTTP_HEADS_AT_A_TIME 16u
+
+/* The bytes of a head that was built. */
+static inline uint64_t http_head_size(const http_request_head *head)
+{
+    return head->field_count * sizeof(http_field) + head->text_length;
+}
 
 /* What is being built. */
 typedef enum http_section { HTTP_SECTION_HEAD, HTTP_SECTION_TRAILERS } http_section;
@@ -48,9 +58,9 @@ typedef struct http_building {
     http_head_limits limits;
     http_field *fields;
     uint8_t *text;
-    uint8_t *cookie;                                     /* the parts of the cookie, joined */
-    uint32_t cookie_length, cookie_capacity, cookie_row; /* cookie_row: index + 1 of its field */
-    uint32_t field_count, text_length, text_capacity, counted, decoded;
+    uint8_t *cookie;                                                           /* the parts of the cookie, joined */
+    uint32_t cookie_length, cookie_capacity, cookie_row;                       /* cookie_row: index + 1 of its field */
+    uint32_t field_count, text_length, text_capacity, counted, parts, decoded; /* parts: further ones of the cookie */
     uint32_t authority_offset, authority_length, scheme_offset, scheme_length;
     int32_t error; /* http_error */
     http_section section;

@@ -16,6 +16,7 @@ typedef struct http_connection_state {
     intptr_t is_idle;
     intptr_t stage;
     intptr_t requests;
+    intptr_t requests_ended;
     intptr_t early_flush;
     intptr_t pace[2];
     intptr_t is_opened;

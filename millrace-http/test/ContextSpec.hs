@@ -3,11 +3,13 @@
 -- | Functions on a request beyond WAI's.
 module ContextSpec (spec) where
 
-import Control.Concurrent (forkIO, threadDelay)
+import Control.Concurrent (forkIO, threadDelay, yield)
+import Control.Concurrent.Async (forConcurrently_, mapConcurrently_, withAsync)
 import Control.Concurrent.MVar
-import Control.Exception (IOException, finally, try)
-import Control.Monad (replicateM, unless, void, when)
+import Control.Exception (IOException, SomeException, finally, try)
+import Control.Monad (forM_, replicateM, unless, void, when)
 import qualified Data.ByteString as B
+import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Data.IORef
 import Network.HTTP.Types
@@ -101,6 +103,75 @@ spec = do
         replyBody <$> receiveResponse client `shouldReturn` "Pong"
         readIORef called `shouldReturn` False
 
+  describe "a request that is kept for longer than it is served" $ do
+    it "is not connected, although its connection stays, and a callback runs at once" $ do
+      (kept, told) <- (,) <$> newEmptyMVar <*> newEmptyMVar
+      withServer id (\request respond -> putMVar kept request >> pong request respond) $ \port -> withConnection port $ \client -> do
+        request <- send client get >> takeMVar kept
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        within "the end of the request" (untilIO (not <$> isConnected request))
+        within "the callback" (onDisconnect request (putMVar told ()) (takeMVar told))
+        send client get
+        next <- takeMVar kept
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        within "the end of the next one" (untilIO (not <$> isConnected next))
+        isConnected request `shouldReturn` False
+    it "ends the wait of a thread that waits for the end of its client" $ do
+      told <- newEmptyMVar
+      let application request respond = do
+            begun <- newEmptyMVar
+            void (forkIO (onDisconnect request (putMVar told ()) (putMVar begun () >> threadDelay 60000000)))
+            takeMVar begun
+            threadDelay 10000 -- Most likely that thread waits then. It is told in any case.
+            pong request respond
+      withServer id application $ \port -> withConnection port $ \client -> do
+        send client get
+        replyBody <$> receiveResponse client `shouldReturn` "Pong"
+        within "the callback" (takeMVar told)
+    it "sends no hints to the client of another one that its thread serves" $ do
+      earlier <- newIORef Nothing
+      let application request respond = do
+            readIORef earlier >>= mapM_ (`sendEarlyHints` hint)
+            writeIORef earlier (Just request)
+            pong request respond
+      withServer id application $ \port -> withConnection port $ \client -> forM_ [1 .. 10 :: Int] $ \_ -> do
+        send client get
+        (\reply -> (replyStatus reply, replyBody reply)) <$> receiveResponse client `shouldReturn` (200, "Pong")
+    it "has its own trailers or none, whatever other threads ask while others come and go" $ do
+      kept <- newIORef []
+      wrong <- newIORef []
+      let application request respond = do
+            atomicModifyIORef' kept (\others -> (take 300 (request : others), ()))
+            body <- strictRequestBody request
+            respond (responseLBS status200 [] body)
+          number = B.drop 1 . rawPathInfo
+          note what = atomicModifyIORef' wrong (\others -> (what : others, ()))
+          ask seed request = do
+            trailers <- getRequestTrailers request
+            unless (trailers `elem` [[], [("x-number", number request)]]) (note (number request, show trailers))
+            isConnected request >>= \connected -> unless connected (void (resetRequest request 8))
+            sendEarlyHints request [("x-late", number request)]
+            pauseTimeout request
+            when (seed `mod` 7 == (0 :: Int)) (onDisconnect request (return ()) (threadDelay 100))
+            late <- try (getRequestBodyChunk request) :: IO (Either SomeException B.ByteString)
+            either (const (return ())) (\bytes -> unless (B.isPrefixOf bytes (number request)) (note (number request, show bytes))) late
+          hammer seed = do
+            present <- readIORef kept
+            forM_ (zip [seed ..] (everySeventh (drop (seed `mod` 7) present))) (uncurry ask)
+            when (null present) yield
+            hammer (seed + 1)
+          post at = B.concat ["POST /", at, " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n", at, "\r\n0\r\nx-number: ", at, "\r\n\r\n"]
+          client' port which = withConnection port $ \client -> forM_ [1 .. 60] $ \count -> do
+            let at = C8.pack (show (10000000 + 1000 * which + count :: Int))
+            send client (post at)
+            reply <- receiveResponse client
+            -- Another thread may have read the body first.
+            unless (replyStatus reply == 200 && replyBody reply `elem` [at, ""]) (note (at, show reply))
+      withServer id application $ \port -> within "the requests" $
+        withAsync (mapConcurrently_ hammer [0 .. 2]) $ \_ ->
+          forM_ [0, 5, 10] $ \round' -> forConcurrently_ [1 .. 5] (client' port . (round' +))
+      readIORef wrong `shouldReturn` []
+
   describe "getFileInfo" $ do
     it "tells size and time, and throws for what is no file" $
       withFile "12345" $ \path -> do
@@ -161,6 +232,10 @@ spec = do
     withFile content use = withFolder $ \folder -> do
       let path = folder </> "file"
       writeFile path content >> use path
+    untilIO condition = condition >>= \holds -> unless holds (threadDelay 1000 >> untilIO condition)
+    everySeventh list = case list of
+      [] -> []
+      one : others -> one : everySeventh (drop 6 others)
     readUntil client size got
       | got >= size = return True
       | otherwise = do

@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, killThread, myThreadId, threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
-import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -317,6 +317,30 @@ spec = describe "HTTP/2" $ do
     it "joins the parts of a cookie" $
       serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (fromMaybe "" (lookup "Cookie" (requestHeaders request)))))) $ \http2 ->
         (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "") `shouldReturn` "a=b; c=d"
+    it "counts the parts of a cookie as one field, and their bytes as HTTP/1 does" $
+      serving (\request respond -> respond (responseLBS status200 [] (maybe "" L.fromStrict (lookup "Cookie" (requestHeaders request))))) $ \http2 -> do
+        let crumbs count size = replicate count ("cookie", B.replicate size 97)
+        answer <- ask http2 (get "/" (crumbs 400 100)) ""
+        (answerStatus answer, answerBody answer) `shouldBe` (Just 200, B.intercalate "; " (replicate 400 (B.replicate 100 97)))
+        (answerStatus <$> ask http2 (get "/" (crumbs 502 100)) "") `shouldReturn` Just 431
+        (answerStatus <$> ask http2 (get "/" (crumbs 10 100 ++ [("x", "y") | _ <- [1 .. 128 :: Int]])) "") `shouldReturn` Just 431
+    it "refuses a name that is longer than those of HTTP/1 can be, whatever the limit of heads is" $
+      withServer (setMaxTotalHeaderLength 1000000) pong $ \port -> withHttp2 port $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/" [(B.replicate 65535 97, "x")]) "") `shouldReturn` Just 200
+        (answerStatus <$> ask http2 (get "/" [(B.replicate 65536 97, "x")]) "") `shouldReturn` Just 431
+    it "refuses requests when the heads of those that are not finished are too large together, and takes them when one is" $ do
+      gate <- newEmptyMVar
+      let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond
+          heavy = get "/wait" [("x", B.replicate 15000 97)]
+      serving application $ \http2 -> do
+        streams <- replicateM 70 (openStream http2 [EndStream] heavy)
+        events <- eventsUntil (\event -> any (`isReset` event) streams) http2
+        [code | GotReset _ code <- events] `shouldBe` [RefusedStream]
+        putMVar gate ()
+        ends <- mapM (awaitAnswer http2) streams
+        length [() | answer <- ends, answerStatus answer == Just 200] `shouldSatisfy` (\count -> count >= 40 && count < 70)
+        [code | ResetWith code <- map answerEnd ends] `shouldSatisfy` all (== RefusedStream)
+        (answerStatus <$> ask http2 heavy "") `shouldReturn` Just 200
     it "answers a raw response's other one, and lets an application take an extended CONNECT over" $ do
       let application _ respond = respond (responseRaw raw (responseLBS (mkStatus 426 "Upgrade Required") [] "upgrade"))
           raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()
@@ -341,6 +365,17 @@ spec = describe "HTTP/2" $ do
         missing <- openStream http2 [] (connect "websocket" "/x") >>= awaitAnswer http2
         answerStatus missing `shouldBe` Just 404
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    it "refuses what an application sends on a stream that it has given back" $ do
+      kept <- newEmptyMVar
+      let application _ respond = respond (responseRaw raw (responseLBS status200 [] "other"))
+          raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()
+          raw receive' send' = send' "HTTP/1.1 101 Switching Protocols\r\n\r\nown" >> putMVar kept (receive', send')
+      serving application $ \http2 -> forM_ [1 .. 3 :: Int] $ \_ -> do
+        stream <- openStream http2 [EndStream] [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+        answerBody <$> awaitAnswer http2 stream `shouldReturn` "own"
+        (receive', send') <- takeMVar kept
+        (try (send' "late") >>= either return (const (fail "was sent"))) `shouldReturn` UsedTooLate
+        (either id (\bytes -> if B.null bytes then UsedTooLate else error "received") <$> try receive') `shouldReturn` UsedTooLate
     it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $ do
       let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
           raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()

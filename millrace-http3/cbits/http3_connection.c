@@ -285,6 +285,18 @@ static int lacks_line(const http3_inner *stream, http_section section)
     return stream->lines[section] < stream->frames.lines[section];
 }
 
+/* Returns 0 if this head exceeds the limit of all: the client may send it again later (RFC 9114, section 4.1.1). */
+static int count_head(http3_connection *connection, http3_inner *stream)
+{
+    uint64_t size = http_head_size(&stream->seen.head);
+    uint64_t most = (uint64_t)HTTP_HEADS_AT_A_TIME * connection->endpoint->settings.head_max;
+    if (connection->heads_size > 0 && connection->heads_size + size > most)
+        return 0;
+    stream->head_size = (uint32_t)size;
+    connection->heads_size += size;
+    return 1;
+}
+
 static int end_section(http3_connection *connection, http3_inner *stream)
 {
     http_section section = stream->building->section;
@@ -297,6 +309,8 @@ static int end_section(http3_connection *connection, http3_inner *stream)
         return refuse(connection, stream, HTTP3_MESSAGE_ERROR);
     if (result != 0)
         return refuse(connection, stream, result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
+    if (section == HTTP_SECTION_HEAD && !count_head(connection, stream))
+        return refuse(connection, stream, HTTP3_REQUEST_REJECTED);
     if (section == HTTP_SECTION_HEAD)
         begin_request(connection, stream, start);
     return 0;
@@ -1112,6 +1126,7 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
         end_tls(connection);
         ngtcp2_conn_set_tls_native_handle(connection->quic, NULL);
     }
+    http3_note_windows(connection);
     http3_make_pending(connection);
     return 0;
 }

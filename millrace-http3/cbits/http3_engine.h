@@ -59,7 +59,7 @@ typedef enum http3_congestion { HTTP3_BBR = 0, HTTP3_CUBIC = 1 } http3_congestio
 typedef struct http3_settings {
     uint32_t
         streams_max; /* open requests of a connection; also the limit of running handlers, including those of reset streams */
-    uint32_t fields_max; /* fields of a request head; each part of a cookie counts */
+    uint32_t fields_max; /* fields of a request head; the parts of a cookie are one */
     uint32_t head_max;   /* bytes of a request head: names and values */
     uint32_t target_max; /* bytes of :path */
     uint32_t
@@ -317,6 +317,10 @@ int http3_write_piece(http3_stream *stream, http_piece *piece, size_t length);
 /* Returns HTTP3_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP3_WRITABLE. Otherwise
  * HTTP3_OK or HTTP3_GONE. */
 int http3_await_output(http3_stream *stream, uint32_t most);
+
+/* How many more bytes of the body the client's windows take now, at least 1. -HTTP3_WAIT if they take none: a writer should leave the bytes
+ * where they are, and there will be a notice of HTTP3_WRITABLE. Or -HTTP3_GONE. */
+int64_t http3_await_window(http3_stream *stream);
 
 /* Ends the body, with trailers if there are any. Returns HTTP3_OK, HTTP3_GONE or an http_head_result. */
 int http3_finish(http3_stream *stream, const http3_rows *trailers);

@@ -96,6 +96,7 @@ typedef struct http3_inner {
     uint32_t lines[2];       /* fields that libnghttp3 has reported, by http_section */
     http_building *building; /* while the head or the trailers arrive */
     http_request_fields fields;
+    uint32_t head_size; /* bytes of its head that count in the connection's heads_size */
     http_body input, output;
     http_block *answer, *trailers;
     http3_answer_state answer_state;
@@ -115,15 +116,16 @@ typedef struct http3_inner {
     uint8_t end_is_given; /* libnghttp3 knows the end of the body */
     uint8_t end_waits;    /* that end came without bytes, and ngtcp2 has not taken it yet */
     uint8_t reader_waits, writer_waits, close_waits;
-    uint64_t flushed;     /* bytes of the response's body until the latest flush */
-    uint64_t written;     /* bytes of the response's body that the application gave */
-    uint64_t given;       /* bytes of the response's body that libnghttp3 has got */
-    uint64_t accepted;    /* bytes of the stream that ngtcp2 has put into packets, heads included */
-    uint64_t confirmed;   /* bytes of the stream that the client has acknowledged */
-    uint64_t untold;      /* of these, bytes of which libnghttp3 has not been told */
-    uint64_t opened;      /* bytes by which the client's window was opened, and nobody has been asked to send */
-    uint64_t skipped;     /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark; /* a waiting writer continues when at most this many bytes are unsent */
+    uint8_t waits_for_window; /* a writer waits until it may send */
+    uint64_t flushed;         /* bytes of the response's body until the latest flush */
+    uint64_t written;         /* bytes of the response's body that the application gave */
+    uint64_t given;           /* bytes of the response's body that libnghttp3 has got */
+    uint64_t accepted;        /* bytes of the stream that ngtcp2 has put into packets, heads included */
+    uint64_t confirmed;       /* bytes of the stream that the client has acknowledged */
+    uint64_t untold;          /* of these, bytes of which libnghttp3 has not been told */
+    uint64_t opened;          /* bytes by which the client's window was opened, and nobody has been asked to send */
+    uint64_t skipped;         /* bytes of the request that arrived and were dropped after the answer was sent */
+    uint32_t writer_mark;     /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t moved_at;
     uint64_t stalled_since, stalled_progress;
     uint64_t others_accepted, behind_others;
@@ -166,6 +168,8 @@ struct http3_connection {
     ngtcp2_crypto_conn_ref reference;
     http3_id *ids;
     http3_inner *streams;
+    uint64_t heads_size;               /* bytes of the heads of all unfinished requests */
+    uint32_t window_waiters;           /* streams whose writers wait for a window */
     http_list answered;                /* by next_answered */
     http_list held;                    /* by next_ready: requests that wait for the end of the handshake */
     http3_connection *next, *previous; /* all connections */
@@ -354,6 +358,7 @@ void http3_submit_answers(http3_connection *connection);
 void http3_note_acknowledged(http3_inner *stream, uint64_t length);
 /* The client has acknowledged bytes of the stream. */
 void http3_note_confirmed(http3_inner *stream, uint64_t length);
+void http3_note_windows(http3_connection *connection);
 void http3_note_accepted(http3_inner *stream, uint64_t length);
 /* Output for libnghttp3: as nghttp3_read_data_callback. */
 nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t count, uint32_t *flags);

@@ -40,10 +40,30 @@ static void wake_writer(http3_inner *stream)
     }
 }
 
+static void wake_for_window(http3_inner *stream)
+{
+    if (stream->waits_for_window) {
+        stream->waits_for_window = 0;
+        if (stream->connection != NULL)
+            stream->connection->window_waiters--;
+        http3_push_notice(stream->endpoint, stream->seen.key, HTTP3_WRITABLE);
+    }
+}
+
+/* A window may have opened. Those that wait look again. */
+void http3_note_windows(http3_connection *connection)
+{
+    if (connection->window_waiters > 0 && ngtcp2_conn_get_max_data_left(connection->quic) > 0)
+        for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+            if (ngtcp2_conn_get_max_stream_data_left(connection->quic, stream->seen.id) > 0)
+                wake_for_window(stream);
+}
+
 static void wake_all(http3_inner *stream)
 {
     wake_reader(stream);
     wake_writer(stream);
+    wake_for_window(stream);
     if (stream->close_waits) {
         stream->close_waits = 0;
         http3_push_notice(stream->endpoint, stream->seen.key, HTTP3_CLOSED);
@@ -114,6 +134,7 @@ static void free_stream(http3_inner *stream)
 {
     http3_connection *connection = stream->connection;
     if (connection != NULL) {
+        connection->heads_size -= stream->head_size;
         unlink_stream(stream);
         if (connection->quic != NULL) {
             ngtcp2_conn_extend_max_streams_bidi(connection->quic, 1);
@@ -727,6 +748,37 @@ int http3_await_output(http3_stream *seen, uint32_t most)
     return result;
 }
 
+/* Bytes that wait and that the client's window takes. */
+static uint64_t promised(const http3_inner *stream)
+{
+    uint64_t own = ngtcp2_conn_get_max_stream_data_left(stream->connection->quic, stream->seen.id);
+    return own < unsent(stream) ? own : unsent(stream);
+}
+
+int64_t http3_await_window(http3_stream *seen)
+{
+    http3_inner *stream = inner_of(seen);
+    http3_connection *connection = stream->connection;
+    int64_t result = -HTTP3_GONE;
+    http3_lock(stream->endpoint);
+    if (!is_gone(stream) && connection != NULL && connection->quic != NULL) {
+        int64_t own = (int64_t)ngtcp2_conn_get_max_stream_data_left(connection->quic, seen->id);
+        int64_t common = (int64_t)ngtcp2_conn_get_max_data_left(connection->quic);
+        own -= (int64_t)unsent(stream);
+        for (const http3_inner *other = connection->streams; other != NULL; other = other->next)
+            if (unsent(other) > 0)
+                common -= (int64_t)promised(other);
+        result = own < common ? own : common;
+        if (result <= 0) {
+            connection->window_waiters += !stream->waits_for_window;
+            stream->waits_for_window = 1;
+            result = -HTTP3_WAIT;
+        }
+    }
+    http3_unlock(stream->endpoint);
+    return result;
+}
+
 int http3_finish(http3_stream *seen, const http3_rows *trailers)
 {
     http3_inner *stream = inner_of(seen);
@@ -840,6 +892,7 @@ uint64_t http3_release(http3_stream *seen)
             abort_stream(stream);
         drop_input(stream);
         stream->drops_input = 1;
+        wake_all(stream); /* whoever waits for the end of the stream: the request has ended */
         http3_stop_client(stream);
     }
     uint64_t flags = http3_flags(endpoint);

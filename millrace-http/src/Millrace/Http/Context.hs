@@ -122,7 +122,8 @@ sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ 
 
 -- | Ends a request of HTTP\/2 without an answer: its stream is reset with this error code (RFC 9113, section 7). What the application responds
 -- afterwards reaches nobody; responding throws an @IOError@ then, as for a client that has left. For proxies, whose targets reset streams. False,
--- and nothing happens, over HTTP\/1 and HTTP\/3, and for requests that were not made by this server.
+-- and nothing happens, over HTTP\/1 and HTTP\/3, once the application has returned, and for requests that were not made by this server. Any
+-- thread may call this.
 --
 -- @since 0.1.0
 resetRequest :: Request -> Word32 -> IO Bool
@@ -150,7 +151,7 @@ requestNegotiated :: Request -> Maybe Negotiated
 requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
 
 -- | The trailers that the client has sent behind the body, without those that must be in a head (@mayBeTrailer@). Empty before the body has been read to its end, if there are none, over
--- HTTP\/1, and for requests that were not made by this server. Does not block.
+-- HTTP\/1, and for requests that were not made by this server. Any thread may ask, also after the application has returned. Does not block.
 --
 -- @since 0.1.0
 getRequestTrailers :: Request -> IO RequestHeaders
@@ -190,8 +191,8 @@ dataOf :: Request -> Maybe (IORef (Maybe HTTP2Data))
 dataOf request = contextOf request >>= http2Data . contextExchange
 
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as gone,
--- because the server cannot tell whether it will still receive. Does not block. True for requests that were not made by this
--- server.
+-- because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the application has returned,
+-- even if the client has sent another request since. Does not block. True for requests that were not made by this server.
 --
 -- @since 0.1.0
 isConnected :: Request -> IO Bool
@@ -215,7 +216,8 @@ probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifSer
   when ended (inform exchange continue100 [])
 
 -- | @onDisconnect request callback action@ runs the action. If the client goes away meanwhile ('isConnected'), it runs the
--- callback once, in another thread. When the action ends, a callback that is still running is interrupted.
+-- callback once, in another thread. When the action ends, a callback that is still running is interrupted. The callback also runs when the
+-- application has returned, if another thread's action goes on.
 --
 -- > onDisconnect request (cancel query) (wait query) >>= respond . page
 --

@@ -8,7 +8,6 @@
 module Millrace.Http.Answer.Application
   ( Service,
     newService,
-    serviceExchange,
     answerByApplication,
     withinTotalTime,
     Refusal (..),
@@ -51,10 +50,6 @@ data Service = Service !ServerContext !Exchange !(Maybe Record)
 -- | A service of this server on an exchange.
 newService :: ServerContext -> Exchange -> Service
 newService server exchange = Service server exchange Nothing
-
--- | The exchange of a service.
-serviceExchange :: Service -> Exchange
-serviceExchange (Service _ exchange _) = exchange
 
 -- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws only asynchronous
 -- exceptions, and those that sending the server's own answer throws.

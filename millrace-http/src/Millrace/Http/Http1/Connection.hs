@@ -85,7 +85,7 @@ import Control.Exception (SomeException, mask_, onException, uninterruptibleMask
 import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
-import Data.IORef (IORef)
+import Data.IORef (IORef, newIORef)
 import Data.Int (Int32, Int64)
 import Data.Word (Word8)
 import Foreign.Marshal.Alloc (free, mallocBytes)
@@ -118,6 +118,8 @@ data Connection = Connection
     -- | The thread that sends the output early, while an application runs.
     connectionSender :: !(IORef Sender),
     connectionBelongings :: !Belongings,
+    -- | Threads that wait for something during a request.
+    connectionWatchers :: !(IORef [Worker]),
     connectionState :: !ConnectionState
   }
 
@@ -316,8 +318,9 @@ newConnection server transport = do
   worker <- newWorker
   sender <- newSender
   belongings <- newBelongings
+  watchers <- newIORef []
   state <- newConnectionState
-  return $! Connection server transport worker sender belongings state
+  return $! Connection server transport worker sender belongings watchers state
 
 -- | The result of waiting for the first bytes of a request.
 data Arrival

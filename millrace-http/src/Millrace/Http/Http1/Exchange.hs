@@ -2,7 +2,7 @@
 
 -- |
 -- HTTP\/1's exchange: one request of a connection that carries requests one after the other. Must not know: servers.
-module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, sendWaiting) where
+module Millrace.Http.Http1.Exchange (exchangeWithoutBody, exchangeWithBody, numbered, sendWaiting) where
 
 import Control.Monad (unless, void, when)
 import Data.Bits ((.&.))
@@ -13,6 +13,7 @@ import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operatio
 import Millrace.Http.FieldValue (harmless)
 import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
+import Millrace.Http.Http1.Life (isAlive, waitWhileAlive)
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
@@ -23,13 +24,22 @@ import Network.HTTP.Types (ResponseHeaders, Status (..), switchingProtocols101)
 -- The current request of a connection, and its body if it has one.
 data CurrentRequest = CurrentRequest !Connection !(Maybe BodyReader)
 
--- | The exchange of all requests without a body of a connection.
+-- | The exchange of all requests without a body of a connection. For the thread that serves them.
 exchangeWithoutBody :: Connection -> Exchange
 exchangeWithoutBody connection = Exchange operations (CurrentRequest connection Nothing)
 
--- | The exchange of a request with this body.
+-- | The exchange of a request with this body. For the thread that serves it.
 exchangeWithBody :: Connection -> BodyReader -> Exchange
 exchangeWithBody connection body = Exchange operations (CurrentRequest connection (Just body))
+
+-- | The exchange that an application gets with the request that has this number. It may keep that for longer than the request is served.
+numbered :: Connection -> Int -> Exchange
+numbered connection number = Exchange operations {opIfServing = const whileServing, opPresence = const presence, opAwaitClientInput = const await} current
+  where
+    current = CurrentRequest connection Nothing
+    whileServing action = isAlive connection number >>= \alive -> when alive (inOwnThread current action)
+    presence = isAlive connection number >>= \alive -> if alive then opPresence operations current else return Transport.Gone
+    await = waitWhileAlive connection number (opAwaitClientInput operations current)
 
 operations :: Operations CurrentRequest
 operations =

@@ -28,7 +28,7 @@ import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (peek)
 import GHC.IO (unsafeDupableInterleaveIO)
-import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, serviceExchange, withinTotalTime)
+import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange (Exchange)
@@ -36,7 +36,8 @@ import Millrace.Http.Expectation (expectNothing, startExpecting)
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Http1.Body
 import Millrace.Http.Http1.Connection
-import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, sendWaiting)
+import Millrace.Http.Http1.Exchange (exchangeWithBody, exchangeWithoutBody, numbered, sendWaiting)
+import Millrace.Http.Http1.Life (endRequest)
 import Millrace.Http.Http1.Request (keepTarget, makeRequest)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
@@ -74,6 +75,7 @@ runSession connection application = do
 serveRequests :: Connection -> Application -> IO Ending
 serveRequests connection application =
   asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` \failure -> do
+    endRequest connection
     endSession connection failure
     finished connection
 {-# INLINE serveRequests #-}
@@ -159,8 +161,8 @@ asThunk action = unsafeDupableInterleaveIO action >>= evaluate
 {-# NOINLINE asThunk #-}
 
 -- The vault of a request. Not inlined: most applications never use it, and then it costs one small thunk.
-vaultOf :: Connection -> Exchange -> Vault
-vaultOf connection exchange = contextVault (Context exchange (serverFiles (connectionServer connection)))
+vaultOf :: Connection -> Int -> Vault
+vaultOf connection number = contextVault (Context (numbered connection number) (serverFiles (connectionServer connection)))
 {-# NOINLINE vaultOf #-}
 
 -- | Whether all responses were sent, and only the client's end of the connection is missing. Any thread may call this.
@@ -331,7 +333,7 @@ serveRequest connection bodiless application size = do
       body <- newBodyReader connection known
       let exchange = exchangeWithBody connection body
       request <-
-        newRequest connection exchange bytes size (readBody connection body) (maybe ChunkedBody (KnownLength . fromIntegral) known)
+        newRequest connection bytes size (readBody connection body) (maybe ChunkedBody (KnownLength . fromIntegral) known)
       dropInput connection size
       -- The client may wait for earlier responses before it sends the body.
       buffered <- inputCount connection
@@ -343,7 +345,7 @@ serveRequest connection bodiless application size = do
       return (complete && keep)
     else do
       writeRequest connection bodyUnread (UnreadBytes 0)
-      request <- newRequest connection (serviceExchange bodiless) bytes size noBody (KnownLength 0)
+      request <- newRequest connection bytes size noBody (KnownLength 0)
       dropInput connection size
       runApplication connection bodiless application request
       readRequest connection keepsOpen
@@ -361,13 +363,15 @@ runApplication :: Connection -> Service -> Application -> Request -> IO ()
 runApplication connection service application request = do
   sendWaiting connection
   answerByApplication service application request
+  endRequest connection
   void (acquireOutput connection)
 {-# INLINE runApplication #-}
 
-newRequest :: Connection -> Exchange -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
-newRequest connection exchange bytes size body bodyLength = do
+newRequest :: Connection -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLength -> IO Request
+newRequest connection bytes size body bodyLength = do
   requestHead <- parser connection
-  request <- makeRequest requestHead bytes size (connectionTransport connection) (vaultOf connection exchange) body bodyLength
+  number <- requestCount connection
+  request <- makeRequest requestHead bytes size (connectionTransport connection) (vaultOf connection number) body bodyLength
   if settingsNoParsePath (settingsOf connection) then keepTarget requestHead bytes request else return request
 {-# NOINLINE newRequest #-}
 
@@ -449,7 +453,7 @@ refusedRequest connection = do
       flags <- headFlags requestHead
       bodyLength <- headContentLength requestHead
       bytes <- inputBytes connection
-      Just <$> newRequest connection (exchangeWithoutBody connection) bytes size noBody (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
+      Just <$> newRequest connection bytes size noBody (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
 
 -- The part of the request line that has arrived, after empty lines (RFC 9112, section 2.2).
 requestLine :: Connection -> IO ByteString

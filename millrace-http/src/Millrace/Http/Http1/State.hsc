@@ -13,6 +13,8 @@ module Millrace.Http.Http1.State
     isIdleNow,
     stage,
     requestsBegun,
+    requestsEnded,
+    endedWord,
     isOpened,
     Stage (..),
 
@@ -109,6 +111,14 @@ stage = Field #{offset http_connection_state, stage}
 -- | The number of complete request heads.
 requestsBegun :: Field ConnectionState Int
 requestsBegun = Field #{offset http_connection_state, requests}
+
+-- | The number of requests whose handlers have returned, and its word.
+requestsEnded :: Field ConnectionState Int
+requestsEnded = Field #{offset http_connection_state, requests_ended}
+
+endedWord :: ConnectionState -> (MutableByteArray RealWorld, Int)
+endedWord (ConnectionState words') = (words', #{offset http_connection_state, requests_ended} `quot` wordSize)
+{-# INLINE endedWord #-}
 
 -- | Whether the action of @setOnOpen@ has returned.
 isOpened :: Field ConnectionState Bool

@@ -23,6 +23,7 @@ module Millrace.Http.Http2.Connection
 
     -- * Waiting
     waitFor,
+    waitForWith,
     Waited (..),
     wakeNoticed,
     wakeNow,
@@ -191,7 +192,11 @@ reportLoss connection = do
 -- make the engine give a notice with this key later. Sends pending output before it parks, because the event may depend
 -- on it. 'Nothing': no limit.
 waitFor :: Connection -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
-waitFor connection = Waiters.waitFor (connectionWaiters connection) (flush connection)
+waitFor connection = waitForWith connection (flush connection)
+
+-- | The same with another action that runs before the thread parks.
+waitForWith :: Connection -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
+waitForWith = Waiters.waitFor . connectionWaiters
 
 -- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Connection -> Flags -> IO ()

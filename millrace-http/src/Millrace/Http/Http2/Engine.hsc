@@ -93,6 +93,7 @@ module Millrace.Http.Http2.Engine
     writeStream,
     writePiece,
     awaitOutput,
+    awaitWindow,
     outputLow,
     finishStream,
     informStream,
@@ -489,12 +490,13 @@ foreign import ccall unsafe "http2_read"
 
 -- | At most so many bytes of the request's body.
 readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
-readStream stream target size = interpret <$> c_read stream target (fromIntegral size) 1
-  where
-    interpret count
-      | count >= 0 = Bytes (fromIntegral count)
-      | negate count == #{const HTTP2_WAIT} = MustWait
-      | otherwise = Broken
+readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
+
+transferred :: Int64 -> ReadResult
+transferred count
+  | count >= 0 = Bytes (fromIntegral count)
+  | negate count == #{const HTTP2_WAIT} = MustWait
+  | otherwise = Broken
 
 -- | Makes all further reads fail.
 foreign import ccall unsafe "http2_end_reading"
@@ -549,6 +551,13 @@ foreign import ccall unsafe "http2_await_output"
 -- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
+
+foreign import ccall unsafe "http2_await_window"
+  c_awaitWindow :: Ptr Stream -> IO Int64
+
+-- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
+awaitWindow :: Ptr Stream -> IO ReadResult
+awaitWindow stream = transferred <$> c_awaitWindow stream
 
 foreign import ccall unsafe "http2_write_piece"
   c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt

@@ -496,8 +496,8 @@ serveStream session at = do
   number <- streamNumber at
   common <- newCommon limits (streamHead at)
   let stream = Stream connection at number common
-  serveStreamHere (securityOf (connectionTransport connection)) (sessionApplication session) stream `onException` releaseStream at
-  void (releaseStream at)
+  serveStreamHere (securityOf (connectionTransport connection)) (sessionApplication session) stream
+    `finally` (releaseStream at >>= wakeNoticed connection)
   where
     connection = sessionConnection session
     limits = limitsOfSession session

@@ -36,7 +36,7 @@ instance Multiplexed Stream where
   copyHeadOf = copyStreamHead . streamEngine
   describeStream stream = describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)
   tellLossOf = tellLoss . streamConnection
-  awaitEvent stream event = waitFor (streamConnection stream) (noticeKey (streamId stream) event)
+  awaitEventOf stream prepare event = waitForWith (streamConnection stream) prepare (noticeKey (streamId stream) event)
   flushOf = flush . streamConnection
   flushIfNeededOf = flushIfNeeded . streamConnection
   wakeOf = wakeNow . streamConnection
@@ -59,6 +59,7 @@ instance Multiplexed Stream where
   writePieceOf = writePiece . streamEngine
   outputLowOf _ = outputLow
   awaitOutputOf = awaitOutput . streamEngine
+  awaitWindowOf = awaitWindow . streamEngine
   finishOf = finishStream . streamEngine
   cancelOf = cancelStream . streamEngine
   resetOf stream code = True <$ resetStreamWith (streamEngine stream) code
@@ -71,7 +72,7 @@ instance Multiplexed Stream where
   {-# INLINE headOf #-}
   {-# INLINE copyHeadOf #-}
   {-# INLINE describeStream #-}
-  {-# INLINE awaitEvent #-}
+  {-# INLINE awaitEventOf #-}
   {-# INLINE answerOf #-}
 
 operations :: Operations (Request Stream)

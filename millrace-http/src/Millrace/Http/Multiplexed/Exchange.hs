@@ -7,19 +7,17 @@ module Millrace.Http.Multiplexed.Exchange (Request (..), operationsOf, tellToCon
 
 import Control.Concurrent (myThreadId)
 import Control.Monad (void, when)
-import Data.Bifunctor (first)
-import qualified Data.CaseInsensitive as CI
 import Data.Maybe (isJust)
 import Millrace.Deadline (noDeadline)
 import Millrace.Http.Exchange (Answerer (..), Operations (..), Plan (..), Retraction (..))
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Multiplexed.Body (BodyReader)
+import Millrace.Http.Multiplexed.Life (isAlive, whileAlive)
 import Millrace.Http.Multiplexed.Response (answerOnStream)
 import Millrace.Http.Multiplexed.Rows (Event (..), withRowsOf)
 import Millrace.Http.Multiplexed.State (isStreaming, responseBytes, totalDeadline)
 import Millrace.Http.Multiplexed.Stream
-import Millrace.Http.Trailers (mayBeTrailer)
 import Millrace.Http.Transport (Presence (..))
 import Network.HTTP.Types (ok200, statusCode)
 
@@ -32,9 +30,9 @@ operationsOf =
   Operations
     { opClient = \(Request stream _) -> clientOf stream,
       opNegotiated = \(Request stream _) -> negotiatedOf stream,
-      opIfServing = \(Request stream _) action -> myThreadId >>= \self -> when (self == commonThread (commonOf stream)) action,
+      opIfServing = ifServingHere,
       opInform = \(Request stream _) status fields -> inform stream (statusCode status) fields,
-      opReset = \(Request stream _) -> resetStream stream,
+      opReset = \(Request stream _) code -> whileAlive (lifeOf stream) (const (return False)) (resetStream stream code),
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeededOf stream,
@@ -48,7 +46,7 @@ operationsOf =
       opPresence = presenceOf,
       opAwaitClientInput = awaitEnd,
       opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
-      opRequestTrailers = \(Request stream _) -> filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream,
+      opRequestTrailers = \(Request stream _) -> whileAlive (lifeOf stream) return (readTrailersOf stream),
       opHttp2Data = \(Request stream _) -> Just (dataOf stream),
       opBelongings = const Nothing
     }
@@ -57,7 +55,7 @@ operationsOf =
 
 -- Within TLS, too, the end of a connection is the end of the client ('Millrace.Http.Transport.presence').
 presenceOf :: Multiplexed stream => Request stream -> IO Presence
-presenceOf (Request stream _) = do
+presenceOf (Request stream _) = whileAlive (lifeOf stream) (const (return Gone)) $ do
   closed <- isClosedOf stream
   left <- isLeftOf stream
   return $ if closed || left && isJust (negotiatedOf stream) then Gone else if left then EndedSending else Present
@@ -86,6 +84,15 @@ bodyBytes (Request stream _) = do
   cut <- wasResetOf stream
   if isJust written && cut then Just <$> sentOf stream else return written
 
--- Parks until the client has reset the stream, or ended its side of the connection.
+-- The thread may serve another request later.
+ifServingHere :: Multiplexed stream => Request stream -> IO () -> IO ()
+ifServingHere (Request stream _) action = do
+  self <- myThreadId
+  when (self == commonThread (commonOf stream)) (isAlive (lifeOf stream) >>= \alive -> when alive action)
+
+-- Parks until the client has reset the stream, or ended its side of the connection, or until the request has ended.
 awaitEnd :: Multiplexed stream => Request stream -> IO ()
-awaitEnd (Request stream _) = void (awaitEvent stream Closed Nothing ((\closed -> if closed then Just () else Nothing) <$> awaitCloseOf stream))
+awaitEnd (Request stream _) = void (awaitEventOf stream (whileAlive life (const (return ())) (flushOf stream)) Closed Nothing attempt)
+  where
+    life = lifeOf stream
+    attempt = (\ended -> if ended then Just () else Nothing) <$> whileAlive life (const (return True)) (awaitCloseOf stream)

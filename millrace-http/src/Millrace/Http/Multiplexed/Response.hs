@@ -8,8 +8,7 @@
 -- by piece, and their writer waits while the client is slower than the writer.
 module Millrace.Http.Multiplexed.Response (answerOnStream) where
 
-import Control.Concurrent.MVar (putMVar, takeMVar)
-import Control.Exception (bracket, finally, mask, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (bracket, finally, mask, onException, throwIO)
 import Control.Monad (forM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -28,9 +27,9 @@ import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.FileBody (descriptorOf, readSlice, sendingFile)
-import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
+import Millrace.Http.Answer.Streaming (Sink (..), runRawBody, runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
-import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody)
+import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.Expectation (dismiss)
 import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
@@ -132,6 +131,8 @@ answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memo
           given <- begin stream status fields rows (Exactly size) (FirstBytes memory count Beginning)
           checkLength given size
           setBytes stream (Just count)
+          -- Large bytes wait where they are: in the application's memory.
+          when (B.length bytes > fromIntegral tinyFile) (void (awaitWindow stream))
           writeBytes stream bytes
           finish stream
         _ -> continue rows memory count (Chunk bytes (\_ _ -> return (0, afterwards)))
@@ -273,7 +274,27 @@ makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
 -- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
 -- them ('streamProgress').
 awaitOutputBelow :: Multiplexed stream => stream -> Int -> IO ()
-awaitOutputBelow stream most = do
+awaitOutputBelow stream most = awaitClient stream $ do
+  result <- awaitOutputOf stream most
+  return $ case result of
+    Full -> Nothing
+    Gone -> Just Nothing
+    _ -> Just (Just ())
+
+-- Waits until the client's windows take bytes, and returns how many. Until then the bytes of a body stay where they are, in a file or in the
+-- application's memory. The head does not wait for them.
+awaitWindow :: Multiplexed stream => stream -> IO Int
+awaitWindow stream = look >>= maybe (flushStream stream >> awaitClient stream look) (maybe (throwLost stream eCONNRESET) return)
+  where
+    look = asked <$> awaitWindowOf stream
+    asked result = case result of
+      Bytes count -> Just (Just count)
+      MustWait -> Nothing
+      Broken -> Just Nothing
+
+-- Repeats an attempt until it has a result. 'Nothing' within that: the stream is closed.
+awaitClient :: Multiplexed stream => stream -> IO (Maybe (Maybe a)) -> IO a
+awaitClient stream attempt = do
   start <- monotonicNanoseconds
   progressOf stream >>= await start
   where
@@ -288,21 +309,15 @@ awaitOutputBelow stream most = do
       isSlow <- isTooSlow limits (stateOf stream) (fromIntegral (end - start)) after'
       over <- isOverdue (stateOf stream)
       case outcome of
-        Came False -> throwLost stream eCONNRESET
+        Came Nothing -> throwLost stream eCONNRESET
         _ | isSlow || over -> giveUp
-        Came True -> return ()
+        Came (Just result) -> return result
         TookTooLong
           | after' > before' -> await end after'
           | sendMicros limits > 0 && microsBetween since end >= sendMicros limits -> giveUp
           | otherwise -> await since before'
     giveUp = cancelOf stream >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
-    attempt = do
-      result <- awaitOutputOf stream most
-      return $ case result of
-        Full -> Nothing
-        Gone -> Just False
-        _ -> Just True
 
 -- How long a writer waits at once that has seen no progress for so many microseconds. Not inlined: the wait's code would be repeated for each
 -- of the cases.
@@ -379,9 +394,10 @@ setStreaming stream = writeField (stateOf stream) isStreaming
 answerFile :: Multiplexed stream => stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile stream status fields slice
   | count <= fromIntegral smallFile = do
-    -- With trailers it is a stream like a larger one.
+    -- With trailers it is a stream like a larger one. So it is if its bytes had to wait.
     said <- readIORef (dataOf stream)
-    if isJust said then pieces else whole
+    waits <- if count > tinyFile then mustWait <$> awaitWindowOf stream else return False
+    if isJust said || waits then pieces else whole
   | otherwise = pieces
   where
     whole = withRowsOf (fromIntegral count) fields $ \memory rows -> do
@@ -394,6 +410,9 @@ answerFile stream status fields slice
       sendingFile slice (copyFile (sliceOffset slice) count)
       finish stream
     count = sliceLength slice
+    mustWait result = case result of
+      Bytes room -> fromIntegral room < count
+      _ -> True
     copyFile :: Int64 -> Int64 -> IO ()
     copyFile offset left = unless (left == 0) $ do
       size <- writeFromFile stream slice offset (fromIntegral (min left (fromIntegral filePiece)))
@@ -401,7 +420,9 @@ answerFile stream status fields slice
 
 -- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
 writeFromFile :: Multiplexed stream => stream -> FileSlice -> Int64 -> Int -> IO Int
-writeFromFile stream slice offset wanted = do
+writeFromFile stream slice offset most = do
+  room <- awaitWindow stream
+  let wanted = min most (max (fromIntegral tinyFile) room)
   (size, outcome) <- mask $ \restore -> do
     piece <- newPiece wanted
     when (piece == nullPtr) (throwIO (userError "HTTP: no memory for a piece of a file"))
@@ -419,6 +440,10 @@ writeFromFile stream slice offset wanted = do
 smallFile :: Int
 smallFile = 16384
 
+-- The largest file that may wait in memory for its client's windows.
+tinyFile :: Int64
+tinyFile = 1024
+
 ------------------------------------------------------------------------------------------------------------------------
 -- Raw
 
@@ -428,10 +453,7 @@ answerRaw stream body answerer raw = do
   liftLimits (stateOf stream)
   opening <- newIORef (Just B.empty)
   setBytes stream Nothing
-  let use = raw (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream)
-  case answerer of
-    OwnThread -> use
-    OtherThread (Detached hold _) -> putMVar hold () >> use `finally` uninterruptibleMask_ (takeMVar hold)
+  runRawBody answerer (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream) raw
   readIORef opening >>= maybe (finish stream) (const headless)
 
 -- The part of the head that has been written, if it is incomplete.

@@ -19,6 +19,7 @@ import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps)
 import Millrace.Http.Multiplexed.Body
 import Millrace.Http.Multiplexed.Exchange
 import Millrace.Http.Multiplexed.Head
+import Millrace.Http.Multiplexed.Life (endLife)
 import Millrace.Http.Multiplexed.Request (makeRequest)
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Multiplexed.TakeOver (asUpgrade, withoutFalseTunnel)
@@ -36,7 +37,7 @@ data Serving stream = Serving
     servingApplication :: !Wai.Application
   }
 
--- | Serves a request in this thread. Throws only asynchronous exceptions. The caller releases the stream.
+-- | Serves a request in this thread. Throws only asynchronous exceptions. Afterwards no thread uses the stream: the caller releases it.
 serveRequest :: Multiplexed stream => Serving stream -> stream -> IO ()
 serveRequest serving stream = do
   flags <- headFlags (headOf stream)
@@ -47,11 +48,13 @@ serveRequest serving stream = do
 serveWithoutBody, serveWithBody :: Multiplexed stream => Serving stream -> stream -> Word32 -> IO ()
 serveWithoutBody serving stream flags = do
   size <- unreadOf stream
-  if size > 0 then serveWithBody serving stream flags else serve serving stream flags Nothing
+  if size > 0
+    then serveWithBody serving stream flags
+    else serve serving stream flags Nothing `finally` endLife (lifeOf stream) (return [])
 serveWithBody serving stream flags = do
   body <- newBodyReader stream (tellToContinue stream)
-  serve serving stream flags (Just body) `onException` abandonBody body
-  endBody body
+  (serve serving stream flags (Just body) `onException` abandonBody body >> endBody body)
+    `finally` endLife (lifeOf stream) (readTrailersOf stream)
 
 serve :: Multiplexed stream => Serving stream -> stream -> Word32 -> Maybe (BodyReader stream) -> IO ()
 serve serving stream flags body = do

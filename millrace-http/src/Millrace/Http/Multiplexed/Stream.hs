@@ -8,6 +8,7 @@ module Millrace.Http.Multiplexed.Stream
     Common (..),
     newCommon,
     stateOf,
+    lifeOf,
     dataOf,
     limitsFor,
     remainingMicros,
@@ -16,6 +17,8 @@ module Millrace.Http.Multiplexed.Stream
     limitOf,
     expectationOf,
     throwLost,
+    readTrailersOf,
+    awaitEvent,
     flushStream,
     abortStream,
     resetStream,
@@ -26,7 +29,9 @@ import Control.Applicative ((<|>))
 import Control.Concurrent (ThreadId, myThreadId)
 import Control.Exception (throwIO)
 import Control.Monad (when)
+import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
+import qualified Data.CaseInsensitive as CI
 import Data.IORef (IORef, newIORef)
 import Data.Word (Word32, Word8)
 import Foreign.C.Error (Errno, errnoToIOError)
@@ -37,20 +42,24 @@ import Millrace.Http.Expectation (Expectation (..))
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Http1.Wire (methodCodeConnect)
 import Millrace.Http.Multiplexed.Head (Head, headMethod)
+import Millrace.Http.Multiplexed.Life (Life, newLife)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 import Millrace.Http.Multiplexed.State (StreamState, expectationWord, newStreamState, totalDeadline)
 import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Trailers (HTTP2Data)
+import Millrace.Http.Trailers (HTTP2Data, mayBeTrailer)
 import Millrace.Http.Transport (Negotiated, SockAddr)
 import Millrace.Http.Waiters (Waited)
+import Network.HTTP.Types (RequestHeaders)
 
 -- | What is the same for all protocols.
 data Common = Common
   { -- | The thread that serves the request.
     commonThread :: !ThreadId,
     commonState :: !StreamState,
+    -- | What other threads do on the stream, they do while the request is alive.
+    commonLife :: !Life,
     -- | The 'HTTP2Data' of the response.
     commonData :: !(IORef (Maybe HTTP2Data)),
     -- | Whether the client has sent CONNECT.
@@ -62,10 +71,11 @@ newCommon :: Limits -> Ptr Head -> IO Common
 newCommon limits at = do
   thread <- myThreadId
   state <- newStreamState
+  life <- newLife
   code <- headMethod at
   said <- newIORef Nothing
   when (totalMicros limits > 0) (deadlineAfter (totalMicros limits) >>= writeField state totalDeadline)
-  return (Common thread state said (code == methodCodeConnect))
+  return (Common thread state life said (code == methodCodeConnect))
 
 -- | A protocol's streams.
 class Multiplexed stream where
@@ -88,8 +98,8 @@ class Multiplexed stream where
   -- | Notes that a thread throws an exception because the client is gone.
   tellLossOf :: stream -> IO ()
 
-  -- | Waits for an event of the stream, as 'Millrace.Http.Waiters.waitFor'.
-  awaitEvent :: stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
+  -- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as 'Millrace.Http.Waiters.waitFor'.
+  awaitEventOf :: stream -> IO () -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 
   -- | Sends what waits, at once, or unless another thread is about to.
   flushOf, flushIfNeededOf :: stream -> IO ()
@@ -140,6 +150,9 @@ class Multiplexed stream where
   -- | 'Full' while more than so many bytes of the body wait to be sent. There will be a notice.
   awaitOutputOf :: stream -> Int -> IO Outcome
 
+  -- | How many more bytes of the body the client's windows take, at least 1. If they take none, there will be a notice.
+  awaitWindowOf :: stream -> IO ReadResult
+
   -- | Ends the body, with these trailers.
   finishOf :: stream -> Rows -> IO Outcome
 
@@ -160,6 +173,11 @@ class Multiplexed stream where
 stateOf :: Multiplexed stream => stream -> StreamState
 stateOf = commonState . commonOf
 {-# INLINE stateOf #-}
+
+-- | Whether the request is alive.
+lifeOf :: Multiplexed stream => stream -> Life
+lifeOf = commonLife . commonOf
+{-# INLINE lifeOf #-}
 
 -- | What the application has asked for with @setHTTP2Data@.
 dataOf :: Multiplexed stream => stream -> IORef (Maybe HTTP2Data)
@@ -209,6 +227,17 @@ throwLost stream errno = do
   tellLossOf stream
   throwIO (errnoToIOError sendingResponse errno Nothing (Just (describeStream stream)))
 {-# INLINEABLE throwLost #-}
+
+-- | The trailers of the request, as far as they have come.
+readTrailersOf :: Multiplexed stream => stream -> IO RequestHeaders
+readTrailersOf stream = filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream
+{-# INLINEABLE readTrailersOf #-}
+
+-- | Waits for an event of the stream, as 'Millrace.Http.Waiters.waitFor'. Sends pending output before it parks, because the event may depend on
+-- it. For threads that the end of the request waits for.
+awaitEvent :: Multiplexed stream => stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
+awaitEvent stream = awaitEventOf stream (flushOf stream)
+{-# INLINE awaitEvent #-}
 
 -- | Sends what waits. From here on the answer cannot be taken back.
 flushStream :: Multiplexed stream => stream -> IO ()

@@ -1,16 +1,17 @@
 -- |
 -- The thread that serves a connection, as seen by threads that have to end it. Must not know: connections.
-module Millrace.Http.Server.Worker (Worker, newWorker, atWork, isThisThread, killWorker) where
+module Millrace.Http.Server.Worker (Worker, newWorker, atWork, isThisThread, killWorker, interruptWorker) where
 
-import Control.Concurrent (ThreadId, forkIO, killThread, mkWeakThreadId, myThreadId)
+import Control.Concurrent (ThreadId, forkIO, mkWeakThreadId, myThreadId, throwTo)
 import Control.Concurrent.MVar
-import Control.Exception (SomeException, catch, finally, mask_, try)
+import Control.Exception (AsyncException (ThreadKilled), Exception, SomeException, catch, finally, mask_, try)
 import Control.Monad (void)
 import System.Mem.Weak (Weak, deRefWeak, finalize)
 
 -- | Full while the thread may be killed. A thread that kills it empties the MVar for that moment. The reference is
 -- weak: a strong one would keep a thread that waits for ever from getting @BlockedIndefinitelyOnMVar@.
 newtype Worker = Worker (MVar (Weak ThreadId))
+  deriving (Eq)
 
 -- | A worker that has not begun.
 newWorker :: IO Worker
@@ -37,9 +38,13 @@ isThisThread (Worker running) = do
   self <- myThreadId
   tryReadMVar running >>= maybe (return False) (fmap (== Just self) . deRefWeak)
 
--- | Throws @ThreadKilled@ to the thread if it runs its action. Does so from a new thread, because @throwTo@ blocks
--- until the target can receive the exception, and that may be never.
+-- | Throws @ThreadKilled@ to the thread if it runs its action: see 'interruptWorker'.
 killWorker :: Worker -> IO ()
-killWorker (Worker running) = void . forkIO . mask_ $ tryTakeMVar running >>= mapM_ kill
+killWorker = interruptWorker ThreadKilled
+
+-- | Throws an exception to the thread if it runs its action. Does so from a new thread, because @throwTo@ blocks
+-- until the target can receive the exception, and that may be never.
+interruptWorker :: Exception failure => failure -> Worker -> IO ()
+interruptWorker failure (Worker running) = void . forkIO . mask_ $ tryTakeMVar running >>= mapM_ interrupt
   where
-    kill thread = (deRefWeak thread >>= mapM_ killThread) `finally` putMVar running thread
+    interrupt thread = (deRefWeak thread >>= mapM_ (`throwTo` failure)) `finally` putMVar running thread

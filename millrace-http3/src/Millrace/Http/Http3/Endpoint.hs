@@ -187,9 +187,9 @@ reportEnd endpoint failure = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Waiting
 
--- | Waits for an event: see 'Waiters.waitFor'. Sends pending output before it parks, because the event may depend on it.
-waitFor :: Endpoint -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
-waitFor endpoint = Waiters.waitFor (endpointWaiters endpoint) (flush endpoint)
+-- | Waits for an event: see 'Waiters.waitFor'.
+waitFor :: Endpoint -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
+waitFor = Waiters.waitFor . endpointWaiters
 
 -- | Wakes the threads for which the engine has notices.
 wakeNoticed :: Endpoint -> Flags -> IO ()

@@ -100,6 +100,7 @@ module Millrace.Http.Http3.Engine
     writeStream,
     writePiece,
     awaitOutput,
+    awaitWindow,
     outputLow,
     finishStream,
     informStream,
@@ -601,12 +602,13 @@ foreign import ccall unsafe "http3_read"
 
 -- | At most so many bytes of the request's body.
 readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
-readStream stream target size = interpret <$> c_read stream target (fromIntegral size) 1
-  where
-    interpret count
-      | count >= 0 = Bytes (fromIntegral count)
-      | negate count == #{const HTTP3_WAIT} = MustWait
-      | otherwise = Broken
+readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
+
+transferred :: Int64 -> ReadResult
+transferred count
+  | count >= 0 = Bytes (fromIntegral count)
+  | negate count == #{const HTTP3_WAIT} = MustWait
+  | otherwise = Broken
 
 -- | Makes all further reads fail.
 foreign import ccall unsafe "http3_end_reading"
@@ -661,6 +663,13 @@ foreign import ccall unsafe "http3_await_output"
 -- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
+
+foreign import ccall unsafe "http3_await_window"
+  c_awaitWindow :: Ptr Stream -> IO Int64
+
+-- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
+awaitWindow :: Ptr Stream -> IO ReadResult
+awaitWindow stream = transferred <$> c_awaitWindow stream
 
 foreign import ccall unsafe "http3_write_piece"
   c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt

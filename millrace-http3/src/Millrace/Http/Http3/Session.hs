@@ -343,9 +343,7 @@ serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   connection <- streamConnectionNumber at
   refused <- IntMap.member (fromIntegral connection) <$> readIORef (sessionRefused session)
-  (if refused then rejectStream at else serve) `onException` releaseStream at
-  flags <- releaseStream at
-  wakeNoticed endpoint flags
+  (if refused then rejectStream at else serve) `finally` (releaseStream at >>= wakeNoticed endpoint)
   where
     endpoint = sessionEndpoint session
     serve = do

@@ -44,7 +44,7 @@ instance Multiplexed Stream where
 
   -- A connection that is lost is not reported by itself: a client may leave without a word.
   tellLossOf _ = return ()
-  awaitEvent stream event = waitFor (streamEndpoint stream) (noticeKey (streamNoticeKey stream) event)
+  awaitEventOf stream prepare event = waitFor (streamEndpoint stream) prepare (noticeKey (streamNoticeKey stream) event)
   flushOf = flush . streamEndpoint
   flushIfNeededOf = flushIfNeeded . streamEndpoint
   wakeOf = wakeNow . streamEndpoint
@@ -74,6 +74,7 @@ instance Multiplexed Stream where
   writePieceOf = writePiece . streamEngine
   outputLowOf _ = outputLow
   awaitOutputOf = awaitOutput . streamEngine
+  awaitWindowOf = awaitWindow . streamEngine
   finishOf = finishStream . streamEngine
   cancelOf = cancelStream . streamEngine
   failOf = failStream . streamEngine
