@@ -12,7 +12,7 @@ module Millrace.Proxy.Link
   )
 where
 
-import Control.Exception (bracketOnError, catch, mask_)
+import Control.Exception (IOException, bracketOnError, catch, mask_)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -48,6 +48,9 @@ data Link = Link
     -- | Has the target sent nothing since, and not ended the connection either? If it has, what it sent is not the answer to the
     -- next request. Does not block.
     linkIsQuiet :: !(IO Bool),
+    -- | Has the target ended the connection? Takes nothing from it, so any thread may ask, also about a connection that somebody uses or
+    -- closes. Does not block.
+    linkHasEnded :: !(IO Bool),
     -- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
     linkInterrupt :: !(IO ())
   }
@@ -120,6 +123,7 @@ plainLink raw =
       linkEndSending = shutdown raw ShutdownSend,
       linkClose = Socket.close raw,
       linkIsQuiet = isQuiet raw,
+      linkHasEnded = hasEnded raw,
       linkInterrupt = interruptSocket raw
     }
 
@@ -132,6 +136,7 @@ tlsLink secured =
       linkEndSending = Tls.endSending secured,
       linkClose = Tls.close secured,
       linkIsQuiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw,
+      linkHasEnded = hasEnded raw,
       linkInterrupt = interruptSocket raw
     }
   where
@@ -155,6 +160,10 @@ ask raw limit bytes
 -- Takes a byte if there is one. The connection is not used then.
 isQuiet :: Socket -> IO Bool
 isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
+
+-- A socket that is closed on this side has ended, too.
+hasEnded :: Socket -> IO Bool
+hasEnded raw = Socket.hasEnded raw `catch` \problem -> let _ = problem :: IOException in return True
 
 interruptSocket :: Socket -> IO ()
 interruptSocket raw = shutdown raw ShutdownBoth `catch` ignore

@@ -14,8 +14,9 @@ module Millrace.Proxy.Pool
 where
 
 import Control.Exception (mask_)
-import Control.Monad (forM_, join)
+import Control.Monad (filterM, forM_, join, unless)
 import Data.IORef
+import Data.List (partition)
 import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Proxy.Link (Link (..))
@@ -92,46 +93,41 @@ keptCount pool = sum <$> mapM (fmap size . readIORef) (allPlaces (poolStacks poo
 tidyingMicros :: Int
 tidyingMicros = 500000
 
--- | Closes connections that were kept for too long, and those on which something has happened: the target has closed them, or has sent
--- what nobody has asked for. Does not block.
+-- | Closes connections that were kept for too long, and those that the target has closed. Does not block.
 --
--- Only a connection that is out of the pool may be looked at, because that takes a byte. Those that have just been in use stay, so that
--- a busy proxy never finds its pool empty.
+-- They stay in the pool while this looks at them, so that a request never finds it empty. 'takeLink' finds out by itself whether the
+-- target has sent what nobody asked for.
 tidyPool :: Pool -> IO ()
-tidyPool pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ do
+tidyPool pool = do
   now <- monotonicNanoseconds
-  resting <- atomicModifyIORef' stack (split now)
-  (good, over) <- partitionM (isGood now) resting
-  mapM_ closeOne over
-  atomicModifyIORef' stack (putBack good) >>= mapM_ closeOne
+  forM_ (allPlaces (poolStacks pool)) $ \stack -> do
+    over <- readIORef stack >>= filterM (isOver now) . linksOf
+    -- Two that were kept in the same nanosecond are closed together, which harms nobody.
+    let isOne (Kept _ since) = since `elem` [moment | Kept _ moment <- over]
+    unless (null over) $ closing [stack] (without isOne)
   where
-    split _ Closed = (Closed, [])
-    split now (Open _ ones) = let (busy, resting) = span (isSince 250000000 now) ones in (Open (length busy) busy, resting)
-    isSince limit now (Kept _ since) = now < since || now - since <= limit
-    isGood now kept@(Kept link _)
-      | isSince (poolNanoseconds pool) now kept = linkIsQuiet link
-      | otherwise = return False
-    putBack good (Open count ones) = let (fitting, beyond) = splitAt (poolMax pool - count) good in (Open (count + length fitting) (ones ++ fitting), beyond)
-    putBack good Closed = (Closed, good)
-    partitionM holds ones = (\judged -> ([one | (one, True) <- judged], [one | (one, False) <- judged])) <$> mapM (\one -> (,) one <$> holds one) ones
-
-closeOne :: Kept -> IO ()
-closeOne (Kept link _) = linkClose link
+    isOver now (Kept link since)
+      | now > since && now - since > poolNanoseconds pool = return True
+      | otherwise = linkHasEnded link
+    linksOf (Open _ ones) = ones
+    linksOf Closed = []
+    without isOne (Open _ ones) = let (gone, good) = partition isOne ones in (Open (length good) good, gone)
+    without _ Closed = (Closed, [])
 
 -- | Closes all connections. The pool goes on.
 closeKept :: Pool -> IO ()
-closeKept = closing emptied
+closeKept pool = closing (allPlaces (poolStacks pool)) emptied
   where
     emptied (Open _ ones) = (Open 0 [], ones)
     emptied Closed = (Closed, [])
 
 -- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()
-closePool = closing end
+closePool pool = closing (allPlaces (poolStacks pool)) end
   where
     end (Open _ ones) = (Closed, ones)
     end Closed = (Closed, [])
 
--- Closes the connections that a change takes out of the stacks.
-closing :: (Stack -> (Stack, [Kept])) -> Pool -> IO ()
-closing change pool = forM_ (allPlaces (poolStacks pool)) $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ closeOne
+-- Closes the connections that a change takes out of these stacks.
+closing :: [IORef Stack] -> (Stack -> (Stack, [Kept])) -> IO ()
+closing stacks change = forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)

@@ -166,6 +166,7 @@ linkOf stream =
       linkEndSending = Http2.endBody stream [],
       linkClose = return (),
       linkIsQuiet = return False,
+      linkHasEnded = return True,
       -- CANCEL
       linkInterrupt = Http2.resetExchange stream 8
     }
