@@ -67,9 +67,14 @@ parseWeights values = mapMaybe parseElement (fromMaybe [] (listMembers values))
 
 parseElement :: ByteString -> Maybe (CI ByteString, Int)
 parseElement element = do
-  let (name, parameter) = Char8.splitAt (fromMaybe (Char8.length element) (Char8.elemIndex ';' element)) element
-  guard (not (Char8.null (trim name)))
-  (,) (canonical (CI.mk (trim name))) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+  let (before, parameter) = Char8.splitAt (fromMaybe (Char8.length element) (Char8.elemIndex ';' element)) element
+      name = trim before
+  guard (not (Char8.null name) && Char8.length name <= longestName)
+  (,) (canonical (CI.mk name)) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+
+-- Longer names are those of no coding. They are left out before anything is done for each of their bytes.
+longestName :: Int
+longestName = 32
 
 -- The old name of gzip (RFC 9110 section 8.4.1.3).
 canonical :: CI ByteString -> CI ByteString

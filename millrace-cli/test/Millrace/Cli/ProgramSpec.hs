@@ -439,7 +439,7 @@ spec = do
           forM_ [1 .. 5 :: Int] . const $
             curl ["-o", "/dev/null", "-w", "%{http_code}", serverUrl server <> "/unreadable"] `shouldReturn` "500"
           signalServer sigTERM server
-          nextErrorLine server `shouldReturn` "millrace: /unreadable: Invalid argument"
+          nextErrorLine server `shouldReturn` "millrace: GET /unreadable: Invalid argument"
           nextErrorLine server >>= (`shouldStartWith` "stopping ")
         _ -> pendingWith "this system has no file that fails when it is read"
     it "announces no change that is later than the answer" $ \site -> do
@@ -572,7 +572,7 @@ spec = do
         _ <- withBegunDownloadOf field server $ \client _ -> do
           setFileSize (directory </> "large") 1000000
           receiveToEnd client
-        nextErrorLine server `shouldReturn` "millrace: /large: the file became shorter while it was sent"
+        nextErrorLine server `shouldReturn` "millrace: GET /large: the file became shorter while it was sent"
     it "says nothing of a client that is gone" $ \_ -> withLargeFile $ \directory _ ->
       withServer ["serve", directory, "--port", "0"] $ \server -> do
         forM_ [1 .. 10 :: Int] . const . withBegunDownload server $ \client _ ->
