@@ -413,7 +413,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
 static int submit_end(http2_client_stream *stream)
 {
     uint32_t count = stream->request_trailers_count;
-    nghttp2_nv *fields = count > 0 ? fields_of(stream->request_trailers, count) : NULL;
+    nghttp2_nv *fields = stream->request_trailers != NULL ? fields_of(stream->request_trailers, count) : NULL;
     int result = -1;
     if (count == 0 || fields != NULL)
         result = nghttp2_submit_trailer(stream->client->session, stream->id, fields, count);

@@ -71,10 +71,13 @@ void http2_give_grown(void *memory)
 
 void *http2_grow(void *memory, size_t size)
 {
-    void *larger = is_reserved(memory) ? malloc(size) : realloc(memory, size);
+    bool was_reserved = is_reserved(memory);
+    void *larger = was_reserved ? malloc(size) : realloc(memory, size);
+    if (larger != NULL && !was_reserved)
+        return larger;
     if (larger == NULL && (larger = take_reserved(size)) == NULL)
         return NULL;
-    if (memory != NULL && (is_reserved(memory) || is_reserved(larger))) {
+    if (memory != NULL) {
         memcpy(larger, memory, size / 2);
         http2_give_grown(memory);
     }

@@ -354,8 +354,8 @@ spec = describe "HTTP/2" $ do
         answer <- awaitAnswer http2 stream
         (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer) `shouldBe` (Just 200, Just "1", Nothing, "hello world")
     it "answers an extended CONNECT with 501 if the application answers it as a GET" $ do
-      let application request respond = respond (responseLBS (statusOf (rawPathInfo request)) [] "page")
-          statusOf path = if path == "/" then status200 else status404
+      let application request respond = respond (responseLBS (statusFor (rawPathInfo request)) [] "page")
+          statusFor path = if path == "/" then status200 else status404
           connect protocol path =
             [(":method", "CONNECT"), (":protocol", protocol), (":scheme", "http"), (":authority", "a"), (":path", path)]
       serving application $ \http2 -> do

@@ -1,3 +1,4 @@
+{-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Values that no server of PostgreSQL's would send: of a wrong length, or as text. A server of our own sends them.
@@ -59,7 +60,7 @@ price = statement "SELECT price" column
 
 one :: Column a => Connection -> IO a
 one connection =
-  query connection (once (statement "SELECT price" column)) [] >>= \rows -> case rows of
+  query connection (once (statement "SELECT price" column)) [] >>= \case
     [found] -> return found
     _ -> fail "not one row"
 

@@ -1,3 +1,5 @@
+{-# LANGUAGE TupleSections #-}
+
 -- |
 -- What applications keep for as long as a client's connection is open. Must not know: protocols.
 module Millrace.Http.Belongings (Belongings, newBelongings, belonging, endBelongings) where
@@ -33,5 +35,5 @@ belonging (Belongings variable) key make end = mask_ $ do
 -- | Ends the things of a connection that is over.
 endBelongings :: Belongings -> IO ()
 endBelongings (Belongings variable) = do
-  Held _ ending <- atomicModifyIORef' variable (\held -> (none, held))
+  Held _ ending <- atomicModifyIORef' variable (none,)
   ending

@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | Connections that a target has authenticated (NTLM, Negotiate). What is asked on them is asked in the name of one client. So each
 -- belongs to the connection of that client, and ends with it. Must not know: sockets.
@@ -86,7 +87,7 @@ keepPinned pins request member link = do
 tidyPins :: Pins -> IO ()
 tidyPins pins = readIORef (pinsPlaces pins) >>= mapM_ (\(Place _ variable) -> modifyMVar_ variable look)
   where
-    look (Just (member, link)) = fmap ((,) member) <$> ifQuiet link
+    look (Just (member, link)) = fmap (member,) <$> ifQuiet link
     look Nothing = return Nothing
 
 -- The connection, or Nothing after closing it.
