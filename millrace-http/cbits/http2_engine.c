@@ -21,7 +21,7 @@
 /* A DATA frame with at least so many bytes adds to the allowance for useless frames. */
 #define USEFUL 512u
 
-/* A WINDOW_UPDATE that gives back at least so many bytes of what was sent is no useless frame. */
+/* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. */
 #define RETURN_MIN 100u
 
 /* What a request adds to that allowance, unless the client cancels it before there is an answer. */

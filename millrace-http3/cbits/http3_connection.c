@@ -29,7 +29,7 @@
 /* The limit of records of ended connections. */
 #define ENDING_MAX 4096u
 
-/* A HEADERS frame may have so many more bytes than head_max, although it is compressed. */
+/* A HEADERS frame may be this many bytes longer than head_max, although it is compressed. */
 #define HEAD_BYTES_SPARE 16384u
 
 #define GENERAL_PROTOCOL_ERROR UINT64_C(0x101)

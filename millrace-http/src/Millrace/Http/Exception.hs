@@ -159,7 +159,7 @@ instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
--- | A limit for which a connection of HTTP\/2 ends. 'Network.Wai.Handler.Millrace.setOnLimit' is told of each time.
+-- | A limit for which a connection of HTTP\/2 ends. The server calls the action of 'Network.Wai.Handler.Millrace.setOnLimit' each time.
 --
 -- @since 0.1.0
 data ConnectionLimit
