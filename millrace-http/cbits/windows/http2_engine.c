@@ -151,6 +151,12 @@ _Noreturn int http2_await_output(http2_stream *stream, uint32_t most)
     abort();
 }
 
+_Noreturn int64_t http2_await_window(http2_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
 _Noreturn int http2_finish(http2_stream *stream, const http2_rows *trailers)
 {
     (void)stream, (void)trailers;
