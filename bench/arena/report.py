@@ -1,8 +1,8 @@
-"""Writes the pages of the arena from a results file: what each entry keeps of the rules, and a page for each group of profiles."""
+"""Writes the page of the arena from a results file: what each entry keeps of the rules, and the figures of all profiles."""
 
 import os
 
-from driver import estimate, figures, plot, results
+from driver import estimate, figures, results
 from driver.report import GENERATED, Report, _median, _ratio_text, _table
 
 from . import profiles
@@ -33,24 +33,8 @@ def _verdict(ratio):
 
 
 class ArenaReport(Report):
-    overview = "README.md"
-
     def __init__(self, data, bench, plots_directory):
         super().__init__(data, bench, plots_directory, profiles)
-
-    def _plots_of(self, name):
-        """A plot of bars for each profile and number of cores, at its fewest connections."""
-        drawn = {}
-        for (workload, point), sides in self.rows.items():
-            point = dict(point)
-            cores = f"{point['cores']} core" + "s" * (point["cores"] > 1)
-            file = f"{point['service']}{'' if point['cores'] == 1 else '-' + cores.replace(' ', '-')}.svg"
-            if workload != name or file in drawn:
-                continue
-            values = {self.titles[side]: estimate.median(list(found.values())) for side, rounds in sides.items()
-                      if (found := results.values(rounds, "cpu_us_per_request"))}
-            drawn[file] = plot.bars(f"{point['service']}: CPU per request, {cores}", values, figures.microseconds, self._emphasised())
-        return {file: drawing for file, drawing in drawn.items() if drawing}
 
     def _best(self, sides, language):
         """The ratio of Millrace's CPU time to that of the best entry of a language, or nothing."""
@@ -64,8 +48,7 @@ class ArenaReport(Report):
         for key, sides in self.rows.items():
             if self.default not in sides:
                 continue
-            line = [f"[{profiles.label(key[0], dict(key[1]))}]({key[0]}.md)",
-                    self._spread_of(sides[self.default])]
+            line = [profiles.label(key[0], dict(key[1])), self._spread_of(sides[self.default])]
             for language in COLUMNS:
                 ratio = self._best(sides, language)
                 text = _ratio_text(ratio)
@@ -106,27 +89,19 @@ class ArenaReport(Report):
         return _table(["entry", "rules kept", "broken"], lines) + [""] if lines else []
 
     def write(self, path, source):
-        """Writes the first page to `path`, and the other pages and the plots to their folder."""
-        os.makedirs(self.plots_directory, exist_ok=True)
-        measured = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
-        groups = [group for group in profiles.ALL if group.name in measured]
-        for group in groups:
-            self._workload_page(group)
-        self._write_page("machine", [
-            "# Machine, entries and commands", "", f"{GENERATED} [Overview]({self.overview}).", "", "## Machine", "", *self._machine(),
-            "", "## Entries", "", *self._sides(), *self._skipped(), "", "## Commands", "", "```", *self._commands(), "```"])
+        """Writes the page."""
         facts = self.data["machine"]
-        links = ", ".join(f"[{group.name}]({group.name}.md)" for group in groups)
         lines = [
             "# Arena", "",
             "An application with many parts, written for several servers. The rules are those of HttpArena. "
-            "Millrace's entry is [examples/arena](../../../examples/arena).", "",
+            "Millrace's entry is [examples/arena](../../examples/arena).", "",
             *self._ratios(), *self._rules(),
             self._length(), "",
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
             f"Linux {facts['kernel']}{self._some_later()}. `make bench WORKLOAD=arena` measures on your machine.", "",
-            f"Pages: {links}, and [the machine, the entries with their tuning, and all commands](machine.md).", "",
-            "## How to read it", "", *HOW_TO_READ, "", f"{GENERATED} The source is `{source}`.",
+            *(line for group in self._measured() for line in self._section(group, path)),
+            "## Entries", "", *self._sides(), *self._skipped(), "",
+            "## How to read it", "", *HOW_TO_READ, "", f"{GENERATED} The source is `{source}`. [Overview]({self.overview}).",
         ]
         with open(path, "w", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
@@ -139,9 +114,9 @@ def is_mine(results_path):
 
 
 def make(results_path, bench, directory):
-    """Writes the pages and plots into the folder benchmarks/arena of a directory. Returns the first page's path."""
-    folder = os.path.join(directory, "benchmarks", "arena")
-    path = os.path.join(folder, "README.md")
+    """Writes the page into the folder benchmarks of a directory. Returns its path."""
+    folder = os.path.join(directory, "benchmarks")
+    path = os.path.join(folder, "arena.md")
     os.makedirs(folder, exist_ok=True)
     ArenaReport(results.read(results_path), bench, folder).write(
         path, os.path.relpath(results_path, os.path.dirname(bench)))

@@ -1,4 +1,4 @@
-"""Writes the pages of HTTP/3 from a results file: Millrace beside other servers, and beside itself by HTTP/2 over TLS."""
+"""Writes the page of HTTP/3 from a results file: Millrace beside other servers, and beside itself by HTTP/2 over TLS."""
 
 import os
 
@@ -6,13 +6,11 @@ from . import estimate, figures, results
 from .report import GENERATED, HOW_TO_READ, Report, _ratio_text, _spread, _table
 
 OURS = "millrace-http3"
-# The columns of the first page.
+# The columns of the first table.
 OTHERS = {"nginx-http3": "nginx", "go-http3": "quic-go", "rust-http3": "quinn", "millrace-http2-tls": "Millrace, HTTP/2 over TLS", "nginx-http2-tls": "nginx, HTTP/2 over TLS"}
 
 
 class Http3Report(Report):
-    overview = "README.md"
-
     def __init__(self, data, bench, plots_directory):
         super().__init__(data, bench, plots_directory)
         self.ours = [OURS]
@@ -24,7 +22,7 @@ class Http3Report(Report):
                 continue
             primary = self.catalogue.BY_NAME[key[0]].primary
             ours = results.values(sides[OURS], primary)
-            line = [f"[{self.catalogue.label(key[0], dict(key[1]))}]({key[0]}.md)", figures.ALL[primary][0], _spread(sides[OURS], primary)]
+            line = [self.catalogue.label(key[0], dict(key[1])), figures.ALL[primary][0], _spread(sides[OURS], primary)]
             for other in OTHERS:
                 ratio = other in sides and estimate.paired_ratio(ours, results.values(sides[other], primary))
                 line.append(_ratio_text(ratio) if ratio else "–")
@@ -32,15 +30,8 @@ class Http3Report(Report):
         return _table(["row", "figure", "Millrace, HTTP/3", *(f"÷ {title}" for title in OTHERS.values())], lines) + [""]
 
     def write(self, path, source):
-        """Writes the first page to `path`, and the other pages to their folder."""
-        os.makedirs(self.plots_directory, exist_ok=True)
-        measured = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
-        workloads = [workload for workload in self.catalogue.BY_NAME.values() if workload.name in measured]
-        for workload in workloads:
-            self._workload_page(workload)
-        self._write_page("machine", [
-            "# Machine, sides and commands", "", f"{GENERATED} [Overview]({self.overview}).", "", "## Machine", "", *self._machine(),
-            "", "## Sides", "", *self._sides(), *self._skipped(), "", "## Commands", "", "```", *self._commands(), "```"])
+        """Writes the page."""
+        measured = self._measured()
         facts = self.data["machine"]
         lines = [
             "# HTTP/3", "",
@@ -49,11 +40,11 @@ class Http3Report(Report):
             *self._ratios(),
             f"Measured {facts['date']} at commit `{facts['commit']}` on {facts['processors']} processors ({facts['processor']}), "
             f"Linux {facts['kernel']}, {facts['system']}{self._some_later()}. The load average at the start was {facts['load_average']}. It needs "
-            "ngtcp2 1.11: `bench/run --workload " + ",".join(workload.name for workload in workloads) + "`.", "",
-            f"Pages: {', '.join(f'[{workload.name}]({workload.name}.md)' for workload in workloads)}, and [the machine, the sides with their "
-            "tuning, and all commands](machine.md).", "",
+            "ngtcp2 1.11: `bench/run --workload " + ",".join(workload.name for workload in measured) + "`.", "",
+            *(line for workload in measured for line in self._section(workload, path)),
+            "## Sides", "", *self._sides(), *self._skipped(), "",
             "## How to read it", "",
-            *HOW_TO_READ[1:], "", f"{GENERATED} The source is `{source}`.",
+            *HOW_TO_READ[1:], "", f"{GENERATED} The source is `{source}`. [Overview]({self.overview}).",
         ]
         with open(path, "w", encoding="utf-8") as out:
             out.write("\n".join(lines) + "\n")
@@ -66,9 +57,9 @@ def is_mine(results_path):
 
 
 def make(results_path, bench, directory):
-    """Writes the pages into the folder benchmarks/http3 of a directory. Returns the first page's path."""
-    folder = os.path.join(directory, "benchmarks", "http3")
-    path = os.path.join(folder, "README.md")
+    """Writes the page into the folder benchmarks of a directory. Returns its path."""
+    folder = os.path.join(directory, "benchmarks")
+    path = os.path.join(folder, "http3.md")
     os.makedirs(folder, exist_ok=True)
     Http3Report(results.read(results_path), bench, folder).write(path, os.path.relpath(results_path, os.path.dirname(bench)))
     return path

@@ -31,6 +31,8 @@ HOW_TO_READ = [
     "- **System calls** are counted in a separate run. **Peak memory** counts a shared page once for each process.",
 ]
 IN_THE_OVERVIEW = ("pong", "sleepers")
+# Pages in the same folder that are made from other results.
+PAGES_OF_OTHER_REPORTS = {"http3.md": "HTTP/3", "arena.md": "the arena: an application in several languages"}
 
 PLOTTED_BY_CONNECTIONS = ("tcp500", "pong", "file4k")
 
@@ -370,26 +372,12 @@ class Report:
         everywhere = self.notes.get("everywhere", {})
         return notes.get(peer) or everywhere.get(peer) or notes.get("lost") or "this is not explained yet."
 
-    def _commands(self):
-        seen, lines = set(), []
-        for sample in self.data["samples"]:
-            command = sample["figures"].get("command")
-            key = (sample["workload"], sample["side"], sample["point"]["service"], sample["point"]["cores"])
-            if command and key not in seen:
-                seen.add(key)
-                lines.append(f"# {sample['workload']}, {sample['side']}")
-                environment = " ".join(f"{name}={value}" for name, value in sample.get("environment", {}).items())
-                lines.append((environment + " " + command).strip())
-                if "load_command" in sample["figures"]:
-                    lines.append("    " + sample["figures"]["load_command"])
-        return lines
-
     # -- the pages
 
     def _overview(self):
         lines = []
         for row in overview.rows(self.data):
-            page = f"[{row.choice.text}](benchmarks/{row.choice.workload}.md)"
+            page = f"[{row.choice.text}](benchmarks/{workloads.subject_of(row.choice.workload)}.md)"
             ratio = _ratio_text(row.ratio)
             if estimate.beyond(row.ratio, AHEAD_BEYOND) > 0:
                 ratio = f"**{ratio}**"
@@ -422,45 +410,64 @@ class Report:
     def _takes_part(self, name):
         measured = {side for key, sides in self.rows.items() if key[0] == name for side in sides}
         shown = [title for side, title in self.titles.items() if side in measured]
-        return f"Sides ([versions and tuning](machine.md)): {', '.join(shown) or 'none had a figure'}."
+        return f"Sides: {', '.join(shown) or 'none had a figure'}."
 
     def _write_page(self, name, lines):
         with open(os.path.join(self.plots_directory, f"{name}.md"), "w", encoding="utf-8") as out:
             out.write("\n".join(lines).rstrip("\n") + "\n")
 
-    def _workload_page(self, workload):
-        page = os.path.join(self.plots_directory, f"{workload.name}.md")
-        lines = [f"# {workload.name}: {workload.title}", "", f"{GENERATED} [Overview]({self.overview}).", "",
-                 workload.text, "", self._takes_part(workload.name), "", *self._measured_later(workload.name)]
+    def _measured(self):
+        """The workloads that have a figure or a failure."""
+        names = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
+        return [workload for workload in self.catalogue.BY_NAME.values() if workload.name in names]
+
+    def _section(self, workload, page):
+        """All of a workload: what it is, who takes part, plots, a table for each row, and why peers are ahead."""
+        lines = [f"## {workload.name}: {workload.title}", "", workload.text, "", self._takes_part(workload.name), "",
+                 *self._measured_later(workload.name)]
         lines += self._draw(self._plots_of(workload.name), page)
         for key, sides in self.rows.items():
             if key[0] == workload.name:
-                lines += [f"## {self.catalogue.label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
+                lines += [f"### {self.catalogue.label(key[0], dict(key[1]))}", "", *self._row(key, sides)]
         for key in sorted({results.key_of(failure) for failure in self.data["failures"]} - set(self.rows), key=str):
             if key[0] == workload.name:
-                lines += [f"## {self.catalogue.label(key[0], dict(key[1]))}", "", "Every side failed.", ""]
-        self._write_page(workload.name, lines + self._explanations(workload.name))
+                lines += [f"### {self.catalogue.label(key[0], dict(key[1]))}", "", "Every side failed.", ""]
+        return lines + self._explanations(workload.name)
+
+    def _subject_page(self, subject, title, measured):
+        page = os.path.join(self.plots_directory, f"{subject}.md")
+        names = ",".join(workload.name for workload in measured)
+        lines = [f"# {title}", "", f"{GENERATED} [Overview]({self.overview}). `bench/run --workload {names}` measures it.", ""]
+        for workload in measured:
+            lines += self._section(workload, page)
+        self._write_page(subject, lines)
+
+    def _subjects(self):
+        """The pages: file name, title and workloads that were measured."""
+        measured = self._measured()
+        return [(subject, title, found) for subject, (title, names) in workloads.SUBJECTS.items()
+                if (found := [workload for workload in measured if workload.name in names])]
+
+    def _remove_earlier(self):
+        """Removes an earlier report from the folder, which may have had other pages. Other reports have theirs there, too."""
+        for file in os.listdir(self.plots_directory):
+            if file.endswith((".md", ".svg")) and file not in PAGES_OF_OTHER_REPORTS:
+                os.remove(os.path.join(self.plots_directory, file))
 
     def write(self, path, source):
         """Writes the overview to `path`, and the other pages and the plots to their folder."""
         os.makedirs(self.plots_directory, exist_ok=True)
-        for file in os.listdir(self.plots_directory):  # Remove an earlier report, which may have had other workloads.
-            if file.endswith((".md", ".svg")):
-                os.remove(os.path.join(self.plots_directory, file))
-        measured = {key[0] for key in self.rows} | {failure["workload"] for failure in self.data["failures"]}
-        workloads = [workload for workload in self.catalogue.BY_NAME.values() if workload.name in measured]
-        for workload in workloads:
-            self._workload_page(workload)
+        self._remove_earlier()
+        subjects = self._subjects()
+        for subject in subjects:
+            self._subject_page(*subject)
         fallback = self._fallback()
-        if fallback:
-            self._write_page("without-io_uring", ["# Without io_uring", "", f"{GENERATED} [Overview]({self.overview}).", "",
-                                                  *fallback])
         self._write_page("machine", [
-            "# Machine, sides and commands", "", f"{GENERATED} [Overview]({self.overview}).", "",
+            "# Machine and sides", "", f"{GENERATED} [Overview]({self.overview}).", "",
             "## Machine", "", *self._machine(), "", "## Sides", "", *self._sides(), *self._skipped(), "",
-            "## Commands", "", "```", *self._commands(), "```"])
-        pages = [f"[{workload.name}](benchmarks/{workload.name}.md)" for workload in workloads]
-        pages += ["[without io_uring](benchmarks/without-io_uring.md)"] * bool(fallback)
+            *(["## Without io_uring", "", *fallback] if fallback else [])])
+        pages = [f"[{title}](benchmarks/{subject}.md)" for subject, title, _ in subjects]
+        pages += [f"[{title}](benchmarks/{file})" for file, title in PAGES_OF_OTHER_REPORTS.items()]
         facts = self.data["machine"]
         lines = [
             "# Benchmarks", "",
@@ -471,8 +478,9 @@ class Report:
             f"({facts['processor']}), Linux {facts['kernel']}{self._some_later()}. `make bench` measures on your machine.", "",
             *self._releases(),
             "## Everything", "",
-            "Each workload has a page with every side at every size: " + ", ".join(pages) + ". Another page has "
-            "[the machine, the sides with their tuning, and all commands](benchmarks/machine.md).", "",
+            "Each subject has a page with every side at every size: " + ", ".join(pages) + ". Another page has "
+            "[the machine, the sides with their tuning, and what io_uring changes](benchmarks/machine.md). The results file has the "
+            "commands of all sides.", "",
             "## How to read it", "",
             *HOW_TO_READ, "",
             f"{GENERATED} The source is `{source}`.",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 # Fewer connections show nothing more, and 10,000 take three times as long as 1,000: only `pong` has them.
 CONNECTIONS = [100, 1000]
-FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "file100m": 100 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
+FILES = {"file4k": 4 << 10, "file1m": 1 << 20, "h2-file4k": 4 << 10, "h2-file1m": 1 << 20,
          "tls-file1m": 1 << 20, "h3-file1m": 1 << 20, "h3-loss": 1 << 20, "proxy-file1m": 1 << 20}
 FILE_NAMES = {name: f"{name.rsplit('-', 1)[-1]}.bin" for name in FILES}
 
@@ -85,11 +85,6 @@ ALL = [
     Workload(
         "file1m", "HTTP, file of 1 MiB", "closed",
         "HTTP, a static file of 1 MiB. The number of requests is computed from the bytes received.", "cpu_us_per_request", _connections(["files"], [100])),
-    Workload(
-        "file100m", "HTTP, file of 100 MiB", "closed",
-        "HTTP, a static file of 100 MiB. The number of requests is computed from the bytes received. Ten connections: with "
-        "many more, one answer would take longer than a sample.",
-        "cpu_us_per_request", _connections(["files"], [10])),
     Workload(
         "pipelined", "HTTP, 16 requests in each write", "closed",
         "As pong, with 16 requests in each write. Latencies are left out, because wrk computes them wrongly for pipelined "
@@ -364,6 +359,26 @@ ALL += [
 ]
 
 BY_NAME = {workload.name: workload for workload in ALL}
+
+# The pages of the report: file name, title and the workloads on it.
+SUBJECTS = {
+    "tcp": ("TCP", ("tcp500",)),
+    "http1": ("HTTP/1", ("pong", "pipelined", "connect", "cores", "tail", "idle")),
+    "files": ("Files over HTTP/1", ("file4k", "compress", "file1m")),
+    "http2": ("HTTP/2", ("h2-pong", "h2-multiplexed", "h2-tls", "h2-file4k", "h2-file1m", "h2-upload", "h2-tail", "h2-idle")),
+    "http3": ("HTTP/3", ("h3-pong", "h3-multiplexed", "h3-file1m", "h3-idle", "h3-loss")),
+    "tls": ("HTTP over TLS", ("tls-pong", "tls-handshake", "tls-reconnect", "tls-file1m", "tls-idle")),
+    "proxy": ("Reverse proxies", ("proxy-pong", "proxy-file1m", "proxy-ws", "proxy-h2", "proxy-idle")),
+    "timers": ("Timers", ("sleepers", "timeouts", "lateness", "live")),
+    "calls": ("Calling C", ("blocking", "switch")),
+    "toolkit": ("Files, processes, packets and names", ("file-cached", "file-direct", "file-whole", "processes", "walk", "udp", "watch", "names")),
+    "simulated": ("Simulated machines", ("simulated",)),
+}
+
+
+def subject_of(name):
+    """The page that a workload is on."""
+    return next(subject for subject, (_, names) in SUBJECTS.items() if name in names)
 
 
 def label(name, point):
