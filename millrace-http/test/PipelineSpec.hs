@@ -159,8 +159,8 @@ examples medium = describe "a slow request behind fast ones" $ do
           withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
             let count = 2000
             withAsync (void (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))) $ \_ -> do
-              within "the application's patience" (takeMVar impatient)
-              bodies <- replyBodies client count
+              early <- within "the application's patience" (receiveUntilFilled impatient client)
+              bodies <- replyBodies early client count
               zip [1 ..] bodies `shouldSatisfy` all (\(number, body) -> body == pageOf number || body == "Something went wrong")
           faults <- readIORef reports
           filter (\failure -> isNothing (fromException failure :: Maybe IOException)) faults
@@ -168,8 +168,12 @@ examples medium = describe "a slow request behind fast ones" $ do
   it "survives a connection that is cut off while its answers are being sent" $ do
     gate <- newEmptyMVar
     withServerOver medium id (waiting gate) $ \port -> do
+      -- The server may notice before it has asked the application for the second answer, and does not ask any more then.
       replicateM_ 20 . withConnection port $ \client -> send client (B.concat [get "/1", get "/wait"])
-      replicateM_ 20 (putMVar gate ())
+      replicateM_ 20 . withConnection port $ \client -> do
+        send client (B.concat [get "/1", get "/wait"])
+        replyBody <$> receiveResponse client `shouldReturn` "/1"
+      putMVar gate ()
       withConnection port $ \client -> do
         send client (get "/1")
         replyBody <$> receiveResponse client `shouldReturn` "/1"
@@ -186,8 +190,12 @@ examples medium = describe "a slow request behind fast ones" $ do
       send client (get (nameOf (sent + 1)))
       looked <- timeout 1000000 (waitQSem asked)
       if isJust looked && sent < 20000 then askUntilStuck asked client (sent + 1) else return (sent + 1 :: Int)
-    -- Of so many responses, or of those that are whole when the connection ends.
-    replyBodies client count = go (B.empty, count :: Int)
+    -- The server may be stuck between two requests, where no application waits. It goes on when the client reads something.
+    receiveUntilFilled place client = do
+      filled <- timeout 1000000 (takeMVar place)
+      if isJust filled then return B.empty else B.append <$> receive client <*> receiveUntilFilled place client
+    -- Of so many responses, or of those that are whole when the connection ends. They begin with bytes that were received already.
+    replyBodies early client count = go (early, count :: Int)
       where
         go (_, 0) = return []
         go (got, left) = case parseReply got of
@@ -197,7 +205,7 @@ examples medium = describe "a slow request behind fast ones" $ do
             if B.null bytes then return [] else go (B.append got bytes, left)
     get path = B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\n\r\n"]
     waiting gate request respond = do
-      when (rawPathInfo request == "/wait") (takeMVar gate)
+      when (rawPathInfo request == "/wait") (readMVar gate)
       named request respond
     computing request respond = do
       when (rawPathInfo request == "/compute") (computedFor 0 `seq` return ())
