@@ -13,6 +13,7 @@ import Data.Maybe (isJust, isNothing)
 import Foreign.Ptr (castPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, isDeadlineError, noDeadline)
 import Millrace.File (Mode (..), fileDescriptor, withFile)
+import Millrace.Operation (perform, waitReadableRequest)
 import Millrace.Socket (SocketOption (..), setSocketOption)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
@@ -233,6 +234,24 @@ receiving = do
     go 0
     readIORef interrupted >>= (`shouldSatisfy` (> 10))
     finish job
+  it "finds quiet a peer that has sent nothing but tickets, and loses nothing of others" $ \credentials -> withPair credentials $ \one other -> do
+    let arrival = void (perform (waitReadableRequest (Socket.socketHandle (connectionSocket one))))
+        noise = within 20 "noise" $ let look = isQuiet one >>= \quiet -> when quiet (arrival >> look) in look
+    -- The server sends its tickets when it waits for a request.
+    request <- inBackground (recv other 100)
+    within 20 "tickets" arrival
+    isQuiet one `shouldReturn` True
+    sendAll one "request"
+    finish request `shouldReturn` "request"
+    sendAll other "answer"
+    noise
+    isQuiet one `shouldReturn` False
+    recv one 100 `shouldReturn` "answer"
+    isQuiet one `shouldReturn` True
+    endSending other
+    noise
+    recv one 100 `shouldReturn` ""
+    isQuiet one `shouldReturn` False
   it "tells an end that was cut off from one that was said" $ \credentials -> do
     withPair credentials $ \one other -> do
       sendAll one "all"

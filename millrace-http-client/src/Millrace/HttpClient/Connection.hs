@@ -58,10 +58,7 @@ plainLink :: Socket -> Link
 plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (isQuiet raw) (Socket.close raw)
 
 tlsLink :: Tls.Connection -> Link
-tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) raw quiet (Tls.close secured)
-  where
-    raw = connectionSocket secured
-    quiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw
+tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) (connectionSocket secured) (Tls.isQuiet secured) (Tls.close secured)
 
 -- Takes a byte if there is one.
 isQuiet :: Socket -> IO Bool

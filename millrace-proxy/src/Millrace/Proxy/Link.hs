@@ -135,7 +135,7 @@ tlsLink secured =
       linkAsk = \_ _ -> return (AskedInPart 0),
       linkEndSending = Tls.endSending secured,
       linkClose = Tls.close secured,
-      linkIsQuiet = Tls.hasInput secured >>= \has -> if has then return False else isQuiet raw,
+      linkIsQuiet = Tls.isQuiet secured,
       linkHasEnded = hasEnded raw,
       linkInterrupt = interruptSocket raw
     }

@@ -47,7 +47,7 @@ module Millrace.Tls.Connection
     Limit (..),
     Received (..),
     receiveBorrowed,
-    hasInput,
+    isQuiet,
     Attempt (..),
     attemptSend,
     attemptSendFile,
@@ -68,7 +68,7 @@ import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.Borrowed (borrowedBytes, borrowedSize, giveBack)
-import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, endSending, hasInput, receiveBorrowed)
+import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, endSending, receiveBorrowed)
 import qualified Millrace.Tls.Internal.Connection as Internal
 import System.IO.Error (ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd)
@@ -125,13 +125,6 @@ receiveBorrowed limit connection size = do
   mask_ (Internal.receiveBorrowed name limit connection size)
   where
     name = "Millrace.Tls.Connection.receiveBorrowed"
-
--- | May a receive return at once, with bytes or the end of the stream, because of what has arrived from the socket already? What is
--- still in the socket does not count. Does not block.
---
--- @since 0.1.0
-hasInput :: Connection -> IO Bool
-hasInput = Internal.hasInput
 
 -- | Sends some of these bytes, at least one; returns how many.
 --

@@ -31,6 +31,7 @@ module Millrace.Tls.Internal.Connection
     unread,
     handOver,
     hasInput,
+    isQuiet,
 
     -- * Sending
     Attempt (..),
@@ -58,11 +59,11 @@ import Data.Int (Int64)
 import Data.List (find)
 import Data.Maybe (fromMaybe)
 import Data.Word (Word8)
-import Foreign.C.Error (Errno (..), eBADF, ePIPE, eTIMEDOUT)
+import Foreign.C.Error (Errno (..), eAGAIN, eBADF, ePIPE, eTIMEDOUT)
 import Foreign.C.String (CString, withCString)
 import Foreign.ForeignPtr
 import Foreign.ForeignPtr.Unsafe (unsafeForeignPtrToPtr)
-import Foreign.Marshal.Alloc (alloca)
+import Foreign.Marshal.Alloc (alloca, allocaBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineAfter, isDeadlineError, microseconds, noTimeLimit)
@@ -406,6 +407,25 @@ receiveBorrowed attempted limit connection size = withMVar (receiving connection
 -- | Puts plain bytes back: the next receive begins with them.
 unread :: Connection -> Ptr Word8 -> Int -> IO ()
 unread connection bytes count = withState connection $ \state -> c_unread state bytes (fromIntegral count)
+
+-- | Has the peer sent nothing for the application, and not ended the stream either? Takes what has arrived and is TLS's own, such as
+-- a server's tickets, which may come at any time. Loses no byte of the application's. Does not block while nobody receives.
+--
+-- @since 0.1.0
+isQuiet :: Connection -> IO Bool
+isQuiet connection = mask_ . withMVar (receiving connection) $ \_ ->
+  allocaBytes sealedSize $ \sealed -> alloca $ \plain -> do
+    let takeArrived = perform (atOnce (recvRequest (socketHandle (connectionSocket connection)) sealed sealedSize)) >>= either (return . (== eAGAIN)) opened
+        opened 0 = return False
+        opened count = open connection sealed count plain 1 >>= go
+        go step = case stepStatus step of
+          WantsInput -> takeArrived
+          Done -> False <$ unread connection plain (stepPlain step)
+          _ -> return False
+    isHere <- hasInput connection
+    if isHere then open connection nullPtr 0 plain 1 >>= go else takeArrived
+  where
+    sealedSize = 512
 
 -- | Runs a masked action whose result must not be lost. If an exception comes between its end and the caller's next
 -- instruction, undoes it with the result.
