@@ -129,11 +129,27 @@ scenarios =
     ("choose-within-a-simulation", chooseWithinSimulation),
     ("throwing-callback", throwingCallback),
     ("unreadable-directories", unreadableDirectories),
+    ("nested-timeouts", nestedTimeouts),
     ("terminal", terminalOfTest),
     ("terminal-functions", terminalFunctions),
     ("terminal-at-terminate", terminalAtSignal Terminate),
     ("terminal-at-user2", terminalAtSignal User2)
   ]
+
+-- Exceptions of several timeouts come to one thread at the same time. On eight capabilities, GHC 9.0's run-time system ends, loses a
+-- thread or lets an exception out if they come from several of these, or if a thread is killed while it throws one.
+nestedTimeouts :: IO ()
+nestedTimeouts = do
+  setNumCapabilities 8
+  jobs <- forM [1 .. 20] $ \seed -> start $ do
+    random <- newRandom seed
+    let soon = between random 1 600
+    replicateM_ 2000 $ do
+      outer <- soon
+      inner <- soon
+      delay <- soon
+      void (Timer.timeout outer (Timer.timeout inner (Timer.threadDelay delay)))
+  mapM_ finish jobs
 
 -- Those below a watched one, also new ones, are reported and not entered. A named one is an error.
 unreadableDirectories :: IO ()

@@ -15,7 +15,7 @@ import Data.Maybe (isNothing)
 import Data.Word (Word64)
 import GHC.Clock (getMonotonicTimeNSec)
 import Millrace.Timer
-import Scenario (scenarioPrints)
+import Scenario (scenarioPasses, scenarioPrints)
 import Support
 import System.Mem (performMajorGC)
 import System.Mem.Weak (deRefWeak)
@@ -58,6 +58,8 @@ spec = describe "Millrace.Timer" $ do
     it "leaves nothing in flight" $ withoutLeaks $ replicateM_ 1000 (timeout 1000000 yield)
     it "throws no exception after it has returned (100,000 races)" strayExceptions
     it "nests: in races every result is one that can be (20,000 races)" nestedRaces
+    it "nests on many capabilities, whatever exceptions come to one thread at the same time" $ scenarioPasses "nested-timeouts"
+    it "takes no exception but its own, also if it ends while others come, masked or not" exceptionsAtItsEnd
     it "can be lifted while the action runs" $
       withoutLeaks $ do
         liftableTimeout 50000 (\lift -> lift >> threadDelay 200000 >> lift) >>= (`shouldBe` Just ())
@@ -210,6 +212,21 @@ nestedRaces = within 60 "all races" $
     results <- concat <$> mapM finish jobs
     forM_ "oiw" $ \kind -> length (filter (== kind) results) `shouldSatisfy` (> 500)
 
+-- The timeout expires while its action cannot be interrupted, and so does another exception. Both are on their way when it ends: it takes
+-- its own, in every state, and the other one comes when it may.
+exceptionsAtItsEnd :: IO ()
+exceptionsAtItsEnd = within 60 "all rounds" $
+  withoutLeaks . forM_ [1 .. 200 :: Int] $ \number -> do
+    self <- myThreadId
+    (thrower, result) <- mask $ \restore -> do
+      thrower <- start (threadDelay 500 >> throwTo self (Mine number))
+      ended <- if even number then uninterruptibleMask_ (timeout 500 (busy 2000000)) else timeout 500 (uninterruptibleMask_ (busy 2000000))
+      ended `shouldBe` Just ()
+      result <- try (restore (threadDelay 10000000))
+      return (thrower, result)
+    result `shouldMatch` Left (Mine number)
+    finish thrower
+
 -- Exceptions of ours race with the timeout's own: each arrives exactly once.
 otherExceptions :: IO ()
 otherExceptions = within 60 "all races" $
@@ -228,8 +245,9 @@ otherExceptions = within 60 "all races" $
         result `shouldMatch` Left (Mine number)
         finish thrower
     mapM_ finish jobs
-  where
-    shouldMatch result expected = require (result == (expected :: Either Mine ())) (show result)
+
+shouldMatch :: Either Mine () -> Either Mine () -> IO ()
+shouldMatch result expected = require (result == expected) (show result)
 
 -- What a timer would have done must be garbage as soon as the timer is cancelled.
 keepsNothing :: (IO () -> IO ()) -> IO ()

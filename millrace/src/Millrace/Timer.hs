@@ -41,11 +41,12 @@ module Millrace.Timer
   )
 where
 
-import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, myThreadId, throwTo)
+import Control.Concurrent (ThreadId, forkOn, killThread, myThreadId, threadCapability, throwTo)
 import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, takeMVar, tryPutMVar)
 import Control.Concurrent.STM (TVar, atomically, newTVarIO, writeTVar)
 import Control.Exception
-  ( Exception (..),
+  ( AsyncException,
+    Exception (..),
     SomeException,
     asyncExceptionFromException,
     asyncExceptionToException,
@@ -56,10 +57,13 @@ import Control.Exception
     uninterruptibleMask_,
   )
 import Control.Monad (unless, void, when)
+import Data.IORef (IORef, atomicModifyIORef', newIORef)
+import qualified Data.Map.Strict as Map
 import Millrace.Deadline (Deadline)
 import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Timer
 import Millrace.Internal.TimerTable (Action (..))
+import System.IO.Unsafe (unsafePerformIO)
 
 -- | Suspends the thread for at least the given number of microseconds; zero or less only yields. Interruptible.
 --
@@ -121,17 +125,40 @@ liftableTimeout limitMicros action
     return result
 {-# INLINE liftableTimeout #-}
 
--- The timer has fired. A new thread throws the exception, because throwing waits until the target can receive it. The first to
--- fill the lock wins: this thread, with its ThreadId, or 'disarm'.
+-- The timer has fired. A new thread throws the exception, because throwing waits until the target can receive it.
+--
+-- GHC 9.0 corrupts threads that get an exception while another one waits for them, if one of them comes from another capability. So
+-- it is thrown on the target's capability, and one after the other.
 expire :: ThreadId -> MVar ThreadId -> IO ()
 expire caller lock = do
   isWanted <- isEmptyMVar lock
-  when isWanted $
-    void $
-      forkIOWithUnmask $ \unmask -> unmask $ do
-        self <- myThreadId
-        isFirst <- tryPutMVar lock self
-        when isFirst $ throwTo caller (Timeout lock)
+  when isWanted $ do
+    isAlone <- atomicModifyIORef' underWay $ \all' -> case Map.lookup caller all' of
+      Nothing -> (Map.insert caller [] all', True)
+      Just later -> (Map.insert caller (later ++ [lock]) all', False)
+    when isAlone (throwBeside caller lock)
+
+-- The timeouts of each thread to which one is thrown now, behind that one.
+underWay :: IORef (Map.Map ThreadId [MVar ThreadId])
+underWay = unsafePerformIO (newIORef Map.empty)
+{-# NOINLINE underWay #-}
+
+-- Throws it in a new thread, and the next one when that was received, or was not wanted any more. The first to fill the lock wins:
+-- this thread, with its ThreadId, or 'disarm', which may kill this thread, but not the next one.
+throwBeside :: ThreadId -> MVar ThreadId -> IO ()
+throwBeside caller lock = do
+  (capability, _) <- threadCapability caller
+  void . mask_ . forkOn capability $ do
+    self <- myThreadId
+    isFirst <- tryPutMVar lock self
+    when isFirst (throwTo caller (Timeout lock) `catch` endedByDisarm)
+    next <- atomicModifyIORef' underWay $ \all' -> case Map.lookup caller all' of
+      Just (first : later) -> (Map.insert caller later all', Just first)
+      _ -> (Map.delete caller all', Nothing)
+    mapM_ (throwBeside caller) next
+  where
+    endedByDisarm :: AsyncException -> IO ()
+    endedByDisarm _ = return ()
 
 -- Call it masked. After it returns, this timeout's exception can no longer arrive. It waits uninterruptibly, and only for a
 -- thread that is about to throw: that one is killed before it throws, or has thrown already.
