@@ -5,6 +5,7 @@ import qualified BatchSpec
 import qualified BorrowedSpec
 import qualified BufferedSpec
 import qualified CloseSpec
+import qualified ContractSpec
 import qualified CrashSpec
 import qualified CrashedDiskSpec
 import qualified DatagramSpec
@@ -64,6 +65,7 @@ spec = do
   PeerSpec.spec
   InterruptSpec.spec
   BorrowedSpec.spec
+  ContractSpec.spec
   ThreadChurnSpec.spec
   FileChurnSpec.spec
   ScarcitySpec.spec

@@ -5,6 +5,7 @@ module Scenario
   ( runScenario,
     scenarioPasses,
     scenarioPassesIn,
+    scenarioPassesWith,
     scenarioPrints,
   )
 where
@@ -15,6 +16,7 @@ import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (bracket, bracket_, catch, displayException, fromException, throwIO, try)
 import Control.Monad (forM, forM_, forever, replicateM_, unless, void, when)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
 import Data.IORef (atomicModifyIORef', newIORef, readIORef)
 import Data.List (isInfixOf, uncons)
 import Data.Maybe (fromMaybe, isJust)
@@ -26,6 +28,7 @@ import Millrace.Deadline
 import Millrace.Directory (Permissions (..), createDirectory, exists, ownerOnly, setPermissions)
 import Millrace.File
 import Millrace.File.Access (writeVectorAt)
+import Millrace.File.Buffered (withWriter, writeBytes)
 import Millrace.File.Temporary (replaceFile, withTemporaryDirectory, withTemporaryFile)
 import Millrace.Manager
 import qualified Millrace.Process as Process
@@ -67,6 +70,10 @@ scenarioPassesIn within' name = do
     ExitSuccess -> return ()
     ExitFailure 77 -> pendingWith ("this system does not allow it: " ++ printed)
     _ -> ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
+
+-- | The same as 'scenarioPasses', with more environment variables.
+scenarioPassesWith :: [(String, String)] -> String -> IO ()
+scenarioPassesWith settings name = scenarioPrints settings name ""
 
 -- | Runs a scenario with more environment variables; it must end well, and print this among other things.
 scenarioPrints :: [(String, String)] -> String -> String -> IO ()
@@ -130,11 +137,25 @@ scenarios =
     ("throwing-callback", throwingCallback),
     ("unreadable-directories", unreadableDirectories),
     ("nested-timeouts", nestedTimeouts),
+    ("end-beside-others", endBesideOthers),
     ("terminal", terminalOfTest),
     ("terminal-functions", terminalFunctions),
     ("terminal-at-terminate", terminalAtSignal Terminate),
     ("terminal-at-user2", terminalAtSignal User2)
   ]
+
+-- Ends while other threads have a process, a temporary directory and a writer.
+endBesideOthers :: IO ()
+endBesideOthers = do
+  root <- getEnv "MILLRACE_TEST_PATH"
+  ready <- newEmptyMVar
+  let holding with = void (start (with (putMVar ready () >> threadDelay 60000000)))
+      held with = holding with >> takeMVar ready
+  held $ \hold -> withTemporaryDirectory root "temporary" (const hold)
+  held $ \hold -> withFile (root ++ "/written") ForWriting (\file -> withWriter file 0 (\writer -> writeBytes writer (bytesAt 0 10) >> hold))
+  held $ \hold -> Process.withProcess ((Process.command "sleep" ["30"]) {Process.commandErrors = Process.Null}) $ \process -> do
+    withFile (root ++ "/child") ForWriting (\file -> writeAt file 0 (Char8.pack (show (Process.processId process))))
+    hold
 
 -- Exceptions of several timeouts come to one thread at the same time. On eight capabilities, GHC 9.0's run-time system ends, loses a
 -- thread or lets an exception out if they come from several of these, or if a thread is killed while it throws one.
