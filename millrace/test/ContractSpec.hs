@@ -47,7 +47,7 @@ spec = describe "the contract" $ do
 
 -- On every path of a send: a part, then nothing more.
 sentBefore :: IO ()
-sentBefore = within 60 "all rounds" . forM_ [tcpPair, unixPair] $ \create -> forM_ [1 .. 40] $ \seed ->
+sentBefore = within 60 "all rounds" . forM_ [tcpPair, unixPair] $ \create -> forM_ [1 .. 20] $ \seed ->
   withPairOf create $ \one other -> do
     random <- newRandom seed
     setSocketOption one SendBuffer 65536
@@ -67,7 +67,7 @@ receiveAll s = go []
 
 -- Runs an action while connections of the first capability exchange bytes without a pause.
 amongBusyConnections :: IO a -> IO a
-amongBusyConnections action = bracket (replicateM 20 unixPair) (mapM_ (\(one, other) -> close one >> close other)) $ \pairs -> do
+amongBusyConnections action = bracket (replicateM 8 unixPair) (mapM_ (\(one, other) -> close one >> close other)) $ \pairs -> do
   jobs <- forM (concat [[one, other] | (one, other) <- pairs]) $ \from ->
     startOn 0 (forever (sendAll from (bytesAt 0 1000) >> recv from 4000))
   action `finally` mapM_ stop jobs
@@ -75,7 +75,7 @@ amongBusyConnections action = bracket (replicateM 20 unixPair) (mapM_ (\(one, ot
 busyConnections :: IO ()
 busyConnections = within 60 "all of it" . withoutLeaks . amongBusyConnections $ do
   job <- startOn 0 $
-    withListener $ \listener address -> forM_ [1 .. 30 :: Int] $ \_ -> do
+    withListener $ \listener address -> forM_ [1 .. 15 :: Int] $ \_ -> do
       Timer.threadDelay 500
       server <- startOn 0 (bracket (fst <$> accept listener) close (\s -> recv s 10 >>= sendAll s))
       bracket (connectTo address) close $ \s -> sendAll s (bytesAt 0 10) >> receiveExactly s 0 10 >>= (`shouldBe` 10)
@@ -95,17 +95,17 @@ floodOfTimers = within 60 "all of it" . withUnixPair $ \one other -> do
   within 20 "the timers" (forM_ variables (\variable -> atomically (readTVar variable >>= check)))
   left `shouldSatisfy` (> 0)
   where
-    flood = 200000
+    flood = 100000
 
 floodOfConnections :: IO ()
 floodOfConnections = within 60 "all of it" . withoutLeaks . withListener $ \listener address -> withTcpPair $ \one other -> do
   acceptor <- startOn 0 (forever (accept listener >>= close . fst))
   clients <- replicateM 8 (startOn 1 (forever (bracket (connectTo address) close (`recv` 1))))
   echo <- startOn 0 (echoStream other 0)
-  within 30 "the connection that was accepted" . forM_ [0, 10 .. 990] $ \position -> sendStream one position 10 >> receiveExactly one position 10
+  within 30 "the connection that was accepted" . forM_ [0, 10 .. 290] $ \position -> sendStream one position 10 >> receiveExactly one position 10
   mapM_ stop clients
   shutdown one ShutdownSend
-  finish echo `shouldReturn` 1000
+  finish echo `shouldReturn` 300
   stop acceptor
 
 -- The descriptor is closed on the capability whose loop lets go of it last. A thread of each one notes its longest pause.
