@@ -14,6 +14,7 @@ typedef struct http_connection_state {
     intptr_t arena;
     intptr_t borrowed_input;
     intptr_t is_idle;
+    intptr_t gives_way;
     intptr_t stage;
     intptr_t requests;
     intptr_t requests_ended;

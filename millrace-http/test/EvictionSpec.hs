@@ -1,12 +1,22 @@
--- | Which elements are evicted for new ones, and how often that scans all of them.
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Which elements are evicted for new ones, how often that scans all of them, and what a connection that is evicted tells its client.
 module EvictionSpec (spec) where
 
-import Control.Concurrent (threadDelay)
-import Control.Monad (replicateM, when)
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Exception (mask_)
+import Control.Monad (forM_, replicateM, unless, void, when)
 import Data.IORef
 import Data.List (delete)
+import Millrace.Http.Server.Context (newServerContext)
 import Millrace.Http.Server.Eviction
-import Support (timed, untilQuick)
+import Millrace.Http.Server.Lifetime (runConnection)
+import Millrace.Http.Server.Served (giveWay, isIdle, newServed, servedTransport)
+import Millrace.Http.Transport (closeTransport)
+import Millrace.Http.Transport.Memory (clientEnd, clientReceive, clientSend, goodConditions, newMemoryTransport)
+import Network.Socket (SockAddr (..), tupleToHostAddress)
+import Network.Wai.Handler.Millrace (defaultSettings)
+import Support (pong, quiet, timed, untilQuick, within)
 import Test.Hspec
 
 spec :: Spec
@@ -52,6 +62,18 @@ spec = describe "newcomers" $ do
           (take 1 answers, counted) `shouldBe` ([NoneGivesWay], 1)
           drop 1 answers `shouldSatisfy` all isPause
           return (Just ())
+  forM_ [("is told", \client _ -> clientEnd client, "HTTP/1.1 400 "), ("is not told, because the server did,", \_ served -> giveWay served, "")] $ \(what, end, expected) ->
+    it ("make connections give way: a client " ++ what ++ " that it has ended within a head") $ do
+      (transport, client) <- newMemoryTransport goodConditions (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
+      server <- newServerContext (quiet defaultSettings)
+      served <- newServed server transport
+      void . forkIO . mask_ $ runConnection served pong (closeTransport (servedTransport served))
+      let waitUntil condition = within "the server" $ let go = condition >>= \is -> unless is (threadDelay 1000 >> go) in go
+      waitUntil (isIdle served)
+      clientSend client "GET / HT"
+      waitUntil (not <$> isIdle served)
+      end client served
+      within "the end" (clientReceive client 13) `shouldReturn` expected
   where
     isPause (AskLater micros) = micros > 0 && micros <= 100001
     isPause _ = False

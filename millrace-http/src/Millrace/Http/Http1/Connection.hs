@@ -18,6 +18,8 @@ module Millrace.Http.Http1.Connection
     isIdle,
     becomeIdle,
     becomeBusy,
+    giveWay,
+    hasGivenWay,
     isWorking,
     beginWork,
     endWork,
@@ -136,6 +138,17 @@ becomeIdle connection = writeField (connectionState connection) isIdleNow True
 becomeBusy :: Connection -> IO ()
 becomeBusy connection = writeField (connectionState connection) isIdleNow False
 {-# INLINE becomeBusy #-}
+
+-- | Receives nothing any more, so that an idle connection ends. A request that has just been received is still answered. Any thread may
+-- call this.
+giveWay :: Connection -> IO ()
+giveWay connection = do
+  writeField (connectionState connection) givesWay True
+  endReceiving (connectionTransport connection)
+
+-- | Was 'giveWay' called?
+hasGivenWay :: Connection -> IO Bool
+hasGivenWay connection = readField (connectionState connection) givesWay
 
 -- | Notes that the action of @setOnOpen@ has returned, so that the action of @setOnClose@ must run at the end. The note
 -- is not an @IORef@ on the thread's stack: one more word would no longer fit into a thread's first stack chunk

@@ -308,7 +308,13 @@ awaitRest connection = do
         else do
           size <- parseInput connection
           if size /= 0 then return size else go deadline
-    endEarly silent = if silent then 0 <$ reportEarlyClose connection else throwIO IncompleteHeaders
+    endEarly silent
+      | silent = 0 <$ reportEarlyClose connection
+      | otherwise = do
+        -- If the server itself has ended the head, that is not the client's mistake. Without a response it may send the request again
+        -- (RFC 9112, section 9.3.1).
+        isOurs <- hasGivenWay connection
+        if isOurs then return 0 else throwIO IncompleteHeaders
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests

@@ -11,6 +11,7 @@ module Millrace.Http.Http1.State
     arenaAddress,
     borrowedInput,
     isIdleNow,
+    givesWay,
     stage,
     requestsBegun,
     requestsEnded,
@@ -103,6 +104,10 @@ borrowedInput = Field #{offset http_connection_state, borrowed_input}
 -- | Whether the connection waits for a request of which no byte has come.
 isIdleNow :: Field ConnectionState Bool
 isIdleNow = Field #{offset http_connection_state, is_idle}
+
+-- | Whether the server itself has ended what it receives from the client.
+givesWay :: Field ConnectionState Bool
+givesWay = Field #{offset http_connection_state, gives_way}
 
 -- | The phase of the current request.
 stage :: Field ConnectionState Stage

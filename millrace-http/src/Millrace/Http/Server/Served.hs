@@ -20,7 +20,7 @@ import qualified Millrace.Http.Http1.Session as Http1
 import qualified Millrace.Http.Http2.Session as Http2
 import Millrace.Http.Server.Context (ServerContext)
 import Millrace.Http.Server.Worker (Worker)
-import Millrace.Http.Transport (Transport, endReceiving)
+import Millrace.Http.Transport (Transport)
 
 -- | A connection begins with HTTP\/1, unless HTTP\/2 was negotiated.
 data Served = Served
@@ -56,8 +56,9 @@ requestCount served = (+) <$> Http1.requestCount (servedHttp1 served) <*> Http2.
 finishSoon :: Served -> IO Bool
 finishSoon served = Http2.askToEnd (servedHttp2 served) Http2.ToFinish
 
--- | Ends an idle connection. If a request has just been received, it is still answered.
+-- | Ends an idle connection. If a request has just been received, it is still answered. If only a part of its head was, it is not: the
+-- client finds the connection closed, and may send it again.
 giveWay :: Served -> IO ()
 giveWay served = do
   asked <- Http2.askToEnd (servedHttp2 served) Http2.ToGiveWay
-  unless asked (endReceiving (servedTransport served))
+  unless asked (Http1.giveWay (servedHttp1 served))
