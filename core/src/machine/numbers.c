@@ -146,7 +146,9 @@ int mr_machine_dup3(mr_machine *machine, int old, int number, int flags)
     (void)flags; /* O_CLOEXEC has no effect: no program is executed here */
     mr_machine_lock(machine);
     mr_file *file = mr_machine_find(machine, old);
-    if (file && mr_machine_owns(number) && number - MR_MACHINE_FIRST < NUMBERS_MAX && number != old) {
+    if (file && number == old) {
+        result = -EINVAL;
+    } else if (file && mr_machine_owns(number) && number - MR_MACHINE_FIRST < NUMBERS_MAX) {
         mr_machine_close(machine, number);
         result = install_at(machine, file, number - MR_MACHINE_FIRST);
     }

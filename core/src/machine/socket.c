@@ -195,7 +195,8 @@ static void establish(mr_machine *machine, mr_socket *client, mr_socket *listene
 {
     mr_socket *server = mr_socket_new(machine, client->family, client->type);
     if (!server || mr_name_copy(&client->remote, &server->local) || mr_name_copy(&client->local, &server->remote)) {
-        free(server);
+        if (server)
+            mr_socket_discard(machine, server);
         client->state = MR_SOCKET_FRESH;
         client->error = ENOMEM;
         mr_file_changed(machine, &client->file);

@@ -214,7 +214,10 @@ static int accept_from(mr_machine *machine, mr_socket *listener, struct sockaddr
     }
     if (address)
         mr_name_to_address(&server->remote, server->family, address, length);
-    return mr_machine_install(machine, &server->file, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+    int number = mr_machine_install(machine, &server->file, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
+    if (number < 0) /* without memory the connection ends */
+        mr_file_free(machine, &server->file);
+    return number;
 }
 
 int mr_machine_accept(mr_machine *machine, int number, struct sockaddr *address, socklen_t *length, int flags)

@@ -37,6 +37,7 @@ typedef struct conform_case {
     X(connect)                      \
     X(deadline)                     \
     X(file)                         \
+    X(listing)                      \
     X(send_then_receive)            \
     X(borrow)                       \
     X(pressure)                     \

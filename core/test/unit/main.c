@@ -1,7 +1,7 @@
 /* main.c: the unit tests as a program. */
 #include "unit.h"
 
-enum { TESTS_MAX = 256 };
+enum { TESTS_MAX = 512 };
 
 static harness_test tests[TESTS_MAX];
 static size_t test_count;
