@@ -17,11 +17,14 @@ base_flags := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wshadow -Werror -pthr
 plain_flags :=
 asan_flags := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 tsan_flags := -fsanitize=thread -fno-omit-frame-pointer
+# For scripts/coverage; without optimization each branch of the source is one of the program.
+coverage_flags := -O0 --coverage -fprofile-update=atomic -Wl,-u,__gcov_dump
 
 # How much slower than the plain build a variant is: stress tests run so many times fewer rounds.
 plain_slowness := 1
 asan_slowness := 4
 tsan_slowness := 10
+coverage_slowness := 4
 
 variants := plain asan tsan
 all_variants := $(variants) $(foreach system,$(systems),$(variants:%=%-$(system)))

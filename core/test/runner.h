@@ -13,7 +13,13 @@
 #endif
 
 enum { TIME_LIMIT_MS = HARNESS_TIME_LIMIT_MS, JOBS_MAX = 60 };
-enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77 }; /* with which a test's process ends */
+/* With which a test's process ends. The last one is a sanitizer's, too. */
+enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77, STATUS_LEAKED = 99 };
+
+/* Whether a test that fails a check looks for leaks. Set by what lets calls fail, where most tests end like that. */
+#ifndef HARNESS_FINDS_LEAKS
+#define HARNESS_FINDS_LEAKS 0
+#endif
 
 typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;
 

@@ -6,6 +6,7 @@
 #ifdef CONFORM_WITH_FAULTS
 #include "../fault/fault.h"
 extern const conform_case writes_of_nothing_cases[];
+extern const harness_test machine_tests[], machine_calls_tests[]; /* the unit tests of simulated machines */
 #endif
 
 mr_backend conform_backend;
@@ -54,7 +55,8 @@ static void run_case(uintptr_t index)
     conform_backend = planned->backend;
     conform_fixes_owners = planned->fixes_owners;
 #ifdef CONFORM_WITH_FAULTS
-    fault_run(planned->conform_case->run);
+    fault_run(planned->conform_case->run,
+              planned->backend == MR_BACKEND_SIM ? FAULT_MAY_END_THE_PROCESS : FAULT_REACHES_ITS_CALLER);
 #else
     planned->conform_case->run();
 #endif
@@ -62,10 +64,6 @@ static void run_case(uintptr_t index)
 
 static bool is_of_this_system(mr_backend backend)
 {
-#ifdef CONFORM_WITH_FAULTS
-    if (backend == MR_BACKEND_SIM) /* a tool of tests, which ends the program where memory is short */
-        return false;
-#endif
 #ifndef _WIN32
     if (backend == MR_BACKEND_SIM)
         return true;
@@ -90,6 +88,27 @@ static void add_cases(mr_backend backend, const char *file, const conform_case *
     for (; cases->name; cases++)
         add_case(backend ? mr_backend_name(backend) : "", backend, file, cases);
 }
+
+#ifdef CONFORM_WITH_FAULTS
+static const harness_test *unit_test;
+
+static void run_unit_test(void)
+{
+    unit_test->run(unit_test->argument);
+}
+
+static void run_unit_test_with_faults(uintptr_t test)
+{
+    unit_test = (const harness_test *)test;
+    fault_run(run_unit_test, FAULT_MAY_END_THE_PROCESS);
+}
+
+static void add_unit_tests(const harness_test *unit_tests)
+{
+    for (; unit_tests->name; unit_tests++)
+        tests[test_count++] = (harness_test){unit_tests->name, run_unit_test_with_faults, (uintptr_t)unit_tests};
+}
+#endif
 
 #if defined __linux__ && !defined CONFORM_WITH_FAULTS
 /* io_uring once more, with rings that are tied to their owners: all but what has several owners. */
@@ -116,6 +135,8 @@ int main(int argc, char **argv)
 #ifdef CONFORM_WITH_FAULTS
     add_cases(MR_BACKEND_EPOLL, "writes_of_nothing",
               writes_of_nothing_cases); /* to io_uring no such fault can be given */
+    add_unit_tests(machine_tests);
+    add_unit_tests(machine_calls_tests);
 #endif
 #ifndef _WIN32
     harness_announce_seed(argc, argv); /* of simulated machines */

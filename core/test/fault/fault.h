@@ -8,12 +8,15 @@
 
 /*
  * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may pass or
- * fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if one does.
+ * fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if one does. A simulated
+ * machine ends the process in some places where memory is short, and says so.
  *
  * FAULTS in the environment: how many calls to let fail, drawn by chance (MILLRACE_FIRST_SEED); "all"; or the number of one call,
  * as "#12".
  */
-void fault_run(void (*run)(void));
+typedef enum fault_ends { FAULT_REACHES_ITS_CALLER, FAULT_MAY_END_THE_PROCESS } fault_ends;
+
+void fault_run(void (*run)(void), fault_ends ends);
 
 /* From here on all writes (send, sendmsg, pwrite) of the core return 0, or no longer. */
 typedef enum fault_writes { FAULT_WRITES_AS_USUAL, FAULT_WRITES_OF_NOTHING } fault_writes;

@@ -1,5 +1,47 @@
-/* memory_test.c - the tests of this folder. */
+/* memory_test.c - the tests of this folder. With faults, each of them runs again and again, and an allocation fails. */
 #include "memory_test.h"
+
+#ifdef MEMORY_WITH_FAULTS
+#include "fault/fault.h"
+
+#include <openssl/crypto.h>
+
+extern void *fault_malloc(size_t size);
+extern void *fault_realloc(void *old, size_t size);
+
+/* OpenSSL's allocations fail, too. */
+static void *allocate(size_t size, const char *file, int line)
+{
+    (void)file, (void)line;
+    return fault_malloc(size);
+}
+
+static void *reallocate(void *old, size_t size, const char *file, int line)
+{
+    (void)file, (void)line;
+    return fault_realloc(old, size);
+}
+
+static void give_back(void *memory, const char *file, int line)
+{
+    (void)file, (void)line;
+    free(memory);
+}
+
+static const harness_test *current;
+
+static void run_current(void)
+{
+    current->run(current->argument);
+}
+
+static void run_with_faults(uintptr_t test)
+{
+    CHECK(CRYPTO_set_mem_functions(allocate, reallocate, give_back));
+    current = (const harness_test *)test;
+    fault_run(run_current, FAULT_REACHES_ITS_CALLER);
+}
+#endif
 
 int main(int argc, char **argv)
 {
@@ -41,5 +83,13 @@ int main(int argc, char **argv)
         {"staples/1.2", staples, VERSION_1_2},
         {"staples/1.3", staples, VERSION_1_3},
     };
-    return harness_main(tests, sizeof tests / sizeof *tests, argc, argv);
+    enum { COUNT = sizeof tests / sizeof *tests };
+#ifdef MEMORY_WITH_FAULTS
+    harness_test faulty[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        faulty[i] = (harness_test){tests[i].name, run_with_faults, (uintptr_t)&tests[i]};
+    return harness_main(faulty, COUNT, argc, argv);
+#else
+    return harness_main(tests, COUNT, argc, argv);
+#endif
 }
