@@ -6,7 +6,7 @@ CABAL_CONFIG ?= cabal.config
 CABAL = cabal --config-file=$(CABAL_CONFIG)
 PORT ?= 8080
 
-.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check check-instructions docs deb test-packages release-check bench bench-compare clean
+.PHONY: help setup test-setup build program run test test-releases core-test test-windows fiber-test fiber-libraries-test haskell-test format check check-instructions coverage docs deb test-packages release-check bench bench-compare clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 30
@@ -75,6 +75,10 @@ check-instructions: program ## compare the instructions per request of ten paths
 	$(CABAL) v2-build $(instruction_flags) millrace-bench:exe:millrace-timers
 	@cp -f "$$($(CABAL) -v0 list-bin $(instruction_flags) millrace-bench:exe:millrace-timers)" bin/millrace-timers
 	@bench/instructions --check bin/millrace
+
+coverage: ## the share of lines, branches and expressions that the suites reach, by file (PARTS="core tls" for some); an hour
+	@scripts/install-packages test
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/coverage $(PARTS)
 
 docs: setup ## build the documentation of the Haskell libraries in build/docs, and check its links
 	@scripts/notice-c-sources
