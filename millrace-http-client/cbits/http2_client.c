@@ -196,7 +196,8 @@ static nghttp2_nv *fields_of(const uint8_t *rows, uint32_t count)
         uint32_t lengths[2];
         memcpy(lengths, rows, sizeof lengths);
         rows += sizeof lengths;
-        fields[i].flags = (lengths[0] & HTTP2_CLIENT_SECRET) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
+        fields[i].flags =
+            (uint8_t)((lengths[0] & HTTP2_CLIENT_SECRET) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE);
         fields[i].namelen = lengths[0] & ~HTTP2_CLIENT_SECRET;
         fields[i].valuelen = lengths[1];
         fields[i].name = (uint8_t *)rows;

@@ -194,7 +194,7 @@ void http2_leave_home(http2_connection *connection)
     home *at = home_of(connection);
     pthread_mutex_lock(&lock);
     int is_kept = free_count < KEPT_MAX;
-    free_count += is_kept;
+    free_count += (size_t)is_kept;
     pthread_mutex_unlock(&lock);
     if (!is_kept)
         (void)madvise(at, sizeof *at, MADV_DONTNEED); /* It reads as zeros then. */

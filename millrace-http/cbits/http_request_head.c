@@ -324,7 +324,7 @@ int http_building_field(http_building *building, const uint8_t *name, size_t nam
             return set_pseudo(building, name, name_length, value, value_length);
     } else {
         building->counted += !is_part;
-        building->parts += is_part;
+        building->parts += (uint32_t)is_part;
         if (building->counted + building->parts > PATIENCE * limits->fields_max + 1000)
             return -1;
         if (building->counted > limits->fields_max)

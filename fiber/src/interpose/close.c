@@ -59,7 +59,7 @@ ALIAS(__close, close);
 
 int close_range(unsigned first, unsigned last, int flags)
 {
-    if ((flags & CLOSE_RANGE_CLOEXEC) || first > INT_MAX)
+    if (((unsigned)flags & CLOSE_RANGE_CLOEXEC) || first > INT_MAX)
         return LIBC(close_range)(first, last, flags);
     int last_watched = last <= INT_MAX ? (int)last : INT_MAX;
     mf_watch_note_close((int)first, last_watched);
