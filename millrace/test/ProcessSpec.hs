@@ -10,7 +10,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Data.Maybe (fromJust)
-import Foreign.C.Error (eACCES, eBADF, eINVAL, eNOENT, eNOTDIR, ePIPE)
+import Foreign.C.Error (eACCES, eBADF, eINVAL, eNOENT, eNOTDIR, ePIPE, eSRCH)
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..))
 import Millrace.File.Temporary (withTemporaryDirectory)
@@ -27,6 +27,7 @@ import Support
 import System.Directory (listDirectory)
 import System.Environment (getExecutablePath)
 import System.IO.Error (isDoesNotExistError)
+import System.Posix.Process (getProcessID)
 import qualified System.Posix.Signals as Posix
 import Test.Hspec
 
@@ -235,6 +236,18 @@ spec = do
           failsWith (withSignals [User1, Numbered number] (const (return ()))) >>= (`shouldSatisfy` hasCode eINVAL)
           raiseSignal User1
           within 5 "the signal" handled
+    it "takes no number for another one that it would be if it were cut off" $ do
+      let beyond = 2 ^ (32 :: Int)
+      withSignals [User1] $ \signals -> do
+        self <- fromIntegral <$> getProcessID
+        failsWith (sendSignal (beyond + self) User1) >>= (`shouldSatisfy` hasCode eSRCH)
+        void (failsWith (raiseSignal (Numbered (beyond + signalNumber User1))) :: IO IOError)
+        void (failsWith (withSignals [Numbered (beyond + signalNumber User2)] return) :: IO IOError)
+        now <- deadlineAfter 50000
+        nextSignalBefore now signals `shouldReturn` Nothing
+      withProcess (command "sleep" ["60"]) $ \process -> do
+        failsWith (signalProcess process (beyond + 9)) >>= (`shouldSatisfy` hasCode eINVAL)
+        processExit process `shouldReturn` Nothing
     it "gives its signals back when it is interrupted at its end" $
       withHandler Posix.sigUSR2 $ \handled -> do
         let interrupted i = do

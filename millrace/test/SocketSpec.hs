@@ -112,6 +112,22 @@ spec = do
           getSocketOption one option `shouldReturn` 0
         setSocketOption one SendBuffer 50000
         getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= 50000))
+    it "is quiet until its peer sends something, or ends" $ do
+      withTcpPair $ \one other -> do
+        isQuiet one `shouldReturn` True
+        sendAll other (bytesAt 0 1)
+        eventually 5000 (not <$> isQuiet one) `shouldReturn` True
+      withTcpPair $ \one other -> do
+        shutdown other ShutdownSend
+        eventually 5000 (not <$> isQuiet one) `shouldReturn` True
+    it "takes numbers that are larger than the system's for large ones" $
+      withTcpPair $ \one _ -> do
+        setSocketOption one SendBuffer 100000
+        usual <- getSocketOption one SendBuffer
+        setSocketOption one SendBuffer (2 ^ (32 :: Int) + 1)
+        getSocketOption one SendBuffer >>= (`shouldSatisfy` (>= usual))
+        setSocketOption one Linger (2 ^ (32 :: Int) + 1)
+        getSocketOption one Linger >>= (`shouldSatisfy` (> 1))
     it "knows of the peer's end and of a reset, and takes nothing in the queue of errors for one" $ do
       withTcpPair $ \one other -> do
         setSockOpt one timestamping ofSending

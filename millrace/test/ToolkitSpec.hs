@@ -57,8 +57,8 @@ spec = describe "the toolkit" $ do
       withoutLeaks $ do
         killInEach (functions root)
         -- A call that goes on without its caller, such as a sync on a busy disk, may take long.
-        isQuiet <- eventually 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
-        isQuiet `shouldBe` True
+        hasSettled <- eventually 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
+        hasSettled `shouldBe` True
       (map entryName <$> list root) `shouldBecome` before
       childCount `shouldBecome` 0
   it "works in the child of a fork, whichever function is the first" $

@@ -61,6 +61,7 @@ import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes)
 import Millrace.Internal.FileJob
 import Millrace.Internal.Plain
+import Millrace.Internal.Units (saturated)
 import System.Posix.Types (Fd (..))
 
 foreign import ccall unsafe "mrh_pipe" c_pipe :: Ptr CInt -> CInt -> CInt -> IO CInt
@@ -138,7 +139,7 @@ closeWriteEnd (WriteEnd plain) = closePlain plain
 -- @since 0.1.0
 setPipeCapacity :: WriteEnd -> Int -> IO Int
 setPipeCapacity (WriteEnd plain) bytes = do
-  result <- callPlain plain (`c_pipe_capacity` fromIntegral bytes)
+  result <- callPlain plain (`c_pipe_capacity` saturated bytes)
   when (result < 0) $ throwIO (failure "Millrace.Pipe.setPipeCapacity" (show plain) (Errno (negate result)))
   return (fromIntegral result)
 

@@ -97,6 +97,7 @@ import Millrace.Internal.Job
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Plain
 import Millrace.Internal.Timer (microsUntil)
+import Millrace.Internal.Units (saturated)
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
 import Millrace.Pipe (closeReadEnd, closeWriteEnd, readPipeBefore, writePipe)
 import Millrace.Timer (threadDelay, timeout)
@@ -314,8 +315,11 @@ writePseudoTerminalBefore deadline (PseudoTerminal plain) = writePlain "Millrace
 -- @since 0.1.0
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
 setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
-  result <- callPlain plain (\descriptor -> c_set_size descriptor (fromIntegral rows) (fromIntegral columns))
+  result <- callPlain plain (\descriptor -> c_set_size descriptor (cells rows) (cells columns))
   when (result < 0) $ throwIO (failure "Millrace.Process.setPseudoTerminalSize" (show plain) (Errno (negate result)))
+  where
+    -- The system has 16 bits for each.
+    cells = saturated . max 0 . min 65535
 
 -- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our ends.
 data Wired = Wired
@@ -563,7 +567,7 @@ processExit process = tryReadMVar (processEnd process) >>= traverse (either thro
 -- @since 0.1.0
 signalProcess :: Process -> Int -> IO ()
 signalProcess process number = do
-  result <- whileOpen (processHandle process) (`c_signal_process` fromIntegral number)
+  result <- whileOpen (processHandle process) (`c_signal_process` saturated number)
   forM_ result $ \code ->
     unless (code >= 0 || Errno (negate code) == eSRCH) $
       throwIO (failure "Millrace.Process.signalProcess" (show process) (Errno (negate code)))
@@ -578,7 +582,7 @@ signalGroup process number
   | otherwise = do
     result <- withMVar (processLock process) $ \() -> do
       ended <- tryReadMVar (processEnd process)
-      maybe (signalGroupNow process (fromIntegral number)) (\_ -> return 0) ended
+      maybe (signalGroupNow process (saturated number)) (\_ -> return 0) ended
     let code = Errno (negate result)
     when (result < 0) $
       if code == eSRCH then signalProcess process number else throwIO (failure "Millrace.Process.signalGroup" (show process) code)

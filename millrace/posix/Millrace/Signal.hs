@@ -34,12 +34,13 @@ import Control.Monad (foldM, forM_, when)
 import Data.List (nub)
 import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
-import Foreign.C.Error (eINVAL)
+import Foreign.C.Error (eINVAL, eSRCH)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job (refuseSimulation)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (microsUntil)
+import Millrace.Internal.Units (saturated)
 import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix
@@ -75,17 +76,19 @@ data Signal
 --
 -- @since 0.1.0
 signalNumber :: Signal -> Int
-signalNumber signal = fromIntegral $ case signal of
-  Hangup -> Posix.sigHUP
-  Interrupt -> Posix.sigINT
-  Quit -> Posix.sigQUIT
-  Terminate -> Posix.sigTERM
-  User1 -> Posix.sigUSR1
-  User2 -> Posix.sigUSR2
-  Child -> Posix.sigCHLD
+signalNumber signal = case signal of
+  Hangup -> known Posix.sigHUP
+  Interrupt -> known Posix.sigINT
+  Quit -> known Posix.sigQUIT
+  Terminate -> known Posix.sigTERM
+  User1 -> known Posix.sigUSR1
+  User2 -> known Posix.sigUSR2
+  Child -> known Posix.sigCHLD
   WindowChange -> 28
-  Continue -> Posix.sigCONT
-  Numbered number -> fromIntegral number
+  Continue -> known Posix.sigCONT
+  Numbered number -> number
+  where
+    known = fromIntegral
 
 -- | Signals that have arrived and were not taken yet.
 --
@@ -185,10 +188,15 @@ nextSignalBefore deadline signals@(Signals pending)
 --
 -- @since 0.1.0
 raiseSignal :: Signal -> IO ()
-raiseSignal signal = refuseSimulation >> Posix.raiseSignal (fromIntegral (signalNumber signal))
+raiseSignal signal = refuseSimulation >> Posix.raiseSignal (saturated (signalNumber signal))
 
 -- | Sends a signal to another process, by its number ('Millrace.Process.signalProcess' cannot hit a wrong one).
 --
 -- @since 0.1.0
 sendSignal :: Int -> Signal -> IO ()
-sendSignal process signal = refuseSimulation >> Posix.signalProcess (fromIntegral (signalNumber signal)) (fromIntegral process)
+sendSignal process signal = do
+  refuseSimulation
+  -- Cut off, the number would mean another process.
+  when (toInteger process /= toInteger (saturated process)) $
+    throwIO (failure "Millrace.Signal.sendSignal" ("process " ++ show process) eSRCH)
+  Posix.signalProcess (saturated (signalNumber signal)) (fromIntegral process)

@@ -69,6 +69,7 @@ module Millrace.Socket
     close',
     gracefulClose,
     hasEnded,
+    isQuiet,
 
     -- * Deadlines
     setReadDeadline,
@@ -127,7 +128,7 @@ import Millrace.Internal.Constants
 import Millrace.Internal.Foreign
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Socket
-import Millrace.Internal.Units (thousandfold)
+import Millrace.Internal.Units (saturated, thousandfold)
 import Millrace.Operation
 import Millrace.Socket.ByteString (recvBuf, sendBuf)
 import Network.Socket
@@ -227,7 +228,7 @@ bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
 --
 -- @since 0.1.0
 listen :: Socket -> Int -> IO ()
-listen s backlog = void $ onDescriptor "Millrace.Socket.listen" s "" (`c_listen` fromIntegral backlog)
+listen s backlog = void $ onDescriptor "Millrace.Socket.listen" s "" (`c_listen` saturated backlog)
 
 -- | Waits for the next connection and returns it. Skips connections that were reset in the queue. If descriptors or
 -- memory run out, it tries again after 10 to 200 milliseconds.
@@ -370,6 +371,13 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
 hasEnded :: Socket -> IO Bool
 hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 
+-- | Whether the peer has sent nothing that was not received, and has not ended the connection either. If not, do not use the socket again,
+-- because a byte may have been taken. Does not block.
+--
+-- @since 0.1.0
+isQuiet :: Socket -> IO Bool
+isQuiet s = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) place 1))
+
 -- | Sets the deadline of receiving and accepting on this socket, until it is set again; 'noDeadline' removes it. It
 -- applies to threads that already wait, on any capability, and to all later calls. The earlier of this and a call's own
 -- deadline counts. A call that need not wait does not check the deadline.
@@ -457,8 +465,8 @@ getSocketOption s option
 -- @since 0.1.0
 setSocketOption :: Socket -> SocketOption -> Int -> IO ()
 setSocketOption s option value
-  | option == Linger = void $ onOption (`c_set_linger` fromIntegral value)
-  | otherwise = with (fromIntegral value :: CInt) $ \pointer ->
+  | option == Linger = void $ onOption (`c_set_linger` saturated value)
+  | otherwise = with (saturated value) $ \pointer ->
     void $ onOption $ \descriptor -> c_setsockopt descriptor level name pointer (fromIntegral (sizeOf (0 :: CInt)))
   where
     SockOpt level name = option

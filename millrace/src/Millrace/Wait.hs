@@ -17,6 +17,7 @@ module Millrace.Wait
 where
 
 import Control.Concurrent.STM (STM, atomically, newTVarIO, readTVar, retry, throwSTM, writeTVar)
+import Control.Exception (mask_)
 import Foreign.C.Types (CInt)
 import Millrace.Internal.Constants
 import Millrace.Internal.Foreign (Ended (..), c_cancel, ended)
@@ -46,7 +47,7 @@ waitFor attempted readiness fd =
 describeFd :: Fd -> String
 describeFd fd = "descriptor " ++ show fd
 
--- | Begins to wait and returns at once. It returns a transaction that succeeds when the descriptor is readable (and
+-- | Begins to wait and returns at once. Call it masked, so that no exception can take the result. It returns a transaction that succeeds when the descriptor is readable (and
 -- throws if the wait failed), and an action that ends the wait. Run that action unless the transaction has succeeded.
 --
 -- > (ready, giveUp) <- threadWaitReadSTM fd
@@ -63,7 +64,7 @@ threadWaitWriteSTM :: Fd -> IO (STM (), IO ())
 threadWaitWriteSTM = waitForSTM "Millrace.Wait.threadWaitWriteSTM" kindWaitWritable
 
 waitForSTM :: String -> CInt -> Fd -> IO (STM (), IO ())
-waitForSTM attempted kind fd@(Fd number) = do
+waitForSTM attempted kind fd@(Fd number) = mask_ $ do
   outcome <- newTVarIO Nothing
   token <- startCallback kind (fromIntegral number) (atomically . writeTVar outcome . Just)
   return (readTVar outcome >>= maybe retry check, c_cancel token)

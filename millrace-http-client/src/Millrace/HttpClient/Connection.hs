@@ -16,14 +16,11 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Data.Maybe (listToMaybe)
 import Data.Tuple (swap)
-import Foreign.C.Error (eAGAIN)
-import Foreign.Marshal.Alloc (alloca)
 import GHC.IO.Exception (IOErrorType (ResourceVanished))
 import Millrace.Deadline
 import Millrace.HttpClient.Connect
 import Millrace.HttpClient.Limits
-import Millrace.Operation (atOnce, perform, recvRequest)
-import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol, socketHandle)
+import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol)
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Socket
 import Millrace.Tls (ClientContext, ClientSettings, TlsException (..), TlsProblem (..), clientHandshakeBefore, connectionSocket)
@@ -55,14 +52,10 @@ data Link = Link
   }
 
 plainLink :: Socket -> Link
-plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (isQuiet raw) (Socket.close raw)
+plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.isQuiet raw) (Socket.close raw)
 
 tlsLink :: Tls.Connection -> Link
 tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) (connectionSocket secured) (Tls.isQuiet secured) (Tls.close secured)
-
--- Takes a byte if there is one.
-isQuiet :: Socket -> IO Bool
-isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
 
 -- | For @http@.
 connectPlain :: Settings -> Maybe HostAddress -> String -> Int -> IO Connection

@@ -18,15 +18,12 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString.Internal (create)
 import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
-import Foreign.C.Error (eAGAIN)
-import Foreign.Marshal.Alloc (alloca)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (castPtr)
 import Millrace.Deadline
 import Millrace.Name (Query (..), host)
-import Millrace.Operation (atOnce, perform, recvRequest)
 import Millrace.Proxy.Target
-import Millrace.Socket (Family (..), ShutdownCmd (..), SockAddr (..), Socket, SocketOption (..), SocketType (..), connectBefore, defaultProtocol, setSocketOption, shutdown, socket, socketHandle)
+import Millrace.Socket (Family (..), ShutdownCmd (..), SockAddr (..), Socket, SocketOption (..), SocketType (..), connectBefore, defaultProtocol, setSocketOption, shutdown, socket)
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.Borrowed (Received (..), SentThenReceived (..), Slice (..), borrow, borrowedBytes, borrowedSize, giveBack, sendThenReceiveWithin)
 import qualified Millrace.Socket.ByteString as Socket
@@ -122,7 +119,7 @@ plainLink raw =
       linkAsk = ask raw,
       linkEndSending = shutdown raw ShutdownSend,
       linkClose = Socket.close raw,
-      linkIsQuiet = isQuiet raw,
+      linkIsQuiet = Socket.isQuiet raw,
       linkHasEnded = hasEnded raw,
       linkInterrupt = interruptSocket raw
     }
@@ -156,10 +153,6 @@ ask raw limit bytes
         Answered answer <$ giveBack received
   where
     size = ByteString.length bytes
-
--- Takes a byte if there is one. The connection is not used then.
-isQuiet :: Socket -> IO Bool
-isQuiet raw = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle raw) place 1))
 
 -- A socket that is closed on this side has ended, too.
 hasEnded :: Socket -> IO Bool

@@ -23,8 +23,9 @@ module Millrace.Internal.Job
 where
 
 import Control.Concurrent (forkIOWithUnmask)
+import qualified Control.Concurrent as Base (threadDelay)
 import Control.Concurrent.MVar (newEmptyMVar, takeMVar)
-import Control.Exception (SomeException, catch, finally, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception (SomeException, catch, finally, mask_, onException, throwIO, try, uninterruptibleMask_)
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.ByteString (ByteString, useAsCString)
 import Data.Int (Int64)
@@ -255,15 +256,23 @@ leave running what = uninterruptibleMask_ $ do
 keepUntilItEnds :: Ptr Running -> Job r -> IO ()
 keepUntilItEnds running what = uninterruptibleMask_ $ do
   woken <- newEmptyMVar
-  timer@(Timer token) <- startTimer maxBound (Wake woken)
-  isDone <- c_watch running token
-  if isDone /= 0 then void (stopTimer timer) else takeMVar woken
+  armed <- try (startTimer maxBound (Wake woken))
+  case armed of
+    Right timer@(Timer token) -> do
+      isDone <- c_watch running token
+      if isDone /= 0 then void (stopTimer timer) else takeMVar woken
+    Left problem -> askUntilItEnds problem
   result <- c_result running
   c_free running
   (unless (result < 0) (jobDispose what result) `catch` ignore) `finally` (touchMemory what >> jobRelease what)
   where
     ignore :: SomeException -> IO ()
     ignore _ = return ()
+    -- Without memory or descriptors there may be no timer. The job ends nevertheless, and what it holds must be released.
+    askUntilItEnds :: SomeException -> IO ()
+    askUntilItEnds problem = do
+      isDone <- c_is_done running
+      when (isDone == 0) $ Base.threadDelay 10000 >> askUntilItEnds problem
 
 touchMemory :: Job r -> IO ()
 touchMemory = maybe (return ()) touchForeignPtr . jobMemory

@@ -70,6 +70,7 @@ import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Constants.Sockets
 import Millrace.Internal.Foreign (c_getsockopt, c_setsockopt)
 import Millrace.Internal.Socket
+import Millrace.Internal.Units (saturated)
 import Millrace.Operation
 import Millrace.Socket (close)
 import Millrace.Socket.ByteString (sendAllBefore)
@@ -244,7 +245,7 @@ setAtClose s atClose = allocaBytes lingerSize $ \place -> do
     isOn, seconds :: CInt
     (isOn, seconds) = case atClose of
       DeliverLater -> (0, 0)
-      DeliverFirst limit -> (1, fromIntegral (max 1 limit))
+      DeliverFirst limit -> (1, saturated (max 1 limit))
       ResetConnection -> (1, 0)
 
 -- | What 'setAtClose' has set.
@@ -333,7 +334,7 @@ getFlag :: String -> SocketOption -> Socket -> IO Bool
 getFlag function option s = (/= 0) <$> getNumber function "" option s
 
 setNumber :: String -> String -> SocketOption -> Socket -> Int -> IO ()
-setNumber function what (SockOpt level name) s value = with (fromIntegral value :: CInt) $ \place ->
+setNumber function what (SockOpt level name) s value = with (saturated value) $ \place ->
   void . onDescriptor function s what $ \descriptor -> c_setsockopt descriptor level name place (fromIntegral (sizeOf (0 :: CInt)))
 
 getNumber :: String -> String -> SocketOption -> Socket -> IO Int

@@ -370,13 +370,13 @@ drain seconds registries isAccepting = do
       if not accepting && null open
         then return True
         else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
-    endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isQuiet elapsedMillis) >>= mapM_ giveWay
+    endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isSilent elapsedMillis) >>= mapM_ giveWay
 {-# NOINLINE drain #-}
 
 -- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when there
 -- was last traffic, the time counts from the beginning of the shutdown.
-isQuiet :: Int -> Served -> IO Bool
-isQuiet elapsedMillis connection = do
+isSilent :: Int -> Served -> IO Bool
+isSilent elapsedMillis connection = do
   waits <- isIdle connection
   if not waits
     then return False
