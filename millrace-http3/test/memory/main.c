@@ -1460,7 +1460,7 @@ static void release_all(world *w)
     w->is_stuck = 0;
 }
 
-/* Sends it, so many bytes at a time, and tells whether it is served or reset as it should be. What should be reset is
+/* Sends it in pieces of a given number of bytes, and tells whether it is served or reset as it should be. What should be reset is
  * not answered before. */
 static int is_as_it_should_be(client *c, const raw_request *request, size_t piece)
 {
@@ -1566,7 +1566,7 @@ static void many_malformed(uintptr_t argument)
     end_world(w);
 }
 
-/* A HEADERS frame with so many lines behind those of a head, each an entry of the table: a byte. */
+/* A HEADERS frame with a given number of lines behind those of a head, each an entry of the table: a byte. */
 static size_t put_table_head(uint8_t *out, uint8_t needed, size_t lines)
 {
     size_t length = HEAD_LENGTH + lines;

@@ -150,7 +150,7 @@ data Limits = Limits
     leftOutMicros :: !Int,
     -- | Bytes of the head of a response.
     headBytesMax :: !Int,
-    -- | After so many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as many more its
+    -- | After this many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as many more its
     -- connection is given up.
     silentMicros :: !Int
   }

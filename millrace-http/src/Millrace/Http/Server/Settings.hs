@@ -142,7 +142,7 @@ data Http2Settings = Http2Settings
     http2Frames :: !Allowance
   }
 
--- | So many at once, and so many per second.
+-- | How many at once, and how many per second.
 data Allowance = Allowance !Int !Int
 
 -- | Warp's defaults, except for the server name, @Millrace/VERSION@, and for two limits that Warp does not have:
