@@ -24,6 +24,11 @@
 /* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. */
 #define RETURN_MIN 100u
 
+/* The bytes of all bodies of a connection that may wait to be sent. Beyond it each stream may have a few kilobytes, so that streams whose
+ * windows are closed hold up no other one. */
+#define COMMON_OUTPUT_MAX (UINT64_C(2) << 20)
+#define OWN_OUTPUT_MIN    4096u
+
 /* What a request adds to that allowance, unless the client cancels it before there is an answer. */
 #define REQUEST_FRAMES 2
 
@@ -206,13 +211,23 @@ static void push_ready(http2_inner *stream)
     http_list_append(&connection->ready, offsetof(http2_inner, next_ready), stream);
 }
 
+static uint64_t queued_by(const http2_connection *connection)
+{
+    return atomic_load_explicit(&connection->queued, memory_order_relaxed);
+}
+
+static int has_common_room(const http2_inner *stream)
+{
+    return queued_by(stream->connection) < COMMON_OUTPUT_MAX || stream->output.length < OWN_OUTPUT_MIN;
+}
+
 /* Lets http2_collect send the answer. The beginning of a stream that was not flushed is kept back, as over HTTP/1, so that another answer
- * can take its place if the handler fails. */
+ * can take its place if the handler fails; unless its writer has to wait until it is sent. */
 static void push_answered(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
     if (stream->answer_state != HTTP2_ANSWER_HELD || stream->in_answered ||
-        !(stream->is_finished || stream->output.length >= HTTP2_COLLECT_MIN))
+        !(stream->is_finished || stream->output.length >= HTTP2_COLLECT_MIN || !has_common_room(stream)))
         return;
     stream->in_answered = 1;
     http_list_append(&connection->answered, offsetof(http2_inner, next_answered), stream);
@@ -247,15 +262,24 @@ static void remove_reset(http2_inner *stream)
     stream->in_resets = 0;
 }
 
-static uint64_t queued_by(const http2_connection *connection)
-{
-    return atomic_load_explicit(&connection->queued, memory_order_relaxed);
-}
-
 /* Only with the lock held. */
 static void set_queued(http2_connection *connection, uint64_t length)
 {
     atomic_store_explicit(&connection->queued, length, memory_order_relaxed);
+}
+
+/* Takes sent or dropped bytes from those that wait. If there is room again, writers that wait for it look. They look when half is free: the
+ * connection's streams are many. */
+static void unqueue(http2_connection *connection, uint64_t length)
+{
+    uint64_t before = queued_by(connection);
+    set_queued(connection, before - length);
+    if (before < COMMON_OUTPUT_MAX / 2 || before - length >= COMMON_OUTPUT_MAX / 2)
+        return;
+    for (http2_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        wake_for_window(stream);
+        wake_writer(stream);
+    }
 }
 
 /* Keeps the first `length` bytes, and at least those for which libnghttp2 has made a frame already. */
@@ -266,7 +290,7 @@ static void cut_output(http2_inner *stream, uint64_t length)
         length = connection->held_length;
     if (length >= stream->output.length)
         return;
-    set_queued(stream->connection, queued_by(stream->connection) - (stream->output.length - length));
+    unqueue(stream->connection, stream->output.length - length);
     http_body_cut(&stream->output, length);
     note_window(stream->connection);
 }
@@ -490,17 +514,38 @@ static void end_input(http2_inner *stream)
     wake_reader(stream);
 }
 
-/* Returns 0 if this head exceeds the limit of all: the client may send it again later (RFC 9113, section 8.7). */
-static int count_head(http2_inner *stream)
+/* Counts the head and the trailers of a request. Returns 0 if they exceed the limit of all. */
+static int count_fields(http2_inner *stream)
 {
     http2_connection *connection = stream->connection;
-    uint64_t size = http_head_size(&stream->seen.head);
-    uint64_t most = (uint64_t)HTTP_HEADS_AT_A_TIME * connection->settings->head_max;
-    if (connection->heads_size > 0 && connection->heads_size + size > most)
+    uint64_t size = http_head_size(&stream->seen.head) + stream->fields.trailers_length;
+    uint64_t others = connection->heads_size - stream->head_size;
+    if (others > 0 && others + size > (uint64_t)HTTP_HEADS_AT_A_TIME * connection->settings->head_max)
         return 0;
     stream->head_size = (uint32_t)size;
-    connection->heads_size += size;
+    connection->heads_size = others + size;
     return 1;
+}
+
+/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9113, section 8.7). A client may
+ * send thousands of them before RST_STREAM goes out, so their memory is freed at once. */
+static void refuse_head(http2_inner *stream, nghttp2_session *session)
+{
+    stream->has_failed = stream->drops_input = 1;
+    http_give(stream->fields.head);
+    stream->fields.head = NULL;
+    note_result(stream->connection,
+                nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_REFUSED_STREAM));
+}
+
+/* The same for trailers. The request is served already. */
+static void refuse_trailers(http2_inner *stream, nghttp2_session *session)
+{
+    http_give(stream->fields.trailers);
+    stream->fields.trailers = NULL;
+    stream->fields.trailers_length = stream->fields.trailers_count = 0;
+    note_result(stream->connection,
+                nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_ENHANCE_YOUR_CALM));
 }
 
 static int end_head(http2_connection *connection, nghttp2_session *session, const nghttp2_frame *frame)
@@ -513,11 +558,8 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
     if (result != 0) {
         uint32_t code = result < 0 ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_ENHANCE_YOUR_CALM;
         note_result(connection, nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, code));
-        return 0;
-    }
-    if (is_request && !count_head(stream)) {
-        stream->has_failed = stream->drops_input = 1;
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM);
+    } else if (!count_fields(stream)) {
+        (is_request ? refuse_head : refuse_trailers)(stream, session);
     } else if (is_request) {
         connection->frames.tokens += REQUEST_FRAMES;
         push_ready(stream);
@@ -730,7 +772,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     connection->out_length += FRAME_HEAD;
     http_body_take(&stream->output, connection->out + connection->out_length, length);
     connection->out_length += length;
-    set_queued(connection, queued_by(connection) - length);
+    unqueue(connection, length);
     stream->seen.sent += length;
     connection->sent += length;
     connection->lent[HTTP2_LENT_BY_CONNECTION] += length;
@@ -741,6 +783,8 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
         connection->frames.tokens += 2;
     if (stream->output.length <= stream->writer_mark)
         wake_writer(stream);
+    if (stream->output.length < OWN_OUTPUT_MIN)
+        wake_for_window(stream);
     return 0;
 }
 
@@ -1744,7 +1788,7 @@ static int written(http2_inner *stream)
 {
     push_answered(stream);
     resume(stream);
-    return stream->output.length >= HTTP2_OUTPUT_HIGH ? HTTP2_WAIT : HTTP2_OK;
+    return stream->output.length >= HTTP2_OUTPUT_HIGH || !has_common_room(stream) ? HTTP2_WAIT : HTTP2_OK;
 }
 
 static int takes_output(const http2_inner *stream)
@@ -1786,7 +1830,7 @@ int http2_await_output(http2_stream *seen, uint32_t most)
     lock(stream->connection);
     if (is_gone(stream)) {
         result = HTTP2_GONE;
-    } else if (stream->output.length > most) {
+    } else if (stream->output.length > most || !has_common_room(stream)) {
         stream->writer_waits = 1;
         stream->writer_mark = most;
         result = HTTP2_WAIT;
@@ -1812,6 +1856,14 @@ static int64_t free_window(const http2_connection *connection)
     return left;
 }
 
+/* The bytes that may be added to the stream's body because of those of all bodies that wait. */
+static int64_t common_room(const http2_inner *stream)
+{
+    int64_t room = (int64_t)COMMON_OUTPUT_MAX - (int64_t)queued_by(stream->connection);
+    int64_t own = (int64_t)OWN_OUTPUT_MIN - (int64_t)stream->output.length;
+    return room > own ? room : own;
+}
+
 int64_t http2_await_window(http2_stream *seen)
 {
     http2_inner *stream = inner_of(seen);
@@ -1824,6 +1876,7 @@ int64_t http2_await_window(http2_stream *seen)
     } else if (!is_gone(stream)) {
         int64_t own = window_of(stream) - (int64_t)stream->output.length, common = free_window(connection);
         result = own < common ? own : common;
+        result = result < common_room(stream) ? result : common_room(stream);
         if (result <= 0) {
             connection->window_waiters += !stream->waits_for_window;
             stream->waits_for_window = 1;

@@ -38,13 +38,16 @@ typedef struct http_head_limits {
 } http_head_limits;
 
 /* A client of HTTP/2 or HTTP/3 can name a large field by one byte (RFC 7541, section 6.1; RFC 9204, section 4.5.2). So the heads of all
- * unfinished requests of a connection have a common limit: so many heads of the largest size, or hundreds of the usual one. */
+ * unfinished requests of a connection have a common limit: so many heads of the largest size, or a hundred of a browser's. */
 #define HTTP_HEADS_AT_A_TIME 16u
 
-/* The bytes of a head that was built. */
+/* What a field takes beside its bytes while its request is served: in this table, and as a name and a value in the application's list. */
+#define HTTP_FIELD_COST 256u
+
+/* The memory of a head that was built. */
 static inline uint64_t http_head_size(const http_request_head *head)
 {
-    return head->field_count * sizeof(http_field) + head->text_length;
+    return (uint64_t)HTTP_FIELD_COST * head->field_count + head->text_length;
 }
 
 /* What is being built. */
@@ -66,6 +69,12 @@ typedef struct http_building {
     http_section section;
     uint8_t host_added;
 } http_building;
+
+/* The memory of a section that arrives. */
+static inline uint64_t http_building_size(const http_building *building)
+{
+    return (uint64_t)HTTP_FIELD_COST * building->field_count + building->text_length + building->cookie_length;
+}
 
 /* Begins with a section. *building is NULL at first, and may be used again for the next section. Returns -1 without memory. */
 int http_building_begin(http_building **building, const http_head_limits *limits, http_section section, void *owner,

@@ -341,6 +341,40 @@ spec = describe "HTTP/2" $ do
         length [() | answer <- ends, answerStatus answer == Just 200] `shouldSatisfy` (\count -> count >= 40 && count < 70)
         [code | ResetWith code <- map answerEnd ends] `shouldSatisfy` all (== RefusedStream)
         (answerStatus <$> ask http2 heavy "") `shouldReturn` Just 200
+    it "counts small fields of unfinished requests for what they take, and trailers" $ do
+      gate <- newEmptyMVar
+      let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond
+          codesOf http2 streams = (\events -> [code | GotReset _ code <- events]) <$> eventsUntil (\event -> any (`isReset` event) streams) http2
+      serving application $ \http2 -> do
+        streams <- replicateM 70 (openStream http2 [EndStream] (get "/wait" [("x", "y") | _ <- [1 .. 120 :: Int]]))
+        codesOf http2 streams `shouldReturn` [RefusedStream]
+      serving application $ \http2 -> do
+        streams <- replicateM 70 (openStream http2 [] (post "/wait" []))
+        forM_ streams $ \stream -> sendFrames http2 (block stream [EndStream] [("x", B.replicate 15000 97)])
+        codesOf http2 streams `shouldReturn` [EnhanceYourCalm]
+        putMVar gate ()
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    it "takes some two megabytes of the bodies that wait on a connection, and a little of each" $ do
+      written <- newIORef (0 :: Int)
+      let size = 300000
+          piece = B.replicate 10000 97
+          application request respond = respond . responseStream status200 [] $ \write _ -> replicateM_ (size `div` B.length piece) $ do
+            write (byteString piece)
+            when (rawPathInfo request == "/counted") (atomicModifyIORef' written (\count -> (count + B.length piece, ())))
+          settled before' = do
+            threadDelay 300000
+            now <- readIORef written
+            if now == before' && now > 0 then return now else settled now
+      withServer id application $ \port -> withHttp2As silent [(InitialWindowSize, 0)] port $ \http2 -> do
+        sendFrame http2 (windowUpdate 0 0x7fff0000)
+        streams <- replicateM 100 (openStream http2 [EndStream] (get "/counted" []))
+        settled 0 >>= (`shouldSatisfy` (< 5000000))
+        -- They hold up no stream whose window is open.
+        other <- openStream http2 [EndStream] (get "/" [])
+        sendFrame http2 (windowUpdate other 0x7fff0000)
+        (B.length . answerBody <$> awaitAnswer http2 other) `shouldReturn` size
+        forM_ streams $ \stream -> sendFrame http2 (windowUpdate stream 0x7fff0000)
+        mapM (fmap (B.length . answerBody) . awaitAnswer http2) streams `shouldReturn` replicate 100 size
     it "answers a raw response's other one, and lets an application take an extended CONNECT over" $ do
       let application _ respond = respond (responseRaw raw (responseLBS (mkStatus 426 "Upgrade Required") [] "upgrade"))
           raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()

@@ -212,6 +212,44 @@ static int is_control_byte(const uint8_t *value, size_t length)
     return length == 1 && (value[0] < 0x20 || value[0] == 0x7f);
 }
 
+/* Resets a stream whose request is not served. For the client's allowance, that is as if it had reset the stream
+ * itself. */
+static int refuse(http3_connection *connection, http3_inner *stream, uint64_t code)
+{
+    http3_shut_stream(stream, code);
+    return resets_too_often(connection) ? -1 : 0;
+}
+
+/* Counts the fields of a request, also those of a section that still arrives. Returns 0 if they exceed the limit of all. */
+static int count_fields(http3_connection *connection, http3_inner *stream)
+{
+    uint64_t size = http_head_size(&stream->seen.head) + stream->fields.trailers_length;
+    uint64_t others = connection->heads_size - stream->head_size;
+    if (stream->building != NULL)
+        size += http_building_size(stream->building);
+    if (others > 0 && others + size > (uint64_t)HTTP_HEADS_AT_A_TIME * connection->endpoint->settings.head_max)
+        return 0;
+    stream->head_size = (uint32_t)size;
+    connection->heads_size = others + size;
+    return 1;
+}
+
+/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9114, section 4.1.1). If its
+ * trailers are what is too much, it is served already. */
+static int refuse_fields(http3_connection *connection, http3_inner *stream, http_section section)
+{
+    end_building(stream);
+    if (section == HTTP_SECTION_HEAD) {
+        http_give(stream->fields.head);
+        stream->fields.head = NULL;
+    } else {
+        http_give(stream->fields.trailers);
+        stream->fields.trailers = NULL;
+        stream->fields.trailers_length = stream->fields.trailers_count = 0;
+    }
+    return refuse(connection, stream, section == HTTP_SECTION_HEAD ? HTTP3_REQUEST_REJECTED : HTTP3_EXCESSIVE_LOAD);
+}
+
 static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbuf *name, nghttp3_rcbuf *value,
                      uint8_t flags, void *data, void *stream_data)
 {
@@ -223,9 +261,13 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
     if (is_control_byte(value_bytes.base, value_bytes.len))
         return 0;
     stream->lines[stream->building->section]++;
-    if (http_building_field(stream->building, name_bytes.base, name_bytes.len, value_bytes.base, value_bytes.len) == 0)
+    if (http_building_field(stream->building, name_bytes.base, name_bytes.len, value_bytes.base, value_bytes.len) !=
+        0) {
+        http3_fail(data, HTTP3_EXCESSIVE_LOAD);
+        return NGHTTP3_ERR_CALLBACK_FAILURE;
+    }
+    if (count_fields(data, stream) || refuse_fields(data, stream, stream->building->section) == 0)
         return 0;
-    http3_fail(data, HTTP3_EXCESSIVE_LOAD);
     return NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
@@ -271,30 +313,10 @@ static void begin_request(http3_connection *connection, http3_inner *stream, htt
     http3_make_ready(stream);
 }
 
-/* Resets a stream whose request is not served. For the client's allowance, that is as if it had reset the stream
- * itself. */
-static int refuse(http3_connection *connection, http3_inner *stream, uint64_t code)
-{
-    http3_shut_stream(stream, code);
-    return resets_too_often(connection) ? -1 : 0;
-}
-
 /* Has libnghttp3 left out a field of the section that ends? */
 static int lacks_line(const http3_inner *stream, http_section section)
 {
     return stream->lines[section] < stream->frames.lines[section];
-}
-
-/* Returns 0 if this head exceeds the limit of all: the client may send it again later (RFC 9114, section 4.1.1). */
-static int count_head(http3_connection *connection, http3_inner *stream)
-{
-    uint64_t size = http_head_size(&stream->seen.head);
-    uint64_t most = (uint64_t)HTTP_HEADS_AT_A_TIME * connection->endpoint->settings.head_max;
-    if (connection->heads_size > 0 && connection->heads_size + size > most)
-        return 0;
-    stream->head_size = (uint32_t)size;
-    connection->heads_size += size;
-    return 1;
 }
 
 static int end_section(http3_connection *connection, http3_inner *stream)
@@ -309,8 +331,8 @@ static int end_section(http3_connection *connection, http3_inner *stream)
         return refuse(connection, stream, HTTP3_MESSAGE_ERROR);
     if (result != 0)
         return refuse(connection, stream, result < 0 ? HTTP3_INTERNAL_ERROR : HTTP3_EXCESSIVE_LOAD);
-    if (section == HTTP_SECTION_HEAD && !count_head(connection, stream))
-        return refuse(connection, stream, HTTP3_REQUEST_REJECTED);
+    if (!count_fields(connection, stream))
+        return refuse_fields(connection, stream, section);
     if (section == HTTP_SECTION_HEAD)
         begin_request(connection, stream, start);
     return 0;

@@ -170,6 +170,7 @@ struct http3_connection {
     http3_inner *streams;
     uint64_t heads_size;               /* bytes of the heads of all unfinished requests */
     uint32_t window_waiters;           /* streams whose writers wait for a window */
+    uint8_t lacks_room;                /* writers may wait until less of all bodies waits */
     http_list answered;                /* by next_answered */
     http_list held;                    /* by next_ready: requests that wait for the end of the handshake */
     http3_connection *next, *previous; /* all connections */

@@ -18,6 +18,11 @@
 /* A writer also waits while so many bytes of its body are unacknowledged. */
 #define UNACKNOWLEDGED_MAX 4194304u
 
+/* The bytes of all bodies of a connection that may wait: to be sent, and to be acknowledged. Beyond it each stream may have a few kilobytes, so
+ * that streams whose windows are closed hold up no other one. */
+#define COMMON_OUTPUT_MAX (UINT64_C(8) << 20)
+#define OWN_OUTPUT_MIN    4096u
+
 /* An answer is sent when so many bytes of its body are there, or it is complete, or it was flushed. */
 #define HELD_MOST 16384u
 
@@ -67,6 +72,46 @@ static void wake_all(http3_inner *stream)
     if (stream->close_waits) {
         stream->close_waits = 0;
         http3_push_notice(stream->endpoint, stream->seen.key, HTTP3_CLOSED);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * The bodies of a connection together */
+
+static int64_t room_of(const http3_connection *connection)
+{
+    int64_t room = (int64_t)COMMON_OUTPUT_MAX;
+    for (const http3_inner *stream = connection->streams; stream != NULL; stream = stream->next)
+        room -= (int64_t)stream->output.length;
+    return room;
+}
+
+/* The bytes that may be added to the stream's body because of those of all bodies. If there is no room, writers are woken when there is. */
+static int64_t common_room(const http3_inner *stream)
+{
+    int64_t own = (int64_t)OWN_OUTPUT_MIN - (int64_t)stream->output.length;
+    if (stream->connection == NULL)
+        return own;
+    int64_t room = room_of(stream->connection);
+    if (room <= 0)
+        stream->connection->lacks_room = 1;
+    return room > own ? room : own;
+}
+
+static int has_common_room(const http3_inner *stream)
+{
+    return stream->output.length < OWN_OUTPUT_MIN || common_room(stream) > 0;
+}
+
+/* Bytes of bodies are gone. Writers that wait for common room look again when half of it is free: the connection's streams are many. */
+static void note_room(http3_connection *connection)
+{
+    if (connection == NULL || !connection->lacks_room || room_of(connection) < (int64_t)COMMON_OUTPUT_MAX / 2)
+        return;
+    connection->lacks_room = 0;
+    for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        wake_writer(stream);
+        wake_for_window(stream);
     }
 }
 
@@ -186,12 +231,12 @@ static void leave_lists(http3_inner *stream)
 }
 
 /* Lets the answer be sent. The beginning of a body that was not flushed is kept back, as over HTTP/1, so that another answer
- * can take its place if the handler fails. */
+ * can take its place if the handler fails; unless its writer has to wait until it is sent. */
 static void push_answered(http3_inner *stream)
 {
     http3_connection *connection = stream->connection;
     if (stream->answer_state != HTTP3_ANSWER_HELD || stream->in_answered ||
-        !(stream->is_finished || stream->output.length >= HELD_MOST))
+        !(stream->is_finished || stream->output.length >= HELD_MOST || !has_common_room(stream)))
         return;
     stream->in_answered = 1;
     http_list_append(&connection->answered, offsetof(http3_inner, next_answered), stream);
@@ -249,6 +294,7 @@ static void close_record(http3_inner *stream)
     leave_lists(stream);
     remove_answered(stream);
     drop_memory(stream);
+    note_room(stream->connection);
     http_building_drop(&stream->building);
     if (!stream->seen.has_ended)
         drop_input(stream);
@@ -337,6 +383,7 @@ void http3_lose_stream(http3_inner *stream)
     http_body_cut(&stream->output, 0);
     leave_lists(stream);
     wake_all(stream);
+    note_room(stream->connection);
 }
 
 void http3_shut_stream(http3_inner *stream, uint64_t code)
@@ -373,7 +420,7 @@ static void count_sent(http3_inner *stream)
 /* May a writer that waits until at most `most` bytes are unsent continue? */
 static int has_room(const http3_inner *stream, uint64_t most)
 {
-    return unsent(stream) <= most && stream->output.length < UNACKNOWLEDGED_MAX;
+    return unsent(stream) <= most && stream->output.length < UNACKNOWLEDGED_MAX && has_common_room(stream);
 }
 
 static void wake_writer_with_room(http3_inner *stream)
@@ -467,6 +514,9 @@ void http3_note_acknowledged(http3_inner *stream, uint64_t length)
     http_body_drop(&stream->output, length);
     stream->seen.acknowledged += length;
     wake_writer_with_room(stream);
+    if (stream->output.length < OWN_OUTPUT_MIN)
+        wake_for_window(stream);
+    note_room(stream->connection);
 }
 
 void http3_note_confirmed(http3_inner *stream, uint64_t length)
@@ -769,6 +819,7 @@ int64_t http3_await_window(http3_stream *seen)
             if (unsent(other) > 0)
                 common -= (int64_t)promised(other);
         result = own < common ? own : common;
+        result = result < common_room(stream) ? result : common_room(stream);
         if (result <= 0) {
             connection->window_waiters += !stream->waits_for_window;
             stream->waits_for_window = 1;
@@ -834,6 +885,7 @@ static void abort_stream(http3_inner *stream)
     stream->has_failed = stream->is_aborted = 1;
     stream->is_finished = 0;
     http_body_cut(&stream->output, stream->flushed > stream->given ? stream->flushed - stream->given : 0);
+    note_room(stream->connection);
     wake_all(stream);
     reset_if_confirmed(stream);
 }

@@ -1712,6 +1712,61 @@ static void unfinished_heads(uintptr_t argument)
     end_world(w);
 }
 
+/* A byte of a head names a field. So heads that do not end have the limit of all heads, as those that are served. */
+static void many_unfinished_heads(uintptr_t argument)
+{
+    (void)argument;
+    enum { LINES = 90, STREAMS = 60 };
+    uint8_t bytes[200];
+    world *w = ordinary_world(49);
+    client *c = raw_client(w);
+    size_t length = put_table_head(bytes, 0, LINES);
+    memset(bytes + length - LINES, 0xdd, LINES); /* accept, of the static table */
+    for (unsigned i = 0; i < STREAMS; i++)
+        CHECK(send_raw(c, RAW_REQUEST, bytes, length - 1) >= 0);
+    run_for(w, SECOND);
+    CHECK_EQ(c->reset_code, HTTP3_REQUEST_REJECTED);
+    CHECK_LT(HTTP_HEADS_AT_A_TIME, STREAMS - c->resets); /* they are small */
+    CHECK_LT(STREAMS - c->resets, HTTP_HEADS_AT_A_TIME * w->settings.head_max / (LINES * HTTP_FIELD_COST) + 1);
+    CHECK(!c->is_over);
+    end_world(w);
+}
+
+/* Handlers write until they have to wait. All bodies together have a limit beyond which each stream may have little more. */
+static void many_unread_answers(uintptr_t argument)
+{
+    (void)argument;
+    enum { STREAMS = 250, BODY = 1000000, PIECE = 16384 };
+    static uint8_t piece[PIECE];
+    uint64_t all = 0;
+    world *w = new_world(50);
+    w->settings.streams_max = STREAMS;
+    start_endpoint(w);
+    w->is_stuck = 1;
+    client *c = new_client(w, &ordinary);
+    for (unsigned i = 0; i < STREAMS; i++)
+        request(c, BODY, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    CHECK_EQ(w->handler_count, STREAMS);
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    for (unsigned i = 0; i < STREAMS; i++)
+        CHECK_EQ(http3_answer(w->handlers[i].stream, 200, &none, BODY, NULL, 0, 0, &given), HTTP3_OK);
+    for (unsigned i = 0; i < STREAMS; i++) {
+        uint64_t written = 0;
+        while (http3_await_output(w->handlers[i].stream, HTTP3_OUTPUT_LOW) == HTTP3_OK && written < BODY) {
+            (void)http3_write(w->handlers[i].stream, piece, PIECE);
+            written += PIECE;
+        }
+        CHECK_LT(0, written);
+        all += written;
+    }
+    CHECK_LT(8000000, all);
+    CHECK_LT(all, 10500000);
+    end_world(w);
+}
+
 /* An endless head of fields that libnghttp3 leaves out: it is not processed for ever. */
 static void endless_head(uintptr_t argument)
 {
@@ -2011,6 +2066,8 @@ static const harness_test tests[] = {
     {"attack: another protocol", wrong_protocol, 0},
     {"attack: frames in wrong places", wrong_frames, 0},
     {"attack: heads without end, slowly", unfinished_heads, 0},
+    {"attack: many large heads without end", many_unfinished_heads, 0},
+    {"attack: many answers that nobody takes", many_unread_answers, 0},
     {"attack: a head without end, quickly", endless_head, 0},
     {"attack: streams of unknown types", unknown_streams, 0},
     {"attack: random frames", random_frames, 0},

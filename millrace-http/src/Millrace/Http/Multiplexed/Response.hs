@@ -222,9 +222,9 @@ putPieces stream room at left = do
   room' <- put stream room at count
   putPieces stream room' (at `plusPtr` count) (left - count)
 
--- Limits the duration of a call that copies.
+-- Limits the duration of a call that copies, and how far a body may go beyond its limits at once.
 pieceMax :: Int
-pieceMax = 65536
+pieceMax = 16384
 
 -- Passes bytes to the engine, as part of a write.
 put :: Multiplexed stream => stream -> Room -> Ptr Word8 -> Int -> IO Room
