@@ -29,12 +29,6 @@
 #define COMMON_OUTPUT_MAX (UINT64_C(2) << 20)
 #define OWN_OUTPUT_MIN    4096u
 
-/* What a request adds to that allowance, unless the client cancels it before there is an answer. */
-#define REQUEST_FRAMES 2
-
-/* A handler that ends so soon after its request was cancelled has wasted little. */
-#define SOON (SECOND / 10)
-
 /* How long a client that still sends a body after its answer has for reading the answer, before the stream is reset. */
 #define STOP_PAUSE (SECOND / 2)
 
@@ -53,19 +47,6 @@ static void lock(http2_connection *connection)
 static void unlock(http2_connection *connection)
 {
     pthread_mutex_unlock(&connection->lock);
-}
-
-/* ------------------------------------------------------------------------------------------------------------------
- * Buckets */
-
-int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second)
-{
-    bucket->tokens += (double)(now - bucket->filled_at) * per_second / (double)SECOND;
-    bucket->filled_at = now;
-    if (bucket->tokens > most)
-        bucket->tokens = most;
-    bucket->tokens -= 1;
-    return bucket->tokens < 0;
 }
 
 /* After libnghttp2 has failed for want of memory, the connection ends: a frame is missing for which the client, or a thread, would wait. */
@@ -402,31 +383,12 @@ static void violate(http2_connection *connection, uint32_t code)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Limits
- *
- * A connection whose client goes beyond an allowance is ended gently at first: GOAWAY names the last stream that is served, what was
- * begun is finished, and nothing new is taken. A client that goes on until the allowance is overdrawn by as much again gets no more. */
+ * Limits: http_limit.h. end_for_limit begins the end. */
 
-static void note_overdrawn(http2_connection *connection, http2_limit limit, const http2_bucket *bucket, uint32_t most)
+static void obey(http2_connection *connection, http_verdict verdict)
 {
-    if (connection->limit == HTTP2_LIMIT_NONE)
-        connection->limit = limit; /* end_for_limit */
-    else if (bucket->tokens < -(double)most)
+    if (verdict == HTTP_END_AT_ONCE)
         violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
-}
-
-static void count_useless(http2_connection *connection)
-{
-    const http2_settings *settings = connection->settings;
-    if (http2_bucket_take(&connection->frames, connection->now, settings->frames_max, settings->frames_per_second))
-        note_overdrawn(connection, HTTP2_LIMIT_FRAMES, &connection->frames, settings->frames_max);
-}
-
-static void count_reset(http2_connection *connection)
-{
-    const http2_settings *settings = connection->settings;
-    if (http2_bucket_take(&connection->resets, connection->now, settings->resets_max, settings->resets_per_second))
-        note_overdrawn(connection, HTTP2_LIMIT_RESETS, &connection->resets, settings->resets_max);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -472,11 +434,9 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* The client has gone so far beyond a limit that the connection cannot go on. */
-static void exceed(http2_connection *connection, http2_limit limit)
+static void exceed(http2_connection *connection, http_limit limit)
 {
-    if (connection->limit == HTTP2_LIMIT_NONE)
-        connection->limit = limit;
+    http_conduct_exceed(&connection->conduct, limit);
     violate(connection, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
@@ -496,7 +456,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         return 0;
     if (http_building_field(connection->building, name, name_length, value, value_length) == 0)
         return 0;
-    exceed(connection, HTTP2_LIMIT_HEADS);
+    exceed(connection, HTTP_LIMIT_HEADS);
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
@@ -561,7 +521,7 @@ static int end_head(http2_connection *connection, nghttp2_session *session, cons
     } else if (!count_fields(stream)) {
         (is_request ? refuse_head : refuse_trailers)(stream, session);
     } else if (is_request) {
-        connection->frames.tokens += REQUEST_FRAMES;
+        http_conduct_earn(&connection->conduct, HTTP_REQUEST_FRAMES);
         push_ready(stream);
     }
     return 0;
@@ -659,7 +619,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     (void)flags;
     connection->probe_bytes += length;
     if (length >= USEFUL)
-        connection->frames.tokens += 1;
+        http_conduct_earn(&connection->conduct, 1);
     if (stream == NULL || stream->drops_input || stream->seen.head.error != 0) {
         if (stream != NULL && !stream->has_failed && !stream->is_stopping)
             nghttp2_session_consume(session, id, length);
@@ -711,7 +671,8 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
         uint32_t code = frame->rst_stream.error_code;
         remember_reset(&connection->memory, frame->hd.stream_id);
         if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL)
-            count_reset(connection);
+            obey(connection,
+                 http_conduct_reset(&connection->conduct, &connection->settings->allowances, connection->now));
     } else if (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) {
         http2_inner *stream = stream_of(session, frame->hd.stream_id);
         if (stream != NULL) {
@@ -780,7 +741,7 @@ static int send_output(nghttp2_session *session, nghttp2_frame *frame, const uin
     stream->stalled_since_ns = 0;
     stream->moved_at = connection->now;
     if (!stream->sent_tiny_frame)
-        connection->frames.tokens += 2;
+        http_conduct_earn(&connection->conduct, 2);
     if (stream->output.length <= stream->writer_mark)
         wake_writer(stream);
     if (stream->output.length < OWN_OUTPUT_MIN)
@@ -909,9 +870,9 @@ static nghttp2_option *make_option(const http2_settings *settings)
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
     nghttp2_option_set_max_send_header_block_length(option, HTTP_RESPONSE_HEAD_MAX);
-    nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX); /* note_cancelled counts resets. */
+    nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX); /* http_limit.h counts resets. */
 #if NGHTTP2_VERSION_NUM >= 0x014400
-    /* It counts frames that this engine counts (count_useless), also those of honest clients. */
+    /* It counts frames that http_limit.h counts, also those of honest clients. */
     nghttp2_option_set_glitch_rate_limit(option, UINT64_MAX, UINT64_MAX);
 #endif
     nghttp2_option_set_max_continuations(option, CONTINUATIONS_MAX);
@@ -971,8 +932,7 @@ http2_connection *http2_open(const http2_settings *settings, int is_secure)
     connection->stream_window = settings->stream_window;
     connection->known_window = NGHTTP2_INITIAL_WINDOW_SIZE;
     connection->connection_window = settings->connection_window;
-    connection->resets.tokens = settings->resets_max;
-    connection->frames.tokens = settings->frames_max;
+    http_conduct_begin(&connection->conduct, &settings->allowances, 0);
     connection->is_promised = 1;
     connection->is_secure = is_secure != 0;
     connection->payload_left = NGHTTP2_CLIENT_MAGIC_LEN;
@@ -1017,24 +977,18 @@ static uint64_t flags_of(const http2_connection *connection)
         flags |= HTTP2_HAS_NOTICES;
     if (connection->has_failed)
         flags |= HTTP2_HAS_FAILED;
-    if (connection->limit != HTTP2_LIMIT_NONE && !connection->limit_is_told)
+    if (connection->conduct.limit != HTTP_LIMIT_NONE && !connection->conduct.is_told)
         flags |= HTTP2_HAS_LIMIT;
     if (!connection->has_begun || (connection->building != NULL && connection->building->owner != NULL))
         flags |= HTTP2_IN_HEAD;
     return flags;
 }
 
-/* For GOAWAY. */
-static const char *text_of(http2_limit limit)
-{
-    return limit == HTTP2_LIMIT_RESETS ? "too many cancelled requests" : "too many frames without use";
-}
-
 static void end_for_limit(http2_connection *connection)
 {
-    if (connection->limit == HTTP2_LIMIT_NONE || connection->ends_for_limit || connection->violation != 0)
+    if (connection->conduct.limit == HTTP_LIMIT_NONE || connection->ends_for_limit || connection->violation != 0)
         return;
-    const char *text = text_of(connection->limit);
+    const char *text = http_limit_text(connection->conduct.limit);
     connection->ends_for_limit = connection->takes_no_more = 1;
     note_result(connection, nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
                                                   nghttp2_session_get_last_proc_stream_id(connection->session),
@@ -1061,10 +1015,10 @@ static void note_failure(http2_connection *connection, ssize_t result)
         violate(connection, NGHTTP2_INTERNAL_ERROR);
         break;
     case TOO_MANY_CONTINUATIONS:
-        exceed(connection, HTTP2_LIMIT_HEADS);
+        exceed(connection, HTTP_LIMIT_HEADS);
         break;
     default:
-        exceed(connection, HTTP2_LIMIT_FRAMES);
+        exceed(connection, HTTP_LIMIT_FRAMES);
     }
 }
 
@@ -1144,28 +1098,14 @@ static void check_priority(http2_connection *connection, int32_t id, const uint8
         violate(connection, NGHTTP2_PROTOCOL_ERROR);
 }
 
-/* The client cancels a request. That is no waste if there is an answer already, or the handler ends soon (forgive_cancelled). */
+/* The client cancels a request. That is no waste if there is an answer already. */
 static void note_cancelled(http2_connection *connection, int32_t id)
 {
     http2_inner *stream = nghttp2_session_get_stream_user_data(connection->session, id);
     if (stream == NULL || stream->answer_state != HTTP2_UNANSWERED || stream->has_failed)
         return;
-    connection->frames.tokens -= REQUEST_FRAMES;
-    if (!stream->is_taken)
-        return;
-    stream->is_cancelled = 1;
-    stream->cancelled_at = connection->now;
-    count_reset(connection);
-}
-
-/* The handler of a cancelled request has ended. */
-static void forgive_cancelled(http2_inner *stream, uint64_t now)
-{
-    http2_connection *connection = stream->connection;
-    if (!stream->is_cancelled || (now > stream->cancelled_at && now - stream->cancelled_at > SOON))
-        return;
-    connection->frames.tokens += REQUEST_FRAMES;
-    connection->resets.tokens += 1;
+    obey(connection, http_conduct_cancel(&connection->conduct, &connection->settings->allowances, &stream->cancellation,
+                                         stream->is_taken, connection->now));
 }
 
 /* `frame`: at least the bytes that are checked. */
@@ -1192,7 +1132,8 @@ static void begin_frame(http2_connection *connection, const uint8_t *frame)
             violate(connection, code);
     }
     if (is_useless(connection, frame, id))
-        count_useless(connection);
+        obey(connection,
+             http_conduct_useless(&connection->conduct, &connection->settings->allowances, 1, connection->now));
 }
 
 static void give(http2_connection *connection, const uint8_t *bytes, size_t length)
@@ -1491,11 +1432,10 @@ int http2_await_backlog(http2_connection *connection, uint32_t most)
     return result;
 }
 
-http2_limit http2_take_limit(http2_connection *connection)
+http_limit http2_take_limit(http2_connection *connection)
 {
     lock(connection);
-    http2_limit limit = connection->limit_is_told ? HTTP2_LIMIT_NONE : connection->limit;
-    connection->limit_is_told = limit != HTTP2_LIMIT_NONE || connection->limit_is_told;
+    http_limit limit = http_conduct_tell(&connection->conduct);
     unlock(connection);
     return limit;
 }
@@ -2009,7 +1949,7 @@ uint64_t http2_release(http2_stream *seen, uint64_t now)
     lock(connection);
     connection->served--;
     stream->is_released = 1;
-    forgive_cancelled(stream, now);
+    http_conduct_forgive(&connection->conduct, &stream->cancellation, now);
     if (seen->is_closed) {
         drop_input(stream);
         free_stream(stream);

@@ -16,6 +16,7 @@
 
 #include "http_body.h"
 #include "http_memory.h"
+#include "http_limit.h"
 #include "http_request_head.h"
 #include "http_response_fields.h"
 
@@ -35,22 +36,11 @@ typedef struct http2_settings {
     uint32_t window_max;        /* the limit of a connection's window; a stream's grows to half of it */
     uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
     uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
-    uint32_t resets_max;        /* size of a burst of resets that waste work: see http2_release */
-    uint32_t resets_per_second; /* how fast that allowance is refilled */
-    uint32_t frames_max;        /* size of a burst of useless frames, such as PING or empty DATA */
-    uint32_t frames_per_second;
+    http_allowances allowances;
     uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
     uint32_t server_name_length; /* 0: no server field */
     uint8_t server_name[HTTP2_SERVER_NAME_MAX];
 } http2_settings;
-
-/* The limits for which a connection ends. */
-typedef enum http2_limit {
-    HTTP2_LIMIT_NONE = 0,
-    HTTP2_LIMIT_FRAMES = 1, /* frames_max */
-    HTTP2_LIMIT_RESETS = 2, /* resets_max */
-    HTTP2_LIMIT_HEADS = 3,  /* a head, or trailers, far beyond fields_max or head_max, or in too many frames */
-} http2_limit;
 
 /* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
 #define HTTP2_OUTPUT_HIGH 65536u
@@ -103,7 +93,7 @@ void http2_free(http2_connection *connection);
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now);
 
 /* The limit for which the connection ends, the first time. */
-http2_limit http2_take_limit(http2_connection *connection);
+http_limit http2_take_limit(http2_connection *connection);
 
 /* Who calls http2_collect. */
 typedef enum http2_sender {

@@ -46,27 +46,20 @@ typedef struct http2_inner {
     uint8_t is_read;         /* http2_end_reading was called: reading fails */
     uint8_t is_stopping;     /* to be reset at stops_at: the client still sends after its answer */
     uint8_t drops_input;     /* bytes that still arrive are dropped */
-    uint8_t is_cancelled;    /* by the client, while its handler ran and there was no answer */
     uint8_t reader_waits, writer_waits, close_waits;
     uint8_t waits_for_window; /* a writer waits until it may send */
     uint64_t flushed;         /* bytes of the response's body until the latest flush */
     uint64_t skipped;         /* bytes of the request that arrived and were dropped after the answer was sent */
     uint32_t writer_mark;     /* a waiting writer continues when at most this many bytes are unsent */
     uint64_t stops_at;
-    uint64_t cancelled_at; /* connection's `now` */
-    uint64_t moved_at;     /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
+    http_cancellation cancellation; /* while its handler ran */
+    uint64_t moved_at;              /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
     uint64_t
         stalled_since_ns; /* when output was first found waiting that could not be sent; 0: none is known to wait */
     uint64_t stalled_progress; /* progress_of at that time */
     uint64_t others_sent;      /* bytes of all other bodies that were sent until the latest progress_of */
     uint64_t behind_others;    /* those of them for which this stream waited although its window was open */
 } http2_inner;
-
-/* A token bucket, which limits a rate. `filled_at` in nanoseconds. */
-typedef struct http2_bucket {
-    double tokens;
-    uint64_t filled_at;
-} http2_bucket;
 
 /* The latest streams that a client has opened, and which of them the server has reset. A frame on a closed stream is an error of
  * the client, except after a reset: then the client may have sent it before it received RST_STREAM. */
@@ -108,7 +101,6 @@ struct http2_connection {
     uint8_t driver_waits;
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint8_t takes_no_more;  /* the last GOAWAY is given to libnghttp2: further streams are refused */
-    uint8_t limit_is_told;  /* http2_take_limit has returned it */
     uint8_t ends_for_limit; /* that GOAWAY says that the client has gone beyond a limit */
     uint8_t has_left;       /* the client has ended its side */
     uint8_t rest_waits;     /* the driver waits for the last answer to be sent */
@@ -116,13 +108,12 @@ struct http2_connection {
     uint64_t now;
     uint64_t sent;                /* bytes of all bodies that were handed to the transport */
     uint64_t lent[HTTP2_LENDERS]; /* those of them that the client has not given back to its windows */
-    http2_bucket resets, frames;
+    http_conduct conduct;
     http2_memory memory;
     uint8_t head[HTTP2_CHECKED_MAX]; /* the beginning of a frame */
     uint8_t head_length;
     uint32_t payload_left; /* bytes until the next head */
     int32_t newest;        /* the highest stream for which a HEADERS frame has come */
-    http2_limit limit;     /* beyond which the client has gone */
     uint32_t violation;    /* error code (RFC 9113, section 7) with which the connection will end; 0: none */
     /* Window sizes: a PING measures how many bytes arrive within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
@@ -169,6 +160,5 @@ _Static_assert(sizeof(http_nv) == sizeof(nghttp2_nv) && offsetof(http_nv, name) 
 /* http2_engine.c */
 void http2_notify(http2_inner *stream, http2_event event);
 void http2_wake_all(http2_inner *stream);
-int http2_bucket_take(http2_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second);
 
 #endif

@@ -488,7 +488,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static http2_settings settings;
     settings = small_settings;
-    settings.frames_max = settings.resets_max = 1000000;
+    settings.allowances.frames_max = settings.allowances.resets_max = 1000000;
     input in = {bytes, size};
     w.count = w.is_over = w.is_ending = w.is_sending = 0;
     w.now = 1;

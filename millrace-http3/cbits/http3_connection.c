@@ -34,6 +34,12 @@
 
 #define GENERAL_PROTOCOL_ERROR UINT64_C(0x101)
 
+/* What a packet costs of the allowance for frames without use. Packets that bring something earn that back. */
+#define PACKET_FRAMES 0.25
+
+/* A client that has made as many requests as it may has so long to stop, before those that follow are refused. */
+#define NOTICE_TIME (250 * HTTP3_MILLISECOND)
+
 /* ------------------------------------------------------------------------------------------------------------------
  * Memory */
 
@@ -41,6 +47,8 @@
  * memory for a connection has a limit. It does not make allocation fail: the connection ends when the library has returned. */
 #define HANDSHAKE_MEMORY_MAX 262144u
 #define MEMORY_SPARE         4194304u
+
+static void exceed(http3_connection *connection, http_limit limit);
 
 static void *note_taken(http3_connection *connection, void *memory)
 {
@@ -51,7 +59,7 @@ static void *note_taken(http3_connection *connection, void *memory)
     if (connection->is_established)
         most = MEMORY_SPARE + (window < limits->window_max ? window : limits->window_max);
     if (connection->memory.bytes > most)
-        http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+        exceed(connection, HTTP_LIMIT_MEMORY);
     return memory;
 }
 
@@ -135,24 +143,80 @@ static int failed(http3_connection *connection, nghttp3_ssize result)
     return NGTCP2_ERR_CALLBACK_FAILURE;
 }
 
-static int is_too_often(http3_connection *connection, http3_bucket *bucket, uint32_t most, uint32_t per_second)
+/* ------------------------------------------------------------------------------------------------------------------
+ * Limits: http_limit.h. Each of these functions returns whether the connection must end at once. */
+
+static void fail_for_limit(http3_connection *connection)
 {
-    if (!http3_bucket_take(bucket, connection->endpoint->now, most, per_second))
+    const char *text = http_limit_text(connection->conduct.limit);
+    if (connection->has_error)
+        return;
+    connection->has_error = 1;
+    ngtcp2_ccerr_set_application_error(&connection->error, HTTP3_EXCESSIVE_LOAD, (const uint8_t *)text, strlen(text));
+}
+
+static void exceed(http3_connection *connection, http_limit limit)
+{
+    http_conduct_exceed(&connection->conduct, limit);
+    fail_for_limit(connection);
+}
+
+static int obey(http3_connection *connection, http_verdict verdict)
+{
+    if (verdict == HTTP_GO_ON)
         return 0;
-    http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+    fail_for_limit(connection);
     return 1;
 }
 
-static int resets_too_often(http3_connection *connection)
+static int is_useless(http3_connection *connection, double frames)
 {
-    const http3_settings *settings = &connection->endpoint->settings;
-    return is_too_often(connection, &connection->resets, settings->resets_max, settings->resets_per_second);
+    const http3_endpoint *endpoint = connection->endpoint;
+    return obey(connection,
+                http_conduct_useless(&connection->conduct, &endpoint->settings.allowances, frames, endpoint->now));
 }
 
-/* The client cancels a request, with RESET_STREAM or STOP_SENDING. That wastes no work if there is an answer already. */
-static int cancels_too_often(http3_connection *connection, const http3_inner *stream)
+static int is_refused_too_often(http3_connection *connection)
 {
-    return (stream == NULL || stream->answer_state == HTTP3_UNANSWERED) && resets_too_often(connection);
+    const http3_endpoint *endpoint = connection->endpoint;
+    return obey(connection, http_conduct_reset(&connection->conduct, &endpoint->settings.allowances, endpoint->now));
+}
+
+/* The client cancels a request, with RESET_STREAM or STOP_SENDING. That is no waste if there is an answer already. NULL: nothing of
+ * the request has come. */
+static int is_cancelled_too_often(http3_connection *connection, http3_inner *stream)
+{
+    const http3_endpoint *endpoint = connection->endpoint;
+    if (stream == NULL)
+        return is_useless(connection, PACKET_FRAMES);
+    if (stream->has_failed)
+        return 0;
+    int is_begun = stream->is_taken || stream->is_ready || stream->is_held;
+    if (is_useless(connection, 1))
+        return 1;
+    return is_begun && stream->answer_state == HTTP3_UNANSWERED &&
+           obey(connection, http_conduct_cancel(&connection->conduct, &endpoint->settings.allowances,
+                                                &stream->seen.cancellation, stream->is_taken, endpoint->now));
+}
+
+/* When the client has gone beyond a limit, or made as many requests as it may, it is told once, and the connection ends when what was begun
+ * is finished. Not within callbacks. */
+static void begin_end(http3_connection *connection)
+{
+    const http3_endpoint *endpoint = connection->endpoint;
+    uint32_t most = endpoint->settings.requests_max;
+    if (http_conduct_tell(&connection->conduct) != HTTP_LIMIT_NONE) {
+        if (connection->is_told)
+            http3_push_change(connection, HTTP3_LIMITED);
+        if (connection->is_established)
+            http3_announce(connection, HTTP3_END_LAST);
+        else
+            fail_for_limit(connection);
+    } else if (most > 0 && connection->requests >= most && !connection->is_last_announced &&
+               connection->last_at == UINT64_MAX) {
+        connection->last_at = endpoint->now + NOTICE_TIME;
+        http3_announce(connection, HTTP3_END_NOTICE);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -193,7 +257,6 @@ static int on_begin_headers(nghttp3_conn *http, int64_t id, void *data, void *st
     http3_connection *connection = data;
     http3_inner *stream = connection->reading;
     (void)stream_data;
-    connection->frames.tokens += 2;
     stream->has_head = 1;
     stream->came_early = connection->reads_early;
     nghttp3_conn_set_stream_user_data(http, id, stream);
@@ -217,7 +280,7 @@ static int is_control_byte(const uint8_t *value, size_t length)
 static int refuse(http3_connection *connection, http3_inner *stream, uint64_t code)
 {
     http3_shut_stream(stream, code);
-    return resets_too_often(connection) ? -1 : 0;
+    return is_refused_too_often(connection) ? -1 : 0;
 }
 
 /* Counts the fields of a request, also those of a section that still arrives. Returns 0 if they exceed the limit of all. */
@@ -263,7 +326,7 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
     stream->lines[stream->building->section]++;
     if (http_building_field(stream->building, name_bytes.base, name_bytes.len, value_bytes.base, value_bytes.len) !=
         0) {
-        http3_fail(data, HTTP3_EXCESSIVE_LOAD);
+        exceed(data, HTTP_LIMIT_HEADS);
         return NGHTTP3_ERR_CALLBACK_FAILURE;
     }
     if (count_fields(data, stream) || refuse_fields(data, stream, stream->building->section) == 0)
@@ -275,7 +338,7 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
 static void tell_open(http3_connection *connection)
 {
     if (!connection->is_told)
-        http3_push_change(connection, 0);
+        http3_push_change(connection, HTTP3_OPENED);
     connection->is_told = 1;
 }
 
@@ -304,6 +367,8 @@ static http3_start start_of(const http3_connection *connection, const http3_inne
 
 static void begin_request(http3_connection *connection, http3_inner *stream, http3_start start)
 {
+    http_conduct_earn(&connection->conduct, HTTP_REQUEST_FRAMES);
+    connection->requests++;
     if (start == HTTP3_START_LATER) {
         http3_hold(stream);
         return;
@@ -395,7 +460,7 @@ static int on_stop_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *d
         stream->has_stopped = 1;
         http3_lose_stream(stream);
         (void)nghttp3_conn_shutdown_stream_read(http, id);
-    } else if (resets_too_often(connection)) { /* a stream of an unknown type */
+    } else if (is_useless(connection, 1)) { /* a stream of an unknown type */
         return NGHTTP3_ERR_CALLBACK_FAILURE;
     }
     return ngtcp2_conn_shutdown_stream_read(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
@@ -408,7 +473,7 @@ static int on_reset_wanted(nghttp3_conn *http, int64_t id, uint64_t code, void *
     (void)http;
     if (stream != NULL)
         http3_lose_stream(stream);
-    if (resets_too_often(connection))
+    if (is_refused_too_often(connection))
         return NGHTTP3_ERR_CALLBACK_FAILURE;
     return ngtcp2_conn_shutdown_stream_write(connection->quic, 0, id, code) == 0 ? 0 : NGHTTP3_ERR_CALLBACK_FAILURE;
 }
@@ -507,7 +572,7 @@ static int is_long_head(http3_connection *connection, const http3_frames *frames
     if (!http3_frames_in_section(frames) ||
         frames->length <= connection->endpoint->settings.head_max + HEAD_BYTES_SPARE)
         return 0;
-    http3_fail(connection, HTTP3_EXCESSIVE_LOAD);
+    exceed(connection, HTTP_LIMIT_HEADS);
     return 1;
 }
 
@@ -599,7 +664,7 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
     if (!ngtcp2_is_bidi_stream(id))
         return read_bytes(connection, id, bytes, length, is_last) < 0 ? NGTCP2_ERR_CALLBACK_FAILURE : 0;
     if (length > 0 && known != NULL && known->has_head)
-        connection->frames.tokens += 1;
+        http_conduct_earn(&connection->conduct, PACKET_FRAMES);
     connection->reading = request_of(connection, id, known);
     return connection->reading == NULL || read_request(connection, connection->reading, bytes, length, is_last) != 0
                ? NGTCP2_ERR_CALLBACK_FAILURE
@@ -622,7 +687,7 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
     (void)quic, (void)offset;
     if (connection->http == NULL)
         return 0;
-    connection->frames.tokens += 2;
+    http_conduct_earn(&connection->conduct, 2 * PACKET_FRAMES);
     if (stream != NULL && stream->end_waits)
         stream->untold += length;
     else if (tell_acknowledged(connection, id, length) != 0)
@@ -641,7 +706,7 @@ static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64
     if (!(flags & NGTCP2_STREAM_CLOSE_FLAG_APP_ERROR_CODE_SET))
         code = HTTP3_NO_ERROR;
     /* The client wanted nothing more of the response (STOP_SENDING), before there was anything to be sent. */
-    else if (stream != NULL && !stream->has_failed && !stream->has_stopped && cancels_too_often(connection, stream))
+    else if (stream != NULL && !stream->has_stopped && is_cancelled_too_often(connection, stream))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     http3_inner *unknown = stream != NULL && !stream->has_head ? stream : NULL; /* to libnghttp3 */
     int result = nghttp3_conn_close_stream(connection->http, id, code);         /* may free the record */
@@ -666,7 +731,7 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     /* It was told to stop, and so it does. A response that there is goes on (RFC 9114, section 4.1). */
     if (stream != NULL && stream->has_stopped)
         return 0;
-    if (cancels_too_often(connection, stream))
+    if (is_cancelled_too_often(connection, stream))
         return NGTCP2_ERR_CALLBACK_FAILURE;
     int result = connection->http == NULL ? 0 : nghttp3_conn_shutdown_stream_read(connection->http, id);
     if (result != 0)
@@ -918,8 +983,8 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     connection->quic_memory = (ngtcp2_mem){connection, take, give, take_zeroed, resize};
     connection->http_memory = (nghttp3_mem){connection, take, give, take_zeroed, resize};
     connection->active_at = now;
-    connection->resets = (http3_bucket){endpoint->settings.resets_max, now};
-    connection->frames = (http3_bucket){endpoint->settings.frames_max, now};
+    http_conduct_begin(&connection->conduct, &endpoint->settings.allowances, now);
+    connection->last_at = UINT64_MAX;
     copy_address(&connection->remote, &path->remote);
     copy_address(&connection->local, &path->local);
     connection->latest = connection->remote;
@@ -972,7 +1037,7 @@ static void end_libraries(http3_connection *connection)
     endpoint->open_count--;
     endpoint->port->open_count--;
     if (connection->is_told)
-        http3_push_change(connection, 1);
+        http3_push_change(connection, HTTP3_ENDED);
     if (!connection->is_established)
         endpoint->port->handshake_count--;
 }
@@ -1038,6 +1103,7 @@ void http3_end_connection(http3_connection *connection, int result, uint64_t now
     if (connection->phase != HTTP3_OPEN)
         return;
     wake(connection);
+    begin_end(connection);
     switch (result) {
     case NGTCP2_ERR_IDLE_CLOSE:
     case NGTCP2_ERR_HANDSHAKE_TIMEOUT:
@@ -1122,7 +1188,6 @@ static void note_sent(http3_connection *connection)
 int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
                       size_t length, uint64_t now)
 {
-    const http3_settings *settings = &connection->endpoint->settings;
     ngtcp2_pkt_info info = {.ecn = (uint8_t)(ecn & 3)};
     if (connection->phase != HTTP3_OPEN) {
         answer_late_packet(connection);
@@ -1132,13 +1197,14 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
     note_sent(connection);
     connection->heard_at = now;
     int result = 0;
-    if (!is_too_often(connection, &connection->frames, settings->frames_max, settings->frames_per_second))
+    if (!is_useless(connection, PACKET_FRAMES))
         result = ngtcp2_conn_read_pkt(connection->quic, path, &info, bytes, length, now);
     note_address(connection, &path->remote, now);
     if (result == NGTCP2_ERR_RETRY) {
         http3_drop_connection(connection);
         return result;
     }
+    begin_end(connection);
     if (result != 0 || connection->has_error) {
         http3_end_connection(connection, result, now);
         return 0;
@@ -1165,6 +1231,10 @@ void http3_expire(http3_connection *connection, uint64_t now)
     if (result != 0) {
         http3_end_connection(connection, result, now);
         return;
+    }
+    if (connection->last_at <= now) {
+        connection->last_at = UINT64_MAX;
+        http3_announce(connection, HTTP3_END_LAST);
     }
     http3_set_expiry(connection, UINT64_MAX); /* until it has written */
     http3_make_pending(connection);
@@ -1273,8 +1343,8 @@ static void lose_output(http3_connection *connection, int64_t id)
     http3_inner *stream = ngtcp2_is_bidi_stream(id) ? stream_with(connection, id) : NULL;
     nghttp3_conn_shutdown_stream_write(connection->http, id);
     if (stream != NULL && !stream->has_failed) {
+        (void)is_cancelled_too_often(connection, stream);
         http3_lose_stream(stream);
-        (void)cancels_too_often(connection, stream);
     }
 }
 
@@ -1322,7 +1392,9 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
 /* When a connection that was told to end does so. UINT64_MAX: not before other things happen. */
 static uint64_t end_of(const http3_connection *connection)
 {
-    if (!connection->is_last_announced || connection->open_streams > 0 || !nghttp3_conn_is_drained(connection->http))
+    /* A client that has gone beyond a limit does not stay for handlers that work for nobody. */
+    int has_work = connection->open_streams > 0 && connection->conduct.limit == HTTP_LIMIT_NONE;
+    if (!connection->is_last_announced || has_work || !nghttp3_conn_is_drained(connection->http))
         return UINT64_MAX;
     return connection->active_at + LINGER;
 }
@@ -1334,6 +1406,8 @@ static void set_next_expiry(http3_connection *connection, uint64_t now)
         expiry = now + LOOK_STEP;
     if (end < expiry)
         expiry = end;
+    if (connection->last_at < expiry)
+        expiry = connection->last_at;
     http3_set_expiry(connection, expiry);
 }
 
@@ -1373,7 +1447,10 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
     if (written > 0)
         connection->sent_at = now;
     set_next_expiry(connection, now);
+    begin_end(connection);
     if (connection->has_error || end_of(connection) <= now) {
+        if (connection->conduct.limit != HTTP_LIMIT_NONE)
+            fail_for_limit(connection);
         http3_fail(connection, HTTP3_NO_ERROR);
         http3_end_connection(connection, 0, now);
     }

@@ -27,19 +27,7 @@
 #define RESERVED_VERSION UINT32_C(0x1a2a3a4a) /* RFC 9000, section 15: so that clients learn to ignore unknown ones */
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Buckets, notices, changes */
-
-int http3_bucket_take(http3_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second)
-{
-    if (now > bucket->filled_at) {
-        bucket->tokens += (double)(now - bucket->filled_at) * per_second / (double)HTTP3_SECOND;
-        bucket->filled_at = now;
-    }
-    if (bucket->tokens > most)
-        bucket->tokens = most;
-    bucket->tokens -= 1;
-    return bucket->tokens < 0;
-}
+ * Notices, changes */
 
 void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event)
 {
@@ -66,7 +54,7 @@ int64_t http3_next_notice(http3_endpoint *endpoint)
     return notice;
 }
 
-void http3_push_change(http3_connection *connection, uint32_t is_end)
+void http3_push_change(http3_connection *connection, http3_change_kind kind)
 {
     http3_endpoint *endpoint = connection->endpoint;
     if (endpoint->change_count == endpoint->change_capacity) {
@@ -78,8 +66,10 @@ void http3_push_change(http3_connection *connection, uint32_t is_end)
         endpoint->change_capacity = capacity;
     }
     http3_change *change = &endpoint->changes[endpoint->change_count++];
-    *change =
-        (http3_change){.connection = connection->number, .is_end = is_end, .remote_length = connection->remote.length};
+    *change = (http3_change){.connection = connection->number,
+                             .kind = kind,
+                             .limit = connection->conduct.limit,
+                             .remote_length = connection->remote.length};
     memcpy(change->remote, connection->remote.bytes, connection->remote.length);
 }
 
@@ -113,28 +103,26 @@ uint64_t http3_flags(const http3_endpoint *endpoint)
 int http3_settings_default(http3_settings *settings)
 {
     static const char name[] = "millrace";
-    *settings = (http3_settings){.streams_max = 100,
-                                 .fields_max = 100,
-                                 .head_max = 51200,
-                                 .target_max = 16384,
-                                 .stream_window = 65536,
-                                 .connection_window = 1048576,
-                                 .window_max = 16777216,
-                                 .table_max = 4096,
-                                 .blocked_max = 16,
-                                 .skipped_max = 65536,
-                                 .resets_max = 1000,
-                                 .resets_per_second = 33,
-                                 .frames_max = 20000,
-                                 .frames_per_second = 2000,
-                                 .connections_max = 100000,
-                                 .handshakes_max = 10000,
-                                 .retry_from = 500,
-                                 .idle_ms = 30000,
-                                 .handshake_ms = 10000,
-                                 .datagram_max = 1452,
-                                 .congestion = HTTP3_BBR,
-                                 .server_name_length = sizeof name - 1};
+    *settings = (http3_settings){
+        .streams_max = 100,
+        .fields_max = 100,
+        .head_max = 51200,
+        .target_max = 16384,
+        .stream_window = 65536,
+        .connection_window = 1048576,
+        .window_max = 16777216,
+        .table_max = 4096,
+        .blocked_max = 16,
+        .skipped_max = 65536,
+        .allowances = {.frames_max = 4000, .frames_per_second = 500, .resets_max = 1000, .resets_per_second = 100},
+        .connections_max = 100000,
+        .handshakes_max = 10000,
+        .retry_from = 500,
+        .idle_ms = 30000,
+        .handshake_ms = 10000,
+        .datagram_max = 1452,
+        .congestion = HTTP3_BBR,
+        .server_name_length = sizeof name - 1};
     memcpy(settings->server_name, name, sizeof name - 1);
     return http3_random(settings->secret, sizeof settings->secret);
 }
@@ -259,7 +247,7 @@ static void push_packet(http3_endpoint *endpoint, const ngtcp2_path *path, const
 
 static int is_too_often(http3_endpoint *endpoint)
 {
-    return http3_bucket_take(&endpoint->stateless, endpoint->now, STATELESS_MAX, STATELESS_PER_SECOND);
+    return http_bucket_take(&endpoint->stateless, 1, endpoint->now, STATELESS_MAX, STATELESS_PER_SECOND);
 }
 
 static void answer_version(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "http_body.h"
+#include "http_limit.h"
 #include "http_request_head.h"
 #include "http_response_fields.h"
 
@@ -70,12 +71,10 @@ typedef struct http3_settings {
     uint32_t table_max;         /* bytes of a client's QPACK table, in each direction */
     uint32_t blocked_max;       /* streams that may wait for the QPACK table */
     uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
-    uint32_t resets_max;        /* size of a burst of resets by the client */
-    uint32_t resets_per_second; /* how fast that allowance is refilled */
-    uint32_t frames_max;        /* size of a burst of packets that bring no progress */
-    uint32_t frames_per_second;
-    uint32_t connections_max; /* connections at a time */
-    uint32_t handshakes_max;  /* unfinished handshakes at a time; further clients are ignored */
+    http_allowances allowances; /* a packet that brings no progress costs a quarter of a frame */
+    uint32_t requests_max;      /* requests of a connection, which ends after the last one; 0: no limit */
+    uint32_t connections_max;   /* connections at a time */
+    uint32_t handshakes_max;    /* unfinished handshakes at a time; further clients are ignored */
     uint32_t retry_from; /* from so many unfinished handshakes on, a client must prove its address (Retry); 0: always */
     uint32_t
         idle_ms; /* a connection ends when nothing arrives for so long, not even an answer to a PING while a request
@@ -212,10 +211,13 @@ uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t
 uint32_t http3_connection_count(http3_endpoint *endpoint);
 uint32_t http3_stream_count(http3_endpoint *endpoint);
 
-/* A connection whose handshake is complete, or that has ended after that. */
+/* What happens to a connection: its handshake is complete; its client has gone beyond a limit, for which it ends; it has ended. */
+typedef enum http3_change_kind { HTTP3_OPENED = 0, HTTP3_LIMITED = 1, HTTP3_ENDED = 2 } http3_change_kind;
+
 typedef struct http3_change {
     uint64_t connection; /* its number; http3_stream has it, too */
-    uint32_t is_end;     /* 0: it is open */
+    uint32_t kind;       /* an http3_change_kind */
+    uint32_t limit;      /* an http_limit, with HTTP3_LIMITED */
     uint32_t remote_length;
     uint8_t remote[28];
 } http3_change;
@@ -251,11 +253,12 @@ typedef struct http3_stream {
     uint8_t has_ended;      /* the client sends nothing more */
     uint8_t is_closed;      /* both sides have ended, or one has reset the stream, or the connection is over */
     uint8_t was_reset;      /* the stream was closed before both sides had ended */
-    uint8_t is_early;  /* came in 0-RTT, and may be a repetition by an attacker; its head has the field early-data: 1 */
-    uint64_t unread;   /* bytes of the request's body that have arrived and were not read */
-    uint64_t received; /* bytes of the request's body that have arrived */
-    uint64_t sent;     /* bytes of the response's body that were put into packets at least once */
-    uint64_t acknowledged; /* bytes of the response's body that the client has received, roughly */
+    uint8_t is_early; /* came in 0-RTT, and may be a repetition by an attacker; its head has the field early-data: 1 */
+    http_cancellation cancellation; /* by the client, while its handler ran */
+    uint64_t unread;                /* bytes of the request's body that have arrived and were not read */
+    uint64_t received;              /* bytes of the request's body that have arrived */
+    uint64_t sent;                  /* bytes of the response's body that were put into packets at least once */
+    uint64_t acknowledged;          /* bytes of the response's body that the client has received, roughly */
     uint32_t remote_length, local_length;
     uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6: when the request came */
 } http3_stream;
@@ -351,7 +354,8 @@ size_t http3_trailers(http3_stream *stream, uint8_t *destination, size_t room);
  * had to wait. */
 uint64_t http3_progress(http3_stream *stream);
 
-/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. */
-uint64_t http3_release(http3_stream *stream);
+/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. `now` counts if the request was
+ * cancelled: a handler that runs on after that wastes work, which allowances.resets_max limits. */
+uint64_t http3_release(http3_stream *stream, uint64_t now);
 
 #endif

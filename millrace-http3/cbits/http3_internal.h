@@ -140,12 +140,6 @@ typedef struct http3_id {
     uint8_t bytes[HTTP3_ID_MAX];
 } http3_id;
 
-/* A token bucket, which limits a rate. */
-typedef struct http3_bucket {
-    double tokens;
-    uint64_t filled_at;
-} http3_bucket;
-
 typedef struct http3_address {
     uint32_t length;
     _Alignas(8) uint8_t bytes[HTTP3_ADDRESS_MAX];
@@ -197,7 +191,9 @@ struct http3_connection {
     uint64_t opened;    /* as in http3_inner, for the connection's window */
     uint64_t active_at; /* when a stream was opened or closed last; at first the end of the handshake */
     uint8_t had_requests;
-    http3_bucket resets, frames;
+    http_conduct conduct;
+    uint32_t requests; /* that were begun */
+    uint64_t last_at;  /* when the last GOAWAY is due; UINT64_MAX: none is */
     ngtcp2_mem quic_memory;
     nghttp3_mem http_memory;
     http3_memory memory; /* the libraries' */
@@ -237,7 +233,7 @@ struct http3_endpoint {
     uint32_t change_count, change_capacity, changes_taken;
     uint64_t next_number, next_key;
     uint64_t now;
-    http3_bucket stateless;
+    http_bucket stateless;
     http_building *spare; /* memory for a head */
     http3_counts counts;
     uint8_t *packets; /* datagrams that belong to no connection: a length, an address each */
@@ -367,9 +363,7 @@ nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t
 /* ------------------------------------------------------------------------------------------------------------------
  * http3_endpoint.c */
 
-/* Returns whether the rate is exceeded. */
-int http3_bucket_take(http3_bucket *bucket, uint64_t now, uint32_t most, uint32_t per_second);
-void http3_push_change(http3_connection *connection, uint32_t is_end);
+void http3_push_change(http3_connection *connection, http3_change_kind kind);
 /* The flags that depend only on the endpoint. */
 uint64_t http3_flags(const http3_endpoint *endpoint);
 void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event);

@@ -930,12 +930,15 @@ size_t http3_trailers(http3_stream *seen, uint8_t *destination, size_t room)
     return length;
 }
 
-uint64_t http3_release(http3_stream *seen)
+uint64_t http3_release(http3_stream *seen, uint64_t now)
 {
     http3_inner *stream = inner_of(seen);
     http3_endpoint *endpoint = stream->endpoint;
     http3_lock(endpoint);
     stream->is_released = 1;
+    if (stream->connection != NULL)
+        http_conduct_forgive(&stream->connection->conduct, &seen->cancellation,
+                             now > endpoint->now ? now : endpoint->now);
     if (seen->is_closed) {
         drop_input(stream);
         free_stream(stream);

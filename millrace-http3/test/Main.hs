@@ -13,8 +13,9 @@ import qualified Data.ByteString.Lazy as L
 import qualified Data.CaseInsensitive as CI
 import Data.Char (toLower)
 import Data.IORef
-import Data.List (isInfixOf, isPrefixOf, nub, sort)
+import Data.List (isInfixOf, isPrefixOf, isSuffixOf, nub, sort)
 import Data.Maybe (listToMaybe)
+import GHC.Clock (getMonotonicTime)
 import Millrace.Socket (SockAddr (..), getSocketName)
 import Millrace.Tls (systemTrust)
 import Network.HTTP.Types
@@ -163,7 +164,7 @@ spec folder = do
     attack folder "late_crypto" ["closed", "others are served", "bounded"] "the same after the handshake"
     attack folder "streams" ["closed 0x4", "closed 0x4"] "too many streams"
     attack folder "empty_streams" ["closed 0x107", "others are served", "bounded"] "streams without a request"
-    attack folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
+    attackWith (setHTTP2MaximumFrames 500 50 . setHTTP2MaximumResets 100 10) folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
     attack folder "fragments" [tooManyPieces, "others are served", "bounded"] "bodies in pieces, out of order"
     attack folder "stalled" ["open", "others are served", "bounded"] "windows that stay closed"
     attack folder "unacknowledged" ["at most 20 MiB", "others are served", "bounded"] "no acknowledgements"
@@ -240,6 +241,24 @@ spec folder = do
       $ \(setting, expected, says) ->
         it says . withAioquic $
           withServerOf folder (uncurry tlsSettings (pair folder)) {tlsEarlyData = setting} id (\server -> play folder server "early") >>= (`shouldBe` expected)
+
+    it "tells of each connection that a limit ends, and reports one a second" . withAioquic $ do
+      told <- newIORef []
+      reported <- newIORef []
+      let note place what = atomicModifyIORef' place (\others -> (what : others, ()))
+          change = setHTTP2MaximumFrames 20 0 . setOnLimit (\limit _ -> note told limit) . setOnException (\_ failure -> note reported (displayException failure))
+      begun <- getMonotonicTime
+      withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
+        forM_ [1, 2 :: Int] $ \_ -> play folder server "useless" >>= (`shouldBe` ["0x107 too many frames without use"])
+        eventually ((== [FramesWithoutUse, FramesWithoutUse]) <$> readIORef told)
+      reports <- filter ("ends: too many frames without use" `isSuffixOf`) <$> readIORef reported
+      ended <- getMonotonicTime
+      length reports `shouldSatisfy` (\count -> count >= 1 && fromIntegral count <= ended - begun + 1)
+
+    it "ends a connection after setMaximumRequests, and answers what is on its way" . withAioquic $
+      withServerOf folder (uncurry tlsSettings (pair folder)) (setMaximumRequests (Just 2)) $ \server -> do
+        lines' <- play folder server "few"
+        map words lines' `shouldSatisfy` \seen -> seen `elem` [[[show count, "0x100"]] | count <- [2 .. 5 :: Int]]
 
     it "has an endpoint for each capability" $
       withServer folder $ \server -> do
@@ -498,5 +517,8 @@ scene folder name expected says =
   it says . withAioquic . withServer folder $ \server -> play folder server name >>= (`shouldBe` expected)
 
 attack :: FilePath -> String -> [String] -> String -> Spec
-attack folder name expected says =
-  it says . withAioquic . withServer folder $ \server -> playAttack folder server name >>= (`shouldBe` expected)
+attack = attackWith id
+
+attackWith :: (Settings -> Settings) -> FilePath -> String -> [String] -> String -> Spec
+attackWith change folder name expected says =
+  it says . withAioquic . withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> playAttack folder server name >>= (`shouldBe` expected)

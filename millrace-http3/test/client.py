@@ -40,7 +40,7 @@ class Client(QuicConnectionProtocol):
         elif isinstance(event, StopSendingReceived):
             self.stopped[event.stream_id] = event.error_code
         elif isinstance(event, ConnectionTerminated):
-            self.code = event.error_code
+            self.code, self.reason = event.error_code, event.reason_phrase
             self.over.set()
             for waiting in self.ended.values():
                 waiting.set()
@@ -231,6 +231,29 @@ async def end():
         print(status, body.decode())
         await asyncio.wait_for(client.over.wait(), 10)
         print("%#x" % client.code)
+
+
+async def useless():
+    "Packets that bring nothing, until the server ends the connection."
+    async with connected() as client:
+        await client.answer(client.begin(b"GET", b"/"))
+        for number in range(400):
+            client._quic.send_ping(number)
+            client.transmit()
+            await asyncio.sleep(0)
+        await asyncio.wait_for(client.over.wait(), 10)
+        print("%#x" % client.code, client.reason)
+
+
+async def few():
+    "Requests, one after the other, until the server ends the connection. Prints how many were answered."
+    async with connected() as client:
+        answered = 0
+        while not client.over.is_set() and (await client.answer(client.begin(b"GET", b"/")))[0] == "200":
+            answered += 1
+            await asyncio.sleep(0.1)
+        await asyncio.wait_for(client.over.wait(), 10)
+        print(answered, "%#x" % client.code)
 
 
 async def update():

@@ -205,7 +205,7 @@ _Noreturn uint64_t http2_release(http2_stream *stream, uint64_t now)
     abort();
 }
 
-_Noreturn http2_limit http2_take_limit(http2_connection *connection)
+_Noreturn http_limit http2_take_limit(http2_connection *connection)
 {
     (void)connection;
     abort();

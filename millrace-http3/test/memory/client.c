@@ -453,6 +453,10 @@ static void end(client *c, int result)
     c->is_over = 1;
     c->result = result;
     c->error = *ngtcp2_conn_get_ccerr(c->quic);
+    size_t length = c->error.reasonlen < sizeof c->reason ? c->error.reasonlen : sizeof c->reason - 1;
+    if (length > 0)
+        memcpy(c->reason, c->error.reason, length);
+    c->reason[length] = 0;
     for (uint32_t i = 0; i < c->exchange_count; i++)
         if (!c->exchanges[i]->is_closed) {
             c->exchanges[i]->is_closed = 1;
@@ -550,7 +554,7 @@ static void start_requests(client *c)
         exchange *e = c->exchanges[i];
         char path[32];
         if (e->is_started || e->is_closed || c->http == NULL || !(c->is_established || c->is_early) ||
-            ngtcp2_conn_get_streams_bidi_left(c->quic) == 0)
+            ngtcp2_conn_get_streams_bidi_left(c->quic) == 0 || c->goaways > 0)
             continue;
         (void)snprintf(path, sizeof path, "/%llu", (unsigned long long)e->expected);
         nghttp3_nv fields[] = {FIELD(":method", e->upload != NULL ? "POST" : "GET"), FIELD(":scheme", "https"),

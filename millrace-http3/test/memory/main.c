@@ -50,14 +50,14 @@ static void one_request(uintptr_t argument)
     run_for(w, SECOND);
     CHECK(c->is_confirmed && c->token_length > 0);
     http3_change change;
-    CHECK(http3_next_change(w->endpoint, &change) && !change.is_end);
+    CHECK(http3_next_change(w->endpoint, &change) && change.kind == HTTP3_OPENED);
     CHECK_EQ(counts_of(w).connections, 1);
     CHECK_EQ(counts_of(w).violations, 0);
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
     client_close(c, HTTP3_NO_ERROR);
     run_for(w, 10 * SECOND);
     CHECK_EQ(http3_connection_count(w->endpoint), 0);
-    CHECK(http3_next_change(w->endpoint, &change) && change.is_end);
+    CHECK(http3_next_change(w->endpoint, &change) && change.kind == HTTP3_ENDED);
     CHECK_EQ(http3_expiry(w->endpoint) == UINT64_MAX, 1);
     end_world(w);
 }
@@ -633,7 +633,7 @@ static void early_answer(uintptr_t argument)
     http3_stream *stream = w->handlers[0].stream;
     w->handler_count = 0;
     CHECK_EQ(http3_answer(stream, 403, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
-    http3_release(stream);
+    http3_release(stream, w->now);
     CHECK(http3_needs_sender(w->endpoint));
     flush_endpoint(w);
     run_for(w, 2 * SECOND);
@@ -651,8 +651,8 @@ static void early_large_answer(uintptr_t argument)
     (void)argument;
     world *w = new_world(43);
     w->settings.skipped_max = 0;
-    w->settings.resets_max = 4;
-    w->settings.resets_per_second = 0;
+    w->settings.allowances.resets_max = 4;
+    w->settings.allowances.resets_per_second = 0;
     start_endpoint(w);
     w->is_stuck = 1;
     client *c = new_client(w, &ordinary);
@@ -665,7 +665,7 @@ static void early_large_answer(uintptr_t argument)
         http3_stream *stream = w->handlers[0].stream;
         w->handler_count = 0;
         CHECK_EQ(http3_answer(stream, 403, &none, 60000, e->upload, 60000, 1, &given), HTTP3_OK);
-        http3_release(stream);
+        http3_release(stream, w->now);
         flush_endpoint(w);
         run_for(w, 2 * SECOND);
         CHECK_EQ(e->status, 403);
@@ -706,7 +706,7 @@ static void aborted_answer(uintptr_t argument)
     CHECK_EQ(http3_answer(stream, 200, &none, 30000, body, 10000, 0, &given), HTTP3_OK);
     http3_flush(stream);
     CHECK_EQ(http3_write(stream, body + 10000, 5000), HTTP3_OK);
-    http3_release(stream);
+    http3_release(stream, w->now);
     flush_endpoint(w);
     run_for(w, 10 * SECOND);
     CHECK_EQ(e->status, 200);
@@ -744,11 +744,11 @@ static void waiting_end(uintptr_t argument)
     flush_endpoint(w);
     run_for(w, 60 * MILLISECOND);
     CHECK_EQ(http3_answer(other, 200, &none, sizeof body, body, sizeof body, 1, &given), HTTP3_OK);
-    http3_release(other);
+    http3_release(other, w->now);
     flush_endpoint(w);
     run_for(w, 20 * MILLISECOND);
     CHECK_EQ(http3_finish(small, &none), HTTP3_OK);
-    http3_release(small);
+    http3_release(small, w->now);
     flush_endpoint(w);
     CHECK(run_until(w, all_complete, 10 * SECOND));
     check_exchanges(w);
@@ -777,7 +777,7 @@ static void replaced_answer(uintptr_t argument)
     CHECK_EQ(http3_answer(stream, 500, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
     flush_endpoint(w);
     CHECK_EQ(http3_take_back(stream), HTTP3_GONE);
-    http3_release(stream);
+    http3_release(stream, w->now);
     run_for(w, SECOND);
     CHECK_EQ(e->status, 500);
     CHECK_EQ(e->received, 0);
@@ -965,7 +965,7 @@ static void early_requests(uintptr_t argument)
     CHECK_EQ(c->is_established, 0);
     CHECK_EQ(w->handlers_seen, seen + 1);
     CHECK_EQ(w->handlers_early, 1);
-    CHECK(http3_next_change(w->endpoint, &change) && !change.is_end);
+    CHECK(http3_next_change(w->endpoint, &change) && change.kind == HTTP3_OPENED);
     run_for(w, 10 * MILLISECOND); /* the answer has come with the server's part of the handshake */
     CHECK_EQ(c->exchanges[0]->status, 200);
     CHECK_EQ(post->status, 0);
@@ -1207,19 +1207,44 @@ static void neighbours(uintptr_t argument)
     end_world(w);
 }
 
-/* A client opens requests, and resets them or wants no answer, as fast as it can. No more handlers run than it may have requests, and in the end the connection
- * is closed. */
+/* The limit of which the endpoint has told, once. */
+static uint32_t limit_told(const world *w)
+{
+    http3_change change;
+    uint32_t limit = HTTP_LIMIT_NONE;
+    while (http3_next_change(w->endpoint, &change))
+        if (change.kind == HTTP3_LIMITED) {
+            CHECK_EQ(limit, HTTP_LIMIT_NONE);
+            limit = change.limit;
+        }
+    return limit;
+}
+
+/* The connection has ended for a limit, and both sides know which. */
+static void check_limit(const client *c, http_limit limit)
+{
+    CHECK(c->is_over);
+    CHECK_EQ(c->error.type, NGTCP2_CCERR_TYPE_APPLICATION);
+    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    CHECK(strcmp(c->reason, http_limit_text(limit)) == 0);
+    CHECK_EQ(limit_told(c->world), limit);
+    CHECK_EQ(counts_of(c->world).violations, 1);
+}
+
+/* A client opens requests, and resets them or wants no answer, as fast as it can, while the application works for nobody. No more handlers run
+ * than it may have requests, and in the end the connection is closed. */
 static void rapid_reset(uintptr_t wants_no_answer)
 {
     world *w = new_world(24);
+    w->works_for = 200 * MILLISECOND;
     w->settings.streams_max = 10;
-    w->settings.resets_max = 50;
-    w->settings.resets_per_second = 1;
+    w->settings.allowances.resets_max = 20;
+    w->settings.allowances.resets_per_second = 1;
     w->is_stuck = 1;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
     CHECK(run_until(w, all_established, 10 * SECOND));
-    for (unsigned round = 0; round < 900 && !c->is_over; round++) {
+    for (unsigned round = 0; round < 900 && c->goaways == 0; round++) {
         request(c, 0, 1000);
         run_for(w, MILLISECOND);
         for (uint32_t i = 0; i < c->exchange_count; i++)
@@ -1228,11 +1253,37 @@ static void rapid_reset(uintptr_t wants_no_answer)
                 c->exchanges[i]->code = 1; /* until it is closed */
             }
     }
-    run_for(w, SECOND);
+    CHECK_EQ(c->goaways, 1);
+    run_for(w, 1500 * MILLISECOND);
     CHECK_LE(w->handlers_most, 10);
-    CHECK(c->is_over);
-    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
-    CHECK_EQ(counts_of(w).violations, 1);
+    check_limit(c, HTTP_LIMIT_RESETS);
+    end_world(w);
+}
+
+/* Handlers that end soon after their requests were cancelled have wasted nothing. Then such requests have no limit. */
+static void cancelled_in_time(uintptr_t works_for)
+{
+    world *w = new_world(26);
+    w->settings.allowances.resets_max = 10;
+    w->settings.allowances.resets_per_second = 0;
+    w->is_stuck = 1;
+    w->works_for = works_for * MILLISECOND;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    for (unsigned round = 0; round < 50 && c->goaways == 0; round++) {
+        exchange *e = request(c, 10, 0);
+        run_for(w, 50 * MILLISECOND);
+        CHECK_EQ(w->handler_count, 1);
+        client_stop(e, HTTP3_REQUEST_CANCELLED);
+        run_for(w, 200 * MILLISECOND);
+        CHECK_EQ(w->handler_count, 0);
+    }
+    run_for(w, 1500 * MILLISECOND);
+    if (works_for <= 100)
+        CHECK(!c->is_over && limit_told(w) == HTTP_LIMIT_NONE);
+    else
+        check_limit(c, HTTP_LIMIT_RESETS);
     end_world(w);
 }
 
@@ -1241,8 +1292,8 @@ static void cancelled_downloads(uintptr_t wants_no_answer)
 {
     world *w = new_world(25);
     w->settings.streams_max = 10;
-    w->settings.resets_max = 10;
-    w->settings.resets_per_second = 0;
+    w->settings.allowances.resets_max = 10;
+    w->settings.allowances.resets_per_second = 0;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
     CHECK(run_until(w, all_established, 10 * SECOND));
@@ -1357,26 +1408,71 @@ static void many_fields(uintptr_t argument)
     request_with(c, fields, COUNT, 1);
     run_for(w, 2 * SECOND);
     CHECK_LT(mallinfo2().uordblks, before.uordblks + 1000000);
-    CHECK(c->is_over);
-    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    check_limit(c, HTTP_LIMIT_HEADS);
     free(fields);
     end_world(w);
 }
 
-/* A client that sends packets without any use. */
-static void useless_packets(uintptr_t argument)
+static int is_told(world *w)
 {
-    (void)argument;
+    return w->clients[0]->goaways > 0;
+}
+
+/* A client that sends packets without any use, while it has a request. If it stops when it is told, it gets the answer. */
+static void useless_packets(uintptr_t stops)
+{
     world *w = new_world(28);
-    w->settings.frames_max = 500;
-    w->settings.frames_per_second = 10;
+    w->settings.allowances.frames_max = 125;
+    w->settings.allowances.frames_per_second = 2;
+    w->is_stuck = 1;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
+    exchange *e = request(c, 10, 0);
     CHECK(run_until(w, all_established, 10 * SECOND));
     ngtcp2_conn_set_keep_alive_timeout(c->quic, MILLISECOND);
-    run_for(w, 10 * SECOND);
+    CHECK(run_until(w, is_told, 10 * SECOND));
+    CHECK_EQ(c->goaway_id, 4);
+    if (stops)
+        ngtcp2_conn_set_keep_alive_timeout(c->quic, UINT64_MAX);
+    run_for(w, 2 * SECOND);
+    CHECK_EQ(c->is_over, !stops);
+    if (stops) {
+        w->handlers[0].is_stuck = 0;
+        http3_rows none = {(const uint8_t *)"", 0, 0};
+        int64_t given;
+        CHECK_EQ(http3_answer(w->handlers[0].stream, 200, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+        run_for(w, 2 * SECOND);
+        CHECK_EQ(e->status, 200);
+    }
+    check_limit(c, HTTP_LIMIT_FRAMES);
+    end_world(w);
+}
+
+/* After as many requests as a client may make it is told to stop, and its connection ends when it has the answers. */
+static void request_limit(uintptr_t argument)
+{
+    (void)argument;
+    world *w = new_world(39);
+    w->settings.requests_max = 2;
+    start_endpoint(w);
+    client *c = new_client(w, &ordinary);
+    request(c, 10, 0);
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, SECOND);
+    CHECK_EQ(c->goaways, 0);
+    request(c, 20000, 0);
+    request(c, 10, 0); /* was on its way */
+    CHECK(run_until(w, all_complete, 10 * SECOND));
+    run_for(w, 100 * MILLISECOND);
+    CHECK_EQ(c->goaways, 1);
+    run_for(w, 300 * MILLISECOND);
+    CHECK_EQ(c->goaways, 2);
+    CHECK_EQ(c->goaway_id, 12);
+    run_for(w, 2 * SECOND);
+    check_exchanges(w);
     CHECK(c->is_over);
-    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    CHECK_EQ(c->error.error_code, HTTP3_NO_ERROR);
+    CHECK_EQ(counts_of(w).violations, 0);
     end_world(w);
 }
 
@@ -1455,7 +1551,7 @@ static size_t put_request(uint8_t *out, const raw_request *request)
 static void release_all(world *w)
 {
     for (uint32_t i = 0; i < w->handler_count; i++)
-        http3_release(w->handlers[i].stream);
+        http3_release(w->handlers[i].stream, w->now);
     w->handler_count = 0;
     w->is_stuck = 0;
 }
@@ -1554,15 +1650,15 @@ static void many_malformed(uintptr_t argument)
 {
     static const raw_request request = MALFORMED("\x21x\x01\n", "\0\x04"), incomplete = WITHOUT_HEAD("");
     world *w = new_world(45);
-    w->settings.resets_max = 50;
-    w->settings.resets_per_second = 0;
+    w->settings.allowances.resets_max = 50;
+    w->settings.allowances.resets_per_second = 0;
     start_endpoint(w);
     client *c = raw_client(w);
     for (unsigned i = 0; i < 50; i++)
         CHECK(is_as_it_should_be(c, argument ? &incomplete : &request, 100));
     (void)is_as_it_should_be(c, argument ? &incomplete : &request, 100);
-    CHECK(c->is_over);
-    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    run_for(w, 2 * SECOND);
+    check_limit(c, HTTP_LIMIT_RESETS);
     end_world(w);
 }
 
@@ -1834,8 +1930,8 @@ static void unknown_streams(uintptr_t argument)
     static const uint8_t type[] = {0x21, 0};
     (void)argument;
     world *w = new_world(36);
-    w->settings.resets_max = 50;
-    w->settings.resets_per_second = 1;
+    w->settings.allowances.frames_max = 50;
+    w->settings.allowances.frames_per_second = 1;
     start_endpoint(w);
     client *c = raw_client(w);
     for (unsigned i = 0; i < 2000 && !c->is_over; i++) {
@@ -1844,8 +1940,7 @@ static void unknown_streams(uintptr_t argument)
             (void)ngtcp2_conn_shutdown_stream_write(c->quic, 0, id, HTTP3_NO_ERROR);
         run_for(w, 10 * MILLISECOND);
     }
-    CHECK(c->is_over);
-    CHECK_EQ(c->error.error_code, HTTP3_EXCESSIVE_LOAD);
+    check_limit(c, HTTP_LIMIT_FRAMES);
     end_world(w);
 }
 
@@ -2054,6 +2149,8 @@ static const harness_test tests[] = {
     {"attack: rapid requests to stop", rapid_reset, 1},
     {"cancelled downloads cost nothing", cancelled_downloads, 0},
     {"downloads that nobody wants any more cost nothing", cancelled_downloads, 1},
+    {"cancelled requests cost nothing whose handlers end soon", cancelled_in_time, 90},
+    {"cancelled requests cost something whose handlers run on", cancelled_in_time, 190},
     {"attack: a client that does not read", stalled_reader, 0},
     {"a slow client costs a bounded memory", slow_link, 0},
     {"attack: uploads that nobody reads", lazy_application, 0},
@@ -2063,6 +2160,8 @@ static const harness_test tests[] = {
     {"attack: a great many forbidden fields from the QPACK table", forbidden_entries, 0},
     {"attack: the same in heads that wait for the table", waiting_heads, 0},
     {"attack: packets without use", useless_packets, 0},
+    {"a client that stops sending packets without use gets its answers", useless_packets, 1},
+    {"ends a connection after so many requests", request_limit, 0},
     {"attack: another protocol", wrong_protocol, 0},
     {"attack: frames in wrong places", wrong_frames, 0},
     {"attack: heads without end, slowly", unfinished_heads, 0},

@@ -59,7 +59,7 @@ static void *work(void *data)
         http3_copy_head(stream, head);
         free(head);
         echo(stream);
-        http3_release(stream);
+        http3_release(stream, 0);
         atomic_fetch_add(&o->served, 1);
     }
     return NULL;

@@ -209,7 +209,7 @@ static void begin_request(world *w, http3_stream *stream)
     if (stream->head.error != 0) {
         w->refused++;
         http3_answer(stream, http_error_status(stream->head.error), &none, 0, NULL, 0, 1, &given);
-        http3_release(stream);
+        http3_release(stream, w->now);
         free(head);
         return;
     }
@@ -217,7 +217,7 @@ static void begin_request(world *w, http3_stream *stream)
     handler *h = &w->handlers[w->handler_count++];
     if (w->handler_count > w->handlers_most)
         w->handlers_most = w->handler_count;
-    *h = (handler){.stream = stream, .key = stream->key, .is_stuck = w->is_stuck};
+    *h = (handler){.stream = stream, .key = stream->key, .is_stuck = w->is_stuck, .until = w->now + w->works_for};
     h->is_echo = stream->head.method == HTTP_METHOD_POST;
     if (!h->is_stuck) {
         if (random_below(w, 8) == 0) {
@@ -249,7 +249,7 @@ static int step_handler(world *w, handler *h)
     if (h->stream->unread > w->unread_most)
         w->unread_most = h->stream->unread;
     if (h->is_stuck)
-        return http3_await_close(h->stream) == HTTP3_GONE;
+        return w->works_for > 0 ? w->now >= h->until : http3_await_close(h->stream) == HTTP3_GONE;
     for (;;) {
         if (h->left == 0)
             return h->at == 0 ? 1 : finish(w, h);
@@ -299,7 +299,7 @@ static void run_application(world *w)
         continue;
     for (uint32_t i = 0; i < w->handler_count;) {
         if (step_handler(w, &w->handlers[i])) {
-            http3_release(w->handlers[i].stream);
+            http3_release(w->handlers[i].stream, w->now);
             w->handlers[i] = w->handlers[--w->handler_count];
         } else {
             i++;
@@ -396,6 +396,9 @@ static uint64_t next_event(world *w)
         uint64_t expiry = client_expiry(w->clients[i]);
         at = expiry < at ? expiry : at;
     }
+    for (uint32_t i = 0; i < w->handler_count; i++)
+        if (w->handlers[i].is_stuck && w->works_for > 0 && w->handlers[i].until < at)
+            at = w->handlers[i].until;
     return at;
 }
 
@@ -496,10 +499,10 @@ void end_world(world *w)
 {
     http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
     for (uint32_t i = 0; i < w->handler_count; i++)
-        http3_release(w->handlers[i].stream);
+        http3_release(w->handlers[i].stream, w->now);
     http3_stream *stream;
     while ((stream = http3_next_request(w->endpoint)) != NULL)
-        http3_release(stream);
+        http3_release(stream, w->now);
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
     CHECK_EQ(http3_connection_count(w->endpoint), 0);
     http3_free(w->endpoint);

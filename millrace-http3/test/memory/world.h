@@ -66,6 +66,7 @@ struct client {
     int64_t goaway_id;
     uint32_t retries, versions_offered;
     ngtcp2_ccerr error;  /* from the server */
+    char reason[64];     /* its text */
     uint32_t resets;     /* streams that the server has reset */
     uint64_t reset_code; /* of the latest one */
     exchange *exchanges[EXCHANGES_MAX];
@@ -98,6 +99,7 @@ typedef struct flight flight;
 typedef struct handler {
     http3_stream *stream;
     int is_echo, is_stuck;
+    uint64_t until;    /* with world.works_for */
     uint64_t left, at; /* of the response's body */
     uint64_t key;
 } handler;
@@ -114,11 +116,12 @@ struct world {
     uint32_t client_count;
     handler handlers[HANDLERS_MAX];
     uint32_t handler_count, handlers_seen, handlers_early, handlers_most, refused;
-    uint64_t unread_most;    /* bytes of a request that the application had not read */
-    int is_lazy;             /* the application reads nothing */
-    int is_stuck;            /* the application answers nothing */
-    int rests;               /* the memory of each connection is packed whenever it can be */
-    uint32_t rested;         /* how often that was done */
+    uint64_t unread_most; /* bytes of a request that the application had not read */
+    int is_lazy;          /* the application reads nothing */
+    int is_stuck;         /* the application answers nothing */
+    uint64_t works_for; /* so long, then, whether anybody waits for the answer or not; 0: until the stream is closed */
+    int rests;          /* the memory of each connection is packed whenever it can be */
+    uint32_t rested;    /* how often that was done */
     int is_served_elsewhere; /* other threads are the application */
     uint64_t datagrams_to_clients, bytes_to_clients, bytes_to_server;
     uint64_t largest_datagram;

@@ -125,6 +125,7 @@ limitNames = [(limit, named limit) | limit <- [minBound ..]]
       FramesWithoutUse -> "useless-frames"
       CancelledRequests -> "resets"
       LargeHeads -> "heads"
+      ConnectionMemory -> "memory"
 
 -- | Counts a connection that ends because its client has gone beyond a limit.
 --

@@ -10,7 +10,7 @@ import Control.Exception (SomeException, bracket, throwIO, try)
 import Control.Monad (forM, replicateM_)
 import qualified Data.ByteString as ByteString
 import Data.Char (toLower)
-import Data.List (isInfixOf)
+import Data.List (isInfixOf, isPrefixOf, isSuffixOf)
 import Network.Socket
 import Program
 import Site (write)
@@ -52,6 +52,16 @@ spec = around withCertificates $ do
     withServer ["pong", "--port", "0"] $ \target ->
       withServer (["proxy", show (serverPort target), "--port", "0", "--http3", "on"] ++ tls folder "one") $ \server ->
         overHttp3 folder "one" server ["/"] `shouldReturn` "Pong!"
+
+  it "says which limit ends a connection, and counts that" . needingHttp3 $ \folder ->
+    withServer (["serve", folder, "--port", "0", "--http3", "on", "--status", "0", "--limit", "fields=1"] ++ tls folder "one") $ \server -> do
+      status <- nextLine server
+      overHttp3 folder "one" server (concat [["--header", "x: " ++ show number] | number <- [1 .. 1200 :: Int]] ++ ["/"]) `shouldThrow` anyIOException
+      told <- nextErrorLine server
+      told `shouldSatisfy` ("millrace: the connection of 127.0.0.1:" `isPrefixOf`)
+      told `shouldSatisfy` (" ends: too many fields in a head" `isSuffixOf`)
+      metrics <- curl [takeWhile (/= ',') (drop (length ("status on " :: String)) status) ++ "metrics"]
+      lines metrics `shouldContain` ["millrace_connections_ended_by_limit_total{limit=\"heads\"} 1"]
 
   it "does not speak it if it is told so" . needingHttp3 $ \folder ->
     withServer (["pong", "--port", "0", "--http3", "off"] ++ tls folder "one") $ \server -> do

@@ -159,7 +159,7 @@ instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
--- | A limit for which a connection of HTTP\/2 ends. The server calls the action of 'Network.Wai.Handler.Millrace.setOnLimit' each time.
+-- | A limit for which a connection of HTTP\/2 or HTTP\/3 ends. The server calls the action of 'Network.Wai.Handler.Millrace.setOnLimit' each time.
 --
 -- @since 0.1.0
 data ConnectionLimit
@@ -170,6 +170,9 @@ data ConnectionLimit
   | -- | A head far beyond 'Network.Wai.Handler.Millrace.setMaximumHeaderCount' or
     -- 'Network.Wai.Handler.Millrace.setMaxTotalHeaderLength', or in too many frames.
     LargeHeads
+  | -- | Over HTTP\/3 alone: what comes in the wrong order waits for what is missing, and may take a hundred times as much memory as it has bytes.
+    -- A connection may take 4 MiB beyond its window.
+    ConnectionMemory
   deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | A client has gone beyond a limit, and its connection ends. Reported at most once a second; not thrown.
@@ -179,12 +182,13 @@ data ConnectionLimitExceeded = ConnectionLimitExceeded ConnectionLimit SockAddr
   deriving (Eq, Show)
 
 instance Exception ConnectionLimitExceeded where
-  displayException (ConnectionLimitExceeded limit client) = "the connection of " ++ show client ++ " ends: too many " ++ told
+  displayException (ConnectionLimitExceeded limit client) = "the connection of " ++ show client ++ " ends: " ++ told
     where
       told = case limit of
-        FramesWithoutUse -> "frames without use"
-        CancelledRequests -> "cancelled requests"
-        LargeHeads -> "fields in a head"
+        FramesWithoutUse -> "too many frames without use"
+        CancelledRequests -> "too many cancelled requests"
+        LargeHeads -> "too many fields in a head"
+        ConnectionMemory -> "too much memory for one connection"
 
 -- | A client and the server could not agree on how to protect their connection. The client causes it, unless the
 -- server's certificates are wrong. Reported; not thrown.

@@ -115,8 +115,9 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
 import Millrace.Deadline (monotonicNanoseconds)
-import Millrace.Http.Exception (ConnectionLimit (..))
+import Millrace.Http.Exception (ConnectionLimit)
 import Millrace.Http.Multiplexed.Head (Head, Security (..))
+import Millrace.Http.Multiplexed.Limit (limitNumbered)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 
@@ -160,10 +161,10 @@ newEngineSettings limits = do
     #{poke http2_settings, window_max} at (word (limitWindow limits))
     #{poke http2_settings, deflate_table_max} at (word (limitTable limits))
     #{poke http2_settings, skipped_max} at (word (limitSkipped limits))
-    #{poke http2_settings, resets_max} at (word (limitResets limits))
-    #{poke http2_settings, resets_per_second} at (word (limitResetsPerSecond limits))
-    #{poke http2_settings, frames_max} at (word (limitFrames limits))
-    #{poke http2_settings, frames_per_second} at (word (limitFramesPerSecond limits))
+    #{poke http2_settings, allowances.resets_max} at (word (limitResets limits))
+    #{poke http2_settings, allowances.resets_per_second} at (word (limitResetsPerSecond limits))
+    #{poke http2_settings, allowances.frames_max} at (word (limitFrames limits))
+    #{poke http2_settings, allowances.frames_per_second} at (word (limitFramesPerSecond limits))
     #{poke http2_settings, allowed} at (limitAllowed limits)
     let name = B.take #{const HTTP2_SERVER_NAME_MAX} (limitServerName limits)
     #{poke http2_settings, server_name_length} at (word (B.length name))
@@ -231,13 +232,7 @@ foreign import ccall unsafe "http2_take_limit"
 
 -- | The limit for which the connection ends, the first time that this is called after that.
 takeLimit :: Ptr Engine -> IO (Maybe ConnectionLimit)
-takeLimit engine = named <$> c_takeLimit engine
-  where
-    named number = case number of
-      #{const HTTP2_LIMIT_FRAMES} -> Just FramesWithoutUse
-      #{const HTTP2_LIMIT_RESETS} -> Just CancelledRequests
-      #{const HTTP2_LIMIT_HEADS} -> Just LargeHeads
-      _ -> Nothing
+takeLimit engine = limitNumbered <$> c_takeLimit engine
 
 -- | How many bytes a call has written.
 byteCount :: Flags -> Int

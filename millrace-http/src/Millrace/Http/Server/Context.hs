@@ -8,7 +8,6 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as C8
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Data.Maybe (catMaybes, fromMaybe)
-import Data.Word (Word64)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Observer (Answer (..))
 import Millrace.Http.Delivery (Pace, makePace)
@@ -18,7 +17,7 @@ import Millrace.Http.FileCache (FileCache, newFileCache)
 import Millrace.Http.Http2.Engine (EngineLimits (..), EngineSettings, isSupported, newEngineSettings)
 import Millrace.Http.Server.Limits (Limits (..), limitsOf, secondsInMicros)
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Protocols (..), Settings (..))
-import Millrace.Http.Server.State (ServerState, newServerState)
+import Millrace.Http.Server.State (ServerState, claimLimitReport, newServerState)
 import Millrace.Http.Threads (Threads, newThreads)
 import Network.Socket (SockAddr)
 import Network.Wai (Request, defaultRequest, remoteHost)
@@ -39,9 +38,7 @@ data ServerContext = ServerContext
     -- | The settings for the HTTP\/2 engine.
     serverEngine :: !EngineSettings,
     -- | Whether HTTP\/2 is served. Not every system supports it.
-    serverHasHttp2 :: !Bool,
-    -- | When a connection that a limit has ended was reported last, in nanoseconds.
-    serverLimitTold :: !(IORef (Maybe Word64))
+    serverHasHttp2 :: !Bool
   }
 
 -- | The phase of a server's life.
@@ -63,7 +60,6 @@ newServerContext settings =
     <*> newThreads
     <*> newEngineSettings (engineLimits settings limits)
     <*> fmap (&& settingsProtocols settings /= OnlyHttp1) isSupported
-    <*> newIORef Nothing
   where
     limits = limitsOf settings
 
@@ -107,9 +103,7 @@ reportTo server request failure =
 reportLimit :: ServerContext -> SockAddr -> ConnectionLimit -> IO ()
 reportLimit server client limit = do
   settingsOnLimit (serverSettings server) limit client `catch` \second -> when (isAsynchronous second) (throwIO second)
-  now <- monotonicNanoseconds
-  wanted <- atomicModifyIORef' (serverLimitTold server) $ \told ->
-    if maybe True (\earlier -> now - earlier >= 1000000000) told then (Just now, True) else (told, False)
+  wanted <- monotonicNanoseconds >>= claimLimitReport (serverState server)
   when wanted (reportTo server Nothing (toException (ConnectionLimitExceeded limit client)))
 {-# NOINLINE reportLimit #-}
 

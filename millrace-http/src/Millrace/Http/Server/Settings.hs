@@ -268,7 +268,7 @@ setOnOpen value settings = settings {settingsOnOpen = value}
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
--- | Called when a connection of HTTP\/2 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
+-- | Called when a connection of HTTP\/2 or HTTP\/3 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
 -- a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second. It must not wait. Default: nothing.
 --
 -- > setOnLimit (\limit client -> print (limit, client))
@@ -488,10 +488,10 @@ setHTTP2Windows stream connection most =
 setHTTP2CompressionTable :: Int -> Settings -> Settings
 setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable = max 0 (min 65536 value)})
 
--- | How many streams of an HTTP\/2 connection may be reset at once in a way that wastes work, and how many per second on average: requests that
+-- | How many streams of an HTTP\/2 or HTTP\/3 connection may be reset at once in a way that wastes work, and how many per second on average: requests that
 -- the client cancels before there is an answer, and whose handler then runs on for more than 100 ms, and streams that it makes the server reset.
--- All else that a client cancels is free. A client that goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is
--- finished, and its connection ends. Default: 1000, 100.
+-- All else that a client cancels is free. A client that goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM; over HTTP\/3,
+-- H3_EXCESSIVE_LOAD at the end): what was begun is finished, and its connection ends. Default: 1000, 100.
 --
 -- @since 0.1.0
 setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
@@ -501,7 +501,7 @@ setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = 
 -- unknown ones, RST_STREAM, and requests that are cancelled before a handler begins. WINDOW_UPDATE counts only if it gives back less than 100
 -- bytes, or more than was sent. Frames of use, such as a request, or data in either direction, allow for more. A client that goes beyond that
 -- is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is
--- disconnected at once. Default: 4000, 500.
+-- disconnected at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
 --
 -- @since 0.1.0
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings

@@ -15,15 +15,23 @@ module Millrace.Http.Server.State
     countConnection,
     discountConnection,
     announceShutdown,
+    claimLimitReport,
   )
 where
 
 import Control.Concurrent.STM
+import Data.IORef (IORef, atomicModifyIORef', newIORef)
+import Data.Word (Word64)
 
 -- | The state of a server. See 'Network.Wai.Handler.Millrace.makeServerState'.
 --
 -- @since 0.1.0
-data ServerState = ServerState !Counter !(TVar Bool)
+data ServerState
+  = ServerState
+      !Counter
+      !(TVar Bool)
+      -- When a connection that a limit has ended was reported last, in nanoseconds.
+      !(IORef (Maybe Word64))
   deriving (Eq)
 
 -- | A number that others may watch.
@@ -47,11 +55,11 @@ data ConnectionStates = ConnectionStates
 
 -- | Makes the state of a server that has not started.
 newServerState :: IO ServerState
-newServerState = ServerState <$> (Counter <$> newTVarIO 0) <*> newTVarIO False
+newServerState = ServerState <$> (Counter <$> newTVarIO 0) <*> newTVarIO False <*> newIORef Nothing
 
 -- | The counter of open connections.
 openConnectionCounter :: ServerState -> Counter
-openConnectionCounter (ServerState counter _) = counter
+openConnectionCounter (ServerState counter _ _) = counter
 
 -- | The current value. Does not block.
 --
@@ -69,19 +77,19 @@ currentOpenConnections = getCount . openConnectionCounter
 --
 -- @since 0.1.0
 currentOpenConnectionsSTM :: ServerState -> STM Int
-currentOpenConnectionsSTM (ServerState (Counter count) _) = readTVar count
+currentOpenConnectionsSTM (ServerState (Counter count) _ _) = readTVar count
 
 -- | Is the server shutting down, or has it ended? Does not block.
 --
 -- @since 0.1.0
 currentShuttingDownState :: ServerState -> IO Bool
-currentShuttingDownState (ServerState _ closing) = readTVarIO closing
+currentShuttingDownState (ServerState _ closing _) = readTVarIO closing
 
 -- | The same in a transaction, for waiting.
 --
 -- @since 0.1.0
 currentShuttingDownStateSTM :: ServerState -> STM Bool
-currentShuttingDownStateSTM (ServerState _ closing) = readTVar closing
+currentShuttingDownStateSTM (ServerState _ closing _) = readTVar closing
 
 -- | One more connection.
 countConnection :: ServerState -> IO ()
@@ -92,8 +100,13 @@ discountConnection :: ServerState -> IO ()
 discountConnection = change (subtract 1)
 
 change :: (Int -> Int) -> ServerState -> IO ()
-change by (ServerState (Counter count) _) = atomically (modifyTVar' count by)
+change by (ServerState (Counter count) _ _) = atomically (modifyTVar' count by)
 
 -- | Marks the server as shutting down.
 announceShutdown :: ServerState -> IO ()
-announceShutdown (ServerState _ closing) = atomically (writeTVar closing True)
+announceShutdown (ServerState _ closing _) = atomically (writeTVar closing True)
+
+-- | Whether a connection that a limit ends now, in nanoseconds, is to be reported: at most one a second is.
+claimLimitReport :: ServerState -> Word64 -> IO Bool
+claimLimitReport (ServerState _ _ place) now = atomicModifyIORef' place $ \reported ->
+  if maybe True (\earlier -> now - earlier >= 1000000000) reported then (Just now, True) else (reported, False)

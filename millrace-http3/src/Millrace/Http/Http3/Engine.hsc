@@ -124,7 +124,9 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Millrace.Http.Exception (ConnectionLimit)
 import Millrace.Http.Multiplexed.Head (Head)
+import Millrace.Http.Multiplexed.Limit (limitNumbered)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 import Millrace.Socket.Train (Path (..), Train (..))
@@ -205,6 +207,10 @@ data EngineLimits = EngineLimits
     limitSkipped :: !Int,
     limitResets :: !Int,
     limitResetsPerSecond :: !Int,
+    limitFrames :: !Int,
+    limitFramesPerSecond :: !Int,
+    -- | Requests of a connection.
+    limitRequests :: !(Maybe Int),
     limitConnections :: !(Maybe Int),
     -- | 0: no limit.
     limitIdle :: !Int,
@@ -241,8 +247,11 @@ newEngineSettings limits = do
     #{poke http3_settings, window_max} at (word (limitWindow limits))
     #{poke http3_settings, table_max} at (word (limitTable limits))
     #{poke http3_settings, skipped_max} at (word (limitSkipped limits))
-    #{poke http3_settings, resets_max} at (word (limitResets limits))
-    #{poke http3_settings, resets_per_second} at (word (limitResetsPerSecond limits))
+    #{poke http3_settings, allowances.resets_max} at (word (limitResets limits))
+    #{poke http3_settings, allowances.resets_per_second} at (word (limitResetsPerSecond limits))
+    #{poke http3_settings, allowances.frames_max} at (word (limitFrames limits))
+    #{poke http3_settings, allowances.frames_per_second} at (word (limitFramesPerSecond limits))
+    mapM_ (#{poke http3_settings, requests_max} at . word) (limitRequests limits)
     mapM_ (#{poke http3_settings, connections_max} at . word) (limitConnections limits)
     #{poke http3_settings, idle_ms} at (word (limitIdle limits))
     #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
@@ -477,9 +486,10 @@ connectionCount, streamCount :: Ptr Engine -> IO Int
 connectionCount engine = fromIntegral <$> c_connectionCount engine
 streamCount engine = fromIntegral <$> c_streamCount engine
 
--- | A connection, by number, whose handshake is complete, or that has ended after that; and its client.
+-- | What has happened to a connection, by number, of this client: its handshake is complete; it will end because of a limit; it has ended.
 data Change
   = Opened !Word64 !SockAddr
+  | Limited !ConnectionLimit !SockAddr
   | Ended !Word64 !SockAddr
 
 foreign import ccall unsafe "http3_next_change"
@@ -493,9 +503,13 @@ nextChange engine = allocaBytes #{size http3_change} $ \at -> do
     then return Nothing
     else do
       number <- #{peek http3_change, connection} at
-      end <- #{peek http3_change, is_end} at
+      kind <- #{peek http3_change, kind} at
+      limit <- #{peek http3_change, limit} at
       client <- peekSocketAddress (at `plusPtr` #{offset http3_change, remote})
-      return (Just (if end == (0 :: Word32) then Opened number client else Ended number client))
+      return . Just $ case (kind :: Word32, limitNumbered (fromIntegral (limit :: Word32))) of
+        (#{const HTTP3_OPENED}, _) -> Opened number client
+        (#{const HTTP3_LIMITED}, Just exceeded) -> Limited exceeded client
+        _ -> Ended number client
 
 -- | The next request, or @nullPtr@.
 foreign import ccall unsafe "http3_next_request"
@@ -559,11 +573,15 @@ foreign import ccall unsafe "http3_copy_head"
   copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
 
 foreign import ccall unsafe "http3_release"
-  c_release :: Ptr Stream -> IO Word64
+  c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more.
-releaseStream :: Ptr Stream -> IO Flags
-releaseStream stream = Flags <$> c_release stream
+-- | The request is over. The stream must not be used any more. The action, which gets the time, runs only if the client has cancelled the request:
+-- a handler that runs on after that has wasted work.
+releaseStream :: Ptr Stream -> IO Word64 -> IO Flags
+releaseStream stream clock = do
+  cancelled <- #{peek http3_stream, cancellation.is_one} stream
+  now <- if cancelled /= (0 :: Word8) then clock else return 0
+  Flags <$> c_release stream now
 
 foreign import ccall unsafe "http3_reset"
   c_reset :: Ptr Stream -> Word64 -> IO ()

@@ -294,6 +294,7 @@ noteChanges session = mask $ \restore -> do
         now <- monotonicNanoseconds
         endConnection (engineOf session) now number
         flushIfNeeded (sessionEndpoint session)
+    note (Limited limit client) = reportLimit server client limit
     note (Ended number client) = do
       discountConnection (serverState server)
       refusal <- atomicModifyIORef' (sessionRefused session) (\refused -> (IntMap.delete (fromIntegral number) refused, IntMap.lookup (fromIntegral number) refused))
@@ -343,7 +344,7 @@ serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   connection <- streamConnectionNumber at
   refused <- IntMap.member (fromIntegral connection) <$> readIORef (sessionRefused session)
-  (if refused then rejectStream at else serve) `finally` (releaseStream at >>= wakeNoticed endpoint)
+  (if refused then rejectStream at else serve) `finally` (releaseStream at monotonicNanoseconds >>= wakeNoticed endpoint)
   where
     endpoint = sessionEndpoint session
     serve = do

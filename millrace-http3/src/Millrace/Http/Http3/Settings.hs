@@ -82,6 +82,9 @@ engineLimits owner datagram tls settings =
       limitSkipped = skippedBytesMax limits,
       limitResets = resets,
       limitResetsPerSecond = resetsPerSecond,
+      limitFrames = frames,
+      limitFramesPerSecond = framesPerSecond,
+      limitRequests = settingsMaximumRequests settings,
       limitConnections = settingsMaximumConnections settings,
       limitIdle = if freshMicros limits == 0 then 0 else max 1 (freshMicros limits `quot` 1000),
       limitHandshake = 1000 * tlsHandshakeSeconds tls,
@@ -97,6 +100,7 @@ engineLimits owner datagram tls settings =
     own = settingsHttp2 settings
     limits = limitsOf settings
     Allowance resets resetsPerSecond = http2Resets own
+    Allowance frames framesPerSecond = http2Frames own
     -- In HTTP/3 the bytes of heads count for it, too: uploads that nobody reads yet must leave room for further requests.
     connectionWindow = max 1048576 (http2ConnectionWindow own)
 
