@@ -506,7 +506,7 @@ static const nghttp3_callbacks http_callbacks = {
 static int begin_http(http3_connection *connection)
 {
     const http3_settings *limits = &connection->endpoint->settings;
-    int64_t control, encoder, decoder;
+    int64_t *own = connection->own_streams;
     nghttp3_settings settings;
     if (connection->http != NULL)
         return 0;
@@ -516,7 +516,7 @@ static int begin_http(http3_connection *connection)
     settings.qpack_encoder_max_dtable_capacity = limits->table_max;
     settings.qpack_blocked_streams = limits->blocked_max;
     settings.enable_connect_protocol = 1;
-    if (ngtcp2_conn_get_streams_uni_left(connection->quic) < 3) {
+    if (ngtcp2_conn_get_streams_uni_left(connection->quic) < HTTP3_OWN_STREAMS) {
         http3_fail(connection, GENERAL_PROTOCOL_ERROR);
         return NGTCP2_ERR_CALLBACK_FAILURE;
     }
@@ -524,11 +524,11 @@ static int begin_http(http3_connection *connection)
         0)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     nghttp3_conn_set_max_client_streams_bidi(connection->http, limits->streams_max);
-    if (ngtcp2_conn_open_uni_stream(connection->quic, &control, NULL) != 0 ||
-        ngtcp2_conn_open_uni_stream(connection->quic, &encoder, NULL) != 0 ||
-        ngtcp2_conn_open_uni_stream(connection->quic, &decoder, NULL) != 0 ||
-        nghttp3_conn_bind_control_stream(connection->http, control) != 0 ||
-        nghttp3_conn_bind_qpack_streams(connection->http, encoder, decoder) != 0)
+    for (unsigned i = 0; i < HTTP3_OWN_STREAMS; i++)
+        if (ngtcp2_conn_open_uni_stream(connection->quic, &own[i], NULL) != 0)
+            return NGTCP2_ERR_CALLBACK_FAILURE;
+    if (nghttp3_conn_bind_control_stream(connection->http, own[0]) != 0 ||
+        nghttp3_conn_bind_qpack_streams(connection->http, own[1], own[2]) != 0)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     return 0;
 }
@@ -1311,6 +1311,40 @@ static http3_inner *stream_with(http3_connection *connection, int64_t id)
     return NULL;
 }
 
+/* ------------------------------------------------------------------------------------------------------------------
+ * While the client's window of the connection is closed, libnghttp3 is not asked for output: nothing could be sent. But the end of a body that comes
+ * without bytes needs no window. Then it is asked, and each stream that has bytes must wait until the window opens. */
+
+static int may_write(const http3_connection *connection)
+{
+    return connection->http != NULL &&
+           (connection->has_late_end || ngtcp2_conn_get_max_data_left(connection->quic) > 0);
+}
+
+/* The stream has bytes, and the window is closed. */
+static void block_stream(http3_connection *connection, int64_t id)
+{
+    nghttp3_conn_block_stream(connection->http, id);
+    http3_inner *stream = ngtcp2_is_bidi_stream(id) ? stream_with(connection, id) : NULL;
+    if (stream != NULL)
+        stream->is_blocked = 1;
+    connection->has_blocked = 1;
+}
+
+static void unblock_streams(http3_connection *connection)
+{
+    if (!connection->has_blocked || ngtcp2_conn_get_max_data_left(connection->quic) == 0)
+        return;
+    connection->has_blocked = 0;
+    for (unsigned i = 0; i < HTTP3_OWN_STREAMS; i++)
+        (void)nghttp3_conn_unblock_stream(connection->http, connection->own_streams[i]);
+    for (http3_inner *stream = connection->streams; stream != NULL; stream = stream->next) {
+        if (stream->is_blocked && !stream->seen.is_closed)
+            (void)nghttp3_conn_unblock_stream(connection->http, stream->seen.id);
+        stream->is_blocked = 0;
+    }
+}
+
 /* ngtcp2 has taken the end of a stream. */
 static int note_end(http3_connection *connection, http3_inner *stream)
 {
@@ -1360,11 +1394,17 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
         ngtcp2_ssize taken = -1;
         int64_t id = -1;
         int is_end = 0;
-        if (connection->http != NULL && ngtcp2_conn_get_max_data_left(connection->quic) > 0) {
+        if (may_write(connection)) {
             count = nghttp3_conn_writev_stream(connection->http, &id, &is_end, pieces, PIECES);
             if (count < 0) {
                 (void)failed(connection, count);
                 return -1;
+            }
+            if (id < 0)
+                connection->has_late_end = 0;
+            if (nghttp3_vec_len(pieces, (size_t)count) > 0 && ngtcp2_conn_get_max_data_left(connection->quic) == 0) {
+                block_stream(connection, id);
+                continue;
             }
         }
         ngtcp2_ssize length =
@@ -1417,6 +1457,7 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
     if (connection->phase != HTTP3_OPEN)
         return write_close(connection, output);
     note_sent(connection);
+    unblock_streams(connection);
     http3_submit_answers(connection);
     size_t burst = ngtcp2_conn_get_send_quantum(quic), written = 0;
     for (;;) {

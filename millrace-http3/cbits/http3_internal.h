@@ -117,6 +117,7 @@ typedef struct http3_inner {
     uint8_t end_waits;    /* that end came without bytes, and ngtcp2 has not taken it yet */
     uint8_t reader_waits, writer_waits, close_waits;
     uint8_t waits_for_window; /* a writer waits until it may send */
+    uint8_t is_blocked;       /* libnghttp3 was told so, because the connection's window is closed */
     uint64_t flushed;         /* bytes of the response's body until the latest flush */
     uint64_t written;         /* bytes of the response's body that the application gave */
     uint64_t given;           /* bytes of the response's body that libnghttp3 has got */
@@ -144,6 +145,8 @@ typedef struct http3_address {
     uint32_t length;
     _Alignas(8) uint8_t bytes[HTTP3_ADDRESS_MAX];
 } http3_address;
+
+#define HTTP3_OWN_STREAMS 3u
 
 typedef enum http3_phase {
     HTTP3_OPEN,
@@ -176,6 +179,8 @@ struct http3_connection {
     uint32_t open_streams; /* records of streams: open, or not released */
     uint8_t is_pending, is_established, has_error, is_last_announced;
     uint8_t is_told;      /* a change says that it is open */
+    uint8_t has_late_end; /* the end of a body came without bytes: it needs no window */
+    uint8_t has_blocked;  /* streams with is_blocked, or those of own_streams */
     uint8_t takes_early;  /* its session accepts 0-RTT */
     uint8_t reads_early;  /* what libnghttp3 reads came in 0-RTT */
     uint8_t close_is_due; /* the CONNECTION_CLOSE is to be sent */
@@ -191,6 +196,7 @@ struct http3_connection {
     uint64_t opened;    /* as in http3_inner, for the connection's window */
     uint64_t active_at; /* when a stream was opened or closed last; at first the end of the handshake */
     uint8_t had_requests;
+    int64_t own_streams[HTTP3_OWN_STREAMS]; /* that libnghttp3 writes to: control, and two for QPACK */
     http_conduct conduct;
     uint32_t requests; /* that were begun */
     uint64_t last_at;  /* when the last GOAWAY is due; UINT64_MAX: none is */

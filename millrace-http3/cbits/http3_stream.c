@@ -844,6 +844,7 @@ int http3_finish(http3_stream *seen, const http3_rows *trailers)
     if (takes_output(stream)) {
         stream->trailers = block;
         stream->is_finished = 1;
+        stream->connection->has_late_end |= unsent(stream) == 0;
         push_answered(stream);
         resume(stream);
         block = NULL;

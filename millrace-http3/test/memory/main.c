@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
+#include "client.h"
 #include "http3_internal.h"
 #include "http3_memory.h"
 #include "threads.h"
@@ -643,6 +644,105 @@ static void early_answer(uintptr_t argument)
     CHECK_EQ(http3_stream_count(w->endpoint), 0);
     CHECK(!c->is_over);
     end_world(w);
+}
+
+/* Takes the request that waits from the application, and answers it with so many bytes, and perhaps more later. */
+static http3_stream *answer_by_hand(world *w, uint32_t length, int is_whole)
+{
+    static uint8_t body[20000];
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    int64_t given;
+    CHECK_EQ(w->handler_count, 1);
+    http3_stream *stream = w->handlers[0].stream;
+    w->handler_count = 0;
+    CHECK_LE(length, sizeof body);
+    for (uint32_t i = 0; i < length; i++)
+        body[i] = pattern(i);
+    CHECK_EQ(http3_answer(stream, 200, &none, HTTP3_LENGTH_UNKNOWN, body, length, is_whole, &given), HTTP3_OK);
+    if (!is_whole)
+        http3_flush(stream);
+    run_for(w, SECOND);
+    return stream;
+}
+
+static void finish_by_hand(world *w, http3_stream *stream)
+{
+    http3_rows none = {(const uint8_t *)"", 0, 0};
+    CHECK_EQ(http3_finish(stream, &none), HTTP3_OK);
+    http3_release(stream, w->now);
+    run_for(w, SECOND);
+}
+
+/* Another answer waits for the connection's window when one ends that needs none. It goes on when the window opens. */
+static void end_beside_others(uintptr_t is_urgent)
+{
+    static const nghttp3_nv fields[] = {FIELD(":method", "GET"), FIELD(":scheme", "https"), FIELD(":authority", "a"),
+                                        FIELD(":path", "/20000"), FIELD("priority", "u=0")};
+    client_settings settings = ordinary;
+    settings.connection_window = 4096;
+    settings.reads_slowly = 1;
+    world *w = ordinary_world(48);
+    w->is_stuck = 1;
+    client *c = new_client(w, &settings);
+    exchange *small = request(c, 100, 0);
+    run_for(w, SECOND);
+    http3_stream *of_small = answer_by_hand(w, 100, 0);
+    exchange *large = request_with(c, fields, is_urgent ? 5 : 4, 20000);
+    run_for(w, SECOND);
+    http3_release(answer_by_hand(w, 20000, 1), w->now);
+    CHECK(large->received > 3000 && !large->is_complete && !small->is_complete);
+    finish_by_hand(w, of_small);
+    CHECK(small->is_complete && !large->is_complete);
+    ngtcp2_conn_extend_max_offset(c->quic, 30000);
+    run_for(w, SECOND);
+    CHECK(large->is_complete);
+    CHECK_EQ(large->received, 20000);
+    end_world(w);
+}
+
+typedef enum end_kind { END_WITH_BODY, END_LATER } end_kind;
+
+/* Answers so that the body just fits into the client's window, or does not, and ends. The client opens no window. Returns whether all has come. */
+static int end_in_window(uint32_t length, client_settings settings, end_kind kind)
+{
+    world *w = ordinary_world(47);
+    w->is_stuck = 1;
+    settings.reads_slowly = 1;
+    client *c = new_client(w, &settings);
+    exchange *e = request(c, length, 0);
+    CHECK(run_until(w, all_established, 10 * SECOND));
+    run_for(w, SECOND);
+    http3_stream *stream = answer_by_hand(w, length, kind == END_WITH_BODY);
+    if (kind == END_LATER) {
+        CHECK(!e->is_complete);
+        finish_by_hand(w, stream);
+    } else {
+        http3_release(stream, w->now);
+    }
+    int is_whole = e->received == length;
+    if (e->is_complete != is_whole)
+        FAIL("of %u bytes came %llu, and %s end", length, (unsigned long long)e->received,
+             e->is_complete ? "the" : "no");
+    end_world(w);
+    return is_whole;
+}
+
+/* The end of an answer needs no window: it comes when all bytes have come, also if they have filled the window. */
+static void end_without_window(uintptr_t argument)
+{
+    client_settings settings = ordinary;
+    if (argument & 1)
+        settings.stream_window = 4096;
+    else
+        settings.connection_window = 4096;
+    uint32_t whole = 0, cut = 0;
+    for (uint32_t length = 3900; length <= 4096; length++) {
+        if (end_in_window(length, settings, argument & 2 ? END_LATER : END_WITH_BODY))
+            whole++;
+        else
+            cut++;
+    }
+    CHECK(whole > 0 && cut > 0);
 }
 
 /* Clients that are told to stop get their answers whole, although they reset their side meanwhile. */
@@ -2132,6 +2232,12 @@ static const harness_test tests[] = {
     {"sends urgent answers first", priorities, 0},
     {"sends answers one after the other, or at the same time", incremental, 0},
     {"sends in another order when the client wants it", priority_updates, 0},
+    {"an answer that fills the connection's window ends", end_without_window, 0},
+    {"an answer that fills its stream's window ends", end_without_window, 1},
+    {"an answer that has filled the connection's window ends later", end_without_window, 2},
+    {"an answer that has filled its stream's window ends later", end_without_window, 3},
+    {"an answer ends while another one waits for the connection's window", end_beside_others, 0},
+    {"an answer ends while a more urgent one waits for the connection's window", end_beside_others, 1},
     {"tells handlers about resets", reset_by_client, 0},
     {"tells handlers that the client wants no more", stopped_by_client, 0},
     {"0-RTT: serves what changes nothing", early_requests, 0},
