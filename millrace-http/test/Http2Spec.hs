@@ -246,8 +246,15 @@ spec = describe "HTTP/2" $ do
       serving application $ \http2 -> do
         stream <- openStream http2 [] (post "/" [])
         sendBody http2 stream [] "12345"
-        sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("host", "b"), ("authorization", "forged"), ("content-length", "5")])
+        sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("host", "b"), ("authorization", "forged")])
         (answerTrailers <$> awaitAnswer http2 stream) `shouldReturn` [("x-trailer", "t"), ("x-own", "1")]
+    it "drops a length in trailers" $ do
+      let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
+      serving application $ \http2 -> do
+        stream <- openStream http2 [] (post "/" [])
+        sendBody http2 stream [] "12345"
+        sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("content-length", "5")])
+        (answerBody <$> awaitAnswer http2 stream) `shouldReturn` "[(\"x-trailer\",\"t\")]"
     it "lets an application see the client's trailers" $ do
       let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
       serving application $ \http2 -> do
@@ -399,6 +406,25 @@ spec = describe "HTTP/2" $ do
         missing <- openStream http2 [] (connect "websocket" "/x") >>= awaitAnswer http2
         answerStatus missing `shouldBe` Just 404
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+    it "hands on an ordinary CONNECT with its authority, and opens the tunnel that the application wants" $ do
+      asked <- newIORef []
+      let application request respond = do
+            modifyIORef' asked ((requestMethod request, rawPathInfo request, requestHeaderHost request, extendedConnect request) :)
+            respond $ case requestHeaderHost request of
+              Just "tunnel:443" -> responseRaw raw (responseLBS status200 [] "other")
+              Just "page:443" -> responseLBS status200 [] "page"
+              _ -> responseLBS (mkStatus 405 "") [] "none"
+          raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()
+          raw receive' send' = send' "HTTP/1.1 200 OK\r\nX-Own: 1\r\n\r\nhello " >> receive' >>= send'
+          authorities = ["tunnel:443", "page:443", "refused:443"]
+      serving application $ \http2 -> do
+        answers <- forM authorities $ \authority -> do
+          stream <- openStream http2 [] [(":method", "CONNECT"), (":authority", authority)]
+          sendBody http2 stream [EndStream] "world"
+          awaitAnswer http2 stream
+        [(answerStatus answer, answerField "x-own" answer, answerBody answer) | answer <- answers]
+          `shouldBe` [(Just 200, Just "1", "hello world"), (Just 200, Nothing, ""), (Just 405, Nothing, "none")]
+      readIORef asked `shouldReturn` reverse [("CONNECT", "/", Just authority, Nothing) | authority <- authorities]
     it "refuses what an application sends on a stream that it has given back" $ do
       kept <- newEmptyMVar
       let application _ respond = respond (responseRaw raw (responseLBS status200 [] "other"))

@@ -343,6 +343,8 @@ void http3_reset(http3_stream *stream, uint64_t code);
 #define HTTP3_REQUEST_CANCELLED  UINT64_C(0x10c)
 #define HTTP3_REQUEST_INCOMPLETE UINT64_C(0x10d)
 #define HTTP3_MESSAGE_ERROR      UINT64_C(0x10e)
+#define HTTP3_CONNECT_ERROR      UINT64_C(0x10f)
+#define HTTP3_VERSION_FALLBACK   UINT64_C(0x110)
 
 /* Resets the stream because its handler has failed. What was flushed is sent first. */
 void http3_abort(http3_stream *stream);

@@ -298,7 +298,8 @@ class Link(asyncio.Protocol):
             if exchange is not None:
                 exchange.stopped = True
         elif isinstance(event, ConnectionTerminated):
-            self.put(frame(GOAWAY, 0, 0, bytes(4) + CODES.get(event.error_code, 0 if event.error_code == 0 else 2).to_bytes(4, "big")))
+            code = CODES.get(event.error_code, 0 if event.error_code == 0 else 2)
+            self.put(frame(GOAWAY, 0, 0, bytes(4) + code.to_bytes(4, "big") + event.reason_phrase.encode()))
             self.transport.close()
 
     def begin(self):

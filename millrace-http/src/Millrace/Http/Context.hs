@@ -120,10 +120,10 @@ sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ 
   when (code < 102 || code > 199) (throwIO (InvalidStatusCode code))
   ifServing exchange (either throwIO (inform exchange status) (hintFields fields))
 
--- | Ends a request of HTTP\/2 without an answer: its stream is reset with this error code (RFC 9113, section 7). What the application responds
--- afterwards reaches nobody; responding throws an @IOError@ then, as for a client that has left. For proxies, whose targets reset streams. False,
--- and nothing happens, over HTTP\/1 and HTTP\/3, once the application has returned, and for requests that were not made by this server. Any
--- thread may call this.
+-- | Ends a request of HTTP\/2 or HTTP\/3 without an answer: its stream is reset with this error code (RFC 9113, section 7), or with the one of
+-- HTTP\/3 that means the same. What the application responds afterwards reaches nobody; responding throws an @IOError@ then, as for a client that
+-- has left. For proxies, whose targets reset streams. False, and nothing happens, over HTTP\/1, once the application has returned, and for requests
+-- that were not made by this server. Any thread may call this.
 --
 -- @since 0.1.0
 resetRequest :: Request -> Word32 -> IO Bool

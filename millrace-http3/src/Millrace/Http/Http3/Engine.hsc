@@ -82,6 +82,7 @@ module Millrace.Http.Http3.Engine
     releaseStream,
     rejectStream,
     cancelStream,
+    resetStreamWith,
     failStream,
     markFlushed,
 
@@ -590,6 +591,18 @@ foreign import ccall unsafe "http3_reset"
 rejectStream, cancelStream :: Ptr Stream -> IO ()
 rejectStream stream = c_reset stream #{const HTTP3_REQUEST_REJECTED}
 cancelStream stream = c_reset stream #{const HTTP3_REQUEST_CANCELLED}
+
+-- | Resets the stream at once, with the error code that means the same as this one of HTTP\/2 (RFC 9113, section 7; RFC 9114, section 8.1).
+resetStreamWith :: Ptr Stream -> Word32 -> IO ()
+resetStreamWith stream code = c_reset stream $ case code of
+  0 -> #{const HTTP3_NO_ERROR}
+  1 -> #{const HTTP3_MESSAGE_ERROR}
+  7 -> #{const HTTP3_REQUEST_REJECTED}
+  8 -> #{const HTTP3_REQUEST_CANCELLED}
+  10 -> #{const HTTP3_CONNECT_ERROR}
+  11 -> #{const HTTP3_EXCESSIVE_LOAD}
+  13 -> #{const HTTP3_VERSION_FALLBACK}
+  _ -> #{const HTTP3_INTERNAL_ERROR}
 
 foreign import ccall unsafe "http3_abort"
   -- | Resets the stream because its handler has failed. What was flushed is sent first.

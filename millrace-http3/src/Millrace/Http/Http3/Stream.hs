@@ -78,6 +78,7 @@ instance Multiplexed Stream where
   finishOf = finishStream . streamEngine
   cancelOf = cancelStream . streamEngine
   failOf = failStream . streamEngine
+  resetOf stream code = True <$ resetStreamWith (streamEngine stream) code
   markFlushedOf = markFlushed . streamEngine
 
 agreed :: Negotiated
