@@ -1221,8 +1221,9 @@ static int has_only_end(const http2_inner *stream)
 static void submit_end(http2_inner *stream)
 {
     const http_block *trailers = stream->trailers;
-    (void)nghttp2_submit_trailer(stream->connection->session, stream->seen.id,
-                                 trailers == NULL ? NULL : nv_of(trailers), trailers == NULL ? 0 : trailers->count);
+    note_result(stream->connection, nghttp2_submit_trailer(stream->connection->session, stream->seen.id,
+                                                           trailers == NULL ? NULL : nv_of(trailers),
+                                                           trailers == NULL ? 0 : trailers->count));
 }
 
 /* Gives an answer to libnghttp2. It cannot be taken back afterwards. */

@@ -23,6 +23,11 @@ static int fails(void)
     return ++now.count == now.failing;
 }
 
+int fault_has_happened(void)
+{
+    return now.failing > 0 && now.count >= now.failing;
+}
+
 void *fault_malloc(size_t size);
 void *fault_calloc(size_t count, size_t size);
 void *fault_realloc(void *memory, size_t size);

@@ -1,7 +1,8 @@
 /*
  * fuzz_streams.c - the HTTP/2 engine between an honest client and handlers that do anything in any order, with a model of
  * what must hold: bodies arrive whole and in order in both directions, windows and the number of streams are respected,
- * nothing is reset without a reason, and in the end every finished answer has arrived.
+ * nothing is reset without a reason, and in the end every finished answer has arrived. If memory was short (faults.c), a handler or the
+ * client is told so, or all of it holds.
  */
 #include "fuzz_http2.h"
 
@@ -38,7 +39,20 @@ static struct {
     int64_t room, initial_room;     /* the server's windows */
     int64_t window, initial_window; /* the client's */
     int is_over, is_ending, is_sending;
+    int is_told; /* somebody was told that memory was short */
 } w;
+
+static int is_after_fault(void)
+{
+    return fault_has_happened && fault_has_happened();
+}
+
+/* To be asked about something that may only be because memory was short. */
+static int tells_of_fault(void)
+{
+    w.is_told = w.is_told || is_after_fault();
+    return w.is_told;
+}
 
 static uint8_t request_byte(uint32_t id, uint32_t offset)
 {
@@ -112,8 +126,9 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
     switch (type) {
     case FRAME_RESET:
         m = model_of(stream);
-        CHECK(m->handler_reset || m->handler_aborted || m->released);
-        CHECK(m->handler_reset || m->client_reset || (m->arrived >= m->flushed && m->head_arrived >= m->head_flushed));
+        CHECK(m->handler_reset || m->handler_aborted || m->released || tells_of_fault());
+        CHECK(m->handler_reset || m->client_reset || (m->arrived >= m->flushed && m->head_arrived >= m->head_flushed) ||
+              tells_of_fault());
         m->reset_arrived = 1;
         break;
     case FRAME_SETTINGS:
@@ -125,7 +140,7 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
             put_frame(&w.out, FRAME_PING, FLAG_ACK, 0, payload, length);
         break;
     case FRAME_GOAWAY:
-        CHECK(number_at(payload + 4, 4) == 0 && w.is_ending);
+        CHECK((number_at(payload + 4, 4) == 0 && w.is_ending) || tells_of_fault());
         break;
     case FRAME_WINDOW:
         if (stream == 0)
@@ -143,7 +158,8 @@ static void collect_once(size_t room)
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
     uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP2_SENDER_AGAIN : HTTP2_SENDER_NEW);
     size_t length = (uint32_t)result;
-    CHECK(length <= room && !(result & (HTTP2_IS_BUSY | HTTP2_HAS_FAILED)));
+    CHECK(length <= room && !(result & HTTP2_IS_BUSY));
+    CHECK(!(result & HTTP2_HAS_FAILED) || tells_of_fault());
     read_bytes(&w.reader, bytes, length);
     w.is_over = w.is_over || (result & HTTP2_IS_OVER);
     w.is_sending = !(result & HTTP2_HAS_ENDED) && length > 0;
@@ -162,7 +178,7 @@ static void feed(void)
         return;
     uint8_t *copy = exact_copy(w.out.bytes, w.out.length);
     uint64_t result = http2_feed(w.connection, copy, w.out.length, w.now);
-    CHECK(!(result & HTTP2_HAS_FAILED));
+    CHECK(!(result & HTTP2_HAS_FAILED) || tells_of_fault());
     free(copy);
     w.out.length = 0;
     while (http2_next_notice(w.connection) >= 0)
@@ -174,7 +190,7 @@ static void take_requests(void)
     http2_stream *stream;
     while ((stream = http2_next_request(w.connection)) != NULL) {
         model *m = model_of((uint32_t)stream->id);
-        CHECK(m->opened && !m->taken && stream->head.error == 0);
+        CHECK(m->opened && !m->taken && (stream->head.error == 0 || tells_of_fault()));
         m->taken = 1;
         m->stream = stream;
         uint8_t *head = malloc(stream->head.field_count * sizeof(http_field) + stream->head.text_length);
@@ -275,7 +291,8 @@ static void read_body(model *m, size_t room)
     if (count == 0)
         CHECK(m->client_ended && m->read == m->sent);
     if (count == -HTTP2_GONE)
-        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || w.is_over);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || w.is_over ||
+              tells_of_fault());
 }
 
 static const uint8_t *answer_bytes(const model *m, uint32_t length)
@@ -298,7 +315,7 @@ static void answer(model *m, uint32_t length, int is_whole)
         m->answer = is_whole ? FINISHED : ANSWERED;
         m->written = length;
     } else {
-        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || tells_of_fault());
     }
 }
 
@@ -317,8 +334,9 @@ static void ask_for_window(model *m)
     feed();
     int64_t room = http2_await_window(m->stream);
     int is_over = m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived;
-    CHECK(room > 0 || room == -HTTP2_WAIT || (room == -HTTP2_GONE && is_over));
-    if (room > 0 && !is_over)
+    CHECK(room > 0 || room == -HTTP2_WAIT || (room == -HTTP2_GONE && (is_over || tells_of_fault())));
+    /* A connection that fails takes no more notice of its windows. */
+    if (room > 0 && !is_over && !is_after_fault())
         CHECK(room <= w.window && room <= m->window - (int64_t)(m->written - m->arrived));
 }
 
@@ -330,7 +348,7 @@ static void write_body(model *m, uint32_t length)
         ask_for_window(m);
     int result = length % 2 == 1 ? write_as_piece(m, length) : http2_write(m->stream, answer_bytes(m, length), length);
     if (result == HTTP2_GONE)
-        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || tells_of_fault());
     else
         m->written += length;
 }
@@ -338,13 +356,13 @@ static void write_body(model *m, uint32_t length)
 static void finish(model *m)
 {
     if (m->answer == FINISHED)
-        CHECK(http2_finish(m->stream, &some_trailers) == HTTP2_GONE);
+        CHECK(http2_finish(m->stream, &some_trailers) == HTTP2_GONE || tells_of_fault());
     if (m->answer != ANSWERED)
         return;
     if (http2_finish(m->stream, &no_fields) == HTTP2_OK)
         m->answer = FINISHED;
     else
-        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived);
+        CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || tells_of_fault());
 }
 
 static void take_back(model *m)
@@ -474,7 +492,7 @@ static void settle(void)
                 send_body(&w.streams[i], 0, 1);
         collect(HTTP2_COLLECT_MIN);
     }
-    for (int i = 0; i < w.count; i++) {
+    for (int i = 0; i < w.count && !w.is_told && !w.reader.is_broken; i++) {
         model *m = &w.streams[i];
         CHECK(m->taken || m->client_reset);
         if (m->answer == FINISHED && !m->client_reset && !m->handler_reset && !m->handler_aborted)
@@ -490,7 +508,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     settings = small_settings;
     settings.allowances.frames_max = settings.allowances.resets_max = 1000000;
     input in = {bytes, size};
-    w.count = w.is_over = w.is_ending = w.is_sending = 0;
+    w.count = w.is_over = w.is_ending = w.is_sending = w.is_told = 0;
+    memset(w.streams, 0, sizeof w.streams);
     w.now = 1;
     w.out.length = 0;
     w.room = w.window = w.initial_room = w.initial_window = 65535;
@@ -499,6 +518,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     w.reader.on_data = on_data;
     w.reader.on_frame = on_frame;
     w.connection = http2_open(&settings, 0);
+    if (w.connection == NULL && tells_of_fault()) {
+        end_reader(&w.reader);
+        return 0;
+    }
     CHECK(w.connection != NULL);
     put_bytes(&w.out, PREFACE, PREFACE_LENGTH);
     put_frame(&w.out, FRAME_SETTINGS, 0, 0, NULL, 0);
