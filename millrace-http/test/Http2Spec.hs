@@ -7,7 +7,7 @@ import Control.Concurrent (forkIO, killThread, myThreadId, threadDelay)
 import Control.Concurrent.Async (withAsync)
 import Control.Concurrent.MVar
 import Control.Exception (AsyncException (..), SomeException, evaluate, finally, fromException, throwIO, try)
-import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void, when)
+import Control.Monad (forM, forM_, forever, join, replicateM, replicateM_, unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -677,6 +677,16 @@ spec = describe "HTTP/2" $ do
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
         (_, seconds) <- timed (within "the end" (eventsUntilEnd http2))
         seconds `shouldSatisfy` \value -> value > 0.7 && value < 8
+  it "serves a request that comes when the idle time is over and the server has not looked yet" $ do
+    -- Such as on a busy machine, where the server's thread runs late.
+    afterWait <- newIORef (return ())
+    let once = join (atomicModifyIORef' afterWait ((,) (return ())))
+    withServerOver (overMemoryAfter once) (setIdleTimeout 1) pong $ \server -> withHttp2As silent [] server $ \http2 -> do
+      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      late <- newEmptyMVar
+      writeIORef afterWait (openStream http2 [EndStream] (get "/" []) >>= putMVar late)
+      stream <- within "the end of the idle time" (takeMVar late)
+      (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
   it "reports once that an exception has ended a handler's thread" $ do
     seen <- newIORef []
     let application _ _ = threadDelay 100000 >> throwIO ThreadKilled

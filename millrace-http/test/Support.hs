@@ -11,6 +11,7 @@ module Support
     overAllMedia,
     overSocketsAndMemory,
     overMemoryWhere,
+    overMemoryAfter,
     movesAllAtOnce,
     withServerOver,
     Reachable,
@@ -122,6 +123,10 @@ overSocketsAndMemory examples = do
 -- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is room for everything.
 overMemoryWhere :: IO () -> Medium
 overMemoryWhere beforeSend = Memory goodConditions {conditionsBeforeSend = beforeSend, conditionsCapacity = maxBound}
+
+-- | Memory, where an action runs when the time of one of the server's receives is over, before the server knows it.
+overMemoryAfter :: IO () -> Medium
+overMemoryAfter afterWait = Memory goodConditions {conditionsAfterWait = afterWait}
 
 -- | The same, and over memory that moves a few bytes at a time.
 overAllMedia :: (Medium -> Spec) -> Spec

@@ -41,12 +41,14 @@ data Conditions = Conditions
     -- | Most bytes that one transfer of the server's moves.
     conditionsTransferMax :: !Int,
     -- | Runs before each of the server's sends, in the thread that sends.
-    conditionsBeforeSend :: !(IO ())
+    conditionsBeforeSend :: !(IO ()),
+    -- | Runs when the time of one of the server's receives is over, in the thread that has waited, before that thread knows it.
+    conditionsAfterWait :: !(IO ())
   }
 
 -- | Roomy queues, and no short transfers.
 goodConditions :: Conditions
-goodConditions = Conditions {conditionsCapacity = 262144, conditionsTransferMax = maxBound, conditionsBeforeSend = return ()}
+goodConditions = Conditions {conditionsCapacity = 262144, conditionsTransferMax = maxBound, conditionsBeforeSend = return (), conditionsAfterWait = return ()}
 
 -- One direction.
 data Queue = Queue
@@ -172,7 +174,7 @@ receiveFrom :: Link -> Int -> STM Bool -> IO ByteString
 receiveFrom link size isLate = do
   received <- atomically ((Just <$> takeFrom (linkToServer link) most) `orElse` (Nothing <$ late))
   noteMoved link
-  maybe (failing "receiving" eTIMEDOUT) return received
+  maybe (conditionsAfterWait (linkConditions link) >> failing "receiving" eTIMEDOUT) return received
   where
     most = min size (conditionsTransferMax (linkConditions link))
     late = ((||) <$> isLate <*> join (readTVar (linkReceiveLimit link))) >>= check
