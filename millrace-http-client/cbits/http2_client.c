@@ -713,7 +713,7 @@ static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint
         return HTTP2_CLIENT_LEAVING;
     if (client->stream_count >=
         nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
-        return HTTP2_CLIENT_FULL;
+        return client->stream_count > 0 ? HTTP2_CLIENT_FULL : HTTP2_CLIENT_BARRED;
     http2_client_stream *made = calloc(1, sizeof *made);
     nghttp2_nv *fields = fields_of(rows, count);
     if (made == NULL || fields == NULL) {

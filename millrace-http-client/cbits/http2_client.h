@@ -36,6 +36,7 @@ typedef struct http2_client_settings {
 #define HTTP2_CLIENT_FULL    (-3) /* the server allows no further stream now */
 #define HTTP2_CLIENT_LEAVING (-4) /* the connection takes no further requests */
 #define HTTP2_CLIENT_INVALID (-5) /* the fields are not valid */
+#define HTTP2_CLIENT_BARRED  (-6) /* the server allows no stream at all: none is open, and none may be */
 
 /* Why a stream is closed. */
 typedef enum http2_client_cause {

@@ -5,7 +5,7 @@ module Http2Spec (spec) where
 
 import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar
-import Control.Exception (finally)
+import Control.Exception (SomeException, finally, try)
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -21,7 +21,8 @@ import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (withApplication)
+import Network.Wai.Handler.Millrace (setHTTP2MaximumStreams, withApplication, withApplicationSettings)
+import qualified Network.Wai.Handler.Millrace as Server
 import Support
 import System.Directory (listDirectory)
 import Test.Hspec
@@ -75,6 +76,13 @@ spec = do
       _ <- receiveUntil "hello" client
       sendAll client (frame 0 0 1 "over streams")
       void (receiveUntil "over streams" client)
+  it "opens another connection when the places are taken, however soon they are free again" $
+    withApplicationSettings (setHTTP2MaximumStreams 1 Server.defaultSettings) (return (\_ respond -> respond (responseLBS status200 [] "yes"))) $ \answers ->
+      withFront quiet [Target H2c (AtHost "127.0.0.1" answers)] $ \port -> do
+        ended <- replicateM 16 newEmptyMVar
+        forM_ ended $ \end -> forkIO (try (replicateM 150 (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")) >>= putMVar end)
+        outcomes <- mapM takeMVar ended
+        nub (concatMap (either (\failure -> [Char8.pack (show (failure :: SomeException))]) id) outcomes) `shouldBe` ["yes"]
   it "sends a request again that was refused unseen" $ do
     let refusing _ peer = opening peer >> forM_ [1 ..] (\number -> requestOn peer >>= \stream -> if number == (1 :: Int) then sendAll peer (frame 3 0 stream "\0\0\0\7") else sendAll peer (plainAnswer stream "second"))
     withTarget refusing $ \target -> withFront quiet [speaking target] $ \port -> do

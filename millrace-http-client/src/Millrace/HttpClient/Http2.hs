@@ -373,6 +373,8 @@ data Begun
   = Begun !Exchange
   | -- | The server allows no further exchange at this time.
     AllTaken
+  | -- | The server allows no exchange at all: none is open, and none may be.
+    NoneAllowed
   | -- | The connection takes no further exchanges.
     ConnectionLeaving
   | -- | The fields are not valid.
@@ -390,6 +392,7 @@ beginExchange connection fields part = do
   case started of
     Started stream -> Begun (Exchange connection stream token waiting) <$ prod connection
     Full -> AllTaken <$ forget connection token
+    Barred -> NoneAllowed <$ forget connection token
     Leaving -> ConnectionLeaving <$ forget connection token
     InvalidFields -> FieldsInvalid <$ forget connection token
 

@@ -98,10 +98,8 @@ beginShared shared deadline connect fits fields part = go
           case begun of
             Begun exchange -> return (Just (Got exchange connection))
             FieldsInvalid -> return (Just NotValid)
-            AllTaken -> do
-              count <- exchangeCount connection
-              when (count == 0) (ioError (userError "the target allows no request on a connection"))
-              tryAll slot others
+            AllTaken -> tryAll slot others
+            NoneAllowed -> ioError (userError "the target allows no request on a connection")
             ConnectionLeaving -> retire slot connection >> tryAll slot others
     -- Another thread may have opened one since.
     opened slot before = do

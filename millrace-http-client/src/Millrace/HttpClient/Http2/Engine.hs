@@ -188,6 +188,8 @@ data Start
   = Started !Stream
   | -- | The server allows no further stream now.
     Full
+  | -- | The server allows no stream at all.
+    Barred
   | Leaving
   | InvalidFields
 
@@ -206,6 +208,7 @@ startStream engine token fields part = using engine $ \pointer -> withRows field
     0 -> Started . Stream engine <$> peek place
     -3 -> return Full
     -4 -> return Leaving
+    -6 -> return Barred
     _ -> return InvalidFields
 
 -- | Whether a field is kept for the compression of others.
