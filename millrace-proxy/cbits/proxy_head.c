@@ -46,6 +46,15 @@ static int is_digit(uint8_t byte)
     return byte >= '0' && byte <= '9';
 }
 
+/* Whether more bytes can make a status line of this: a target that speaks another protocol may say nothing more, and no line end. */
+static int may_begin_status_line(const uint8_t *bytes, size_t size)
+{
+    static const char beginning[] = "HTTP/1.";
+    size_t known = sizeof(beginning) - 1;
+    return memcmp(bytes, beginning, size < known ? size : known) == 0 &&
+           memchr(bytes, '\r', size > 0 ? size - 1 : 0) == NULL;
+}
+
 /* The blank behind the status code is missing in the responses of some servers without a reason phrase. */
 static int parse_status_line(const uint8_t *line, size_t size, proxy_head *head)
 {
@@ -93,7 +102,7 @@ int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t
     for (size_t at = 0, next; at < size; at = next) {
         const uint8_t *end = memchr(bytes + at, '\n', size - at);
         if (end == NULL)
-            return PROXY_HEAD_INCOMPLETE;
+            return at > 0 || may_begin_status_line(bytes, size) ? PROXY_HEAD_INCOMPLETE : PROXY_HEAD_BAD_STATUS;
         next = (size_t)(end - bytes) + 1;
         if (next - at < 2 || end[-1] != '\r')
             return PROXY_HEAD_BARE_LF;

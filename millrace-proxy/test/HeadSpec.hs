@@ -116,7 +116,10 @@ isMalformed _ = False
 
 malformed :: [ByteString]
 malformed =
-  [ "HTTP/2 200 OK\r\n\r\n",
+  [ "\21\3\1\0\2\2\70",
+    "HTTP/2",
+    "HTTP/1.1 200 OK\rX",
+    "HTTP/2 200 OK\r\n\r\n",
     "HTTP/1.2 200 OK\r\n\r\n",
     "HTTP/1.1 20 OK\r\n\r\n",
     "HTTP/1.1 2000 OK\r\n\r\n",
