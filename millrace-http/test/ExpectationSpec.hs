@@ -7,6 +7,7 @@ import Control.Monad (replicateM_, void)
 import Data.IORef
 import Data.Primitive.ByteArray (newByteArray)
 import Millrace.Http.Expectation
+import Millrace.Internal.AtomicWord (AtomicWord (..))
 import Support (within)
 import Test.Hspec
 
@@ -37,5 +38,5 @@ spec = describe "an expectation" $ do
   where
     newExpectation waits = do
       array <- newByteArray 16
-      let expectation = Expectation array 1
+      let expectation = Expectation (AtomicWord array 1)
       expectation <$ (if waits then startExpecting else expectNothing) expectation

@@ -8,7 +8,6 @@ import qualified ClientSpec
 import qualified ConnectionSpec
 import qualified ContextSpec
 import qualified DateSpec
-import qualified EarlyFlushSpec
 import qualified EntityTagSpec
 import qualified EvictionSpec
 import Examples (isAbout, runExamples)
@@ -27,6 +26,7 @@ import qualified InterfaceSpec
 import qualified LenienceSpec
 import qualified LimitSpec
 import qualified MultiplexedExamples
+import qualified OnYieldSpec
 import qualified ParserSpec
 import qualified PipelineSpec
 import qualified PresenceSpec
@@ -67,7 +67,6 @@ specs = do
   Http2RefusalSpec.spec
   Http2LimitSpec.spec
   ExpiringSpec.spec
-  EarlyFlushSpec.spec
   EvictionSpec.spec
   ExpectationSpec.spec
   ConnectionSpec.spec
@@ -84,6 +83,7 @@ specs = do
   ContextSpec.spec
   InterfaceSpec.spec
   LimitSpec.spec
+  OnYieldSpec.spec
   PipelineSpec.spec
   describe "the presence of clients" PresenceSpec.spec
   ProxySpec.spec

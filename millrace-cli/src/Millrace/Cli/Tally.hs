@@ -15,22 +15,10 @@ module Millrace.Cli.Tally
 where
 
 import Control.Concurrent (getNumCapabilities)
-import GHC.Exts
-  ( Int (..),
-    MutableByteArray#,
-    RealWorld,
-    fetchAddIntArray#,
-    isTrue#,
-    myThreadId#,
-    newByteArray#,
-    readIntArray#,
-    setByteArray#,
-    threadStatus#,
-    (*#),
-    (+#),
-    (<#),
-  )
+import Control.Monad (void)
+import GHC.Exts (Int (..), isTrue#, myThreadId#, threadStatus#, (*#), (<#))
 import GHC.IO (IO (..))
+import Millrace.Internal.AtomicWord
 
 -- | Numbers, counted from 0.
 --
@@ -40,10 +28,8 @@ data Tally = Tally
     tallyRows :: !Int,
     -- | From one row to the next, in numbers.
     tallyStride :: !Int,
-    tallyNumbers :: !Numbers
+    tallyNumbers :: !AtomicWords
   }
-
-data Numbers = Numbers (MutableByteArray# RealWorld)
 
 -- | So many numbers, all 0.
 --
@@ -53,19 +39,12 @@ newTally count = do
   rows <- getNumCapabilities
   -- Two cache lines at least are between the numbers of two rows: processors fetch them in pairs.
   let stride = (count + 31) `div` 16 * 16
-  Tally count rows stride <$> zeros (rows * stride)
-
-zeros :: Int -> IO Numbers
-zeros (I# count) = IO $ \state -> case newByteArray# bytes state of
-  (# allocated, array #) -> case setByteArray# array 0# bytes 0# allocated of
-    cleared -> (# cleared, Numbers array #)
-  where
-    bytes = count *# 8#
+  Tally count rows stride <$> newAtomicWords (rows * stride)
 
 -- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
 --
 -- @since 0.1.0
-data Row = Row Int Numbers
+data Row = Row !Int !AtomicWords
 
 -- | Does not block.
 --
@@ -82,9 +61,7 @@ ownRow (Tally _ (I# rows) (I# stride) numbers) = IO $ \state -> case myThreadId#
 --
 -- @since 0.1.0
 addTo :: Row -> Int -> Int -> IO ()
-addTo (Row (I# start) (Numbers array)) (I# index) (I# amount) = IO $ \state -> case fetchAddIntArray# array (start +# index) amount state of
-  (# done, _ #) -> (# done, () #)
-{-# INLINE addTo #-}
+addTo (Row start numbers) index amount = void (fetchAdd (AtomicWord numbers (start + index)) amount)
 
 -- | The same for a single number.
 --
@@ -98,6 +75,4 @@ add tally index amount = ownRow tally >>= \row -> addTo row index amount
 amounts :: Tally -> IO [Int]
 amounts tally = mapM (\index -> sum <$> mapM (\row -> at (row * tallyStride tally + index)) [0 .. tallyRows tally - 1]) [0 .. tallyCount tally - 1]
   where
-    at (I# index) = IO $ \state -> case tallyNumbers tally of
-      Numbers array -> case readIntArray# array index state of
-        (# done, number #) -> (# done, I# number #)
+    at index = readWord (AtomicWord (tallyNumbers tally) index)

@@ -1,6 +1,3 @@
-{-# LANGUAGE MagicHash #-}
-{-# LANGUAGE UnboxedTuples #-}
-
 -- |
 -- The threads that work on something that must not be freed before all of them have ended: a connection, or all connections of a port.
 -- Those that the crew has started can be killed. Must not know: connections.
@@ -20,15 +17,12 @@ where
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (void, when)
-import Control.Monad.Primitive (RealWorld)
 import Data.IORef
 import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
-import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, setByteArray, writeByteArray)
-import GHC.Exts (Int (..), fetchAddIntArray#)
-import GHC.IO (IO (..))
 import Millrace.Http.Server.Worker
 import Millrace.Http.Threads
+import Millrace.Internal.AtomicWord
 
 -- | The threads that work on something.
 data Crew = Crew
@@ -37,44 +31,30 @@ data Crew = Crew
     crewTasks :: !(IORef (IntMap Worker)),
     -- Full when no thread works any more.
     crewQuiet :: !(MVar ()),
-    -- See the counters below.
-    crewWords :: !(MutableByteArray RealWorld)
+    crewWords :: !AtomicWords
   }
 
--- A number that several threads change, by the index of its word.
-newtype Counter = Counter Int
-
 -- The number of threads at work, the number of the next task, and how often all tasks were killed.
-workers, nextTask, killings :: Counter
-workers = Counter 0
-nextTask = Counter 1
-killings = Counter 2
+workers, nextTask, killings :: Crew -> AtomicWord
+workers crew = AtomicWord (crewWords crew) 0
+nextTask crew = AtomicWord (crewWords crew) 1
+killings crew = AtomicWord (crewWords crew) 2
 
 -- | A crew of one: the calling thread.
 newCrew :: Threads -> IO Crew
 newCrew threads = do
-  words' <- newByteArray (8 * wordCount)
-  setByteArray words' 0 wordCount (0 :: Int)
-  writeByteArray words' 0 (1 :: Int)
-  Crew threads <$> newIORef IntMap.empty <*> newEmptyMVar <*> pure words'
-  where
-    wordCount = 3
-
--- Adds, and returns the previous value. A full barrier.
-fetchAdd :: Crew -> Counter -> Int -> IO Int
-fetchAdd crew (Counter (I# index)) (I# by) = case crewWords crew of
-  MutableByteArray array -> IO $ \s -> case fetchAddIntArray# array index by s of (# s', before #) -> (# s', I# before #)
-{-# INLINE fetchAdd #-}
+  crew <- Crew threads <$> newIORef IntMap.empty <*> newEmptyMVar <*> newAtomicWords 3
+  crew <$ writeWord (workers crew) 1
 
 -- | Counts a thread that begins to work.
 join' :: Crew -> IO ()
-join' crew = void (fetchAdd crew workers 1)
+join' crew = void (fetchAdd (workers crew) 1)
 {-# INLINE join' #-}
 
 -- | Counts a thread that has ended its work. The last one must not touch the common object afterwards.
 leave :: Crew -> IO ()
 leave crew = do
-  before' <- fetchAdd crew workers (-1)
+  before' <- fetchAdd (workers crew) (-1)
   when (before' == 1) (putMVar (crewQuiet crew) ())
 
 -- | Waits until no thread works any more. If an exception interrupts that, kills all tasks, runs the action, still waits for
@@ -100,7 +80,7 @@ asTask crew action ended = join' crew >> asJoined crew action ended
 asJoined :: Crew -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asJoined crew action ended = do
   worker <- newWorker
-  number <- fetchAdd crew nextTask 1
+  number <- fetchAdd (nextTask crew) 1
   atomicModifyIORef' (crewTasks crew) (\tasks -> (IntMap.insert number worker tasks, ()))
   outcome <- atWork worker (interruptible action)
   atomicModifyIORef' (crewTasks crew) (\tasks -> (IntMap.delete number tasks, ()))
@@ -109,8 +89,8 @@ asJoined crew action ended = do
 
 -- | Throws @ThreadKilled@ to all tasks.
 killTasks :: Crew -> IO ()
-killTasks crew = fetchAdd crew killings 1 >> readIORef (crewTasks crew) >>= mapM_ killWorker . IntMap.elems
+killTasks crew = fetchAdd (killings crew) 1 >> readIORef (crewTasks crew) >>= mapM_ killWorker . IntMap.elems
 
 -- | Whether all tasks were killed once.
 wereKilled :: Crew -> IO Bool
-wereKilled crew = (> 0) <$> fetchAdd crew killings 0
+wereKilled crew = (> 0) <$> readWord (killings crew)

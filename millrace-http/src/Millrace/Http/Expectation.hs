@@ -1,6 +1,3 @@
-{-# LANGUAGE MagicHash #-}
-{-# LANGUAGE UnboxedTuples #-}
-
 -- |
 -- Whether a client waits for 100 (Continue), and the right to send it. One thread of an application may read the
 -- request's body, which sends 100 (Continue), while another thread responds. Once the final response has begun it would
@@ -9,14 +6,11 @@ module Millrace.Http.Expectation (Expectation (..), startExpecting, expectNothin
 
 import Control.Exception (finally)
 import Control.Monad (when)
-import Control.Monad.Primitive (RealWorld)
-import Data.Primitive.ByteArray (MutableByteArray (..), readByteArray, writeByteArray)
-import GHC.Exts (Int (..), casIntArray#)
-import GHC.IO (IO (..))
+import Millrace.Internal.AtomicWord
 import Millrace.Timer (threadDelay)
 
 -- | The word that holds the state. It must be used for nothing else, and be 0 at first.
-data Expectation = Expectation !(MutableByteArray RealWorld) !Int
+newtype Expectation = Expectation AtomicWord
 
 -- The client does not wait; it waits; 100 (Continue) is being sent.
 nothing, waiting, telling :: Int
@@ -26,26 +20,26 @@ telling = 2
 
 -- | Call this for a new request whose client waits. No other thread may know of the request yet.
 startExpecting :: Expectation -> IO ()
-startExpecting (Expectation array index) = writeByteArray array index waiting
+startExpecting (Expectation word) = writeWord word waiting
 {-# INLINE startExpecting #-}
 
 -- | Call this for a new request whose client does not wait. No other thread may know of the request yet.
 expectNothing :: Expectation -> IO ()
-expectNothing (Expectation array index) = writeByteArray array index nothing
+expectNothing (Expectation word) = writeWord word nothing
 {-# INLINE expectNothing #-}
 
--- | Does it wait?
+-- | Whether the client waits.
 isExpecting :: Expectation -> IO Bool
-isExpecting (Expectation array index) = (/= nothing) <$> readByteArray array index
+isExpecting (Expectation word) = (/= nothing) <$> readWord word
 {-# INLINE isExpecting #-}
 
 -- | If the client waits, runs the action that sends 100 (Continue), once.
 fulfil :: Expectation -> IO () -> IO ()
-fulfil expectation@(Expectation array index) tell = do
+fulfil expectation@(Expectation word) tell = do
   waits <- isExpecting expectation
   when waits $ do
-    begun <- change expectation waiting telling
-    when begun (tell `finally` writeByteArray array index nothing)
+    begun <- compareAndSwap word waiting telling
+    when begun (tell `finally` writeWord word nothing)
 {-# INLINE fulfil #-}
 
 -- | Ends the time in which 100 (Continue) may be sent. True if the client still waits for it. If another thread is just
@@ -55,8 +49,8 @@ dismiss expectation = isExpecting expectation >>= \waits -> if waits then dismis
 {-# INLINE dismiss #-}
 
 dismissWaiting :: Expectation -> IO Bool
-dismissWaiting expectation = do
-  dismissed <- change expectation waiting nothing
+dismissWaiting expectation@(Expectation word) = do
+  dismissed <- compareAndSwap word waiting nothing
   if dismissed
     then return True
     else do
@@ -68,9 +62,3 @@ dismissWaiting expectation = do
 -- Sending it takes only a few bytes, so polling is enough.
 pauseMicros :: Int
 pauseMicros = 1000
-
--- Compare-and-swap of the state: replaces the first state by the second. True if it did.
-change :: Expectation -> Int -> Int -> IO Bool
-change (Expectation (MutableByteArray array) (I# index)) (I# old) (I# new) = IO $ \s ->
-  case casIntArray# array index old new s of (# s', found #) -> (# s', I# found == I# old #)
-{-# INLINE change #-}

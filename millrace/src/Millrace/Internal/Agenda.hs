@@ -1,5 +1,4 @@
 {-# LANGUAGE MagicHash #-}
-{-# LANGUAGE UnboxedTuples #-}
 
 -- | What a manager does before it looks for events again, and whether it is going to. Must not know: loops, timers.
 --
@@ -20,19 +19,15 @@ import Control.Exception (SomeException, catch)
 import Control.Monad (unless, void)
 import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.Array (MutableArray, newArray, readArray, writeArray)
-import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, readByteArray, writeByteArray)
-import GHC.Exts (Int (..), casIntArray#, isTrue#, reallyUnsafePtrEquality#)
-import GHC.IO (IO (..))
+import GHC.Exts (isTrue#, reallyUnsafePtrEquality#)
+import Millrace.Internal.AtomicWord
 
 -- | The actions of one manager. The word is their number; negative means that the manager sleeps.
-data Agenda = Agenda !(MutableByteArray RealWorld) !(MutableArray RealWorld (IO ()))
+data Agenda = Agenda !AtomicWord !(MutableArray RealWorld (IO ()))
 
 -- | An empty one, of a manager that is awake.
 newAgenda :: IO Agenda
-newAgenda = do
-  count <- newByteArray 8
-  writeByteArray count 0 (0 :: Int)
-  Agenda count <$> newArray capacity nothing
+newAgenda = Agenda . (`AtomicWord` 0) <$> newAtomicWords 1 <*> newArray capacity nothing
 
 -- Room for as many connections as may be served between two polls.
 capacity :: Int
@@ -46,29 +41,23 @@ nothing :: IO ()
 nothing = return ()
 {-# NOINLINE nothing #-}
 
--- True if the word was as expected. A full barrier.
-change :: Agenda -> Int -> Int -> IO Bool
-change (Agenda (MutableByteArray word) _) (I# old) (I# new) = IO $ \s ->
-  case casIntArray# word 0# old new s of (# s', found #) -> (# s', I# found == I# old #)
-{-# INLINE change #-}
-
 -- | Adds an action, which must neither wait nor take long. Returns 'False' without adding it if the manager sleeps or the
 -- array is full. Allocates nothing. Call it masked: between counting the action and storing it the thread must not end,
 -- because the manager waits for the action then.
 enter :: Agenda -> IO () -> IO Bool
 enter agenda@(Agenda word actions) action = do
-  count <- readByteArray word 0
+  count <- readWord word
   if count < 0 || count >= capacity
     then return False
     else do
-      entered <- change agenda count (count + 1)
+      entered <- compareAndSwap word count (count + 1)
       if entered then True <$ writeArray actions count action else enter agenda action
 
 -- | For the manager: runs the actions, and ignores their exceptions. Costs one read if there are none.
 workOff :: Agenda -> IO ()
 workOff agenda@(Agenda word _) = do
-  count <- readByteArray word 0
-  unless (count == (0 :: Int)) (workOffFrom agenda 0 count)
+  count <- readWord word
+  unless (count == 0) (workOffFrom agenda 0 count)
 {-# INLINE workOff #-}
 
 -- Actions that are added meanwhile are behind these.
@@ -79,8 +68,8 @@ workOffFrom agenda@(Agenda word actions) from count
     action `catch` ignore
     workOffFrom agenda (from + 1) count
   | otherwise = do
-    emptied <- change agenda count 0
-    unless emptied (readByteArray word 0 >>= workOffFrom agenda from)
+    emptied <- compareAndSwap word count 0
+    unless emptied (readWord word >>= workOffFrom agenda from)
   where
     -- A thread on another capability has counted its action and is about to store it.
     takeAction = do
@@ -92,8 +81,8 @@ workOffFrom agenda@(Agenda word actions) from count
 
 -- | For the manager: may it sleep? If so, it counts as asleep until it calls 'rise'.
 mayRest :: Agenda -> IO Bool
-mayRest agenda = change agenda 0 asleep
+mayRest (Agenda word _) = compareAndSwap word 0 asleep
 
 -- | For the manager: it is awake again.
 rise :: Agenda -> IO ()
-rise agenda = void (change agenda asleep 0)
+rise (Agenda word _) = void (compareAndSwap word asleep 0)

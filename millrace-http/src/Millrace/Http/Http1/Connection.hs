@@ -84,7 +84,7 @@ module Millrace.Http.Http1.Connection
 where
 
 import Control.Exception (SomeException, mask_, onException, uninterruptibleMask_)
-import Control.Monad (when)
+import Control.Monad (void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef (IORef, newIORef)
@@ -96,7 +96,6 @@ import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Millrace.Deadline (Deadline, deadlineAfter, earlier, noDeadline)
 import Millrace.Http.Belongings (Belongings, newBelongings)
 import Millrace.Http.Delivery
-import Millrace.Http.EarlyFlush
 import Millrace.Http.Expectation
 import Millrace.Http.Field
 import Millrace.Http.Http1.Head (Head, headSize)
@@ -106,6 +105,7 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.Worker (Worker, newWorker)
+import Millrace.Http.Threads.OnYield
 import Millrace.Http.Transport
 import Millrace.Http.Transport.Buffer
 import Network.Wai (Request)
@@ -118,7 +118,7 @@ data Connection = Connection
     -- | The thread that serves it.
     connectionWorker :: !Worker,
     -- | The thread that sends the output early, while an application runs.
-    connectionSender :: !(IORef Sender),
+    connectionSender :: !Runner,
     connectionBelongings :: !Belongings,
     -- | Threads that wait for something during a request.
     connectionWatchers :: !(IORef [Worker]),
@@ -191,13 +191,13 @@ newtype Output = Output Connection
 -- released.
 acquireOutput :: Connection -> IO Output
 acquireOutput connection = do
-  settleFlush connection
+  settle connection (connectionSender connection)
   sent <- readBuffers connection flushedBytes
   when (sent > 0) (dropSent connection sent)
   return (Output connection)
 {-# INLINE acquireOutput #-}
 
--- | Lets another thread send the present output as soon as this thread waits for something: see 'armFlush'. Does
+-- | Lets another thread send the present output as soon as this thread waits for something: see 'arm'. Does
 -- nothing if the output is empty. More may be appended meanwhile.
 releaseOutput :: Output -> IO ()
 releaseOutput (Output connection) = do
@@ -207,7 +207,7 @@ releaseOutput (Output connection) = do
 
 -- Not inlined, to keep the stack small (decision 16).
 releaseUntil :: Connection -> Int -> IO ()
-releaseUntil connection end = writeBuffers connection flushEnd end >> armFlush connection
+releaseUntil connection end = writeBuffers connection flushEnd end >> void (arm connection)
 {-# NOINLINE releaseUntil #-}
 
 -- A response that is just being composed must not be sent: it can still be taken back.
@@ -222,12 +222,11 @@ dropSent connection sent = do
   writeBuffers connection flushedBytes 0
 {-# NOINLINE dropSent #-}
 
-instance FlushesEarly Connection where
-  flushState = earlyFlushWord . connectionState
-  {-# INLINE flushState #-}
-  flushSender = connectionSender
-  flushThreads = serverThreads . connectionServer
-  flushNow = flushEarly
+instance OnYield Connection where
+  yieldWord = earlyFlushWord . connectionState
+  {-# INLINE yieldWord #-}
+  yieldThreads = serverThreads . connectionServer
+  onYield connection = runAwaited connection (connectionSender connection) (flushEarly connection)
 
 -- Must not run while another thread sends or takes the output. What precedes the current response is not part of it.
 flushEarly :: Connection -> IO ()
@@ -240,11 +239,11 @@ flushEarly connection = do
 
 -- | The same when the connection is over: does not wait for the client.
 retireEarlyFlush :: Connection -> IO ()
-retireEarlyFlush connection = uninterruptibleMask_ $ retireFlush connection (abort (connectionTransport connection))
+retireEarlyFlush connection = uninterruptibleMask_ $ retire connection (connectionSender connection) (abort (connectionTransport connection))
 
 -- | Whether the client waits for 100 (Continue).
 connectionExpectation :: Connection -> Expectation
-connectionExpectation = uncurry Expectation . expectationWord . connectionState
+connectionExpectation = Expectation . expectationWord . connectionState
 {-# INLINE connectionExpectation #-}
 
 -- | Reports an exception, with the request that was being served: see 'reportTo'.
@@ -329,7 +328,7 @@ inArena connection offset = (`plusPtr` offset) <$> arena connection
 newConnection :: ServerContext -> Transport -> IO Connection
 newConnection server transport = do
   worker <- newWorker
-  sender <- newSender
+  sender <- newRunner
   belongings <- newBelongings
   watchers <- newIORef []
   state <- newConnectionState

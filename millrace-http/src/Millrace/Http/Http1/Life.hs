@@ -1,6 +1,4 @@
-{-# LANGUAGE MagicHash #-}
 {-# LANGUAGE TupleSections #-}
-{-# LANGUAGE UnboxedTuples #-}
 
 -- |
 -- The lives of a connection's requests, one after the other: each ends when its handler has returned. An application may keep a request
@@ -8,16 +6,14 @@
 module Millrace.Http.Http1.Life (endRequest, isAlive, waitWhileAlive) where
 
 import Control.Exception (Exception (..), asyncExceptionFromException, asyncExceptionToException, bracket_, interruptible, mask_, throwIO)
-import Control.Monad (unless, when)
+import Control.Monad (unless, void, when)
 import Data.IORef (atomicModifyIORef', readIORef)
 import Data.List (delete)
-import Data.Primitive.ByteArray (MutableByteArray (..))
-import GHC.Exts (Int (..), fetchAddIntArray#)
-import GHC.IO (IO (..))
 import Millrace.Http.Field (readField)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State (endedWord, requestsEnded)
 import Millrace.Http.Server.Worker (atWork, interruptWorker, newWorker)
+import Millrace.Internal.AtomicWord (fetchAdd)
 
 -- | Ends the life of the present request, if there is one, and the waits of the threads that wait for something during it.
 endRequest :: Connection -> IO ()
@@ -25,16 +21,11 @@ endRequest connection = do
   begun <- requestCount connection
   ended <- readField (connectionState connection) requestsEnded
   when (begun > ended) $ do
-    addEnded connection (begun - ended)
+    -- A full barrier: a thread that begins to wait finds that the request has ended, or is found by the next line.
+    void (fetchAdd (endedWord (connectionState connection)) (begun - ended))
     waiting <- readIORef (connectionWatchers connection)
     unless (null waiting) (endWaits connection begun)
 {-# INLINE endRequest #-}
-
--- A full barrier: a thread that begins to wait either finds the request ended, or is found by the reader of 'connectionWatchers'.
-addEnded :: Connection -> Int -> IO ()
-addEnded connection (I# count) = case endedWord (connectionState connection) of
-  (MutableByteArray array, I# index) -> IO $ \s -> case fetchAddIntArray# array index count s of (# s', _ #) -> (# s', () #)
-{-# INLINE addEnded #-}
 
 endWaits :: Connection -> Int -> IO ()
 endWaits connection number = atomicModifyIORef' (connectionWatchers connection) ([],) >>= mapM_ (interruptWorker (RequestIsOver number))

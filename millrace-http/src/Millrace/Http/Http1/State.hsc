@@ -62,20 +62,20 @@ where
 
 #include "http_state.h"
 
-import Control.Monad.Primitive (RealWorld)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
+import Data.Primitive.ByteArray (newByteArray, readByteArray, setByteArray, writeByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Field
 import Millrace.Http.Http1.Head (Framing (..))
+import Millrace.Internal.AtomicWord (AtomicWord (..), AtomicWords)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The connection
 
 -- | The state of a connection for as long as it is open, also while it waits.
-newtype ConnectionState = ConnectionState (MutableByteArray RealWorld)
+newtype ConnectionState = ConnectionState AtomicWords
 
 instance Record ConnectionState where
   readWord (ConnectionState words') offset = readByteArray words' (offset `quot` wordSize)
@@ -121,8 +121,8 @@ requestsBegun = Field #{offset http_connection_state, requests}
 requestsEnded :: Field ConnectionState Int
 requestsEnded = Field #{offset http_connection_state, requests_ended}
 
-endedWord :: ConnectionState -> (MutableByteArray RealWorld, Int)
-endedWord (ConnectionState words') = (words', #{offset http_connection_state, requests_ended} `quot` wordSize)
+endedWord :: ConnectionState -> AtomicWord
+endedWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, requests_ended} `quot` wordSize)
 {-# INLINE endedWord #-}
 
 -- | Whether the action of @setOnOpen@ has returned.
@@ -145,15 +145,17 @@ instance Unboxed Stage where
   fromWord = toEnum
   {-# INLINE fromWord #-}
 
--- | The words of "Millrace.Http.EarlyFlush", "Millrace.Http.Delivery" (two) and "Millrace.Http.Expectation": an array, and the
--- index of the first word.
-earlyFlushWord, paceWords, expectationWord :: ConnectionState -> (MutableByteArray RealWorld, Int)
-earlyFlushWord (ConnectionState words') = (words', #{offset http_connection_state, early_flush} `quot` wordSize)
-paceWords (ConnectionState words') = (words', #{offset http_connection_state, pace} `quot` wordSize)
-expectationWord (ConnectionState words') = (words', #{offset http_connection_state, expectation} `quot` wordSize)
+-- | The words of "Millrace.Http.Threads.OnYield" and "Millrace.Http.Expectation".
+earlyFlushWord, expectationWord :: ConnectionState -> AtomicWord
+earlyFlushWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, early_flush} `quot` wordSize)
+expectationWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, expectation} `quot` wordSize)
 {-# INLINE earlyFlushWord #-}
-{-# INLINE paceWords #-}
 {-# INLINE expectationWord #-}
+
+-- | The two words of "Millrace.Http.Delivery": an array, and the index of the first one.
+paceWords :: ConnectionState -> (AtomicWords, Int)
+paceWords (ConnectionState words') = (words', #{offset http_connection_state, pace} `quot` wordSize)
+{-# INLINE paceWords #-}
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Its input and output

@@ -56,7 +56,6 @@ import Millrace.Http.Crew (Crew, newCrew, wereKilled)
 import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Delivery
 import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, isTimeExpired)
-import Millrace.Http.HandOver
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
@@ -64,13 +63,15 @@ import Millrace.Http.Transport
 import Millrace.Http.Transport.Buffer
 import Millrace.Http.Waiters (Waited (..), Waiters, newWaiters, wake)
 import qualified Millrace.Http.Waiters as Waiters
+import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
 
 -- | An open connection.
 data Connection = Connection
   { connectionServer :: !ServerContext,
     connectionTransport :: !Transport,
     connectionEngine :: !(Ptr Engine),
-    connectionRole :: !HandOver,
+    -- | For "Millrace.Http.Threads.OnYield".
+    connectionRole :: !AtomicWord,
     -- | Threads that wait for events, by 'noticeKey'.
     connectionWaiters :: !Waiters,
     -- | The threads that work on the connection.
@@ -106,7 +107,7 @@ newConnection server transport engine = do
   window <- newByteArray (8 * windowWords)
   setByteArray window 0 windowWords (0 :: Int)
   Connection server transport engine
-    <$> newHandOver (serverThreads server)
+    <$> ((`AtomicWord` 0) <$> newAtomicWords 1)
     <*> newWaiters
     <*> newCrew (serverThreads server)
     <*> newIORef GoOn

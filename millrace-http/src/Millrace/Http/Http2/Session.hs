@@ -2,7 +2,7 @@
 -- Serves an HTTP\/2 connection. Must not know: listeners.
 --
 -- One thread is the driver: it sends, receives, and runs the applications of the requests that have arrived. If an
--- application gives up the processor, another thread becomes the driver ("Millrace.Http.HandOver"), and the first one
+-- application gives up the processor, another thread becomes the driver ("Millrace.Http.Threads.OnYield"), and the first one
 -- only ends its request. While that happens often, requests get threads at once.
 --
 -- The loop of the driver is tail-recursive, so that nothing is on the stack while it waits.
@@ -23,7 +23,6 @@ import Millrace.Http.Answer.Application (withinTotalTime)
 import Millrace.Http.Exception
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Field
-import Millrace.Http.HandOver
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine hiding (Stream)
 import qualified Millrace.Http.Http2.Engine as Engine
@@ -32,6 +31,7 @@ import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Threads.OnYield
 import Millrace.Http.Transport
 import qualified Network.Wai as Wai
 
@@ -299,7 +299,7 @@ serveHere session = do
 -- These two are apart because of the stack, as 'closeSession'.
 beginHere :: Session -> IO Ticket
 beginHere session = do
-  ticket <- armHandOver (connectionRole connection) (takeOver session)
+  ticket <- arm session
   ticket <$ join' connection
   where
     connection = sessionConnection session
@@ -307,7 +307,7 @@ beginHere session = do
 
 continueHere :: Session -> Ticket -> Either SomeException () -> IO Ending
 continueHere session ticket outcome = do
-  keeps <- keepsRole (connectionRole connection) ticket
+  keeps <- callOff session ticket
   case outcome of
     Right () | keeps -> set session idleSince Nothing >> leave connection >> serveHere session
     Left failure | keeps -> leave connection >> throwIO failure
@@ -315,6 +315,11 @@ continueHere session ticket outcome = do
   where
     connection = sessionConnection session
 {-# NOINLINE continueHere #-}
+
+instance OnYield Session where
+  yieldWord = connectionRole . sessionConnection
+  yieldThreads = serverThreads . connectionServer . sessionConnection
+  onYield session = finish session >> takeOver session
 
 -- Another thread becomes the driver. It gives each waiting request a thread, because each would otherwise wait for
 -- another iteration of the manager, and so would those that follow.

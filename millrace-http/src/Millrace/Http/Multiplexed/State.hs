@@ -17,13 +17,13 @@ module Millrace.Http.Multiplexed.State
   )
 where
 
-import Control.Monad.Primitive (RealWorld)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
+import Data.Primitive.ByteArray (newByteArray, readByteArray, setByteArray, writeByteArray)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Field
+import Millrace.Internal.AtomicWord (AtomicWord (..), AtomicWords)
 
 -- | The state of one request and its response.
-newtype StreamState = StreamState (MutableByteArray RealWorld)
+newtype StreamState = StreamState AtomicWords
 
 instance Record StreamState where
   readWord (StreamState words') offset = readByteArray words' (offset `quot` wordSize)
@@ -57,9 +57,9 @@ declaredLength = Field 8
 isStreaming :: Field StreamState Bool
 isStreaming = Field 16
 
--- | The word of "Millrace.Http.Expectation": an array, and an index.
-expectationWord :: StreamState -> (MutableByteArray RealWorld, Int)
-expectationWord (StreamState words') = (words', 24 `quot` wordSize)
+-- | The word of "Millrace.Http.Expectation".
+expectationWord :: StreamState -> AtomicWord
+expectationWord (StreamState words') = AtomicWord words' (24 `quot` wordSize)
 
 -- | The rule for reading the request's body.
 reading :: Field StreamState Reading

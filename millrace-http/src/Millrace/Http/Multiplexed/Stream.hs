@@ -191,7 +191,7 @@ limitsFor = serverLimits . serverOf
 
 -- | Whether the client waits for 100 (Continue).
 expectationOf :: Multiplexed stream => stream -> Expectation
-expectationOf = uncurry Expectation . expectationWord . stateOf
+expectationOf = Expectation . expectationWord . stateOf
 {-# INLINE expectationOf #-}
 
 -- | How long a wait for the client may take, in microseconds; at least 1. 'Nothing': no limit.

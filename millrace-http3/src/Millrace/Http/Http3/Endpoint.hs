@@ -52,13 +52,13 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Crew (Crew, newCrew, wereKilled)
 import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (isAsynchronous)
-import Millrace.Http.HandOver
 import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.Neighbours (Delivery (..), Handed (..), nobodyVisited)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
 import qualified Millrace.Http.Waiters as Waiters
+import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
 import Millrace.Socket (SockAddr (..), Socket, getSocketName)
 import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
@@ -68,7 +68,8 @@ data Endpoint = Endpoint
   { endpointServer :: !ServerContext,
     endpointSocket :: !Socket,
     endpointEngine :: !(Ptr Engine),
-    endpointRole :: !HandOver,
+    -- | For "Millrace.Http.Threads.OnYield".
+    endpointRole :: !AtomicWord,
     -- | Threads that wait for events, by 'noticeKey'.
     endpointWaiters :: !Waiters,
     -- | The threads that work on the endpoint.
@@ -139,7 +140,7 @@ newEndpoint :: ServerContext -> Socket -> Maybe Others -> Ptr Engine -> IO Endpo
 newEndpoint server socket others engine = do
   name <- getSocketName socket
   Endpoint server socket engine
-    <$> newHandOver (serverThreads server)
+    <$> ((`AtomicWord` 0) <$> newAtomicWords 1)
     <*> newWaiters
     <*> newCrew (serverThreads server)
     <*> newEmptyMVar

@@ -2,7 +2,7 @@
 -- Serves the requests that come to a UDP socket. Must not know: listeners.
 --
 -- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up the processor
--- ("Millrace.Http.HandOver"). While that happens often, requests get threads at once.
+-- ("Millrace.Http.Threads.OnYield"). While that happens often, requests get threads at once.
 module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, deliver, Stop (..), stopSession) where
 
 import Control.Concurrent (forkIO, yield)
@@ -16,7 +16,6 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
 import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (ConnectionsCutOff (..), isAsynchronous)
-import Millrace.Http.HandOver
 import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine hiding (Stream)
 import qualified Millrace.Http.Http3.Engine as Engine
@@ -27,6 +26,7 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (countConnection, discountConnection)
+import Millrace.Http.Threads.OnYield
 import Millrace.Http.Waiters (takeWithin)
 import Millrace.Socket (Socket, close)
 import Millrace.Timer (threadDelay)
@@ -199,9 +199,9 @@ serveHere session = do
   if stream == nullPtr
     then goOn session
     else do
-      ticket <- armHandOver (endpointRole endpoint) (takeOver session)
+      ticket <- arm session
       outcome <- try (serveStream session stream)
-      keeps <- keepsRole (endpointRole endpoint) ticket
+      keeps <- callOff session ticket
       case outcome of
         Right () | keeps -> serveHere session
         Left failure | keeps -> throwIO (failure :: SomeException)
@@ -210,6 +210,11 @@ serveHere session = do
           continueServing session
   where
     endpoint = sessionEndpoint session
+
+instance OnYield Session where
+  yieldWord = endpointRole . sessionEndpoint
+  yieldThreads = serverThreads . endpointServer . sessionEndpoint
+  onYield session = finish session >> takeOver session
 
 -- Another thread becomes the driver. It gives each waiting request a thread, because each would otherwise wait for
 -- another iteration of the manager, and so would those that follow.

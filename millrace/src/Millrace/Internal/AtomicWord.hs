@@ -1,0 +1,57 @@
+{-# LANGUAGE MagicHash #-}
+{-# LANGUAGE UnboxedTuples #-}
+
+-- |
+-- Words that several threads change without a lock and without allocating: an @IORef@ would allocate a box for each new
+-- value. For the packages of Millrace; other programs find the same in packages for atomic counters. Must not know: what the
+-- words mean.
+module Millrace.Internal.AtomicWord
+  ( AtomicWords,
+    newAtomicWords,
+    AtomicWord (..),
+    readWord,
+    writeWord,
+    compareAndSwap,
+    fetchAdd,
+  )
+where
+
+import Control.Monad.Primitive (RealWorld)
+import Data.Primitive.ByteArray (MutableByteArray (..), newByteArray, readByteArray, setByteArray, writeByteArray)
+import GHC.Exts (Int (..), casIntArray#, fetchAddIntArray#)
+import GHC.IO (IO (..))
+
+-- | An array of words.
+type AtomicWords = MutableByteArray RealWorld
+
+-- | Allocates words, which are all 0. O(count).
+newAtomicWords :: Int -> IO AtomicWords
+newAtomicWords count = do
+  array <- newByteArray (8 * count)
+  setByteArray array 0 count (0 :: Int)
+  return array
+
+-- | The word of an array that has this index.
+data AtomicWord = AtomicWord !AtomicWords !Int
+
+-- | The present value. No barrier.
+readWord :: AtomicWord -> IO Int
+readWord (AtomicWord array index) = readByteArray array index
+{-# INLINE readWord #-}
+
+-- | Sets the value. No barrier.
+writeWord :: AtomicWord -> Int -> IO ()
+writeWord (AtomicWord array index) = writeByteArray array index
+{-# INLINE writeWord #-}
+
+-- | @compareAndSwap word old new@ replaces the value if it is @old@, and returns whether it was. A full barrier.
+compareAndSwap :: AtomicWord -> Int -> Int -> IO Bool
+compareAndSwap (AtomicWord (MutableByteArray array) (I# index)) (I# old) (I# new) = IO $ \s ->
+  case casIntArray# array index old new s of (# s', found #) -> (# s', I# found == I# old #)
+{-# INLINE compareAndSwap #-}
+
+-- | Adds a number, and returns the value before. A full barrier.
+fetchAdd :: AtomicWord -> Int -> IO Int
+fetchAdd (AtomicWord (MutableByteArray array) (I# index)) (I# amount) = IO $ \s ->
+  case fetchAddIntArray# array index amount s of (# s', before #) -> (# s', I# before #)
+{-# INLINE fetchAdd #-}
