@@ -1,4 +1,4 @@
-/* closing.c: see closing.h. */
+/* closing.c: see closing.h. Must not know: system calls. */
 #include "closing.h"
 #include "backend.h"
 #include "millrace_check.h"

@@ -1,4 +1,4 @@
-/* pool.c: see pool.h. Chunks of records, and a table of them that doubles. */
+/* pool.c: see pool.h. Chunks of records, and a table of them that doubles. Must not know: operations. */
 #include "pool.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * readiness.c: try, park, retry; once for all systems that report readiness.
+ * readiness.c: try, park, retry; once for all systems that report readiness. Must not know: backends, epoll, kqueue.
  *
  * An operation is attempted at once, unless it is an MR_SEND_THEN_RECEIVE, which sends with the next poll, or this loop knows that
  * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller reports

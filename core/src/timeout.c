@@ -1,4 +1,4 @@
-/* timeout.c: see timeout.h. */
+/* timeout.c: see timeout.h. Must not know: system calls. */
 #include "timeout.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep. */
+/*
+ * carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep.
+ * Must not know: interposed functions, channels.
+ */
 #include "carrier.h"
 #include "check.h"
 #include "context.h"

@@ -1,4 +1,4 @@
-/* mask.c: a fiber's signal mask, which is its thread's mask while the fiber runs. */
+/* mask.c: a fiber's signal mask, which is its thread's mask while the fiber runs. Must not know: channels. */
 #include "mask.h"
 #include "carrier.h"
 #include "interpose/libc.h"

@@ -1,4 +1,4 @@
-/* offload.c: a bounded pool of helper threads, and threads for a single job. */
+/* offload.c: a bounded pool of helper threads, and threads for a single job. Must not know: channels. */
 #include "offload.h"
 #include "carrier.h"
 #include "futex.h"

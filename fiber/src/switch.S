@@ -1,5 +1,5 @@
 /*
- * switch.S: leaves one stack and goes on with another.
+ * switch.S: leaves one stack and goes on with another. Must not know: fibers.
  *
  * void mf_switch(void **from, void *to): stores where the running context can be continued, and continues `to`. Saves
  * what a called function must preserve (System V AMD64 ABI, section 3.2.1; AAPCS64, sections 6.1.1 and 6.1.2) and

@@ -1,4 +1,7 @@
-/* wait.c: decisions, parking, and the operations that a parked fiber waits for. */
+/*
+ * wait.c: decisions, parking, and the operations that a parked fiber waits for.
+ * Must not know: interposed functions, channels, descriptors.
+ */
 #include "wait.h"
 #include "carrier.h"
 #include "check.h"

@@ -1,4 +1,4 @@
-/* capability.c: see capability.h. */
+/* capability.c: see capability.h. Must not know: GHC. */
 #include "capability.h"
 
 #include "ghc/capabilities.h"

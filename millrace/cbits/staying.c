@@ -1,4 +1,4 @@
-/* staying.c: see staying.h. */
+/* staying.c: see staying.h. Must not know: GHC. */
 #include "staying.h"
 
 #include "ghc/capabilities.h"

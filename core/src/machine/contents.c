@@ -1,5 +1,5 @@
 /*
- * contents.c: what files of a simulated machine hold, and what the disk has of it.
+ * contents.c: what files of a simulated machine hold, and what the disk has of it. Must not know: backends.
  *
  * A file has its bytes twice: as they are, and as the disk has them. Between the two are its changes, in order. A sync
  * brings them to the disk. So does the machine by itself when there are many, as systems do. What a crash leaves is

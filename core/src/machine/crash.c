@@ -1,5 +1,5 @@
 /*
- * crash.c: what the disk of a simulated machine has after the power has failed.
+ * crash.c: what the disk of a simulated machine has after the power has failed. Must not know: backends.
  *
  * POSIX promises only what was synced: a file's bytes by fsync of the file, a name by fsync of its directory. Of all else,
  * any part may have come to the disk, in any order: any sectors of a write, any of the meanings of a name. Some crashes

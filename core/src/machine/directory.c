@@ -1,5 +1,5 @@
 /*
- * directory.c: the names of files on a simulated machine.
+ * directory.c: the names of files on a simulated machine. Must not know: backends.
  *
  * A name has what it means now, what it means on the disk, and all that it has meant since the directory was synced.
  * Paths begin at the root, with or without a slash. There are no symbolic links.

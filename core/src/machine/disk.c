@@ -1,4 +1,7 @@
-/* disk.c: calls on files of a simulated machine: by open files, by paths and by descriptor numbers. */
+/*
+ * disk.c: calls on files of a simulated machine: by open files, by paths and by descriptor numbers.
+ * Must not know: backends.
+ */
 #include "machine.h"
 
 #include <dirent.h>

@@ -1,5 +1,6 @@
 /*
  * acquire.h: how a fiber acquires a lock of libc's (a mutex, a lock for readers and writers, a semaphore).
+ * Must not know: channels.
  *
  * The lock itself stays libc's: taking it is libc's `try`, releasing it is libc's own call, and OS threads notice no
  * difference. Only the waiting is ours. A fiber that finds the lock taken waits in the table of waiters.h, by the lock's

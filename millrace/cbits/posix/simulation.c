@@ -1,4 +1,4 @@
-/* simulation.c: see simulation.h. */
+/* simulation.c: see simulation.h. Must not know: GHC. */
 #include "simulation.h"
 
 #include "capability.h"
