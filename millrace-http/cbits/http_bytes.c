@@ -1,5 +1,5 @@
 /*
- * http_bytes.c - the table behind http_bytes.h. Each entry is a sum of HTTP_BYTE_TOKEN (1), TARGET (2), VALUE (4),
+ * http_bytes.c - the table behind http_bytes.h, and questions about whole strings. Each entry is a sum of HTTP_BYTE_TOKEN (1), TARGET (2), VALUE (4),
  * HOST (8), HEX (16) and NON_ASCII (32).
  */
 #include "http_bytes.h"
@@ -22,3 +22,13 @@ const uint8_t http_byte_classes[256] = {
     /* E0 */ 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36,
     /* F0 */ 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36, 36,
 };
+
+int http_is_token(const uint8_t *bytes, size_t size)
+{
+    return size > 0 && http_skip_class(bytes, bytes + size, HTTP_BYTE_TOKEN) == bytes + size;
+}
+
+int http_is_field_value(const uint8_t *bytes, size_t size)
+{
+    return http_skip_value(bytes, bytes + size) == bytes + size;
+}

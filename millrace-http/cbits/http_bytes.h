@@ -4,6 +4,7 @@
 #ifndef HTTP_BYTES_H
 #define HTTP_BYTES_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -39,6 +40,12 @@ static inline const uint8_t *http_skip_class(const uint8_t *at, const uint8_t *e
         at++;
     return at;
 }
+
+/* Whether these bytes are a token (RFC 9110, section 5.6.2). */
+int http_is_token(const uint8_t *bytes, size_t size);
+
+/* Whether these bytes may be the value of a field (RFC 9110, section 5.5). */
+int http_is_field_value(const uint8_t *bytes, size_t size);
 
 /* Returns the first byte from `at` on that is not allowed in a field value; `end` if there is none. Reads nothing
  * beyond `end`. */

@@ -29,9 +29,10 @@ enum state {
     DONE
 };
 
-void http_chunks_init(http_chunks *chunks)
+void http_chunks_init(http_chunks *chunks, http_chunks_trailers trailers)
 {
     memset(chunks, 0, sizeof *chunks);
+    chunks->leaves_trailers = trailers == HTTP_CHUNKS_TRAILERS_LEFT;
 }
 
 static unsigned digit_value(uint8_t byte)
@@ -150,7 +151,7 @@ static int64_t take(http_chunks *chunks, uint8_t byte)
     case SIZE_LF:
         chunks->digits = 0;
         chunks->extensions -= chunks->remaining < chunks->extensions ? (uint32_t)chunks->remaining : chunks->extensions;
-        return take_line_feed(chunks, byte, chunks->remaining > 0 ? DATA : TRAILER);
+        return take_line_feed(chunks, byte, chunks->remaining > 0 ? DATA : chunks->leaves_trailers ? DONE : TRAILER);
     case DATA_CR:
         chunks->state = DATA_LF;
         return byte == '\r' ? 0 : HTTP_ERROR_CHUNK;

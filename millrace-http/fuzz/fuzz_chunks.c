@@ -38,11 +38,11 @@ static void feed(outcome *out, http_chunks *chunks, const uint8_t *bytes, size_t
     free(copy);
 }
 
-static outcome decode(const uint8_t *bytes, size_t length, uint32_t seed, int in_pieces)
+static outcome decode(const uint8_t *bytes, size_t length, http_chunks_trailers trailers, uint32_t seed, int in_pieces)
 {
     outcome out = {.data = exact_copy(bytes, length)};
     http_chunks chunks;
-    http_chunks_init(&chunks);
+    http_chunks_init(&chunks, trailers);
     for (size_t arrived = 0; arrived < length && out.result == 0;) {
         size_t piece = in_pieces ? piece_length(&seed) : length;
         piece = length - arrived < piece ? length - arrived : piece;
@@ -91,17 +91,31 @@ static void check_accepted(const outcome *out, const uint8_t *bytes)
     CHECK(at + 2 == limit);
 }
 
+/* Whoever reads trailers itself gets the same data, and then all that follows the last chunk's line. */
+static void check_trailers_are_left(const outcome *skipped, const outcome *left, const uint8_t *bytes)
+{
+    CHECK(left->size == skipped->size && memcmp(left->data, skipped->data, left->size) == 0);
+    if (left->result == HTTP_CHUNKS_END)
+        CHECK(left->consumed <= skipped->consumed && bytes[left->consumed - 1] == '\n');
+    else
+        CHECK(left->result == skipped->result);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     if (size < 1)
         return 0;
     const uint8_t *bytes = input + 1;
-    outcome whole = decode(bytes, size - 1, 0, 0), parts = decode(bytes, size - 1, input[0], 1);
+    outcome whole = decode(bytes, size - 1, HTTP_CHUNKS_TRAILERS_SKIPPED, 0, 0);
+    outcome parts = decode(bytes, size - 1, HTTP_CHUNKS_TRAILERS_SKIPPED, input[0], 1);
     CHECK(whole.result == parts.result && whole.size == parts.size);
     CHECK(memcmp(whole.data, parts.data, whole.size) == 0);
     CHECK(whole.consumed == parts.consumed);
     if (whole.result == HTTP_CHUNKS_END)
         check_accepted(&whole, bytes);
+    free(parts.data);
+    parts = decode(bytes, size - 1, HTTP_CHUNKS_TRAILERS_LEFT, input[0], 1);
+    check_trailers_are_left(&whole, &parts, bytes);
     free(whole.data);
     free(parts.data);
     return 0;

@@ -1,34 +1,9 @@
-/* proxy_head.c - one pass over the lines of a head; sets of bytes are bitmaps. */
+/* proxy_head.c - one pass over the lines of a head. */
 #include "proxy_head.h"
 
+#include "http_bytes.h"
+
 #include <string.h>
-
-/* Sets of bytes: bit b % 64 of word b / 64 is for byte b. */
-typedef uint64_t byte_set[4];
-
-/* Letters, digits, and 15 others: ! # $ % & ' * + - . ^ _ ` | ~ */
-static const byte_set token_bytes = {0x03ff6cfa00000000, 0x57ffffffc7fffffe, 0x0000000000000000, 0x0000000000000000};
-
-/* All but the control characters, and the tabulator. */
-static const byte_set text_bytes = {0xffffffff00000200, 0x7fffffffffffffff, 0xffffffffffffffff, 0xffffffffffffffff};
-
-static int all_are(const uint8_t *bytes, size_t size, const byte_set set)
-{
-    uint64_t common = 1;
-    for (size_t i = 0; i < size; i++)
-        common &= set[bytes[i] >> 6] >> (bytes[i] & 63);
-    return common != 0;
-}
-
-int proxy_is_token(const uint8_t *bytes, size_t size)
-{
-    return size > 0 && all_are(bytes, size, token_bytes);
-}
-
-int proxy_is_field_text(const uint8_t *bytes, size_t size)
-{
-    return all_are(bytes, size, text_bytes);
-}
 
 void proxy_fold_case(uint8_t *destination, const uint8_t *bytes, size_t size)
 {
@@ -62,7 +37,7 @@ static int parse_status_line(const uint8_t *line, size_t size, proxy_head *head)
         return PROXY_HEAD_BAD_STATUS;
     if (line[9] == '0' || !is_digit(line[9]) || !is_digit(line[10]) || !is_digit(line[11]))
         return PROXY_HEAD_BAD_STATUS;
-    if (size > 12 && (line[12] != ' ' || !proxy_is_field_text(line + 13, size - 13)))
+    if (size > 12 && (line[12] != ' ' || !http_is_field_value(line + 13, size - 13)))
         return PROXY_HEAD_BAD_STATUS;
     head->minor = line[7] - '0';
     head->status = 100u * (line[9] - '0') + 10u * (line[10] - '0') + (line[11] - '0');
@@ -78,7 +53,7 @@ static int parse_field(const uint8_t *bytes, size_t at, size_t size, proxy_field
     if (colon == NULL)
         return PROXY_HEAD_NO_COLON;
     size_t from = (size_t)(colon - line), to = size;
-    if (!proxy_is_token(line, from))
+    if (!http_is_token(line, from))
         return PROXY_HEAD_BAD_NAME;
     field->name = (uint32_t)at;
     field->name_size = (uint32_t)from;
@@ -88,7 +63,7 @@ static int parse_field(const uint8_t *bytes, size_t at, size_t size, proxy_field
         ;
     field->value = (uint32_t)(at + from);
     field->value_size = (uint32_t)(to - from);
-    return proxy_is_field_text(line + from, to - from) ? PROXY_HEAD_COMPLETE : PROXY_HEAD_BAD_VALUE;
+    return http_is_field_value(line + from, to - from) ? PROXY_HEAD_COMPLETE : PROXY_HEAD_BAD_VALUE;
 }
 
 int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field)

@@ -1,18 +1,11 @@
 /*
- * proxy_head.h - the bytes of message heads: which are allowed, and where the parts of a response's head are. In C, because every
- * byte of every head is looked at. What a field means is decided in Haskell. Must not know: GHC, sockets.
+ * proxy_head.h - where the parts of a response's head are. In C, because every byte of every head is looked at. What a field means is decided in Haskell. Must not know: GHC, sockets.
  */
 #ifndef PROXY_HEAD_H
 #define PROXY_HEAD_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Whether these bytes are a token (RFC 9110, section 5.6.2). */
-int proxy_is_token(const uint8_t *bytes, size_t size);
-
-/* Whether these bytes may be the value of a field (RFC 9110, section 5.5): no control characters but the tabulator. */
-int proxy_is_field_text(const uint8_t *bytes, size_t size);
 
 /* Copies bytes in lower case. */
 void proxy_fold_case(uint8_t *destination, const uint8_t *bytes, size_t size);

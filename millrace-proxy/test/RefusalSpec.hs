@@ -116,6 +116,7 @@ bodies =
     ("a chunk that is longer than it says", "5\r\nHello!\r\n0\r\n\r\n"),
     ("a line feed alone behind a chunk", "5\r\nHello\n0\r\n\r\n"),
     ("a carriage return in an extension", "5;a\rb\r\nHello\r\n0\r\n\r\n"),
+    ("an extension whose name is no token", "5;@\r\nHello\r\n0\r\n\r\n"),
     ("a size of 64 bits", "ffffffffffffffff\r\nHello\r\n"),
     ("a size of 68 bits", "fffffffffffffffff\r\nHello\r\n0\r\n\r\n"),
     ("a folded trailer", "0\r\nX: a\r\n b\r\n\r\n"),

@@ -14,7 +14,7 @@ import qualified Data.CaseInsensitive as CI
 import Data.List (find)
 import Data.Maybe (fromMaybe, mapMaybe)
 import Millrace.Cli.ContentCoding (parseWeight)
-import Millrace.Http.FieldList (listMembers)
+import Millrace.Http.FieldSyntax (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAccept)
 

@@ -17,6 +17,7 @@ where
 
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
 import Data.List (group, intercalate, isPrefixOf, sort)
 import Data.Text (Text, pack)
@@ -33,6 +34,7 @@ import Millrace.Cli.Policy
 import Millrace.Cli.Proxy (targetProblem)
 import Millrace.Cli.Readings
 import Millrace.Cli.RequestPath (encodeSegment)
+import Millrace.Http.FieldSyntax (isToken)
 import Millrace.Socket (PortNumber)
 
 -- | All that a file says.
@@ -332,16 +334,16 @@ crossOrigin =
     origin word
       | any (`isPrefixOf` word) ["http://", "https://"] && length (filter (== '/') word) == 2 && all (\letter -> letter > ' ' && letter < '\DEL') word = Right word
       | otherwise = Left ("'" <> word <> "' is not an origin: https://HOST, https://HOST:PORT, or '*' alone for all")
-    token = refined nonEmptyText (\word -> if all isToken word then Right word else Left ("'" <> word <> "' is not a token"))
+    token = refined nonEmptyText (\word -> if isTokenText word then Right word else Left ("'" <> word <> "' is not a token"))
 
-isToken :: Char -> Bool
-isToken letter = isAscii letter && (isAlphaNum letter || letter `elem` ("!#$%&'*+-.^_`|~" :: String))
+isTokenText :: String -> Bool
+isTokenText text = all isAscii text && isToken (Char8.pack text)
 
 headers :: Reader [(String, String)]
 headers = refined (pairs text) (traverse valid)
   where
     valid field@(name, value)
-      | null name || not (all isToken name) = Left ("'" <> name <> "' is not the name of a field")
+      | not (isTokenText name) = Left ("'" <> name <> "' is not the name of a field")
       | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value = Left ("the value of '" <> name <> "' has characters that a field cannot have")
       | map toLower name `elem` owned = Left ("the field '" <> name <> "' is the server's: it describes how the message is sent")
       | otherwise = Right field

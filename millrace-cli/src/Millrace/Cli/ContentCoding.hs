@@ -18,7 +18,7 @@ import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import qualified Data.List as List
 import Data.Maybe (fromMaybe, listToMaybe, mapMaybe)
-import Millrace.Http.FieldList (listMembers)
+import Millrace.Http.FieldSyntax (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 

@@ -17,7 +17,7 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Char (isDigit)
 import qualified Data.List as List
-import Millrace.Http.FieldList (listMembers)
+import Millrace.Http.FieldSyntax (listMembers)
 
 -- | Positions of the first and of the last byte.
 --

@@ -31,7 +31,6 @@ import Control.Exception (mask, mask_, onException, throwIO)
 import Control.Monad (forM, forM_, unless, void, when)
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.CaseInsensitive as CI
-import Data.Char (isAlphaNum, isAscii)
 import Data.IORef
 import Data.Maybe (fromMaybe)
 import qualified Data.Vault.Lazy as Vault
@@ -39,7 +38,7 @@ import Data.Word (Word32)
 import Millrace.Http.Belongings (belonging)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange
-import Millrace.Http.FieldValue (harmless)
+import Millrace.Http.FieldSyntax (harmless, isToken)
 import Millrace.Http.FileCache (FileCache, FileInfo, fileInfo)
 import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence (..))
@@ -136,14 +135,10 @@ hintFields = traverse checked . filter (not . isOfConnection . fst)
   where
     isOfConnection name = name `elem` [hContentLength, hTransferEncoding, hConnection]
     checked (name, value)
-      | C8.null text || not (C8.all isTokenCharacter text) = Left (InvalidFieldName text)
+      | not (isToken text) = Left (InvalidFieldName text)
       | otherwise = Right (name, harmless value)
       where
         text = CI.original name
-
--- RFC 9110, section 5.6.2
-isTokenCharacter :: Char -> Bool
-isTokenCharacter character = isAscii character && (isAlphaNum character || character `elem` "!#$%&'*+-.^_`|~")
 
 -- | What was negotiated for the connection of a request. Nothing if it is not protected, and for requests that were not made by
 -- this server.

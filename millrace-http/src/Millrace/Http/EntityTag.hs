@@ -15,7 +15,7 @@ where
 
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
-import Millrace.Http.FieldList (membersMax)
+import Millrace.Http.FieldSyntax (membersMax)
 
 -- | Whether equal tags promise equal bytes, or only an equal meaning.
 --

@@ -16,8 +16,11 @@ import Control.Exception (Exception, throwIO)
 import Control.Monad (unless, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Unsafe as Unsafe
 import Data.IORef
-import Millrace.Proxy.Field (isFieldText)
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (castPtr)
+import Millrace.Http.Http1.Wire (TrailerSection (..), chunksConsumed, chunksEnd, chunksRemaining, chunksSize, errorText, initChunks, nextChunk)
 import Millrace.Proxy.ResponseHead (Framing (..), parseFieldLine)
 import Network.HTTP.Types (ResponseHeaders)
 
@@ -71,19 +74,26 @@ passBody framing source write = case framing of
     untilEnd = do
       bytes <- takeSome source largeSize
       unless (ByteString.null bytes) (write bytes >> untilEnd)
-    chunked = do
-      size <- takeLine source chunkLineMax >>= either (throwIO . Broken) return . chunkSize
-      if size == 0
-        then takeTrailers source trailerMax
-        else do
-          counted size
-          _ <- takeLine source 0
-          chunked
+    chunked = allocaBytes chunksSize $ \chunks -> do
+      initChunks chunks LeftToCaller
+      takeChunks chunks
+      takeTrailers source trailerMax
+    takeChunks chunks = do
+      isLarge <- (> smallSize) <$> chunksRemaining chunks
+      takeNext source (if isLarge then largeSize else smallSize) >>= decode chunks
+    decode chunks bytes = do
+      result <- Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> nextChunk chunks (castPtr start) size)
+      rest <- (`ByteString.drop` bytes) <$> chunksConsumed chunks
+      case compare result 0 of
+        GT -> write (ByteString.take result rest) >> decode chunks (ByteString.drop result rest)
+        EQ -> takeChunks chunks
+        LT
+          | result == chunksEnd -> writeIORef (sourceRest source) rest
+          | otherwise -> throwIO (Broken (errorText result))
 
-smallSize, largeSize, chunkLineMax, trailerMax :: Int
+smallSize, largeSize, trailerMax :: Int
 smallSize = 16384
 largeSize = 65536
-chunkLineMax = 4096
 trailerMax = 8192
 
 -- A line without its end. The number of its bytes is limited.
@@ -94,23 +104,13 @@ takeLine source limit = go ByteString.empty
       bytes <- (earlier <>) <$> takeNext source smallSize
       case ByteString.elemIndex 10 bytes of
         Just index
-          | index == 0 || ByteString.index bytes (index - 1) /= 13 -> throwIO (Broken "a line of the chunked coding ends with LF alone")
+          | index == 0 || ByteString.index bytes (index - 1) /= 13 -> throwIO (Broken "a line of the trailers ends with LF alone")
           | index - 1 > limit -> tooLong
           | otherwise -> ByteString.take (index - 1) bytes <$ writeIORef (sourceRest source) (ByteString.drop (index + 1) bytes)
         Nothing
           | ByteString.length bytes > limit + 1 -> tooLong
           | otherwise -> go bytes
-    tooLong = throwIO (Broken (if limit == 0 then "a chunk is longer than its size" else "a line of the chunked coding is too long"))
-
-chunkSize :: ByteString -> Either String Int
-chunkSize line
-  | ByteString.null digits || ByteString.length digits > 15 = Left "the size of a chunk is no hexadecimal number"
-  | ByteString.null rest || ByteString.head rest == 59 && isFieldText rest = Right (ByteString.foldl' (\sum' byte -> 16 * sum' + value byte) 0 digits)
-  | otherwise = Left "the size of a chunk is no hexadecimal number"
-  where
-    (digits, rest) = ByteString.span isHex line
-    isHex byte = byte >= 48 && byte <= 57 || byte >= 65 && byte <= 70 || byte >= 97 && byte <= 102
-    value byte = fromIntegral (if byte <= 57 then byte - 48 else if byte <= 70 then byte - 55 else byte - 87)
+    tooLong = throwIO (Broken "the trailers are too long")
 
 takeTrailers :: Source -> Int -> IO ResponseHeaders
 takeTrailers source = go []

@@ -2,9 +2,7 @@
 
 -- | The syntax of header fields (RFC 9110, section 5), for requests and responses. Must not know: connections.
 module Millrace.Proxy.Field
-  ( isToken,
-    isFieldText,
-    optionsOf,
+  ( optionsOf,
     tokensOf,
     names,
     joined,
@@ -22,11 +20,10 @@ import qualified Data.ByteString.Unsafe as Unsafe
 import qualified Data.CaseInsensitive as CI
 import qualified Data.Set as Set
 import Data.Word (Word8)
-import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.C.Types (CSize (..))
 import Foreign.Ptr (Ptr, castPtr)
-import Millrace.Http.FieldList (listMembers, membersMax)
+import Millrace.Http.FieldSyntax (listMembers, membersMax)
 import Network.HTTP.Types (Header)
-import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | Without blanks at its ends.
 withoutBlanks :: ByteString -> ByteString
@@ -57,28 +54,10 @@ inLowerCase bytes = Internal.unsafeCreate (ByteString.length bytes) $ \place ->
 foreign import ccall unsafe "proxy_fold_case"
   c_foldCase :: Ptr Word8 -> Ptr Word8 -> CSize -> IO ()
 
-foreign import ccall unsafe "proxy_is_token"
-  c_isToken :: Ptr Word8 -> CSize -> IO CInt
-
-foreign import ccall unsafe "proxy_is_field_text"
-  c_isFieldText :: Ptr Word8 -> CSize -> IO CInt
-
 -- | One value of several. Mostly there is only one, which needs no copy.
 joined :: [ByteString] -> ByteString
 joined [value] = value
 joined values = ByteString.intercalate ", " values
-
--- | Is it a token (RFC 9110, section 5.6.2)?
-isToken :: ByteString -> Bool
-isToken = asked c_isToken
-
--- | May it be the value of a field (RFC 9110, section 5.5)?
-isFieldText :: ByteString -> Bool
-isFieldText = asked c_isFieldText
-
-asked :: (Ptr Word8 -> CSize -> IO CInt) -> ByteString -> Bool
-asked question bytes = unsafeDupablePerformIO (Unsafe.unsafeUseAsCStringLen bytes (\(place, size) -> (/= 0) <$> question (castPtr place) (fromIntegral size)))
-{-# INLINE asked #-}
 
 -- | @withoutNamed options fields@: the fields without those that Connection names with its @options@, because they concern the
 -- connection, too (RFC 9110, section 7.6.1).

@@ -13,7 +13,8 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Maybe (fromMaybe)
 import Millrace.Http.HostText (hostText)
-import Millrace.Proxy.Field (OwnField, isToken, joined, ownField)
+import Millrace.Http.FieldSyntax (isToken)
+import Millrace.Proxy.Field (OwnField, joined, ownField)
 import Millrace.Proxy.Settings (Forwarding (..))
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
 

@@ -21,6 +21,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import qualified Data.CaseInsensitive as CI
 import Data.Maybe (fromMaybe, isJust, isNothing)
+import Millrace.Http.FieldSyntax (isFieldValue, isToken)
 import Millrace.Proxy.Field
 import Millrace.Proxy.Forwarding
 import Millrace.Proxy.Identifier (isRequestId, isTraceParent)
@@ -122,7 +123,7 @@ kindOf name = case ByteString.length name of
 -- | The trailers that are passed on, of requests and of responses: those that may be trailers at all, without what the proxy drops from
 -- heads or writes itself.
 passedTrailers :: [Header] -> [Header]
-passedTrailers = filter (\(name, value) -> mayBeTrailer name && isForTarget (kindOf (CI.foldedCase name)) && isToken (CI.original name) && isFieldText value)
+passedTrailers = filter (\(name, value) -> mayBeTrailer name && isForTarget (kindOf (CI.foldedCase name)) && isToken (CI.original name) && isFieldValue value)
   where
     isForTarget ForTarget = True
     isForTarget _ = False
@@ -185,7 +186,7 @@ composed outgoing request
   | not (isToken (requestMethod request)) = Left "the method is not a token"
   | not (isTarget target) = Left "the target has a blank or a control character"
   | Just bad <- firstBad fields = Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
-  | not (isFieldText host) = Left "the host has a control character"
+  | not (isFieldValue host) = Left "the host has a control character"
   | otherwise = case optionsOf (sortedOptions found) of
     Left reason -> Left reason
     Right options -> Right (Composed target host (withoutNamed options fields) own trailing)
@@ -210,7 +211,7 @@ composed outgoing request
         ++ forwardedFields (outgoingForwarding outgoing) request (sortedClaims found)
         ++ field requestIdField (orMade fst (sortedRequestId found))
         ++ field traceField (orMade snd trace)
-        ++ [(viaField, joined (filter isFieldText (sortedVia found) ++ [outgoingVia outgoing]))]
+        ++ [(viaField, joined (filter isFieldValue (sortedVia found) ++ [outgoingVia outgoing]))]
     contentLength = case outgoingBody outgoing of
       CountedBody count -> [(lengthField, Char8.pack (show count))]
       NoBody | isNothing (outgoingUpgrade outgoing) -> [(lengthField, "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
@@ -258,7 +259,7 @@ composeFields scheme outgoing request = do
     own parts = [(ownName name, value) | (name, value) <- composedOwn parts] ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
 
 firstBad :: [Header] -> Maybe Header
-firstBad = foldr (\field@(name, value) rest -> if isToken (CI.original name) && isFieldText value then rest else Just field) Nothing
+firstBad = foldr (\field@(name, value) rest -> if isToken (CI.original name) && isFieldValue value then rest else Just field) Nothing
 
 isTarget :: ByteString -> Bool
 isTarget bytes = not (ByteString.null bytes) && ByteString.all (\byte -> byte > 32 && byte /= 127) bytes

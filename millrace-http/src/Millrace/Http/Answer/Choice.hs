@@ -18,7 +18,7 @@ import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (foldedCase)
 import Data.Maybe (fromMaybe)
 import Millrace.Http.ByteRange
-import Millrace.Http.FieldValue (harmless)
+import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.Multipart
 import Millrace.Http.Precondition
 import Network.HTTP.Types hiding (ByteRange)

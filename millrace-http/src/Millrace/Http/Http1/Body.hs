@@ -23,7 +23,7 @@ import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State
-import Millrace.Http.Http1.Wire (chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
+import Millrace.Http.Http1.Wire (TrailerSection (..), chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport (arrivedBytes, receiveInto, setReceiveDeadline)
 import Millrace.Http.Transport.Buffer (borrowedSize)
@@ -46,7 +46,7 @@ newBodyReader connection size = do
   refillBudget connection
   case size of
     Just count -> writeRequest connection bodyUnread (UnreadBytes count)
-    Nothing -> writeRequest connection bodyUnread UnreadChunks >> (chunks connection >>= initChunks)
+    Nothing -> writeRequest connection bodyUnread UnreadChunks >> (chunks connection >>= (`initChunks` SkippedUnread))
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'

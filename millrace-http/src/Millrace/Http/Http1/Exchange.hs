@@ -10,7 +10,7 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.CaseInsensitive (original)
 import Millrace.Http.Exchange (Answerer (..), Body (..), Exchange (..), Operations (..), Plan (..), Retraction (..))
-import Millrace.Http.FieldValue (harmless)
+import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.Http1.Body (BodyReader, Use (..), foreseeEnd)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Life (isAlive, waitWhileAlive)

@@ -65,11 +65,13 @@ module Millrace.Http.Http1.Wire
     -- * Chunked bodies
     Chunks,
     chunksSize,
+    TrailerSection (..),
     initChunks,
     nextChunk,
     foreseeChunks,
     chunksForeseen,
     chunksConsumed,
+    chunksRemaining,
     chunksEnd,
   )
 where
@@ -297,9 +299,20 @@ data Chunks
 chunksSize :: Int
 chunksSize = #{size http_chunks}
 
--- | Makes it ready for a new body.
+-- | What happens to the trailer section of a chunked body.
+data TrailerSection
+  = -- | It is checked, and not returned.
+    SkippedUnread
+  | -- | The body ends before it. The rest of the input is the lines of trailers and a blank line.
+    LeftToCaller
+  deriving (Eq)
+
 foreign import ccall unsafe "http_chunks_init"
-  initChunks :: Ptr Chunks -> IO ()
+  c_initChunks :: Ptr Chunks -> CInt -> IO ()
+
+-- | Makes it ready for a new body.
+initChunks :: Ptr Chunks -> TrailerSection -> IO ()
+initChunks chunks trailers = c_initChunks chunks (if trailers == SkippedUnread then #{const HTTP_CHUNKS_TRAILERS_SKIPPED} else #{const HTTP_CHUNKS_TRAILERS_LEFT})
 
 foreign import ccall unsafe "http_chunks_next"
   c_next :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64
@@ -324,6 +337,10 @@ chunksForeseen chunks = fromIntegral <$> (#{peek http_chunks, foreseen} chunks :
 -- | The number of framing bytes that the last 'nextChunk' has skipped.
 chunksConsumed :: Ptr Chunks -> IO Int
 chunksConsumed chunks = fromIntegral <$> (#{peek http_chunks, consumed} chunks :: IO Word64)
+
+-- | How many bytes of the current chunk were not returned yet.
+chunksRemaining :: Ptr Chunks -> IO Int
+chunksRemaining chunks = fromIntegral <$> (#{peek http_chunks, remaining} chunks :: IO Word64)
 
 -- | Marks a chunked body as complete.
 chunksEnd :: Int

@@ -31,6 +31,7 @@ import Millrace.Http.Answer.Streaming (Sink (..), runRawBody, runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
 import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), FileSlice (..), Plan (..), RawBody)
 import Millrace.Http.Expectation (dismiss)
+import Millrace.Http.FieldSyntax (isToken)
 import Millrace.Http.Field (modifyField, readField, writeField)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
@@ -85,7 +86,7 @@ begin stream (Status code _) fields rows size firstBytes = do
 
 refusal :: CInt -> Int -> ResponseHeaders -> InvalidResponse
 refusal number code fields
-  | number == headBadName = InvalidFieldName (firstOf isBadName)
+  | number == headBadName = InvalidFieldName (firstOf (not . isToken))
   | number == headBadCoding = InvalidTransferEncoding (valueOf hTransferEncoding)
   | number == headBadLength = InvalidContentLength (valueOf hContentLength)
   | number == headNoRoom = ResponseHeadTooLarge 0
@@ -93,8 +94,6 @@ refusal number code fields
   where
     firstOf wanted = fromMaybe B.empty (lookup True [(wanted name, name) | name <- map (CI.original . fst) fields])
     valueOf name = fromMaybe B.empty (lookup name fields)
-    isBadName name = B.null name || B.any (\byte -> byte <= 32 || byte >= 127 || byte `B.elem` separators) name
-    separators = B.pack [34, 40, 41, 44, 47, 58, 59, 60, 61, 62, 63, 64, 91, 92, 93, 123, 125]
 
 answerHead :: Multiplexed stream => stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
 answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do

@@ -14,7 +14,7 @@ import qualified Data.ByteString.Char8 as C8
 import Data.IORef (readIORef)
 import Data.Maybe (isJust, listToMaybe)
 import Data.Word (Word16)
-import Millrace.Http.FieldValue (harmless)
+import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.Http3.Engine (Credentials, Early (..), EngineLimits (..), Pem (..), newCredentials)
 import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), ProxyProtocol (..), Settings (..))
