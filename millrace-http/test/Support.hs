@@ -59,7 +59,7 @@ import Data.Char (isSpace, toLower)
 import Data.IORef
 import Data.Maybe (isNothing)
 import GHC.Clock (getMonotonicTime)
-import Millrace.Http.Server.Lifetime (serveTransport)
+import Millrace.Http.Server.Connection (serveTransport)
 import Millrace.Http.Transport (Transport)
 import Millrace.Http.Transport.Memory (Conditions (..), goodConditions, newMemoryTransport)
 import qualified Millrace.Http.Transport.Memory as Memory

@@ -27,6 +27,12 @@ module Millrace.Http.Transport
     describeTransport,
 
     -- * Receiving
+    Borrowed,
+    borrow,
+    borrowedAt,
+    borrowedBytes,
+    borrowedSize,
+    giveBack,
     receiveFirst,
     receiveInto,
     receiveBytes,
@@ -72,16 +78,17 @@ import Data.Word (Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline)
-import Millrace.Http.Transport.Attempt
 import Millrace.Http.Transport.Disk (readFileAt)
-import Millrace.Http.Transport.Plain (Presence (..))
+import Millrace.Http.Transport.Plain (Attempt (..), FileSlice (..), Following (..), Piece (..), Presence (..), TimeLimit (..))
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.Borrowed
-  ( Received (..),
+  ( Borrowed,
+    Received (..),
     SentThenReceived (..),
     Slice (..),
     borrow,
+    borrowedAt,
     borrowedBytes,
     borrowedSize,
     giveBack,

@@ -25,8 +25,7 @@ import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (TrailerSection (..), chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
-import Millrace.Http.Transport (arrivedBytes, receiveInto, setReceiveDeadline)
-import Millrace.Http.Transport.Buffer (borrowedSize)
+import Millrace.Http.Transport (arrivedBytes, borrowedSize, receiveInto, setReceiveDeadline)
 
 -- | The body of one request.
 newtype BodyReader = BodyReader (MVar State)

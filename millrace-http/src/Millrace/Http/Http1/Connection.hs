@@ -107,7 +107,6 @@ import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.Worker (Worker, newWorker)
 import Millrace.Http.Threads.OnYield
 import Millrace.Http.Transport
-import Millrace.Http.Transport.Buffer
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
 

@@ -60,7 +60,6 @@ import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Transport
-import Millrace.Http.Transport.Buffer
 import Millrace.Http.Waiters (Waited (..), Waiters, newWaiters, wake)
 import qualified Millrace.Http.Waiters as Waiters
 import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)

@@ -47,7 +47,7 @@ import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Trailers
-import Millrace.Http.Transport.Buffer
+import Millrace.Http.Transport (borrow, borrowedBytes, borrowedSize, giveBack)
 import Millrace.Http.Transport.Disk (readFileAt)
 import Millrace.Http.Waiters (Waited (..))
 import Network.HTTP.Types (ResponseHeaders, Status (..), hContentLength)

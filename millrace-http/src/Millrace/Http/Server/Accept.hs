@@ -1,37 +1,32 @@
-{-# LANGUAGE TupleSections #-}
-
 -- |
 -- A server: accepts connections on a listening socket, runs a session in a thread for each, and shuts down.
 -- Must not know: requests, responses.
 module Millrace.Http.Server.Accept (runListeners) where
 
-import Control.Concurrent (forkIO, forkIOWithUnmask, forkOn, getNumCapabilities, killThread)
+import Control.Concurrent (forkIO, forkOn, getNumCapabilities)
 import Control.Concurrent.STM (atomically, check, modifyTVar', newTVarIO, readTVar, readTVarIO, writeTVar)
 import Control.Exception
 import Control.Monad (filterM, forM_, guard, replicateM, unless, void, when)
 import Data.IORef
 import qualified Data.IntMap.Strict as IntMap
-import Data.Maybe (fromMaybe, isNothing)
+import Data.Maybe (fromMaybe)
 import Data.Word (Word64)
-import Foreign.C.Error (Errno (..), eBADF, eINVAL, eMFILE, eNOTSOCK, errnoToIOError)
+import Foreign.C.Error (Errno (..), eBADF, eINVAL, eNOTSOCK)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
-import Millrace.Http.Exception (ConnectionsCutOff (..), acceptingConnection, isTimeExpired)
+import Millrace.Http.Exception (ConnectionsCutOff (..), isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Server.Admission
+import Millrace.Http.Server.Connection
 import Millrace.Http.Server.Context
-import Millrace.Http.Server.Descriptors
-import Millrace.Http.Server.Eviction
-import Millrace.Http.Server.GivingWay
-import Millrace.Http.Server.Lifetime (runConnection)
 import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicros, retire, welcome)
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
-import Millrace.Http.Server.Served
-import Millrace.Http.Server.Settings (Bound (..), Crowding (..), Settings (..))
+import Millrace.Http.Server.Settings (Bound (..), Settings (..))
 import Millrace.Http.Server.State
 import Millrace.Http.Server.Worker
 import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
 import Millrace.Socket
-import Millrace.Timer (registerDelay, threadDelay)
+import Millrace.Timer (threadDelay)
 import qualified Network.Socket as Network
 import Network.Wai (Application)
 
@@ -160,43 +155,6 @@ acceptTelling tellWaiting listener = go idleMicros
           go (if starving then retryMicros else idleMicros)
     idleMicros = 1000000
 
--- Reports that connections wait because of a bound, and that none waits any more.
-data Crowd = Crowd
-  { -- Called again and again while a connection waits.
-    noteWaiting :: !(IO ()),
-    endCrowd :: !(IO ())
-  }
-
--- A crowd is over when nobody has waited for ten seconds. So a server that stays at its bound does not report it again and again.
-newCrowd :: Settings -> Bound -> IO Crowd
-newCrowd settings bound = do
-  -- When somebody waited last, and who watches for the end of it.
-  lately <- newIORef Nothing
-  watching <- newIORef Nothing
-  let note = mask_ $ do
-        now <- monotonicNanoseconds
-        before <- atomicModifyIORef' lately (Just now,)
-        when (isNothing before) $ do
-          report (ClientsWait bound)
-          forkIOWithUnmask (\unmask -> unmask watch) >>= writeIORef watching . Just
-      watch = do
-        now <- monotonicNanoseconds
-        left <- atomicModifyIORef' lately (remaining now)
-        case left of
-          Just micros -> threadDelay micros >> watch
-          Nothing -> report (ClientsWaitNoMore bound)
-  return (Crowd note (readIORef watching >>= mapM_ killThread))
-  where
-    remaining now moment = case moment of
-      Just last' | now < last' + graceNanoseconds -> (moment, Just (1 + fromIntegral ((last' + graceNanoseconds - now) `quot` 1000)))
-      _ -> (Nothing, Nothing)
-    graceNanoseconds = 10000000000
-    report news = told news `catch` ignore
-    told news = case (settingsOnCrowding settings, news) of
-      (Just observer, _) -> observer news
-      (Nothing, ClientsWait OpenDescriptors) -> settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing))
-      _ -> return ()
-
 -- The state of a thread that accepts connections.
 data Acceptor = Acceptor
   { acceptorServer :: !ServerContext,
@@ -236,7 +194,7 @@ acceptLoop acceptor = go
             threadDelay retryMicros
             go
     admitAll (firstSocket, firstPeer) = do
-      roomy <- awaitRoom acceptor firstSocket
+      roomy <- awaitRoom server (acceptorEviction acceptor) (acceptorRoom acceptor) firstSocket
       let first = (roomy, firstPeer)
       most <- acceptorBatch acceptor <$> currentOpenConnections (serverState server)
       (others, beyond) <- takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
@@ -282,53 +240,6 @@ retryMicros = 100000
 
 ignore :: SomeException -> IO ()
 ignore _ = return ()
-
--- What bounds the number of connections.
-data Room = Room
-  { -- | 'settingsMaximumConnections', and what reports that new connections wait for that.
-    roomConnections :: !(Maybe (Int, IO ())),
-    -- | 'Nothing': descriptors are not limited.
-    roomShare :: !(Maybe Share),
-    -- | Reports that new connections wait for descriptors.
-    roomTellWaiting :: !(IO ())
-  }
-
--- Delays an accepted connection until there is room for it, and makes room: see "Millrace.Http.Server.GivingWay". Returns the socket of
--- the connection, and closes it if it throws.
-awaitRoom :: Acceptor -> Socket -> IO Socket
-awaitRoom acceptor newcomer = flip onException (close newcomer) $ do
-  forM_ (roomConnections room) $ \(most, tellWaiting) ->
-    awaiting (acceptorEviction acceptor) tellWaiting [state] ((< most) <$> currentOpenConnections state)
-  maybe (return newcomer) within (roomShare room)
-  where
-    room = acceptorRoom acceptor
-    server = acceptorServer acceptor
-    state = serverState server
-    within share = do
-      beyond <- isBeyond share newcomer
-      if not beyond
-        then return newcomer
-        else do
-          states <- runningStates
-          awaiting overallEviction (roomTellWaiting room) states (hasRoom share)
-          renumbered newcomer
-    awaiting eviction tellWaiting states hasRoomNow = go (0 :: Int)
-      where
-        go waits = do
-          free <- hasRoomNow
-          phase <- readIORef (serverPhase server)
-          unless (free || phase /= Serving) $ do
-            before <- sum <$> mapM currentOpenConnections states
-            evicted <- evict eviction
-            unless (evicted == OneGivesWay || waits == 0) tellWaiting
-            patience <- registerDelay (pauseAfter evicted)
-            atomically $ do
-              now <- sum <$> mapM currentOpenConnectionsSTM states
-              late <- readTVar patience
-              check (now < before || late)
-            go (waits + 1)
-    pauseAfter (AskLater micros) = micros
-    pauseAfter _ = retryMicros
 
 -- Registers a connection. Returns the action that starts its thread.
 admitConnection :: ServerContext -> Registry -> Application -> Int -> Socket -> SockAddr -> IO (IO ())

@@ -31,7 +31,6 @@ import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (deadlineNanoseconds, monotonicNanoseconds, noDeadline)
 import Millrace.Http.Transport
-import Millrace.Http.Transport.Buffer
 import Millrace.Timer (registerDelay)
 
 -- | How much a connection can carry.

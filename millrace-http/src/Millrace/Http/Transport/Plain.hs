@@ -3,9 +3,17 @@
 --
 -- Exposed for other packages of Millrace. Not covered by the version policy.
 module Millrace.Http.Transport.Plain
-  ( attemptSend,
+  ( -- * One attempt at sending
+    TimeLimit (..),
+    Attempt (..),
+    Following (..),
+    Piece (..),
+    FileSlice (..),
+    attemptSend,
     attemptSendTwo,
     attemptSendFile,
+
+    -- * What the kernel knows
     queuedBytes,
     arrivedBytes,
     quietMillis,
@@ -28,11 +36,40 @@ import Foreign.C.Types (CInt (..))
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (pokeElemOff)
+import Millrace.Deadline (Deadline)
 import qualified Millrace.Deadline as Deadline
-import Millrace.Http.Transport.Attempt
 import Millrace.Operation
 import Millrace.Socket (Socket, socketHandle)
 import qualified Millrace.Socket as Socket
+import System.Posix.Types (Fd)
+
+-- | How long an operation may wait.
+data TimeLimit
+  = -- | So many microseconds from now; 0 means for ever.
+    Within !Int
+  | Before !Deadline
+
+-- | How an attempt at sending ended.
+data Attempt
+  = -- | So many bytes went: 0 only at the end of a file.
+    Moved !Int
+  | -- | The time limit passed before anything went.
+    TimedOut
+  | Failed !Errno
+
+-- | What follows at once? The transport may send it together with these bytes.
+data Following
+  = NothingFollows
+  | MoreFollows
+  | -- | Nothing is sent after these bytes. A transport that tells the client so may do it now; 'Millrace.Http.Transport.endSending' or
+    -- closing comes all the same.
+    EndFollows
+
+-- | Bytes in memory: their address and number.
+data Piece = Piece !(Ptr Word8) !Int
+
+-- | A part of an open regular file: its offset and its length in bytes.
+data FileSlice = FileSlice !Fd !Int64 !Int64
 
 -- | Sends some bytes of a piece.
 attemptSend :: Socket -> Following -> TimeLimit -> Piece -> IO Attempt

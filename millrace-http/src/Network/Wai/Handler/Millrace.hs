@@ -265,7 +265,7 @@ import Millrace.Http.FileCache (FileInfo (..))
 import Millrace.Http.Multiplexed.TakeOver (extendedConnect)
 import Millrace.Http.Precondition (Validators (..))
 import Millrace.Http.Representation
-import Millrace.Http.Server.GivingWay (currentConnectionStates)
+import Millrace.Http.Server.Admission (currentConnectionStates)
 import Millrace.Http.Server.Listener
 import Millrace.Http.Server.Run
 import Millrace.Http.Server.Settings
