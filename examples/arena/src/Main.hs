@@ -12,7 +12,7 @@ import qualified Data.ByteString as ByteString
 import Data.Maybe (fromMaybe)
 import Data.String (fromString)
 import Echo (echoing)
-import Millrace.Cli.StaticFiles (LinkPolicy (..), openRoot, plainSite, staticFiles)
+import Millrace.Cli.Files.StaticFiles (LinkPolicy (..), openRoot, plainSite, staticFiles)
 import Network.HTTP.Types (status404)
 import Network.Wai
 import Network.Wai.Handler.Millrace

@@ -8,24 +8,24 @@ import Control.Exception (SomeAsyncException, SomeException, catch, fromExceptio
 import Control.Monad (unless)
 import Data.Maybe (fromMaybe, isJust)
 import GHC.IO.Exception (IOException (..))
-import Millrace.Cli.Command
-import Millrace.Cli.Compression (compressionCodings)
-import Millrace.Cli.Configuration
-import Millrace.Cli.ConfigurationText
-import Millrace.Cli.Doctor
-import Millrace.Cli.ErrorPage (withErrorPage)
-import Millrace.Cli.Failure
-import Millrace.Cli.Manner (OwnAnswers (..), plainManner)
-import Millrace.Cli.NameBytes (useNamesAsBytes)
-import Millrace.Cli.Policy (Compression (..), OnError (..))
-import Millrace.Cli.Pong
-import Millrace.Cli.Proxy (failureResponse, withReverseProxy)
-import Millrace.Cli.Run
-import Millrace.Cli.Server
-import Millrace.Cli.Sites (Makers (..))
-import Millrace.Cli.StaticFiles
-import Millrace.Cli.System (Hangup (..))
-import Millrace.Cli.Upstream (Upstreams, newUpstreams, readUpstreams)
+import Millrace.Cli.Base.Failure
+import Millrace.Cli.Base.NameBytes (useNamesAsBytes)
+import Millrace.Cli.Base.System (Hangup (..))
+import Millrace.Cli.Config.Command
+import Millrace.Cli.Config.Configuration
+import Millrace.Cli.Config.ConfigurationText
+import Millrace.Cli.Files.Compression (compressionCodings)
+import Millrace.Cli.Files.ErrorPage (withErrorPage)
+import Millrace.Cli.Files.Policy (Compression (..), OnError (..))
+import Millrace.Cli.Files.StaticFiles
+import Millrace.Cli.Middleware.SitePolicy (OwnAnswers (..), plainManner)
+import Millrace.Cli.Observe.Upstream (Upstreams, newUpstreams, readUpstreams)
+import Millrace.Cli.Serve.Doctor
+import Millrace.Cli.Serve.Pong
+import Millrace.Cli.Serve.Proxy (failureResponse, withReverseProxy)
+import Millrace.Cli.Serve.Run
+import Millrace.Cli.Serve.Server
+import Millrace.Cli.Serve.Sites (Makers (..))
 import Network.Wai (Application, Middleware)
 import Network.Wai.Handler.Millrace (FailedWithAnswer (..))
 import qualified Options.Applicative as Options

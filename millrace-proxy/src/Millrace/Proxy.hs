@@ -92,12 +92,12 @@ import Millrace.Proxy.Body
 import Millrace.Proxy.Chain
 import Millrace.Proxy.Exchange
 import Millrace.Proxy.Field (withoutNamed)
+import Millrace.Proxy.ForwardedRequest
 import Millrace.Proxy.Health
 import Millrace.Proxy.Identifier
 import Millrace.Proxy.Link
 import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Member
-import Millrace.Proxy.Passing
 import Millrace.Proxy.Pinned
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Problem

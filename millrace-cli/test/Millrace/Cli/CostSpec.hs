@@ -9,7 +9,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (sort)
-import Millrace.Cli.StaticFiles
+import Millrace.Cli.Files.StaticFiles
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import Network.Wai.Handler.Millrace (testWithApplication)

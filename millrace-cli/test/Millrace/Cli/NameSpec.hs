@@ -9,7 +9,7 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.Text (pack)
 import Data.Text.Encoding (encodeUtf8)
-import Millrace.Cli.NameBytes
+import Millrace.Cli.Base.NameBytes
 import Program
 import Site (withDirectory, write)
 import System.Directory (doesFileExist, renameFile)

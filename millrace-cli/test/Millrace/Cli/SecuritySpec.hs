@@ -13,7 +13,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isPrint)
 import Data.List (isInfixOf, isPrefixOf, partition, sort)
 import GHC.Clock (getMonotonicTimeNSec)
-import Millrace.Cli.BasicAuthentication (asking, readUsers, sameBytes, waitingMax)
+import Millrace.Cli.Middleware.BasicAuthentication (asking, readUsers, sameBytes, waitingMax)
 import Network.HTTP.Types (status200, statusCode)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network

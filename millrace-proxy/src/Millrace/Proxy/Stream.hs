@@ -18,11 +18,10 @@ import Data.Maybe (isJust)
 import Data.Word (Word32)
 import Millrace.Deadline
 import qualified Millrace.HttpClient.Http2 as Http2
-import Millrace.Proxy.Accepting
 import Millrace.Proxy.Exchange
+import Millrace.Proxy.ForwardedRequest
 import Millrace.Proxy.Link
 import Millrace.Proxy.Member
-import Millrace.Proxy.Passing
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead
@@ -31,6 +30,7 @@ import Millrace.Proxy.Settings
 import Millrace.Proxy.Shared
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
+import Millrace.Proxy.WebSocketAccept
 import Network.HTTP.Types
 import Network.Wai
 

@@ -104,8 +104,8 @@ import Millrace.Http.Http1.Wire
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
-import Millrace.Http.Server.Worker (Worker, newWorker)
 import Millrace.Http.Threads.OnYield
+import Millrace.Http.Threads.Worker (Worker, newWorker)
 import Millrace.Http.Transport
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))

@@ -17,7 +17,7 @@ import Millrace.Http.Http1.Life (isAlive, waitWhileAlive)
 import Millrace.Http.Http1.Response (composeAnswer, restartResponse)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire (flagVersion11, headFlags)
-import Millrace.Http.Server.Worker (isThisThread)
+import Millrace.Http.Threads.Worker (isThisThread)
 import qualified Millrace.Http.Transport as Transport
 import Network.HTTP.Types (ResponseHeaders, Status (..), switchingProtocols101)
 

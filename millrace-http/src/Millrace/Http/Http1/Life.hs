@@ -12,7 +12,7 @@ import Data.List (delete)
 import Millrace.Http.Field (readField)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State (endedWord, requestsEnded)
-import Millrace.Http.Server.Worker (atWork, interruptWorker, newWorker)
+import Millrace.Http.Threads.Worker (atWork, interruptWorker, newWorker)
 import Millrace.Internal.AtomicWord (fetchAdd)
 
 -- | Ends the life of the present request, if there is one, and the waits of the threads that wait for something during it.

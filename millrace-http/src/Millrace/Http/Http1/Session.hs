@@ -42,7 +42,7 @@ import Millrace.Http.Http1.Request (keepTarget, makeRequest)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
 import Millrace.Http.Protection (Others (..), Protection (..))
-import Millrace.Http.Proxy (readProxyHeader)
+import Millrace.Http.ProxyProtocol (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))

@@ -52,16 +52,16 @@ import Data.Primitive.ByteArray (MutableByteArray, newByteArray, setByteArray)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds, noDeadline)
-import Millrace.Http.Crew (Crew, newCrew, wereKilled)
-import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Delivery
 import Millrace.Http.Exception (defaultShouldDisplayException, isAsynchronous, isTimeExpired)
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
+import qualified Millrace.Http.Threads.Crew as Crew
+import Millrace.Http.Threads.Waiters (Waited (..), Waiters, newWaiters, wake)
+import qualified Millrace.Http.Threads.Waiters as Waiters
 import Millrace.Http.Transport
-import Millrace.Http.Waiters (Waited (..), Waiters, newWaiters, wake)
-import qualified Millrace.Http.Waiters as Waiters
 import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
 
 -- | An open connection.

@@ -90,10 +90,10 @@ wasIdle = Field 48
 idleSince :: Field SessionState (Maybe Int)
 idleSince = Field 56
 
--- When 'keepOrder' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
+-- When 'checkTimeouts' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
 -- is done to it.
-orderDue :: Field SessionState (Maybe Int)
-orderDue = Field 64
+nextTimeoutAt :: Field SessionState (Maybe Int)
+nextTimeoutAt = Field 64
 
 newSessionState :: IO SessionState
 newSessionState = do
@@ -102,7 +102,7 @@ newSessionState = do
   let state = SessionState words'
   writeField state headSince Nothing
   monotonicNanoseconds >>= writeField state idleSince . Just . fromIntegral
-  writeField state orderDue Nothing
+  writeField state nextTimeoutAt Nothing
   return state
   where
     wordCount = 9
@@ -223,8 +223,8 @@ attend session flags = do
   noteHead session flags
   when (hasLimit `has` flags) (tellLimit session)
   set session wasIdle False
-  due <- get session orderDue >>= maybe (return False) (fmap (<= 0) . microsUntil)
-  goOn <- if due then keepOrder session else return True
+  due <- get session nextTimeoutAt >>= maybe (return False) (fmap (<= 0) . microsUntil)
+  goOn <- if due then checkTimeouts session else return True
   if goOn then serveArrived else return Ended
   where
     serveArrived
@@ -263,7 +263,7 @@ drive session = do
     EndOfInput -> endOfInput session
     AllSaid -> return Ended
     Silent -> do
-      goOn <- keepOrder session
+      goOn <- checkTimeouts session
       if goOn then drive session else return Ended
   where
     connection = sessionConnection session
@@ -387,7 +387,7 @@ patience session = do
   set session wasIdle (open == 0)
   stop <- if open > 0 then stopDue (engineOf session) else return Nothing
   due <- maybe id (\moment -> Just . maybe moment (min moment)) stop <$> nextOrder reached open
-  set session orderDue due
+  set session nextTimeoutAt due
   untilOrder <- maybe (return 0) (fmap (max 1) . microsUntil) due
   case (reached, since) of
     (Noticed, _) -> return untilOrder
@@ -405,7 +405,7 @@ patience session = do
     nextOrder _ open
       | open == 0 || sendMicros limits == 0 = return Nothing
       | otherwise = do
-        known <- get session orderDue
+        known <- get session nextTimeoutAt
         maybe (Just . (+ 500 * sendMicros limits) . fromIntegral <$> monotonicNanoseconds) (return . Just) known
 
 -- The shorter of two times, where 0 means no limit.
@@ -446,9 +446,9 @@ endIdle :: Session -> IO ()
 endIdle session = announceEnd (engineOf session) EndLast >> flush (sessionConnection session)
 
 -- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection ends.
-keepOrder :: Session -> IO Bool
-keepOrder session = do
-  set session orderDue Nothing
+checkTimeouts :: Session -> IO Bool
+checkTimeouts session = do
+  set session nextTimeoutAt Nothing
   wanted <- readWish connection
   reached <- get session stage
   hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))

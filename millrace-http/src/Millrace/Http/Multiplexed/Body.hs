@@ -24,7 +24,7 @@ import Millrace.Http.Multiplexed.Rows (Event (..), ReadResult (..))
 import Millrace.Http.Multiplexed.State (Reading (..), StreamState, reading)
 import Millrace.Http.Multiplexed.Stream
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
-import Millrace.Http.Waiters (Waited (..))
+import Millrace.Http.Threads.Waiters (Waited (..))
 
 -- | The body of one request, and the action that sends 100 (Continue).
 data BodyReader stream = BodyReader !stream !(IO ()) !(MVar State)

@@ -48,9 +48,9 @@ import Millrace.Http.Multiplexed.Rows
 import Millrace.Http.Multiplexed.State (StreamState, expectationWord, newStreamState, totalDeadline)
 import Millrace.Http.Server.Context (ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..))
+import Millrace.Http.Threads.Waiters (Waited)
 import Millrace.Http.Trailers (HTTP2Data, mayBeTrailer)
 import Millrace.Http.Transport (Negotiated, SockAddr)
-import Millrace.Http.Waiters (Waited)
 import Network.HTTP.Types (RequestHeaders)
 
 -- | What is the same for all protocols.
@@ -98,7 +98,7 @@ class Multiplexed stream where
   -- | Notes that a thread throws an exception because the client is gone.
   tellLossOf :: stream -> IO ()
 
-  -- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as 'Millrace.Http.Waiters.waitFor'.
+  -- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'.
   awaitEventOf :: stream -> IO () -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 
   -- | Sends what waits, at once, or unless another thread is about to.
@@ -233,7 +233,7 @@ readTrailersOf :: Multiplexed stream => stream -> IO RequestHeaders
 readTrailersOf stream = filter (mayBeTrailer . fst) . map (first CI.mk) <$> trailersOf stream
 {-# INLINEABLE readTrailersOf #-}
 
--- | Waits for an event of the stream, as 'Millrace.Http.Waiters.waitFor'. Sends pending output before it parks, because the event may depend on
+-- | Waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'. Sends pending output before it parks, because the event may depend on
 -- it. For threads that the end of the request waits for.
 awaitEvent :: Multiplexed stream => stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEvent stream = awaitEventOf stream (flushOf stream)

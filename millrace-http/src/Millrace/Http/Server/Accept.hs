@@ -23,7 +23,7 @@ import Millrace.Http.Server.Listener (Listener (..), closeListener, inFlightMicr
 import Millrace.Http.Server.NetworkSocket (closeTheirs, duplicate)
 import Millrace.Http.Server.Settings (Bound (..), Settings (..))
 import Millrace.Http.Server.State
-import Millrace.Http.Server.Worker
+import Millrace.Http.Threads.Worker
 import Millrace.Http.Transport (abort, closeTransport, plainTransport, quietMillis)
 import Millrace.Socket
 import Millrace.Timer (threadDelay)

@@ -35,7 +35,7 @@ import qualified Millrace.Http.Http1.Session as Http1
 import qualified Millrace.Http.Http2.Session as Http2
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
-import Millrace.Http.Server.Worker
+import Millrace.Http.Threads.Worker
 import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, isProtected, negotiated)
 import Network.HTTP.Types (hConnection, hContentType, status505)
 import Network.Wai (Application, responseLBS)

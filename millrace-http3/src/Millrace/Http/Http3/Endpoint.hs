@@ -49,15 +49,15 @@ import Data.Word (Word64, Word8)
 import Foreign.Marshal.Alloc (allocaBytes, free, mallocBytes)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Millrace.Deadline (monotonicNanoseconds)
-import Millrace.Http.Crew (Crew, newCrew, wereKilled)
-import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.Http3.Engine
-import Millrace.Http.Http3.Neighbours (Delivery (..), Handed (..), nobodyVisited)
+import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed (..), nobodyVisited)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
-import qualified Millrace.Http.Waiters as Waiters
+import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
+import qualified Millrace.Http.Threads.Crew as Crew
+import Millrace.Http.Threads.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
+import qualified Millrace.Http.Threads.Waiters as Waiters
 import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
 import Millrace.Socket (SockAddr (..), Socket, getSocketName)
 import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
@@ -339,7 +339,7 @@ runClock :: Endpoint -> (Flags -> IO ()) -> IO () -> IO a
 runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanoseconds)
   where
     engine = endpointEngine endpoint
-    go orderDue = do
+    go nextTimeoutAt = do
       now <- monotonicNanoseconds
       due <- expiry engine
       count <- connectionCount engine
@@ -349,11 +349,11 @@ runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanosecon
           wakeNoticed endpoint flags
           flushReceived endpoint
           attend flags
-          go orderDue
+          go nextTimeoutAt
         else
-          if orderDue <= now
+          if nextTimeoutAt <= now
             then when (count > 0) order >> go (now + orderNanoseconds)
-            else waitUntil now (if count == 0 then due else min due orderDue) >> go orderDue
+            else waitUntil now (if count == 0 then due else min due nextTimeoutAt) >> go nextTimeoutAt
     -- In between no call must be lost that makes the time earlier, so the time is looked at again after it was set.
     waitUntil now time = do
       writeIORef (endpointClock endpoint) time

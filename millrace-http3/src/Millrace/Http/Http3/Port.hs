@@ -18,15 +18,15 @@ import Data.List.NonEmpty (NonEmpty)
 import qualified Data.List.NonEmpty as NonEmpty
 import Data.Maybe (isNothing)
 import Foreign.Ptr (Ptr, nullPtr)
-import Millrace.Http.Crew (Crew)
-import qualified Millrace.Http.Crew as Crew
+import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Http.Http3.Endpoint (Company (..), Others (..))
 import Millrace.Http.Http3.Engine
-import Millrace.Http.Http3.Neighbours
-import Millrace.Http.Http3.Owner
+import Millrace.Http.Http3.PeerProcesses
 import Millrace.Http.Http3.Session
 import Millrace.Http.Server.Context
-import Millrace.Http.Waiters (takeWithin)
+import Millrace.Http.Threads.Crew (Crew)
+import qualified Millrace.Http.Threads.Crew as Crew
+import Millrace.Http.Threads.Waiters (takeWithin)
 import Millrace.Socket (Socket, close)
 import Millrace.Socket.Train (Train (..))
 import Millrace.Timer (threadDelay)

@@ -28,11 +28,11 @@ import Data.List (nub)
 import Data.List.NonEmpty (NonEmpty (..))
 import Data.Maybe (catMaybes)
 import Millrace.Http.FileCache (closeFileCache)
+import Millrace.Http.Http3.ConnectionIdRouting
 import Millrace.Http.Http3.Endpoint (localityOf)
 import Millrace.Http.Http3.Engine (Credentials, Locality (..), libraries, newEngineSettings)
-import Millrace.Http.Http3.Neighbours
-import Millrace.Http.Http3.Owner
 import Millrace.Http.Http3.PacketSize (largestDatagram)
+import Millrace.Http.Http3.PeerProcesses
 import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings

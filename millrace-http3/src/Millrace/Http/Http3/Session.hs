@@ -14,20 +14,20 @@ import qualified Data.IntMap.Strict as IntMap
 import Foreign.Ptr (Ptr, nullPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
-import qualified Millrace.Http.Crew as Crew
 import Millrace.Http.Exception (ConnectionsCutOff (..), isAsynchronous)
 import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine hiding (Stream)
 import qualified Millrace.Http.Http3.Engine as Engine
-import Millrace.Http.Http3.Neighbours (Delivery (..), Handed)
+import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed)
 import Millrace.Http.Http3.Stream
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (countConnection, discountConnection)
+import qualified Millrace.Http.Threads.Crew as Crew
 import Millrace.Http.Threads.OnYield
-import Millrace.Http.Waiters (takeWithin)
+import Millrace.Http.Threads.Waiters (takeWithin)
 import Millrace.Socket (Socket, close)
 import Millrace.Timer (threadDelay)
 import qualified Network.Wai as Wai
@@ -84,7 +84,7 @@ runSession server socket others engine application ready = mask $ \restore -> do
       <*> newMVar Alive
   outcome <- try $ do
     task endpoint (drive session) (driverEnded session)
-    task endpoint (runClock endpoint (attendClock session) (keepOrder session)) (either (reportEnd endpoint) return)
+    task endpoint (runClock endpoint (attendClock session) (checkTimeouts session)) (either (reportEnd endpoint) return)
     restore (ready session >> readMVar (sessionStop session) >>= drain session)
   -- From here on nobody reports that threads of the session end.
   stopSession session AtOnce
@@ -316,8 +316,8 @@ attendClock session flags = do
   when (hasRequests `has` flags) (spread session)
 
 -- What the clock does every second.
-keepOrder :: Session -> IO ()
-keepOrder session = do
+checkTimeouts :: Session -> IO ()
+checkTimeouts session = do
   now <- monotonicNanoseconds
   stalled <- within (sendMicros limits) (resetStalled engine now)
   unfinished <- within (headMicros limits) (resetUnfinished engine now)

@@ -1,0 +1,200 @@
+{-# LANGUAGE CApiFFI #-}
+
+-- | What the program needs from its operating system, on POSIX. Must not know: servers.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Cli.Base.System
+  ( systemName
+  , descriptorLimits
+  , raiseDescriptorLimit
+  , onTermination
+  , Hangup (..)
+  , onHangup
+  , processNumber
+  , reserveForOwner
+  , FileIdentity
+  , identityOf
+  , ignoreRotation
+  , ignoreFileSizeLimit
+  , residentBytes
+  ) where
+
+import Control.Concurrent (forkIO, threadDelay)
+import Control.Exception (IOException, finally, try)
+import Control.Monad (void)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.IORef (atomicModifyIORef', newIORef)
+import Data.Maybe (listToMaybe)
+import Data.Word (Word64)
+import Foreign.C.Types (CInt (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, WordPtr, nullPtr, ptrToWordPtr)
+import Foreign.Storable (peekByteOff)
+import GHC.Clock (getMonotonicTimeNSec)
+import System.Exit (ExitCode (ExitFailure))
+import System.Posix.Files (deviceID, fileID, getSymbolicLinkStatus, setFileMode)
+import System.Posix.Process (exitImmediately, getProcessID)
+import System.Posix.Resource
+import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
+import System.Posix.Types (DeviceID, FileID)
+import qualified System.Posix.Unistd as Posix
+
+#define _GNU_SOURCE
+#include <signal.h>
+
+-- | The system, its release and the machine's architecture.
+--
+-- @since 0.1.0
+systemName :: IO String
+systemName = do
+  system <- Posix.getSystemID
+  pure (unwords [Posix.systemName system, Posix.release system, Posix.machine system])
+
+-- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'. 'Nothing' means no limit.
+--
+-- @since 0.1.0
+descriptorLimits :: IO (Maybe Integer, Maybe Integer)
+descriptorLimits = do
+  limits <- getResourceLimit ResourceOpenFiles
+  pure (limitNumber (softLimit limits), limitNumber (hardLimit limits))
+
+-- 'Nothing' means no limit.
+limitNumber :: ResourceLimit -> Maybe Integer
+limitNumber limit = case limit of
+  ResourceLimit number -> Just number
+  ResourceLimitInfinity -> Nothing
+  ResourceLimitUnknown -> Nothing
+
+-- | Raises the limit of descriptors as far as the system allows.
+--
+-- Every connection needs a descriptor. The soft limit is often 1024, because of programs that use select().
+--
+-- @since 0.1.0
+raiseDescriptorLimit :: IO ()
+raiseDescriptorLimit = do
+  limits <- getResourceLimit ResourceOpenFiles
+  void (attempt (setResourceLimit ResourceOpenFiles limits {softLimit = hardLimit limits}))
+  where
+    attempt :: IO a -> IO (Either IOException a)
+    attempt = try -- a server with fewer descriptors is still a server
+
+-- | What SIGHUP is for.
+--
+-- @since 0.1.0
+data Hangup
+  = -- | The terminal is gone, and the program ends.
+    HangupEnds
+  | -- | Something that 'onHangup' says.
+    HangupIsNoEnd
+  deriving (Eq, Show)
+
+-- | @onTermination hangup first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or, with 'HangupEnds', SIGHUP asks the
+-- program to end. At the next of these signals it runs the second action, and then the signal ends the program. A third signal gets the
+-- system's own handling. An ignored SIGHUP stays ignored: nohup ignores it so that the program outlives its terminal. Without a handler
+-- the run-time system would only print a message at SIGQUIT.
+--
+-- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and programs
+-- that pass on a terminal's signal do the same.
+--
+-- @since 0.1.0
+onTermination :: Hangup -> IO () -> IO () -> IO ()
+onTermination hangup first second = do
+  outlives <- if hangup == HangupIsNoEnd then pure True else isIgnored sigHUP
+  counted <- newIORef (0 :: Int, 0)
+  let signals = [sigINT, sigQUIT, sigTERM] ++ [sigHUP | not outlives]
+      handleWith handler = mapM_ (\signal -> installHandler signal (handler signal) Nothing) signals
+      leaveToSystem = handleWith (const Default)
+      count now (before, since)
+        | before > 0 && now < since + togetherMicros * 1000 = ((before, since), before + 1)
+        | otherwise = ((before + 1, now), before)
+      asked signal = do
+        now <- getMonotonicTimeNSec
+        before <- atomicModifyIORef' counted (count now)
+        case before of
+          0 -> first
+          1 -> do
+            void (forkIO (threadDelay (fromIntegral togetherMicros) >> leaveToSystem))
+            second `finally` (leaveToSystem >> endBy signal)
+          _ -> pure ()
+  handleWith (Catch . asked)
+  where
+    togetherMicros = 100000 :: Word64
+
+-- | Runs an action at each SIGHUP. 'onTermination' then needs 'HangupIsNoEnd'.
+--
+-- @since 0.1.0
+onHangup :: IO () -> IO ()
+onHangup action = void (installHandler sigHUP (Catch action) Nothing)
+
+-- | The number of this process.
+--
+-- @since 0.1.0
+processNumber :: IO Int
+processNumber = fromIntegral <$> getProcessID
+
+-- | Only the owner of a file, and root, may use it from now on. Throws 'IOException'.
+--
+-- @since 0.1.0
+reserveForOwner :: FilePath -> IO ()
+reserveForOwner path = setFileMode path 0o600
+
+-- | Which file it is, whatever its names. It may be said of another file when nothing uses this one any more.
+--
+-- @since 0.1.0
+data FileIdentity = FileIdentity DeviceID FileID
+  deriving (Eq)
+
+-- | Which file is at a path now. A symbolic link is a file of its own. 'Nothing' if there is none, or if the system
+-- does not tell.
+--
+-- @since 0.1.0
+identityOf :: FilePath -> IO (Maybe FileIdentity)
+identityOf path = either unknown found <$> try (getSymbolicLinkStatus path)
+  where
+    found status = Just (FileIdentity (deviceID status) (fileID status))
+    unknown :: IOException -> Maybe FileIdentity
+    unknown _ = Nothing
+
+-- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
+--
+-- @since 0.1.0
+ignoreRotation :: IO ()
+ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
+
+-- | Ignores the signal at a write that would make a file longer than this process may make one (@ulimit -f@, systemd's
+-- @LimitFSIZE=@). The write fails; the signal would end the program.
+--
+-- @since 0.1.0
+ignoreFileSizeLimit :: IO ()
+ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
+
+-- A signal without a handler does not end the first process of a container (pid_namespaces(7)). Then the program exits with the
+-- status that shells report for a program that the signal has ended.
+endBy :: Signal -> IO ()
+endBy signal = raiseSignal signal >> exitImmediately (ExitFailure (128 + fromIntegral signal))
+
+-- The run-time system does not record which signals were ignored when the program started.
+isIgnored :: Signal -> IO Bool
+isIgnored signal = allocaBytes #{size struct sigaction} $ \current -> do
+  result <- c_sigaction signal nullPtr current
+  handler <- #{peek struct sigaction, sa_handler} current :: IO (Ptr ())
+  pure (result == 0 && ptrToWordPtr handler == ignored)
+  where
+    ignored = #{const (long)SIG_IGN} :: WordPtr
+
+-- struct sigaction
+data {-# CTYPE "struct sigaction" #-} Action
+
+foreign import capi unsafe "signal.h sigaction"
+  c_sigaction :: CInt -> Ptr Action -> Ptr Action -> IO CInt
+
+-- | How much memory of this process is in use, in bytes. 'Nothing' if @\/proc@ does not tell.
+--
+-- @since 0.1.0
+residentBytes :: IO (Maybe Int)
+residentBytes = either unknown found <$> try (ByteString.readFile "/proc/self/status")
+  where
+    found text = listToMaybe [1024 * count | line <- Char8.lines text, [name, digits, _] <- [Char8.words line], name == Char8.pack "VmRSS:", Just (count, _) <- [Char8.readInt digits]]
+    unknown :: IOException -> Maybe Int
+    unknown _ = Nothing

@@ -1,0 +1,161 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Content codings by the C libraries zlib, brotli and zstd. Must not know: HTTP, files.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Cli.Files.Compression
+  ( CompressionFailure (..)
+  , compressionCodings
+  , compressed
+  ) where
+
+import Control.Exception (Exception (..), bracket, throwIO)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Char8 as Char8
+import Data.ByteString.Internal (createUptoN')
+import Data.ByteString.Unsafe (unsafeUseAsCStringLen)
+import Data.Maybe (isJust)
+import Data.Word (Word64, Word8)
+import Foreign.C (CChar, CInt (..), CSize (..))
+import Foreign.Marshal.Alloc (alloca)
+import Foreign.Ptr (Ptr, nullPtr)
+import Foreign.Storable (peek)
+import Millrace.Cli.Files.ContentCoding (Coding (..), codings)
+
+#include "compression.h"
+
+-- | Why something could not be compressed. It can be sent as it is.
+--
+-- @since 0.1.0
+data CompressionFailure
+  = -- | There is no memory for an encoder, or no encoder for this coding.
+    NoEncoder Coding
+  | -- | The library refused to go on.
+    EncoderFailed Coding
+  deriving (Eq, Show)
+
+instance Exception CompressionFailure where
+  displayException failure = case failure of
+    NoEncoder coding -> "cannot compress with " <> named coding <> ": out of memory; sent as it is"
+    EncoderFailed coding -> "cannot compress with " <> named coding <> ": the library failed; sent as it is"
+    where
+      named = Char8.unpack . codingName
+
+-- | The codings that 'compressed' knows on this system. The one that usually gives the smallest results comes first.
+--
+-- @since 0.1.0
+compressionCodings :: [Coding]
+compressionCodings = filter (isJust . encoderFor) codings
+
+encoderFor :: Coding -> Maybe (Word64 -> IO (Ptr Encoder))
+encoderFor coding = case codingName coding of
+  "br" -> Just c_new_brotli
+  "zstd" -> Just c_new_zstd
+  "gzip" -> Just c_new_gzip
+  _ -> Nothing
+
+-- | @compressed coding size most next@: content of @size@ bytes in this coding, or 'Nothing' if that takes more than @most@ bytes.
+-- @next@ gives the next piece of the content, and an empty one at the end. Takes time in safe foreign calls, so that other threads
+-- of the capability run meanwhile. An asynchronous exception interrupts it between two pieces. Throws 'CompressionFailure', and
+-- what @next@ throws.
+--
+-- > pieces <- newIORef ["Hello ", "Hello ", "Hello\n", ""]
+-- > compressed coding 18 18 (atomicModifyIORef pieces (\(piece : rest) -> (rest, piece)))
+--
+-- @since 0.1.0
+compressed :: Coding -> Word64 -> Int -> IO ByteString -> IO (Maybe ByteString)
+compressed coding size most next = bracket (newEncoder coding size) c_free $ \encoder ->
+  let takeNext made = do
+        piece <- next
+        encode (if ByteString.null piece then Last else Middle) piece made
+      encode place piece made
+        | outputSize made > most = pure Nothing
+        | otherwise = do
+          done <- step encoder place piece
+          let rest = ByteString.drop (stepTaken done) piece
+              made' = add (stepOutput done) made
+          case stepResult done of
+            Failed -> throwIO (EncoderFailed coding)
+            Ended -> pure (if outputSize made' > most then Nothing else Just (allOutput made'))
+            WantsMore
+              | place == Last || not (ByteString.null rest) || ByteString.length (stepOutput done) == roomBytes -> encode place rest made'
+              | otherwise -> takeNext made'
+   in takeNext (Output 0 [])
+
+-- Its size, and its chunks from the last to the first.
+data Output = Output Int [ByteString]
+
+outputSize :: Output -> Int
+outputSize (Output size _) = size
+
+-- The chunk is copied, because it has room for much more.
+add :: ByteString -> Output -> Output
+add chunk made@(Output size chunks)
+  | ByteString.null chunk = made
+  | otherwise = Output (size + ByteString.length chunk) (ByteString.copy chunk : chunks)
+
+allOutput :: Output -> ByteString
+allOutput (Output _ chunks) = ByteString.concat (reverse chunks)
+
+-- How much output there is room for in a step.
+roomBytes :: Int
+roomBytes = 65536
+
+data Encoder
+
+newEncoder :: Coding -> Word64 -> IO (Ptr Encoder)
+newEncoder coding size = do
+  encoder <- maybe (pure nullPtr) ($ size) (encoderFor coding)
+  if encoder == nullPtr then throwIO (NoEncoder coding) else pure encoder
+
+-- Whether more pieces follow.
+data Place
+  = Middle
+  | Last
+  deriving (Eq)
+
+data Step = Step
+  { stepOutput :: ByteString
+  , -- How many bytes of the input were taken.
+    stepTaken :: Int
+  , stepResult :: StepResult
+  }
+
+data StepResult
+  = WantsMore
+  | Ended
+  | Failed
+
+step :: Ptr Encoder -> Place -> ByteString -> IO Step
+step encoder place input = unsafeUseAsCStringLen input $ \(bytes, count) ->
+  alloca $ \taken -> alloca $ \given -> do
+    (output, result) <- createUptoN' roomBytes $ \room -> do
+      result <- c_step encoder (number place) bytes (fromIntegral count) room (fromIntegral roomBytes) taken given
+      used <- peek given
+      pure (fromIntegral used, result)
+    consumed <- peek taken
+    pure (Step output (fromIntegral consumed) (resultOf result))
+  where
+    number Middle = #{const COMPRESSION_MIDDLE}
+    number Last = #{const COMPRESSION_LAST}
+    resultOf result
+      | result == #{const COMPRESSION_WANTS_MORE} = WantsMore
+      | result == #{const COMPRESSION_ENDED} = Ended
+      | otherwise = Failed
+
+foreign import ccall unsafe "compression_new_gzip"
+  c_new_gzip :: Word64 -> IO (Ptr Encoder)
+
+foreign import ccall unsafe "compression_new_brotli"
+  c_new_brotli :: Word64 -> IO (Ptr Encoder)
+
+foreign import ccall unsafe "compression_new_zstd"
+  c_new_zstd :: Word64 -> IO (Ptr Encoder)
+
+foreign import ccall unsafe "compression_free"
+  c_free :: Ptr Encoder -> IO ()
+
+-- safe: a step takes a millisecond, and some of brotli's take tens of them.
+foreign import ccall safe "compression_step"
+  c_step :: Ptr Encoder -> CInt -> Ptr CChar -> CSize -> Ptr Word8 -> CSize -> Ptr CSize -> Ptr CSize -> IO CInt

@@ -1,0 +1,138 @@
+-- | A reverse proxy with the options of the command line. Must not know: files.
+--
+-- The same names in @windows\/@ are for Windows; the package description chooses.
+module Millrace.Cli.Serve.Proxy
+  ( withReverseProxy,
+    failureResponse,
+    isOfLeavingClient,
+  )
+where
+
+import Control.Exception (IOException, SomeException, catch, fromException, throwIO)
+import Control.Monad (unless, void, when)
+import qualified Data.ByteString.Char8 as Char8
+import Data.Maybe (fromMaybe, isJust)
+import Millrace.Cli.Base.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
+import Millrace.Cli.Base.RequestName (requestName)
+import Millrace.Cli.Config.Command (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
+import Millrace.Cli.Observe.Upstream
+import Millrace.Deadline (microseconds, noTimeLimit)
+import Millrace.Proxy
+import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
+import Network.Wai (Application, Request, Response, rawPathInfo)
+
+-- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what clients get when a
+-- request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that cannot be
+-- used.
+--
+-- @since 0.1.0
+withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy upstreams adapt options use = do
+  targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
+  telling <- newSeldomTeller
+  let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (problemResponse problem)}
+  -- Certificates that cannot be used are reported even if no target needs them.
+  when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
+  withWatchedProxy settings targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
+  where
+    parsed text = either (\reason -> Left (text, reason)) Right (parseTarget text)
+    noTarget (text, reason) =
+      Failure
+        { failureAttempt = "pass requests on to '" <> text <> "'",
+          failureReason = reason,
+          failureRemedy = "Give http://HOST:PORT, https://HOST, h2c://HOST:PORT, a port of this machine, or unix:PATH."
+        }
+
+-- | What a client gets when an exception ends its request: the fault of a target is called one.
+--
+-- @since 0.1.0
+failureResponse :: SomeException -> Response
+failureResponse = onExceptionResponse
+
+-- | Did the client end the request that an exception has ended? That is no news.
+--
+-- @since 0.1.0
+isOfLeavingClient :: SomeException -> Bool
+isOfLeavingClient failure = (problemCause <$> fromException failure) == Just ClientLeft
+
+upstreamOf :: TargetState -> Upstream
+upstreamOf state =
+  Upstream
+    { upstreamTarget = showTarget (stateTarget state),
+      upstreamHealth = case stateHealth state of
+        Well -> UpstreamWell
+        ChecksFailed -> UpstreamChecksFailed
+        RequestsFailed -> UpstreamRequestsFailed,
+      upstreamRequests = stateRequests state,
+      upstreamKept = stateKept state
+    }
+
+settingsOf :: ProxyOptions -> (String -> IO ()) -> Settings
+settingsOf options telling =
+  defaultSettings
+    { hostField = case proxyHost options of
+        HostOfClient -> KeepHost
+        HostOfTarget -> TargetHost
+        HostAlways name -> FixedHost (Char8.pack name),
+      forwarding = if proxyTrustsForwarded options then AppendForwarded else ReplaceForwarded,
+      balancing = case proxySpread options of
+        InTurn -> RoundRobin
+        ByLoad -> LeastConnections
+        ByClient -> HashOf byClient
+        ByPath -> HashOf rawPathInfo,
+      limits =
+        defaultLimits
+          { connectLimit = seconds (proxyConnectSeconds options),
+            firstByteLimit = seconds (proxyResponseSeconds options),
+            betweenBytesLimit = seconds (fromMaybe (proxyResponseSeconds options) (targetStallSeconds limited)),
+            sendLimit = seconds (targetSendSeconds limited),
+            wholeLimit = maybe noTimeLimit seconds (targetTotalSeconds limited),
+            tunnelLimit = seconds (targetTunnelSeconds limited),
+            keptConnections = proxyKept options,
+            keptMicros = micros (targetKeepSeconds limited),
+            failuresMax = targetFailures limited,
+            leftOutMicros = micros (targetLeftOutSeconds limited),
+            headBytesMax = targetHeadBytes limited,
+            silentMicros = micros (targetSilentSeconds limited)
+          },
+      tlsSettings =
+        clientSettings
+          { clientVerification = case proxyAuthorities options of
+              Just file -> Verify (trustIn (PemFile file))
+              Nothing -> clientVerification clientSettings
+          },
+      activeCheck = checkOf <$> proxyHealth options,
+      onProblem = sayProblem telling,
+      onHealth = \target -> tell . (("millrace: " <> showTarget target) <>) . maybe " is well again" (" is left out: " <>)
+    }
+  where
+    limited = proxyLimits options
+    seconds = microseconds . micros
+    micros count = 1000000 * count
+    checkOf chosen =
+      defaultActiveCheck
+        { checkPath = Char8.pack (healthPath chosen),
+          checkEveryMicros = micros (healthEverySeconds chosen),
+          checkLimitMicros = micros (healthLimitSeconds chosen),
+          checkFailures = healthFailures chosen,
+          checkSuccesses = healthSuccesses chosen
+        }
+
+-- A client that has gone is no news.
+sayProblem :: (String -> IO ()) -> Request -> Problem -> IO ()
+sayProblem telling request problem =
+  unless (problemCause problem == ClientLeft) . telling $
+    "millrace: " <> requestName request <> ": " <> describeProblem problem
+
+refuse :: SomeException -> IO ()
+refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
+  (Just problem, _) -> throwIO (unusable ("use " <> settingsSource problem) (reasonOf reason))
+  (_, Just failure) -> throwIO (unusable "read the certificates" (show failure))
+  _ -> throwIO reason
+  where
+    unusable attempt text =
+      Failure
+        { failureAttempt = attempt,
+          failureReason = text,
+          failureRemedy = "--target-ca takes the certificates of authorities, in PEM. Without it the system's are used."
+        }

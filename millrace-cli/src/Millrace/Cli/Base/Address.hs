@@ -1,0 +1,35 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Addresses of sockets as text. Must not know: servers.
+module Millrace.Cli.Base.Address
+  ( renderHost,
+    addressUrl,
+  )
+where
+
+import Data.ByteString.Builder
+import qualified Data.ByteString.Char8 as Char8
+import Millrace.Http.HostText (hostText)
+import Network.Socket (SockAddr (..))
+
+-- | The host of an address, as a log names its clients: 'hostText', and @unix@ for a Unix socket.
+--
+-- @since 0.1.0
+renderHost :: SockAddr -> Builder
+renderHost = maybe "unix" byteString . hostText
+
+-- | The URL by which a browser finds the server at this address. A Unix socket has no URL: it is written @unix:PATH@, as nginx
+-- does, or @unix:\@NAME@ if it is abstract.
+--
+-- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
+-- "http://127.0.0.1:8080"
+--
+-- @since 0.1.0
+addressUrl :: SockAddr -> String
+addressUrl address = case address of
+  SockAddrUnix ('\0' : name) -> "unix:@" <> name
+  SockAddrUnix path -> "unix:" <> path
+  SockAddrInet port _ -> "http://" <> host <> ":" <> show port
+  SockAddrInet6 port _ _ _ -> "http://" <> (if ':' `elem` host then "[" <> host <> "]" else host) <> ":" <> show port
+  where
+    host = maybe "" Char8.unpack (hostText address)

@@ -1,0 +1,15 @@
+-- | How messages name a request. Must not know: servers, files.
+module Millrace.Cli.Base.RequestName (requestName) where
+
+import qualified Data.ByteString.Char8 as Char8
+import Millrace.Cli.Base.RequestPath (encodeBeyondAscii)
+import Network.Wai (Request, rawPathInfo, requestMethod)
+
+-- | The method and the path, with which each message about a request begins. Without the query, which may have secrets.
+--
+-- >>> requestName defaultRequest {rawPathInfo = "/a"}
+-- "GET /a"
+--
+-- @since 0.1.0
+requestName :: Request -> String
+requestName request = Char8.unpack (requestMethod request <> Char8.singleton ' ' <> encodeBeyondAscii (rawPathInfo request))

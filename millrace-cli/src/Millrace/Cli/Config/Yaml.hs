@@ -1,0 +1,214 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A text in YAML as a tree whose parts know their places. The library libyaml parses it. Must not know: servers, files.
+module Millrace.Cli.Config.Yaml
+  ( Place (..),
+    Node (..),
+    Scalar (..),
+    placeOf,
+    parseYaml,
+    NotYaml (..),
+  )
+where
+
+import Conduit (runConduitRes, sinkList, (.|))
+import Control.Exception (try)
+import Data.ByteString (ByteString)
+import qualified Data.ByteString.Char8 as Char8
+import Data.Char (isDigit, isHexDigit, isOctDigit)
+import Data.List (isInfixOf)
+import Data.Map.Strict (Map)
+import qualified Data.Map.Strict as Map
+import qualified Data.Set as Set
+import Data.Text (Text)
+import qualified Data.Text as Text
+import Data.Text.Encoding (decodeUtf8With)
+import Data.Text.Encoding.Error (lenientDecode)
+import qualified Data.Text.Read as Read
+import System.IO.Unsafe (unsafePerformIO)
+import Text.Libyaml (Event (..), MarkedEvent (..), Style (..), Tag (..), YamlException (..), YamlMark (..), decodeMarked)
+
+-- | A place in a text. Lines and columns, which are characters, count from 1.
+--
+-- @since 0.1.0
+data Place = Place
+  { placeLine :: !Int,
+    placeColumn :: !Int
+  }
+  deriving (Eq, Ord, Show)
+
+-- | A part of a text, and where it begins. No mapping has a scalar twice among its keys, which are in the order of the text.
+--
+-- @since 0.1.0
+data Node
+  = Scalar !Place !Scalar
+  | Sequence !Place [Node]
+  | Mapping !Place [(Node, Node)]
+  deriving (Eq, Show)
+
+-- | What is neither a list nor a mapping, as the core schema of YAML 1.2 tells it apart.
+--
+-- @since 0.1.0
+data Scalar
+  = Null
+  | Truth !Bool
+  | Whole !Integer
+  | -- | A number that is not a whole one.
+    Fraction !Text
+  | Text !Text
+  deriving (Eq, Ord, Show)
+
+-- | Where a part begins.
+--
+-- @since 0.1.0
+placeOf :: Node -> Place
+placeOf part = case part of
+  Scalar place _ -> place
+  Sequence place _ -> place
+  Mapping place _ -> place
+
+-- | Why a text is not YAML, and where.
+--
+-- @since 0.1.0
+data NotYaml = NotYaml !Place !String
+  deriving (Eq, Show)
+
+-- | The documents of a text. Takes time in proportion to its length, about 0.4 s for a megabyte.
+--
+-- @since 0.1.0
+parseYaml :: ByteString -> Either NotYaml [Node]
+parseYaml bytes = case eventsOf bytes of
+  Left problem -> Left (explained bytes problem)
+  Right events -> documents events
+
+-- libyaml's state lives as long as this call, and what comes of it depends on the text alone.
+eventsOf :: ByteString -> Either YamlException [MarkedEvent]
+eventsOf bytes = unsafePerformIO (try (runConduitRes (decodeMarked bytes .| sinkList)))
+{-# NOINLINE eventsOf #-}
+
+explained :: ByteString -> YamlException -> NotYaml
+explained bytes problem = case problem of
+  YamlException said -> NotYaml (Place 1 1) ("this is not YAML: " <> said)
+  YamlParseException said context mark
+    | "scanning an alias" `isInfixOf` context -> NotYaml (starBefore bytes (placeAt mark)) starNeedsQuotes
+    | otherwise -> NotYaml (placeAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
+
+starNeedsQuotes :: String
+starNeedsQuotes = "a text that begins with * must be in quotes"
+
+-- An alias ends where it stops to be one; what counts is its star.
+starBefore :: ByteString -> Place -> Place
+starBefore bytes (Place line column) = case Text.breakOnEnd "*" (Text.take column text) of
+  ("", _) -> Place line column
+  (before, _) -> Place line (Text.length before)
+  where
+    text = foldMap (decodeUtf8With lenientDecode) (take 1 (drop (line - 1) (Char8.lines bytes)))
+
+placeAt :: YamlMark -> Place
+placeAt mark = Place (yamlLine mark + 1) (yamlColumn mark + 1)
+
+------------------------------------------------------------------------------------------------------------------------
+-- From events to trees
+
+-- What has been read, and the events after it.
+type Step a = Either NotYaml (a, [MarkedEvent])
+
+-- The parts that have names, for those that refer to them.
+type Anchors = Map String Node
+
+documents :: [MarkedEvent] -> Either NotYaml [Node]
+documents events = case events of
+  [] -> Right []
+  MarkedEvent EventDocumentStart _ _ : inside -> do
+    ((found, _), others) <- node Map.empty inside
+    (found :) <$> documents others
+  _ : others -> documents others
+
+node :: Anchors -> [MarkedEvent] -> Step (Node, Anchors)
+node anchors events = case events of
+  MarkedEvent event mark _ : others -> case event of
+    EventScalar bytes tag style anchor -> do
+      scalar <- scalarOf place tag style (decodeUtf8With lenientDecode bytes)
+      Right (named anchor anchors (Scalar place scalar), others)
+    EventSequenceStart _ _ anchor -> do
+      ((found, inner), rest) <- elements anchors others
+      Right (named anchor inner (Sequence place found), rest)
+    EventMappingStart _ _ anchor -> do
+      ((found, inner), rest) <- entries anchors Set.empty others
+      Right (named anchor inner (Mapping place found), rest)
+    EventAlias name -> maybe (Left (NotYaml place starNeedsQuotes)) (\found -> Right ((moved found, anchors), others)) (Map.lookup name anchors)
+    _ -> Left (NotYaml place "this is not YAML")
+    where
+      place = placeAt mark
+      -- What is wrong with it is wrong here.
+      moved found = case found of
+        Scalar _ scalar -> Scalar place scalar
+        Sequence _ inner -> Sequence place inner
+        Mapping _ inner -> Mapping place inner
+  [] -> Left (NotYaml (Place 1 1) "this is not YAML")
+
+named :: Maybe String -> Anchors -> Node -> (Node, Anchors)
+named anchor anchors found = (found, maybe anchors (\name -> Map.insert name found anchors) anchor)
+
+elements :: Anchors -> [MarkedEvent] -> Step ([Node], Anchors)
+elements anchors events = case events of
+  MarkedEvent EventSequenceEnd _ _ : others -> Right (([], anchors), others)
+  _ -> do
+    ((found, known), others) <- node anchors events
+    ((more, all'), rest) <- elements known others
+    Right ((found : more, all'), rest)
+
+entries :: Anchors -> Set.Set Scalar -> [MarkedEvent] -> Step ([(Node, Node)], Anchors)
+entries anchors keys events = case events of
+  MarkedEvent EventMappingEnd _ _ : others -> Right (([], anchors), others)
+  _ -> do
+    ((key, known), afterKey) <- node anchors events
+    keys' <- case key of
+      Scalar place scalar
+        | scalar `Set.member` keys -> Left (NotYaml place "this key is already in the mapping")
+        | otherwise -> Right (Set.insert scalar keys)
+      _ -> Right keys
+    ((value, known'), afterValue) <- node known afterKey
+    ((more, all'), rest) <- entries known' keys' afterValue
+    Right (((key, value) : more, all'), rest)
+
+scalarOf :: Place -> Tag -> Style -> Text -> Either NotYaml Scalar
+scalarOf place tag style text = case tag of
+  NoTag -> Right (if style `elem` [Plain, PlainNoTag, Any] then resolved text else Text text)
+  StrTag -> Right (Text text)
+  UriTag "!" -> Right (Text text)
+  UriTag name -> Left (NotYaml place ("the tag " <> name <> " has no meaning here"))
+  _ -> Right (resolved text)
+
+-- The core schema (YAML 1.2.2, section 10.3).
+resolved :: Text -> Scalar
+resolved text
+  | text `elem` ["", "~", "null", "Null", "NULL"] = Null
+  | text `elem` ["true", "True", "TRUE"] = Truth True
+  | text `elem` ["false", "False", "FALSE"] = Truth False
+  | Just digits <- Text.stripPrefix "0x" text, isAll isHexDigit digits = Whole (valueOf Read.hexadecimal digits)
+  | Just digits <- Text.stripPrefix "0o" text, isAll isOctDigit digits = Whole (Text.foldl' (\value digit -> value * 8 + fromIntegral (fromEnum digit - fromEnum '0')) 0 digits)
+  | isAll isDigit unsigned = Whole (valueOf (Read.signed Read.decimal) text)
+  | isFraction unsigned || unsigned `elem` [".inf", ".Inf", ".INF"] || text `elem` [".nan", ".NaN", ".NAN"] = Fraction text
+  | otherwise = Text text
+  where
+    unsigned = if Text.take 1 text `elem` ["-", "+"] then Text.drop 1 text else text
+    valueOf reader = either (const 0) fst . reader
+
+isAll :: (Char -> Bool) -> Text -> Bool
+isAll test text = not (Text.null text) && Text.all test text
+
+-- Digits with a point among them or before them, or with an exponent.
+isFraction :: Text -> Bool
+isFraction text = isNumber && hasGoodExponent
+  where
+    (mantissa, exponent') = Text.break (`elem` ("eE" :: String)) text
+    (whole, point) = Text.span isDigit mantissa
+    fraction = Text.drop 1 point
+    isNumber
+      | Text.null point = not (Text.null whole)
+      | otherwise = Text.isPrefixOf "." point && Text.all isDigit fraction && not (Text.null whole && Text.null fraction)
+    hasGoodExponent
+      | Text.null exponent' = True
+      | otherwise = isAll isDigit (if Text.take 1 digits `elem` ["-", "+"] then Text.drop 1 digits else digits)
+    digits = Text.drop 1 exponent'

@@ -1,0 +1,162 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | Who gets the answers of a site or a route (passwords, pages of other sites), and which fields all of its answers have. Must not know:
+-- servers.
+module Millrace.Cli.Middleware.SitePolicy
+  ( SitePolicy (..),
+    SecurityHeaders (..),
+    UsersOptions (..),
+    plainManner,
+    dressing,
+    Admission,
+    admission,
+    admitting,
+    OwnAnswers (..),
+  )
+where
+
+import Control.Applicative ((<|>))
+import Control.Exception (throwIO, try)
+import qualified Data.ByteString.Char8 as Char8
+import qualified Data.CaseInsensitive as CI
+import Data.IORef (newIORef, readIORef, writeIORef)
+import Data.Maybe (fromMaybe)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Base.Failure
+import Millrace.Cli.Base.NameBytes
+import Millrace.Cli.Middleware.BasicAuthentication
+import Millrace.Cli.Middleware.CrossOrigin
+import Network.HTTP.Types.Header (hVary)
+import Network.Wai
+
+-- | What a site or a route says beside what it does.
+--
+-- @since 0.1.0
+data SitePolicy = SitePolicy
+  { -- | Fields of all answers. They replace those of the same name, except Vary.
+    mannerHeaders :: [(String, String)],
+    mannerSecurity :: SecurityHeaders,
+    -- | Whose pages may read the answers. 'Nothing': as browsers do without being told.
+    mannerSharing :: Maybe CrossOrigin,
+    -- | Who must say a password. 'Nothing': everybody gets answers.
+    mannerUsers :: Maybe UsersOptions
+  }
+  deriving (Eq, Show)
+
+-- | Whether answers have the fields of "Millrace.Cli.Middleware.SitePolicy".
+--
+-- @since 0.1.0
+data SecurityHeaders
+  = NoSecurityHeaders
+  | UsualSecurityHeaders
+  deriving (Eq, Show)
+
+-- | Names and passwords.
+--
+-- @since 0.1.0
+data UsersOptions = UsersOptions
+  { usersFile :: FilePath,
+    -- | What clients are told that the password is for.
+    usersRealm :: String
+  }
+  deriving (Eq, Show)
+
+-- | Nothing of it.
+--
+-- @since 0.1.0
+plainManner :: SitePolicy
+plainManner = SitePolicy [] NoSecurityHeaders Nothing Nothing
+
+-- | Adds the fields that a site or a route has.
+--
+-- @since 0.1.0
+dressing :: SitePolicy -> Middleware
+dressing manner = setting (mannerHeaders manner) . secured
+  where
+    secured = if mannerSecurity manner == UsualSecurityHeaders then securing else id
+
+-- | Who gets answers: whose pages, and which users.
+--
+-- @since 0.1.0
+data Admission = Admission (Maybe Middleware) (Maybe Middleware)
+
+-- | What the second one does not say, the first one says: that of a site and that of its route.
+--
+-- @since 0.1.0
+instance Semigroup Admission where
+  Admission sharing' users <> Admission ofRoute usersOfRoute = Admission (ofRoute <|> sharing') (usersOfRoute <|> users)
+
+-- | Reads the file of users, if there is one. Throws 'Failure'.
+--
+-- @since 0.1.0
+admission :: SitePolicy -> IO Admission
+admission manner = Admission (sharing <$> mannerSharing manner) <$> traverse asked (mannerUsers manner)
+
+-- | What becomes of answers that the server gives itself, such as the demand for a password.
+--
+-- @since 0.1.0
+data OwnAnswers
+  = AsTheyAre
+  | -- | With a page of the site, for example.
+    Adapted (Response -> IO Response)
+
+-- | Preflight requests need no password: browsers send them without one.
+--
+-- @since 0.1.0
+admitting :: OwnAnswers -> Admission -> Middleware
+admitting own (Admission sharing' users) = fromMaybe id sharing' . maybe id (adapting own) users
+
+-- Adapts what a middleware answers in place of the application.
+adapting :: OwnAnswers -> Middleware -> Middleware
+adapting AsTheyAre middleware = middleware
+adapting (Adapted adapt) middleware = \application request respond -> do
+  answerer <- newIORef ByMiddleware
+  let reached asked' respond' = writeIORef answerer ByApplication >> application asked' respond'
+      answered response = readIORef answerer >>= \by -> if by == ByApplication then respond response else adapt response >>= respond
+  middleware reached request answered
+
+data Answerer = ByMiddleware | ByApplication
+  deriving (Eq)
+
+asked :: UsersOptions -> IO Middleware
+asked options = do
+  content <- try (readTextFile (usersFile options)) >>= either (throwIO . unreadable) pure
+  users <- readUsers content >>= either (throwIO . unusable) pure
+  asking (nameBytes (usersRealm options)) users
+  where
+    attempt = "use the users in " <> usersFile options
+    unreadable failure = Failure attempt (ioe_description (failure :: IOException)) remedy
+    unusable reason = Failure attempt reason remedy
+    remedy = "'users' names a file with lines NAME:HASH. 'htpasswd -B -c FILE NAME' makes one."
+
+-- Vary is added to: without what is there, a cache would take the answer to one client for that to another.
+setting :: [(String, String)] -> Middleware
+setting [] application = application
+setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` replaced) . fst) others <> chosen))
+  where
+    chosen = [(CI.mk (Char8.pack name), Char8.pack value) | (name, value) <- fields]
+    replaced = filter (/= hVary) (map fst chosen)
+
+------------------------------------------------------------------------------------------------------------------------
+-- Security headers
+
+-- | Adds those that an answer does not have:
+--
+-- * @X-Content-Type-Options: nosniff@: a text is not run as a script because it looks like one.
+-- * @X-Frame-Options: SAMEORIGIN@: pages of others cannot show this one in a frame, to have it clicked on unseen.
+-- * @Referrer-Policy: strict-origin-when-cross-origin@: other sites learn where a visitor comes from, not from which page.
+-- * @Cross-Origin-Opener-Policy: same-origin@: a page that was opened from another site has no handle on it.
+--
+-- @Strict-Transport-Security@ is not among them, because it cannot be taken back for as long as it says.
+--
+-- @since 0.1.0
+securing :: Middleware
+securing application request respond = application request (respond . mapResponseHeaders with)
+  where
+    with headers = headers <> [field | field@(name, _) <- usual, name `notElem` map fst headers]
+    usual =
+      [ ("X-Content-Type-Options", "nosniff"),
+        ("X-Frame-Options", "SAMEORIGIN"),
+        ("Referrer-Policy", "strict-origin-when-cross-origin"),
+        ("Cross-Origin-Opener-Policy", "same-origin")
+      ]

@@ -1,0 +1,229 @@
+-- | Counts what a server does. Must not know: files.
+module Millrace.Cli.Observe.Metrics
+  ( Metrics,
+    newMetrics,
+    countOpened,
+    countClosed,
+    addServer,
+    countAnswer,
+    countActive,
+    HandshakeResult (..),
+    countHandshake,
+    countLimit,
+    Figures (..),
+    readFigures,
+    openNow,
+    requestsDone,
+  )
+where
+
+import Control.Concurrent (getNumCapabilities)
+import Control.Exception (finally)
+import Data.IORef
+import Data.Maybe (fromMaybe, isJust)
+import Data.Word (Word64)
+import GHC.Clock (getMonotonicTimeNSec)
+import GHC.Stats (GCDetails (..), RTSStats (..), getRTSStats, getRTSStatsEnabled)
+import Millrace.Cli.Base.System (residentBytes)
+import Millrace.Cli.Observe.Histogram
+import Millrace.Cli.Observe.PerCpuCounter
+import Millrace.Manager
+import Network.HTTP.Types (statusCode)
+import Network.Wai (Middleware)
+import Network.Wai.Handler.Millrace (Answer (..), ConnectionLimit (..), ConnectionStates (..), ServerState, currentConnectionStates)
+
+-- | Counters of one server. Adding to them takes no lock.
+--
+-- @since 0.1.0
+data Metrics = Metrics
+  { metricsStart :: !Word64,
+    metricsTally :: !PerCpuCounter,
+    -- The servers whose connections are counted by state.
+    metricsServers :: !(IORef [ServerState])
+  }
+
+-- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
+-- buckets of the histogram at 'firstBucket'.
+opened, closed, active, refused, cutOff, bodyBytes, nanoseconds, firstClass, firstHandshake, firstLimit, firstBucket :: Int
+opened = 0
+closed = 1
+active = 2
+refused = 3
+cutOff = 4
+bodyBytes = 5
+nanoseconds = 6
+firstClass = 7
+firstHandshake = 12
+firstLimit = firstHandshake + length handshakeResults
+firstBucket = firstLimit + length limitNames
+
+-- | The counters of a server that has done nothing yet.
+--
+-- @since 0.1.0
+newMetrics :: IO Metrics
+newMetrics = Metrics <$> getMonotonicTimeNSec <*> newPerCpuCounter (firstBucket + bucketCount) <*> newIORef []
+
+-- | Adds a server. The figures then count its connections by state.
+--
+-- @since 0.1.0
+addServer :: Metrics -> ServerState -> IO ()
+addServer metrics state = atomicModifyIORef' (metricsServers metrics) (\others -> (state : others, ()))
+
+-- | Counts a connection that was accepted.
+--
+-- @since 0.1.0
+countOpened :: Metrics -> IO ()
+countOpened metrics = add (metricsTally metrics) opened 1
+
+-- | Counts a connection that has ended.
+--
+-- @since 0.1.0
+countClosed :: Metrics -> IO ()
+countClosed metrics = add (metricsTally metrics) closed 1
+
+-- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that was cut off counts as
+-- that and not in the class of its status: the client has not got what the status says.
+--
+-- @since 0.1.0
+countAnswer :: Metrics -> Answer -> IO ()
+countAnswer metrics answer
+  | isJust (answerRefusal answer) = add (metricsTally metrics) refused 1
+  | otherwise = do
+    row <- ownRow (metricsTally metrics)
+    addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
+    addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
+    addTo row (if answerIsCutOff answer then cutOff else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
+    addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
+
+-- | How a handshake of TLS ended.
+--
+-- @since 0.1.0
+data HandshakeResult
+  = FullHandshake
+  | -- | An earlier session was resumed.
+    Resumption
+  | RefusedHandshake
+  | -- | It was not done in time.
+    SlowHandshake
+  | -- | The connection failed.
+    LostHandshake
+  deriving (Eq, Show, Enum, Bounded)
+
+handshakeResults :: [(HandshakeResult, String)]
+handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "lost"]
+
+-- | Counts a handshake that has ended.
+--
+-- @since 0.1.0
+countHandshake :: Metrics -> HandshakeResult -> IO ()
+countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
+
+limitNames :: [(ConnectionLimit, String)]
+limitNames = [(limit, named limit) | limit <- [minBound ..]]
+  where
+    named limit = case limit of
+      FramesWithoutUse -> "useless-frames"
+      CancelledRequests -> "resets"
+      LargeHeads -> "heads"
+      ConnectionMemory -> "memory"
+
+-- | Counts a connection that ends because its client has gone beyond a limit.
+--
+-- @since 0.1.0
+countLimit :: Metrics -> ConnectionLimit -> IO ()
+countLimit metrics limit = add (metricsTally metrics) (firstLimit + fromEnum limit) 1
+
+-- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
+-- nothing about connections.
+--
+-- @since 0.1.0
+countActive :: Metrics -> Middleware
+countActive metrics application request respond = do
+  row <- ownRow (metricsTally metrics)
+  addTo row active 1
+  application request respond `finally` addTo row active (-1)
+
+-- | The numbers at one moment.
+--
+-- @since 0.1.0
+data Figures = Figures
+  { figureUptime :: Word64, -- in nanoseconds
+    figureOpened :: Int,
+    figureClosed :: Int,
+    figureStates :: ConnectionStates,
+    -- | The requests in progress.
+    figureActive :: Int,
+    figureRefused :: Int,
+    figureCutOff :: Int,
+    figureBodyBytes :: Int,
+    -- | The sum of the durations of all requests.
+    figureNanoseconds :: Int,
+    -- | The whole answers, by class of status.
+    figureClasses :: [(String, Int)],
+    -- | By how they ended.
+    figureHandshakes :: [(String, Int)],
+    -- | The connections that a limit has ended, by limit.
+    figureLimits :: [(String, Int)],
+    -- | How many answers took how long ("Millrace.Cli.Observe.Histogram").
+    figureBuckets :: [Int],
+    figureCapabilities :: Int,
+    figureLoops :: Int,
+    figureBackend :: String,
+    figureLoopCounters :: Counters,
+    -- | Where the system tells.
+    figureResidentBytes :: Maybe Int,
+    -- | If the run-time system was told to count (@+RTS -T@).
+    figureHeapBytes :: Maybe Int
+  }
+
+-- | What is known now. May take some tens of microseconds.
+--
+-- @since 0.1.0
+readFigures :: Metrics -> IO Figures
+readFigures metrics = do
+  now <- getMonotonicTimeNSec
+  numbers <- amounts (metricsTally metrics)
+  states <- readIORef (metricsServers metrics) >>= mapM currentConnectionStates
+  let number index = sum (take 1 (drop index numbers))
+  Figures
+    (now - metricsStart metrics)
+    (number opened)
+    (number closed)
+    (sumOf states)
+    (number active)
+    (number refused)
+    (number cutOff)
+    (number bodyBytes)
+    (number nanoseconds)
+    (zip ["1xx", "2xx", "3xx", "4xx", "5xx"] (drop firstClass numbers))
+    (zip (map snd handshakeResults) (drop firstHandshake numbers))
+    (zip (map snd limitNames) (drop firstLimit numbers))
+    (drop firstBucket numbers)
+    <$> getNumCapabilities
+    <*> loopCount
+    <*> (backendName <$> chosenBackend)
+    <*> counters
+    <*> residentBytes
+    <*> heapBytes
+
+sumOf :: [ConnectionStates] -> ConnectionStates
+sumOf states = ConnectionStates (total connectionsNew) (total connectionsIdle) (total connectionsActive)
+  where
+    total of' = sum (map of' states)
+
+heapBytes :: IO (Maybe Int)
+heapBytes = do
+  isKnown <- getRTSStatsEnabled
+  if isKnown then Just . fromIntegral . gcdetails_mem_in_use_bytes . gc <$> getRTSStats else pure Nothing
+
+-- | How many connections are open.
+--
+-- @since 0.1.0
+openNow :: Figures -> Int
+openNow figures = max 0 (figureOpened figures - figureClosed figures)
+
+-- | How many requests the application has answered, in whole or in part.
+--
+-- @since 0.1.0
+requestsDone :: Figures -> Int
+requestsDone figures = figureCutOff figures + sum (map snd (figureClasses figures))

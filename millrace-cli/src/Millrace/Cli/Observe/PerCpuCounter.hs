@@ -1,0 +1,78 @@
+{-# LANGUAGE MagicHash #-}
+{-# LANGUAGE UnboxedTuples #-}
+
+-- | Numbers that many threads add to, without a lock and without allocating. Each capability has a row of its own, in cache lines of
+-- its own: processors do not take them from each other. Must not know: the rest of Millrace.
+module Millrace.Cli.Observe.PerCpuCounter
+  ( PerCpuCounter,
+    newPerCpuCounter,
+    Row,
+    ownRow,
+    addTo,
+    add,
+    amounts,
+  )
+where
+
+import Control.Concurrent (getNumCapabilities)
+import Control.Monad (void)
+import GHC.Exts (Int (..), isTrue#, myThreadId#, threadStatus#, (*#), (<#))
+import GHC.IO (IO (..))
+import Millrace.Internal.AtomicWord
+
+-- | Numbers, counted from 0.
+--
+-- @since 0.1.0
+data PerCpuCounter = PerCpuCounter
+  { tallyCount :: !Int,
+    tallyRows :: !Int,
+    -- | From one row to the next, in numbers.
+    tallyStride :: !Int,
+    tallyNumbers :: !AtomicWords
+  }
+
+-- | So many numbers, all 0.
+--
+-- @since 0.1.0
+newPerCpuCounter :: Int -> IO PerCpuCounter
+newPerCpuCounter count = do
+  rows <- getNumCapabilities
+  -- Two cache lines at least are between the numbers of two rows: processors fetch them in pairs.
+  let stride = (count + 31) `div` 16 * 16
+  PerCpuCounter count rows stride <$> newAtomicWords (rows * stride)
+
+-- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
+--
+-- @since 0.1.0
+data Row = Row !Int !AtomicWords
+
+-- | Does not block.
+--
+-- @since 0.1.0
+ownRow :: PerCpuCounter -> IO Row
+ownRow (PerCpuCounter _ (I# rows) (I# stride) numbers) = IO $ \state -> case myThreadId# state of
+  (# known, thread #) -> case threadStatus# thread known of
+    (# found, _, capability, _ #) ->
+      -- There may be more capabilities than there were.
+      (# found, Row (if isTrue# (capability <# rows) then I# (capability *# stride) else 0) numbers #)
+{-# INLINE ownRow #-}
+
+-- | Adds to the number at an index, which must exist. Atomic.
+--
+-- @since 0.1.0
+addTo :: Row -> Int -> Int -> IO ()
+addTo (Row start numbers) index amount = void (fetchAdd (AtomicWord numbers (start + index)) amount)
+
+-- | The same for a single number.
+--
+-- @since 0.1.0
+add :: PerCpuCounter -> Int -> Int -> IO ()
+add tally index amount = ownRow tally >>= \row -> addTo row index amount
+
+-- | All the numbers. Each addition that ended before the call is in them. O(numbers * capabilities).
+--
+-- @since 0.1.0
+amounts :: PerCpuCounter -> IO [Int]
+amounts tally = mapM (\index -> sum <$> mapM (\row -> at (row * tallyStride tally + index)) [0 .. tallyRows tally - 1]) [0 .. tallyCount tally - 1]
+  where
+    at index = readWord (AtomicWord (tallyNumbers tally) index)

@@ -1,0 +1,74 @@
+-- | The targets of proxies, as a server's status shows them. Must not know: HTTP.
+module Millrace.Cli.Observe.Upstream
+  ( Upstream (..),
+    UpstreamHealth (..),
+    Upstreams,
+    newUpstreams,
+    withUpstreams,
+    readUpstreams,
+  )
+where
+
+import Control.Exception (bracket)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
+import qualified Data.Map.Strict as Map
+
+-- | A target of a proxy. @Millrace.Proxy@ has the same, but is not there on all systems.
+--
+-- @since 0.1.0
+data Upstream = Upstream
+  { upstreamTarget :: String,
+    upstreamHealth :: UpstreamHealth,
+    -- | How many requests it works on.
+    upstreamRequests :: Int,
+    -- | How many connections to it are kept and not in use.
+    upstreamKept :: Int
+  }
+  deriving (Eq, Show)
+
+-- | Whether a target gets requests.
+--
+-- @since 0.1.0
+data UpstreamHealth
+  = UpstreamWell
+  | -- | Requests failed, so it is left out for a time.
+    UpstreamRequestsFailed
+  | -- | Checks failed.
+    UpstreamChecksFailed
+  deriving (Eq, Ord, Show)
+
+-- | The targets of all proxies that run now: what tells them, for each proxy, with a number.
+--
+-- @since 0.1.0
+newtype Upstreams = Upstreams (IORef (Int, Map.Map Int (IO [Upstream])))
+
+-- | No proxy runs.
+--
+-- @since 0.1.0
+newUpstreams :: IO Upstreams
+newUpstreams = Upstreams <$> newIORef (0, Map.empty)
+
+-- | While an action runs, the targets that another action tells are among the others.
+--
+-- @since 0.1.0
+withUpstreams :: Upstreams -> IO [Upstream] -> IO a -> IO a
+withUpstreams (Upstreams proxies) targets action = bracket add remove (const action)
+  where
+    add = atomicModifyIORef' proxies (\(next, others) -> ((next + 1, Map.insert next targets others), next))
+    remove number = atomicModifyIORef' proxies (\(next, others) -> ((next, Map.delete number others), ()))
+
+-- | All targets, by name. A target of several proxies is there once, with all its requests and connections, and as unwell as any of
+-- them takes it to be.
+--
+-- @since 0.1.0
+readUpstreams :: Upstreams -> IO [Upstream]
+readUpstreams (Upstreams proxies) = do
+  found <- readIORef proxies >>= fmap concat . sequence . Map.elems . snd
+  pure (Map.elems (Map.fromListWith both [(upstreamTarget upstream, upstream) | upstream <- found]))
+  where
+    both one other =
+      one
+        { upstreamHealth = max (upstreamHealth one) (upstreamHealth other),
+          upstreamRequests = upstreamRequests one + upstreamRequests other,
+          upstreamKept = upstreamKept one + upstreamKept other
+        }

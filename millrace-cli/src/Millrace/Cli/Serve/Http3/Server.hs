@@ -1,0 +1,17 @@
+-- | What speaks HTTP\/3 beside a server of https. Must not know: files.
+module Millrace.Cli.Serve.Http3.Server (Http3Server (..)) where
+
+import Millrace.Cli.Serve.Tls (CertificateUser)
+import Network.Wai (Middleware)
+import Network.Wai.Handler.Millrace (Settings)
+
+-- | A server of HTTP\/3, as the command knows it. A program that is built without HTTP\/3 never has one.
+--
+-- @since 0.1.0
+data Http3Server = Http3Server
+  { -- | The settings of the server of https beside it.
+    besideHttp3 :: Settings -> Settings,
+    -- | Tells clients of that server.
+    announcingHttp3 :: Middleware,
+    http3Certificates :: CertificateUser
+  }

@@ -1,0 +1,76 @@
+{-# LANGUAGE LambdaCase #-}
+
+-- | HTTP\/3 beside servers of https: where it is spoken, and what the user is told of it. Must not know: files.
+module Millrace.Cli.Serve.Http3Beside
+  ( Service (..),
+    Origin (..),
+    withHttp3Beside,
+  )
+where
+
+import Control.Applicative ((<|>))
+import Control.Exception (throwIO)
+import Control.Monad (unless)
+import Millrace.Cli.Base.Failure (Failure (..), tell)
+import Millrace.Cli.Config.Command (Http3 (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions (..))
+import Millrace.Cli.Serve.Http3
+import Millrace.Cli.Serve.Http3.Server (Http3Server (..))
+import Millrace.Cli.Serve.Tls (Tls (..))
+import Network.Wai (Application)
+import Network.Wai.Handler.Millrace (Listener, Settings)
+
+-- | A server that is ready to run.
+--
+-- @since 0.1.0
+data Service = Service
+  { serviceListen :: ListenOptions,
+    serviceOrigin :: Origin,
+    serviceListeners :: [Listener],
+    serviceSettings :: Settings,
+    serviceApplication :: Application
+  }
+
+-- | Where listening sockets come from.
+--
+-- @since 0.1.0
+data Origin
+  = OpenedHere
+  | -- | From the program that started this one. This one may be in another network, where a socket of its own reaches nobody: services
+    -- of systemd with @PrivateNetwork@ are.
+    Inherited
+  deriving (Eq, Show)
+
+-- | Runs an action with these servers, those of https with HTTP\/3 beside them where the options want it. Throws 'Failure' if they demand it and
+-- it is not possible.
+--
+-- @since 0.1.0
+withHttp3Beside :: ServerOptions -> Maybe Tls -> [Service] -> ([Service] -> IO a) -> IO a
+withHttp3Beside options protection = go []
+  where
+    go done [] use = use (reverse done)
+    go done (service : others) use = case (serverTls options, protection) of
+      (Just chosen, Just tls) | isWanted -> maybe (speaking chosen tls) without (obstacle chosen place)
+      _ -> continue service
+      where
+        place = serviceListen service
+        isWanted = listenSpeaking place == Https && (isRequired || listenHttp3 place == Http3IfPossible && serviceOrigin service == OpenedHere)
+        isRequired = listenHttp3 place == Http3Required
+        continue ready = go (ready : done) others use
+        without reason = if isRequired then throwIO reason else continue service
+        speaking chosen tls = withHttp3 chosen (serviceSettings service) (serviceListeners service) (serviceApplication service) $ \case
+          Right http3 -> do
+            alsoFor tls (http3Certificates http3)
+            continue service {serviceSettings = besideHttp3 http3 (serviceSettings service), serviceApplication = announcingHttp3 http3 (serviceApplication service)}
+          Left failure -> do
+            unless isRequired (tell ("millrace: https without HTTP/3: " <> failureReason failure))
+            without failure
+
+-- What is against HTTP\/3, if anything. It is silently left out then, unless the user demands it.
+obstacle :: TlsOptions -> ListenOptions -> Maybe Failure
+obstacle tls place = either Just (const Nothing) http3Libraries <|> clients <|> header
+  where
+    clients = ("clients must show certificates, and HTTP/3 asks for none" `because` "--tls-client-ca ('client-authorities')") <$ tlsClientAuthorities tls
+    header
+      | listenProxyHeader place == ProxyHeaderRequired = Just ("the header of a proxy is for connections of TCP" `because` "--proxy-protocol ('proxy-protocol')")
+      | otherwise = Nothing
+    because reason other = Failure "speak HTTP/3" reason ("Leave out '--http3 on' ('http3: on' in a configuration), or " <> other <> ".")

@@ -1,0 +1,26 @@
+-- | The file with the number of the server's process, and the socket beside it by which the server is asked to read its
+-- configuration again. Must not know: HTTP.
+module Millrace.Cli.Serve.PidFile (withPidFile) where
+
+import Control.Exception (bracketOnError, toException)
+import Millrace.Cli.Base.Failure
+import Millrace.Cli.Base.System (processNumber)
+import Millrace.Cli.Serve.Control
+import Millrace.Cli.Serve.OwnFile
+import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinaryFile)
+
+-- | Makes both, if there is a path. The action gets a function that has them at their places while it runs another
+-- action: from then on this process is the one that is asked, and until then another one may be. Throws 'Failure' if
+-- they cannot be made.
+--
+-- @since 0.1.0
+withPidFile :: Maybe FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
+withPidFile Nothing _ use = use id
+withPidFile (Just path) reload use =
+  withControl (controlPath path) reload $ \whileAsked ->
+    withOwnFile failed path written hClose (\_ whileThere -> use (whileAsked . whileThere))
+  where
+    written beside = bracketOnError (openBinaryFile beside WriteMode) hClose $ \file -> file <$ (number file >> hFlush file)
+    number :: Handle -> IO ()
+    number file = processNumber >>= hPrint file
+    failed failure = Failure ("write " <> path) (reasonOf (toException failure)) "'pid-file' is a path that the server's user may write to."

@@ -1,0 +1,16 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | A very small answer, for measuring what a server costs. Must not know: servers, files.
+module Millrace.Cli.Serve.Pong
+  ( pong,
+  )
+where
+
+import Network.HTTP.Types (hContentType, status200)
+import Network.Wai (Application, responseLBS)
+
+-- | Answers every request with 200 and the text @Pong!@.
+--
+-- @since 0.1.0
+pong :: Application
+pong _request respond = respond (responseLBS status200 [(hContentType, "text/plain")] "Pong!")

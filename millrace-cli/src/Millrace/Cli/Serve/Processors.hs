@@ -1,0 +1,113 @@
+-- | How many processors this process may keep busy: all of the machine, or as much of their time as its control groups allow
+-- (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
+module Millrace.Cli.Serve.Processors
+  ( usualCores,
+    coresWithin,
+    processorQuota,
+    processorQuotaBelow,
+  )
+where
+
+import Control.Exception (IOException, try)
+import Data.Char (chr, digitToInt, isOctDigit)
+import Data.List (isPrefixOf, stripPrefix)
+import qualified Data.List as List
+import Data.Maybe (catMaybes, listToMaybe, mapMaybe)
+import GHC.Conc (getNumProcessors)
+import GHC.IO.Encoding (getFileSystemEncoding)
+import System.IO (IOMode (ReadMode), hGetContents', hSetEncoding, withFile)
+import Text.Read (readMaybe)
+
+-- | How many cores a server uses by default.
+--
+-- @since 0.1.0
+usualCores :: IO Int
+usualCores = coresWithin <$> processorQuota <*> getNumProcessors
+
+-- | How many of these processors are worth using with this quota. More of them would use the quota up sooner, and then everything
+-- would stand still until the period is over. Part of a processor counts as one.
+--
+-- >>> coresWithin (Just 1.5) 8
+-- 2
+--
+-- @since 0.1.0
+coresWithin :: Maybe Rational -> Int -> Int
+coresWithin quota processors = maybe processors (max 1 . min processors . ceiling) quota
+
+-- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that there is no
+-- quota, or that there are no control groups.
+--
+-- @since 0.1.0
+processorQuota :: IO (Maybe Rational)
+processorQuota = processorQuotaBelow ""
+
+-- | The same for a system whose files are below a directory.
+--
+-- @since 0.1.0
+processorQuotaBelow :: FilePath -> IO (Maybe Rational)
+processorQuotaBelow top = do
+  groups <- lines <$> contentOf (top <> "/proc/self/cgroup")
+  mounts <- lines <$> contentOf (top <> "/proc/self/mountinfo")
+  quotas <- mapM (quotaOf . (top <>)) (concatMap (directoriesOf groups . words) mounts)
+  pure (least (catMaybes quotas))
+
+-- The directories, from the top down, with the quotas that hold for this process: a quota also holds for the groups below it.
+-- A line about a mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
+directoriesOf :: [String] -> [String] -> [FilePath]
+directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
+  (_ : _ : _ : root : place : _, [_, kind, _, options]) ->
+    maybe [] (map (unescaped place <>) . ancestry . belowRoot (unescaped root)) (groupIn kind (separated ',' options))
+  _ -> []
+  where
+    groupIn kind options
+      | kind == "cgroup2" = group null
+      | kind == "cgroup" && "cpu" `elem` options = group (elem "cpu" . separated ',')
+      | otherwise = Nothing
+    -- "NUMBER:CONTROLLER,...:PATH", in version 2 without controllers.
+    group isMeant = listToMaybe [drop 1 path | (controllers, path) <- map (break (== ':') . drop 1 . dropWhile (/= ':')) groups, isMeant controllers]
+
+-- The part of the tree that a container sees may begin at its own group, or consist of that group alone.
+belowRoot :: FilePath -> FilePath -> FilePath
+belowRoot "/" group = group
+belowRoot root group = case stripPrefix root group of
+  Just rest | null rest || "/" `isPrefixOf` rest -> rest
+  _ -> ""
+
+-- >>> ancestry "/a/b"
+-- ["","/a","/a/b"]
+ancestry :: FilePath -> [FilePath]
+ancestry path = scanl (\above name -> above <> "/" <> name) "" (filter (not . null) (separated '/' path))
+
+quotaOf :: FilePath -> IO (Maybe Rational)
+quotaOf directory = do
+  unified <- numbersIn ["/cpu.max"]
+  before <- numbersIn ["/cpu.cfs_quota_us", "/cpu.cfs_period_us"]
+  pure (least (mapMaybe share [unified, before]))
+  where
+    numbersIn names = concat <$> mapM (fmap words . contentOf . (directory <>)) names
+    -- "max" and -1 mean that there is no quota.
+    share numbers = case map readMaybe numbers of
+      [Just quota, Just period] | quota > 0 && period > 0 -> Just (fromInteger quota / fromInteger period)
+      _ -> Nothing
+
+least :: Ord a => [a] -> Maybe a
+least values = if null values then Nothing else Just (minimum values)
+
+separated :: Char -> String -> [String]
+separated mark text = case break (== mark) text of
+  (first, _ : rest) -> first : separated mark rest
+  (first, []) -> [first]
+
+-- Blanks and backslashes in a path are written as a backslash and three octal digits.
+unescaped :: FilePath -> FilePath
+unescaped path = case path of
+  '\\' : a : b : c : rest | all isOctDigit [a, b, c] -> chr (List.foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
+  other : rest -> other : unescaped rest
+  [] -> []
+
+-- The content of a file, or nothing if the file does not exist or cannot be read.
+contentOf :: FilePath -> IO String
+contentOf path = either none id <$> try (withFile path ReadMode (\file -> getFileSystemEncoding >>= hSetEncoding file >> hGetContents' file))
+  where
+    none :: IOException -> String
+    none _ = ""

@@ -1,0 +1,318 @@
+-- | Runs a WAI application on the Millrace I/O manager until a signal stops it. Must not know: files.
+module Millrace.Cli.Serve.Server
+  ( serve,
+    serveWith,
+    Running (..),
+  )
+where
+
+import Control.Concurrent (forkIO, killThread, setNumCapabilities)
+import Control.Concurrent.MVar (MVar, isEmptyMVar, newEmptyMVar, putMVar, readMVar, takeMVar, tryPutMVar)
+import Control.Exception (SomeException, bracket, finally, fromException, throwIO, try)
+import Control.Monad (forM_, join, unless, void, when, zipWithM)
+import Data.Foldable (find, toList)
+import Data.IORef (IORef, newIORef, readIORef, writeIORef)
+import Data.List (nub, stripPrefix)
+import qualified Data.List.NonEmpty as NonEmpty
+import Data.Maybe (fromMaybe, listToMaybe)
+import Foreign.C (Errno (..), eNOMEM)
+import GHC.IO.Exception (IOErrorType (ResourceExhausted), IOException (..))
+import Millrace.Cli.Base.Address (addressUrl)
+import Millrace.Cli.Base.Backend (startManager)
+import Millrace.Cli.Base.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
+import Millrace.Cli.Base.RequestName (requestName)
+import Millrace.Cli.Base.System (Hangup (..), ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
+import Millrace.Cli.Config.Command (ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
+import Millrace.Cli.Config.Limit
+import Millrace.Cli.Middleware.Redirect (redirecting)
+import Millrace.Cli.Observe.AccessLog (endAccessLog, logAnswer, withAccessLog)
+import Millrace.Cli.Observe.Metrics
+import Millrace.Cli.Observe.Status (statusPages)
+import Millrace.Cli.Observe.Upstream (Upstream)
+import Millrace.Cli.Serve.Http3Beside (Origin (..), Service (..), withHttp3Beside)
+import Millrace.Cli.Serve.Listener
+import Millrace.Cli.Serve.Processors (usualCores)
+import Millrace.Cli.Serve.Proxy (failureResponse, isOfLeavingClient)
+import Millrace.Cli.Serve.ServiceManager
+import Millrace.Cli.Serve.Tls (Tls (..), withTls)
+import Millrace.Manager
+import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
+import Network.Wai (Application, Middleware)
+import Network.Wai.Handler.Millrace
+
+-- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within 'serverDrainSeconds'. A
+-- second signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
+-- listens, and which backend it uses, and tells the service manager when it is ready.
+--
+-- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
+-- the number of capabilities and the backend.
+--
+-- @since 0.1.0
+serve :: ServerOptions -> Application -> IO ()
+serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application id)
+
+-- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and
+-- before anything listens. The application comes with a function for what must be so as long as this server serves: by
+-- then it listens, and nothing else can fail. SIGHUP can be for something else. The first action tells the targets of
+-- proxies, for the status page.
+--
+-- @since 0.1.0
+serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
+serveWith options hangup upstreams withApplication' = do
+  stop <- newStop
+  stopOnSignals hangup stop
+  ignoreRotation -- The log is opened again for each write.
+  ignoreFileSizeLimit -- A log that cannot be written must not end the server.
+  raiseDescriptorLimit
+  setNumCapabilities =<< maybe usualCores pure (serverCores options)
+  backend <- startManager (serverBackend options)
+  reporting <- newReporting
+  serviceManager <- findServiceManager
+  tls <- newEmptyMVar
+  -- What can fail comes before listening: clients that come to a port shared with another server would be lost.
+  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application whileServing -> withInherited $ \inherited ->
+    observing options stop $ \metrics telling -> protected options metrics (putMVar tls) $ \protection -> do
+      let sharing = setReusePort (serverReusePort options || not (null inherited))
+      withPlaces options inherited $ \places -> do
+        urls <- mapM urlsOf places
+        mapM_ (refuseSamePort places) (serverStatusPort options)
+        loops <- loopCount
+        securePort <- portOfHttps places
+        withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $ \status -> do
+          let notices =
+                Notices
+                  { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
+                    whenStopping = notifyStopping serviceManager
+                  }
+              service place said = do
+                (state, chosen) <- makeServerState (adapted place said)
+                mapM_ (`addServer` state) metrics
+                pure (Service (placeOptions place) (placeOrigin place) (placeListeners place) chosen (maybe id countActive metrics (applicationAt securePort place application)))
+              adapted place said = protectionAt place (maybe id protecting protection) (telling (reporting (sharing (settings options (placeOptions place) stop said))))
+          services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
+          withHttp3Beside options protection services $
+            whileServing . withWatchdog serviceManager . runTogether . map (\found -> runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found))
+  awaitTold stop
+
+-- | What can be changed while the server runs.
+--
+-- @since 0.1.0
+newtype Running = Running
+  { -- | Has new connections use these certificates. Waits until the server has read its first ones. Throws
+    -- 'Millrace.Cli.Failure.Failure', and then nothing has changed. There must be https.
+    useCertificates :: TlsOptions -> IO ()
+  }
+
+-- | Sockets that are listened on in one way.
+data Place = Place
+  { placeOptions :: ListenOptions,
+    placeOrigin :: Origin,
+    placeListeners :: [Listener]
+  }
+
+-- If the process has inherited sockets, they replace those that the options ask for. A socket is listened on in the way that the
+-- options have for its port, and otherwise in the way of the first one. Only those that lead to https are opened if they were not
+-- inherited.
+withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
+withPlaces options inherited use
+  | null inherited = opened (toList asked) []
+  | otherwise = do
+    ports <- mapM (socketPortSafe . listenerSocket) inherited
+    let wayOf port = fromMaybe (NonEmpty.head asked) (find ((== port) . Just . listenPort) asked)
+        found = zip (map wayOf ports) inherited
+        places = [Place wanted Inherited listeners | wanted <- toList asked, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
+    opened (NonEmpty.filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) asked) (reverse places)
+  where
+    asked = serverListens options
+    opened [] found = use (reverse found)
+    opened (wanted : others) found =
+      withListeners (listenSaidBy wanted) (setReusePort (serverReusePort options) defaultSettings) (listenHost wanted) (listenPort wanted) $ \listeners ->
+        opened others (Place wanted OpenedHere listeners : found)
+
+-- What the user is told of a place: how it is spoken there, and where it is.
+urlsOf :: Place -> IO [(Speaking, String)]
+urlsOf place = map ((,) speaking . inScheme) <$> mapM urlOf (placeListeners place)
+  where
+    speaking = listenSpeaking (placeOptions place)
+    inScheme = if speaking == Https then withTlsScheme else id
+
+urlOf :: Listener -> IO String
+urlOf = fmap addressUrl . getSocketName . listenerSocket
+
+applicationAt :: PortNumber -> Place -> Middleware
+applicationAt securePort place = if listenSpeaking (placeOptions place) == RedirectToHttps then redirecting securePort else id
+
+-- The port that clients are sent to.
+portOfHttps :: [Place] -> IO PortNumber
+portOfHttps places = fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
+  where
+    secure = concatMap placeListeners (filter ((== Https) . listenSpeaking . placeOptions) places)
+
+protectionAt :: Place -> (Settings -> Settings) -> Settings -> Settings
+protectionAt place protection = if listenSpeaking (placeOptions place) == Https then protection else id
+
+-- Runs servers until all have ended. If one fails, the others end, too.
+runTogether :: [IO ()] -> IO ()
+runTogether [] = pure ()
+runTogether (server : others) = bracket begin (killThread . fst) $ \(_, outcome) ->
+  runTogether others >> takeMVar outcome >>= either (throwIO :: SomeException -> IO ()) pure
+  where
+    begin = do
+      outcome <- newEmptyMVar
+      thread <- forkIO (try server >>= putMVar outcome)
+      pure (thread, outcome)
+
+-- A port that can be shared can be shared with the status server too, by mistake.
+refuseSamePort :: [Place] -> PortNumber -> IO ()
+refuseSamePort places port = do
+  taken <- mapM (socketPortSafe . listenerSocket) (concatMap placeListeners places)
+  when (Just port `elem` taken) . throwIO $
+    Failure
+      { failureAttempt = "serve the status on port " <> show port,
+        failureReason = "the server itself listens there",
+        failureRemedy = "Choose another port with --status (0 takes any free one)."
+      }
+
+-- Observers cost something, so there are only those that the options ask for.
+observing :: ServerOptions -> Stop -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
+observing options stop use = do
+  metrics <- traverse (const newMetrics) (serverStatusPort options)
+  let telling observers = maybe id countConnections metrics . tellAll (maybe id ((:) . countAnswer) metrics observers)
+  case serverAccessLog options of
+    Nothing -> use metrics (telling [])
+    Just path -> withAccessLog (serverLogFormat options) path $ \accessLog -> do
+      writeIORef (stopLastWords stop) (endAccessLog accessLog)
+      use metrics (telling [logAnswer accessLog])
+
+-- The action gets what makes the server's connections protected ones, if there is https.
+protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> (Maybe Tls -> IO a) -> IO a
+protected options metrics found use = case serverTls options of
+  Nothing -> use Nothing
+  Just chosen -> withTls chosen (countHandshake <$> metrics) (\tls -> found tls >> use (Just tls))
+
+withTlsScheme :: String -> String
+withTlsScheme url = maybe url ("https://" <>) (stripPrefix "http://" url)
+
+onOpening :: IO () -> Settings -> Settings
+onOpening action before = setOnOpen (\peer -> action >> getOnOpen before peer) before
+
+tellAll :: [Answer -> IO ()] -> Settings -> Settings
+tellAll [] = id
+tellAll observers = setOnAnswer (forM_ observers . flip id)
+
+countConnections :: Metrics -> Settings -> Settings
+countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics)) . setOnLimit (\limit _ -> countLimit metrics limit)
+
+-- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared like that
+-- of the server itself: during a restart the next server needs it while this one still has it.
+withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Application -> (Maybe String -> IO a) -> IO a
+withStatusServer adapted (Just port) (Just pages) use =
+  withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
+    urls <- mapM urlOf (take 1 listeners)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners pages)) killThread $ \_ -> use (listToMaybe urls)
+withStatusServer _ _ _ use = use Nothing
+
+-- What a server tells of itself.
+data Notices = Notices
+  { whenReady :: IO (),
+    whenStopping :: IO ()
+  }
+
+settings :: ServerOptions -> ListenOptions -> Stop -> Notices -> Settings
+settings options place stop notices =
+  setBeforeMainLoop (whenReady notices)
+    . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> whenStopping notices >> end)))
+    . setGracefulShutdownTimeout (Just (serverDrainSeconds options))
+    . (if listenProxyHeader place == ProxyHeaderRequired then setProxyProtocolRequired else id)
+    . setOnExceptionResponse failureResponse
+    . limiting (serverLimits options)
+    $ defaultSettings
+
+limiting :: LimitOptions -> Settings -> Settings
+limiting options =
+  foldr
+    (.)
+    id
+    [ limit (setMaximumConnections . Just) LimitConnections,
+      limit (setReservedDescriptors . Just) LimitReservedDescriptors,
+      limit setMaxTotalHeaderLength LimitHeadBytes,
+      limit setMaximumTargetLength LimitUrlBytes,
+      -- As people type them, and some programs send them.
+      setAllowNonAsciiTarget True,
+      limit setMaximumHeaderCount LimitFields,
+      limit (setMaximumBodySize . Just) LimitBodyBytes,
+      limit setHeaderTimeout LimitHeadSeconds,
+      limit setBodyTimeout LimitBodySeconds,
+      limit setSendTimeout LimitSendSeconds,
+      limit setIdleTimeout LimitIdleSeconds,
+      limit setTotalTimeout LimitTotalSeconds,
+      limit setHTTP2MaximumStreams LimitStreams,
+      resets,
+      frames,
+      windows
+    ]
+  where
+    limit set name = maybe id set (limitOf options name)
+    or' known name = fromMaybe known (limitOf options name)
+    resets usual = let (burst, rate) = getHTTP2MaximumResets usual in setHTTP2MaximumResets (burst `or'` LimitResets) (rate `or'` LimitResetsPerSecond) usual
+    frames usual = let (burst, rate) = getHTTP2MaximumFrames usual in setHTTP2MaximumFrames (burst `or'` LimitUselessFrames) (rate `or'` LimitUselessFramesPerSecond) usual
+    windows usual =
+      let (stream, connection, largest) = getHTTP2Windows usual
+       in setHTTP2Windows (stream `or'` LimitStreamWindow) (connection `or'` LimitConnectionWindow) (largest `or'` LimitLargestWindow) usual
+
+-- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
+newReporting :: IO (Settings -> Settings)
+newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tell . crowded)) <$> newSeldomTeller
+  where
+    crowded news =
+      "millrace: " <> case news of
+        ClientsWait (MaximumConnections most) -> "clients wait: " <> show most <> (if most == 1 then " connection is" else " connections are") <> " open, as many as 'connections' allows"
+        ClientsWait OpenDescriptors -> "clients wait: too many open files (ulimit -n)"
+        ClientsWaitNoMore (MaximumConnections _) -> "clients no longer wait for connections"
+        ClientsWaitNoMore OpenDescriptors -> "clients no longer wait for open files"
+    report telling request failure =
+      when (defaultShouldDisplayException failure && not (isOfLeavingClient failure)) $ case request of
+        Just found -> telling ("millrace: " <> requestName found <> ": " <> described failure)
+        Nothing
+          | maybe False isOutOfMemory (fromException failure) -> telling "millrace: connections end, because there is no memory for them; 'connections' in 'limits' bounds it"
+          | otherwise -> tell ("millrace: " <> described failure)
+    -- Of the system, or of C's allocator, which has no number.
+    isOutOfMemory failure = maybe (ioe_type failure == ResourceExhausted) ((== eNOMEM) . Errno) (ioe_errno failure)
+    -- The path by which the file was opened names a descriptor, and would tell the user nothing.
+    described failure
+      | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
+      | otherwise = reasonOf failure
+
+-- The channel from the signal handlers to the server.
+data Stop = Stop
+  { stopAsked :: MVar (),
+    stopTold :: MVar (),
+    -- | Runs before a second signal ends the process.
+    stopLastWords :: IORef (IO ())
+  }
+
+newStop :: IO Stop
+newStop = Stop <$> newEmptyMVar <*> newEmptyMVar <*> newIORef (pure ())
+
+-- The handlers are installed before the socket is opened, so that no signal is lost. A signal counts even if the message cannot
+-- be written, for example because Ctrl-C has ended the reader of the pipe as well.
+stopOnSignals :: Hangup -> Stop -> IO ()
+stopOnSignals hangup stop = onTermination hangup asked (join (readIORef (stopLastWords stop)))
+  where
+    asked = do
+      void (tryPutMVar (stopAsked stop) ())
+      tell "stopping when the open requests are done; a second signal stops at once" `finally` tryPutMVar (stopTold stop) ()
+
+-- Waits until the message about stopping is written. The program's end would cut it off.
+awaitTold :: Stop -> IO ()
+awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
+
+-- If the announcement cannot be written, the server runs nevertheless.
+announce :: [(Speaking, String)] -> Backend -> Int -> Maybe String -> IO ()
+announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ redirects))
+  where
+    -- A shared port has a socket for each loop.
+    places = nub ["listening on " <> url | (speaking, url) <- urls, speaking /= RedirectToHttps]
+    redirects = nub ["redirecting from " <> url | (RedirectToHttps, url) <- urls]
+    with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
+    place statusUrl = ["status on " <> statusUrl <> "/, " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

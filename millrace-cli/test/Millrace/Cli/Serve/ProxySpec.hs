@@ -1,0 +1,41 @@
+-- | The program as a reverse proxy, in front of itself.
+module Millrace.Cli.Serve.ProxySpec (spec) where
+
+import Data.List (isInfixOf)
+import Program
+import System.Exit (ExitCode (..))
+import System.Posix.Signals (sigTERM)
+import Target
+import Test.Hspec
+
+spec :: Spec
+spec = do
+  it "passes requests on to a port of this machine, logs and counts them, and stops" $
+    withServer ["pong", "--port", "0"] $ \target ->
+      withServer ["proxy", show (serverPort target), "--port", "0", "--status", "0", "--access-log", "-"] $ \server -> do
+        status <- nextLine server
+        curl [serverUrl server ++ "/a?b=c"] >>= (`shouldBe` "Pong!")
+        nextLine server >>= (`shouldSatisfy` ("\"GET /a?b=c HTTP/1.1\" 200 5 " `isInfixOf`))
+        metrics <- curl [reverse (dropWhile (/= '/') (reverse (takeWhile (/= ' ') (drop (length "status on ") status)))) ++ "metrics"]
+        metrics `shouldSatisfy` ("status=\"2xx\"} 1\n" `isInfixOf`)
+        signalServer sigTERM server
+        waitForExit 30 server >>= (`shouldBe` ExitSuccess)
+  it "uses the target that is well, and says what is wrong when there is none" $ do
+    gone <- withServer ["pong", "--port", "0"] (return . show . serverPort)
+    withServer ["pong", "--port", "0"] $ \target ->
+      withServer ["proxy", gone, show (serverPort target), "--port", "0"] $ \server ->
+        mapM (const (curl [serverUrl server])) [1 .. 4 :: Int] >>= (`shouldBe` replicate 4 "Pong!")
+    withServer ["proxy", gone, "--port", "0"] $ \server -> do
+      curl ["-i", serverUrl server ++ "/x"] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+      nextErrorLine server `shouldReturn` ("millrace: GET /x: no connection to http://127.0.0.1:" ++ gone ++ ": connection refused")
+  it "blames a target whose response is broken before any of it was passed on" . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n" $ \target ->
+    withServer ["proxy", target, "--port", "0"] $ \server -> curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+  it "wants targets that are some" $ do
+    none <- runMillrace [] ["proxy", "--port", "0"]
+    outcomeExit none `shouldBe` ExitFailure 2
+    wrong <- runMillrace [] ["proxy", "http://localhost/app", "--port", "0"]
+    outcomeExit wrong `shouldBe` ExitFailure 1
+    outcomeErrors wrong `shouldSatisfy` ("cannot pass requests on to 'http://localhost/app': a target has no path" `isInfixOf`)
+    authorities <- runMillrace [] ["proxy", "3000", "--port", "0", "--target-ca", "/nowhere"]
+    outcomeExit authorities `shouldBe` ExitFailure 1
+    outcomeErrors authorities `shouldSatisfy` ("/nowhere" `isInfixOf`)

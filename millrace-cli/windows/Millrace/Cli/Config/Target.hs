@@ -1,0 +1,8 @@
+-- | What a configuration may name as a target of the proxy, which does not exist on Windows yet. Must not know: servers, files.
+module Millrace.Cli.Config.Target (targetProblem) where
+
+-- | Nothing is said here about targets; the proxy refuses to start.
+--
+-- @since 0.1.0
+targetProblem :: String -> Maybe String
+targetProblem _ = Nothing

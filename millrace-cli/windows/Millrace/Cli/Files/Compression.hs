@@ -1,0 +1,37 @@
+-- | There is no compression on Windows yet: zlib, brotli and zstd are not among what is cross-compiled. Must not know: HTTP, files.
+--
+-- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
+module Millrace.Cli.Files.Compression
+  ( CompressionFailure (..),
+    compressionCodings,
+    compressed,
+  )
+where
+
+import Control.Exception (Exception (..), throwIO)
+import Data.ByteString (ByteString)
+import Data.Word (Word64)
+import Millrace.Cli.Files.ContentCoding (Coding)
+
+-- | Why something could not be compressed. It can be sent as it is.
+--
+-- @since 0.1.0
+newtype CompressionFailure
+  = -- | There is no encoder for this coding.
+    NoEncoder Coding
+  deriving (Eq, Show)
+
+instance Exception CompressionFailure where
+  displayException _ = "cannot compress: millrace has no compression on Windows yet"
+
+-- | None.
+--
+-- @since 0.1.0
+compressionCodings :: [Coding]
+compressionCodings = []
+
+-- | Always throws 'CompressionFailure' here.
+--
+-- @since 0.1.0
+compressed :: Coding -> Word64 -> Int -> IO ByteString -> IO (Maybe ByteString)
+compressed coding _ _ _ = throwIO (NoEncoder coding)

@@ -1,0 +1,22 @@
+-- | Windows has no crypt(3), so no hash is known. Must not know: files.
+--
+-- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
+module Millrace.Cli.Middleware.Password
+  ( isKnownHash,
+    matchesHash,
+  )
+where
+
+import Data.ByteString (ByteString)
+
+-- | False.
+--
+-- @since 0.1.0
+isKnownHash :: ByteString -> IO Bool
+isKnownHash _ = pure False
+
+-- | False.
+--
+-- @since 0.1.0
+matchesHash :: ByteString -> ByteString -> IO Bool
+matchesHash _ _ = pure False

@@ -1,0 +1,41 @@
+-- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is cross-compiled there.
+-- Must not know: files.
+--
+-- The same names in @posix\/@ are for all other systems; the package description chooses.
+module Millrace.Cli.Serve.Proxy
+  ( withReverseProxy,
+    failureResponse,
+    isOfLeavingClient,
+  )
+where
+
+import Control.Exception (SomeException, throwIO)
+import Millrace.Cli.Base.Failure (Failure (..))
+import Millrace.Cli.Config.Command (ProxyOptions)
+import Millrace.Cli.Observe.Upstream (Upstreams)
+import Network.Wai (Application, Response)
+import Network.Wai.Handler.Millrace (defaultOnExceptionResponse)
+
+-- | Throws 'Failure'.
+--
+-- @since 0.1.0
+withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
+withReverseProxy _ _ _ _ =
+  throwIO
+    Failure
+      { failureAttempt = "pass requests on",
+        failureReason = "millrace has no proxy on Windows yet",
+        failureRemedy = "Run it on Linux."
+      }
+
+-- | What a client gets when an exception ends its request.
+--
+-- @since 0.1.0
+failureResponse :: SomeException -> Response
+failureResponse = defaultOnExceptionResponse
+
+-- | Did the client end the request that an exception has ended? Only a proxy finds that out.
+--
+-- @since 0.1.0
+isOfLeavingClient :: SomeException -> Bool
+isOfLeavingClient _ = False

@@ -1,0 +1,42 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | What a client of HTTP\/1.1 expects when its WebSocket is accepted, and a target that speaks HTTP\/2 does not say. Must not know:
+-- connections.
+module Millrace.Proxy.WebSocketAccept (acceptField) where
+
+import Control.Monad (void)
+import Data.Bits (shiftL, shiftR, (.&.), (.|.))
+import Data.ByteString (ByteString)
+import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Internal as Internal
+import qualified Data.ByteString.Unsafe as Unsafe
+import Data.Word (Word8)
+import Foreign.C.Types (CSize (..))
+import Foreign.Ptr (Ptr, castPtr)
+import Network.HTTP.Types (ResponseHeaders)
+import Network.Wai (Request, requestHeaders)
+
+-- In OpenSSL's libcrypto.
+foreign import ccall unsafe "SHA1" c_sha1 :: Ptr Word8 -> CSize -> Ptr Word8 -> IO (Ptr Word8)
+
+-- | Sec-WebSocket-Accept for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket.
+acceptField :: ByteString -> Request -> IO ResponseHeaders
+acceptField protocol request = case [value | ("sec-websocket-key", value) <- requestHeaders request] of
+  key : _ | protocol == "websocket" -> (\digest -> [("Sec-WebSocket-Accept", base64 digest)]) <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
+  _ -> return []
+
+sha1 :: ByteString -> IO ByteString
+sha1 bytes = Internal.create 20 $ \place -> Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) place)
+
+-- RFC 4648, section 4.
+base64 :: ByteString -> ByteString
+base64 bytes = ByteString.concat (go bytes)
+  where
+    go rest
+      | ByteString.null rest = []
+      | otherwise =
+        let (three, others) = ByteString.splitAt 3 rest
+            number = ByteString.foldl' (\sum' byte -> shiftL sum' 8 .|. fromIntegral byte) (0 :: Int) (ByteString.take 3 (three <> "\0\0"))
+            digits = ByteString.pack [ByteString.index alphabet (shiftR number (6 * place) .&. 63) | place <- [3, 2, 1, 0]]
+         in (ByteString.take (ByteString.length three + 1) digits <> ByteString.replicate (3 - ByteString.length three) 61) : go others
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
