@@ -42,7 +42,7 @@ test: test-setup ## build, then run every test (SUITES="core millrace-http" for 
 	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/test $(SUITES)
 
 test-releases: ## test on Debian 12, 13 and what comes after, in clean roots (RELEASES=, SUITES=)
-	@scripts/test-on "$(or $(RELEASES),bookworm trixie forky sid)" $(SUITES)
+	@scripts/release/test-on "$(or $(RELEASES),bookworm trixie forky sid)" $(SUITES)
 
 core-test: ## test the C core alone: plain, ASan and UBSan, TSan
 	$(MAKE) -C core test
@@ -89,10 +89,10 @@ deb: ## build Debian packages in build/deb: the command, the C libraries, the Ha
 	@packaging/build-deb
 
 test-packages: ## build and test the packages on Debian 12 and 13, in clean roots (RELEASES=)
-	@scripts/test-packages $(or $(RELEASES),bookworm trixie)
+	@scripts/release/test-packages $(or $(RELEASES),bookworm trixie)
 
 release-check: ## what is missing before a release: VERSION=0.1.0
-	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release-check $(VERSION)
+	@CABAL_CONFIG=$(CABAL_CONFIG) scripts/release/check $(VERSION)
 
 bench: build ## compare with peers (WORKLOAD=, PEERS=, CONNS=, ROUNDS=, QUICK=1)
 	@scripts/install-packages test bench

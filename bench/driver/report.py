@@ -393,7 +393,7 @@ class Report:
         return ["## Releases of Debian", "",
                 "What Millrace needs with the compiler and the libraries of each release, and how much that is of what Warp and "
                 "nginx of the same release need, and the timers of its GHC. The machine was shared and busy: compare ratios, not "
-                "times. In a root of a release (`scripts/test-on --keep RELEASE build bench`):", "",
+                "times. In a root of a release (`scripts/release/test-on --keep RELEASE build bench`):", "",
                 "```", f"bench/run --releases --into bench/{releases.DIRECTORY}/RELEASE.json", "```", "",
                 *_table(header, lines), ""]
 

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | h2spec, a program that tries what RFC 9113 demands of a server in 145 tests. It is no package of Debian: scripts/check-http2
+-- | h2spec, a program that tries what RFC 9113 demands of a server in 145 tests. It is no package of Debian: scripts/interop/http2
 -- builds it and runs this test. Without it, the test is pending.
 module Http2ConformanceSpec (spec) where
 
@@ -27,7 +27,7 @@ failsIn :: (Settings -> Settings) -> [String] -> Expectation
 failsIn change expected = do
   found <- lookupEnv "MILLRACE_H2SPEC" >>= maybe (findExecutable "h2spec") (return . Just)
   case found of
-    Nothing -> pendingWith "h2spec is not installed; scripts/check-http2 builds it"
+    Nothing -> pendingWith "h2spec is not installed; scripts/interop/http2 builds it"
     -- A test that expects silence takes the whole time limit, so it is short; the suite's other tests run meanwhile.
     Just program -> withServer change complete $ \port -> go program port (3 :: Int)
   where

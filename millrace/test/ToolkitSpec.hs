@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | Threads are killed at random moments in every function of the toolkit; afterwards nothing is left: no
--- descriptor, operation, child, file or call. scripts/check-toolkit says which function is missing here.
+-- descriptor, operation, child, file or call. scripts/lint/toolkit says which function is missing here.
 module ToolkitSpec (spec) where
 
 import Control.Concurrent (threadDelay)

@@ -1,4 +1,4 @@
-"""Clients, and servers, of libraries for Python, which scripts/check-programs starts: drivers.py WHAT ARGUMENTS..."""
+"""Clients, and servers, of libraries for Python, which scripts/interop/programs starts: drivers.py WHAT ARGUMENTS..."""
 import json
 import os
 import sys
