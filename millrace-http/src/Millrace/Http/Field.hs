@@ -1,4 +1,5 @@
 {-# LANGUAGE FlexibleInstances #-}
+{-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
 -- Records of unboxed words whose fields have types. Must not know: connections, requests.
@@ -6,11 +7,27 @@
 -- The state of a connection and of a request changes with every request. In an @IORef@ each change would allocate a box and
 -- mark the reference for the collector, so the state is kept in words of plain memory. A 'Field' gives such a word the type
 -- of its content. Everything here is inlined: reading a field is one load.
-module Millrace.Http.Field (Field (..), Record (..), Unboxed (..), readField, writeField, modifyField) where
+module Millrace.Http.Field
+  ( Field (..),
+    Record (..),
+    Unboxed (..),
+    readField,
+    writeField,
+    modifyField,
+
+    -- * Records of words with names
+    Words,
+    newWords,
+    named,
+    atomicWord,
+  )
+where
 
 import Data.Maybe (fromMaybe)
+import Data.Primitive.ByteArray (readByteArray, writeByteArray)
 import Foreign.Ptr (IntPtr (..), Ptr, intPtrToPtr, ptrToIntPtr)
 import Millrace.Deadline (Deadline, deadlineFromNanoseconds, deadlineNanoseconds)
+import Millrace.Internal.AtomicWord (AtomicWord (..), AtomicWords, newAtomicWords)
 
 -- | The place of a word with an @a@ in a record, as an offset in bytes.
 newtype Field record a = Field Int
@@ -39,6 +56,33 @@ writeField record (Field offset) value = writeWord record offset (toWord value)
 modifyField :: (Record record, Unboxed a) => record -> Field record a -> (a -> a) -> IO ()
 modifyField record field change = readField record field >>= writeField record field . change
 {-# INLINE modifyField #-}
+
+-- | A record in the heap. The constructors of @name@ name its words, in their order.
+newtype Words name = Words AtomicWords
+
+instance Record (Words name) where
+  readWord (Words words') offset = readByteArray words' (offset `quot` wordSize)
+  {-# INLINE readWord #-}
+  writeWord (Words words') offset = writeByteArray words' (offset `quot` wordSize)
+  {-# INLINE writeWord #-}
+
+wordSize :: Int
+wordSize = 8
+
+-- | A record whose words are all 0.
+newWords :: forall name. (Bounded name, Enum name) => IO (Words name)
+newWords = Words <$> newAtomicWords (1 + fromEnum (maxBound :: name))
+{-# INLINE newWords #-}
+
+-- | The word with this name, as a field. The type of its content must be the same everywhere.
+named :: Enum name => name -> Field (Words name) a
+named name = Field (wordSize * fromEnum name)
+{-# INLINE named #-}
+
+-- | The word with this name, to be changed by several threads.
+atomicWord :: Enum name => name -> Words name -> AtomicWord
+atomicWord name (Words words') = AtomicWord words' (fromEnum name)
+{-# INLINE atomicWord #-}
 
 instance Unboxed Int where
   toWord = id

@@ -11,12 +11,10 @@ module Millrace.Http.Http2.Session (Control, newControl, runSession, isIdle, isL
 import Control.Concurrent (yield)
 import Control.Exception
 import Control.Monad (forM_, unless, void, when)
-import Control.Monad.Primitive (RealWorld)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef
 import Data.Maybe (isJust, isNothing)
-import Data.Primitive.ByteArray (MutableByteArray, newByteArray, readByteArray, setByteArray, writeByteArray)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
@@ -50,62 +48,64 @@ data Session = Session
   }
 
 -- The state that only the driver uses, a machine word for each field.
-newtype SessionState = SessionState (MutableByteArray RealWorld)
+type SessionState = Words SessionField
 
-instance Record SessionState where
-  readWord (SessionState words') offset = readByteArray words' (offset `quot` 8)
-  {-# INLINE readWord #-}
-  writeWord (SessionState words') offset = writeByteArray words' (offset `quot` 8)
-  {-# INLINE writeWord #-}
+data SessionField
+  = SlowBatchesLeft
+  | StageNow
+  | StageSince
+  | HeadSince
+  | RequestsBegun
+  | IsWaiting
+  | WasIdle
+  | IdleSince
+  | NextTimeoutAt
+  deriving (Bounded, Enum)
 
 -- For how many batches requests get threads at once.
 slowBatchesLeft :: Field SessionState Int
-slowBatchesLeft = Field 0
+slowBatchesLeft = named SlowBatchesLeft
 
 -- The stage of the end, and the time in nanoseconds when it was entered.
 stage :: Field SessionState Stage
-stage = Field 8
+stage = named StageNow
 
 stageSince :: Field SessionState Int
-stageSince = Field 16
+stageSince = named StageSince
 
 -- When the first byte of an incomplete head arrived, in nanoseconds.
 headSince :: Field SessionState (Maybe Int)
-headSince = Field 24
+headSince = named HeadSince
 
 -- How many requests have begun.
 requestsBegun :: Field SessionState Int
-requestsBegun = Field 32
+requestsBegun = named RequestsBegun
 
 -- Whether the driver waits for bytes.
 isWaiting :: Field SessionState Bool
-isWaiting = Field 40
+isWaiting = named IsWaiting
 
 -- Whether nothing was served when the driver began to wait.
 wasIdle :: Field SessionState Bool
-wasIdle = Field 48
+wasIdle = named WasIdle
 
 -- Since when there has been no request, in nanoseconds, if that is known: at first since the beginning. Frames that belong to no request
 -- do not change it.
 idleSince :: Field SessionState (Maybe Int)
-idleSince = Field 56
+idleSince = named IdleSince
 
 -- When 'checkTimeouts' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
 -- is done to it.
 nextTimeoutAt :: Field SessionState (Maybe Int)
-nextTimeoutAt = Field 64
+nextTimeoutAt = named NextTimeoutAt
 
 newSessionState :: IO SessionState
 newSessionState = do
-  words' <- newByteArray (8 * wordCount)
-  setByteArray words' 0 wordCount (0 :: Int)
-  let state = SessionState words'
+  state <- newWords
   writeField state headSince Nothing
   monotonicNanoseconds >>= writeField state idleSince . Just . fromIntegral
   writeField state nextTimeoutAt Nothing
   return state
-  where
-    wordCount = 9
 
 get :: Unboxed a => Session -> Field SessionState a -> IO a
 get session = readField (sessionState session)

@@ -17,67 +17,67 @@ module Millrace.Http.Multiplexed.State
   )
 where
 
-import Data.Primitive.ByteArray (newByteArray, readByteArray, setByteArray, writeByteArray)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Field
-import Millrace.Internal.AtomicWord (AtomicWord (..), AtomicWords)
+import Millrace.Internal.AtomicWord (AtomicWord)
 
 -- | The state of one request and its response.
-newtype StreamState = StreamState AtomicWords
+type StreamState = Words StreamField
 
-instance Record StreamState where
-  readWord (StreamState words') offset = readByteArray words' (offset `quot` wordSize)
-  {-# INLINE readWord #-}
-  writeWord (StreamState words') offset = writeByteArray words' (offset `quot` wordSize)
-  {-# INLINE writeWord #-}
-
-wordSize, wordCount :: Int
-wordSize = 8
-wordCount = 9
+-- | The names of its words.
+data StreamField
+  = ResponseBytes
+  | DeclaredLength
+  | IsStreaming
+  | ExpectationWord
+  | ReadingNow
+  | TotalDeadline
+  | WriterWaited
+  | SentBefore
+  | WriteIsPartial
+  deriving (Bounded, Enum)
 
 -- | The state of a new request: no response, no limits.
 newStreamState :: IO StreamState
 newStreamState = do
-  words' <- newByteArray (wordCount * wordSize)
-  setByteArray words' 0 wordCount (0 :: Int)
-  let state = StreamState words'
+  state <- newWords
   writeField state responseBytes Nothing
   writeField state declaredLength Nothing
   return state
 
 -- | The number of the response's body's bytes so far, if it has a body.
 responseBytes :: Field StreamState (Maybe Int)
-responseBytes = Field 0
+responseBytes = named ResponseBytes
 
 -- | The length that the response's head declares, if it declares one.
 declaredLength :: Field StreamState (Maybe Int)
-declaredLength = Field 8
+declaredLength = named DeclaredLength
 
 -- | Whether the application's code for a stream runs in the thread that serves the request.
 isStreaming :: Field StreamState Bool
-isStreaming = Field 16
+isStreaming = named IsStreaming
 
 -- | The word of "Millrace.Http.Expectation".
 expectationWord :: StreamState -> AtomicWord
-expectationWord (StreamState words') = AtomicWord words' (24 `quot` wordSize)
+expectationWord = atomicWord ExpectationWord
 
 -- | The rule for reading the request's body.
 reading :: Field StreamState Reading
-reading = Field 32
+reading = named ReadingNow
 
 -- | The deadline of all waiting for the client.
 totalDeadline :: Field StreamState Deadline
-totalDeadline = Field 40
+totalDeadline = named TotalDeadline
 
 -- | For how many nanoseconds the response's writer has waited for the client since the last check of its rate, and the
 -- progress until then, in bytes.
 writerWaited, sentBefore :: Field StreamState Int
-writerWaited = Field 48
-sentBefore = Field 56
+writerWaited = named WriterWaited
+sentBefore = named SentBefore
 
 -- | Whether a write of the application has passed a part of its bytes on, and not yet the rest.
 writeIsPartial :: Field StreamState Bool
-writeIsPartial = Field 64
+writeIsPartial = named WriteIsPartial
 
 -- | What holds for reading the request's body.
 data Reading
