@@ -36,7 +36,7 @@ spec = describe "an action for when a thread yields" $ do
   it "runs once, masked, when the thread that has armed it waits" $ do
     runs <- newIORef []
     awaited <- newThreads >>= newAwaited (getMaskingState >>= \state -> modifyIORef runs (state :))
-    void (arm awaited)
+    arm awaited
     threadDelay 20000
     settleAwaited awaited
     readIORef runs `shouldReturn` [MaskedInterruptible]
@@ -44,14 +44,14 @@ spec = describe "an action for when a thread yields" $ do
     begun <- newEmptyMVar
     ended <- newIORef False
     awaited <- newThreads >>= newAwaited (putMVar begun () >> threadDelay 50000 >> writeIORef ended True)
-    void (arm awaited)
+    arm awaited
     takeMVar begun
     within "the end of the action" (settleAwaited awaited)
     readIORef ended `shouldReturn` True
   it "that has begun is hastened by who retires it" $ do
     (begun, gate) <- (,) <$> newEmptyMVar <*> newEmptyMVar
     awaited <- newThreads >>= newAwaited (putMVar begun () >> takeMVar gate)
-    void (arm awaited)
+    arm awaited
     takeMVar begun
     within "the end of the action" (retire awaited (awaitedRunner awaited) (putMVar gate ()))
     tryTakeMVar gate `shouldReturn` Nothing
@@ -66,7 +66,7 @@ spec = describe "an action for when a thread yields" $ do
       replicateM_ 500 $ do
         ran <- newEmptyMVar
         awaited <- newAwaited (myThreadId >>= \self -> modifyIORef seenIn (self :) >> putMVar ran ()) threads
-        void (arm awaited)
+        arm awaited
         takeMVar ran
         settleAwaited awaited
       seen <- readIORef seenIn
@@ -90,7 +90,7 @@ spec = describe "an action for when a thread yields" $ do
       and <$> mapM (attempt awaited steps) [1 .. 5 :: Int]
     attempt awaited steps batch = do
       count <- readIORef steps
-      void (arm awaited)
+      arm awaited
       when (odd batch) yield
       settleAwaited awaited
       settled <- readIORef steps
@@ -104,7 +104,7 @@ spec = describe "an action for when a thread yields" $ do
       let role = Role word threads (putMVar passed ())
       and <$> mapM (pass role passed) [1 .. 5 :: Int]
     pass role passed batch = do
-      ticket <- arm role
+      ticket <- armTicketed role
       when (odd batch) yield
       keeps <- callOff role ticket
       if keeps

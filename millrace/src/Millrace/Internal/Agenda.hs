@@ -23,7 +23,7 @@ import GHC.Exts (isTrue#, reallyUnsafePtrEquality#)
 import Millrace.Internal.AtomicWord
 
 -- | The actions of one manager. The word is their number; negative means that the manager sleeps.
-data Agenda = Agenda !AtomicWord !(MutableArray RealWorld (IO ()))
+data Agenda = Agenda {-# UNPACK #-} !AtomicWord !(MutableArray RealWorld (IO ()))
 
 -- | An empty one, of a manager that is awake.
 newAgenda :: IO Agenda

@@ -84,7 +84,7 @@ module Millrace.Http.Http1.Connection
 where
 
 import Control.Exception (SomeException, mask_, onException, uninterruptibleMask_)
-import Control.Monad (void, when)
+import Control.Monad (when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Unsafe as BU
 import Data.IORef (IORef, newIORef)
@@ -206,7 +206,7 @@ releaseOutput (Output connection) = do
 
 -- Not inlined, to keep the stack small (decision 16).
 releaseUntil :: Connection -> Int -> IO ()
-releaseUntil connection end = writeBuffers connection flushEnd end >> void (arm connection)
+releaseUntil connection end = writeBuffers connection flushEnd end >> arm connection
 {-# NOINLINE releaseUntil #-}
 
 -- A response that is just being composed must not be sent: it can still be taken back.

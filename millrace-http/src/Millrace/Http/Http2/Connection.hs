@@ -70,7 +70,7 @@ data Connection = Connection
     connectionTransport :: !Transport,
     connectionEngine :: !(Ptr Engine),
     -- | For "Millrace.Http.Threads.OnYield".
-    connectionRole :: !AtomicWord,
+    connectionRole :: {-# UNPACK #-} !AtomicWord,
     -- | Threads that wait for events, by 'noticeKey'.
     connectionWaiters :: !Waiters,
     -- | The threads that work on the connection.

@@ -299,7 +299,7 @@ serveHere session = do
 -- These two are apart because of the stack, as 'closeSession'.
 beginHere :: Session -> IO Ticket
 beginHere session = do
-  ticket <- arm session
+  ticket <- armTicketed session
   ticket <$ join' connection
   where
     connection = sessionConnection session

@@ -20,6 +20,7 @@ module Millrace.Http.Threads.OnYield
     -- * Arming
     Ticket,
     arm,
+    armTicketed,
     callOff,
     finish,
 
@@ -82,14 +83,20 @@ change c word state = compareAndSwap (yieldWord c) word (inState word state)
 
 -- | Arms the action: it runs when this thread waits for something, unless it is called off before. Call this only when the
 -- last action was called off or has finished.
-arm :: OnYield c => c -> IO Ticket
+arm :: OnYield c => c -> IO ()
 arm c = do
   word <- readWord (yieldWord c)
   hasEntry <- if stateOf word == disarmed then change c word armed else return False
   -- The manager may just have removed its entry.
   unless hasEntry (armWithEntry c)
-  return (Ticket (inState word armed))
 {-# INLINE arm #-}
+
+-- | Arms the action, and returns what tells this arming from later ones.
+armTicketed :: OnYield c => c -> IO Ticket
+armTicketed c = do
+  word <- readWord (yieldWord c)
+  arm c
+  return (Ticket (inState word armed))
 
 -- Masked, so that an exception cannot prevent the entry after the word says that there is one.
 armWithEntry :: OnYield c => c -> IO ()
@@ -135,7 +142,11 @@ run c = do
 removeEntry :: OnYield c => c -> IO Bool
 removeEntry c = do
   word <- readWord (yieldWord c)
-  if stateOf word == disarmed then change c word unarmed >>= \done -> if done then return True else removeEntry c else return False
+  if stateOf word /= disarmed
+    then return False
+    else do
+      done <- change c word unarmed
+      if done then return True else removeEntry c
 {-# INLINEABLE removeEntry #-}
 
 -- | The thread that runs the action, if one does: it fills the variable at the end.
@@ -160,8 +171,15 @@ runAwaited c runner action = do
 settle :: OnYield c => c -> Runner -> IO ()
 settle c runner = do
   word <- readWord (yieldWord c)
-  when (stateOf word >= armed) (retire c runner (return ()))
+  when (stateOf word >= armed) (settleArmed c runner word)
 {-# INLINE settle #-}
+
+-- Usually it has not begun.
+settleArmed :: OnYield c => c -> Runner -> Int -> IO ()
+settleArmed c runner word = do
+  calledOff <- if stateOf word == armed then change c word disarmed else return False
+  unless calledOff (retire c runner (return ()))
+{-# INLINEABLE settleArmed #-}
 
 -- | The same; but if the action has begun, first runs another one that should make it end.
 retire :: OnYield c => c -> Runner -> IO () -> IO ()

@@ -69,7 +69,7 @@ data Endpoint = Endpoint
     endpointSocket :: !Socket,
     endpointEngine :: !(Ptr Engine),
     -- | For "Millrace.Http.Threads.OnYield".
-    endpointRole :: !AtomicWord,
+    endpointRole :: {-# UNPACK #-} !AtomicWord,
     -- | Threads that wait for events, by 'noticeKey'.
     endpointWaiters :: !Waiters,
     -- | The threads that work on the endpoint.

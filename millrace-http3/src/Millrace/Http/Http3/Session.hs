@@ -199,7 +199,7 @@ serveHere session = do
   if stream == nullPtr
     then goOn session
     else do
-      ticket <- arm session
+      ticket <- armTicketed session
       outcome <- try (serveStream session stream)
       keeps <- callOff session ticket
       case outcome of
