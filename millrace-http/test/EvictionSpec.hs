@@ -8,20 +8,14 @@ import Control.Exception (mask_)
 import Control.Monad (forM_, replicateM, unless, void, when)
 import Data.IORef
 import Data.List (delete)
-<<<<<<< HEAD
+import Millrace.Http.Server.Admission (Candidates (..), Evicted (..), Outcome (..), evict, newEviction)
+import Millrace.Http.Server.Connection (giveWay, isIdle, newServed, runConnection, servedTransport)
 import Millrace.Http.Server.Context (newServerContext)
-import Millrace.Http.Server.Eviction
-import Millrace.Http.Server.Lifetime (runConnection)
-import Millrace.Http.Server.Served (giveWay, isIdle, newServed, servedTransport)
 import Millrace.Http.Transport (closeTransport)
 import Millrace.Http.Transport.Memory (clientEnd, clientReceive, clientSend, goodConditions, newMemoryTransport)
 import Network.Socket (SockAddr (..), tupleToHostAddress)
 import Network.Wai.Handler.Millrace (defaultSettings)
 import Support (pong, quiet, timed, untilQuick, within)
-=======
-import Millrace.Http.Server.Admission (Candidates (..), Evicted (..), Outcome (..), evict, newEviction)
-import Support (timed, untilQuick)
->>>>>>> fddaf78e (millrace-http: what a server knows of a connection is one module, what it admits another; types of an attempt and of buffers are where they are used)
 import Test.Hspec
 
 spec :: Spec
