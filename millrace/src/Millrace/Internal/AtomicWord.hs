@@ -51,6 +51,14 @@ compareAndSwap (AtomicWord (MutableByteArray array) (I# index)) (I# old) (I# new
 {-# INLINE compareAndSwap #-}
 
 -- | Adds a number, and returns the value before. A full barrier.
+--
+-- >>> word <- (`AtomicWord` 0) <$> newAtomicWords 1
+-- >>> fetchAdd word 3
+-- 0
+-- >>> compareAndSwap word 3 5
+-- True
+-- >>> readWord word
+-- 5
 fetchAdd :: AtomicWord -> Int -> IO Int
 fetchAdd (AtomicWord (MutableByteArray array) (I# index)) (I# amount) = IO $ \s ->
   case fetchAddIntArray# array index amount s of (# s', before #) -> (# s', I# before #)
