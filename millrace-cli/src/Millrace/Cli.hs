@@ -34,8 +34,6 @@ import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 
 -- | Reads the command line and does what it says. Names of files are bytes from then on, whatever the locale. The exit
 -- status is 0 when the work is done or was stopped, 1 when it could not be done, 2 when the command line was wrong.
---
--- @since 0.1.0
 main :: IO ()
 main = useNamesAsBytes >> reportFailures (getArgs >>= understood >>= perform)
 

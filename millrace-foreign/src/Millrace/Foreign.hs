@@ -86,8 +86,6 @@ import Millrace.Foreign.Internal.Callback
 import Millrace.Foreign.Internal.Type
 
 -- | Types of C functions: any number of 'Passable' arguments, and a 'Passable' result in 'IO'.
---
--- @since 0.1.0
 class Callable f where
   -- | A function of the remaining arguments. The arguments so far are in reverse order.
   calling :: ([Argument] -> Invocation) -> [Argument] -> f
@@ -128,8 +126,6 @@ instance Passable r => Callable (IO r) where
 -- > receive descriptor = allocaBytes 4096 $ \buffer -> do
 -- >   count <- throwErrnoIfMinus1 "recv" (fiberCall c_recv descriptor buffer 4096 0)
 -- >   ByteString.packCStringLen (castPtr buffer, fromIntegral count)
---
--- @since 0.1.0
 fiberCall :: Callable f => FunPtr f -> f
 fiberCall = fiberCallWith defaultCall
 
@@ -137,8 +133,6 @@ fiberCall = fiberCallWith defaultCall
 --
 -- > deadline <- deadlineAfter 1000000
 -- > fiberCallWith defaultCall { callDeadline = deadline } c_recv descriptor buffer 4096 0   -- -1, ETIMEDOUT
---
--- @since 0.1.0
 fiberCallWith :: Callable f => CallOptions -> FunPtr f -> f
 fiberCallWith options function = calling invocation []
   where
@@ -156,8 +150,6 @@ fiberCallWith options function = calling invocation []
 -- pointers can be called on fibers too, but block the carrier: one that waits for another fiber may wait for ever.
 --
 -- Does not block. Free it with 'freeCallback'.
---
--- @since 0.1.0
 newCallback :: forall f. Callable f => f -> IO (Callback f)
 newCallback function = createCallback argumentKinds resultKind (serving function)
   where
@@ -170,7 +162,5 @@ newCallback function = createCallback argumentKinds resultKind (serving function
 -- >
 -- > sort numbers count = withCallback compareAt $ \compare -> fiberCall c_qsort numbers count 4 compare
 -- >   where compareAt a b = (\x y -> fromIntegral (fromEnum (compare x y) - 1)) <$> peek a <*> peek b
---
--- @since 0.1.0
 withCallback :: Callable f => f -> (FunPtr f -> IO a) -> IO a
 withCallback function action = bracket (newCallback function) freeCallback (action . callbackPointer)

@@ -88,8 +88,6 @@ import Millrace.Postgresql.Parameter (Parameter, Value, value)
 import Millrace.Postgresql.Row (Column, Row, checked, column)
 
 -- | Connects within ten seconds; see 'connectBefore'.
---
--- @since 0.1.0
 connect :: ByteString -> IO Connection
 connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline text
 
@@ -98,8 +96,6 @@ connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline te
 --
 -- > deadline <- deadlineAfter 500000
 -- > items <- query (untilDeadline deadline connection) itemsBetween values
---
--- @since 0.1.0
 untilDeadline :: Deadline -> Connection -> Connection
 untilDeadline deadline connection = connection {connectionDeadline = deadline}
 
@@ -107,8 +103,6 @@ untilDeadline deadline connection = connection {connectionDeadline = deadline}
 -- refused statement costs no connection. Idle ones are checked with 'isAlive', so after a restart of the server the pool connects anew.
 --
 -- > withPool (postgresqlPool "dbname=shop") {poolLimit = 20} serve
---
--- @since 0.1.0
 postgresqlPool :: ByteString -> PoolSettings Connection
 postgresqlPool text =
   (poolSettings (`connectBefore` text) close)

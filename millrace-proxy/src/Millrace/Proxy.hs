@@ -129,8 +129,6 @@ data Proxy = Proxy
 -- The application waits for targets and clients without occupying an operating system thread. Before it has responded it throws
 -- only what reading the request's body throws; a 'Problem' is answered. Behind that it throws the 'Problem' of a response that
 -- broke off, so that the server cuts the client's response off as well.
---
--- @since 0.1.0
 withProxy :: Settings -> [Target] -> (Application -> IO a) -> IO a
 withProxy settings targets use = withWatchedProxy settings targets (\application _ -> use application)
 
@@ -139,8 +137,6 @@ withProxy settings targets use = withWatchedProxy settings targets (\application
 --
 -- > withWatchedProxy defaultSettings targets $ \proxy states ->
 -- >   run 8080 (\request respond -> if rawPathInfo request == "/targets" then states >>= respond . shown else proxy request respond)
---
--- @since 0.1.0
 withWatchedProxy :: Settings -> [Target] -> (Application -> IO [TargetState] -> IO a) -> IO a
 withWatchedProxy settings targets use = do
   secured <- newSecured (tlsSettings settings) (map targetScheme targets)

@@ -117,14 +117,10 @@ foreign import ccall "&mrh_do_chown" c_chown :: FunPtr Work
 foreign import ccall "&mrh_do_set_times" c_set_times :: FunPtr Work
 
 -- | A moment, in seconds and nanoseconds since 1970-01-01 00:00 UTC.
---
--- @since 0.1.0
 data Time = Time {timeSeconds :: !Int64, timeNanoseconds :: !Int64}
   deriving (Eq, Ord, Show, Read)
 
 -- | The system's data about a file.
---
--- @since 0.1.0
 data Status = Status
   { statusKind :: !Kind,
     statusPermissions :: !Permissions,
@@ -152,8 +148,6 @@ data Status = Status
 --
 -- >>> Permissions 0o640
 -- Permissions 0o640
---
--- @since 0.1.0
 newtype Permissions = Permissions {permissionBits :: Word32}
   deriving (Eq, Ord)
 
@@ -161,40 +155,28 @@ instance Show Permissions where
   showsPrec d (Permissions bits) = showParen (d > 10) (showString "Permissions 0o" . showOct bits)
 
 -- | Only the owner may do anything.
---
--- @since 0.1.0
 ownerOnly :: Permissions
 ownerOnly = Permissions 0o700
 
 -- | All users may do everything that the program's @umask@ allows.
---
--- @since 0.1.0
 everybody :: Permissions
 everybody = Permissions 0o777
 
 -- | Whether a name exists. A symbolic link to nothing does not, and neither does a name below a file. Throws if that cannot be found out.
---
--- @since 0.1.0
 exists :: FilePath -> IO Bool
 exists path =
   (True <$ statusBy "Millrace.Directory.exists" Always path) `catch` \problem ->
     if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR then return False else throwIO problem
 
 -- | The status of a path, after following symbolic links.
---
--- @since 0.1.0
 status :: FilePath -> IO Status
 status = statusBy "Millrace.Directory.status" Always
 
 -- | The status of a path; of a symbolic link itself.
---
--- @since 0.1.0
 linkStatus :: FilePath -> IO Status
 linkStatus = statusBy "Millrace.Directory.linkStatus" Never
 
 -- | The status of an open file.
---
--- @since 0.1.0
 fileStatus :: File -> IO Status
 fileStatus file = onFile "Millrace.Directory.fileStatus" file c_status_of [] Nothing (const statusFrom)
 
@@ -237,14 +219,10 @@ kindOfMode mode = fromMaybe UnknownKind (lookup (mode .&. modeKindMask) table)
       ]
 
 -- | The absolute path without symbolic links, @.@ and @..@. All of it must exist.
---
--- @since 0.1.0
 canonicalPath :: FilePath -> IO FilePath
 canonicalPath path = onPath "Millrace.Directory.canonicalPath" path c_realpath [] (\_ output -> outputBytes output >>= pathFrom)
 
 -- | The space of a file system, in bytes.
---
--- @since 0.1.0
 data Space = Space
   { spaceTotal :: !Int64,
     -- | for programs without privileges
@@ -256,8 +234,6 @@ data Space = Space
   deriving (Eq, Show)
 
 -- | The space of the file system that contains the path.
---
--- @since 0.1.0
 space :: FilePath -> IO Space
 space path = onPath "Millrace.Directory.space" path c_space [] $ \_ output -> do
   numbers <- outputNumbers output
@@ -266,15 +242,11 @@ space path = onPath "Millrace.Directory.space" path c_space [] $ \_ output -> do
     _ -> error "Millrace.Directory.space: four numbers were asked for"
 
 -- | Makes a directory. The @umask@ of the program removes permissions.
---
--- @since 0.1.0
 createDirectory :: FilePath -> Permissions -> IO ()
 createDirectory path permissions =
   onPath "Millrace.Directory.createDirectory" path c_mkdir [bitsOf permissions] (\_ _ -> return ())
 
 -- | Makes a directory and those above it that do not exist. It may exist already.
---
--- @since 0.1.0
 createDirectories :: FilePath -> Permissions -> IO ()
 createDirectories path permissions = createOne `catch` makeRoom
   where
@@ -299,8 +271,6 @@ dropLast path = case dropWhile (== '/') (reverse path) of
       directory -> directory
 
 -- | Removes an empty directory.
---
--- @since 0.1.0
 removeDirectory :: FilePath -> IO ()
 removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 
@@ -309,8 +279,6 @@ removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 --
 -- Every call is about a whole path. Do not use it with privileges below a directory in which other users may write: they could put a link in
 -- the place of a directory above, after that was listed.
---
--- @since 0.1.0
 removeTree :: FilePath -> IO ()
 removeTree path = do
   kind <- statusKind <$> statusBy function Never path
@@ -330,8 +298,6 @@ removeName function kind path = onPath function path c_unlink [if kind == Direct
 
 -- | The names in a directory, in no particular order, without @.@ and @..@. All of them are in memory then: 'foldEntries' has some
 -- thousand at a time.
---
--- @since 0.1.0
 list :: FilePath -> IO [Entry]
 list path = stateOf <$> foldDirectory (reading "Millrace.Directory.list") path [] (\found entry -> return (Proceed (entry : found)))
 
@@ -345,8 +311,6 @@ list path = stateOf <$> foldDirectory (reading "Millrace.Directory.list") path [
 -- >>> foldEntries "many" 0 (\count _ -> return (if count == 9 then Stop 10 else Proceed (count + 1)))
 -- 10
 -- >>> removeTree "many"
---
--- @since 0.1.0
 foldEntries :: FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldEntries path begin step = stateOf <$> foldDirectory (reading "Millrace.Directory.foldEntries") path begin step
 
@@ -356,8 +320,6 @@ reading function = ReadingDirectory function Always throwIO
 
 -- | An open directory, whose names are read when they are asked for: for loops for which 'foldEntries' has the wrong form. For one
 -- thread at a time.
---
--- @since 0.1.0
 data DirectoryStream = DirectoryStream !FilePath !Prefix !(Maybe Open) !(IORef Unread)
 
 data Unread
@@ -365,8 +327,6 @@ data Unread
   | Closed
 
 -- | Opens a directory, and reads its first names. Close it, because the garbage collector does not.
---
--- @since 0.1.0
 openDirectory :: FilePath -> IO DirectoryStream
 openDirectory path = handOver closeDirectory $ do
   (names, rest) <- firstBatch "Millrace.Directory.openDirectory" Always path
@@ -377,8 +337,6 @@ openDirectory path = handOver closeDirectory $ do
 
 -- | The next name, as 'foldEntries' gives it; 'Nothing' at the end. If it is interrupted, another call returns the same name. Throws if
 -- the directory was closed.
---
--- @since 0.1.0
 nextEntry :: DirectoryStream -> IO (Maybe Entry)
 nextEntry (DirectoryStream path prefix _ unread) = do
   before <- readIORef unread
@@ -396,8 +354,6 @@ nextEntry (DirectoryStream path prefix _ unread) = do
         More open position -> nextBatch function path open position >>= go . uncurry Unread
 
 -- | Closes a directory. Does not wait, also if a call that was interrupted still reads: then that closes it. Closing it twice is no error.
---
--- @since 0.1.0
 closeDirectory :: DirectoryStream -> IO ()
 closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Closed >> mapM_ closeListing open)
 
@@ -407,8 +363,6 @@ closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Clos
 -- >>> withDirectory "one" (\stream -> fmap entryName <$> nextEntry stream)
 -- Just "two"
 -- >>> removeTree "one"
---
--- @since 0.1.0
 withDirectory :: FilePath -> (DirectoryStream -> IO a) -> IO a
 withDirectory path = bracket (openDirectory path) closeDirectory
 
@@ -416,8 +370,6 @@ withDirectory path = bracket (openDirectory path) closeDirectory
 -- came before. So it needs memory for the current path, with some thousand names for each of its directories, and not for the whole
 -- tree. A directory is visited before its contents. Directories that are removed meanwhile, or that may not be read, are skipped after
 -- their visit. Of names that are created or removed while their directory is read it may visit some and not others.
---
--- @since 0.1.0
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
 walk root follow visit = foldTreeFor "Millrace.Directory.walk" root follow () (\() entry -> Proceed () <$ visit entry)
 
@@ -427,8 +379,6 @@ walk root follow visit = foldTreeFor "Millrace.Directory.walk" root follow () (\
 -- >>> foldTree "tree" Never [] (\seen entry -> return ((if entryName entry == "b" then Stop else Proceed) (entryPath entry : seen)))
 -- ["tree/a/b","tree/a"]
 -- >>> removeTree "tree"
---
--- @since 0.1.0
 foldTree :: FilePath -> Follow -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldTree = foldTreeFor "Millrace.Directory.foldTree"
 
@@ -458,52 +408,36 @@ attempt :: IO a -> IO (Either IOError a)
 attempt action = (Right <$> action) `catch` (return . Left)
 
 -- | Gives a file another name. If the new name exists, it is replaced atomically: at every moment it means one of the two files.
---
--- @since 0.1.0
 rename :: FilePath -> FilePath -> IO ()
 rename from to = onPaths "Millrace.Directory.rename" from to c_rename [0]
 
 -- | The same, but throws if the new name exists.
---
--- @since 0.1.0
 renameNew :: FilePath -> FilePath -> IO ()
 renameNew from to = onPaths "Millrace.Directory.renameNew" from to c_rename [renameNoReplace]
 
 -- | Exchanges two names atomically. Not on every file system (@EINVAL@).
---
--- @since 0.1.0
 exchange :: FilePath -> FilePath -> IO ()
 exchange one other = onPaths "Millrace.Directory.exchange" one other c_rename [renameExchange]
 
 -- | @createLink existing new@ gives a file another name.
---
--- @since 0.1.0
 createLink :: FilePath -> FilePath -> IO ()
 createLink from to = onPaths "Millrace.Directory.createLink" from to c_link []
 
 -- | @createSymbolicLink content path@ makes a symbolic link.
---
--- @since 0.1.0
 createSymbolicLink :: FilePath -> FilePath -> IO ()
 createSymbolicLink content path = onPaths "Millrace.Directory.createSymbolicLink" content path c_symlink []
 
 -- | The content of a symbolic link.
---
--- @since 0.1.0
 readSymbolicLink :: FilePath -> IO FilePath
 readSymbolicLink path =
   onPath "Millrace.Directory.readSymbolicLink" path c_readlink [] (\_ output -> outputBytes output >>= pathFrom)
 
 -- | Sets the permissions. Follows symbolic links.
---
--- @since 0.1.0
 setPermissions :: FilePath -> Permissions -> IO ()
 setPermissions path permissions =
   void $ onPath "Millrace.Directory.setPermissions" path c_chmod [bitsOf permissions] (\result _ -> return result)
 
 -- | @setOwner path user group@ changes the owner, the group or both. Follows symbolic links.
---
--- @since 0.1.0
 setOwner :: FilePath -> Maybe Word32 -> Maybe Word32 -> IO ()
 setOwner path user group =
   onPath "Millrace.Directory.setOwner" path c_chown [number user, number group, followNumber Always] (\_ _ -> return ())
@@ -512,8 +446,6 @@ setOwner path user group =
 
 -- | @setTimes path accessed modified@ sets the times of the last reading and writing; 'Nothing' leaves one as it is. Follows
 -- symbolic links.
---
--- @since 0.1.0
 setTimes :: FilePath -> Maybe Time -> Maybe Time -> IO ()
 setTimes path accessed modified =
   onPath "Millrace.Directory.setTimes" path c_set_times (numbers accessed ++ numbers modified ++ [followNumber Always]) (\_ _ -> return ())

@@ -65,8 +65,6 @@ foreign import ccall "&mrh_do_find_addresses" c_find_addresses :: FunPtr Work
 foreign import ccall "&mrh_do_find_name" c_find_name :: FunPtr Work
 
 -- | A look-up.
---
--- @since 0.1.0
 data Query = Query
   { -- | 'Nothing': this machine
     queryHost :: !(Maybe HostName),
@@ -82,20 +80,14 @@ data Query = Query
   deriving (Eq, Show)
 
 -- | Addresses to connect a stream to.
---
--- @since 0.1.0
 host :: HostName -> ServiceName -> Query
 host name service = Query (Just name) (Just service) AF_UNSPEC Stream defaultProtocol [AI_ADDRCONFIG]
 
 -- | Addresses of this machine to listen on, for a service.
---
--- @since 0.1.0
 passive :: ServiceName -> Query
 passive service = Query Nothing (Just service) AF_UNSPEC Stream defaultProtocol [AI_PASSIVE]
 
 -- | Why a look-up has failed.
---
--- @since 0.1.0
 data Problem
   = -- | There is no such name, or it has no address.
     NoSuchName
@@ -114,8 +106,6 @@ data Problem
   deriving (Eq, Ord, Show)
 
 -- | A look-up that has failed: what was looked up, and why.
---
--- @since 0.1.0
 data NameError = NameError
   { nameLookedUp :: !String,
     nameProblem :: !Problem
@@ -138,14 +128,10 @@ instance Exception NameError
 
 -- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one. Names beyond ASCII are
 -- refused ('NotAscii'). Interruptible.
---
--- @since 0.1.0
 lookUp :: Query -> IO [AddrInfo]
 lookUp = lookUpBefore noDeadline
 
 -- | 'lookUp' with a deadline.
---
--- @since 0.1.0
 lookUpBefore :: Deadline -> Query -> IO [AddrInfo]
 lookUpBefore deadline query
   | any ('\NUL' `elem`) [hostText, serviceText] = throwIO (NameError described NoSuchName)
@@ -222,14 +208,10 @@ problemOf code = fromMaybe (OtherProblem code) (lookup code table)
       ]
 
 -- | Looks up the name of a host and of a service by an address. A host without a name is returned as a number. Interruptible.
---
--- @since 0.1.0
 lookUpName :: SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
 lookUpName = lookUpNameBefore noDeadline
 
 -- | 'lookUpName' with a deadline.
---
--- @since 0.1.0
 lookUpNameBefore :: Deadline -> SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
 lookUpNameBefore deadline address flags = do
   place <- mallocForeignPtrBytes size
@@ -253,8 +235,6 @@ lookUpNameBefore deadline address flags = do
       ]
 
 -- | A bounded number of answers that were looked up before.
---
--- @since 0.1.0
 data Cache = Cache
   { cacheAnswers :: !(MVar [(Query, Word64, [AddrInfo])]),
     cacheMost :: !Int,
@@ -263,8 +243,6 @@ data Cache = Cache
 
 -- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds. The
 -- system does not say how long an answer is valid, so choose a short time. Failures are not kept.
---
--- @since 0.1.0
 newCache :: Int -> Int -> IO Cache
 newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (max 0 micros) * 1000)) <$> newMVar []
 
@@ -273,8 +251,6 @@ newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (ma
 -- >>> cache <- newCache 100 60000000
 -- >>> map addrAddress <$> lookUpIn cache noDeadline (host "127.0.0.1" "80")
 -- [127.0.0.1:80]
---
--- @since 0.1.0
 lookUpIn :: Cache -> Deadline -> Query -> IO [AddrInfo]
 lookUpIn cache deadline query = do
   now <- monotonicNanoseconds

@@ -76,8 +76,6 @@ foreign import ccall "&mrh_do_mkfifo" c_mkfifo :: FunPtr Work
 
 -- | A pipe: what is written into the second end comes out of the first. Programs that are started do not inherit it. Close both
 -- ends.
---
--- @since 0.1.0
 newPipe :: IO (ReadEnd, WriteEnd)
 newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
   allocaArray 2 $ \ends -> do
@@ -93,50 +91,34 @@ newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
       _ -> error "Millrace.Pipe.newPipe: two elements were asked for"
 
 -- | A pipe whose ends are closed when the action has ended.
---
--- @since 0.1.0
 withPipe :: (ReadEnd -> WriteEnd -> IO a) -> IO a
 withPipe = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) . uncurry
 
 -- | Waits for bytes, and reads at most the given number. Returns none when all writers have closed the pipe.
---
--- @since 0.1.0
 readPipe :: ReadEnd -> Int -> IO ByteString
 readPipe = readPipeBefore noDeadline
 
 -- | 'readPipe' with a deadline.
---
--- @since 0.1.0
 readPipeBefore :: Deadline -> ReadEnd -> Int -> IO ByteString
 readPipeBefore deadline (ReadEnd plain) = readPlain "Millrace.Pipe.readPipe" plain deadline
 
 -- | Writes all bytes, and waits while the pipe is full. If it is interrupted or fails, a part of unknown size may have been written.
---
--- @since 0.1.0
 writePipe :: WriteEnd -> ByteString -> IO ()
 writePipe = writePipeBefore noDeadline
 
 -- | 'writePipe' with a deadline.
---
--- @since 0.1.0
 writePipeBefore :: Deadline -> WriteEnd -> ByteString -> IO ()
 writePipeBefore deadline (WriteEnd plain) = writePlain "Millrace.Pipe.writePipe" plain deadline
 
 -- | Closes an end. Threads that wait for it end with @EBADF@. Closing it again does nothing.
---
--- @since 0.1.0
 closeReadEnd :: ReadEnd -> IO ()
 closeReadEnd (ReadEnd plain) = closePlain plain
 
 -- | Closes an end: when all writers have done so, readers come to the end of the stream.
---
--- @since 0.1.0
 closeWriteEnd :: WriteEnd -> IO ()
 closeWriteEnd (WriteEnd plain) = closePlain plain
 
 -- | Sets how many bytes the pipe holds, and returns how many it holds now (Linux rounds up). A new pipe holds 65536.
---
--- @since 0.1.0
 setPipeCapacity :: WriteEnd -> Int -> IO Int
 setPipeCapacity (WriteEnd plain) bytes = do
   result <- callPlain plain (`c_pipe_capacity` saturated bytes)
@@ -144,28 +126,20 @@ setPipeCapacity (WriteEnd plain) bytes = do
   return (fromIntegral result)
 
 -- | Makes a named pipe.
---
--- @since 0.1.0
 createFifo :: FilePath -> Permissions -> IO ()
 createFifo path (Permissions bits) = void $ onPath "Millrace.Pipe.createFifo" path c_mkfifo [fromIntegral bits] (\result _ -> return result)
 
 -- | Opens a named pipe for reading. Does not wait for a writer: until there is one, 'readPipe' finds the end of the stream.
---
--- @since 0.1.0
 openFifoForReading :: FilePath -> IO ReadEnd
 openFifoForReading path = handOver closeReadEnd $ do
   descriptor <- openFifo "Millrace.Pipe.openFifoForReading" path 0 >>= either (throwIO . failure "Millrace.Pipe.openFifoForReading" path) return
   ReadEnd <$> newPlain ("FIFO " ++ path ++ ", to read from") descriptor
 
 -- | Opens a named pipe for writing. Waits for a reader, and asks for one every 1 to 50 milliseconds.
---
--- @since 0.1.0
 openFifoForWriting :: FilePath -> IO WriteEnd
 openFifoForWriting = openFifoForWritingBefore noDeadline
 
 -- | 'openFifoForWriting' with a deadline.
---
--- @since 0.1.0
 openFifoForWritingBefore :: Deadline -> FilePath -> IO WriteEnd
 openFifoForWritingBefore deadline path = handOver closeWriteEnd . askUntil deadline function path $ do
   result <- openFifo function path 1
@@ -185,14 +159,10 @@ openFifo function path forWriting = do
 
 -- | Takes over the descriptor of a pipe, a terminal or another device: from now on only 'closeReadEnd' may close it. If this function
 -- fails or is interrupted, it is closed. It is made non-blocking, which other programs that share it notice.
---
--- @since 0.1.0
 readEndFromDescriptor :: Fd -> IO ReadEnd
 readEndFromDescriptor fd = handOver closeReadEnd (ReadEnd <$> fromDescriptor "readEndFromDescriptor" "pipe, to read from" fd)
 
 -- | The same for writing.
---
--- @since 0.1.0
 writeEndFromDescriptor :: Fd -> IO WriteEnd
 writeEndFromDescriptor fd = handOver closeWriteEnd (WriteEnd <$> fromDescriptor "writeEndFromDescriptor" "pipe, to write to" fd)
 
@@ -206,13 +176,9 @@ fromDescriptor name what (Fd number) = do
 
 -- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end is closed. Do
 -- not close it. It is non-blocking. A program that "Millrace.Process" starts gets it blocking.
---
--- @since 0.1.0
 readEndDescriptor :: ReadEnd -> Fd
 readEndDescriptor (ReadEnd plain) = Fd (plainDescriptor plain)
 
 -- | The same for the other end.
---
--- @since 0.1.0
 writeEndDescriptor :: WriteEnd -> Fd
 writeEndDescriptor (WriteEnd plain) = Fd (plainDescriptor plain)

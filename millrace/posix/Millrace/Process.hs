@@ -123,8 +123,6 @@ foreign import ccall unsafe "mrh_set_terminal_size" c_set_size :: CInt -> CInt -
 foreign import ccall unsafe "mrh_open_null" c_open_null :: IO CInt
 
 -- | A program to be started. 'command' has the defaults.
---
--- @since 0.1.0
 data Command = Command
   { -- | looked for in @PATH@ unless it has a slash
     commandProgram :: !FilePath,
@@ -144,8 +142,6 @@ data Command = Command
   deriving (Eq, Show)
 
 -- | A program with arguments: its streams are this program's, and it begins a group of its own.
---
--- @since 0.1.0
 command :: FilePath -> [String] -> Command
 command program arguments =
   Command
@@ -162,8 +158,6 @@ command program arguments =
     }
 
 -- | What a standard stream is connected to.
---
--- @since 0.1.0
 data Wiring
   = -- | this program's own stream
     Inherit
@@ -181,8 +175,6 @@ data Wiring
   deriving (Eq, Show)
 
 -- | The group of a process, which gets signals together.
---
--- @since 0.1.0
 data Group
   = -- | this program's: the terminal's interrupt key reaches both
     SameGroup
@@ -195,8 +187,6 @@ data Group
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | A limit on what a process may use. 'Nothing' is no limit.
---
--- @since 0.1.0
 data Limit = Limit
   { limitResource :: !Resource,
     -- | the soft limit; the process may raise it
@@ -207,8 +197,6 @@ data Limit = Limit
   deriving (Eq, Show)
 
 -- | See @setrlimit(2)@.
---
--- @since 0.1.0
 data Resource
   = -- | of processor time
     ProcessorSeconds
@@ -222,8 +210,6 @@ data Resource
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | How a process has ended.
---
--- @since 0.1.0
 data Exit
   = -- | with this code; 0 is success
     Exited !Int
@@ -232,8 +218,6 @@ data Exit
   deriving (Eq, Ord, Show, Read)
 
 -- | A process that was started.
---
--- @since 0.1.0
 data Process = Process
   { processCommand :: !Command,
     processNumber :: !CInt,
@@ -256,63 +240,43 @@ instance Show Process where
   showsPrec _ process = showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
 
 -- | The number of the process. When the process has ended it may mean another one.
---
--- @since 0.1.0
 processId :: Process -> Int
 processId = fromIntegral . processNumber
 
 -- | The end of the pipe to its standard input, if that is 'NewPipe'. Close it to let the process find the end.
---
--- @since 0.1.0
 processInput :: Process -> Maybe WriteEnd
 processInput = processInputEnd
 
 -- | The end of the pipe from its standard output, if that is 'NewPipe'.
---
--- @since 0.1.0
 processOutput :: Process -> Maybe ReadEnd
 processOutput = processOutputEnd
 
 -- | The end of the pipe from its standard errors, if that is 'NewPipe'.
---
--- @since 0.1.0
 processErrors :: Process -> Maybe ReadEnd
 processErrors = processErrorsEnd
 
 -- | The terminal of the process, if a stream is 'NewTerminal'.
---
--- @since 0.1.0
 processTerminal :: Process -> Maybe PseudoTerminal
 processTerminal = processPty
 
 -- | Reads what the process has written to its terminal; nothing when it has closed it.
---
--- @since 0.1.0
 readPseudoTerminal :: PseudoTerminal -> Int -> IO ByteString
 readPseudoTerminal = readPseudoTerminalBefore noDeadline
 
 -- | 'readPseudoTerminal' with a deadline.
---
--- @since 0.1.0
 readPseudoTerminalBefore :: Deadline -> PseudoTerminal -> Int -> IO ByteString
 readPseudoTerminalBefore deadline (PseudoTerminal plain) = readPlain "Millrace.Process.readPseudoTerminal" plain deadline
 
 -- | Writes what the process reads from its terminal, as if it was typed.
---
--- @since 0.1.0
 writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
 writePseudoTerminal = writePseudoTerminalBefore noDeadline
 
 -- | 'writePseudoTerminal' with a deadline. When it has passed, a part of unknown size has been written.
---
--- @since 0.1.0
 writePseudoTerminalBefore :: Deadline -> PseudoTerminal -> ByteString -> IO ()
 writePseudoTerminalBefore deadline (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain deadline
 
 -- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one has 24
 -- rows and 80 columns.
---
--- @since 0.1.0
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
 setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
   result <- callPlain plain (\descriptor -> c_set_size descriptor (cells rows) (cells columns))
@@ -332,8 +296,6 @@ data Wired = Wired
 
 -- | Starts a program. Throws the error of @exec@ if that fails. The caller must close the ends of pipes ('withProcess' does
 -- it); waiting for the process is not necessary.
---
--- @since 0.1.0
 startProcess :: Command -> IO Process
 startProcess what = handOver discard $ do
   theirs <- newIORef []
@@ -542,14 +504,10 @@ hasGroup :: Process -> Bool
 hasGroup process = commandGroup (processCommand process) /= SameGroup || isJust (processPty process)
 
 -- | Waits for the end of a process. Any number of threads may do so.
---
--- @since 0.1.0
 waitProcess :: Process -> IO Exit
 waitProcess process = readMVar (processEnd process) >>= either throwIO return
 
 -- | 'waitProcess' with a deadline; 'Nothing' if the process has not ended by then. The process continues.
---
--- @since 0.1.0
 waitProcessBefore :: Deadline -> Process -> IO (Maybe Exit)
 waitProcessBefore deadline process = do
   limit <- if deadline == noDeadline then return (-1) else microsUntil deadline
@@ -557,14 +515,10 @@ waitProcessBefore deadline process = do
   maybe (timeout limit (waitProcess process)) (return . Just) ended
 
 -- | How the process has ended, if it has.
---
--- @since 0.1.0
 processExit :: Process -> IO (Maybe Exit)
 processExit process = tryReadMVar (processEnd process) >>= traverse (either throwIO return)
 
 -- | Sends a signal to the process. Does nothing if it has ended.
---
--- @since 0.1.0
 signalProcess :: Process -> Int -> IO ()
 signalProcess process number = do
   result <- whileOpen (processHandle process) (`c_signal_process` saturated number)
@@ -574,8 +528,6 @@ signalProcess process number = do
 
 -- | Sends a signal to the group of the process. Only to the process if it is in this program's group, or has left its own for another
 -- one. Does nothing if the process has ended.
---
--- @since 0.1.0
 signalGroup :: Process -> Int -> IO ()
 signalGroup process number
   | not (hasGroup process) = signalProcess process number
@@ -607,8 +559,6 @@ end function process = do
 -- after the given time, and waits for the end: of the process, and until nothing runs in its group or the time is over.
 -- So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at once. Throws
 -- for a process that may not be signalled (@EPERM@), because it has become another user's.
---
--- @since 0.1.0
 terminateProcess :: Int -> Process -> IO Exit
 terminateProcess graceMicros process = (`onException` atOnce) $ do
   deadline <- deadlineAfter graceMicros
@@ -622,8 +572,6 @@ terminateProcess graceMicros process = (`onException` atOnce) $ do
 -- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group are
 -- killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process that may not be killed,
 -- because it has become another user's as @sudo@ does, goes on, and is not waited for.
---
--- @since 0.1.0
 withProcess :: Command -> (Process -> IO a) -> IO a
 withProcess what action = mask $ \restore -> do
   process <- startProcess what
@@ -636,29 +584,21 @@ withProcess what action = mask $ \restore -> do
   either (throwIO :: SomeException -> IO a) return outcome
 
 -- | Runs a program to its end.
---
--- @since 0.1.0
 runProcess :: Command -> IO Exit
 runProcess = runProcessBefore noDeadline
 
 -- | The same with a deadline. When it passes, the process and its group are killed. Throws if they may not be (@EPERM@).
---
--- @since 0.1.0
 runProcessBefore :: Deadline -> Command -> IO Exit
 runProcessBefore deadline what = withProcess what $ \process -> do
   ended <- waitProcessBefore deadline process
   maybe (end "Millrace.Process.runProcess" process) return ended
 
 -- | Runs a program to its end. Its input is the given bytes, and its output and its errors are returned.
---
--- @since 0.1.0
 readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcess = readProcessBefore noDeadline
 
 -- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned. Other processes that
 -- have the output open, such as daemons that it has started, are not waited for after the deadline.
---
--- @since 0.1.0
 readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcessBefore deadline what input = withProcess piped $ \process -> do
   out <- reading (processOutput process)

@@ -49,8 +49,6 @@ import qualified System.Posix.Signals as Posix
 foreign import ccall unsafe "mrh_terminal_guard" c_guard_terminal :: IO ()
 
 -- | A signal.
---
--- @since 0.1.0
 data Signal
   = -- | the terminal is gone; servers read their configuration again
     Hangup
@@ -73,8 +71,6 @@ data Signal
   deriving (Eq, Ord, Show)
 
 -- | The system's number.
---
--- @since 0.1.0
 signalNumber :: Signal -> Int
 signalNumber signal = case signal of
   Hangup -> known Posix.sigHUP
@@ -91,8 +87,6 @@ signalNumber signal = case signal of
     known = fromIntegral
 
 -- | Signals that have arrived and were not taken yet.
---
--- @since 0.1.0
 newtype Signals = Signals (TVar (Set.Set Signal))
 
 instance Eq Signals where
@@ -110,8 +104,6 @@ listeners = unsafePerformIO (newMVar Map.empty)
 
 -- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@, libc's own,
 -- and a number that means none); then all of them do what they did before.
---
--- @since 0.1.0
 withSignals :: [Signal] -> (Signals -> IO a) -> IO a
 withSignals wanted = bracket begin end
   where
@@ -165,16 +157,12 @@ deliver number = do
   atomically $ mapM_ (\(signal, pending) -> modifyTVar' pending (Set.insert signal)) (maybe [] listenersAll (Map.lookup number now))
 
 -- | Waits for the next signal, and takes it.
---
--- @since 0.1.0
 nextSignal :: Signals -> IO Signal
 nextSignal (Signals pending) = atomically $ do
   now <- readTVar pending
   maybe retry (\(first, others) -> first <$ writeTVar pending others) (Set.minView now)
 
 -- | 'nextSignal' with a deadline: 'Nothing' if none has arrived. If it is interrupted, it has taken none.
---
--- @since 0.1.0
 nextSignalBefore :: Deadline -> Signals -> IO (Maybe Signal)
 nextSignalBefore deadline signals@(Signals pending)
   | deadline == noDeadline = Just <$> nextSignal signals
@@ -185,14 +173,10 @@ nextSignalBefore deadline signals@(Signals pending)
     putBack signal = atomically (modifyTVar' pending (Set.insert signal))
 
 -- | Sends a signal to this program.
---
--- @since 0.1.0
 raiseSignal :: Signal -> IO ()
 raiseSignal signal = refuseSimulation >> Posix.raiseSignal (saturated (signalNumber signal))
 
 -- | Sends a signal to another process, by its number ('Millrace.Process.signalProcess' cannot hit a wrong one).
---
--- @since 0.1.0
 sendSignal :: Int -> Signal -> IO ()
 sendSignal process signal = do
   refuseSimulation

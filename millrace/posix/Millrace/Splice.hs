@@ -64,8 +64,6 @@ foreign import ccall "&mrh_do_splice_to" c_splice_to :: FunPtr Work
 
 -- | A source of bytes. Other descriptors that are read in order, such as devices, are a 'ReadEnd', too
 -- ('Millrace.Pipe.readEndFromDescriptor').
---
--- @since 0.1.0
 data From
   = -- | a connection
     FromSocket !Socket
@@ -79,8 +77,6 @@ data From
   deriving (Eq, Show)
 
 -- | A target of bytes. Other descriptors are a 'WriteEnd', too ('Millrace.Pipe.writeEndFromDescriptor').
---
--- @since 0.1.0
 data To
   = -- | a connection
     ToSocket !Socket
@@ -94,8 +90,6 @@ data To
   deriving (Eq, Show)
 
 -- | A number of bytes that no source reaches: moves all.
---
--- @since 0.1.0
 everything :: Int64
 everything = maxBound
 
@@ -105,15 +99,11 @@ everything = maxBound
 -- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other side are given back: the
 -- next receive or read returns them. Nothing moves after it has thrown: an interrupted call that a disk has begun is waited for. How many
 -- bytes a failed target took is not known.
---
--- @since 0.1.0
 splice :: From -> To -> Int64 -> IO Int64
 splice = spliceBefore noDeadline
 
 -- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'), also where nothing has to wait: between pieces of at
 -- most 256 KiB it reads the clock. The deadline does not end a wait for a disk.
---
--- @since 0.1.0
 spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
 spliceBefore deadline from to most
   | most <= 0 = return 0

@@ -75,8 +75,6 @@ foreign import ccall unsafe "mrh_terminal_restore" c_restore :: IO ()
 foreign import ccall unsafe "mrh_terminal_size" c_size :: CInt -> Ptr CInt -> Ptr CInt -> IO CInt
 
 -- | Opens the terminal, wherever the standard streams lead, and closes it when the action has ended.
---
--- @since 0.1.0
 withTerminal :: (Terminal -> IO a) -> IO a
 withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
   where
@@ -87,32 +85,22 @@ withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
       Terminal <$> newPlain "terminal" descriptor
 
 -- | Waits for input, and reads at most the given number of bytes: a line, or what keys sent ('withMode'). None at the end.
---
--- @since 0.1.0
 readTerminal :: Terminal -> Int -> IO ByteString
 readTerminal = readTerminalBefore noDeadline
 
 -- | 'readTerminal' with a deadline.
---
--- @since 0.1.0
 readTerminalBefore :: Deadline -> Terminal -> Int -> IO ByteString
 readTerminalBefore deadline (Terminal plain) = readPlain "Millrace.Terminal.readTerminal" plain deadline
 
 -- | Writes all bytes.
---
--- @since 0.1.0
 writeTerminal :: Terminal -> ByteString -> IO ()
 writeTerminal = writeTerminalBefore noDeadline
 
 -- | 'writeTerminal' with a deadline. When it has passed, a part of unknown size has been written.
---
--- @since 0.1.0
 writeTerminalBefore :: Deadline -> Terminal -> ByteString -> IO ()
 writeTerminalBefore deadline (Terminal plain) = writePlain "Millrace.Terminal.writeTerminal" plain deadline
 
 -- | What the terminal does with keys before the program gets them.
---
--- @since 0.1.0
 data TerminalMode
   = -- | every key at once; nothing is echoed, and no key has a meaning, not even the interrupt key
     Raw
@@ -123,8 +111,6 @@ data TerminalMode
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | Changes the mode during an action. One terminal at a time, and not within itself (@EBUSY@).
---
--- @since 0.1.0
 withMode :: Terminal -> TerminalMode -> IO a -> IO a
 withMode terminal@(Terminal plain) mode = bracket_ change c_restore
   where
@@ -134,28 +120,20 @@ orFail :: String -> Terminal -> CInt -> IO ()
 orFail function terminal result = when (result < 0) $ throwIO (failure function (show terminal) (Errno (negate result)))
 
 -- | The size of a terminal, in characters.
---
--- @since 0.1.0
 data Size = Size {sizeRows :: !Int, sizeColumns :: !Int}
   deriving (Eq, Ord, Show, Read)
 
 -- | Does not wait.
---
--- @since 0.1.0
 terminalSize :: Terminal -> IO Size
 terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> do
   callPlain plain (\descriptor -> c_size descriptor rows columns) >>= orFail "Millrace.Terminal.terminalSize" terminal
   Size <$> (fromIntegral <$> peek rows) <*> (fromIntegral <$> peek columns)
 
 -- | Waits until the size differs from the given one, and returns the new one.
---
--- @since 0.1.0
 waitForNewSize :: Terminal -> Size -> IO Size
 waitForNewSize terminal old = waitForNewSizeBefore noDeadline terminal old >>= maybe (waitForNewSize terminal old) return
 
 -- | 'waitForNewSize' with a deadline: 'Nothing' if the size has not changed.
---
--- @since 0.1.0
 waitForNewSizeBefore :: Deadline -> Terminal -> Size -> IO (Maybe Size)
 waitForNewSizeBefore deadline terminal old = withSignals [WindowChange] go
   where
@@ -164,45 +142,31 @@ waitForNewSizeBefore deadline terminal old = withSignals [WindowChange] go
       if now /= old then return (Just now) else nextSignalBefore deadline signals >>= maybe (return Nothing) (\_ -> go signals)
 
 -- | Whether a descriptor is a terminal.
---
--- @since 0.1.0
 isTerminal :: Fd -> IO Bool
 isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 
 -- | Waits for input on standard input, and reads at most the given number of bytes; none at the end. If another program reads
 -- the same pipe at the same moment and is faster, the capability waits for more input. So it does with a terminal that belongs to another
 -- user, which cannot be opened again.
---
--- @since 0.1.0
 readStandardInput :: Int -> IO ByteString
 readStandardInput = readStandardInputBefore noDeadline
 
 -- | 'readStandardInput' with a deadline.
---
--- @since 0.1.0
 readStandardInputBefore :: Deadline -> Int -> IO ByteString
 readStandardInputBefore deadline size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput deadline size
 
 -- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has its own buffer.
---
--- @since 0.1.0
 writeStandardOutput :: ByteString -> IO ()
 writeStandardOutput = writeStandardOutputBefore noDeadline
 
 -- | 'writeStandardOutput' with a deadline. When it has passed, a part of unknown size has been written.
---
--- @since 0.1.0
 writeStandardOutputBefore :: Deadline -> ByteString -> IO ()
 writeStandardOutputBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
 
 -- | The same for standard error.
---
--- @since 0.1.0
 writeStandardError :: ByteString -> IO ()
 writeStandardError = writeStandardErrorBefore noDeadline
 
 -- | The same for standard error.
---
--- @since 0.1.0
 writeStandardErrorBefore :: Deadline -> ByteString -> IO ()
 writeStandardErrorBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes

@@ -70,8 +70,6 @@ foreign import ccall unsafe "mrh_watch_add" c_add :: CInt -> CString -> Word32 -
 foreign import ccall unsafe "mrh_watch_remove" c_remove :: CInt -> CInt -> IO CInt
 
 -- | A watch.
---
--- @since 0.1.0
 data Watch = Watch
   { watchPlain :: !Plain,
     watchDepth :: !Depth,
@@ -84,8 +82,6 @@ instance Eq Watch where
   a == b = watchPlain a == watchPlain b
 
 -- | How far a watch reaches.
---
--- @since 0.1.0
 data Depth
   = -- | the files that were named, and what is directly in the directories that were named
     Flat
@@ -94,8 +90,6 @@ data Depth
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | A change of a path.
---
--- @since 0.1.0
 data Event = Event
   { eventPath :: !FilePath,
     eventChange :: !Change
@@ -103,8 +97,6 @@ data Event = Event
   deriving (Eq, Show)
 
 -- | A change.
---
--- @since 0.1.0
 data Change
   = -- | The name is new.
     Created
@@ -126,8 +118,6 @@ data Change
   deriving (Eq, Show)
 
 -- | @withWatch paths depth action@ watches files and directories during an action.
---
--- @since 0.1.0
 withWatch :: [FilePath] -> Depth -> (Watch -> IO a) -> IO a
 withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -> do
   mapM_ (\path -> addNamed watch path >> addTree Named watch path >>= noteReported watch) paths
@@ -199,14 +189,10 @@ forget watch numbers = do
   mapM_ (\number -> callPlain (watchPlain watch) (`c_remove` number)) numbers
 
 -- | Waits for events, and returns all that have arrived.
---
--- @since 0.1.0
 nextEvents :: Watch -> IO [Event]
 nextEvents = nextEventsBefore noDeadline
 
 -- | 'nextEvents' with a deadline ('isDeadlineError').
---
--- @since 0.1.0
 nextEventsBefore :: Deadline -> Watch -> IO [Event]
 nextEventsBefore deadline watch = handOver (leave . found) $ do
   left <- atomicModifyIORef' (watchLeft watch) (\known -> (noBatch, known))

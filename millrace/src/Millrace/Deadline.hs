@@ -45,8 +45,6 @@ import Millrace.Internal.Units (thousandfold)
 import System.IO.Error (ioeGetErrorType)
 
 -- | A point on the monotonic clock, or never. Later deadlines are greater.
---
--- @since 0.1.0
 newtype Deadline = Deadline Word64
   deriving (Eq)
 
@@ -59,14 +57,10 @@ instance Show Deadline where
   showsPrec d (Deadline ns) = showParen (d > 10) (showString "Deadline " . shows ns . showString " ns")
 
 -- | The deadline that never passes.
---
--- @since 0.1.0
 noDeadline :: Deadline
 noDeadline = Deadline 0
 
 -- | The deadline in the given number of microseconds; zero or less is now. Reads the clock. Does not block. O(1).
---
--- @since 0.1.0
 deadlineAfter :: Int -> IO Deadline
 deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMicros)
 {-# INLINE deadlineAfter #-}
@@ -76,8 +70,6 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 -- >>> soon <- deadlineAfter 1000
 -- >>> earlier soon noDeadline == soon
 -- True
---
--- @since 0.1.0
 earlier :: Deadline -> Deadline -> Deadline
 earlier = min
 
@@ -88,8 +80,6 @@ earlier = min
 -- True
 -- >>> hasPassed noDeadline
 -- False
---
--- @since 0.1.0
 hasPassed :: Deadline -> IO Bool
 hasPassed deadline
   | deadline == noDeadline = return False
@@ -97,23 +87,17 @@ hasPassed deadline
 
 -- | Whether an operation ended because its deadline passed. Also true if the peer of a TCP connection stopped answering
 -- and the system gave it up (@ETIMEDOUT@).
---
--- @since 0.1.0
 isDeadlineError :: IOError -> Bool
 isDeadlineError problem = case ioeGetErrorType problem of
   TimeExpired -> True
   _ -> False
 
 -- | Nanoseconds on the monotonic clock of the core; 0 for 'noDeadline'. For "Millrace.Operation".
---
--- @since 0.1.0
 deadlineNanoseconds :: Deadline -> Word64
 deadlineNanoseconds (Deadline ns) = ns
 {-# INLINE deadlineNanoseconds #-}
 
 -- | The inverse of 'deadlineNanoseconds', for programs that store deadlines as numbers.
---
--- @since 0.1.0
 deadlineFromNanoseconds :: Word64 -> Deadline
 deadlineFromNanoseconds = Deadline
 {-# INLINE deadlineFromNanoseconds #-}
@@ -125,35 +109,25 @@ deadlineFromNanoseconds = Deadline
 -- > answer <- recv socket 4096
 -- > end <- monotonicNanoseconds
 -- > print (end - begin)
---
--- @since 0.1.0
 monotonicNanoseconds :: IO Word64
 monotonicNanoseconds = c_now
 {-# INLINE monotonicNanoseconds #-}
 
 -- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it needs no reading of the clock if the
 -- operation does not wait.
---
--- @since 0.1.0
 newtype TimeLimit = TimeLimit Word64
   deriving (Eq)
 
 -- | May wait for ever.
---
--- @since 0.1.0
 noTimeLimit :: TimeLimit
 noTimeLimit = TimeLimit 0
 
 -- | May wait for this number of microseconds. Zero or less: it must not wait.
---
--- @since 0.1.0
 microseconds :: Int -> TimeLimit
 microseconds micros = TimeLimit (if micros <= 0 then 1 else fromIntegral (thousandfold micros))
 {-# INLINE microseconds #-}
 
 -- | Nanoseconds, as the core takes them: 0 for 'noTimeLimit'. For "Millrace.Operation".
---
--- @since 0.1.0
 timeLimitNanoseconds :: TimeLimit -> Word64
 timeLimitNanoseconds (TimeLimit ns) = ns
 {-# INLINE timeLimitNanoseconds #-}

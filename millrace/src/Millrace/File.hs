@@ -65,8 +65,6 @@ import System.IO.Error (eofErrorType, ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd (..))
 
 -- | How a file is opened.
---
--- @since 0.1.0
 data Mode
   = -- | the file must exist, and can only be read
     ForReading
@@ -79,8 +77,6 @@ data Mode
 -- | Opens a file. Programs that are started do not inherit it. Throws for files without offsets, such as FIFOs and
 -- terminals, and for a path with a NUL. On POSIX systems a directory can be opened 'ForReading', to 'sync' the names in
 -- it.
---
--- @since 0.1.0
 openFile :: FilePath -> Mode -> IO File
 openFile path mode = handOver closeQuietly $ do
   descriptor <- openDescriptor "Millrace.File.openFile" path (fromEnum mode)
@@ -94,15 +90,11 @@ closeQuietly file = uninterruptibleMask_ (closeFile file `catch` ignore)
     ignore _ = return ()
 
 -- | Closes a file. Operations in flight on it end with an error or complete. Closing a closed file is an error.
---
--- @since 0.1.0
 closeFile :: File -> IO ()
 closeFile file@(File handle _ _) = perform (closeRequest handle) >>= checked "Millrace.File.closeFile" file
 
 -- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own
 -- exception.
---
--- @since 0.1.0
 withFile :: FilePath -> Mode -> (File -> IO a) -> IO a
 withFile path mode action = mask $ \restore -> do
   file <- openFile path mode
@@ -110,15 +102,11 @@ withFile path mode action = mask $ \restore -> do
   result <$ closeFile file
 
 -- | The size in bytes.
---
--- @since 0.1.0
 fileSize :: File -> IO Int64
 fileSize = sizeOfFile "Millrace.File.fileSize"
 
 -- | Reads at most the given number of bytes at an offset; none at the end of the file. It may return fewer bytes before
 -- the end, and never more than a mebibyte. The number must be positive. Interruptible.
---
--- @since 0.1.0
 readAt :: File -> Int64 -> Int -> IO ByteString
 readAt file offset size = do
   unless (size > 0 && offset >= 0) $ refuse "Millrace.File.readAt" file "the size must be positive, and the offset not negative"
@@ -137,8 +125,6 @@ readAt file offset size = do
 -- >>> withFile "page" ForReading (\file -> readExactlyAt file 1 2)
 -- "ex"
 -- >>> removeFile "page"
---
--- @since 0.1.0
 readExactlyAt :: File -> Int64 -> Int -> IO ByteString
 readExactlyAt file offset size = do
   unless (size >= 0 && offset >= 0) $ refuse function file "the size and the offset must not be negative"
@@ -157,8 +143,6 @@ readExactlyAt file offset size = do
 
 -- | Writes all bytes at an offset. If the offset is beyond the end of the file, zeros fill the gap. If it is
 -- interrupted or fails, a part of unknown size may have been written.
---
--- @since 0.1.0
 writeAt :: File -> Int64 -> ByteString -> IO ()
 writeAt file offset bytes = do
   unless (offset >= 0) $ refuse "Millrace.File.writeAt" file "the offset must not be negative"
@@ -168,28 +152,20 @@ writeAt file offset bytes = do
     writeAt file (offset + fromIntegral (ByteString.length part)) rest
 
 -- | Returns when the disk has everything that was written by calls which returned before.
---
--- @since 0.1.0
 sync :: File -> IO ()
 sync = syncFile "Millrace.File.sync"
 
 -- | Removes a name. Threads and programs that have the file open can still use it. (Before Windows 10 the name stays in
 -- use until all have closed the file.)
---
--- @since 0.1.0
 removeFile :: FilePath -> IO ()
 removeFile = removeName "Millrace.File.removeFile"
 
 -- | The descriptor's number, for 'Millrace.Socket.File.sendFile'. Do not close it. It is valid until the file is
 -- closed.
---
--- @since 0.1.0
 fileDescriptor :: File -> Fd
 fileDescriptor (File handle _ _) = Fd (descriptorOf handle)
 
 -- | 'openFile' with a deadline ('Millrace.Deadline.isDeadlineError'). A file that is opened too late is closed.
---
--- @since 0.1.0
 openFileBefore :: Deadline -> FilePath -> Mode -> IO File
 openFileBefore deadline path mode = inTime deadline "Millrace.File.openFile" path closeQuietly (openFile path mode)
 
@@ -201,33 +177,23 @@ openFileBefore deadline path mode = inTime deadline "Millrace.File.openFile" pat
 -- >>> withFile "page" ForReading (\file -> readAtBefore soon file 0 100)
 -- "text"
 -- >>> removeFileBefore soon "page"
---
--- @since 0.1.0
 readAtBefore :: Deadline -> File -> Int64 -> Int -> IO ByteString
 readAtBefore deadline file offset size = onFileBefore deadline "Millrace.File.readAt" file (readAt file offset size)
 
 -- | 'readExactlyAt' with a deadline.
---
--- @since 0.1.0
 readExactlyAtBefore :: Deadline -> File -> Int64 -> Int -> IO ByteString
 readExactlyAtBefore deadline file offset size =
   onFileBefore deadline "Millrace.File.readExactlyAt" file (readExactlyAt file offset size)
 
 -- | 'writeAt' with a deadline. When it has passed, a part of unknown size has been written or will be.
---
--- @since 0.1.0
 writeAtBefore :: Deadline -> File -> Int64 -> ByteString -> IO ()
 writeAtBefore deadline file offset bytes = onFileBefore deadline "Millrace.File.writeAt" file (writeAt file offset bytes)
 
 -- | 'sync' with a deadline.
---
--- @since 0.1.0
 syncBefore :: Deadline -> File -> IO ()
 syncBefore deadline file = onFileBefore deadline "Millrace.File.sync" file (sync file)
 
 -- | 'removeFile' with a deadline. When it has passed, the name may still be removed.
---
--- @since 0.1.0
 removeFileBefore :: Deadline -> FilePath -> IO ()
 removeFileBefore deadline path = inTime deadline "Millrace.File.removeFile" path return (removeFile path)
 

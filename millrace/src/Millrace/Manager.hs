@@ -51,8 +51,6 @@ import Millrace.Internal.Manager
 import qualified Paths_millrace
 
 -- | Counts of all loops together since the program started.
---
--- @since 0.1.0
 data Counters = Counters
   { -- | submitted, including timeouts
     operations :: !Word64,
@@ -75,8 +73,6 @@ data Counters = Counters
   deriving (Eq, Show)
 
 -- | Adds up the counters of all loops. They may be a moment old. Does not block.
---
--- @since 0.1.0
 counters :: IO Counters
 counters = do
   loops <- activeLoops
@@ -92,8 +88,6 @@ countersOf loop = allocaBytes countersSize $ \buffer -> do
 
 -- | The helper threads, which make the calls that no operation exists for ("Millrace.File", "Millrace.Name", ...), and their
 -- calls.
---
--- @since 0.1.0
 data HelperCounts = HelperCounts
   { -- | threads
     helpersStarted :: !Int,
@@ -111,8 +105,6 @@ data HelperCounts = HelperCounts
   deriving (Eq, Show)
 
 -- | How many there are now. All 0 on Windows. Does not block.
---
--- @since 0.1.0
 helperCounts :: IO HelperCounts
 helperCounts = allocaBytes (6 * 8) $ \place -> do
   c_count_helpers place
@@ -122,13 +114,9 @@ helperCounts = allocaBytes (6 * 8) $ \place -> do
     _ -> error "Millrace.Manager.helperCounts: six numbers were asked for"
 
 -- | The number of loops. Starts the managers if they do not run yet.
---
--- @since 0.1.0
 loopCount :: IO Int
 loopCount = ensureManagers >> length <$> activeLoops
 
 -- | The version of this package.
---
--- @since 0.1.0
 version :: String
 version = showVersion Paths_millrace.version

@@ -82,8 +82,6 @@ import System.Posix.Types (Fd (..))
 -- | Takes over an open descriptor: a non-blocking socket, or a regular file (on Windows opened with
 -- FILE_FLAG_OVERLAPPED). From now on only 'closeRequest' may close it. Throws 'IOError' for a negative number. Does not
 -- block. O(1).
---
--- @since 0.1.0
 adopt :: CInt -> IO Handle
 adopt descriptor = do
   ensureGroup
@@ -93,14 +91,10 @@ adopt descriptor = do
     else throwIO (failure "Millrace.Operation.adopt" ("descriptor " ++ show descriptor) (Errno (fromIntegral (negate handle))))
 
 -- | A handle for a descriptor that is not taken over. Only 'waitReadableRequest' and 'waitWritableRequest' accept it.
---
--- @since 0.1.0
 foreignHandle :: Fd -> Handle
 foreignHandle (Fd number) = Handle (fromIntegral number)
 
 -- | Is the handle's descriptor still open? A moment later it may not be. Does not block. O(1).
---
--- @since 0.1.0
 isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 
@@ -109,16 +103,12 @@ isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 -- the end of the call, so the call must neither wait nor close the handle itself.
 --
 -- > size <- whileOpen handle fileSizeOf
---
--- @since 0.1.0
 whileOpen :: Handle -> (CInt -> IO a) -> IO (Maybe a)
 whileOpen (Handle handle) call = mask_ $ do
   refusal <- c_hold handle
   if refusal < 0 then return Nothing else Just <$> call (fromIntegral handle) `finally` c_let_go handle
 
 -- | Which operations a deadline is for.
---
--- @since 0.1.0
 data Direction
   = -- | Receiving, accepting, and waiting for something to read.
     Reading
@@ -129,8 +119,6 @@ data Direction
 -- | Sets a deadline for all operations of one direction, those that wait now and those to come. Each ends with
 -- @ETIMEDOUT@ when this deadline or its own has passed, whichever is earlier. Fails with @EBADF@ if the handle is closed.
 -- Does not block. Moving a deadline to a later moment is a store.
---
--- @since 0.1.0
 setDeadline :: Handle -> Direction -> Deadline -> IO (Either Errno ())
 setDeadline (Handle handle) direction deadline = do
   status <- c_set_deadline handle code (deadlineNanoseconds deadline)
@@ -143,21 +131,15 @@ setDeadline (Handle handle) direction deadline = do
 
 -- | Takes a connection from a listening socket. The result is a new non-blocking descriptor, which is not adopted yet. The
 -- buffer is an @mr_address@ (see @millrace.h@) or null.
---
--- @since 0.1.0
 acceptRequest :: Handle -> Ptr a -> Request CInt
 acceptRequest (Handle handle) address = (request kindAccept handle fromIntegral) {requestBuffer = castPtr address}
 
 -- | Connects to a socket address, given with its size in bytes.
---
--- @since 0.1.0
 connectRequest :: Handle -> Ptr a -> Int -> Request ()
 connectRequest (Handle handle) address size =
   (request kindConnect handle nothing) {requestBuffer = castPtr address, requestLength = fromIntegral size}
 
 -- | Receives bytes into a buffer of the given size. The result is the number of bytes received: 0 at the end of the stream.
---
--- @since 0.1.0
 recvRequest :: Handle -> Ptr Word8 -> Int -> Request Int
 recvRequest (Handle handle) buffer size =
   (request kindRecv handle fromIntegral) {requestBuffer = castPtr buffer, requestLength = fromIntegral size}
@@ -165,8 +147,6 @@ recvRequest (Handle handle) buffer size =
 
 -- | Sends the given number of bytes, all of them unless it is 'partial'. The result is the number of bytes sent. Pass at most a
 -- megabyte at a time, because one call may send it all.
---
--- @since 0.1.0
 sendRequest :: Handle -> Ptr Word8 -> Int -> Request Int
 sendRequest (Handle handle) buffer size =
   (request kindSend handle fromIntegral)
@@ -178,8 +158,6 @@ sendRequest (Handle handle) buffer size =
 
 -- | Sends all bytes of an array of @struct iovec@, with the given number of elements (at most 1024). The array is
 -- modified. The result is the number of bytes sent.
---
--- @since 0.1.0
 sendVectorRequest :: Handle -> Ptr a -> Int -> Request Int
 sendVectorRequest (Handle handle) vector count =
   (request kindSendVector handle fromIntegral)
@@ -191,8 +169,6 @@ sendVectorRequest (Handle handle) vector count =
 -- | @sendFileRequest socket file offset count@ sends @count@ bytes of a regular file, from an offset. The result is the number
 -- of bytes sent: at most a mebibyte at a time, and 0 at the end of the file. The capability waits for what must be read from the disk;
 -- 'performSendFile' does not.
---
--- @since 0.1.0
 sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request Int
 sendFileRequest (Handle handle) (Fd file) offset count =
   (request kindSendFile handle fromIntegral)
@@ -203,8 +179,6 @@ sendFileRequest (Handle handle) (Fd file) offset count =
 
 -- | @readFileRequest file offset buffer size@ reads @size@ bytes of a regular file, from an offset. The result is the number of
 -- bytes read: at most a mebibyte at a time, and 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
---
--- @since 0.1.0
 readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
 readFileRequest (Handle handle) offset buffer size =
   (request kindReadFile handle fromIntegral)
@@ -216,33 +190,23 @@ readFileRequest (Handle handle) offset buffer size =
 -- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is the
 -- number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has
 -- taken them.
---
--- @since 0.1.0
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
 writeFileRequest handle offset buffer size =
   (readFileRequest handle offset buffer size) {requestKind = kindWriteFile, requestFlags = flagAll}
 
 -- | Waits until the disk has everything that was written by requests that had ended before.
---
--- @since 0.1.0
 syncFileRequest :: Handle -> Request ()
 syncFileRequest (Handle handle) = request kindSyncFile handle nothing
 
 -- | Waits until reading would not block: there is data, the end of the stream, or an error.
---
--- @since 0.1.0
 waitReadableRequest :: Handle -> Request ()
 waitReadableRequest (Handle handle) = request kindWaitReadable handle nothing
 
 -- | Waits until writing would not block.
---
--- @since 0.1.0
 waitWritableRequest :: Handle -> Request ()
 waitWritableRequest (Handle handle) = request kindWaitWritable handle nothing
 
 -- | Shuts down one or both directions. Does not block.
---
--- @since 0.1.0
 shutdownRequest :: Handle -> ShutdownCmd -> Request ()
 shutdownRequest (Handle handle) how = (request kindShutdown handle nothing) {requestLength = code}
   where
@@ -252,8 +216,6 @@ shutdownRequest (Handle handle) how = (request kindShutdown handle nothing) {req
       ShutdownBoth -> shutdownBoth
 
 -- | Ends every operation on the descriptor with @EBADF@, then closes it. Waits until that is done.
---
--- @since 0.1.0
 closeRequest :: Handle -> Request ()
 closeRequest (Handle handle) = request kindClose handle nothing
 
@@ -261,8 +223,6 @@ nothing :: Int64 -> ()
 nothing _ = ()
 
 -- | The same request with a deadline, at which it ends with @ETIMEDOUT@.
---
--- @since 0.1.0
 before :: Deadline -> Request r -> Request r
 before deadline what =
   what
@@ -273,8 +233,6 @@ before deadline what =
 
 -- | The same request with a limit on the time that it waits. Like 'before' with a deadline from now on, but an operation that
 -- need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
---
--- @since 0.1.0
 within :: TimeLimit -> Request r -> Request r
 within limit what =
   what
@@ -284,31 +242,23 @@ within limit what =
 {-# INLINE within #-}
 
 -- | The same request without waiting: it ends with @EAGAIN@ if it would have to wait. Does not block.
---
--- @since 0.1.0
 atOnce :: Request r -> Request r
 atOnce what = what {requestFlags = requestFlags what .|. flagNow}
 {-# INLINE atOnce #-}
 
 -- | The same request, but it ends as soon as some of the bytes are sent. If such a send ends at its deadline, none were sent.
---
--- @since 0.1.0
 partial :: Request r -> Request r
 partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 {-# INLINE partial #-}
 
 -- | The same 'sendRequest', with another send to follow at once: on Linux the bytes of both then share a segment. If
 -- none follows, the bytes may be sent 200 ms later.
---
--- @since 0.1.0
 moreFollows :: Request r -> Request r
 moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
 
 -- | The same 'waitReadableRequest' or 'waitWritableRequest', by a caller that has just tried and would have blocked. On a
 -- 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
---
--- @since 0.1.0
 afterTrying :: Request () -> Request ()
 afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
 {-# INLINE afterTrying #-}
@@ -318,8 +268,6 @@ afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
 -- only the calling thread waits for the disk; that wait counts for no time limit. A helper that has begun is waited for, also by a thread
 -- that is interrupted. Two cases remain in which the capability may wait: file systems that cannot tell, for instance overlayfs, and
 -- bytes that have left the memory three times before they could be sent, which takes great pressure on memory.
---
--- @since 0.1.0
 performSendFile :: (Request Int -> Request Int) -> Handle -> Fd -> Int64 -> Int64 -> IO (Either Errno Int)
 performSendFile limited handle file offset count = do
   result <- perform (cachedOnly whole)

@@ -63,8 +63,6 @@ import Millrace.Internal.TimerTable (Action (..))
 import Millrace.Timer (threadDelay)
 
 -- | How a pool makes, checks and ends its things. Begin with 'poolSettings'. All times are in microseconds.
---
--- @since 0.1.0
 data PoolSettings a = PoolSettings
   { -- | Makes a thing, until the deadline of the thread that asked for it. Called without a lock.
     poolMake :: Deadline -> IO a,
@@ -89,8 +87,6 @@ data PoolSettings a = PoolSettings
   }
 
 -- | How a use of a thing ended.
---
--- @since 0.1.0
 data Use
   = Returned
   | -- | By an exception.
@@ -98,8 +94,6 @@ data Use
   deriving (Eq, Show)
 
 -- | The defaults, with a function that makes a thing and one that ends it.
---
--- @since 0.1.0
 poolSettings :: (Deadline -> IO a) -> (a -> IO ()) -> PoolSettings a
 poolSettings maker ender =
   PoolSettings
@@ -115,8 +109,6 @@ poolSettings maker ender =
     }
 
 -- | A pool. Any number of threads may use it.
---
--- @since 0.1.0
 data Pool a = Pool
   { poolOf :: !(PoolSettings a),
     poolState :: !(IORef (State a)),
@@ -160,8 +152,6 @@ data Grant a
 data Tally = Tally {made, ended, unhealthy, refused :: !Int}
 
 -- | Why a pool gave nothing.
---
--- @since 0.1.0
 data PoolProblem
   = -- | All things were in use until the deadline.
     PoolExhausted
@@ -180,8 +170,6 @@ instance Exception PoolProblem where
     PoolClosed -> "Millrace.Pool.withResource: the pool was closed."
 
 -- | What a pool holds now, and what it has done since it was made.
---
--- @since 0.1.0
 data PoolStatus = PoolStatus
   { statusInUse :: !Int,
     statusIdle :: !Int,
@@ -197,8 +185,6 @@ data PoolStatus = PoolStatus
   deriving (Eq, Show)
 
 -- | Makes an empty pool, and a thread that ends what is idle for too long. Close it with 'closePool'. Does not block.
---
--- @since 0.1.0
 newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
   state <- newIORef (State [] 0 IntMap.empty 0 0 False (Tally 0 0 0 0))
@@ -212,8 +198,6 @@ newPool settings = mask_ $ do
 
 -- | Ends the things that are idle. Those in use end after their use, and threads that wait get 'PoolClosed', as do all that come later.
 -- Returns when the idle ones have ended. If it is interrupted, the pool is closed even so. A second call does nothing.
---
--- @since 0.1.0
 closePool :: Pool a -> IO ()
 closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
   (items, waiters) <- atomicModifyIORef' poolState $ \state ->
@@ -222,23 +206,17 @@ closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
   discardAll poolOf poolState items `finally` killThread poolSweeper
 
 -- | A pool for the time of an action.
---
--- @since 0.1.0
 withPool :: PoolSettings a -> (Pool a -> IO b) -> IO b
 withPool settings = bracket (newPool settings) closePool
 
 -- | Uses a thing of the pool. Blocks for at most 'poolWait' if all are in use. Throws 'PoolExhausted', 'PoolClosed', and what 'poolMake'
 -- throws.
---
--- @since 0.1.0
 withResource :: Pool a -> (a -> IO b) -> IO b
 withResource pool action = do
   deadline <- deadlineAfter (poolWait (poolOf pool))
   withResourceBefore deadline pool action
 
 -- | The same, but waits until the deadline. It limits the wait and the making of a thing, not its use.
---
--- @since 0.1.0
 withResourceBefore :: Deadline -> Pool a -> (a -> IO b) -> IO b
 withResourceBefore deadline pool action = mask $ \restore -> do
   item <- acquire deadline pool
@@ -250,8 +228,6 @@ withResourceBefore deadline pool action = mask $ \restore -> do
   return result
 
 -- | What the pool holds and has done. Does not block. O(number of idle things and of waiting threads).
---
--- @since 0.1.0
 poolStatus :: Pool a -> IO PoolStatus
 poolStatus pool = do
   state <- readIORef (poolState pool)

@@ -117,8 +117,6 @@ import System.Mem (performMajorGC, performMinorGC)
 -- Plans
 
 -- | What may happen to an operation.
---
--- @since 0.1.0
 data Fault
   = -- | it transfers only a few bytes
     ShortTransfer
@@ -154,8 +152,6 @@ data Fault
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | The properties and the faults of a machine. Begin with 'calm' or 'troubled'.
---
--- @since 0.1.0
 data Plan = Plan
   { -- | Everything random is computed from it.
     planSeed :: Word64,
@@ -186,8 +182,6 @@ data Plan = Plan
   deriving (Eq, Show)
 
 -- | A machine with this seed, on which nothing fails and links have no latency.
---
--- @since 0.1.0
 calm :: Word64 -> Plan
 calm seed =
   Plan
@@ -206,8 +200,6 @@ calm seed =
     }
 
 -- | A machine with this seed, from which its faults, their rates and the speed of its links are computed.
---
--- @since 0.1.0
 troubled :: Word64 -> Plan
 troubled seed =
   (calm seed)
@@ -261,8 +253,6 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
 -- Outcomes
 
 -- | The result of a run.
---
--- @since 0.1.0
 data Outcome a = Outcome
   { -- | the result of the action; a 'Deadlock' if there was one
     outcomeResult :: Either SomeException a,
@@ -285,8 +275,6 @@ data Outcome a = Outcome
   }
 
 -- | An operation that has not ended.
---
--- @since 0.1.0
 data Waiting = Waiting
   { -- | the number of the thread that waits for it, as 'show' has it for a @ThreadId@
     waitingThread :: Word64,
@@ -299,8 +287,6 @@ data Waiting = Waiting
   deriving (Eq, Show)
 
 -- | Failures of a simulation, in contrast to those of the program in it.
---
--- @since 0.1.0
 data SimulationException
   = -- | All threads wait, and no event will ever come. These are the operations in flight. Threads that wait for a variable
     -- are not among them. It is thrown to the action. A thread that waits for the real world has 20 ms: see 'simulate'.
@@ -381,8 +367,6 @@ simulationLock = unsafePerformIO newLock
 -- The program runs on one capability meanwhile ('setNumCapabilities'). Interruptible: an exception first ends the
 -- action. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or 'ThreadsGoOn', and
 -- 'Millrace.Manager.NotThreaded'.
---
--- @since 0.1.0
 simulate :: Plan -> IO a -> IO (Outcome a)
 simulate what action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
@@ -589,20 +573,14 @@ withMachine what use = do
   use machine
 
 -- | Nanoseconds on the machine's clock, which starts at one second. Throws 'OutsideSimulation'.
---
--- @since 0.1.0
 now :: IO Word64
 now = withMachine "now" (const c_now)
 
 -- | A random number from 0 to one less than the given one, computed from the seed. Throws 'OutsideSimulation'.
---
--- @since 0.1.0
 chance :: Int -> IO Int
 chance bound = withMachine "chance" $ \machine -> fromIntegral <$> c_machine_chance machine (fromIntegral (max 1 bound))
 
 -- | Adds a line to the trace. Throws 'OutsideSimulation'.
---
--- @since 0.1.0
 note :: String -> IO ()
 note text = withMachine "note" $ \machine -> withCString text (c_machine_line machine)
 
@@ -624,8 +602,6 @@ note text = withMachine "note" $ \machine -> withCString text (c_machine_line ma
 -- >>> outcome <- simulate (calm 1) (program >> crash >> withFile "note" ForReading (\file -> readAt file 0 10))
 -- >>> either show show (outcomeResult outcome)
 -- "\"text\""
---
--- @since 0.1.0
 crash :: IO ()
 crash = withMachine "crash" c_machine_crash
 
@@ -639,8 +615,6 @@ crash = withMachine "crash" c_machine_crash
 -- >>> outcome <- simulate (calm 1) ((,) <$> untilCrash 2 program <*> untilCrash 1000 program)
 -- >>> either show show (outcomeResult outcome)
 -- "(Nothing,Just ())"
---
--- @since 0.1.0
 untilCrash :: Int -> IO a -> IO (Maybe a)
 untilCrash count program = withMachine "untilCrash" $ \machine -> mask $ \restore -> do
   c_machine_fail_power_after machine (fromIntegral (max 1 count))

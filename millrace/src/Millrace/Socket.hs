@@ -180,8 +180,6 @@ import qualified System.IO as IO
 
 -- | Creates a non-blocking socket that is closed by exec. An IPv6 socket also accepts IPv4 traffic (@IPV6_V6ONLY@ is
 -- off), as in "Network.Socket". Does not block.
---
--- @since 0.1.0
 socket :: Family -> SocketType -> ProtocolNumber -> IO Socket
 socket family kind@(GeneralSocketType typeNumber) protocol = handOver close $ do
   descriptor <-
@@ -193,14 +191,10 @@ socket family kind@(GeneralSocketType typeNumber) protocol = handOver close $ do
   return created
 
 -- | The socket that an 'AddrInfo' describes.
---
--- @since 0.1.0
 openSocket :: AddrInfo -> IO Socket
 openSocket info = socket (addrFamily info) (addrSocketType info) (addrProtocol info)
 
 -- | Two Unix sockets that are connected to each other. Not on Windows (@EOPNOTSUPP@).
---
--- @since 0.1.0
 socketPair :: Family -> SocketType -> ProtocolNumber -> IO (Socket, Socket)
 socketPair family kind@(GeneralSocketType typeNumber) protocol = handOver (\(one, other) -> close one >> close other) $
   allocaArray 2 $ \pair -> do
@@ -216,8 +210,6 @@ socketPair family kind@(GeneralSocketType typeNumber) protocol = handOver (\(one
       _ -> error "Millrace.Socket.socketPair: two elements were asked for"
 
 -- | Binds the socket to a local address. Does not block.
---
--- @since 0.1.0
 bind :: Socket -> SockAddr -> IO ()
 bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
   void $
@@ -225,21 +217,15 @@ bind s address = withAddress "Millrace.Socket.bind" s address $ \pointer size ->
       c_bind descriptor pointer (fromIntegral size)
 
 -- | Makes the socket listen, with a queue of the given length.
---
--- @since 0.1.0
 listen :: Socket -> Int -> IO ()
 listen s backlog = void $ onDescriptor "Millrace.Socket.listen" s "" (`c_listen` saturated backlog)
 
 -- | Waits for the next connection and returns it. Skips connections that were reset in the queue. If descriptors or
 -- memory run out, it tries again after 10 to 200 milliseconds.
---
--- @since 0.1.0
 accept :: Socket -> IO (Socket, SockAddr)
 accept = acceptBefore noDeadline
 
 -- | 'accept' with a deadline.
---
--- @since 0.1.0
 acceptBefore :: Deadline -> Socket -> IO (Socket, SockAddr)
 acceptBefore deadline s = handOver (giveBackConnection s) $
   takeConnection s return (before deadline) $ \address ->
@@ -251,8 +237,6 @@ acceptBefore deadline s = handOver (giveBackConnection s) $
 --
 -- > acceptAll listener = (:) <$> accept listener <*> others
 -- >   where others = acceptNow listener >>= maybe (return []) (\connection -> (connection :) <$> others)
---
--- @since 0.1.0
 acceptNow :: Socket -> IO (Maybe (Socket, SockAddr))
 acceptNow s = handOver (mapM_ (giveBackConnection s)) $
   takeConnection s (return . Just) atOnce $ \address result -> case result of
@@ -292,14 +276,10 @@ newConnection address descriptor = do
   return (accepted, peer)
 
 -- | Connects to an address. If it is interrupted or fails, close the socket: it cannot be used again.
---
--- @since 0.1.0
 connect :: Socket -> SockAddr -> IO ()
 connect = connectBefore noDeadline
 
 -- | 'connect' with a deadline.
---
--- @since 0.1.0
 connectBefore :: Deadline -> Socket -> SockAddr -> IO ()
 connectBefore deadline s@(Socket handle _) address = withAddress function s address $ \pointer size ->
   perform (before deadline (connectRequest handle pointer size))
@@ -310,8 +290,6 @@ connectBefore deadline s@(Socket handle _) address = withAddress function s addr
 -- | Shuts down one or both directions. Bytes that were sent before are still delivered. Operations that wait in such a
 -- direction end, on any capability: receives as at the end of the stream, also on datagram sockets; accepts and sends
 -- with an 'IOError' (@EINVAL@, @EPIPE@). Does not block.
---
--- @since 0.1.0
 shutdown :: Socket -> ShutdownCmd -> IO ()
 shutdown s@(Socket handle _) how =
   perform (shutdownRequest handle how) >>= throwIfFailed "Millrace.Socket.shutdown" (describe s)
@@ -319,8 +297,6 @@ shutdown s@(Socket handle _) how =
 -- | Closes the socket. First it wakes every thread that waits on it, on any capability, with an error. It waits only
 -- for the end of operations in flight on it and of calls with its number. Closing a closed socket does nothing. It
 -- never throws an 'IOError', and is not interruptible, so in @bracket@ it does not hide another exception.
---
--- @since 0.1.0
 close :: Socket -> IO ()
 close s = uninterruptibleMask_ (close' s `catch` ignore)
   where
@@ -328,8 +304,6 @@ close s = uninterruptibleMask_ (close' s `catch` ignore)
     ignore _ = return ()
 
 -- | 'close' that throws the system's error, and can be interrupted while it waits. The socket is closed even so.
---
--- @since 0.1.0
 close' :: Socket -> IO ()
 close' s@(Socket handle keptRef) = mask_ $ do
   result <- perform (closeRequest handle) `finally` closeKept
@@ -347,8 +321,6 @@ close' s@(Socket handle keptRef) = mask_ $ do
 -- | Closes gracefully: shuts down sending, then waits until the peer closes, at most the given number of milliseconds.
 -- So the peer receives everything, and no reset. Errors of the peer are ignored. The socket's own deadlines no longer
 -- apply, because one that passed is often the reason for closing.
---
--- @since 0.1.0
 gracefulClose :: Socket -> Int -> IO ()
 gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
   where
@@ -366,15 +338,11 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
 -- | Whether the system knows that the peer has closed the connection or shut down sending. Bytes from before may still
 -- wait to be received. On systems other than Linux, only receiving shows that the peer has shut down sending. Does not
 -- block. Throws an 'IOError' for a socket that is closed on this side.
---
--- @since 0.1.0
 hasEnded :: Socket -> IO Bool
 hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 
 -- | Whether the peer has sent nothing that was not received, and has not ended the connection either. If not, do not use the socket again,
 -- because a byte may have been taken. Does not block.
---
--- @since 0.1.0
 isQuiet :: Socket -> IO Bool
 isQuiet s = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) place 1))
 
@@ -389,15 +357,11 @@ isQuiet s = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atO
 -- >   deadlineAfter 10000000 >>= setReadDeadline connection     -- ten seconds for each request
 -- >   request <- recv connection 4096
 -- >   unless (ByteString.null request) (answer connection request >> serve connection)
---
--- @since 0.1.0
 setReadDeadline :: Socket -> Deadline -> IO ()
 setReadDeadline = setDeadlineOf "Millrace.Socket.setReadDeadline" Reading
 {-# INLINE setReadDeadline #-}
 
 -- | Like 'setReadDeadline', for sending and connecting.
---
--- @since 0.1.0
 setWriteDeadline :: Socket -> Deadline -> IO ()
 setWriteDeadline = setDeadlineOf "Millrace.Socket.setWriteDeadline" Writing
 {-# INLINE setWriteDeadline #-}
@@ -408,14 +372,10 @@ setDeadlineOf attempted direction s@(Socket handle _) deadline =
 {-# INLINE setDeadlineOf #-}
 
 -- | The socket's own address.
---
--- @since 0.1.0
 getSocketName :: Socket -> IO SockAddr
 getSocketName = nameBy "Millrace.Socket.getSocketName" c_getsockname
 
 -- | The peer's address.
---
--- @since 0.1.0
 getPeerName :: Socket -> IO SockAddr
 getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
 
@@ -425,8 +385,6 @@ nameBy attempted call s = withAddressPlace $ \place size -> do
   peek size >>= addressFrom place
 
 -- | The local port. Throws for a Unix socket.
---
--- @since 0.1.0
 socketPort :: Socket -> IO PortNumber
 socketPort s = do
   name <- getSocketName s
@@ -435,8 +393,6 @@ socketPort s = do
     Nothing -> ioError (userError ("Millrace.Socket.socketPort: " ++ describe s ++ " has no port, it is " ++ show name))
 
 -- | The local port; 'Nothing' for a Unix socket.
---
--- @since 0.1.0
 socketPortSafe :: Socket -> IO (Maybe PortNumber)
 socketPortSafe s = portOf <$> getSocketName s
 
@@ -447,8 +403,6 @@ portOf address = case address of
   _ -> Nothing
 
 -- | Reads an option that is a number. 'Linger' is in seconds, or 0 if it is off.
---
--- @since 0.1.0
 getSocketOption :: Socket -> SocketOption -> IO Int
 getSocketOption s option
   | option == Linger = fromIntegral <$> onOption c_linger
@@ -461,8 +415,6 @@ getSocketOption s option
 
 -- | Sets an option that is a number. 'Linger' is in seconds; 0 switches it off. A 'close' that lingers blocks its
 -- capability.
---
--- @since 0.1.0
 setSocketOption :: Socket -> SocketOption -> Int -> IO ()
 setSocketOption s option value
   | option == Linger = void $ onOption (`c_set_linger` saturated value)
@@ -473,8 +425,6 @@ setSocketOption s option value
     onOption = onDescriptor "Millrace.Socket.setSocketOption" s (", " ++ show option)
 
 -- | Reads an option of any type, which must match the system's. Bytes that the system does not fill are 0.
---
--- @since 0.1.0
 getSockOpt :: Storable a => Socket -> SocketOption -> IO a
 getSockOpt s option@(SockOpt level name) = reading undefined
   where
@@ -489,8 +439,6 @@ getSockOpt s option@(SockOpt level name) = reading undefined
       peek place
 
 -- | Sets an option of any type, which must be the system's.
---
--- @since 0.1.0
 setSockOpt :: Storable a => Socket -> SocketOption -> a -> IO ()
 setSockOpt s option@(SockOpt level name) value = with value $ \place ->
   void $
@@ -498,21 +446,15 @@ setSockOpt s option@(SockOpt level name) value = with value $ \place ->
       c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
 
 -- | The type of the socket, such as 'Stream' or 'Datagram'.
---
--- @since 0.1.0
 getSocketType :: Socket -> IO SocketType
 getSocketType s = GeneralSocketType . fromIntegral <$> getSocketOption s Type
 
 -- | Process, user and group of the peer, if the system knows them.
---
--- @since 0.1.0
 getPeerCredential :: Socket -> IO (Maybe CUInt, Maybe CUInt, Maybe CUInt)
 getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCredential
 
 -- | Sends a descriptor to the peer, in a message of one byte. Waits while the system has no room for it. Not on Windows
 -- or simulated machines (@EOPNOTSUPP@).
---
--- @since 0.1.0
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
   void $
@@ -523,8 +465,6 @@ sendFd s@(Socket handle _) descriptor =
 -- descriptors in it are closed. Throws if something else arrives or the stream ends (@ENOMSG@). If no descriptor number
 -- is free, it throws (@EMFILE@) and the descriptor is lost. If it is interrupted, a descriptor that arrived at the same
 -- moment is closed.
---
--- @since 0.1.0
 recvFd :: Socket -> IO CInt
 recvFd s@(Socket handle _) =
   handOver (void . c_close) $
@@ -539,8 +479,6 @@ duplicate name s = onDescriptor ("Millrace.Socket." ++ name) s "" c_duplicate
 
 -- | Takes over a socket of "Network.Socket". Its descriptor is duplicated and the old socket closed, so do not use that
 -- any more. If there is no free descriptor, the old socket is unchanged.
---
--- @since 0.1.0
 fromNetworkSocket :: Network.Socket -> IO Socket
 fromNetworkSocket old = handOver close $ do
   taken <- duplicateAs "fromNetworkSocket" old
@@ -548,8 +486,6 @@ fromNetworkSocket old = handOver close $ do
 
 -- | A socket for the same connection, or with the same queue of connections, as one of "Network.Socket", which stays open: both must
 -- be closed. Closing one of them does not wake threads that wait on the other. Does not block.
---
--- @since 0.1.0
 duplicateNetworkSocket :: Network.Socket -> IO Socket
 duplicateNetworkSocket = handOver close . duplicateAs "duplicateNetworkSocket"
 
@@ -567,14 +503,10 @@ closeTheirs = uninterruptibleMask_ . Network.close
 
 -- | Takes over the descriptor of a socket, for example an inherited one. If it throws, the caller must close the
 -- descriptor.
---
--- @since 0.1.0
 fromDescriptor :: CInt -> IO Socket
 fromDescriptor descriptor = makeOurs descriptor >> newSocketFrom descriptor
 
 -- | 'fromDescriptor' under the name that "Network.Socket" has for it.
---
--- @since 0.1.0
 mkSocket :: CInt -> IO Socket
 mkSocket = fromDescriptor
 
@@ -584,29 +516,21 @@ mkSocket = fromDescriptor
 -- Do not make another socket from it. A socket of "Network.Socket" (@mkSocket@) closes its descriptor when it is
 -- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' instead, which
 -- closes this socket.
---
--- @since 0.1.0
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a
 withFdSocket s use = openDescriptor "Millrace.Socket.withFdSocket" s >>= use
 
 -- | The descriptor's number, as in 'withFdSocket'.
---
--- @since 0.1.0
 unsafeFdSocket :: Socket -> IO CInt
 unsafeFdSocket s = withFdSocket s return
 
 -- | Closes the socket and returns a new descriptor for the same connection, which the caller must close. It is
 -- non-blocking and closed by exec. Throws if an interrupted receive or accept has left bytes, messages or connections:
 -- receive or accept these first.
---
--- @since 0.1.0
 socketToFd :: Socket -> IO CInt
 socketToFd = toDescriptor "socketToFd"
 
 -- | Converts a socket to a handle, and closes the socket. Throws as 'socketToFd' does. GHC's own manager serves the
 -- handle.
---
--- @since 0.1.0
 socketToHandle :: Socket -> IOMode -> IO IO.Handle
 socketToHandle s mode = mask_ $ toDescriptor "socketToHandle" s >>= Network.mkSocket >>= (`Network.socketToHandle` mode)
 
@@ -620,7 +544,5 @@ toDescriptor name s = handOver (void . c_close) $ do
   descriptor <$ (close s `onException` c_close descriptor)
 
 -- | The socket's handle, for "Millrace.Operation".
---
--- @since 0.1.0
 socketHandle :: Socket -> Handle
 socketHandle (Socket handle _) = handle

@@ -58,18 +58,12 @@ import Millrace.Socket (Socket)
 import Millrace.Socket.ByteString (recv, sendAll)
 
 -- | The next piece; an empty one at the end, and from then on.
---
--- @since 0.1.0
 type Source = IO ByteString
 
 -- | Takes a piece, which is not empty.
---
--- @since 0.1.0
 type Sink = ByteString -> IO ()
 
 -- | These pieces, without the empty ones.
---
--- @since 0.1.0
 fromPieces :: [ByteString] -> IO Source
 fromPieces pieces = do
   left <- newIORef (filter (not . ByteString.null) pieces)
@@ -79,20 +73,14 @@ fromPieces pieces = do
     takeFirst _ [] = return ByteString.empty
 
 -- | Receives from a socket, in pieces of at most 64 KiB.
---
--- @since 0.1.0
 fromSocket :: Socket -> Source
 fromSocket s = recv s 65536
 
 -- | Sends.
---
--- @since 0.1.0
 toSocket :: Socket -> Sink
 toSocket = sendAll
 
 -- | A file from an offset on, in pieces of at most 256 KiB. The source is for one reader.
---
--- @since 0.1.0
 fromFile :: File -> Int64 -> IO Source
 fromFile file begin = do
   position <- newIORef begin
@@ -102,8 +90,6 @@ fromFile file begin = do
     bytes <$ takeUntil (offset + fromIntegral (ByteString.length bytes))
 
 -- | Writes into a file from an offset on. The sink is for one writer.
---
--- @since 0.1.0
 toFile :: File -> Int64 -> IO Sink
 toFile file begin = do
   position <- newIORef begin
@@ -114,14 +100,10 @@ toFile file begin = do
 
 -- | Moves everything from a source to a sink, and returns how many bytes that were. If it is interrupted, or the sink throws, the piece in
 -- flight is lost: it has left the source, and the sink may have taken a part of it.
---
--- @since 0.1.0
 copy :: Source -> Sink -> IO Word64
 copy source sink = copyReporting source sink (\_ -> return ())
 
 -- | The same, with an action that gets the number of bytes that have been moved after each piece.
---
--- @since 0.1.0
 copyReporting :: Source -> Sink -> (Word64 -> IO ()) -> IO Word64
 copyReporting source sink report = go 0
   where
@@ -136,15 +118,11 @@ copyReporting source sink report = go 0
           go $! now
 
 -- | A sink that gives each piece to two sinks, one after the other.
---
--- @since 0.1.0
 tee :: Sink -> Sink -> Sink
 tee one other piece = one piece >> other piece
 
 -- | The same source, and an action that tells how many bytes it has returned. If it is interrupted, no byte is lost. The source runs masked,
 -- and is interruptible where it waits.
---
--- @since 0.1.0
 counting :: Source -> IO (Source, IO Word64)
 counting source = do
   count <- newIORef 0
@@ -153,8 +131,6 @@ counting source = do
 
 -- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is lost. Interruptions lose
 -- nothing, as with 'counting'.
---
--- @since 0.1.0
 atMost :: Word64 -> Source -> IO Source
 atMost limit source = do
   left <- newIORef limit
@@ -174,8 +150,6 @@ changing source change = do
 
 -- | @concurrently pieces source use@ reads a source ahead in a new thread, by at most @pieces@ pieces, while @use@ takes
 -- them. The next read throws an exception of the source. The thread ends with @use@.
---
--- @since 0.1.0
 concurrently :: Int -> Source -> (Source -> IO a) -> IO a
 concurrently pieces source use = do
   queue <- newTBQueueIO (fromIntegral (max 1 pieces))
@@ -205,8 +179,6 @@ concurrently pieces source use = do
       either throwIO return outcome
 
 -- | Something was longer than its limit. It names both.
---
--- @since 0.1.0
 data TooLong = TooLong !String !Int
   deriving (Eq)
 
@@ -216,8 +188,6 @@ instance Show TooLong where
 instance Exception TooLong
 
 -- | A stream has ended within something: it names that, how many bytes were expected, and how many have come.
---
--- @since 0.1.0
 data EndsWithin = EndsWithin !String !Int !Int
   deriving (Eq)
 
@@ -241,8 +211,6 @@ instance Exception EndsWithin
 -- >>> endless <- fromPieces (repeat "123") >>= linesOf 5
 -- >>> endless
 -- *** Exception: Millrace.Stream: a line is longer than 5 bytes; allow more, or refuse the sender
---
--- @since 0.1.0
 linesOf :: Int -> Source -> IO (IO (Maybe ByteString))
 linesOf most source = do
   state <- newIORef (Begun [] 0 ByteString.empty)
@@ -288,8 +256,6 @@ taking state action = do
     writeIORef state after
 
 -- | How a frame encodes its length.
---
--- @since 0.1.0
 data Framing
   = -- | a byte
     Length8
@@ -309,8 +275,6 @@ lengthBytes framing = case framing of
 --
 -- >>> frame Length16 "abc"
 -- "\NUL\ETXabc"
---
--- @since 0.1.0
 frame :: Framing -> ByteString -> ByteString
 frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i <- [count - 1, count - 2 .. 0]] <> bytes
   where
@@ -324,8 +288,6 @@ frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i 
 -- >>> next <- fromPieces [frame Length8 "one" <> "\ETXt", "wo"] >>= framesOf Length8 100
 -- >>> next
 -- Just "one"
---
--- @since 0.1.0
 framesOf :: Framing -> Int -> Source -> IO (IO (Maybe ByteString))
 framesOf framing most source = do
   state <- newIORef (Held [] 0)
@@ -348,8 +310,6 @@ framesOf framing most source = do
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
 -- ("ab","cde")
---
--- @since 0.1.0
 exactly :: Source -> IO (Int -> IO ByteString, IO Bool)
 exactly source = do
   state <- newIORef (Held [] 0)
@@ -381,16 +341,12 @@ promised what state source count = do
   return bytes
 
 -- | All results of an action until it returns 'Nothing'.
---
--- @since 0.1.0
 collect :: IO (Maybe a) -> IO [a]
 collect next = go []
   where
     go before = next >>= maybe (return (reverse before)) (\one -> go (one : before))
 
 -- | All bytes of a source. Throws 'TooLong' for more than the given number.
---
--- @since 0.1.0
 whole :: Int -> Source -> IO ByteString
 whole most source = go 0 []
   where

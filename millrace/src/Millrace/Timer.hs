@@ -66,8 +66,6 @@ import Millrace.Internal.TimerTable (Action (..))
 import System.IO.Unsafe (unsafePerformIO)
 
 -- | Suspends the thread for at least the given number of microseconds; zero or less only yields. Interruptible.
---
--- @since 0.1.0
 threadDelay :: Int -> IO ()
 threadDelay !delayMicros = mask_ $ do
   woken <- newEmptyMVar
@@ -78,8 +76,6 @@ threadDelay !delayMicros = mask_ $ do
 
 -- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not confused.
 -- It is asynchronous; an action that swallows it defeats its timeout.
---
--- @since 0.1.0
 newtype Timeout = Timeout (MVar ThreadId)
   deriving (Eq)
 
@@ -96,8 +92,6 @@ instance Exception Timeout where
 -- clean-up takes.
 --
 -- For operations on sockets a deadline ("Millrace.Deadline") is cheaper, and involves no asynchronous exception.
---
--- @since 0.1.0
 timeout :: Int -> IO a -> IO (Maybe a)
 timeout limitMicros action = liftableTimeout limitMicros (const action)
 
@@ -105,8 +99,6 @@ timeout limitMicros action = liftableTimeout limitMicros (const action)
 -- already passed.
 --
 -- > liftableTimeout 1000000 (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
---
--- @since 0.1.0
 liftableTimeout :: Int -> (IO () -> IO a) -> IO (Maybe a)
 liftableTimeout limitMicros action
   | limitMicros < 0 = Just <$> action (return ())
@@ -183,22 +175,16 @@ disarm timer lock = do
 -- >>> soon <- deadlineAfter 10000
 -- >>> either isDeadlineError (const False) <$> tryIOError (finishBefore soon (threadDelay 60000000))
 -- True
---
--- @since 0.1.0
 finishBefore :: Deadline -> IO a -> IO a
 finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
 
 -- | The same for a result that must be released if the caller does not get it, such as an open file:
 -- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, in a
 -- thread of its own, if it comes too late.
---
--- @since 0.1.0
 finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a
 finishBeforeOr deadline = inTime deadline "Millrace.Timer.finishBefore" "an action"
 
 -- | A variable that becomes 'True' after the given number of microseconds.
---
--- @since 0.1.0
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay !delayMicros = do
   variable <- newTVarIO False
@@ -206,45 +192,31 @@ registerDelay !delayMicros = do
   return variable
 
 -- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
---
--- @since 0.1.0
 data TimerManager = TimerManager
 
 -- | Names a registered timeout, also after it has fired.
---
--- @since 0.1.0
 newtype TimeoutKey = TimeoutKey Timer
   deriving (Eq, Ord)
 
 -- | The action that runs at the time. It runs unmasked, in a thread that runs callbacks. It may block, which holds nothing else
 -- up. An exception is reported as for any thread. The thread continues with other callbacks, so do not keep its 'ThreadId'. It is
 -- pinned to the capability that registered the timeout, so fork a thread for long computations.
---
--- @since 0.1.0
 type TimeoutCallback = IO ()
 
 -- | The 'TimerManager'.
---
--- @since 0.1.0
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 
 -- | Arranges for a callback to run once, after the given number of microseconds, in another thread. For 0 it may run before the
 -- caller continues (GHC.Event then runs it at once, in the calling thread). Does not block. O(1).
---
--- @since 0.1.0
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
 registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startTimer delayMicros (Callback callback)
 
 -- | Moves a timeout to the given number of microseconds from now. Does nothing if it has fired or was unregistered. O(1).
---
--- @since 0.1.0
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
 updateTimeout TimerManager (TimeoutKey timer) = moveTimer timer
 
 -- | Cancels a timeout. Does nothing if it has fired: the callback then runs, perhaps later, behind
 -- others. On another capability than the one that registered the timeout, it takes effect a moment later. O(1).
---
--- @since 0.1.0
 unregisterTimeout :: TimerManager -> TimeoutKey -> IO ()
 unregisterTimeout TimerManager (TimeoutKey timer) = mask_ (void (stopTimer timer))

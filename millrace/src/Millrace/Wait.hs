@@ -29,14 +29,10 @@ import System.Posix.Types (Fd (..))
 -- always ready. The descriptor must stay open meanwhile; otherwise the thread may wait for ever, although it can be
 -- interrupted. If it belongs to a socket of "Millrace.Socket", 'Millrace.Socket.close' and the socket's deadlines end
 -- the wait. Throws an 'IOError' if it is not open.
---
--- @since 0.1.0
 threadWaitRead :: Fd -> IO ()
 threadWaitRead = waitFor "Millrace.Wait.threadWaitRead" waitReadableRequest
 
 -- | Waits until writing to the descriptor would not block.
---
--- @since 0.1.0
 threadWaitWrite :: Fd -> IO ()
 threadWaitWrite = waitFor "Millrace.Wait.threadWaitWrite" waitWritableRequest
 
@@ -52,14 +48,10 @@ describeFd fd = "descriptor " ++ show fd
 --
 -- > (ready, giveUp) <- threadWaitReadSTM fd
 -- > atomically ((Left <$> ready) `orElse` (Right <$> readTQueue queue)) <* giveUp
---
--- @since 0.1.0
 threadWaitReadSTM :: Fd -> IO (STM (), IO ())
 threadWaitReadSTM = waitForSTM "Millrace.Wait.threadWaitReadSTM" kindWaitReadable
 
 -- | The same for writing.
---
--- @since 0.1.0
 threadWaitWriteSTM :: Fd -> IO (STM (), IO ())
 threadWaitWriteSTM = waitForSTM "Millrace.Wait.threadWaitWriteSTM" kindWaitWritable
 

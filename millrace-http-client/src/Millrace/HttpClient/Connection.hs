@@ -30,8 +30,6 @@ import Network.HTTP.Client.Internal (Connection (..), makeConnection, strippedHo
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | The settings of a manager's connections. Begin with 'Network.HTTP.Client.Millrace.defaultSettings'.
---
--- @since 0.1.0
 data Settings = Settings
   { -- | Which authorities to trust, which certificate to show, and which algorithms to use. The application protocol is
     -- always HTTP/1.1.

@@ -8,8 +8,6 @@
 -- * A connection that says nothing while it has work is asked by PING, and ends if it does not answer.
 --
 -- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know: sockets.
---
--- @since 0.1.0
 module Millrace.HttpClient.Http2
   ( -- * Connections
     Connection,
@@ -70,8 +68,6 @@ import Millrace.HttpClient.Http2.Engine
 import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
 
 -- | The bytes of a connection.
---
--- @since 0.1.0
 data Transport = Transport
   { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
     transportReceive :: !(Deadline -> Int -> IO ByteString),
@@ -84,8 +80,6 @@ data Transport = Transport
   }
 
 -- | The limits of a connection. Begin with 'defaultSettings'.
---
--- @since 0.1.0
 data Settings = Settings
   { -- | Bytes of a response that may arrive before they are read.
     windowBytes :: !Int,
@@ -103,8 +97,6 @@ data Settings = Settings
 
 -- | 128 KiB for each response and 1 MiB for all of them, 64 KiB of a head and of an unsent request, a minute to send, and PING after
 -- 15 seconds.
---
--- @since 0.1.0
 defaultSettings :: Settings
 defaultSettings =
   Settings
@@ -117,8 +109,6 @@ defaultSettings =
     }
 
 -- | Why an exchange has failed.
---
--- @since 0.1.0
 data Http2Problem
   = -- | The server has not worked on the request. It can be sent again on another connection.
     RequestRefused
@@ -141,8 +131,6 @@ instance Exception Http2Problem where
 --
 -- >>> describeHttp2Problem NotHttp2
 -- "the server does not speak HTTP/2"
---
--- @since 0.1.0
 describeHttp2Problem :: Http2Problem -> String
 describeHttp2Problem problem = case problem of
   RequestRefused -> "the server has refused the request unseen"
@@ -156,8 +144,6 @@ describeHttp2Problem problem = case problem of
 data Waiting = Waiting !(MVar ()) !(MVar ())
 
 -- | A connection.
---
--- @since 0.1.0
 data Connection = Connection
   { connectionEngine :: !Engine,
     connectionTransport :: !Transport,
@@ -177,8 +163,6 @@ data Connection = Connection
 
 -- | Opens a connection over a transport, which is the connection's from now on, also if this fails. Waits for the server's settings
 -- until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's @IOError@.
---
--- @since 0.1.0
 openConnection :: Deadline -> Settings -> Transport -> IO Connection
 openConnection deadline settings transport = mask $ \restore -> do
   made <- openEngine (EngineSettings (windowBytes settings) (connectionWindowBytes settings) (headBytesMax settings) 100 (unsentBytesMax settings))
@@ -312,8 +296,6 @@ distribute connection = mask_ (nextNotice (connectionEngine connection) >>= mapM
     waiting token = IntMap.lookup token <$> readIORef (connectionWaiting connection)
 
 -- | Ends the connection and all its exchanges, and waits until it is closed. May be called more than once.
---
--- @since 0.1.0
 closeConnection :: Connection -> IO ()
 closeConnection connection = do
   noteReason connection "this side closed the connection"
@@ -323,38 +305,26 @@ closeConnection connection = do
   readMVar (connectionClosed connection)
 
 -- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after the last one. Does not block.
---
--- @since 0.1.0
 leaveConnection :: Connection -> IO ()
 leaveConnection connection = leave (connectionEngine connection) >> prod connection
 
 -- | May further exchanges begin? Does not block.
---
--- @since 0.1.0
 isUsable :: Connection -> IO Bool
 isUsable connection = (\state -> not (isLeaving state || isOver state)) <$> engineState (connectionEngine connection)
 
 -- | Does the server take extended CONNECT (RFC 8441)?
---
--- @since 0.1.0
 takesConnect :: Connection -> IO Bool
 takesConnect connection = canConnect <$> engineState (connectionEngine connection)
 
 -- | Are these the same connection?
---
--- @since 0.1.0
 sameConnection :: Connection -> Connection -> Bool
 sameConnection one other = connectionClosed one == connectionClosed other
 
 -- | How many exchanges are open. Does not block.
---
--- @since 0.1.0
 exchangeCount :: Connection -> IO Int
 exchangeCount connection = streamCount (connectionEngine connection)
 
 -- | When the last exchange ended, on the clock of deadlines.
---
--- @since 0.1.0
 idleSince :: Connection -> IO Word64
 idleSince connection = readIORef (connectionIdle connection)
 
@@ -362,13 +332,9 @@ idleSince connection = readIORef (connectionIdle connection)
 -- Exchanges
 
 -- | A request and its response.
---
--- @since 0.1.0
 data Exchange = Exchange !Connection !Stream !Int !Waiting
 
 -- | What came of beginning an exchange.
---
--- @since 0.1.0
 data Begun
   = Begun !Exchange
   | -- | The server allows no further exchange at this time.
@@ -381,8 +347,6 @@ data Begun
     FieldsInvalid
 
 -- | Begins an exchange with these fields: the pseudo-fields first, all names in lower case. Call it masked, and 'endExchange' afterwards. Does not block.
---
--- @since 0.1.0
 beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Begun
 beginExchange connection fields part = do
   waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
@@ -400,8 +364,6 @@ forget :: Connection -> Int -> IO ()
 forget connection token = atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.delete token known, ()))
 
 -- | Ends an exchange, and cancels what is not complete. Call it once. Does not block.
---
--- @since 0.1.0
 endExchange :: Exchange -> IO ()
 endExchange (Exchange connection stream token _) = mask_ $ do
   forget connection token
@@ -410,8 +372,6 @@ endExchange (Exchange connection stream token _) = mask_ $ do
   monotonicNanoseconds >>= writeIORef (connectionIdle connection)
 
 -- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does not block.
---
--- @since 0.1.0
 resetExchange :: Exchange -> Word32 -> IO ()
 resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
   resetStream stream code
@@ -421,8 +381,6 @@ resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
 
 -- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the deadline's
 -- @IOError@.
---
--- @since 0.1.0
 sendBody :: Deadline -> Exchange -> ByteString -> IO ()
 sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) bytes
   | ByteString.null bytes = return ()
@@ -435,14 +393,10 @@ sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) byt
       Gone -> throwFailure exchange
 
 -- | Ends the request, with these trailers. Does nothing if the request is over. Does not block.
---
--- @since 0.1.0
 endBody :: Exchange -> [(ByteString, ByteString)] -> IO ()
 endBody (Exchange connection stream _ _) trailers = finishStream stream trailers >> prod connection
 
 -- | The head of a response: its status, which may be an interim one, its fields, and whether a body follows.
---
--- @since 0.1.0
 data Head = Head
   { headStatus :: !Int,
     headFields :: [(ByteString, ByteString)],
@@ -451,16 +405,12 @@ data Head = Head
   deriving (Eq, Show)
 
 -- | Receives the next head. Throws 'Http2Problem', and the deadline's @IOError@.
---
--- @since 0.1.0
 receiveHead :: Deadline -> Exchange -> IO Head
 receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
   awaiting deadline reader (takeHead stream) >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
 -- | Receives a part of the response's body, at most so many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
 -- @IOError@.
---
--- @since 0.1.0
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
 receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) most = do
   bytes <- awaiting deadline reader (readBody stream most) >>= maybe (throwFailure exchange) return
@@ -468,16 +418,12 @@ receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) 
   return bytes
 
 -- | What has arrived of a body.
---
--- @since 0.1.0
 data Arrived
   = Piece !ByteString
   | Ended
   | NothingYet
 
 -- | What has arrived of the body, at most so many bytes. Does not block. Throws 'Http2Problem'.
---
--- @since 0.1.0
 arrivedBody :: Exchange -> Int -> IO Arrived
 arrivedBody exchange@(Exchange connection stream _ _) most = do
   outcome <- readBody stream most
@@ -489,8 +435,6 @@ arrivedBody exchange@(Exchange connection stream _ _) most = do
     Gone -> throwFailure exchange
 
 -- | The trailers of the response, once its body has ended. Does not block.
---
--- @since 0.1.0
 receivedTrailers :: Exchange -> IO [(ByteString, ByteString)]
 receivedTrailers (Exchange _ stream _ _) = readTrailers stream
 

@@ -10,8 +10,6 @@ import Millrace.Deadline
 
 -- | How long a client waits for the network. These limits are deadlines of operations. http-client's own response timeout
 -- counts, too.
---
--- @since 0.1.0
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of TLS is
     -- done.
@@ -23,8 +21,6 @@ data Limits = Limits
   }
 
 -- | 30 seconds for a connection, and no limit for the rest.
---
--- @since 0.1.0
 defaultLimits :: Limits
 defaultLimits = Limits {connectLimit = microseconds 30000000, receiveLimit = noTimeLimit, sendLimit = noTimeLimit}
 

@@ -20,8 +20,6 @@ import qualified Data.List as List
 import Millrace.Http.FieldSyntax (listMembers)
 
 -- | Positions of the first and of the last byte.
---
--- @since 0.1.0
 data ByteRange = ByteRange
   { firstByte :: !Integer,
     lastByte :: !Integer
@@ -29,8 +27,6 @@ data ByteRange = ByteRange
   deriving (Eq, Show)
 
 -- | The bytes that a Range header asks for.
---
--- @since 0.1.0
 data Selection
   = -- | The answer is as if there were no Range header.
     Whole
@@ -57,8 +53,6 @@ maximumRanges = 32
 --
 -- >>> selectRanges 1000 "bytes=0-99,-100"
 -- Parts [ByteRange {firstByte = 0, lastByte = 99},ByteRange {firstByte = 900, lastByte = 999}]
---
--- @since 0.1.0
 selectRanges :: Integer -> ByteString -> Selection
 selectRanges size header = case parseSpecs header of
   Nothing -> Whole
@@ -130,19 +124,13 @@ parsePosition digits = do
   Just (if Char8.length significant > 18 then 10 ^ (18 :: Int) else maybe 0 fst (Char8.readInteger significant))
 
 -- | In bytes.
---
--- @since 0.1.0
 rangeLength :: ByteRange -> Integer
 rangeLength range = lastByte range - firstByte range + 1
 
 -- | The Content-Range header of a part of a representation of this size.
---
--- @since 0.1.0
 contentRange :: Integer -> ByteRange -> ByteString
 contentRange size (ByteRange start end) = Char8.pack ("bytes " <> show start <> "-" <> show end <> "/" <> show size)
 
 -- | The Content-Range header of a 416 answer.
---
--- @since 0.1.0
 unsatisfiedRange :: Integer -> ByteString
 unsatisfiedRange size = Char8.pack ("bytes */" <> show size)

@@ -80,16 +80,12 @@ contextOf request = Vault.lookup contextKey (vault request)
 -- without end. The other limits stay. They count only the time for which the server waits for the client, so an application
 -- needs no pause for work between reading and writing, unlike with Warp. Does not block. Does nothing in other threads than the
 -- one the application was called in, and for requests that were not made by this server.
---
--- @since 0.1.0
 pauseTimeout :: Request -> IO ()
 pauseTimeout request = forM_ (contextOf request) $ \(Context exchange _) ->
   ifServing exchange (liftTimeLimit exchange >> fromMaybe (return ()) (Vault.lookup liftKey (vault request)))
 
 -- | Size and time of a file, remembered for as long as 'Network.Wai.Handler.Millrace.setFileInfoCacheDuration' says.
 -- Throws an @IOError@ if the file is not regular or cannot be read, or if the request was not made by this server.
---
--- @since 0.1.0
 getFileInfo :: Request -> FilePath -> IO FileInfo
 getFileInfo request path = case contextOf request of
   Just context -> fileInfo (contextFiles context) path
@@ -103,8 +99,6 @@ getFileInfo request path = case contextOf request of
 -- called in, and for requests that were not made by this server.
 --
 -- > sendEarlyHints request [("Link", "</style.css>; rel=preload; as=style")]
---
--- @since 0.1.0
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
 sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints"))
 
@@ -112,8 +106,6 @@ sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints
 -- 'InvalidStatusCode' for others.
 --
 -- > sendInterim request (mkStatus 102 "Processing") []
---
--- @since 0.1.0
 sendInterim :: Request -> Status -> ResponseHeaders -> IO ()
 sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ \(Context exchange _) -> do
   when (code < 102 || code > 199) (throwIO (InvalidStatusCode code))
@@ -123,8 +115,6 @@ sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ 
 -- HTTP\/3 that means the same. What the application responds afterwards reaches nobody; responding throws an @IOError@ then, as for a client that
 -- has left. For proxies, whose targets reset streams. False, and nothing happens, over HTTP\/1, once the application has returned, and for requests
 -- that were not made by this server. Any thread may call this.
---
--- @since 0.1.0
 resetRequest :: Request -> Word32 -> IO Bool
 resetRequest request code = maybe (return False) (\context -> reset (contextExchange context) code) (contextOf request)
 
@@ -147,28 +137,20 @@ requestNegotiated request = contextOf request >>= exchangeNegotiated . contextEx
 
 -- | The trailers that the client has sent behind the body, without those that must be in a head (@mayBeTrailer@). Empty before the body has been read to its end, if there are none, over
 -- HTTP\/1, and for requests that were not made by this server. Any thread may ask, also after the application has returned. Does not block.
---
--- @since 0.1.0
 getRequestTrailers :: Request -> IO RequestHeaders
 getRequestTrailers request = maybe (return []) (requestTrailers . contextExchange) (contextOf request)
 
 -- | The 'HTTP2Data' that the application has set for the response. Nothing at first, and over HTTP\/1. Does not block.
---
--- @since 0.1.0
 getHTTP2Data :: Request -> IO (Maybe HTTP2Data)
 getHTTP2Data request = maybe (return Nothing) readIORef (dataOf request)
 
 -- | Sets the 'HTTP2Data' of the response. Call it before the application responds. Does nothing over HTTP\/1.
---
--- @since 0.1.0
 setHTTP2Data :: Request -> Maybe HTTP2Data -> IO ()
 setHTTP2Data request value = forM_ (dataOf request) (`writeIORef` value)
 
 -- | Changes the 'HTTP2Data' of the response. Does nothing over HTTP\/1.
 --
 -- > modifyHTTP2Data request $ \present -> Just (fromMaybe defaultHTTP2Data present) {http2dataTrailers = trailers}
---
--- @since 0.1.0
 modifyHTTP2Data :: Request -> (Maybe HTTP2Data -> Maybe HTTP2Data) -> IO ()
 modifyHTTP2Data request change = forM_ (dataOf request) (`modifyIORef'` change)
 
@@ -176,8 +158,6 @@ modifyHTTP2Data request change = forM_ (dataOf request) (`modifyIORef'` change)
 -- when it is first asked for with this key. When the connection is over, the action @end@ runs with it. Nothing over HTTP\/2 and HTTP\/3,
 -- where a connection carries many requests at a time, and for requests that were not made by this server. Call it in the thread that the
 -- application was called in.
---
--- @since 0.1.0
 belongingOfConnection :: Request -> Vault.Key a -> IO a -> (a -> IO ()) -> IO (Maybe a)
 belongingOfConnection request key make end =
   forM (contextOf request >>= belongingsOf . contextExchange) (\belongings -> belonging belongings key make end)
@@ -188,23 +168,17 @@ dataOf request = contextOf request >>= http2Data . contextExchange
 -- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as gone,
 -- because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the application has returned,
 -- even if the client has sent another request since. Does not block. True for requests that were not made by this server.
---
--- @since 0.1.0
 isConnected :: Request -> IO Bool
 isConnected request = (== Present) <$> getPresence request
 
 -- | The same in more detail: a client that has ended its sending side behind its request may still wait for the answer (RFC 9112,
 -- section 9.6). 'Present' for requests that were not made by this server. Does not block.
---
--- @since 0.1.0
 getPresence :: Request -> IO Presence
 getPresence request = maybe (return Present) (clientPresence . contextExchange) (contextOf request)
 
 -- | Sends 100 (Continue) to a client that has ended its sending side ('EndedSending'). To one that waits it means nothing. The system of one that is
 -- gone answers that there is no connection. So the client is 'Gone' soon afterwards. Does nothing to other clients, and where 'sendEarlyHints'
 -- does nothing.
---
--- @since 0.1.0
 probeClient :: Request -> IO ()
 probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifServing exchange $ do
   ended <- (== EndedSending) <$> clientPresence exchange
@@ -220,14 +194,10 @@ probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifSer
 -- five times a second.
 --
 -- An action that ends without waiting costs no thread: the thread that watches the client begins when the action waits for the first time.
---
--- @since 0.1.0
 onDisconnect :: Request -> IO () -> IO a -> IO a
 onDisconnect = onAbsence (/= Present)
 
 -- | The same for an application that serves clients that have ended their sending side, too: only one that is 'Gone' has gone away.
---
--- @since 0.1.0
 onLoss :: Request -> IO () -> IO a -> IO a
 onLoss = onAbsence (== Gone)
 

@@ -11,16 +11,12 @@ import Millrace.Http.Foreign (currentSeconds, dateLength, readDate, writeDate)
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 -- | Seconds since 1970, leap seconds not counted.
---
--- @since 0.1.0
 type Seconds = Int64
 
 -- | The form that is sent. Times before 1970 are sent as its beginning.
 --
 -- >>> formatHttpDate 784111777
 -- "Sun, 06 Nov 1994 08:49:37 GMT"
---
--- @since 0.1.0
 formatHttpDate :: Seconds -> ByteString
 formatHttpDate seconds = BI.unsafeCreate dateLength (writeDate (max 0 seconds))
 
@@ -29,8 +25,6 @@ formatHttpDate seconds = BI.unsafeCreate dateLength (writeDate (max 0 seconds))
 --
 -- >>> parseHttpDate "Sunday, 06-Nov-94 08:49:37 GMT"
 -- Just 784111777
---
--- @since 0.1.0
 parseHttpDate :: ByteString -> Maybe Seconds
 parseHttpDate text = case unsafeDupablePerformIO (BU.unsafeUseAsCStringLen text (\(at, size) -> readDate (castPtr at) size)) of
   -1 -> Nothing

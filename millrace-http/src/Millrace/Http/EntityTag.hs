@@ -18,20 +18,14 @@ import qualified Data.ByteString.Char8 as Char8
 import Millrace.Http.FieldSyntax (membersMax)
 
 -- | Whether equal tags promise equal bytes, or only an equal meaning.
---
--- @since 0.1.0
 data Strength = Strong | Weak
   deriving (Eq, Show)
 
 -- | A tag, with the text between the quotes.
---
--- @since 0.1.0
 data EntityTag = EntityTag Strength ByteString
   deriving (Eq, Show)
 
 -- | The value of If-Match or If-None-Match: @*@ or tags.
---
--- @since 0.1.0
 data TagList = AnyTag | Tags [EntityTag]
   deriving (Eq, Show)
 
@@ -39,15 +33,11 @@ data TagList = AnyTag | Tags [EntityTag]
 --
 -- >>> renderTag (EntityTag Weak "a1")
 -- "W/\"a1\""
---
--- @since 0.1.0
 renderTag :: EntityTag -> ByteString
 renderTag (EntityTag Strong text) = "\"" <> text <> "\""
 renderTag (EntityTag Weak text) = "W/\"" <> text <> "\""
 
 -- | Reads exactly one tag.
---
--- @since 0.1.0
 parseTag :: ByteString -> Maybe EntityTag
 parseTag text = case takeTag text of
   Just (tag, "") -> Just tag
@@ -55,8 +45,6 @@ parseTag text = case takeTag text of
 
 -- | Reads a list. 'Nothing' if any part of it is malformed, or if there are more than 'membersMax' tags or commas. A tag may contain a
 -- comma, so the list cannot be split first. Empty elements are skipped (RFC 9110 section 5.6.1.2). O(length).
---
--- @since 0.1.0
 parseTagList :: ByteString -> Maybe TagList
 parseTagList text
   | trim text == "*" = Just AnyTag
@@ -90,14 +78,10 @@ takeQuoted strength quoted = do
     isTagCharacter c = c == '!' || (c >= '#' && c /= '\DEL')
 
 -- | Strong comparison (RFC 9110 section 8.8.3.2): a weak tag is equal to nothing.
---
--- @since 0.1.0
 sameStrong :: EntityTag -> EntityTag -> Bool
 sameStrong (EntityTag Strong left) (EntityTag Strong right) = left == right
 sameStrong _ _ = False
 
 -- | Weak comparison: the strength does not matter.
---
--- @since 0.1.0
 sameWeak :: EntityTag -> EntityTag -> Bool
 sameWeak (EntityTag _ left) (EntityTag _ right) = left == right

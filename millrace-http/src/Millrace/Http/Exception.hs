@@ -37,8 +37,6 @@ import System.IO (char8, hGetEncoding, hPutBuf, stderr)
 
 -- | A request that cannot be served. The first nine constructors are Warp's; 'NotEnoughLines', 'NonHttp' and
 -- 'OverLargeHeader' are not raised by this version.
---
--- @since 0.1.0
 data InvalidRequest
   = NotEnoughLines [String]
   | -- | Malformed request line or request target: 400.
@@ -101,8 +99,6 @@ invalidRequestFromError number
 
 -- | A response that cannot be sent. The action with which an application responds throws it; if nothing was sent yet,
 -- the client gets a 500.
---
--- @since 0.1.0
 data InvalidResponse
   = -- | A field name that is not a token (RFC 9110, section 5.1).
     InvalidFieldName C8.ByteString
@@ -138,8 +134,6 @@ instance Exception InvalidResponse
 --
 -- > withPages application request respond = application request respond `catch` \failure ->
 -- >   throwIO (FailedWithAnswer (pageFor failure) failure)
---
--- @since 0.1.0
 data FailedWithAnswer = FailedWithAnswer Response SomeException
 
 instance Show FailedWithAnswer where
@@ -150,8 +144,6 @@ instance Exception FailedWithAnswer where
 
 -- | So many connections were still busy when the time for a shutdown was over
 -- ('Network.Wai.Handler.Millrace.setGracefulShutdownTimeout'). Reported; not thrown.
---
--- @since 0.1.0
 newtype ConnectionsCutOff = ConnectionsCutOff Int
   deriving (Eq, Show)
 
@@ -160,8 +152,6 @@ instance Exception ConnectionsCutOff where
     show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
 
 -- | A limit for which a connection of HTTP\/2 or HTTP\/3 ends. The server calls the action of 'Network.Wai.Handler.Millrace.setOnLimit' each time.
---
--- @since 0.1.0
 data ConnectionLimit
   = -- | 'Network.Wai.Handler.Millrace.setHTTP2MaximumFrames'
     FramesWithoutUse
@@ -176,8 +166,6 @@ data ConnectionLimit
   deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | A client has gone beyond a limit, and its connection ends. Reported at most once a second; not thrown.
---
--- @since 0.1.0
 data ConnectionLimitExceeded = ConnectionLimitExceeded ConnectionLimit SockAddr
   deriving (Eq, Show)
 
@@ -192,8 +180,6 @@ instance Exception ConnectionLimitExceeded where
 
 -- | A client and the server could not agree on how to protect their connection. The client causes it, unless the
 -- server's certificates are wrong. Reported; not thrown.
---
--- @since 0.1.0
 newtype HandshakeFailed = HandshakeFailed SomeException
   deriving (Show)
 
@@ -201,8 +187,6 @@ instance Exception HandshakeFailed where
   displayException (HandshakeFailed (SomeException reason)) = "the handshake with a client failed: " ++ displayException reason
 
 -- | Prints exceptions for which 'defaultShouldDisplayException' is True to stderr, each with one write.
---
--- @since 0.1.0
 defaultOnException :: Maybe Request -> SomeException -> IO ()
 defaultOnException _ exception
   | defaultShouldDisplayException exception = printWhole (displayed exception)
@@ -217,8 +201,6 @@ printWhole text = do
 -- | True for all exceptions except 'ThreadKilled' and those that clients cause: 'InvalidRequest', 'HandshakeFailed',
 -- reset connections, and the server's own time limits. Errors of opening or reading a file are shown, also while it is
 -- sent.
---
--- @since 0.1.0
 defaultShouldDisplayException :: SomeException -> Bool
 defaultShouldDisplayException exception
   | Just ThreadKilled <- fromException exception = False
@@ -246,8 +228,6 @@ usingFile = "Network.Wai.Handler.Millrace"
 
 -- | The status of an 'InvalidRequest' with a plain text, and 500 \"Something went wrong\" for everything else.
 -- Asynchronous exceptions are thrown again.
---
--- @since 0.1.0
 defaultOnExceptionResponse :: SomeException -> Response
 defaultOnExceptionResponse exception
   | isAsynchronous exception = throw exception
@@ -257,8 +237,6 @@ defaultOnExceptionResponse exception
   | otherwise = plain internalServerError500 "Something went wrong"
 
 -- | Shows the exception to the client. For debugging only: it reveals internals.
---
--- @since 0.1.0
 exceptionResponseForDebug :: SomeException -> Response
 exceptionResponseForDebug exception = plain internalServerError500 ("Exception: " ++ displayed exception)
 

@@ -2,8 +2,6 @@
 
 -- |
 -- A map whose entries live for a fixed time. Must not know: HTTP.
---
--- @since 0.1.0
 module Millrace.Http.Expiring (Expiring, newExpiring, remembersNothing, recall, remember, forgetAll) where
 
 import Control.Exception (finally, mask_)
@@ -15,8 +13,6 @@ import Millrace.Deadline (Deadline, deadlineAfter, hasPassed)
 import Millrace.Timer (getSystemTimerManager, registerTimeout)
 
 -- | A map whose entries expire after a fixed time.
---
--- @since 0.1.0
 data Expiring key a = Expiring
   { lifeMicros :: !Int,
     weightMax :: !Int,
@@ -38,20 +34,14 @@ data Entry a = Entry !Deadline !Int a
 -- the map stays empty.
 --
 -- > pages <- newExpiring 1000000 512 close
---
--- @since 0.1.0
 newExpiring :: Int -> Int -> (a -> IO ()) -> IO (Expiring key a)
 newExpiring life most action = Expiring life most action <$> newIORef (Content 0 Map.empty) <*> newIORef False
 
 -- | Whether the life of its entries is 0.
---
--- @since 0.1.0
 remembersNothing :: Expiring key a -> Bool
 remembersNothing expiring = lifeMicros expiring == 0
 
 -- | Looks up a key. The value may be discarded at any moment. O(log n), without a lock. Does not block.
---
--- @since 0.1.0
 recall :: Ord key => Expiring key a -> key -> IO (Maybe a)
 recall expiring key = do
   Content _ entries <- readIORef (content expiring)
@@ -65,8 +55,6 @@ recall expiring key = do
 -- weight would be too large, discards all others. Entries that are in use soon come back, and so a lookup need not keep
 -- an order of use. O(log n), unless it discards all. An asynchronous exception leaves the map either without the entry
 -- or with it.
---
--- @since 0.1.0
 remember :: Ord key => Expiring key a -> key -> Int -> a -> IO ()
 remember expiring key weight value
   | remembersNothing expiring = discard expiring value
@@ -113,8 +101,6 @@ forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf de
     (dead, alive) = Map.partition (\(Entry end _ _) -> end <= now) entries
 
 -- | Discards all entries, at once.
---
--- @since 0.1.0
 forgetAll :: Expiring key a -> IO ()
 forgetAll expiring = mask_ $ do
   Content _ old <- exchange (content expiring) (Content 0 Map.empty)

@@ -13,8 +13,6 @@ import System.IO.Unsafe (unsafeDupablePerformIO)
 --
 -- >>> map isToken ["X-Name", "x name", ""]
 -- [True,False,False]
---
--- @since 0.1.0
 isToken :: ByteString -> Bool
 isToken = holds c_isToken
 
@@ -22,8 +20,6 @@ foreign import ccall unsafe "http_is_token"
   c_isToken :: Ptr Word8 -> CSize -> IO CInt
 
 -- | Whether these bytes may be the value of a field: no control characters but the tabulator. O(n).
---
--- @since 0.1.0
 isFieldValue :: ByteString -> Bool
 isFieldValue = holds c_isFieldValue
 
@@ -37,8 +33,6 @@ holds question bytes = unsafeDupablePerformIO $
 
 -- | Replaces every character that a field value may not contain by a space, so that the value cannot end its line.
 -- @http_head.c@ does the same for the fields of responses. O(n).
---
--- @since 0.1.0
 harmless :: ByteString -> ByteString
 harmless = Char8.map (\character -> if isAllowed character then character else ' ')
   where
@@ -46,8 +40,6 @@ harmless = Char8.map (\character -> if isAllowed character then character else '
 
 -- | The most members of a list, with their parameters. No program is known to send a quarter of it. The other side makes a list as long
 -- as a head may be, and what is done for each member would be done that often.
---
--- @since 0.1.0
 membersMax :: Int
 membersMax = 128
 
@@ -59,8 +51,6 @@ membersMax = 128
 -- >>> import qualified Data.ByteString.Char8 as Char8
 -- >>> listMembers [Char8.replicate 128 ',']
 -- Nothing
---
--- @since 0.1.0
 listMembers :: [ByteString] -> Maybe [ByteString]
 listMembers values
   | sum (map membersOf values) > membersMax = Nothing

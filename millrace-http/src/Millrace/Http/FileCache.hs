@@ -43,8 +43,6 @@ data FileFacts = FileFacts
   }
 
 -- | Information about a file.
---
--- @since 0.1.0
 data FileInfo = FileInfo
   { fileInfoName :: !FilePath,
     -- | In bytes.

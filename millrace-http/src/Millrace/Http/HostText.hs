@@ -22,8 +22,6 @@ import Numeric (showHex)
 -- >>> import Network.Socket (SockAddr (..), tupleToHostAddress6)
 -- >>> hostText (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 0, 1, 0, 0, 1)) 0)
 -- Just "2001:db8::1:0:0:1"
---
--- @since 0.1.0
 hostText :: SockAddr -> Maybe ByteString
 hostText address = case address of
   SockAddrInet _ host -> case hostAddressToTuple host of

@@ -22,8 +22,6 @@ import Millrace.Http.Foreign (fillRandom)
 import Network.Wai (StreamingBody)
 
 -- | A multipart body.
---
--- @since 0.1.0
 data Multipart = Multipart
   { -- | Content-Type.
     multipartType :: ByteString,
@@ -35,13 +33,9 @@ data Multipart = Multipart
   }
 
 -- | The separator of the parts. It must not occur in them.
---
--- @since 0.1.0
 type Boundary = ByteString
 
 -- | 128 random bits, so nobody can have put them into a file beforehand. Needs no descriptor.
---
--- @since 0.1.0
 newBoundary :: IO Boundary
 newBoundary = hexadecimal <$> Internal.create count fill
   where
@@ -50,8 +44,6 @@ newBoundary = hexadecimal <$> Internal.create count fill
     hexadecimal = Lazy.toStrict . toLazyByteString . foldMap word8HexFixed . ByteString.unpack
 
 -- | @multipart boundary contentType size ranges@: ranges of a representation that has this Content-Type and this size in bytes.
---
--- @since 0.1.0
 multipart :: Boundary -> ByteString -> Integer -> [ByteRange] -> Multipart
 multipart boundary contentType size ranges =
   Multipart

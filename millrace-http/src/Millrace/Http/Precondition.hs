@@ -20,8 +20,6 @@ import Network.HTTP.Types (HeaderName, Method, RequestHeaders, hIfModifiedSince,
 import Network.HTTP.Types.Header (hIfMatch, hIfNoneMatch, hIfUnmodifiedSince)
 
 -- | The data that identify a state of a representation.
---
--- @since 0.1.0
 data Validators = Validators
   { validatorTag :: Maybe EntityTag,
     -- | Last-Modified, if it is known.
@@ -37,14 +35,10 @@ data Validators = Validators
 --
 -- >>> modificationTime 1
 -- Nothing
---
--- @since 0.1.0
 modificationTime :: Seconds -> Maybe Seconds
 modificationTime seconds = if seconds <= 1 then Nothing else Just seconds
 
 -- | The decision about a conditional request.
---
--- @since 0.1.0
 data Verdict
   = Proceed
   | -- | 304.
@@ -56,8 +50,6 @@ data Verdict
 -- | The decision about a GET or HEAD request whose answer would otherwise be 200 or 206, in the order of RFC 9110 section 13.2.2. A
 -- malformed date is ignored, and so is any date if that of the representation is not known (sections 13.1.3 and 13.1.4). A
 -- malformed list of tags matches nothing.
---
--- @since 0.1.0
 precondition :: Validators -> RequestHeaders -> Verdict
 precondition validators headers
   | not mayBeSent = PreconditionFailed
@@ -78,8 +70,6 @@ precondition validators headers
 
 -- | The bytes of a representation of this size that a GET or HEAD request gets if its preconditions hold. Range concerns only GET
 -- (RFC 9110 section 14.2).
---
--- @since 0.1.0
 selectRepresentation :: Validators -> Integer -> Method -> RequestHeaders -> Selection
 selectRepresentation validators size method headers = case onlyHeader hRange headers of
   Just value | method == methodGet && rangeApplies validators headers -> selectRanges size value

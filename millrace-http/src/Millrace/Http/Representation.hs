@@ -30,8 +30,6 @@ import Network.Wai
 
 -- | What a GET request for a resource is answered with: fields, bytes, and the validators that tell one state of it from
 -- another. Make it once and use it for many requests: what the answers have in common is computed once.
---
--- @since 0.1.0
 data Representation = Representation
   { representationValidators :: !Validators,
     -- Of a 200, but for Content-Length.
@@ -50,15 +48,11 @@ data Source
 -- Vary and Cache-Control. ETag, Last-Modified, Accept-Ranges and all that concerns lengths and ranges are added.
 --
 -- A time in the future must not be announced as Last-Modified (RFC 9110, section 8.8.2.1): take the present instead.
---
--- @since 0.1.0
 bytesRepresentation :: Validators -> ResponseHeaders -> ByteString -> Representation
 bytesRepresentation validators fields bytes =
   represent validators fields (toInteger (B.length bytes)) (InMemory bytes)
 
 -- | The same for a regular file of this size in bytes. Make it anew when the file has changed.
---
--- @since 0.1.0
 fileRepresentation :: Validators -> ResponseHeaders -> FilePath -> Integer -> Representation
 fileRepresentation validators fields path size = represent validators fields size (InFile path)
 
@@ -82,8 +76,6 @@ represent validators given size source = Representation validators fields size s
 -- >
 -- > application :: Application
 -- > application = respondWith page
---
--- @since 0.1.0
 respondWith :: Representation -> Application
 respondWith representation request respond =
   case chooseAnswer (representationValidators representation) fields size (requestMethod request) (requestHeaders request) of

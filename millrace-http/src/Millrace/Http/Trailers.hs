@@ -33,20 +33,14 @@ import Network.HTTP.Types (HeaderName, ResponseHeaders)
 -- > checksum :: Context SHA256 -> TrailersMaker
 -- > checksum context (Just bytes) = return (NextTrailersMaker (checksum (hashUpdate context bytes)))
 -- > checksum context Nothing = return (Trailers [("x-checksum", digest context)])
---
--- @since 0.1.0
 type TrailersMaker = Maybe ByteString -> IO NextTrailersMaker
 
 -- | What a 'TrailersMaker' returns.
---
--- @since 0.1.0
 data NextTrailersMaker
   = NextTrailersMaker !TrailersMaker
   | Trailers ResponseHeaders
 
 -- | What an application can say about a response of HTTP\/2. Make one from 'defaultHTTP2Data'.
---
--- @since 0.1.0
 data HTTP2Data = HTTP2Data
   { -- | Ignored: nothing is pushed. Browsers no longer take it.
     http2dataPushPromise :: [PushPromise],
@@ -55,8 +49,6 @@ data HTTP2Data = HTTP2Data
   }
 
 -- | No trailers.
---
--- @since 0.1.0
 defaultHTTP2Data :: HTTP2Data
 defaultHTTP2Data = HTTP2Data [] none
   where
@@ -64,8 +56,6 @@ defaultHTTP2Data = HTTP2Data [] none
     none Nothing = return (Trailers [])
 
 -- | A response that Warp would push. Here it is ignored.
---
--- @since 0.1.0
 data PushPromise = PushPromise
   { -- | The path of the request that it answers.
     promisedPath :: ByteString,
@@ -79,8 +69,6 @@ data PushPromise = PushPromise
   deriving (Eq, Ord, Show)
 
 -- | Nothing in particular.
---
--- @since 0.1.0
 defaultPushPromise :: PushPromise
 defaultPushPromise = PushPromise B.empty "" [] 16
 
@@ -90,8 +78,6 @@ defaultPushPromise = PushPromise B.empty "" [] 16
 --
 -- >>> map mayBeTrailer ["grpc-status", "Content-Length", "authorization"]
 -- [True,False,False]
---
--- @since 0.1.0
 mayBeTrailer :: HeaderName -> Bool
 mayBeTrailer name = CI.foldedCase name `Set.notMember` onlyInHeads
 

@@ -36,8 +36,6 @@ import Millrace.Postgresql.Internal.Problem (Unsendable (..))
 import Millrace.Postgresql.Internal.Type
 
 -- | A value as it is sent to the server.
---
--- @since 0.1.0
 data Value = Value
   { -- | 0: the server decides, by the place of the parameter in the statement.
     encodedType :: !Oid,
@@ -49,8 +47,6 @@ data Value = Value
   }
 
 -- | How a value is written.
---
--- @since 0.1.0
 data Format
   = -- | As in a statement.
     AsText
@@ -59,8 +55,6 @@ data Format
   deriving (Eq, Show)
 
 -- | Types that can be parameters.
---
--- @since 0.1.0
 class Parameter a where
   -- | How it is sent.
   encode :: a -> Value
@@ -71,22 +65,16 @@ class Parameter a where
 -- | A value for a parameter.
 --
 -- > query connection statement [value (10 :: Int), value "electronics"]
---
--- @since 0.1.0
 value :: Parameter a => a -> Value
 value = encode
 {-# INLINE value #-}
 
 -- | A value of a fixed size in network byte order, made of a word that is in it already.
---
--- @since 0.1.0
 fixed :: Storable w => Oid -> w -> Value
 fixed oid word = Value oid AsBinary (Just (sizeOf word)) (\place -> poke (castPtr place) word)
 {-# INLINE fixed #-}
 
 -- | A value made of bytes.
---
--- @since 0.1.0
 bytesOf :: Oid -> Format -> ByteString -> Value
 bytesOf oid format bytes =
   Value oid format (Just (ByteString.length bytes)) $ \place ->
@@ -94,8 +82,6 @@ bytesOf oid format bytes =
 
 -- | In place of a value that has no form: a statement with it is not sent, and throws 'Millrace.Postgresql.NotSendable' with this reason,
 -- for example @"is not a colour"@.
---
--- @since 0.1.0
 unsendable :: Oid -> Text -> Value
 unsendable oid reason = Value oid AsBinary (Just 0) (const (throwIO (Unsendable reason)))
 

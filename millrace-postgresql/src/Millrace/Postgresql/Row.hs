@@ -49,8 +49,6 @@ import Millrace.Postgresql.Internal.Type
 -- >
 -- > item :: Row Item
 -- > item = Item <$> column <*> column <*> column
---
--- @since 0.1.0
 data Row a = Row !Int (Int -> (Int -> Oid) -> Either Mismatch (Cells -> IO a))
 
 instance Functor Row where
@@ -66,8 +64,6 @@ instance Applicative Row where
   {-# INLINE (<*>) #-}
 
 -- | The number of its columns.
---
--- @since 0.1.0
 rowWidth :: Row a -> Int
 rowWidth (Row width _) = width
 
@@ -92,8 +88,6 @@ readerFor :: Row a -> (Int -> Oid) -> Either Mismatch (Cells -> IO a)
 readerFor (Row _ reader) = reader 0
 
 -- | The next column.
---
--- @since 0.1.0
 column :: forall a. Column a => Row a
 column = Row 1 $ \index types -> case decoder (types index) of
   Nothing -> Left (Mismatch index (Text.pack ("it has the type " ++ nameOf (types index) ++ ", but the program reads " ++ expected (Nothing :: Maybe a))))
@@ -111,8 +105,6 @@ column = Row 1 $ \index types -> case decoder (types index) of
 -- | The same, with a check, or with a conversion that can fail. 'Left' is the reason, for the exception.
 --
 -- > colour = checked column (\name -> maybe (Left "no colour") Right (colourNamed name))
---
--- @since 0.1.0
 checked :: Row a -> (a -> Either Text b) -> Row b
 checked (Row width reader) check = Row width $ \first types -> do
   get <- reader first types
@@ -120,16 +112,12 @@ checked (Row width reader) check = Row width $ \first types -> do
 
 -- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number. It must look at the number
 -- before it reads: a server may send any. 'sized' does that.
---
--- @since 0.1.0
 newtype Decoder a = Decoder ((forall b. String -> IO b) -> Ptr Word8 -> Int -> IO a)
 
 instance Functor Decoder where
   fmap change (Decoder decode) = Decoder (\refuse bytes size -> change <$> decode refuse bytes size)
 
 -- | @sized oid size decode@ makes values of a type whose binary form has this size, and refuses a value of another size.
---
--- @since 0.1.0
 sized :: Oid -> Int -> ((forall b. String -> IO b) -> Ptr Word8 -> IO a) -> Decoder a
 sized oid wanted decode = Decoder $ \refuse bytes size ->
   if size == wanted then decode refuse bytes else refuse (wrongSize oid size ("not " ++ show wanted))
@@ -140,8 +128,6 @@ wrongSize oid size wanted = "a value of the type " ++ nameOf oid ++ " came with 
 {-# NOINLINE wrongSize #-}
 
 -- | Types that columns can have.
---
--- @since 0.1.0
 class Column a where
   -- | For a type of PostgreSQL's; 'Nothing' if it is another one.
   decoder :: Oid -> Maybe (Decoder a)

@@ -60,8 +60,6 @@ noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure 
 -- the server would blame itself (500). Everything that is no 'Problem' gets 'defaultOnExceptionResponse'.
 --
 -- > runSettings (setOnExceptionResponse onExceptionResponse defaultSettings) proxy
---
--- @since 0.1.0
 onExceptionResponse :: SomeException -> Response
 onExceptionResponse failure = maybe (defaultOnExceptionResponse failure) problemResponse (fromException failure)
 

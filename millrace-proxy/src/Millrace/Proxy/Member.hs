@@ -74,8 +74,6 @@ isUsable :: Member -> IO Bool
 isUsable member = (== Well) <$> memberHealth member
 
 -- | What a proxy knows of a target.
---
--- @since 0.1.0
 data TargetState = TargetState
   { stateTarget :: !Target,
     stateHealth :: !TargetHealth,
@@ -87,8 +85,6 @@ data TargetState = TargetState
   deriving (Eq, Show)
 
 -- | Whether a target gets requests. If no target is 'Well', all get requests.
---
--- @since 0.1.0
 data TargetHealth
   = Well
   | -- | Checks failed ('Millrace.Proxy.activeCheck').

@@ -22,8 +22,6 @@ import Network.HTTP.Types (Header, Status (..), hContentType, mkStatus, status20
 import Network.Wai (Response, responseLBS)
 
 -- | Why a request was not passed on, or its response not passed back.
---
--- @since 0.1.0
 data Problem = Problem
   { -- | Where the request went; 'Nothing' if it went nowhere.
     problemTarget :: !(Maybe Target),
@@ -35,8 +33,6 @@ instance Exception Problem where
   displayException = describeProblem
 
 -- | What went wrong.
---
--- @since 0.1.0
 data Cause
   = -- | There is no connection, and why.
     NotConnected !String
@@ -67,8 +63,6 @@ data Cause
   deriving (Eq, Show)
 
 -- | What the proxy was waiting for.
---
--- @since 0.1.0
 data Wait
   = -- | A connection.
     ToConnect
@@ -83,8 +77,6 @@ data Wait
   deriving (Eq, Show)
 
 -- | One line for a log: the target and the cause.
---
--- @since 0.1.0
 describeProblem :: Problem -> String
 describeProblem problem = case (problemCause problem, showTarget <$> problemTarget problem) of
   (NotConnected reason, Just target) -> "no connection to " <> target <> ": " <> reason
@@ -111,8 +103,6 @@ describeCause given = case given of
   Loop -> "it has come through this proxy before: a target leads back to it"
 
 -- | The status that tells a client. 499 is nginx's number for a client that has gone.
---
--- @since 0.1.0
 problemStatus :: Problem -> Status
 problemStatus problem = case problemCause problem of
   TooSlow _ -> status504
@@ -127,8 +117,6 @@ problemStatus problem = case problemCause problem of
   _ -> status502
 
 -- | The usual response that tells a client about a problem: 'problemStatus' and a line of text.
---
--- @since 0.1.0
 problemResponse :: Problem -> Response
 problemResponse reason = responseLBS status fields text
   where

@@ -27,8 +27,6 @@ import Network.HTTP.Types (Status (..))
 import Network.Wai (Request, Response, remoteHost)
 
 -- | The settings of a proxy. Begin with 'defaultSettings'.
---
--- @since 0.1.0
 data Settings = Settings
   { hostField :: !HostField,
     forwarding :: !Forwarding,
@@ -53,8 +51,6 @@ data Settings = Settings
 -- | The client's Host is kept; its fields about other proxies are replaced; identifiers are made; the targets take turns; all
 -- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, the observers do nothing, and problems are
 -- answered with a line of text.
---
--- @since 0.1.0
 defaultSettings :: Settings
 defaultSettings =
   Settings
@@ -72,8 +68,6 @@ defaultSettings =
     }
 
 -- | What the field Host tells a target.
---
--- @since 0.1.0
 data HostField
   = -- | What the client asked for.
     KeepHost
@@ -86,8 +80,6 @@ data HostField
 -- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target. Other fields in which
 -- proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are passed on or left out
 -- with the client's own.
---
--- @since 0.1.0
 data Forwarding
   = -- | The client as this proxy sees it. The client's own fields are left out, because they can be forged.
     ReplaceForwarded
@@ -98,8 +90,6 @@ data Forwarding
   deriving (Eq, Show)
 
 -- | How to treat X-Request-Id and @traceparent@ (W3C Trace Context).
---
--- @since 0.1.0
 data Tracing
   = -- | Valid ones are passed on, and missing ones are made. The field @tracestate@ belongs to a valid @traceparent@.
     MakeIdentifiers
@@ -108,8 +98,6 @@ data Tracing
   deriving (Eq, Show)
 
 -- | Which of several targets gets a request.
---
--- @since 0.1.0
 data Balancing
   = -- | They take turns.
     RoundRobin
@@ -119,14 +107,10 @@ data Balancing
     HashOf (Request -> ByteString)
 
 -- | The client's address, as a key for 'HashOf'. Without the port.
---
--- @since 0.1.0
 byClient :: Request -> ByteString
 byClient = fromMaybe "unix" . hostText . remoteHost
 
 -- | How long a proxy waits, and how much it keeps. A time limit that passes is answered with 504.
---
--- @since 0.1.0
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, the handshake of TLS is done.
     connectLimit :: !TimeLimit,
@@ -158,8 +142,6 @@ data Limits = Limits
 -- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole, an hour for a silent tunnel. 128 connections are
 -- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB. A target of HTTP\/2
 -- is asked by PING after 15 seconds.
---
--- @since 0.1.0
 defaultLimits :: Limits
 defaultLimits =
   Limits
@@ -178,8 +160,6 @@ defaultLimits =
     }
 
 -- | How targets are checked.
---
--- @since 0.1.0
 data ActiveCheck = ActiveCheck
   { -- | The path of the request, which is a GET.
     checkPath :: !ByteString,
@@ -196,8 +176,6 @@ data ActiveCheck = ActiveCheck
   }
 
 -- | @/@ every 5 seconds, with a limit of 2 seconds; two failures or successes in a row; 2xx and 3xx are good.
---
--- @since 0.1.0
 defaultActiveCheck :: ActiveCheck
 defaultActiveCheck =
   ActiveCheck

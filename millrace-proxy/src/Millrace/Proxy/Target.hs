@@ -16,8 +16,6 @@ import Data.Char (isAlphaNum, isAscii, isDigit)
 import Data.List (stripPrefix)
 
 -- | A server that a proxy passes requests on to.
---
--- @since 0.1.0
 data Target = Target
   { targetScheme :: !Scheme,
     targetPlace :: !Place
@@ -26,8 +24,6 @@ data Target = Target
 
 -- | Whether connections to a target are protected, and which version of HTTP it speaks. With TLS the target must have a certificate
 -- for its name.
---
--- @since 0.1.0
 data Scheme
   = -- | HTTP\/1.1.
     Http
@@ -42,8 +38,6 @@ data Scheme
   deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | Where a target listens.
---
--- @since 0.1.0
 data Place
   = -- | A name or an address, and a port.
     AtHost !String !Int
@@ -64,8 +58,6 @@ data Place
 -- Right (Target {targetScheme = H2c, targetPlace = AtHost "127.0.0.1" 50051})
 -- >>> parseTarget "http://example.org/app"
 -- Left "a target has no path: requests keep theirs"
---
--- @since 0.1.0
 parseTarget :: String -> Either String Target
 parseTarget text
   | Just path <- stripPrefix "unix:" text = atPath Http path
@@ -118,8 +110,6 @@ port digits
 --
 -- >>> showTarget <$> parseTarget "127.0.0.1:3000"
 -- Right "http://127.0.0.1:3000"
---
--- @since 0.1.0
 showTarget :: Target -> String
 showTarget target = case targetPlace target of
   AtPath path -> (if targetScheme target == H2c then "h2c+" else "") <> "unix:" <> path
@@ -129,8 +119,6 @@ bracketed :: String -> String
 bracketed name = if ':' `elem` name then "[" <> name <> "]" else name
 
 -- | What the field Host says if it names the target. For a Unix socket it is @localhost@.
---
--- @since 0.1.0
 targetAuthority :: Target -> ByteString
 targetAuthority target = case targetPlace target of
   AtPath _ -> Char8.pack "localhost"

@@ -76,15 +76,11 @@ import Millrace.Stream (Sink, Source, fromFile, toSocket)
 import Millrace.Streaming.Network
 
 -- | Receives until the end of the stream, in pieces of at most 16 KiB. It holds no memory while it waits. It does not close the socket.
---
--- @since 0.1.0
 sourceSocket :: MonadIO m => Socket -> ConduitT i ByteString m ()
 sourceSocket s = sourceStream (recv s borrowedSize)
 
 -- | Sends each piece as soon as it comes, however large it is. It does not close the socket, nor shut it down. If it is interrupted, a
 -- part of unknown size has been sent.
---
--- @since 0.1.0
 sinkSocket :: MonadIO m => Socket -> ConduitT ByteString o m ()
 sinkSocket = sinkStream . toSocket
 
@@ -98,8 +94,6 @@ sinkSocket = sinkStream . toSocket
 --
 -- Lines and bytes of a file that is read through a buffer ("Millrace.File.Buffered"): @sourceStream ('Millrace.File.Buffered.readBytes' reader
 -- 65536)@.
---
--- @since 0.1.0
 sourceStream :: MonadIO m => Source -> ConduitT i ByteString m ()
 sourceStream source = next
   where
@@ -109,27 +103,19 @@ sourceStream source = next
 
 -- | Gives each piece to a sink of "Millrace.Stream", except empty ones. For a file with a buffer: @sinkStream
 -- ('Millrace.File.Buffered.writeBytes' writer)@, and 'Millrace.File.Buffered.flush' at the end.
---
--- @since 0.1.0
 sinkStream :: MonadIO m => Sink -> ConduitT ByteString o m ()
 sinkStream sink = awaitForever (\piece -> unless (ByteString.null piece) (liftIO (sink piece)))
 
 -- | A stream that takes back what was not used. It is for one thread at a time.
---
--- @since 0.1.0
 data StreamReader = StreamReader !Source !(IORef [ByteString])
 
 -- | A reader of a stream, for example of a socket (@recv s 16384@) or of 'appRead'. From now on read the stream through it only. Does not
 -- block.
---
--- @since 0.1.0
 newStreamReader :: Source -> IO StreamReader
 newStreamReader source = StreamReader source <$> newIORef []
 
 -- | What was given back, or else the next piece of the stream; an empty one at the end. So @nextPiece reader@ is again a stream,
 -- for 'sourceStream' and for the functions of "Millrace.Stream".
---
--- @since 0.1.0
 nextPiece :: StreamReader -> Source
 nextPiece (StreamReader source unused) = do
   pieces <- readIORef unused
@@ -140,8 +126,6 @@ nextPiece (StreamReader source unused) = do
 -- | Runs a consumer on what the reader has. What it gives back (@leftover@) stays in the reader, as does what it has not
 -- asked for. If it throws or is interrupted, the pieces that it had are lost; see 'attempt'. Memory does not grow with the
 -- size of the stream.
---
--- @since 0.1.0
 consume :: MonadIO m => StreamReader -> ConduitT ByteString Void m r -> m r
 consume reader consumer = do
   (result, back) <- runConduit (fuseReturnLeftovers (sourceStream (nextPiece reader)) consumer)
@@ -166,8 +150,6 @@ giveBack (StreamReader _ unused) pieces = modifyIORef' unused (filter (not . Byt
 -- "fourteen"
 -- >>> nextPiece reader
 -- ", more"
---
--- @since 0.1.0
 attempt :: MonadUnliftIO m => StreamReader -> ConduitT ByteString Void m r -> m r
 attempt (StreamReader source unused) consumer = withRunInIO $ \run -> do
   before <- readIORef unused
@@ -193,16 +175,12 @@ attempt (StreamReader source unused) consumer = withRunInIO $ \run -> do
 -- >>> runConduitRes (sourceFile "lines" .| foldC)
 -- "one\ntwo\n"
 -- >>> removeFile "lines"
---
--- @since 0.1.0
 sourceFile :: MonadResource m => FilePath -> ConduitT i ByteString m ()
 sourceFile path = bracketP (openFile path ForReading) closeFile (\file -> liftIO (fromFile file 0) >>= sourceStream)
 
 -- | Writes into a file, which is emptied, or created. Pieces are written when 64 KiB have come together, and at the end. If the conduit
 -- ends by an exception, what has come until then is still written. The bytes are in the file then;
 -- 'Millrace.File.sync' brings them to the disk, and 'Millrace.File.Temporary.replaceFile' replaces a file safely.
---
--- @since 0.1.0
 sinkFile :: MonadResource m => FilePath -> ConduitT ByteString o m ()
 sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writer) >> liftIO (flush writer)
   where
@@ -221,53 +199,37 @@ sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writ
 -- >>> runConduitRes (sourceDirectory "names" .| sinkList)
 -- ["names/one"]
 -- >>> removeTree "names"
---
--- @since 0.1.0
 sourceDirectory :: MonadResource m => FilePath -> ConduitT i FilePath m ()
 sourceDirectory path = bracketP (openDirectory path) closeDirectory next
   where
     next stream = liftIO (nextEntry stream) >>= mapM_ (\entry -> yield (entryPath entry) >> next stream)
 
 -- | Reads from a connection of 'runTCPServer' and its relatives.
---
--- @since 0.1.0
 appSource :: (HasReadWrite app, MonadIO m) => app -> ConduitT i ByteString m ()
 appSource = sourceStream . appRead
 
 -- | Writes to a connection.
---
--- @since 0.1.0
 appSink :: (HasReadWrite app, MonadIO m) => app -> ConduitT ByteString o m ()
 appSink = sinkStream . appWrite
 
 -- | 'serverSettingsTCP'. (What "Data.Conduit.Network.Unix" calls so is 'serverSettingsUnix'.)
---
--- @since 0.1.0
 serverSettings :: Int -> HostPreference -> ServerSettings
 serverSettings = serverSettingsTCP
 
 -- | 'clientSettingsTCP'.
---
--- @since 0.1.0
 clientSettings :: Int -> ByteString -> ClientSettings
 clientSettings = clientSettingsTCP
 
 -- | 'runTCPServer' in another monad. State that one connection's action changes is not seen by others.
---
--- @since 0.1.0
 runGeneralTCPServer :: MonadUnliftIO m => ServerSettings -> (AppData -> m ()) -> m a
 runGeneralTCPServer settings serve = withRunInIO (\run -> runTCPServer settings (run . serve))
 
 -- | 'runTCPClient' in another monad.
---
--- @since 0.1.0
 runGeneralTCPClient :: MonadUnliftIO m => ClientSettings -> (AppData -> m a) -> m a
 runGeneralTCPClient settings use = withRunInIO (\run -> runTCPClient settings (run . use))
 
 -- | Runs a server in a new thread, and returns when it listens. Kill the thread to end the server. If the server cannot listen, its error
 -- is thrown here.
---
--- @since 0.1.0
 forkTCPServer :: MonadUnliftIO m => ServerSettings -> (AppData -> m ()) -> m ThreadId
 forkTCPServer settings serve = withRunInIO $ \run -> mask_ $ do
   began <- newEmptyMVar

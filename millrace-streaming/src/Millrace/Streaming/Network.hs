@@ -113,22 +113,16 @@ import qualified Network.Socket as Network
 import System.IO.Error (doesNotExistErrorType, ioeSetErrorString, mkIOError)
 
 -- | Gets a connection, the peer's address, and this end's address if 'setNeedLocalAddr' asks for it.
---
--- @since 0.1.0
 type ConnectionHandle = Socket -> SockAddr -> Maybe SockAddr -> IO ()
 
 -- | Listens, and runs an action for each connection, in a new thread. It returns only by an exception: when it is interrupted, cannot
 -- listen, or cannot accept any more. A socket given by 'serverSettingsTCPSocket' is not closed, and no connection in its queue
 -- is lost.
---
--- @since 0.1.0
 runTCPServer :: ServerSettings -> (AppData -> IO ()) -> IO a
 runTCPServer settings serve =
   runTCPServerWithHandle settings (\connection peer local -> serve (appData (getReadBufferSize settings) connection peer local))
 
 -- | 'runTCPServer' for an action that needs the socket itself, which is Millrace's. It is closed when the action has ended.
---
--- @since 0.1.0
 runTCPServerWithHandle :: ServerSettings -> ConnectionHandle -> IO a
 runTCPServerWithHandle settings handle = withListener $ \listener -> do
   getAfterBind settings listener
@@ -139,8 +133,6 @@ runTCPServerWithHandle settings handle = withListener $ \listener -> do
     withListener = maybe (withTheirs (Theirs.bindPortTCP (serverPort settings) (serverHost settings))) (\given use -> use given) (serverSocket settings)
 
 -- | Connects, runs an action, and closes the connection. 'appLocalAddr' is 'Nothing', as in streaming-commons.
---
--- @since 0.1.0
 runTCPClient :: ClientSettings -> (AppData -> IO a) -> IO a
 runTCPClient settings use = bracket (connectAny query) close $ \connection -> do
   setSocketOption connection NoDelay 1
@@ -151,16 +143,12 @@ runTCPClient settings use = bracket (connectAny query) close $ \connection -> do
 
 -- | Listens on a path, and runs an action for each connection, as 'runTCPServer' does. A file that has the path is removed first. The
 -- path stays when the server has ended.
---
--- @since 0.1.0
 runUnixServer :: ServerSettingsUnix -> (AppDataUnix -> IO ()) -> IO a
 runUnixServer settings serve = withTheirs (Theirs.bindPath (getPath settings)) $ \listener -> do
   getAfterBind settings listener
   acceptOn listener (\connection _ -> serve (appDataUnix (getReadBufferSize settings) connection))
 
 -- | Connects to a path, runs an action, and closes the connection.
---
--- @since 0.1.0
 runUnixClient :: ClientSettingsUnix -> (AppDataUnix -> IO a) -> IO a
 runUnixClient settings = bracket connected close . (. appDataUnix (getReadBufferSize settings))
   where

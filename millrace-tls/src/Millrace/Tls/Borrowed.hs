@@ -43,8 +43,6 @@ import System.Posix.Types (Fd)
 
 -- | Receives at least one byte and at most 'borrowedSize' into a buffer that is borrowed when they arrive, and passes
 -- it to the continuation, which must return it. The continuation runs masked. An interrupted receive loses no byte.
---
--- @since 0.1.0
 receiveBorrowed :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveBorrowed limit connection continue = mask_ $ do
   isHere <- hasInput connection
@@ -80,8 +78,6 @@ withoutPlain limit connection continue status = case status of
 
 -- | Receives at least one byte and at most so many into memory. Returns how many: 0 at the end of the stream. An interrupted
 -- receive loses no byte.
---
--- @since 0.1.0
 receiveBuf :: Limit -> Connection -> Ptr Word8 -> Int -> IO Int
 receiveBuf limit connection target size = handOver (unread connection target) (open Nothing)
   where
@@ -109,8 +105,6 @@ throwStatus attempted connection status = case status of
     asError problem = IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
 
 -- | What follows at once?
---
--- @since 0.1.0
 data Following
   = NothingFollows
   | -- | Few bytes wait for what follows, so that both are sent together.
@@ -121,8 +115,6 @@ data Following
 
 -- | Sends some of these bytes, and waits at most until the limit. After 'TimedOut' the next attempt must begin with the
 -- same bytes, because some of them may already be on their way.
---
--- @since 0.1.0
 attemptSend :: Following -> Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend following limit connection bytes count = do
   unfinished <- readMVar (sending connection)
@@ -145,8 +137,6 @@ fewBytes :: Int
 fewBytes = 4096
 
 -- | 'attemptSend' with bytes of a regular file: its offset and their number. 0 at its end.
---
--- @since 0.1.0
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
@@ -158,8 +148,6 @@ attemptSendFile = Internal.attemptSendFile
 -- nothing is received ('NotSent' 0). The caller owns the buffer again, but its bytes are overwritten. The next attempt
 -- to send must be for as many bytes, and sends the right ones.
 -- 2. In all other cases, exceptions included, the buffer is returned.
---
--- @since 0.1.0
 sendThenReceive :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceive micros connection (Slice buffer offset count) continue = mask_ $ do
   unfinished <- readMVar (sending connection)

@@ -35,8 +35,6 @@ import Millrace.Tls.Internal.Foreign (peerNotAsked, peerRequired)
 import Millrace.Tls.Settings
 
 -- | The settings of a client. Begin with 'clientSettings'.
---
--- @since 0.1.0
 data ClientSettings = ClientSettings
   { clientVerification :: !Verification,
     -- | The client's certificate, for servers that ask for one.
@@ -48,8 +46,6 @@ data ClientSettings = ClientSettings
   }
 
 -- | How a server must prove its identity.
---
--- @since 0.1.0
 data Verification
   = -- | By a certificate for the requested name or address, from a trusted authority.
     Verify Trust
@@ -58,8 +54,6 @@ data Verification
   deriving (Show)
 
 -- | Whether a later handshake with the same server can be a short one.
---
--- @since 0.1.0
 data Resumption
   = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with the same name
     -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never beyond that
@@ -71,8 +65,6 @@ data Resumption
   deriving (Eq, Show)
 
 -- | A client that trusts the system's authorities, has no certificate of its own, and resumes sessions.
---
--- @since 0.1.0
 clientSettings :: ClientSettings
 clientSettings =
   ClientSettings
@@ -85,13 +77,9 @@ clientSettings =
 
 -- | Settings in the form that handshakes need. Make one for many connections: reading the system's authorities takes some
 -- milliseconds.
---
--- @since 0.1.0
 newtype ClientContext = ClientContext Context
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
---
--- @since 0.1.0
 newClientContext :: ClientSettings -> IO ClientContext
 newClientContext settings = do
   context <- newContext Client
@@ -109,14 +97,10 @@ newClientContext settings = do
 --
 -- With TLS 1.3, the server looks at the client's certificate only when the handshake is done for the client: the first receive
 -- throws its refusal.
---
--- @since 0.1.0
 clientHandshake :: ClientContext -> String -> Socket -> IO Connection
 clientHandshake = clientHandshakeBefore noDeadline
 
 -- | 'clientHandshake' that gives up at a deadline.
---
--- @since 0.1.0
 clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Connection
 clientHandshakeBefore deadline (ClientContext context) name socket =
   newConnection Client context socket >>= (`expectPeer` name) >>= handshake noChoice deadline ByteString.empty

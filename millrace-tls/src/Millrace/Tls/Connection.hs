@@ -75,14 +75,10 @@ import System.Posix.Types (Fd)
 
 -- | Receives at least one byte and at most so many; waits for them. Empty at the end of the stream. Throws for a size that is not
 -- positive.
---
--- @since 0.1.0
 recv :: Connection -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
 -- | 'recv' that gives up at a deadline.
---
--- @since 0.1.0
 recvBefore :: Deadline -> Connection -> Int -> IO ByteString
 recvBefore deadline connection size = checkSize name connection size >> handOver keep (if size <= borrowedSize then few else many)
   where
@@ -99,14 +95,10 @@ recvBefore deadline connection size = checkSize name connection size >> handOver
       return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
 
 -- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
---
--- @since 0.1.0
 recvBuf :: Connection -> Ptr Word8 -> Int -> IO Int
 recvBuf = recvBufBefore noDeadline
 
 -- | 'recvBuf' that gives up at a deadline.
---
--- @since 0.1.0
 recvBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO Int
 recvBufBefore deadline connection buffer size = do
   checkSize name connection size
@@ -117,8 +109,6 @@ recvBufBefore deadline connection buffer size = do
 -- | Receives at least one byte and at most so many (and no more than 'borrowedSize') into a buffer that is borrowed when they are there:
 -- a connection that waits occupies none. The buffer is the caller's to give back. To be called with asynchronous exceptions masked,
 -- so that it does not get lost.
---
--- @since 0.1.0
 receiveBorrowed :: Limit -> Connection -> Int -> IO Received
 receiveBorrowed limit connection size = do
   checkSize name connection size
@@ -127,53 +117,37 @@ receiveBorrowed limit connection size = do
     name = "Millrace.Tls.Connection.receiveBorrowed"
 
 -- | Sends some of these bytes, at least one; returns how many.
---
--- @since 0.1.0
 send :: Connection -> ByteString -> IO Int
 send = sendBefore noDeadline
 
 -- | 'send' that gives up at a deadline.
---
--- @since 0.1.0
 sendBefore :: Deadline -> Connection -> ByteString -> IO Int
 sendBefore deadline connection bytes = count <$ sendAllBefore deadline connection (ByteString.take count bytes)
   where
     count = min (ByteString.length bytes) 16384
 
 -- | Sends all bytes; waits until the system has taken them.
---
--- @since 0.1.0
 sendAll :: Connection -> ByteString -> IO ()
 sendAll = sendAllBefore noDeadline
 
 -- | 'sendAll' that gives up at a deadline.
---
--- @since 0.1.0
 sendAllBefore :: Deadline -> Connection -> ByteString -> IO ()
 sendAllBefore deadline connection bytes = unsafeUseAsCStringLen bytes $ \(place, size) ->
   sendWhole "Millrace.Tls.Connection.sendAll" (Before deadline) connection (castPtr place) size
 
 -- | 'sendAll' from a buffer.
---
--- @since 0.1.0
 sendAllBuf :: Connection -> Ptr Word8 -> Int -> IO ()
 sendAllBuf = sendAllBufBefore noDeadline
 
 -- | 'sendAllBuf' that gives up at a deadline.
---
--- @since 0.1.0
 sendAllBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendWhole "Millrace.Tls.Connection.sendAllBuf" (Before deadline)
 
 -- | Sends all bytes of all strings, in order. Small ones share a record.
---
--- @since 0.1.0
 sendMany :: Connection -> [ByteString] -> IO ()
 sendMany = sendManyBefore noDeadline
 
 -- | 'sendMany' that gives up at a deadline.
---
--- @since 0.1.0
 sendManyBefore :: Deadline -> Connection -> [ByteString] -> IO ()
 sendManyBefore deadline connection = mapM_ (sendAllBefore deadline connection) . together
 
@@ -189,54 +163,38 @@ together (first : others) = ByteString.concat (first : now) : together later
 
 -- | Sends so many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Bytes that are
 -- not in memory are read by a helper thread, and only the calling thread waits ('Millrace.Operation.bringIntoMemory').
---
--- @since 0.1.0
 sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
 -- | 'sendFile' that gives up at a deadline.
---
--- @since 0.1.0
 sendFileBefore :: Deadline -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline = sendWholeFile "Millrace.Tls.Connection.sendFile" (Before deadline)
 
 -- | Sends some of these bytes (at least one is wanted), and waits no longer than the limit. After 'TimedOut', the next attempt must
 -- begin with the same bytes, because some of them may be on their way.
---
--- @since 0.1.0
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend = Internal.attemptSend
 
 -- | 'attemptSend' with bytes of a regular file: its offset and their number.
---
--- @since 0.1.0
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
 -- | Tells the peer that nothing more comes. Receiving goes on.
---
--- @since 0.1.0
 endSending :: Connection -> IO ()
 endSending = endSendingBefore noDeadline
 
 -- | 'endSending' that gives up at a deadline, if the peer does not take what was sent before.
---
--- @since 0.1.0
 endSendingBefore :: Deadline -> Connection -> IO ()
 endSendingBefore = Internal.endSending . Before
 
 -- | Closes the connection and its socket. The peer is told if that needs no waiting and no send was cut short: by a failure, a deadline or an
 -- interruption. A peer that is not told sees that the stream is truncated. Threads that wait on the connection wake with an
 -- error. Closing a closed connection does nothing. Throws no 'IOError'.
---
--- @since 0.1.0
 close :: Connection -> IO ()
 close = closeConnection
 
 -- | Tells the peer that nothing more comes, then waits, at most so many milliseconds, for the peer to close, so that it receives
 -- everything and no reset. Errors of the peer are ignored.
---
--- @since 0.1.0
 gracefulClose :: Connection -> Int -> IO ()
 gracefulClose connection millis = linger `finally` close connection
   where

@@ -24,14 +24,10 @@ import Data.Word (Word8)
 import Millrace.Tls.Internal.Certificate
 
 -- | Which side of a connection this program is.
---
--- @since 0.1.0
 data Role = Client | Server
   deriving (Eq, Ord, Show)
 
 -- | Why a TLS connection ended, or did not come about.
---
--- @since 0.1.0
 data TlsException = TlsException
   { -- | What this program is in the connection.
     tlsRole :: !Role,
@@ -55,14 +51,10 @@ instance Exception TlsException where
       detailText = if null (tlsDetail problem) then "" else " (" ++ tlsDetail problem ++ ")"
 
 -- | An alert, and who sent it.
---
--- @since 0.1.0
 data Alert = AlertSent !AlertDescription | AlertReceived !AlertDescription
   deriving (Eq, Show)
 
 -- | What went wrong with a connection.
---
--- @since 0.1.0
 data TlsProblem
   = -- | The peer has ended the connection with an alert.
     RefusedByPeer
@@ -91,8 +83,6 @@ data TlsProblem
   deriving (Eq, Show)
 
 -- | Why a certificate is refused.
---
--- @since 0.1.0
 data CertificateProblem
   = Expired
   | NotYetValid
@@ -115,8 +105,6 @@ data CertificateProblem
   deriving (Eq, Show)
 
 -- | Reasons that an alert can give (RFC 8446, section 6).
---
--- @since 0.1.0
 data AlertDescription
   = CloseNotify
   | UnexpectedMessage
@@ -150,8 +138,6 @@ data AlertDescription
   deriving (Eq, Show)
 
 -- | What came instead of TLS.
---
--- @since 0.1.0
 data Alien = PlainHttp | SomethingElse
   deriving (Eq, Show)
 
@@ -201,8 +187,6 @@ describeCertificateProblem problem = case problem of
   OtherCertificateProblem number -> "OpenSSL's verification error " ++ show number
 
 -- | What to do about it.
---
--- @since 0.1.0
 advice :: TlsException -> String
 advice problem = case (tlsProblem problem, tlsRole problem) of
   (RefusedByPeer, _) -> adviceOnAlert (tlsAlert problem)
@@ -247,8 +231,6 @@ adviceOnCertificate problem = case problem of
   OtherCertificateProblem _ -> "The detail is in OpenSSL's words."
 
 -- | A certificate, a key or a setting that cannot be used.
---
--- @since 0.1.0
 data SettingsError = SettingsError
   { -- | Where it is from: a file, or what the bytes were given for.
     settingsSource :: !String,
@@ -264,8 +246,6 @@ instance Exception SettingsError where
       ++ (if null (settingsDetail problem) then "" else " (" ++ settingsDetail problem ++ ")")
 
 -- | What is wrong with it.
---
--- @since 0.1.0
 data SettingsProblem
   = NoCertificate
   | BrokenCertificate

@@ -41,8 +41,6 @@ import Millrace.Tls.Internal.Foreign (peerAsked, peerNotAsked, peerRequired)
 import Millrace.Tls.Settings
 
 -- | The settings of a server. Begin with 'serverSettings'.
---
--- @since 0.1.0
 data ServerSettings = ServerSettings
   { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA), and the client's
     -- abilities decide. The first identity is for clients that ask for no name.
@@ -65,8 +63,6 @@ data ServerSettings = ServerSettings
   }
 
 -- | How to treat a client that asks for a name that no identity has.
---
--- @since 0.1.0
 data UnknownNames
   = -- | Show it the first identity.
     UseFirstIdentity
@@ -75,8 +71,6 @@ data UnknownNames
   deriving (Eq, Show)
 
 -- | Whether clients show certificates.
---
--- @since 0.1.0
 data ClientCertificates
   = NotAsked
   | -- | A client may have no certificate. If it has one, it must be valid.
@@ -86,8 +80,6 @@ data ClientCertificates
   deriving (Show)
 
 -- | A server with one identity, and defaults for the rest: no application protocols, no client certificates.
---
--- @since 0.1.0
 serverSettings :: Identity -> ServerSettings
 serverSettings identity =
   ServerSettings
@@ -102,16 +94,12 @@ serverSettings identity =
     }
 
 -- | Settings in the form that handshakes need. One is enough for all connections and capabilities.
---
--- @since 0.1.0
 data ServerContext = ServerContext !TicketRing !(IORef Current)
 
 -- | The part of a context that 'replaceServerSettings' replaces.
 data Current = Current !Context !Choice
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
---
--- @since 0.1.0
 newServerContext :: ServerSettings -> IO ServerContext
 newServerContext settings = do
   ring <- newTicketRing
@@ -119,8 +107,6 @@ newServerContext settings = do
 
 -- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this throws what
 -- 'newServerContext' throws. Connections that exist stay as they are, and tickets under 'OwnTicketKeys' stay good.
---
--- @since 0.1.0
 replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
 replaceServerSettings (ServerContext ring place) settings = build ring settings >>= atomicWriteIORef place
 
@@ -151,21 +137,15 @@ choiceOf settings name = noneOr <$> maybe (return []) ($ name) (serverIdentities
 -- 'TlsException' or an 'IOError', and the socket is the caller's to close.
 --
 -- Give it a deadline: a client may never say anything.
---
--- @since 0.1.0
 serverHandshake :: ServerContext -> Socket -> IO Connection
 serverHandshake = serverHandshakeBefore noDeadline
 
 -- | 'serverHandshake' that gives up at a deadline.
---
--- @since 0.1.0
 serverHandshakeBefore :: Deadline -> ServerContext -> Socket -> IO Connection
 serverHandshakeBefore = serverHandshakeAfter ByteString.empty
 
 -- | 'serverHandshakeBefore' with a client that has already sent these bytes. For a server that must look at the first
 -- ones: they may precede TLS, or not belong to TLS.
---
--- @since 0.1.0
 serverHandshakeAfter :: ByteString -> Deadline -> ServerContext -> Socket -> IO Connection
 serverHandshakeAfter received deadline (ServerContext _ place) socket = do
   Current context choice <- readIORef place

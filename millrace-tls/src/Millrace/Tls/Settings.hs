@@ -16,15 +16,11 @@ where
 import Millrace.Tls.Certificate (Pem)
 
 -- | A version of the protocol. Older ones are broken.
---
--- @since 0.1.0
 data Version = Tls12 | Tls13
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | Versions, ciphers and groups. An empty list means the default, which has only forward secrecy and authenticated
 -- encryption.
---
--- @since 0.1.0
 data Algorithms = Algorithms
   { lowestVersion :: !Version,
     highestVersion :: !Version,
@@ -38,14 +34,10 @@ data Algorithms = Algorithms
   deriving (Eq, Show)
 
 -- | TLS 1.2 and 1.3; AES-128 and X25519 are preferred, because they are cheap and strong.
---
--- @since 0.1.0
 defaultAlgorithms :: Algorithms
 defaultAlgorithms = Algorithms minBound maxBound Nothing Nothing Nothing
 
 -- | Which certificates are accepted.
---
--- @since 0.1.0
 data Trust = Trust
   { trustAnchors :: ![Anchors],
     -- | Revocation lists in PEM. If there is one, every issuer in a chain must have one.
@@ -54,8 +46,6 @@ data Trust = Trust
   deriving (Show)
 
 -- | The trusted authorities.
---
--- @since 0.1.0
 data Anchors
   = -- | Those of the system. OpenSSL's variables @SSL_CERT_FILE@ and @SSL_CERT_DIR@ change them.
     SystemAnchors
@@ -64,13 +54,9 @@ data Anchors
   deriving (Show)
 
 -- | Trusts the system's authorities.
---
--- @since 0.1.0
 systemTrust :: Trust
 systemTrust = Trust [SystemAnchors] []
 
 -- | Trusts only these authorities.
---
--- @since 0.1.0
 trustIn :: Pem -> Trust
 trustIn pem = Trust [Anchors pem] []

@@ -12,8 +12,6 @@ import System.Posix.Files (deviceID, fileID, fileSize, getFileStatus, modificati
 -- microseconds, and waits until two checks in a row find the same, because renewing a certificate writes several files.
 -- It also counts as a change if a file appears, disappears, is replaced, is renamed, or is reached through another
 -- symbolic link. Does not return. Throws exceptions of the action.
---
--- @since 0.1.0
 watchFiles :: Int -> [FilePath] -> IO () -> IO a
 watchFiles micros paths action = look >>= \now -> go now now
   where

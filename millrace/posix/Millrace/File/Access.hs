@@ -113,14 +113,10 @@ foreign import ccall unsafe "mrh_try_lock" c_try_lock :: CInt -> CInt -> Int64 -
 foreign import ccall unsafe "mrh_unlock" c_unlock :: CInt -> Int64 -> Int64 -> IO CInt
 
 -- | The operations that an open file allows.
---
--- @since 0.1.0
 data Access = ReadOnly | WriteOnly | ReadWrite
   deriving (Eq, Show, Read, Enum, Bounded)
 
 -- | How a file is opened.
---
--- @since 0.1.0
 data Option
   = -- | Creates the file unless it exists. The program's @umask@ takes permissions away.
     CreateWith !Permissions
@@ -141,8 +137,6 @@ data Option
 
 -- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. Files without offsets,
 -- such as FIFOs, are refused (@ESPIPE@).
---
--- @since 0.1.0
 openFileWith :: FilePath -> Access -> [Option] -> IO File
 openFileWith path access options = handOver closeAtLast $ do
   name <- pathBytes function path
@@ -179,8 +173,6 @@ permissionsIn options = case [bits | CreateWith (Permissions bits) <- options] o
   [] -> 0
 
 -- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own exception.
---
--- @since 0.1.0
 withFileWith :: FilePath -> Access -> [Option] -> (File -> IO a) -> IO a
 withFileWith path access options action = mask $ \restore -> do
   file <- openFileWith path access options
@@ -189,8 +181,6 @@ withFileWith path access options action = mask $ \restore -> do
 
 -- | Writes all bytes where the file was opened to be written: at its end, with 'Append'. Threads that append to one 'File' at
 -- the same time write whole pieces, one after the other; so do programs that append to the same local file.
---
--- @since 0.1.0
 append :: File -> ByteString -> IO ()
 append file bytes = unless (ByteString.null bytes) . void $ onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just place) firstResult
   where
@@ -202,8 +192,6 @@ firstResult result _ = return result
 
 -- | Reads pieces of the given sizes that follow each other from an offset, in one call. If the file ends before, the last
 -- pieces are shorter.
---
--- @since 0.1.0
 readVectorAt :: File -> Int64 -> [Int] -> IO [ByteString]
 readVectorAt file offset sizes = do
   unless (offset >= 0 && all (> 0) sizes && length sizes <= vectorMax) $
@@ -218,8 +206,6 @@ readVectorAt file offset sizes = do
       let here = min left size in fromForeignPtr place 0 here : cut (left - here) others
 
 -- | Writes all pieces one behind the other from an offset, with as few calls as possible.
---
--- @since 0.1.0
 writeVectorAt :: File -> Int64 -> [ByteString] -> IO ()
 writeVectorAt file offset pieces = case splitAt vectorMax (filter (not . ByteString.null) pieces) of
   ([], _) -> return ()
@@ -249,8 +235,6 @@ onVector function file work offset pieces = do
 -- are: 0 at the end of the file, and never more than a mebibyte. When it returns or throws, nothing writes into the memory any more: if it
 -- is interrupted, it waits for the end of a call that has begun. Within 'Millrace.Timer.finishBefore' it goes on after the deadline; do not
 -- use the memory then.
---
--- @since 0.1.0
 readIntoMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readIntoMemory file offset place size = do
   unless (size > 0 && offset >= 0) $ refuse function file "the size must be positive, and the offset not negative"
@@ -260,8 +244,6 @@ readIntoMemory file offset place size = do
 
 -- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile. When it returns or throws, they may
 -- change, as for 'readIntoMemory'.
---
--- @since 0.1.0
 writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
 writeFromMemory file offset place size = do
   unless (size >= 0 && offset >= 0) $ refuse function file "neither the size nor the offset may be negative"
@@ -276,8 +258,6 @@ mebibyte :: Int
 mebibyte = 1048576
 
 -- | Memory of the given size that begins at a multiple of 4096, as files opened with 'Direct' require.
---
--- @since 0.1.0
 directMemory :: Int -> IO (ForeignPtr Word8)
 directMemory size = do
   whole <- mallocForeignPtrBytes (size + page)
@@ -287,34 +267,24 @@ directMemory size = do
     page = 4096
 
 -- | Like 'Millrace.File.sync', but without metadata that is not needed to read the bytes again, such as times.
---
--- @since 0.1.0
 syncData :: File -> IO ()
 syncData file = void $ onFile "Millrace.File.Access.syncData" file c_sync_data [] Nothing firstResult
 
 -- | Truncates a file, or extends it with zeros, which take no room on the disk.
---
--- @since 0.1.0
 setFileSize :: File -> Int64 -> IO ()
 setFileSize file size = void $ onFile "Millrace.File.Access.setFileSize" file c_resize [size] Nothing firstResult
 
 -- | @allocate file offset count@ reserves room on the disk, so that writing there cannot find it full. The file grows if it ends
 -- before.
---
--- @since 0.1.0
 allocate :: File -> Int64 -> Int64 -> IO ()
 allocate file offset count = void $ onFile "Millrace.File.Access.allocate" file c_allocate [0, offset, count] Nothing firstResult
 
 -- | @punchHole file offset count@ frees the disk space of @count@ bytes. They read as zeros from then on. The file's size stays.
---
--- @since 0.1.0
 punchHole :: File -> Int64 -> Int64 -> IO ()
 punchHole file offset count =
   void $ onFile "Millrace.File.Access.punchHole" file c_allocate [allocatePunchHole .|. allocateKeepSize, offset, count] Nothing firstResult
 
 -- | Whether others may hold the lock, too.
---
--- @since 0.1.0
 data Sharing
   = -- | others that share it; the file must be open for reading
     Shared
@@ -325,8 +295,6 @@ data Sharing
 -- | Locks a file against other programs, and other 'File's of this one, that lock it too. While another has the lock, it
 -- tries again after 1 to 50 milliseconds, because only a blocked operating system thread could wait for it in the system.
 -- Closing the file ends the lock.
---
--- @since 0.1.0
 lockFile :: File -> Sharing -> IO ()
 lockFile = lockFileBefore noDeadline
 
@@ -341,8 +309,6 @@ lockFile = lockFileBefore noDeadline
 -- >>> either isDeadlineError (const False) <$> tryIOError (lockFileBefore soon there Sole)
 -- True
 -- >>> mapM_ closeFile [here, there] >> removeFile "lock"
---
--- @since 0.1.0
 lockFileBefore :: Deadline -> File -> Sharing -> IO ()
 lockFileBefore deadline file sharing =
   askUntil deadline "Millrace.File.Access.lockFile" (show file) $ do
@@ -350,8 +316,6 @@ lockFileBefore deadline file sharing =
     return (if hasIt then Just () else Nothing)
 
 -- | Locks a file if the lock is free. Does not wait.
---
--- @since 0.1.0
 tryLockFile :: File -> Sharing -> IO Bool
 tryLockFile file sharing = do
   outcome <- callLock function file (\descriptor -> c_try_lock descriptor (if sharing == Sole then 1 else 0) 0 0)
@@ -363,8 +327,6 @@ tryLockFile file sharing = do
     function = "Millrace.File.Access.lockFile"
 
 -- | Ends the lock of this 'File'.
---
--- @since 0.1.0
 unlockFile :: File -> IO ()
 unlockFile file = callLock function file (\descriptor -> c_unlock descriptor 0 0) >>= checked function file
   where
@@ -377,14 +339,10 @@ callLock function file@(File handle _ _) call = do
   return (if result < 0 then Left (Errno (negate result)) else Right ())
 
 -- | Holds the lock during an action.
---
--- @since 0.1.0
 withLockedFile :: File -> Sharing -> IO a -> IO a
 withLockedFile = withLockedFileBefore noDeadline
 
 -- | The same with a deadline for getting the lock, but not for the action.
---
--- @since 0.1.0
 withLockedFileBefore :: Deadline -> File -> Sharing -> IO a -> IO a
 withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline file sharing) (unlockFile file)
 
@@ -392,14 +350,10 @@ withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline f
 -- out, and until the copy is complete only its owner may open it. Where the file system has no permissions, they are not set. Blocks are shared with the original where the file system can (reflink), else the system
 -- copies without the program's memory where it can. The copy must not exist. If the copying fails or is interrupted, the copy is
 -- removed.
---
--- @since 0.1.0
 copyFile :: FilePath -> FilePath -> IO ()
 copyFile from to = copyFileReporting from to (\_ _ -> return ())
 
 -- | The same. From time to time an action gets the number of bytes that were copied, and the size of the file.
---
--- @since 0.1.0
 copyFileReporting :: FilePath -> FilePath -> (Int64 -> Int64 -> IO ()) -> IO ()
 copyFileReporting from to report = do
   masking <- getMaskingState
@@ -439,8 +393,6 @@ copyFileReporting from to report = do
 
 -- | Makes the second file share all blocks of the first, so that nothing is copied until one of them is changed. 'False', and nothing
 -- has changed, where the file system cannot.
---
--- @since 0.1.0
 cloneFile :: File -> File -> IO Bool
 cloneFile source target = (True <$ onBoth function source target c_clone (: [])) `catch` refused
   where
@@ -451,8 +403,6 @@ cloneFile source target = (True <$ onBoth function source target c_clone (: []))
 
 -- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the file,
 -- and never more than 16 mebibytes.
---
--- @since 0.1.0
 copyRange :: File -> Int64 -> File -> Int64 -> Int64 -> IO Int64
 copyRange source from target to count = do
   unless (from >= 0 && to >= 0 && count >= 0) $ refuse function source "neither offsets nor the count may be negative"

@@ -57,8 +57,6 @@ foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 
 -- | @withTemporaryFile directory prefix action@ makes a file that only this user may open, in the directory and with a name that
 -- begins with the prefix. It is closed and removed when the action has ended.
---
--- @since 0.1.0
 withTemporaryFile :: FilePath -> String -> (FilePath -> File -> IO a) -> IO a
 withTemporaryFile directory prefix action = mask $ \restore -> do
   file@(File _ path _) <- create "Millrace.File.Temporary.withTemporaryFile" (directory `slash` prefix) 0o600
@@ -67,8 +65,6 @@ withTemporaryFile directory prefix action = mask $ \restore -> do
   either (throwIO :: SomeException -> IO a) return outcome
 
 -- | The same for a directory, which is removed with everything in it.
---
--- @since 0.1.0
 withTemporaryDirectory :: FilePath -> String -> (FilePath -> IO a) -> IO a
 withTemporaryDirectory directory prefix action = mask $ \restore -> do
   path <- withNewName "Millrace.File.Temporary.withTemporaryDirectory" (directory `slash` prefix) makeOne
@@ -82,8 +78,6 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
 
 -- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it remains,
 -- even after a crash. Not on every file system (@EOPNOTSUPP@).
---
--- @since 0.1.0
 withNamelessFile :: FilePath -> (File -> IO a) -> IO a
 withNamelessFile directory action = mask $ \restore -> do
   name <- pathBytes function directory
@@ -99,8 +93,6 @@ withNamelessFile directory action = mask $ \restore -> do
 --
 -- The new file has the permissions of the old one, or @rw-r--r--@. A symbolic link is replaced itself. Other names of the old file
 -- (hard links) keep the old contents.
---
--- @since 0.1.0
 replaceFile :: FilePath -> (File -> IO a) -> IO a
 replaceFile path write = mask $ \restore -> do
   old <- try (status path)

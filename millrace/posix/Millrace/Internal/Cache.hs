@@ -25,8 +25,6 @@ bringIn (Fd number) offset count =
 -- so that a call that reads them does not wait for the disk. If they are there, that is one system call for up to 64 KiB, and two or three
 -- for more. It does nothing where the system cannot tell, for instance on overlayfs. Errors are left to the call that reads. The descriptor
 -- must stay open.
---
--- @since 0.1.0
 bringIntoMemory :: Fd -> Int64 -> Int64 -> IO ()
 bringIntoMemory file@(Fd number) offset count = do
   isSimulated <- c_is_simulated_here

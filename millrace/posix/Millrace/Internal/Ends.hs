@@ -18,26 +18,18 @@ import Millrace.Internal.Plain (Plain, newShared)
 import System.IO.Unsafe (unsafePerformIO)
 
 -- | What comes out of a pipe.
---
--- @since 0.1.0
 newtype ReadEnd = ReadEnd Plain
   deriving newtype (Eq, Show)
 
 -- | Where bytes go into a pipe.
---
--- @since 0.1.0
 newtype WriteEnd = WriteEnd Plain
   deriving newtype (Eq, Show)
 
 -- | The terminal that this program was started from.
---
--- @since 0.1.0
 newtype Terminal = Terminal Plain
   deriving newtype (Eq, Show)
 
 -- | This program's side of a terminal that was made for a process.
---
--- @since 0.1.0
 newtype PseudoTerminal = PseudoTerminal Plain
   deriving newtype (Eq, Show)
 

@@ -51,8 +51,6 @@ foreign import ccall "&mrh_do_list" c_list :: FunPtr Work
 foreign import ccall "&mrh_do_list_more" c_list_more :: FunPtr Work
 
 -- | The kind of a file.
---
--- @since 0.1.0
 data Kind
   = RegularFile
   | Directory
@@ -66,8 +64,6 @@ data Kind
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | A name in a directory.
---
--- @since 0.1.0
 data Entry = Entry
   { -- | in its directory
     entryName :: !FilePath,
@@ -78,8 +74,6 @@ data Entry = Entry
   deriving (Eq, Show)
 
 -- | Whether symbolic links to directories are followed.
---
--- @since 0.1.0
 data Follow
   = Never
   | -- | A link to a directory that contains it is left out.
@@ -93,8 +87,6 @@ followNumber follow = case follow of
   Always -> 1
 
 -- | Whether a fold goes on.
---
--- @since 0.1.0
 data Step a
   = Proceed a
   | -- | This is the result: nothing more is read.

@@ -75,14 +75,10 @@ data Incoming
 
 -- | Sends datagrams, each to its address, 64 in a call, and waits while the system has no room for them. If it throws or is
 -- interrupted, the first ones have been sent and the others not; the error names the address that could not be sent to.
---
--- @since 0.1.0
 sendBatch :: Socket -> [(ByteString, SockAddr)] -> IO ()
 sendBatch = sendBatchBefore noDeadline
 
 -- | 'sendBatch' with a deadline for all of it ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 sendBatchBefore :: Deadline -> Socket -> [(ByteString, SockAddr)] -> IO ()
 sendBatchBefore deadline s@(Socket handle _) datagrams = do
   simulated <- isSimulated function s
@@ -115,14 +111,10 @@ withOutgoing function s datagrams use = allocaBytes (max 1 (length datagrams) * 
 -- more than 64, each with its sender (@SockAddrUnix ""@ for a Unix socket without a name). A datagram of more than @size@ bytes is
 -- cut off. Datagrams that the kernel has joined ('setJoining') count as one here, although several are returned; @size@ must be
 -- enough for all of them. Both numbers must be positive. None: the socket was shut down for receiving.
---
--- @since 0.1.0
 receiveBatch :: Socket -> Int -> Int -> IO [(ByteString, SockAddr)]
 receiveBatch = receiveBatchBefore noDeadline
 
 -- | 'receiveBatch' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 receiveBatchBefore :: Deadline -> Socket -> Int -> Int -> IO [(ByteString, SockAddr)]
 receiveBatchBefore deadline s most size = do
   simulated <- isSimulated function s
@@ -167,14 +159,10 @@ cut size bytes
 -- kernel or the network card cuts them (@UDP_SEGMENT@, Linux 4.18), up to 64 in a call, which costs little more than one datagram.
 -- Where they cannot, it sends them as 'sendBatch' does. The size must be positive, and not more than the network takes
 -- (@EMSGSIZE@). If it throws or is interrupted, some datagrams may have been sent.
---
--- @since 0.1.0
 sendSegments :: Socket -> Int -> ByteString -> SockAddr -> IO ()
 sendSegments = sendSegmentsBefore noDeadline
 
 -- | 'sendSegments' with a deadline for all of it.
---
--- @since 0.1.0
 sendSegmentsBefore :: Deadline -> Socket -> Int -> ByteString -> SockAddr -> IO ()
 sendSegmentsBefore deadline s@(Socket handle _) size bytes address = do
   checkSize function s size
@@ -206,8 +194,6 @@ datagramMost = 65507
 -- | Whether the kernel joins datagrams of the same size that arrive together from the same sender (@UDP_GRO@, Linux 5.0), which makes
 -- receiving cheaper. 'receiveBatch' takes them apart again; no other function does. Its size must be 65536 then, or datagrams are
 -- lost. Where the kernel or the socket cannot, it throws (@ENOPROTOOPT@, @EOPNOTSUPP@).
---
--- @since 0.1.0
 setJoining :: Socket -> Bool -> IO ()
 setJoining s isOn = void . onDescriptor "Millrace.Socket.Batch.setJoining" s "" $ \descriptor -> c_set_joining descriptor (if isOn then 1 else 0)
 

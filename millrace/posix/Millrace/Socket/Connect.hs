@@ -67,8 +67,6 @@ import Millrace.Socket
 import qualified Millrace.Timer as Timer
 
 -- | Connecting failed for all addresses of a name: the addresses, and why each attempt failed.
---
--- @since 0.1.0
 data ConnectError = ConnectError !String [(SockAddr, IOError)]
 
 instance Show ConnectError where
@@ -81,14 +79,10 @@ instance Exception ConnectError
 -- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of both families
 -- alternate, and when one has not answered after a quarter of a second, the next one is tried at the same time. The other attempts
 -- are ended, and their sockets closed.
---
--- @since 0.1.0
 connectTo :: Query -> IO Socket
 connectTo = connectToBefore noDeadline
 
 -- | The same with a deadline for all of it ('isDeadlineError').
---
--- @since 0.1.0
 connectToBefore :: Deadline -> Query -> IO Socket
 connectToBefore deadline query = do
   found <- lookUpBefore deadline query
@@ -150,8 +144,6 @@ firstToAnswer deadline name addresses = handOver close $ do
         atomically ((Just <$> readTQueue outcomes) `orElse` (readTVar late >>= check >> return Nothing))
 
 -- | How connections are served. 'defaultServer' has the defaults.
---
--- @since 0.1.0
 data Server = Server
   { -- | The most connections that are served at the same time; further ones wait in the system's queue.
     serverConnectionsMax :: !Int,
@@ -171,8 +163,6 @@ data Server = Server
   }
 
 -- | 10,000 connections, a queue of 4096, five seconds of grace and five to clean up; problems are ignored.
---
--- @since 0.1.0
 defaultServer :: Server
 defaultServer =
   Server
@@ -192,8 +182,6 @@ defaultServer =
 -- up.
 --
 -- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses of another one.
---
--- @since 0.1.0
 withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
 withServer server query serve = newTVarIO False >>= \isHurried -> servingUntil isHurried server query serve
 
@@ -209,8 +197,6 @@ data Serving = Serving !(TVar Bool) !(TVar (Map.Map ThreadId Socket)) !(IORef Bo
 
 -- | Runs a server in another thread during an action, and then ends the server, as 'withServer' says. An exception that
 -- comes meanwhile ends its time of grace.
---
--- @since 0.1.0
 withRunningServer :: Server -> Query -> (Socket -> IO ()) -> IO a -> IO a
 withRunningServer server query serve action = mask $ \restore -> do
   caller <- myThreadId

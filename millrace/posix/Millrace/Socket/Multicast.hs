@@ -67,27 +67,19 @@ foreign import ccall unsafe "mrh_set_sending" c_set_sending :: CInt -> CInt -> C
 foreign import ccall unsafe "mrh_get_sending" c_get_sending :: CInt -> CInt -> IO CInt
 
 -- | A network interface of this machine.
---
--- @since 0.1.0
 newtype Interface = Interface Word32
   deriving (Eq, Ord, Show)
 
 -- | The interface of a name, such as @eth0@. Throws if there is none (@ENODEV@).
---
--- @since 0.1.0
 interfaceNamed :: String -> IO Interface
 interfaceNamed name =
   ifNameToIndex name >>= maybe (throwIO (failure "Millrace.Socket.Multicast.interfaceNamed" name eNODEV)) (return . Interface . fromIntegral)
 
 -- | The system's number of the interface, which is also the scope of IPv6 addresses on its link.
---
--- @since 0.1.0
 interfaceNumber :: Interface -> Word32
 interfaceNumber (Interface number) = number
 
 -- | A group, and from where its datagrams are wanted.
---
--- @since 0.1.0
 data Group = Group
   { -- | the group's address; its port says nothing
     groupAddress :: !SockAddr,
@@ -99,8 +91,6 @@ data Group = Group
   deriving (Eq, Show)
 
 -- | The group of an address, on the interface that the system chooses, from all senders.
---
--- @since 0.1.0
 group :: SockAddr -> Group
 group address = Group {groupAddress = address, groupInterface = Nothing, groupSource = Nothing}
 
@@ -109,14 +99,10 @@ group address = Group {groupAddress = address, groupInterface = Nothing, groupSo
 --
 -- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address, as long as
 -- any of them has joined it. To receive only the groups of this socket, bind it to the group's address.
---
--- @since 0.1.0
 joinGroup :: Socket -> Group -> IO ()
 joinGroup = changeBy "Millrace.Socket.Multicast.joinGroup" c_join_group
 
 -- | Ends what 'joinGroup' with the same group began. Closing the socket does so, too.
---
--- @since 0.1.0
 leaveGroup :: Socket -> Group -> IO ()
 leaveGroup = changeBy "Millrace.Socket.Multicast.leaveGroup" c_leave_group
 
@@ -129,32 +115,22 @@ changeBy function change s (Group address interface source) =
     withSource use = maybe (use nullPtr 0) (\one -> withAddress function s one use) source
 
 -- | The interface on which the socket sends to groups. Otherwise the system chooses one by its routes.
---
--- @since 0.1.0
 setGroupInterface :: Socket -> Interface -> IO ()
 setGroupInterface s (Interface number) = setSending "Millrace.Socket.Multicast.setGroupInterface" sendingInterface s (fromIntegral number)
 
 -- | How many networks a datagram to a group may cross: 0 to 255. The default is 1: it stays in the sender's own network.
---
--- @since 0.1.0
 setGroupHops :: Socket -> Int -> IO ()
 setGroupHops = setSending "Millrace.Socket.Multicast.setGroupHops" sendingHops
 
 -- | What 'setGroupHops' has set.
---
--- @since 0.1.0
 getGroupHops :: Socket -> IO Int
 getGroupHops s = fromIntegral <$> onDescriptor "Millrace.Socket.Multicast.getGroupHops" s "" (`c_get_sending` sendingHops)
 
 -- | Whether members on this machine get what the socket sends to a group. By default they do.
---
--- @since 0.1.0
 setGroupLoopback :: Socket -> Bool -> IO ()
 setGroupLoopback s isOn = setSending "Millrace.Socket.Multicast.setGroupLoopback" sendingLoopback s (fromEnum isOn)
 
 -- | What 'setGroupLoopback' has set.
---
--- @since 0.1.0
 getGroupLoopback :: Socket -> IO Bool
 getGroupLoopback s = (/= 0) <$> onDescriptor "Millrace.Socket.Multicast.getGroupLoopback" s "" (`c_get_sending` sendingLoopback)
 

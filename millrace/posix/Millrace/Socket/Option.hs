@@ -79,8 +79,6 @@ import Network.Socket (SockAddr, SocketOption (SoError, SockOpt))
 foreign import ccall unsafe "mrh_connect_with" c_connect_with :: CInt -> Ptr a -> CSize -> Ptr b -> CUInt -> IO Int64
 
 -- | How the system finds out that a peer has disappeared, for instance because its machine has lost power.
---
--- @since 0.1.0
 data KeepAliveTimes = KeepAliveTimes
   { -- | A probe is sent to the peer after this many seconds in which nothing arrived.
     keepAliveIdleSeconds :: !Int,
@@ -93,16 +91,12 @@ data KeepAliveTimes = KeepAliveTimes
 
 -- | After a minute, every quarter of a minute, four times: a peer that has gone is noticed within two minutes. (The system's own
 -- values are two hours, 75 seconds and nine times.)
---
--- @since 0.1.0
 defaultKeepAlive :: KeepAliveTimes
 defaultKeepAlive = KeepAliveTimes {keepAliveIdleSeconds = 60, keepAliveIntervalSeconds = 15, keepAliveProbes = 4}
 
 -- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@, @TCP_KEEPINTVL@,
 -- @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must be between 1 and 32767, the
 -- probes between 1 and 127 (@EINVAL@).
---
--- @since 0.1.0
 setKeepAlive :: Socket -> Maybe KeepAliveTimes -> IO ()
 setKeepAlive s wanted = case wanted of
   Nothing -> set 0 ", keep-alive off" optionKeepAlive
@@ -115,8 +109,6 @@ setKeepAlive s wanted = case wanted of
     set value what option = setNumber "Millrace.Socket.Option.setKeepAlive" what option s value
 
 -- | What 'setKeepAlive' has set, or the system's own times. 'Nothing': it sends no probes.
---
--- @since 0.1.0
 getKeepAlive :: Socket -> IO (Maybe KeepAliveTimes)
 getKeepAlive s = do
   isOn <- get optionKeepAlive
@@ -128,14 +120,10 @@ getKeepAlive s = do
 
 -- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this many milliseconds
 -- (@TCP_USER_TIMEOUT@). 'Nothing' leaves it to the system, which gives up after a quarter of an hour or so.
---
--- @since 0.1.0
 setUnacknowledgedLimit :: Socket -> Maybe Int -> IO ()
 setUnacknowledgedLimit s limitMillis = setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s (maybe 0 (max 1) limitMillis)
 
 -- | What 'setUnacknowledgedLimit' has set.
---
--- @since 0.1.0
 getUnacknowledgedLimit :: Socket -> IO (Maybe Int)
 getUnacknowledgedLimit s = limit <$> getNumber "Millrace.Socket.Option.getUnacknowledgedLimit" "" optionUserTimeout s
   where
@@ -143,84 +131,58 @@ getUnacknowledgedLimit s = limit <$> getNumber "Millrace.Socket.Option.getUnackn
 
 -- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, which is
 -- the default.
---
--- @since 0.1.0
 setNoDelay :: Socket -> Bool -> IO ()
 setNoDelay = setFlag "Millrace.Socket.Option.setNoDelay" optionNoDelay
 
 -- | What 'setNoDelay' has set.
---
--- @since 0.1.0
 getNoDelay :: Socket -> IO Bool
 getNoDelay = getFlag "Millrace.Socket.Option.getNoDelay" optionNoDelay
 
 -- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves twice
 -- as much, for its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no longer adapts
 -- it to the network.
---
--- @since 0.1.0
 setSendBuffer :: Socket -> Int -> IO ()
 setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBuffer
 
 -- | How many bytes the system has reserved for sending.
---
--- @since 0.1.0
 getSendBuffer :: Socket -> IO Int
 getSendBuffer = getNumber "Millrace.Socket.Option.getSendBuffer" "" optionSendBuffer
 
 -- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting
 -- or listening, because it decides on the largest window.
---
--- @since 0.1.0
 setReceiveBuffer :: Socket -> Int -> IO ()
 setReceiveBuffer = setNumber "Millrace.Socket.Option.setReceiveBuffer" "" optionReceiveBuffer
 
 -- | How many bytes the system has reserved for receiving.
---
--- @since 0.1.0
 getReceiveBuffer :: Socket -> IO Int
 getReceiveBuffer = getNumber "Millrace.Socket.Option.getReceiveBuffer" "" optionReceiveBuffer
 
 -- | Whether the socket may be bound to an address that connections of an earlier server still use (@SO_REUSEADDR@).
---
--- @since 0.1.0
 setAddressReuse :: Socket -> Bool -> IO ()
 setAddressReuse = setFlag "Millrace.Socket.Option.setAddressReuse" optionReuseAddress
 
 -- | What 'setAddressReuse' has set.
---
--- @since 0.1.0
 getAddressReuse :: Socket -> IO Bool
 getAddressReuse = getFlag "Millrace.Socket.Option.getAddressReuse" optionReuseAddress
 
 -- | Whether sockets of the same user may be bound to the same address and port (@SO_REUSEPORT@). The system then distributes
 -- connections and datagrams among them. All must have set it before they were bound.
---
--- @since 0.1.0
 setPortSharing :: Socket -> Bool -> IO ()
 setPortSharing = setFlag "Millrace.Socket.Option.setPortSharing" optionReusePort
 
 -- | What 'setPortSharing' has set.
---
--- @since 0.1.0
 getPortSharing :: Socket -> IO Bool
 getPortSharing = getFlag "Millrace.Socket.Option.getPortSharing" optionReusePort
 
 -- | Whether an IPv6 socket refuses IPv4 (@IPV6_V6ONLY@). 'Millrace.Socket.socket' makes sockets that do not. Set it before binding.
---
--- @since 0.1.0
 setOnlyIPv6 :: Socket -> Bool -> IO ()
 setOnlyIPv6 = setFlag "Millrace.Socket.Option.setOnlyIPv6" optionOnlyIPv6
 
 -- | What 'setOnlyIPv6' has set.
---
--- @since 0.1.0
 getOnlyIPv6 :: Socket -> IO Bool
 getOnlyIPv6 = getFlag "Millrace.Socket.Option.getOnlyIPv6" optionOnlyIPv6
 
 -- | How closing a connection treats sent bytes that the peer has not acknowledged.
---
--- @since 0.1.0
 data AtClose
   = -- | The system delivers them, and closing returns at once. This is the system's default.
     DeliverLater
@@ -232,8 +194,6 @@ data AtClose
   deriving (Eq, Show, Read)
 
 -- | Says what 'close' does (@SO_LINGER@).
---
--- @since 0.1.0
 setAtClose :: Socket -> AtClose -> IO ()
 setAtClose s atClose = allocaBytes lingerSize $ \place -> do
   pokeByteOff place lingerIsOn isOn
@@ -249,8 +209,6 @@ setAtClose s atClose = allocaBytes lingerSize $ \place -> do
       ResetConnection -> (1, 0)
 
 -- | What 'setAtClose' has set.
---
--- @since 0.1.0
 getAtClose :: Socket -> IO AtClose
 getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize) $ \size -> do
   void . onDescriptor "Millrace.Socket.Option.getAtClose" s "" $ \descriptor -> c_getsockopt descriptor level name place size
@@ -275,8 +233,6 @@ getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize)
 -- >>> accept listener >>= closeWithReset . fst
 -- >>> either (const "reset") show <$> tryIOError (recv client 10)
 -- "reset"
---
--- @since 0.1.0
 closeWithReset :: Socket -> IO ()
 closeWithReset s@(Socket handle _) = do
   open <- isOpen handle
@@ -285,8 +241,6 @@ closeWithReset s@(Socket handle _) = do
 -- | Allows the given number of clients at a time to begin connections to this listening socket with bytes (@TCP_FASTOPEN@),
 -- before their addresses are verified. Does nothing unless the system allows it to servers: bit 2 of
 -- @net.ipv4.tcp_fastopen@. Such bytes may arrive twice, so the request in them must be safe to repeat.
---
--- @since 0.1.0
 setFastOpen :: Socket -> Int -> IO ()
 setFastOpen = setNumber "Millrace.Socket.Option.setFastOpen" ", fast open" optionFastOpen
 
@@ -295,14 +249,10 @@ setFastOpen = setNumber "Millrace.Socket.Option.setFastOpen" ", fast open" optio
 -- when the system has taken all bytes. That may be before the peer has accepted: if it refuses, the next receive or send throws.
 --
 -- As after 'Millrace.Socket.connect', close the socket if it throws. Interruptible.
---
--- @since 0.1.0
 connectSending :: Socket -> SockAddr -> ByteString -> IO ()
 connectSending = connectSendingBefore noDeadline
 
 -- | 'connectSending' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 connectSendingBefore :: Deadline -> Socket -> SockAddr -> ByteString -> IO ()
 connectSendingBefore deadline s@(Socket handle _) address bytes = do
   taken <- withAddress function s address $ \place length' -> unsafeUseAsCStringLen bytes $ \(start, size) ->

@@ -83,8 +83,6 @@ foreign import ccall unsafe "mrh_is_simulated_socket" c_is_simulated :: CInt -> 
 data Record
 
 -- | One datagram, or several behind each other.
---
--- @since 0.1.0
 data Train = Train
   { trainPath :: !Path,
     -- | The mark of each of them.
@@ -96,8 +94,6 @@ data Train = Train
   deriving (Eq, Show)
 
 -- | Two addresses between which datagrams are sent.
---
--- @since 0.1.0
 data Path = Path
   { pathPeer :: !SockAddr,
     -- | The address of this machine. Its port is 0, and is ignored when sending. 'Nothing': it is not known, and when sending, the
@@ -107,8 +103,6 @@ data Path = Path
   deriving (Eq, Show)
 
 -- | What a datagram says about congestion (ECN, RFC 3168).
---
--- @since 0.1.0
 data Mark
   = -- | Its sender does not know of marks.
     NotCapable
@@ -121,8 +115,6 @@ data Mark
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | Its datagrams.
---
--- @since 0.1.0
 trainDatagrams :: Train -> [ByteString]
 trainDatagrams (Train _ _ segment bytes) = go bytes
   where
@@ -136,14 +128,10 @@ trainDatagrams (Train _ _ segment bytes) = go bytes
 -- | @receiveTrains s most@ waits for a train, and returns it with those that have arrived, too: at most @most@, which must be
 -- positive, and never more than 64. A train has several datagrams only if the kernel may join them
 -- ('Millrace.Socket.Batch.setJoining'). None: the socket was shut down for receiving.
---
--- @since 0.1.0
 receiveTrains :: Socket -> Int -> IO [Train]
 receiveTrains = receiveTrainsBefore noDeadline
 
 -- | 'receiveTrains' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 receiveTrainsBefore :: Deadline -> Socket -> Int -> IO [Train]
 receiveTrainsBefore deadline s most = do
   simulated <- isSimulated function s
@@ -195,15 +183,11 @@ giveRoom :: Room -> IO ()
 giveRoom room = atomicModifyIORef' rooms (\others -> (room : others, ()))
 
 -- | Whether received trains say their mark. Otherwise it is 'NotCapable'.
---
--- @since 0.1.0
 setMarkReport :: Socket -> Bool -> IO ()
 setMarkReport = report "Millrace.Socket.Train.setMarkReport" c_report_marks
 
 -- | Whether received trains say to which address of this machine they were sent. A socket that is bound to all addresses needs that to
 -- answer from the same one.
---
--- @since 0.1.0
 setLocalReport :: Socket -> Bool -> IO ()
 setLocalReport = report "Millrace.Socket.Train.setLocalReport" c_report_local
 
@@ -217,14 +201,10 @@ report function call s isOn = void . onDescriptor function s "" $ \descriptor ->
 -- the errors: one peer that cannot be reached is not in the way of the others. The kernel or the network card cuts trains
 -- (@UDP_SEGMENT@, Linux 4.18). Where they cannot, their datagrams are sent one by one. If it throws or is interrupted, some may have
 -- been sent.
---
--- @since 0.1.0
 sendTrains :: Socket -> [Train] -> IO [(Train, IOError)]
 sendTrains = sendTrainsBefore noDeadline
 
 -- | 'sendTrains' with a deadline for all of them.
---
--- @since 0.1.0
 sendTrainsBefore :: Deadline -> Socket -> [Train] -> IO [(Train, IOError)]
 sendTrainsBefore deadline s@(Socket handle _) trains = do
   simulated <- isSimulated function s

@@ -76,8 +76,6 @@ foreign import ccall unsafe "mrh_send_passing" c_send_passing :: CInt -> Ptr a -
 foreign import ccall unsafe "mrh_receive_passing" c_receive_passing :: CInt -> Ptr Word8 -> CSize -> Ptr Word8 -> IO Int64
 
 -- | The identity of a process.
---
--- @since 0.1.0
 data Credentials = Credentials
   { -- | its number; 0 if the receiver's process namespace does not have it
     credentialsProcess :: !Word32,
@@ -87,8 +85,6 @@ data Credentials = Credentials
   deriving (Eq, Show, Read)
 
 -- | Descriptors and credentials that are passed beside bytes.
---
--- @since 0.1.0
 data Passed = Passed
   { -- | At most 253. The receiver gets descriptors of its own for the same files and sockets.
     passedDescriptors :: ![Fd],
@@ -98,22 +94,16 @@ data Passed = Passed
   deriving (Eq, Show)
 
 -- | Neither descriptors nor credentials.
---
--- @since 0.1.0
 nothingPassed :: Passed
 nothingPassed = Passed {passedDescriptors = [], passedCredentials = Nothing}
 
 -- | Sends bytes to the peer, and what is passed with the first of them. There must be at least one byte, because a stream passes
 -- nothing without bytes (@EINVAL@). Waits while the system has no room. The caller keeps the descriptors. If it is
 -- interrupted or fails, it may have passed everything and sent a part of the bytes.
---
--- @since 0.1.0
 sendPassing :: Socket -> Passed -> ByteString -> IO ()
 sendPassing = sendPassingBefore noDeadline
 
 -- | 'sendPassing' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 sendPassingBefore :: Deadline -> Socket -> Passed -> ByteString -> IO ()
 sendPassingBefore deadline s@(Socket handle _) (Passed descriptors credentials) bytes = do
   when (ByteString.null bytes || length descriptors > passedMost) $ throwIO (failure function (describe s) eINVAL)
@@ -135,14 +125,10 @@ sendPassingBefore deadline s@(Socket handle _) (Passed descriptors credentials) 
 --
 -- Throws if this process has too many descriptors (@EMFILE@); then those that came are closed and the bytes are lost. If it is
 -- interrupted when a message has just arrived, the next receive gets the bytes, and the descriptors are closed.
---
--- @since 0.1.0
 receivePassing :: Socket -> Int -> IO (ByteString, Passed)
 receivePassing = receivePassingBefore noDeadline
 
 -- | 'receivePassing' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 receivePassingBefore :: Deadline -> Socket -> Int -> IO (ByteString, Passed)
 receivePassingBefore deadline s@(Socket handle _) size = handOver giveBack $ do
   checkSize function s size
@@ -184,8 +170,6 @@ credentialsAt place = do
 
 -- | The identity of the peer when it connected, made the pair of sockets, or began to listen (@SO_PEERCRED@). Only for
 -- streams and pairs of sockets. Does not wait.
---
--- @since 0.1.0
 peerCredentials :: Socket -> IO Credentials
 peerCredentials s = allocaBytes credentialsSize $ \place -> with (fromIntegral credentialsSize) $ \size -> do
   void . onDescriptor "Millrace.Socket.Unix.peerCredentials" s "" $ \descriptor -> c_getsockopt descriptor level name place size
@@ -194,14 +178,10 @@ peerCredentials s = allocaBytes credentialsSize $ \place -> with (fromIntegral c
     SockOpt level name = optionPeerCredentials
 
 -- | Whether the system adds the sender's credentials to each message that has none (@SO_PASSCRED@). Does not wait.
---
--- @since 0.1.0
 setReceivesCredentials :: Socket -> Bool -> IO ()
 setReceivesCredentials s isOn = setSocketOption s optionPassCredentials (fromEnum isOn)
 
 -- | What 'setReceivesCredentials' has set.
---
--- @since 0.1.0
 getReceivesCredentials :: Socket -> IO Bool
 getReceivesCredentials s = (/= 0) <$> getSocketOption s optionPassCredentials
 
@@ -212,7 +192,5 @@ getReceivesCredentials s = (/= 0) <$> getSocketOption s optionPassCredentials
 -- >>> s <- socket AF_UNIX Stream defaultProtocol
 -- >>> bind s (abstractName "millrace-example") >> (== abstractName "millrace-example") <$> getSocketName s
 -- True
---
--- @since 0.1.0
 abstractName :: String -> SockAddr
 abstractName name = SockAddrUnix ('\0' : name)

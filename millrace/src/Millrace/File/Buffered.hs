@@ -53,8 +53,6 @@ import Millrace.Internal.Park (handOver)
 import Millrace.Stream (TooLong (..))
 
 -- | Reads a file from a position on.
---
--- @since 0.1.0
 data Reader = Reader !File !(MVar Ahead)
 
 -- Bytes that were read ahead, and the offset after them.
@@ -65,16 +63,12 @@ instance Show Reader where
 
 -- | A reader of a file, from an offset on. It reads ahead, 64 KiB at a time. It need not be closed; the file must stay open as long as
 -- it is used. Does not block.
---
--- @since 0.1.0
 newReader :: File -> Int64 -> IO Reader
 newReader file offset = Reader file <$> newMVar (Ahead ByteString.empty offset)
 
 -- | The next line, without its end (@\\n@ or @\\r\\n@). 'Nothing' is the end of the file for now: if the file grows, the next call finds
 -- more. The last line need not have an end. A line of more bytes than the second argument is 'TooLong'; the reader then stays before
 -- it, and 'skipLine' passes over it. No more than that and 64 KiB are in memory.
---
--- @since 0.1.0
 readLine :: Reader -> Int -> IO (Maybe ByteString)
 readLine (Reader file state) most = taking state $ \begin -> do
   (after, found) <- findEnd file (\size -> refuse (size - 1)) begin -- a byte of it may still be of its end
@@ -109,8 +103,6 @@ aheadBytes :: Int
 aheadBytes = 65536
 
 -- | Passes over the next line, however long it is, without keeping it in memory. 'False': there was none.
---
--- @since 0.1.0
 skipLine :: Reader -> IO Bool
 skipLine (Reader file state) = taking state $ \begin -> do
   (after, found) <- go False begin
@@ -127,8 +119,6 @@ skipLine (Reader file state) = taking state $ \begin -> do
 
 -- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The number
 -- must be positive.
---
--- @since 0.1.0
 readBytes :: Reader -> Int -> IO ByteString
 readBytes (Reader file state) most = taking state $ \begin@(Ahead bytes next) ->
   if ByteString.null bytes
@@ -163,14 +153,10 @@ taking state step = do
     return (after, result)
 
 -- | Where the next byte is in the file.
---
--- @since 0.1.0
 readerOffset :: Reader -> IO Int64
 readerOffset (Reader _ state) = position <$> readMVar state
 
 -- | Writes into a file from a position on.
---
--- @since 0.1.0
 data Writer = Writer !File !(MVar Behind)
 
 -- Where the next byte goes in the file; what waits to be written there, the last piece first; and how many bytes these are.
@@ -180,14 +166,10 @@ instance Show Writer where
   showsPrec _ (Writer file _) = showString "<writer of " . shows file . showChar '>'
 
 -- | A writer into a file, from an offset on. 'flush' it before the file is closed: what waits in it is lost otherwise. Does not block.
---
--- @since 0.1.0
 newWriter :: File -> Int64 -> IO Writer
 newWriter file offset = Writer file <$> newMVar (Behind offset [] 0)
 
 -- | A writer during an action. It is flushed when the action has returned; not if the action throws.
---
--- @since 0.1.0
 withWriter :: File -> Int64 -> (Writer -> IO a) -> IO a
 withWriter file offset action = do
   writer <- newWriter file offset
@@ -196,8 +178,6 @@ withWriter file offset action = do
 
 -- | Writes bytes once 64 KiB have come together, and waits for the file then. If it is interrupted or fails, these bytes do not count
 -- as written: write them again.
---
--- @since 0.1.0
 writeBytes :: Writer -> ByteString -> IO ()
 writeBytes (Writer file state) bytes = taking state $ \begin@(Behind offset pieces size) -> do
   let sizeNow = size + ByteString.length bytes
@@ -209,14 +189,10 @@ ending :: Behind -> Int64
 ending (Behind offset _ size) = offset + fromIntegral size
 
 -- | Writes a line and its end (@\\n@).
---
--- @since 0.1.0
 writeLine :: Writer -> ByteString -> IO ()
 writeLine writer line = writeBytes writer (Char8.snoc line '\n')
 
 -- | Writes everything that waits. It is in the file then; 'Millrace.File.sync' brings it to the disk.
---
--- @since 0.1.0
 flush :: Writer -> IO ()
 flush (Writer file state) = modifyMVar_ state (writeOut file)
 
@@ -227,7 +203,5 @@ writeOut file (Behind offset pieces size) = do
   return (Behind (offset + fromIntegral size) [] 0)
 
 -- | Where the next byte will be in the file, whether those before it have been written or wait.
---
--- @since 0.1.0
 writerOffset :: Writer -> IO Int64
 writerOffset (Writer _ state) = ending <$> readMVar state

@@ -40,34 +40,24 @@ import Millrace.Operation (failure)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | 'borrowedSize' bytes of memory outside the Haskell heap, aligned for words.
---
--- @since 0.1.0
 newtype Borrowed = Borrowed (Ptr Buffer)
   deriving (Eq)
 
 -- | How many bytes a buffer holds.
---
--- @since 0.1.0
 borrowedSize :: Int
 borrowedSize = bufferBytesMax
 
 -- | The bytes of a buffer.
---
--- @since 0.1.0
 borrowedBytes :: Borrowed -> Ptr Word8
 borrowedBytes (Borrowed buffer) = castPtr buffer `plusPtr` bufferBytesAt
 {-# INLINE borrowedBytes #-}
 
 -- | The buffer whose 'borrowedBytes' these are.
---
--- @since 0.1.0
 borrowedAt :: Ptr Word8 -> Borrowed
 borrowedAt bytes = Borrowed (castPtr (bytes `plusPtr` negate bufferBytesAt))
 {-# INLINE borrowedAt #-}
 
 -- | Takes a buffer without receiving. Does not block. Throws an 'IOError' when there is no memory. O(1).
---
--- @since 0.1.0
 borrow :: IO Borrowed
 borrow = do
   buffer <- c_borrow
@@ -76,15 +66,11 @@ borrow = do
 {-# INLINE borrow #-}
 
 -- | Gives a buffer back. Does not block. O(1).
---
--- @since 0.1.0
 giveBack :: Borrowed -> IO ()
 giveBack (Borrowed buffer) = c_give_back buffer
 {-# INLINE giveBack #-}
 
 -- | The result of a receive.
---
--- @since 0.1.0
 data Received
   = -- | A buffer, which the receiver now owns, and the number of bytes in it: at least one.
     Received !Borrowed !Int
@@ -154,8 +140,6 @@ receiveBytes attempted limit s@(Socket handle _) size = do
           Received (Borrowed buffer) count -> create count (copy buffer)
 
 -- | Bytes of a borrowed buffer.
---
--- @since 0.1.0
 data Slice = Slice
   { sliceBuffer :: !Borrowed,
     -- | Where in the buffer they begin.
@@ -165,8 +149,6 @@ data Slice = Slice
   }
 
 -- | The result of sending a 'Slice' and then receiving.
---
--- @since 0.1.0
 data SentThenReceived
   = -- | Only this many bytes were sent, and nothing was received. The caller owns the buffer again.
     NotSent !Int

@@ -7,16 +7,12 @@ import Foreign.C.Error (Errno, getErrno)
 import Millrace.Internal.SystemError (systemError)
 
 -- | @throwIfFailed attempted object@ passes a result on, or throws the error as 'failure' describes it.
---
--- @since 0.1.0
 throwIfFailed :: String -> String -> Either Errno r -> IO r
 throwIfFailed attempted object = either (throwIO . failure attempted object) return
 {-# INLINE throwIfFailed #-}
 
 -- | @failure attempted object code@ is the 'IOError' of an error code. It names the function that was attempted, and the object
 -- that it was attempted on.
---
--- @since 0.1.0
 failure :: String -> String -> Errno -> IOError
 failure attempted object code = systemError attempted code (Just object)
 {-# NOINLINE failure #-}

@@ -31,8 +31,6 @@ import Millrace.Internal.Handle (Handle (..), descriptorOf)
 import System.IO.Error (ioeSetErrorString, mkIOError)
 
 -- | An open file. Close it, because the garbage collector does not.
---
--- @since 0.1.0
 data File = File !Handle !FilePath !Memory
 
 -- | Whether the system keeps the bytes of the file in its memory.

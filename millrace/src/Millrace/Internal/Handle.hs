@@ -11,8 +11,6 @@ import Foreign.C.Types (CInt)
 import Millrace.Internal.Foreign (c_retry_waiting)
 
 -- | A descriptor together with its generation: a handle never means a later descriptor with the same number.
---
--- @since 0.1.0
 newtype Handle = Handle Word64
   deriving (Eq, Ord)
 
@@ -20,8 +18,6 @@ instance Show Handle where
   showsPrec _ handle = showString "<descriptor " . shows (descriptorOf handle) . showChar '>'
 
 -- | The descriptor's number. It means this descriptor only until the handle is closed.
---
--- @since 0.1.0
 descriptorOf :: Handle -> CInt
 descriptorOf (Handle handle) = fromIntegral handle
 

@@ -79,8 +79,6 @@ import System.IO.Unsafe (unsafePerformIO)
 
 -- | How an operating system does it. Without a choice, the first one that works is used, except 'IoUring', which is only used
 -- by name.
---
--- @since 0.1.0
 data Backend
   = -- | Linux 5.19 and later, where io_uring is allowed: sockets wait by epoll, and files are io_uring's
     Hybrid
@@ -96,8 +94,6 @@ data Backend
 
 -- | The name that @MILLRACE_BACKEND@ and the command line use: @"hybrid"@, @"epoll"@, @"io_uring"@, @"kqueue"@,
 -- @"iocp"@.
---
--- @since 0.1.0
 backendName :: Backend -> String
 backendName Hybrid = "hybrid"
 backendName Epoll = "epoll"
@@ -113,8 +109,6 @@ backendCode Kqueue = backendKqueue
 backendCode Iocp = backendIocp
 
 -- | Why Millrace cannot work in this program. Failed operations throw 'IOError' instead.
---
--- @since 0.1.0
 data MillraceException
   = -- | The program was linked without @-threaded@.
     NotThreaded
@@ -463,8 +457,6 @@ ownManagers = do
 -- 2. Not within a simulation, where the result is 'False'.
 --
 -- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it itself.
---
--- @since 0.1.0
 atNextTurn :: IO () -> IO Bool
 atNextTurn action = mask_ $ do
   all' <- ownManagers
@@ -473,8 +465,6 @@ atNextTurn action = mask_ $ do
   if capability < count && count <= simulatedLoop then enter (managerAgenda (indexArray all' capability)) action else return False
 
 -- | What Millrace knows of the run-time system of the GHC that the program was built with.
---
--- @since 0.1.0
 data RunTimeSystem
   = -- | Millrace was tested with this version, and the check at start-up found its layout.
     KnownLayout
@@ -484,8 +474,6 @@ data RunTimeSystem
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | Whether Millrace knows the layout of this run-time system. Starts the managers if they do not run yet.
---
--- @since 0.1.0
 runTimeSystem :: IO RunTimeSystem
 runTimeSystem = do
   ensureManagers
@@ -495,8 +483,6 @@ runTimeSystem = do
 -- | Selects the backend for this program; 'Nothing' stands for the automatic choice, which honours the environment
 -- variable @MILLRACE_BACKEND@. Call it before the first operation. Throws 'AlreadyStarted' when another backend
 -- runs already.
---
--- @since 0.1.0
 selectBackend :: Maybe Backend -> IO ()
 selectBackend wanted = do
   hasGroup <- c_has_group
@@ -508,16 +494,12 @@ selectBackend wanted = do
 
 -- | The backend that is in use. If there is none yet, it is chosen now, for good; no thread is started. Within a simulation it
 -- is the program's, too. Throws 'MillraceException' when there is none.
---
--- @since 0.1.0
 chosenBackend :: IO Backend
 chosenBackend = do
   code <- withGroup c_backend
   return (fromMaybe minBound (find ((== code) . backendCode) [minBound ..]))
 
 -- | 'Nothing' if the backend works on this machine, or 'Just' the reason why it does not. Starts nothing.
---
--- @since 0.1.0
 probeBackend :: Backend -> IO (Maybe String)
 probeBackend backend = allocaBytes size $ \reason -> do
   result <- c_backend_probe (backendCode backend) reason (fromIntegral size)

@@ -65,8 +65,6 @@ request kind handle = Request kind 0 handle nullPtr 0 0 0 0
 -- again. Interruptible.
 --
 -- > ready <- perform (waitReadableRequest (foreignHandle fd))
---
--- @since 0.1.0
 perform :: Request r -> IO (Either Errno r)
 perform what = mask_ (performMasked (\_ -> return ()) what)
 {-# INLINE perform #-}
@@ -74,8 +72,6 @@ perform what = mask_ (performMasked (\_ -> return ()) what)
 -- | Performs an operation like 'perform', and loses no result: if it has one although an asynchronous exception arrived, the
 -- result is given to the first argument before the exception is thrown again. That function runs masked and must not wait for
 -- long.
---
--- @since 0.1.0
 performKeeping :: (Either Errno r -> IO ()) -> Request r -> IO (Either Errno r)
 performKeeping keep what = handOver keep (performMasked (mapM_ keep . outcome what) what)
 {-# INLINE performKeeping #-}

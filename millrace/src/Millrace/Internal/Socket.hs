@@ -63,8 +63,6 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 --
 -- A socket that is no longer referred to is not closed by the garbage collector: close it, for instance with
 -- @bracket@.
---
--- @since 0.1.0
 data Socket = Socket !Handle !(IORef Kept)
 
 instance Eq Socket where

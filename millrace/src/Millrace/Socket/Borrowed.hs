@@ -56,15 +56,11 @@ import Millrace.Operation (before, within)
 --
 -- The continuation runs with asynchronous exceptions masked, so that the buffer cannot get lost. Restore them inside, or store
 -- the buffer and return. Throws what 'Millrace.Socket.ByteString.recvBufBefore' throws; the continuation is then not called.
---
--- @since 0.1.0
 recvBorrowed :: Deadline -> Socket -> Int -> (Received -> IO a) -> IO a
 recvBorrowed deadline = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowed" (before deadline)
 {-# INLINE recvBorrowed #-}
 
 -- | 'recvBorrowed' with a limit on the time that it waits.
---
--- @since 0.1.0
 recvBorrowedWithin :: TimeLimit -> Socket -> Int -> (Received -> IO a) -> IO a
 recvBorrowedWithin limit = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowedWithin" (within limit)
 {-# INLINE recvBorrowedWithin #-}
@@ -80,8 +76,6 @@ recvBorrowedWithin limit = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowe
 --
 -- The limit is for receiving. The continuation runs with asynchronous exceptions masked. Throws what 'recvBorrowedWithin'
 -- throws, and the errors of sending.
---
--- @since 0.1.0
 sendThenReceiveWithin :: TimeLimit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveWithin limit = sendThenReceive "Millrace.Socket.Borrowed.sendThenReceiveWithin" (within limit)
 {-# INLINE sendThenReceiveWithin #-}

@@ -70,14 +70,10 @@ import Millrace.Operation
 
 -- | Waits for bytes, and returns at least one and at most the given number. Empty at the end of the stream. Throws for
 -- a size that is not positive.
---
--- @since 0.1.0
 recv :: Socket -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
 -- | 'recv' with a deadline.
---
--- @since 0.1.0
 recvBefore :: Deadline -> Socket -> Int -> IO ByteString
 recvBefore !deadline s !size =
   handOver (keepBytes s) $
@@ -94,15 +90,11 @@ recvLarge function deadline s size = do
   return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
 
 -- | Receives into a buffer. Returns the number of bytes, 0 at the end of the stream.
---
--- @since 0.1.0
 recvBuf :: Socket -> Ptr Word8 -> Int -> IO Int
 recvBuf = recvBufBefore noDeadline
 {-# INLINE recvBuf #-}
 
 -- | 'recvBuf' with a deadline.
---
--- @since 0.1.0
 recvBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvBufBefore !deadline s !buffer !size =
   handOver (keepReceived s buffer) $
@@ -122,28 +114,20 @@ keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
 keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
 -- | Waits for room, and sends as much as the system takes at once, at least one byte. Returns the number of bytes sent.
---
--- @since 0.1.0
 send :: Socket -> ByteString -> IO Int
 send = sendBefore noDeadline
 
 -- | 'send' with a deadline. If the deadline passes, no bytes were sent.
---
--- @since 0.1.0
 sendBefore :: Deadline -> Socket -> ByteString -> IO Int
 sendBefore deadline s bytes = unsafeUseAsCStringLen bytes $ \(buffer, size) ->
   sendPart "Millrace.Socket.ByteString.send" deadline s (castPtr buffer) size
 
 -- | Sends all bytes. Waits until the system has taken them.
---
--- @since 0.1.0
 sendAll :: Socket -> ByteString -> IO ()
 sendAll = sendAllBefore noDeadline
 {-# INLINE sendAll #-}
 
 -- | 'sendAll' with a deadline.
---
--- @since 0.1.0
 sendAllBefore :: Deadline -> Socket -> ByteString -> IO ()
 sendAllBefore = sendString "Millrace.Socket.ByteString.sendAll"
 
@@ -152,14 +136,10 @@ sendString attempted deadline s bytes =
   unsafeUseAsCStringLen bytes $ \(buffer, size) -> sendAllLimited attempted (before deadline) s (castPtr buffer) size
 
 -- | 'send' from a buffer. Throws for a negative size.
---
--- @since 0.1.0
 sendBuf :: Socket -> Ptr Word8 -> Int -> IO Int
 sendBuf = sendBufBefore noDeadline
 
 -- | 'sendBuf' with a deadline. If the deadline passes, no bytes were sent.
---
--- @since 0.1.0
 sendBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 sendBufBefore = sendPart "Millrace.Socket.ByteString.sendBuf"
 
@@ -169,23 +149,17 @@ sendPart attempted deadline s@(Socket handle _) buffer size = do
   perform (before deadline (partial (sendRequest handle buffer size))) >>= throwIfFailed attempted (describe s)
 
 -- | 'sendAll' from a buffer.
---
--- @since 0.1.0
 sendAllBuf :: Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBuf = sendAllBufBefore noDeadline
 {-# INLINE sendAllBuf #-}
 
 -- | 'sendAllBuf' with a deadline.
---
--- @since 0.1.0
 sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBuf" (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
 -- | 'sendAllBuf' that gives up when a part of 256 KiB has to wait longer than this. Each part may wait that long. Cheaper than
 -- 'sendAllBufBefore', because the clock is read only if the system takes no more.
---
--- @since 0.1.0
 sendAllBufWithin :: TimeLimit -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufWithin limit = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within limit)
 {-# INLINE sendAllBufWithin #-}
@@ -211,14 +185,10 @@ bytesPerOperation :: Int
 bytesPerOperation = 256 * 1024
 
 -- | Sends all bytes of all strings in order, without copying them into one.
---
--- @since 0.1.0
 sendMany :: Socket -> [ByteString] -> IO ()
 sendMany = sendManyBefore noDeadline
 
 -- | 'sendMany' with a deadline.
---
--- @since 0.1.0
 sendManyBefore :: Deadline -> Socket -> [ByteString] -> IO ()
 sendManyBefore deadline s@(Socket handle _) strings = case batch (filter (not . ByteString.null) strings) of
   (now, []) -> sendVector now

@@ -58,14 +58,10 @@ import Network.Socket (SockAddr (..))
 -- An error of the socket, for instance because a sent message found no receiver, is thrown once. A program that has requested a
 -- queue of errors (@IP_RECVERR@) must take them out itself, with the socket's descriptor. While the queue has an error, messages
 -- are received up to 16 ms late, and the only deadline that ends the wait is that of 'recvFromBefore'.
---
--- @since 0.1.0
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
 recvFrom = recvFromBefore noDeadline
 
 -- | 'recvFrom' with a deadline ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 recvFromBefore :: Deadline -> Socket -> Int -> IO (ByteString, SockAddr)
 recvFromBefore !deadline s !size = handOver giveBack $ do
   checkSize function s size
@@ -89,14 +85,10 @@ recvFromBefore !deadline s !size = handOver giveBack $ do
 --
 -- The system does not report when the full queue of a Unix socket that is not this one's peer has room again. So sending is
 -- tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
---
--- @since 0.1.0
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo = sendToBefore noDeadline
 
 -- | 'sendTo' with a deadline.
---
--- @since 0.1.0
 sendToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO Int
 sendToBefore deadline s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
@@ -106,13 +98,9 @@ sendToBefore deadline s@(Socket handle _) message address =
     function = "Millrace.Socket.Datagram.sendTo"
 
 -- | The same without the length.
---
--- @since 0.1.0
 sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
 sendAllTo = sendAllToBefore noDeadline
 
 -- | 'sendAllTo' with a deadline.
---
--- @since 0.1.0
 sendAllToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO ()
 sendAllToBefore deadline s message address = void (sendToBefore deadline s message address)

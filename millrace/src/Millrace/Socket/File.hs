@@ -34,15 +34,11 @@ import System.Posix.Types (Fd)
 -- Bytes that must come from the disk are read by a helper thread, a mebibyte at a time ('performSendFile'), so that only the calling thread
 -- waits. Exceptions, where the capability waits: a file that was opened directly, and file systems that cannot tell what is in memory, such as
 -- overlayfs. On Windows, where the capability waits, the descriptor is the number of a file's handle.
---
--- @since 0.1.0
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
 -- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also holds where the socket always has room: after each mebibyte the
 -- clock is read. It does not end a wait for a disk.
---
--- @since 0.1.0
 sendFileBefore :: Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline s@(Socket handle _) file offset count = go 0
   where
@@ -63,7 +59,5 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
 
 -- | Whether sending a file ('sendFile', 'performSendFile') failed because the file could not be read. False if the
 -- connection failed, or if it could be either (@EBADF@, @ENOMEM@).
---
--- @since 0.1.0
 isErrorOfFile :: Errno -> Bool
 isErrorOfFile (Errno number) = c_is_error_of_file (negate (fromIntegral number)) /= 0

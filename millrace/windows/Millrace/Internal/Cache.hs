@@ -9,7 +9,5 @@ bringIn :: Fd -> Int64 -> Int64 -> IO ()
 bringIn _ _ _ = return ()
 
 -- | On Windows it does nothing.
---
--- @since 0.1.0
 bringIntoMemory :: Fd -> Int64 -> Int64 -> IO ()
 bringIntoMemory _ _ _ = return ()

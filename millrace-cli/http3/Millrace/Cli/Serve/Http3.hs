@@ -24,14 +24,10 @@ import Network.Wai.Handler.MillraceHTTP3
 import Network.Wai.Handler.MillraceTLS (TLSSettings (..))
 
 -- | The libraries that speak HTTP\/3, or that this program is built without.
---
--- @since 0.1.0
 http3Libraries :: Either Failure (IO String)
 http3Libraries = Right librariesOfHTTP3
 
 -- | Serves an application over HTTP\/3 during an action, on the ports of these listeners, over UDP. A 'Failure' if that is not possible.
---
--- @since 0.1.0
 withHttp3 :: TlsOptions -> Settings -> [Listener] -> Application -> (Either Failure Http3Server -> IO a) -> IO a
 withHttp3 options settings listeners application use = do
   hasBegun <- newIORef False

@@ -14,8 +14,6 @@ import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
 
 -- | The libraries that speak HTTP\/3, or that this program is built without.
---
--- @since 0.1.0
 http3Libraries :: Either Failure (IO String)
 http3Libraries = Left missing
 
@@ -28,7 +26,5 @@ missing =
     }
 
 -- | Always a 'Failure' here.
---
--- @since 0.1.0
 withHttp3 :: TlsOptions -> Settings -> [Listener] -> Application -> (Either Failure Http3Server -> IO a) -> IO a
 withHttp3 _ _ _ _ use = use (Left missing)

@@ -44,16 +44,12 @@ import qualified System.Posix.Unistd as Posix
 #include <signal.h>
 
 -- | The system, its release and the machine's architecture.
---
--- @since 0.1.0
 systemName :: IO String
 systemName = do
   system <- Posix.getSystemID
   pure (unwords [Posix.systemName system, Posix.release system, Posix.machine system])
 
 -- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'. 'Nothing' means no limit.
---
--- @since 0.1.0
 descriptorLimits :: IO (Maybe Integer, Maybe Integer)
 descriptorLimits = do
   limits <- getResourceLimit ResourceOpenFiles
@@ -69,8 +65,6 @@ limitNumber limit = case limit of
 -- | Raises the limit of descriptors as far as the system allows.
 --
 -- Every connection needs a descriptor. The soft limit is often 1024, because of programs that use select().
---
--- @since 0.1.0
 raiseDescriptorLimit :: IO ()
 raiseDescriptorLimit = do
   limits <- getResourceLimit ResourceOpenFiles
@@ -80,8 +74,6 @@ raiseDescriptorLimit = do
     attempt = try -- a server with fewer descriptors is still a server
 
 -- | What SIGHUP is for.
---
--- @since 0.1.0
 data Hangup
   = -- | The terminal is gone, and the program ends.
     HangupEnds
@@ -96,8 +88,6 @@ data Hangup
 --
 -- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and programs
 -- that pass on a terminal's signal do the same.
---
--- @since 0.1.0
 onTermination :: Hangup -> IO () -> IO () -> IO ()
 onTermination hangup first second = do
   outlives <- if hangup == HangupIsNoEnd then pure True else isIgnored sigHUP
@@ -122,33 +112,23 @@ onTermination hangup first second = do
     togetherMicros = 100000 :: Word64
 
 -- | Runs an action at each SIGHUP. 'onTermination' then needs 'HangupIsNoEnd'.
---
--- @since 0.1.0
 onHangup :: IO () -> IO ()
 onHangup action = void (installHandler sigHUP (Catch action) Nothing)
 
 -- | The number of this process.
---
--- @since 0.1.0
 processNumber :: IO Int
 processNumber = fromIntegral <$> getProcessID
 
 -- | Only the owner of a file, and root, may use it from now on. Throws 'IOException'.
---
--- @since 0.1.0
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner path = setFileMode path 0o600
 
 -- | Which file it is, whatever its names. It may be said of another file when nothing uses this one any more.
---
--- @since 0.1.0
 data FileIdentity = FileIdentity DeviceID FileID
   deriving (Eq)
 
 -- | Which file is at a path now. A symbolic link is a file of its own. 'Nothing' if there is none, or if the system
 -- does not tell.
---
--- @since 0.1.0
 identityOf :: FilePath -> IO (Maybe FileIdentity)
 identityOf path = either unknown found <$> try (getSymbolicLinkStatus path)
   where
@@ -157,15 +137,11 @@ identityOf path = either unknown found <$> try (getSymbolicLinkStatus path)
     unknown _ = Nothing
 
 -- | Ignores SIGUSR1, by which nginx, lighttpd and Apache learn that their log was rotated. It would end the program.
---
--- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
 
 -- | Ignores the signal at a write that would make a file longer than this process may make one (@ulimit -f@, systemd's
 -- @LimitFSIZE=@). The write fails; the signal would end the program.
---
--- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
 
@@ -190,8 +166,6 @@ foreign import capi unsafe "signal.h sigaction"
   c_sigaction :: CInt -> Ptr Action -> Ptr Action -> IO CInt
 
 -- | How much memory of this process is in use, in bytes. 'Nothing' if @\/proc@ does not tell.
---
--- @since 0.1.0
 residentBytes :: IO (Maybe Int)
 residentBytes = either unknown found <$> try (ByteString.readFile "/proc/self/status")
   where

@@ -6,7 +6,5 @@ module Millrace.Cli.Config.Target (targetProblem) where
 import Millrace.Proxy (parseTarget)
 
 -- | Why a text is not a target. 'Nothing' if it is one.
---
--- @since 0.1.0
 targetProblem :: String -> Maybe String
 targetProblem = either Just (const Nothing) . parseTarget

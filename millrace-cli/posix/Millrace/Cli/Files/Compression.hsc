@@ -26,8 +26,6 @@ import Millrace.Cli.Files.ContentCoding (Coding (..), codings)
 #include "compression.h"
 
 -- | Why something could not be compressed. It can be sent as it is.
---
--- @since 0.1.0
 data CompressionFailure
   = -- | There is no memory for an encoder, or no encoder for this coding.
     NoEncoder Coding
@@ -43,8 +41,6 @@ instance Exception CompressionFailure where
       named = Char8.unpack . codingName
 
 -- | The codings that 'compressed' knows on this system. The one that usually gives the smallest results comes first.
---
--- @since 0.1.0
 compressionCodings :: [Coding]
 compressionCodings = filter (isJust . encoderFor) codings
 
@@ -62,8 +58,6 @@ encoderFor coding = case codingName coding of
 --
 -- > pieces <- newIORef ["Hello ", "Hello ", "Hello\n", ""]
 -- > compressed coding 18 18 (atomicModifyIORef pieces (\(piece : rest) -> (rest, piece)))
---
--- @since 0.1.0
 compressed :: Coding -> Word64 -> Int -> IO ByteString -> IO (Maybe ByteString)
 compressed coding size most next = bracket (newEncoder coding size) c_free $ \encoder ->
   let takeNext made = do

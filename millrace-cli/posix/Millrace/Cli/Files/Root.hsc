@@ -89,8 +89,6 @@ import System.Posix.ByteString
 #include <unistd.h>
 
 -- | A directory below which files are looked up.
---
--- @since 0.1.0
 data Root = Root
   { rootPath :: RawFilePath -- absolute
   , rootLinks :: LinkPolicy
@@ -100,8 +98,6 @@ data Root = Root
 
 -- | A root at this path. Every look-up begins with the path: a directory that is removed and created again is still served, and
 -- changing a symbolic link in the path changes the directory. Throws 'IOException' if there is no directory at the path.
---
--- @since 0.1.0
 openRoot :: LinkPolicy -> FilePath -> IO Root
 openRoot policy path = do
   encoding <- getFileSystemEncoding
@@ -125,8 +121,6 @@ openRoot policy path = do
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
 -- | Hands over the same root, whose own path has been looked up for all look-ups of the action. It is valid until the action ends.
---
--- @since 0.1.0
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
 lookedUpOnce root use = withPlace root (either missing held)
   where
@@ -139,14 +133,10 @@ lookedUpOnce root use = withPlace root (either missing held)
 --
 -- The look-up may wait for a disk. A download holds two descriptors: this one, which may come from a cache, and that of its
 -- reader. The request that fills the cache also holds those of all codings.
---
--- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
 -- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
---
--- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
 openEntry root names = case rootHeld root of
   Just place -> openBelow (rootLinks root) place names
@@ -201,8 +191,6 @@ closeQuietly descriptor = closeFd descriptor `catch` ignore
     ignore _ = pure ()
 
 -- | May a file stay open when it is not being sent? Yes: an open file can be renamed, replaced and removed.
---
--- @since 0.1.0
 mayStayOpen :: Bool
 mayStayOpen = True
 
@@ -236,8 +224,6 @@ classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
 
 -- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ are among them. The path is that of a
 -- 'Directory'.
---
--- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames count)
 
@@ -248,8 +234,6 @@ readNames left stream = do
   if ByteString.null name then pure [] else (name :) <$> readNames (left - 1) stream
 
 -- | The object of a name in a directory, whose path is that of a 'Directory'. May wait for a disk.
---
--- @since 0.1.0
 glimpse :: FilePath -> ByteString -> IO Glimpse
 glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <> name) $ \path ->
   allocaBytes #{size struct stat} $ \status -> do

@@ -12,15 +12,11 @@ import qualified Data.ByteString as ByteString
 import Foreign.C (CBool (..), CString)
 
 -- | Whether the system knows this kind of hash and calls it safe: yescrypt, bcrypt, SHA-512 and others.
---
--- @since 0.1.0
 isKnownHash :: ByteString -> IO Bool
 isKnownHash hash = (/= 0) <$> ByteString.useAsCString hash c_isKnown
 
 -- | Whether a hash is that of a password. Takes a thread of the system for as long as the kind of hash is meant to take, often a tenth
 -- of a second.
---
--- @since 0.1.0
 matchesHash :: ByteString -> ByteString -> IO Bool
 matchesHash password hash
   | ByteString.elem 0 password = pure False

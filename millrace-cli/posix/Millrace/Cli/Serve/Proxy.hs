@@ -24,8 +24,6 @@ import Network.Wai (Application, Request, Response, rawPathInfo)
 -- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what clients get when a
 -- request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that cannot be
 -- used.
---
--- @since 0.1.0
 withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
 withReverseProxy upstreams adapt options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
@@ -44,14 +42,10 @@ withReverseProxy upstreams adapt options use = do
         }
 
 -- | What a client gets when an exception ends its request: the fault of a target is called one.
---
--- @since 0.1.0
 failureResponse :: SomeException -> Response
 failureResponse = onExceptionResponse
 
 -- | Did the client end the request that an exception has ended? That is no news.
---
--- @since 0.1.0
 isOfLeavingClient :: SomeException -> Bool
 isOfLeavingClient failure = (problemCause <$> fromException failure) == Just ClientLeft
 

@@ -22,8 +22,6 @@ import Network.Wai.Handler.MillraceTLS
 import System.Posix.Signals (Handler (Catch), installHandler, sigUSR2)
 
 -- | What protects a server's connections.
---
--- @since 0.1.0
 data Tls = Tls
   { -- | The same server, with protected connections.
     protecting :: Settings -> Settings,
@@ -34,8 +32,6 @@ data Tls = Tls
   }
 
 -- | Another library that uses the same certificates.
---
--- @since 0.1.0
 data CertificateUser = CertificateUser
   { -- | Reads them again. If it throws, the old ones stay.
     readsAgain :: IO (),
@@ -45,8 +41,6 @@ data CertificateUser = CertificateUser
 
 -- | Reads the certificates, and runs an action. During the action they are read again whenever their files change, and
 -- at SIGUSR2. The function gets the outcome of each handshake. Throws 'Failure'.
---
--- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
 withTls options observer use = do
   checkTls options -- Convert only exceptions of reading the certificates.
@@ -71,14 +65,10 @@ withTls options observer use = do
         }
 
 -- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it would.
---
--- @since 0.1.0
 checkTls :: TlsOptions -> IO ()
 checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
 
 -- | What these options mean to the library.
---
--- @since 0.1.0
 tlsSettingsOf :: TlsOptions -> TLSSettings
 tlsSettingsOf options =
   (tlsSettingsMany (tlsPairs options))

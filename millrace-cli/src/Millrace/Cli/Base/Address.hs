@@ -13,8 +13,6 @@ import Millrace.Http.HostText (hostText)
 import Network.Socket (SockAddr (..))
 
 -- | The host of an address, as a log names its clients: 'hostText', and @unix@ for a Unix socket.
---
--- @since 0.1.0
 renderHost :: SockAddr -> Builder
 renderHost = maybe "unix" byteString . hostText
 
@@ -23,8 +21,6 @@ renderHost = maybe "unix" byteString . hostText
 --
 -- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
 -- "http://127.0.0.1:8080"
---
--- @since 0.1.0
 addressUrl :: SockAddr -> String
 addressUrl address = case address of
   SockAddrUnix ('\0' : name) -> "unix:@" <> name

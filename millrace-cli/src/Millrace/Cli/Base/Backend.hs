@@ -18,28 +18,20 @@ import Millrace.Manager
 import System.Environment (lookupEnv)
 
 -- | The backends that can be chosen, by name. 'Nothing' is the automatic choice.
---
--- @since 0.1.0
 backendChoices :: [(String, Maybe Backend)]
 backendChoices = ("auto", Nothing) : [(backendName backend, Just backend) | backend <- [minBound ..]]
 
 -- | The environment variable that the I/O manager reads when no backend is chosen otherwise.
---
--- @since 0.1.0
 environmentVariable :: String
 environmentVariable = "MILLRACE_BACKEND"
 
 -- | The choice in the environment. 'Left' is a name that no backend has.
---
--- @since 0.1.0
 environmentBackend :: IO (Either String (Maybe Backend))
 environmentBackend = do
   name <- fromMaybe "" <$> lookupEnv environmentVariable
   pure (if null name then Right Nothing else maybe (Left name) Right (lookup name backendChoices))
 
 -- | Starts the I/O manager on a backend, or on one that it chooses itself, and returns which. Throws 'Failure'.
---
--- @since 0.1.0
 startManager :: Maybe Backend -> IO Backend
 startManager requested = do
   outcome <- try (selectBackend requested >> loopCount >> chosenBackend)
@@ -74,8 +66,6 @@ reasonAgainst backend why = do
   pure (fromMaybe (why <> "; it " <> withoutRoom backend loops) refused)
 
 -- | The message about a backend of which one loop works, but not so many.
---
--- @since 0.1.0
 withoutRoom :: Backend -> Int -> String
 withoutRoom backend loops = "has no room for " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
   where

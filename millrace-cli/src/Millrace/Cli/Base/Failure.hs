@@ -31,8 +31,6 @@ import System.IO (TextEncoding)
 import System.Timeout (timeout)
 
 -- | A failure that the user can understand, and perhaps correct.
---
--- @since 0.1.0
 data Failure = Failure
   { -- | Follows "cannot": @listen on 127.0.0.1:8080@.
     failureAttempt :: String,
@@ -48,8 +46,6 @@ instance Exception Failure where
     "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
 
 -- | Runs an action. A 'Failure' that it throws is printed on standard error and becomes the exit status 1.
---
--- @since 0.1.0
 reportFailures :: IO a -> IO a
 reportFailures = handle $ \failure -> do
   tell ("millrace: " <> displayException (advised failure))
@@ -63,15 +59,11 @@ advised failure
   | otherwise = failure
 
 -- | The remedy when descriptors have run out: a sentence.
---
--- @since 0.1.0
 moreDescriptors :: String
 moreDescriptors = "Raise the limit of open files: ulimit -n, or LimitNOFILE= of a systemd unit."
 
 -- | Writes a text to standard output. Throws 'Failure' if not all of it could be written, for example because the disk is full or
 -- the other end of the pipe is gone.
---
--- @since 0.1.0
 say :: String -> IO ()
 say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
   where
@@ -84,15 +76,11 @@ say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
 
 -- | Writes a text to standard output, for a caller that continues in any case. A failure is reported on standard error. If the
 -- reader of a pipe has stopped reading, this waits a second.
---
--- @since 0.1.0
 sayIfTaken :: String -> IO ()
 sayIfTaken text = patiently (say text) `catch` \failure -> tell ("millrace: " <> displayException (failure :: Failure))
 
 -- | Writes a text and a line end to standard error, in one piece. It is not a failure when nobody reads it, for example because the
 -- other end of the pipe is gone. If the reader of a pipe has stopped reading, this waits a second.
---
--- @since 0.1.0
 tell :: String -> IO ()
 tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
   where
@@ -101,8 +89,6 @@ tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
 
 -- | Like 'tell', but at most one message in a second: for problems that may come with every request. The next message says how
 -- many were left out.
---
--- @since 0.1.0
 newSeldomTeller :: IO (String -> IO ())
 newSeldomTeller = telling <$> newIORef (0, 0)
   where
@@ -129,8 +115,6 @@ patiently action = do
     asynchronous (SomeAsyncException _) = Nothing
 
 -- | What an exception says about itself. 'displayException' of a 'SomeException' adds a backtrace since base 4.20.
---
--- @since 0.1.0
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException exception) = maybe (displayException exception) ioe_description (fromException failure)
 
@@ -140,8 +124,6 @@ encoded text = getFileSystemEncoding >>= (`encodedWith` text)
 
 -- | The text in an encoding. A character that the encoding does not have becomes a question mark: a message with a mark in it is
 -- better than no message.
---
--- @since 0.1.0
 encodedWith :: TextEncoding -> String -> IO ByteString
 encodedWith encoding text = whole text `catch` \failure -> ByteString.concat <$> mapM single text <* unencodable failure
   where

@@ -10,8 +10,6 @@ import qualified Data.ByteString.Char8 as Char8
 --
 -- >>> map nameOfHost ["a.org:80", "[::1]:80", "[::1", ""]
 -- [Just "a.org",Just "[::1]",Nothing,Nothing]
---
--- @since 0.1.0
 nameOfHost :: ByteString -> Maybe ByteString
 nameOfHost host
   | Char8.null name = Nothing

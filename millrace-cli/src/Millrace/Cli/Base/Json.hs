@@ -17,8 +17,6 @@ import qualified Data.Text.Encoding.Error as Text
 import Numeric (showHex)
 
 -- | A JSON value.
---
--- @since 0.1.0
 data Json
   = Null
   | Bool Bool
@@ -29,8 +27,6 @@ data Json
   deriving (Eq, Show)
 
 -- | A value as text, with objects and arrays indented, but arrays of numbers in one line. The text is ASCII, so it is the same in every encoding.
---
--- @since 0.1.0
 renderJson :: Json -> String
 renderJson = render 0
 
@@ -61,8 +57,6 @@ quote :: String -> String
 quote text = "\"" <> concatMap escape text <> "\""
 
 -- | A string with its quotes, from bytes that are probably UTF-8. Bytes that are not UTF-8 become U+FFFD. O(length).
---
--- @since 0.1.0
 jsonString :: ByteString -> Builder
 jsonString bytes
   | ByteString.all isPlain bytes = char7 '"' <> byteString bytes <> char7 '"'

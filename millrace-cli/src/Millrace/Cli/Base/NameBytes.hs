@@ -18,8 +18,6 @@ import Data.Maybe (fromMaybe)
 import GHC.IO.Encoding (mkTextEncoding, setFileSystemEncoding)
 
 -- | Must be called once, before anything has read arguments or the environment, or opened a file.
---
--- @since 0.1.0
 useNamesAsBytes :: IO ()
 useNamesAsBytes = mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
 
@@ -27,8 +25,6 @@ useNamesAsBytes = mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
 --
 -- >>> nameBytes "r\246\xDCFF"
 -- "r\195\182\255"
---
--- @since 0.1.0
 nameBytes :: String -> ByteString
 nameBytes = toStrict . toLazyByteString . foldMap written
   where
@@ -39,8 +35,6 @@ nameBytes = toStrict . toLazyByteString . foldMap written
 
 -- | Reads a text that somebody has written, without the byte order mark that some editors put before it. Throws
 -- 'IOException'. Blocks while the disk works.
---
--- @since 0.1.0
 readTextFile :: FilePath -> IO ByteString
 readTextFile path = withoutMark <$> ByteString.readFile path
   where

@@ -14,15 +14,11 @@ import Foreign.Storable (peek)
 import System.IO.Unsafe (unsafePerformIO)
 
 -- | The style sheet of listings.
---
--- @since 0.1.0
 listingStyle :: ByteString
 listingStyle = embedded c_listing_css
 {-# NOINLINE listingStyle #-}
 
 -- | The status page, with its style and its script.
---
--- @since 0.1.0
 statusPage :: ByteString
 statusPage = embedded c_status_html
 {-# NOINLINE statusPage #-}

@@ -14,14 +14,10 @@ import Network.HTTP.Types
 import Network.Wai (Response, responseBuilder)
 
 -- | Keeps browsers from guessing that an upload named .txt is a page with scripts.
---
--- @since 0.1.0
 noSniffing :: Header
 noSniffing = ("X-Content-Type-Options", "nosniff")
 
 -- | A short text that says the status.
---
--- @since 0.1.0
 refusal :: Status -> ResponseHeaders -> Response
 refusal status headers = responseBuilder status (described <> headers) (byteString body)
   where

@@ -9,7 +9,5 @@ import Network.Wai (Request, rawPathInfo, requestMethod)
 --
 -- >>> requestName defaultRequest {rawPathInfo = "/a"}
 -- "GET /a"
---
--- @since 0.1.0
 requestName :: Request -> String
 requestName request = Char8.unpack (requestMethod request <> Char8.singleton ' ' <> encodeBeyondAscii (rawPathInfo request))

@@ -27,8 +27,6 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Word (Word8)
 
 -- | Names below the root.
---
--- @since 0.1.0
 data RequestPath = RequestPath
   { -- | Plain names: not empty, without a leading dot (except @.well-known@), without slashes and NULs.
     pathSegments :: [ByteString],
@@ -38,8 +36,6 @@ data RequestPath = RequestPath
   deriving (Eq, Show)
 
 -- | Why a path names nothing.
---
--- @since 0.1.0
 data Refusal
   = -- | Not a path, a broken percent-encoding, or a NUL: 400.
     Malformed
@@ -54,8 +50,6 @@ data Refusal
 --
 -- >>> parseRequestPath "/./a%20b/"
 -- Right (RequestPath {pathSegments = ["a b"], pathIsDirectory = True})
---
--- @since 0.1.0
 parseRequestPath :: ByteString -> Either Refusal RequestPath
 parseRequestPath target = case Char8.split '/' target of
   "" : encoded@(_ : _) -> do
@@ -66,14 +60,10 @@ parseRequestPath target = case Char8.split '/' target of
   _ -> Left Malformed
 
 -- | Is this the only path for its names? Then nothing in it is encoded, and it has no segment ".". O(length).
---
--- @since 0.1.0
 isCanonical :: ByteString -> Bool
 isCanonical path = Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
 
 -- | Is a decoded name one that is served? O(length).
---
--- @since 0.1.0
 isServable :: ByteString -> Bool
 isServable name = case Char8.uncons name of
   Nothing -> False
@@ -106,16 +96,12 @@ hexadecimal byte
 --
 -- >>> encodeBeyondAscii "/%20\228"
 -- "/%20%E4"
---
--- @since 0.1.0
 encodeBeyondAscii :: ByteString -> ByteString
 encodeBeyondAscii text = if ByteString.all isAscii text then text else ByteString.concatMap (\byte -> if isAscii byte then ByteString.singleton byte else percent byte) text
   where
     isAscii byte = byte < 0x80
 
 -- | A name as a segment of a URI. Everything but the unreserved characters of RFC 3986 section 2.3 is encoded.
---
--- @since 0.1.0
 encodeSegment :: ByteString -> ByteString
 encodeSegment name
   | ByteString.all isUnreserved name = name

@@ -17,15 +17,11 @@ import GHC.IO.FD (FD, stderr, stdout)
 
 -- | Writes to standard output. Lines of up to 4096 bytes stay whole even if others write to the same pipe, which is often that of
 -- standard error. Blocks while the pipe is full, and can be interrupted then. Throws 'IOException'.
---
--- @since 0.1.0
 writeToOutput :: ByteString -> IO ()
 writeToOutput = writeTo stdout
 
 -- | Writes to standard error. Up to 4096 bytes stay together; longer texts are divided between lines. Blocks while the pipe is
 -- full, and can be interrupted then. Throws 'IOException'.
---
--- @since 0.1.0
 writeToErrors :: ByteString -> IO ()
 writeToErrors = writeTo stderr
 
@@ -36,8 +32,6 @@ writeTo descriptor = mapM_ writePiece . pieces
 
 -- | The pieces in which a text is written. They are not empty, have up to 4096 bytes, and consist of whole lines, except that
 -- a longer line is divided. O(length).
---
--- @since 0.1.0
 pieces :: ByteString -> [ByteString]
 pieces bytes
   | ByteString.null bytes = []

@@ -44,8 +44,6 @@ import Options.Applicative.Help.Pretty (Doc)
 import Text.Read (readMaybe)
 
 -- | What the program is to do.
---
--- @since 0.1.0
 data Command
   = Serve FilesOptions ServerOptions
   | Proxy ProxyOptions ServerOptions
@@ -61,8 +59,6 @@ data Command
   deriving (Eq, Show)
 
 -- | The options of a server.
---
--- @since 0.1.0
 data ServerOptions = ServerOptions
   { serverListens :: NonEmpty ListenOptions,
     -- | May other processes listen on the same ports?
@@ -85,14 +81,10 @@ data ServerOptions = ServerOptions
 
 -- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before they
 -- kill: Docker waits ten seconds.
---
--- @since 0.1.0
 usualDrainSeconds :: Int
 usualDrainSeconds = 9
 
 -- | Where to listen, and for what.
---
--- @since 0.1.0
 data ListenOptions = ListenOptions
   { listenSpeaking :: Speaking,
     listenHost :: String,
@@ -107,8 +99,6 @@ data ListenOptions = ListenOptions
   deriving (Eq, Show)
 
 -- | What is spoken with those that connect.
---
--- @since 0.1.0
 data Speaking
   = PlainHttp
   | Https
@@ -117,16 +107,12 @@ data Speaking
   deriving (Eq, Show)
 
 -- | Does each connection begin with the header of a proxy that names the client?
---
--- @since 0.1.0
 data ProxyHeader
   = NoProxyHeader
   | ProxyHeaderRequired
   deriving (Eq, Show)
 
 -- | Is HTTP\/3 spoken on the port, over UDP, beside https?
---
--- @since 0.1.0
 data Http3
   = -- | If the program has HTTP\/3, and nothing else asked for is against it.
     Http3IfPossible
@@ -136,8 +122,6 @@ data Http3
   deriving (Eq, Show)
 
 -- | The options of a server with https.
---
--- @since 0.1.0
 data TlsOptions = TlsOptions
   { -- | Certificates and their keys.
     tlsPairs :: [(FilePath, FilePath)],
@@ -149,8 +133,6 @@ data TlsOptions = TlsOptions
   deriving (Eq, Show)
 
 -- | Which files to serve.
---
--- @since 0.1.0
 data FilesOptions = FilesOptions
   { filesDirectory :: FilePath,
     filesFollowLinks :: Bool,
@@ -166,8 +148,6 @@ data FilesOptions = FilesOptions
   deriving (Eq, Show)
 
 -- | A directory with the usual options.
---
--- @since 0.1.0
 plainFiles :: FilePath -> FilesOptions
 plainFiles directory =
   FilesOptions
@@ -182,8 +162,6 @@ plainFiles directory =
     }
 
 -- | Where requests go, and how.
---
--- @since 0.1.0
 data ProxyOptions = ProxyOptions
   { proxyTargets :: [String],
     proxyHost :: HostOption,
@@ -205,8 +183,6 @@ data ProxyOptions = ProxyOptions
   deriving (Eq, Show)
 
 -- | Limits for targets that only a configuration file says.
---
--- @since 0.1.0
 data TargetLimits = TargetLimits
   { -- | How long a target may take nothing of a request.
     targetSendSeconds :: Int,
@@ -229,8 +205,6 @@ data TargetLimits = TargetLimits
   deriving (Eq, Show)
 
 -- | How targets are asked whether they are well.
---
--- @since 0.1.0
 data HealthOptions = HealthOptions
   { healthPath :: String,
     healthEverySeconds :: Int,
@@ -244,14 +218,10 @@ data HealthOptions = HealthOptions
   deriving (Eq, Show)
 
 -- | This path is asked for in the usual way.
---
--- @since 0.1.0
 healthAt :: String -> HealthOptions
 healthAt path = HealthOptions path 5 2 2 2
 
 -- | These targets with the usual options.
---
--- @since 0.1.0
 plainProxy :: [String] -> ProxyOptions
 plainProxy targets =
   ProxyOptions
@@ -280,8 +250,6 @@ plainProxy targets =
     }
 
 -- | Which host a target is asked for.
---
--- @since 0.1.0
 data HostOption
   = HostOfClient
   | HostOfTarget
@@ -289,8 +257,6 @@ data HostOption
   deriving (Eq, Show)
 
 -- | Which of several targets gets a request.
---
--- @since 0.1.0
 data Spread
   = InTurn
   | ByLoad
@@ -299,8 +265,6 @@ data Spread
   deriving (Eq, Show)
 
 -- | What to examine, and how to print the result.
---
--- @since 0.1.0
 data DoctorOptions = DoctorOptions
   { doctorBackend :: Maybe Backend,
     doctorJson :: Bool
@@ -308,8 +272,6 @@ data DoctorOptions = DoctorOptions
   deriving (Eq, Show)
 
 -- | The parser of the command line. Wrong usage has exit status 2.
---
--- @since 0.1.0
 commandLine :: ParserInfo Command
 commandLine =
   info (commands <**> versionOption <**> helper) . mconcat $
@@ -334,8 +296,6 @@ commandLine =
     versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
 
 -- | How the parser writes its help.
---
--- @since 0.1.0
 parserPreferences :: ParserPrefs
 parserPreferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
 
@@ -602,8 +562,6 @@ proxyOptions =
     usual = plainProxy []
 
 -- | What the host of a proxy's requests is said with.
---
--- @since 0.1.0
 hostOption :: String -> Either String HostOption
 hostOption word = case word of
   "client" -> Right HostOfClient
@@ -613,8 +571,6 @@ hostOption word = case word of
     | otherwise -> Left ("'" <> word <> "' is not the name of a host")
 
 -- | A path that targets can be asked for.
---
--- @since 0.1.0
 targetPath :: String -> Either String String
 targetPath word = case word of
   '/' : rest | all isVisible rest -> Right word
@@ -624,8 +580,6 @@ isVisible :: Char -> Bool
 isVisible character = character > ' ' && character < '\DEL'
 
 -- | The ways to choose a target, and their names.
---
--- @since 0.1.0
 spreads :: [(String, Spread)]
 spreads = [("turn", InTurn), ("load", ByLoad), ("client", ByClient), ("path", ByPath)]
 
@@ -785,14 +739,10 @@ backend = eitherReader $ \name -> maybe (Left (unknown name)) Right (lookup name
     unknown name = "there is no backend '" <> name <> "'; choose one of: " <> intercalate ", " (map fst backendChoices)
 
 -- | The formats of an access log, and their names.
---
--- @since 0.1.0
 logFormats :: [(String, LogFormat)]
 logFormats = [("combined", Combined), ("json", JsonLines)]
 
 -- | The choices for HTTP\/3, and their names.
---
--- @since 0.1.0
 http3Choices :: [(String, Http3)]
 http3Choices = [("auto", Http3IfPossible), ("on", Http3Required), ("off", NoHttp3)]
 

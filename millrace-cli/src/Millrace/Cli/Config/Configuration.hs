@@ -38,8 +38,6 @@ import Millrace.Http.FieldSyntax (isToken)
 import Millrace.Socket (PortNumber)
 
 -- | All that a file says.
---
--- @since 0.1.0
 data Configuration = Configuration
   { configurationServer :: ServerOptions,
     configurationPidFile :: Maybe FilePath,
@@ -49,8 +47,6 @@ data Configuration = Configuration
   deriving (Eq, Show)
 
 -- | What is served under some names.
---
--- @since 0.1.0
 data SiteOptions = SiteOptions
   { -- | At least one.
     siteHosts :: [HostPattern],
@@ -61,8 +57,6 @@ data SiteOptions = SiteOptions
   deriving (Eq, Show)
 
 -- | The names that a site has, in lower case.
---
--- @since 0.1.0
 data HostPattern
   = ExactHost String
   | -- | All names that end with a dot and this.
@@ -71,8 +65,6 @@ data HostPattern
   deriving (Eq, Ord, Show)
 
 -- | What is done below a path.
---
--- @since 0.1.0
 data RouteOptions = RouteOptions
   { -- | The parts of the path. None: all paths.
     routePath :: [String],
@@ -82,8 +74,6 @@ data RouteOptions = RouteOptions
   deriving (Eq, Show)
 
 -- | What is done with a request.
---
--- @since 0.1.0
 data Action
   = -- | The rest of the path, behind the route's, names the file.
     ServeFiles FilesOptions
@@ -93,8 +83,6 @@ data Action
   deriving (Eq, Show)
 
 -- | Reads a file's text. The mistakes are in the order of their places.
---
--- @since 0.1.0
 readConfiguration :: ByteString -> Either [Mistake] Configuration
 readConfiguration = readDocument configuration
 
@@ -255,8 +243,6 @@ routeParts word
     isPlain letter = letter >= ' ' && letter `notElem` ("?#%\\" :: String)
 
 -- | The path of a route as it is written in a file.
---
--- @since 0.1.0
 showPath :: [String] -> String
 showPath = concatMap ('/' :) . orRoot
   where
@@ -291,8 +277,6 @@ hostPattern = refined nonEmptyText (parsed . map toLower)
     isIp6 name = take 1 name == "[" && drop (length name - 1) name == "]" && all (\letter -> isHexDigit letter || letter `elem` (":." :: String)) (init (drop 1 name))
 
 -- | A pattern as it is written in a file.
---
--- @since 0.1.0
 showHost :: HostPattern -> String
 showHost found = case found of
   ExactHost name -> name

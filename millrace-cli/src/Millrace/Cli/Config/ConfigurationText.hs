@@ -20,8 +20,6 @@ import Millrace.Cli.Middleware.SitePolicy
 
 -- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual one, because the
 -- text shows what there is to change.
---
--- @since 0.1.0
 renderConfiguration :: Configuration -> String
 renderConfiguration found =
   unlines . rendered . Keys $

@@ -47,8 +47,6 @@ import qualified Data.Text as Text
 import Millrace.Cli.Config.Yaml
 
 -- | What is wrong, and where. Lines and columns count from 1.
---
--- @since 0.1.0
 data Mistake = Mistake
   { mistakeLine :: Int,
     mistakeColumn :: Int,
@@ -57,14 +55,10 @@ data Mistake = Mistake
   deriving (Eq, Ord, Show)
 
 -- | @FILE:LINE:COLUMN: TEXT@, as compilers write it.
---
--- @since 0.1.0
 renderMistake :: FilePath -> Mistake -> String
 renderMistake file mistake = intercalate ":" [file, show (mistakeLine mistake), show (mistakeColumn mistake)] <> ": " <> mistakeText mistake
 
 -- | Reads a value.
---
--- @since 0.1.0
 newtype Reader a = Reader {runReader :: Node -> Checked a}
 
 instance Functor Reader where
@@ -89,8 +83,6 @@ mistakeAt :: Place -> String -> Mistake
 mistakeAt place = Mistake (placeLine place) (placeColumn place)
 
 -- | Reads a document. The mistakes are in the order of their places. A document without content is an empty mapping.
---
--- @since 0.1.0
 readDocument :: Reader a -> ByteString -> Either [Mistake] a
 readDocument reader bytes = case parseYaml bytes of
   Left (NotYaml place said) -> Left [mistakeAt place said]
@@ -101,8 +93,6 @@ readDocument reader bytes = case parseYaml bytes of
     outcomeOf (Checked outcome) = first (sortOn (\mistake -> (mistakeLine mistake, mistakeColumn mistake))) outcome
 
 -- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is unambiguous.
---
--- @since 0.1.0
 text :: Reader String
 text = Reader $ \node -> case node of
   Scalar _ (Text found) -> pure (Text.unpack found)
@@ -120,60 +110,44 @@ described node = case node of
   Sequence {} -> "a list"
 
 -- | A text of at least one character.
---
--- @since 0.1.0
 nonEmptyText :: Reader String
 nonEmptyText = refined text (\found -> if null found then Left "a text is wanted here; this one is empty" else Right found)
 
 -- | A value that passes a check. What the check says of others becomes the mistake.
---
--- @since 0.1.0
 refined :: Reader a -> (a -> Either String b) -> Reader b
 refined (Reader run) check = Reader $ \node -> case run node of
   Checked (Left mistakes) -> Checked (Left mistakes)
   Checked (Right found) -> either (wrong (placeOf node)) pure (check found)
 
 -- | One of several words.
---
--- @since 0.1.0
 choice :: [(String, a)] -> Reader a
 choice words' = refined text $ \word -> maybe (Left (unknown word)) Right (lookup word words')
   where
     unknown word = "'" <> word <> "' is none of: " <> intercalate ", " (map fst words') <> meant (map fst words') word
 
 -- | @true@ or @false@.
---
--- @since 0.1.0
 yesOrNo :: Reader Bool
 yesOrNo = Reader $ \node -> case node of
   Scalar _ (Truth found) -> pure found
   _ -> wrong (placeOf node) "true or false is wanted here"
 
 -- | A whole number from this one to that one.
---
--- @since 0.1.0
 number :: Integer -> Integer -> Reader Integer
 number low high = Reader $ \node -> case node of
   Scalar _ (Whole found) | found >= low && found <= high -> pure found
   _ -> wrong (placeOf node) ("a number from " <> show low <> " to " <> show high <> " is wanted here")
 
 -- | A list.
---
--- @since 0.1.0
 list :: Reader a -> Reader [a]
 list (Reader run) = Reader $ \node -> case node of
   Sequence _ nodes -> traverse run nodes
   _ -> wrong (placeOf node) ("a list is wanted here, not " <> described node)
 
 -- | A list, or one of its elements alone. Not empty.
---
--- @since 0.1.0
 oneOrMany :: Reader a -> Reader [a]
 oneOrMany = fmap toList . oneOrMore
 
 -- | The same, and its type says that there is one.
---
--- @since 0.1.0
 oneOrMore :: Reader a -> Reader (NonEmpty a)
 oneOrMore (Reader run) = Reader $ \node -> case node of
   Sequence _ [] -> wrong (placeOf node) "this list is empty"
@@ -181,8 +155,6 @@ oneOrMore (Reader run) = Reader $ \node -> case node of
   _ -> pure <$> run node
 
 -- | A mapping from any keys, in the order in which it is written.
---
--- @since 0.1.0
 pairs :: Reader a -> Reader [(String, a)]
 pairs (Reader run) = Reader $ \node -> case node of
   Mapping _ entries -> traverse pair entries
@@ -191,16 +163,12 @@ pairs (Reader run) = Reader $ \node -> case node of
     pair (key, value) = (,) <$> runReader text key <*> run value
 
 -- | The first reader for a single value, the second one for a mapping.
---
--- @since 0.1.0
 alternatives :: Reader a -> Reader a -> Reader a
 alternatives (Reader single) (Reader mapped) = Reader $ \node -> case node of
   Mapping {} -> mapped node
   _ -> single node
 
 -- | What is read from the keys of a mapping.
---
--- @since 0.1.0
 data Fields a = Fields [Text] (Place -> Map Text Node -> Checked a)
 
 instance Functor Fields where
@@ -211,8 +179,6 @@ instance Applicative Fields where
   Fields names run <*> Fields others also = Fields (names <> others) (\place found -> run place found <*> also place found)
 
 -- | A mapping with these keys and no others. The text says what it describes: @"a site"@.
---
--- @since 0.1.0
 mapping :: String -> Fields a -> Reader a
 mapping what (Fields names run) = Reader $ \node -> case node of
   Mapping place entries -> do
@@ -227,33 +193,23 @@ mapping what (Fields names run) = Reader $ \node -> case node of
       _ -> wrong (placeOf key) (what <> " has no such key")
 
 -- | A key that must be there.
---
--- @since 0.1.0
 required :: Text -> Reader a -> Fields a
 required name (Reader run) = Fields [name] $ \place found ->
   maybe (wrong place ("the key '" <> Text.unpack name <> "' is missing here")) run (Map.lookup name found)
 
 -- | A key that may be missing.
---
--- @since 0.1.0
 optional :: Text -> Reader a -> Fields (Maybe a)
 optional name (Reader run) = Fields [name] (\_ found -> traverse run (Map.lookup name found))
 
 -- | A key that has a value without being written.
---
--- @since 0.1.0
 withDefault :: a -> Text -> Reader a -> Fields a
 withDefault value name reader = fromMaybe value <$> optional name reader
 
 -- | Exactly one of several keys.
---
--- @since 0.1.0
 anyOf :: [(Text, Reader a)] -> Fields a
 anyOf choices = checked (maybe (Left ("one of these keys is wanted here: " <> listed choices)) Right) (anyOrNone choices)
 
 -- | At most one of several keys.
---
--- @since 0.1.0
 anyOrNone :: [(Text, Reader a)] -> Fields (Maybe a)
 anyOrNone choices = Fields (map fst choices) $ \_ found -> case [(node, reader) | (name, reader) <- choices, Just node <- [Map.lookup name found]] of
   [] -> pure Nothing
@@ -264,8 +220,6 @@ listed :: [(Text, a)] -> String
 listed = intercalate ", " . map (Text.unpack . fst)
 
 -- | Fields that pass a check together. What it says of others becomes a mistake of the whole mapping.
---
--- @since 0.1.0
 checked :: (a -> Either String b) -> Fields a -> Fields b
 checked check (Fields names run) = Fields names $ \place found -> case run place found of
   Checked (Left mistakes) -> Checked (Left mistakes)

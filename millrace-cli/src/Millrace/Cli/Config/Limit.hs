@@ -19,8 +19,6 @@ import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 
 -- | In the order in which a configuration is printed. "Network.Wai.Handler.Millrace" has the meaning of each.
---
--- @since 0.1.0
 data Limit
   = LimitConnections
   | LimitReservedDescriptors
@@ -46,14 +44,10 @@ data Limit
   deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | Its name for users.
---
--- @since 0.1.0
 limitName :: Limit -> String
 limitName = fst . described
 
 -- | The least and the greatest number.
---
--- @since 0.1.0
 limitRange :: Limit -> (Integer, Integer)
 limitRange = snd . described
 
@@ -83,38 +77,26 @@ described limit = case limit of
     window = (65535, 2147483647)
 
 -- | Those that are changed. The others are the library's own.
---
--- @since 0.1.0
 newtype LimitOptions = LimitOptions (Map Limit Int)
   deriving (Eq, Show)
 
 -- | All of them the library's own.
---
--- @since 0.1.0
 noLimitOptions :: LimitOptions
 noLimitOptions = LimitOptions Map.empty
 
 -- | Of several for one limit the last one counts.
---
--- @since 0.1.0
 limitsFrom :: [(Limit, Int)] -> LimitOptions
 limitsFrom = LimitOptions . Map.fromList
 
 -- | The number, if it is changed.
---
--- @since 0.1.0
 limitOf :: LimitOptions -> Limit -> Maybe Int
 limitOf (LimitOptions found) limit = Map.lookup limit found
 
 -- | All that are changed.
---
--- @since 0.1.0
 limitsWith :: LimitOptions -> [(Limit, Int)]
 limitsWith (LimitOptions found) = Map.toList found
 
 -- | Reads @NAME=NUMBER@, or says what is wrong with it.
---
--- @since 0.1.0
 readLimit :: String -> Either String (Limit, Int)
 readLimit text = case break (== '=') text of
   (name, '=' : number) -> maybe (Left (unknown name)) (`within` number) (lookup name named)

@@ -29,8 +29,6 @@ import System.IO.Unsafe (unsafePerformIO)
 import Text.Libyaml (Event (..), MarkedEvent (..), Style (..), Tag (..), YamlException (..), YamlMark (..), decodeMarked)
 
 -- | A place in a text. Lines and columns, which are characters, count from 1.
---
--- @since 0.1.0
 data Place = Place
   { placeLine :: !Int,
     placeColumn :: !Int
@@ -38,8 +36,6 @@ data Place = Place
   deriving (Eq, Ord, Show)
 
 -- | A part of a text, and where it begins. No mapping has a scalar twice among its keys, which are in the order of the text.
---
--- @since 0.1.0
 data Node
   = Scalar !Place !Scalar
   | Sequence !Place [Node]
@@ -47,8 +43,6 @@ data Node
   deriving (Eq, Show)
 
 -- | What is neither a list nor a mapping, as the core schema of YAML 1.2 tells it apart.
---
--- @since 0.1.0
 data Scalar
   = Null
   | Truth !Bool
@@ -59,8 +53,6 @@ data Scalar
   deriving (Eq, Ord, Show)
 
 -- | Where a part begins.
---
--- @since 0.1.0
 placeOf :: Node -> Place
 placeOf part = case part of
   Scalar place _ -> place
@@ -68,14 +60,10 @@ placeOf part = case part of
   Mapping place _ -> place
 
 -- | Why a text is not YAML, and where.
---
--- @since 0.1.0
 data NotYaml = NotYaml !Place !String
   deriving (Eq, Show)
 
 -- | The documents of a text. Takes time in proportion to its length, about 0.4 s for a megabyte.
---
--- @since 0.1.0
 parseYaml :: ByteString -> Either NotYaml [Node]
 parseYaml bytes = case eventsOf bytes of
   Left problem -> Left (explained bytes problem)

@@ -23,8 +23,6 @@ import Network.HTTP.Types.Header (hAccept)
 --
 -- >>> map acceptsHtml [[], [("Accept", "text/html;q=0.8, */*")], [("Accept", "text/html;q=0, */*")], [("Accept", "image/png")]]
 -- [True,True,False,False]
---
--- @since 0.1.0
 acceptsHtml :: RequestHeaders -> Bool
 acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
   where
@@ -37,8 +35,6 @@ acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
 -- [True,False,False]
 -- >>> prefersJson [("Accept", "application/json, text/plain, */*")]
 -- True
---
--- @since 0.1.0
 prefersJson :: RequestHeaders -> Bool
 prefersJson headers = preference headers ["application/json", "application/*", "*/*"] > preference headers html
 

@@ -18,8 +18,6 @@ import Data.List (find, isPrefixOf)
 import Millrace.Cli.Base.NameBytes (nameBytes)
 
 -- | A pattern for the paths of files, and what they have.
---
--- @since 0.1.0
 data CacheRule = CacheRule
   { -- | As it was written.
     rulePattern :: String,
@@ -42,8 +40,6 @@ data Scope
 --
 -- >>> cacheControl <$> traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")] <*> pure ["a", "b.css"]
 -- Right (Just "max-age=60")
---
--- @since 0.1.0
 cacheRule :: String -> String -> Either String CacheRule
 cacheRule glob value
   | null value || not (all isAllowed value) || any isBlank [take 1 value, take 1 (reverse value)] =
@@ -54,8 +50,6 @@ cacheRule glob value
     isBlank = (== " ")
 
 -- | The same for @PATTERN=VALUE@. The pattern ends at the first equals sign.
---
--- @since 0.1.0
 readCacheRule :: String -> Either String CacheRule
 readCacheRule text = case break (== '=') text of
   (glob, '=' : value) -> cacheRule glob value
@@ -77,8 +71,6 @@ segments path = case break (== '/') path of
 
 -- | The Cache-Control of a file, given the names in its path below the directory. The last rule that fits decides. O(number of rules *
 -- length).
---
--- @since 0.1.0
 cacheControl :: [CacheRule] -> [ByteString] -> Maybe ByteString
 cacheControl rules names = Char8.pack . ruleValue <$> find (isFor names . ruleScope) (reverse rules)
 

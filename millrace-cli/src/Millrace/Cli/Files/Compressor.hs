@@ -28,16 +28,12 @@ import Millrace.Http.Date (Seconds, currentSeconds)
 import Millrace.Http.Precondition (modificationTime)
 
 -- | What was compressed, and what is being compressed.
---
--- @since 0.1.0
 newtype Compressor = Compressor (SingleFlight VariantKey Variant)
 
 -- | Keeps this many bytes at most, and what was not asked for in ten minutes no longer than another ten. Two files are compressed at a
 -- time. When 16 MiB of files wait for that, further ones are sent as they are.
 --
 -- > compressor <- newCompressor 67108864
---
--- @since 0.1.0
 newCompressor :: Int -> IO Compressor
 newCompressor most = Compressor <$> newSingleFlight (Bounds most 2 16777216 600) (maybe 0 inBlocks . heldBytes)
   where
@@ -46,16 +42,12 @@ newCompressor most = Compressor <$> newSingleFlight (Bounds most 2 16777216 600)
 
 -- | Is a file of so many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be waited for too
 -- long: it should be compressed before.
---
--- @since 0.1.0
 isWorthCompressing :: FileState -> Bool
 isWorthCompressing state = stateSize state >= 1024 && stateSize state <= 8388608
 
 -- | @compressedVariant compressor onFailure coding plain@: the variant in this coding, made of the one without a coding. 'Nothing' if
 -- that one should be sent: the file has just changed, does not become smaller, cannot be read or compressed, or too much else is
 -- being compressed. A failure to compress is reported. Blocks while it compresses or another thread does.
---
--- @since 0.1.0
 compressedVariant :: Compressor -> (CompressionFailure -> IO ()) -> Coding -> Variant -> IO (Maybe Variant)
 compressedVariant (Compressor made) onFailure coding plain =
   recall made key >>= \case

@@ -14,8 +14,6 @@ import Millrace.File (Mode (ForReading), readAt, withFile)
 
 -- | All bytes of a small file, of a mebibyte at most. 'Nothing' if the file has changed since it was opened. Blocks while the disk
 -- works. Throws 'IOException'.
---
--- @since 0.1.0
 wholeContent :: OpenFile -> IO (Maybe ByteString)
 wholeContent file = do
   bytes <- withFile (openFilePath file) ForReading $ \opened -> readAt opened 0 (max 1 (fromIntegral size))
@@ -27,8 +25,6 @@ wholeContent file = do
 -- | @withPieces count file use@ hands over an action that reads the next piece of a file, of so many bytes at most; it is empty at the
 -- end. 'Nothing' if the file has changed since it was opened, or cannot be read: then the result would be about something else.
 -- Blocks while the disk works.
---
--- @since 0.1.0
 withPieces :: Int -> OpenFile -> (IO ByteString -> IO a) -> IO (Maybe a)
 withPieces count file use = either failed id <$> try reading
   where

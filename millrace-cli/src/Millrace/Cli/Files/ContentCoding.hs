@@ -23,8 +23,6 @@ import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAcceptEncoding)
 
 -- | A coding, and the extension of files that have it.
---
--- @since 0.1.0
 data Coding = Coding
   { codingName :: ByteString,
     codingExtension :: ByteString
@@ -32,15 +30,11 @@ data Coding = Coding
   deriving (Eq, Ord, Show)
 
 -- | The codings that are served. The one that usually gives the smallest files comes first.
---
--- @since 0.1.0
 codings :: [Coding]
 codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 
 -- | The best of these codings for a request, and the first of several with the same weight. 'Nothing' if the client prefers
 -- content without a coding.
---
--- @since 0.1.0
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
 preferredCoding headers = listToMaybe . wantedCodings headers
 
@@ -49,8 +43,6 @@ preferredCoding headers = listToMaybe . wantedCodings headers
 --
 -- >>> map codingName (wantedCodings [("Accept-Encoding", "gzip;q=0.8, br, zstd;q=0")] codings)
 -- ["br","gzip"]
---
--- @since 0.1.0
 wantedCodings :: RequestHeaders -> [Coding] -> [Coding]
 wantedCodings headers available =
   map snd (List.sortOn (negate . fst) [(weight, coding) | coding <- available, let weight = weightOfCoding coding, weight > 0, weight >= unencoded])
@@ -85,8 +77,6 @@ canonical name = if name == "x-gzip" then "gzip" else name
 --
 -- >>> map parseWeight ["q=0.5", "Q=1", "q=2"]
 -- [Just 500,Just 1000,Nothing]
---
--- @since 0.1.0
 parseWeight :: ByteString -> Maybe Int
 parseWeight text = do
   let (name, rest) = Char8.splitAt 2 text

@@ -17,8 +17,6 @@ import Data.Int (Int64)
 import Data.Word (Word64)
 
 -- | Which symbolic links are followed.
---
--- @since 0.1.0
 data LinkPolicy
   = -- | Only links that stay inside the root.
     StayInside
@@ -27,16 +25,12 @@ data LinkPolicy
   deriving (Eq, Show)
 
 -- | A file or directory below a root.
---
--- @since 0.1.0
 data Entry
   = -- | A path that opens this very directory. It is valid only in this process, and until 'Millrace.Cli.Files.Root.withEntry' ends.
     Directory FilePath
   | File OpenFile
 
 -- | A regular, readable file, held open.
---
--- @since 0.1.0
 data OpenFile = OpenFile
   { -- | A path that opens this very file. It is valid only in this process, and until 'Millrace.Cli.Files.Root.withEntry' ends. Do
     -- not cache anything under it: another file will have this path later.
@@ -49,8 +43,6 @@ data OpenFile = OpenFile
   }
 
 -- | Tells a file from all others that there are at the same time.
---
--- @since 0.1.0
 data FileIdentity = FileIdentity
   { -- | The file system. 0 on Windows, where nobody asks for it.
     identityDevice :: !Word64,
@@ -60,8 +52,6 @@ data FileIdentity = FileIdentity
   deriving (Eq, Ord, Show)
 
 -- | What changes when a file does.
---
--- @since 0.1.0
 data FileState = FileState
   { -- | In bytes.
     stateSize :: !Int64,
@@ -73,8 +63,6 @@ data FileState = FileState
   deriving (Eq, Ord, Show)
 
 -- | The object of a name in a directory, found without opening it.
---
--- @since 0.1.0
 data Glimpse
   = -- | A directory and its time of change.
     DirectorySeen Nanoseconds
@@ -88,8 +76,6 @@ data Glimpse
 
 -- | Nanoseconds since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two of
 -- them costs more than asking the system for one.
---
--- @since 0.1.0
 type Nanoseconds = Int64
 
 -- | A time of any year. File systems have years beyond the range of this number (ext4 until 2446). Such a time becomes the latest
@@ -97,14 +83,10 @@ type Nanoseconds = Int64
 --
 -- >>> saturated (1000000000 * 13000000000)
 -- 9223372036854775807
---
--- @since 0.1.0
 saturated :: Integer -> Nanoseconds
 saturated = fromInteger . max (toInteger (minBound :: Nanoseconds)) . min (toInteger (maxBound :: Nanoseconds))
 
 -- | Why a path cannot be served.
---
--- @since 0.1.0
 data Problem
   = -- | No such file, or an object that is not served: outside the root, a pipe, a socket, a device.
     Missing

@@ -31,8 +31,6 @@ import Network.HTTP.Types
 import Network.Wai (Response, responseBuilder, responseHeaders, responseStatus)
 
 -- | The pages of a site.
---
--- @since 0.1.0
 data ErrorPages = ErrorPages Root Int (IORef (Map Int Known))
 
 -- A page, or that there is none, and until when that need not be looked up again.
@@ -42,8 +40,6 @@ data Known = Known Deadline (Maybe ByteString)
 -- time. Reads them. Blocks while the disk works.
 --
 -- > pages <- newErrorPages root 1000000
---
--- @since 0.1.0
 newErrorPages :: Root -> Int -> IO ErrorPages
 newErrorPages root lifeMicros = do
   pages <- ErrorPages root lifeMicros <$> newIORef Map.empty
@@ -68,8 +64,6 @@ statuses =
 
 -- | @errorPage pages status fields@: the answer with the page for a status, and with these fields. 'Nothing' if there is no page. It
 -- has no validators, and so no condition can make another status of it. May block while the disk works.
---
--- @since 0.1.0
 errorPage :: ErrorPages -> Status -> ResponseHeaders -> IO (Maybe Response)
 errorPage pages status fields
   | status `elem` statuses = fmap answer <$> pageFor pages (statusCode status)
@@ -80,16 +74,12 @@ errorPage pages status fields
       [(hContentType, mediaType "error.html"), noSniffing, (hContentLength, Char8.pack (show (ByteString.length bytes)))]
 
 -- | An answer with the page for its status instead of its own body, if there is one. May block while the disk works.
---
--- @since 0.1.0
 withErrorPage :: ErrorPages -> Response -> IO Response
 withErrorPage pages response = fromMaybe response <$> errorPage pages (responseStatus response) (filter ((`notElem` ofBody) . fst) (responseHeaders response))
   where
     ofBody = [hContentType, hContentLength, "X-Content-Type-Options"]
 
 -- | A larger page is not used.
---
--- @since 0.1.0
 pageBytesMax :: Integer
 pageBytesMax = 1048576
 

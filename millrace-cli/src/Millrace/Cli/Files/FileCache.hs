@@ -29,13 +29,9 @@ import qualified Millrace.Http.Expiring as Expiring
 import Millrace.Http.Shared
 
 -- | The variants of files, by the paths of requests.
---
--- @since 0.1.0
 newtype FileCache = FileCache (Expiring ByteString Kept)
 
 -- | The variants of one file: first the one without a coding, then the others.
---
--- @since 0.1.0
 data Kept
   = -- | All of them in memory.
     InMemory (NonEmpty Variant)
@@ -43,35 +39,25 @@ data Kept
     Open (Shared (NonEmpty Variant))
 
 -- | An empty cache. Files are looked up again after so many microseconds. The cache takes at most 32 MiB and 128 descriptors.
---
--- @since 0.1.0
 newFileCache :: Int -> IO FileCache
 newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
 
 -- | Says that the caller does not need the variants any more.
---
--- @since 0.1.0
 letGo :: Kept -> IO ()
 letGo (InMemory _) = pure ()
 letGo (Open files) = release files
 
 -- | The variants that were kept.
---
--- @since 0.1.0
 variants :: Kept -> NonEmpty Variant
 variants (InMemory held) = held
 variants (Open files) = sharedValue files
 
 -- | Files with more bytes than this are held open instead of in memory.
---
--- @since 0.1.0
 memoryBytesMax :: Integer
 memoryBytesMax = 65536
 
 -- | Hands over the variants that were remembered for a path, if their time is not over. Files stay open until the action ends,
 -- normally or not. O(log number of entries).
---
--- @since 0.1.0
 withCached :: FileCache -> ByteString -> (Maybe (NonEmpty Variant) -> IO a) -> IO a
 withCached (FileCache entries) path use = do
   found <- recall entries path
@@ -82,8 +68,6 @@ withCached (FileCache entries) path use = do
       use (if alive then Just (sharedValue files) else Nothing)
 
 -- | Remembers variants. The caller must still release them with 'letGo'. If the cache would become too large, it forgets everything else.
---
--- @since 0.1.0
 remember :: FileCache -> ByteString -> Kept -> IO ()
 remember (FileCache entries) path kept = mask_ $ do
   alive <- case kept of
@@ -102,14 +86,10 @@ weightMax = 33554432
 -- Filling it
 
 -- | Makes a variant of a file in this coding.
---
--- @since 0.1.0
 type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant
 
 -- | All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
 -- asynchronous exceptions masked.
---
--- @since 0.1.0
 keepAll :: Root -> [ByteString] -> VariantOf -> OpenFile -> IO (Maybe Kept)
 keepAll root names variantOf file = do
   coded <- mapM keepCoded codings

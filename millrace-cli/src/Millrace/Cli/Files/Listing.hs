@@ -39,8 +39,6 @@ import Network.Wai (Request, Response, queryString, requestHeaders, responseBuil
 import System.IO.Error (isFullError, isPermissionError)
 
 -- | A directory.
---
--- @since 0.1.0
 data Listing = Listing
   { -- | Its names below the root.
     listingNames :: [ByteString],
@@ -50,8 +48,6 @@ data Listing = Listing
   }
 
 -- | A name in the directory.
---
--- @since 0.1.0
 data Listed
   = -- | With its time of change, if that is known.
     ListedDirectory ByteString (Maybe Seconds)
@@ -71,8 +67,6 @@ data Listed
 -- * If only the first names were looked at, the page says how many, and the field @Listing-Cut-At@ does.
 --
 -- O(n log n).
---
--- @since 0.1.0
 listingResponse :: Request -> Listing -> Response
 listingResponse request listing = responseBuilder ok200 headers (lazyByteString body)
   where
@@ -317,8 +311,6 @@ escape text
 -- Reading a directory
 
 -- | The entries of a directory that would be served, and how many names were read if there are more.
---
--- @since 0.1.0
 listed :: Root -> [ByteString] -> FilePath -> IO (Either Problem (Maybe Int, [Listed]))
 listed root names directory = do
   found <- try (directoryNames (listedMax + 1) directory)

@@ -25,8 +25,6 @@ import Network.Mime (MimeMap, defaultMimeMap, defaultMimeType, mimeByExt)
 --
 -- >>> mediaType "Index.HTML"
 -- "text/html; charset=utf-8"
---
--- @since 0.1.0
 mediaType :: ByteString -> ByteString
 mediaType name
   | "text/" `ByteString.isPrefixOf` found = found <> "; charset=utf-8"
@@ -38,8 +36,6 @@ mediaType name
 --
 -- >>> ownCoding "logo.svgz"
 -- Just "gzip"
---
--- @since 0.1.0
 ownCoding :: ByteString -> Maybe ByteString
 ownCoding name
   | CI.mk (ByteString.drop (ByteString.length name - 5) name) == ".svgz" = Just "gzip"
@@ -50,8 +46,6 @@ ownCoding name
 --
 -- >>> map isCompressible ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
 -- [True,True,True,False,False]
---
--- @since 0.1.0
 isCompressible :: ByteString -> Bool
 isCompressible contentType =
   "text/" `ByteString.isPrefixOf` name || "+json" `ByteString.isSuffixOf` name || "+xml" `ByteString.isSuffixOf` name || Set.member name compressible

@@ -7,8 +7,6 @@ module Millrace.Cli.Files.Policy
 where
 
 -- | What a path without a file is answered with.
---
--- @since 0.1.0
 data Fallback
   = -- | 404.
     NotFound
@@ -17,8 +15,6 @@ data Fallback
   deriving (Eq, Show)
 
 -- | What errors are answered with.
---
--- @since 0.1.0
 data OnError
   = -- | A line of text that says the status.
     LineOfText
@@ -27,8 +23,6 @@ data OnError
   deriving (Eq, Show)
 
 -- | Whether files are compressed on the way to clients.
---
--- @since 0.1.0
 data Compression
   = NoCompression
   | -- | Those for which it is worth it, for clients that accept it.

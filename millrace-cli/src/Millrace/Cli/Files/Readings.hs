@@ -26,8 +26,6 @@ import Network.HTTP.Types (urlDecode)
 -- Just [["admin;v=1","x"],["admin","x"]]
 -- >>> map readings ["/a/..;/admin", "/a/%2e%2E/b", "/a%5Cb", "/100%"]
 -- [Nothing,Nothing,Nothing,Nothing]
---
--- @since 0.1.0
 readings :: ByteString -> Maybe [[ByteString]]
 readings path
   | Char8.any (`elem` ("%;" :: String)) path = do

@@ -59,8 +59,6 @@ import Network.Wai
 --
 -- The fields are strict. A compressed copy stays for long, and what is not computed in it would hold the variant and the file that it was
 -- made of.
---
--- @since 0.1.0
 data Variant = Variant
   { -- | The coding that was chosen for the client, if any.
     variantCoding :: !(Maybe Coding),
@@ -78,15 +76,11 @@ data Variant = Variant
   }
 
 -- | Where the bytes of a variant are.
---
--- @since 0.1.0
 data Source
   = FromFile !OpenFile
   | FromMemory !ByteString
 
 -- | What is said about a file besides its coding.
---
--- @since 0.1.0
 data Described = Described
   { describedType :: ByteString,
     -- | Fields of a 200, a 206 and a 304, such as Cache-Control.
@@ -96,8 +90,6 @@ data Described = Described
   }
 
 -- | How the content of a file is coded.
---
--- @since 0.1.0
 data Coded = Coded
   { -- | The coding that the file has for all clients.
     codedAlways :: Maybe ByteString,
@@ -107,8 +99,6 @@ data Coded = Coded
   }
 
 -- | Whether a client that accepts other codings may get other bytes.
---
--- @since 0.1.0
 data Alternatives
   = SameForAll
   | -- | There are files in other codings.
@@ -118,8 +108,6 @@ data Alternatives
   deriving (Eq, Show)
 
 -- | How many bytes a variant holds in memory. 'Nothing' if its bytes are in an open file.
---
--- @since 0.1.0
 heldBytes :: Variant -> Maybe Int
 heldBytes variant = case variantSource variant of
   FromFile _ -> Nothing
@@ -127,8 +115,6 @@ heldBytes variant = case variantSource variant of
 
 -- | Whether the file is still the one from which the variant was made. Somebody may write to a file that is held open,
 -- and a file of a network file system may be gone. Bytes in memory stay current.
---
--- @since 0.1.0
 isCurrent :: Variant -> IO Bool
 isCurrent variant = case variantSource variant of
   FromMemory _ -> pure True
@@ -149,8 +135,6 @@ isCurrent variant = case variantSource variant of
 --
 -- The tag of a file that was changed less than two seconds ago is weak. Such a file may change again without a new time of
 -- change: some file systems keep whole seconds, and the kernel's clock for this is coarse.
---
--- @since 0.1.0
 fromFile :: Seconds -> Described -> Coded -> OpenFile -> Variant
 fromFile now described (Coded always chosen alternatives) file =
   Variant
@@ -184,8 +168,6 @@ fromFile now described (Coded always chosen alternatives) file =
           <> foldMap ((char7 '-' <>) . byteString . codingName) chosen
 
 -- | The same variant with its bytes in memory, where they stay valid. 'Nothing' if the file has changed meanwhile.
---
--- @since 0.1.0
 hold :: Variant -> IO (Maybe Variant)
 hold variant = case variantSource variant of
   FromMemory _ -> pure (Just variant)
@@ -198,21 +180,15 @@ hold variant = case variantSource variant of
         }
 
 -- | What a variant in a coding is made of: the coding, and the identity, state and fields of the variant without one.
---
--- @since 0.1.0
 data VariantKey = VariantKey !FileIdentity !FileState !Coding !ResponseHeaders
   deriving (Eq, Ord)
 
 -- | The key of what is made in this coding of a variant without one. O(1).
---
--- @since 0.1.0
 variantKey :: Coding -> Variant -> VariantKey
 variantKey coding plain = VariantKey (variantIdentity plain) (variantState plain) coding (variantFields plain)
 
 -- | @inCoding coding bytes plain@: the variant with these bytes, which are those of @plain@ in a coding. Its entity tag is weak: with
 -- another version of the library the bytes may be others. So no client puts parts of both together.
---
--- @since 0.1.0
 inCoding :: Coding -> ByteString -> Variant -> Variant
 inCoding coding bytes plain =
   plain
@@ -229,8 +205,6 @@ inCoding coding bytes plain =
     tagged (EntityTag _ text) = EntityTag Weak (text <> "+" <> codingName coding)
 
 -- | Answers a GET or HEAD request.
---
--- @since 0.1.0
 respondWithVariant :: Variant -> Application
 respondWithVariant = respondWith . variantRepresentation
 
@@ -238,8 +212,6 @@ respondWithVariant = respondWith . variantRepresentation
 -- Files in a coding
 
 -- | Hands over the file in this coding, if there is one beside a file with these names.
---
--- @since 0.1.0
 withCoded :: Root -> [ByteString] -> OpenFile -> Coding -> (OpenFile -> IO a) -> IO (Maybe a)
 withCoded root names file coding use =
   withEntry root (codedNames names coding) $ \case
@@ -247,22 +219,16 @@ withCoded root names file coding use =
     _ -> pure Nothing
 
 -- | Whether clients get a file that has stored variants, or has none, in other forms.
---
--- @since 0.1.0
 alternativesOf :: Bool -> Alternatives
 alternativesOf hasOthers = if hasOthers then StoredForClient else SameForAll
 
 -- | The names of a file in a coding.
---
--- @since 0.1.0
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
 -- | A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have been copied
 -- without their times: cp -r has an order of its own, and takes a second for some thousand files. Some compressors (brotli 1.0.9,
 -- pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
---
--- @since 0.1.0
 isOfSameState :: OpenFile -> OpenFile -> Bool
 isOfSameState found file = modified found + 2000000000 >= modified file
   where
@@ -272,16 +238,12 @@ isOfSameState found file = modified found + 2000000000 >= modified file
 -- The choice
 
 -- | What a client gets.
---
--- @since 0.1.0
 data Choice
   = AsItIs Variant
   | -- | The variant without a coding, compressed.
     Compressed Coding
 
 -- | The choice among a file's variants, and what can be made of the one without a coding.
---
--- @since 0.1.0
 choose :: Request -> NonEmpty Variant -> Choice
 choose request kept = case preferredCoding (requestHeaders request) (mapMaybe variantCoding (toList kept)) of
   Just coding -> AsItIs (fromMaybe plain (find ((== Just coding) . variantCoding) kept))
@@ -291,8 +253,6 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe va
 
 -- | The coding in which the client gets what is made of the variant without a coding, if no stored one suits it. Nothing is made for a
 -- range: it may have other bytes the next time.
---
--- @since 0.1.0
 codingToMake :: Request -> Variant -> Maybe Coding
 codingToMake request plain
   | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) = preferredCoding fields compressionCodings

@@ -25,8 +25,6 @@ import Data.Word (Word64)
 import GHC.Clock (getMonotonicTime)
 
 -- | Values by their keys.
---
--- @since 0.1.0
 data SingleFlight key a = SingleFlight
   { bounds :: Bounds,
     weightOf :: a -> Int,
@@ -35,8 +33,6 @@ data SingleFlight key a = SingleFlight
   }
 
 -- | How much is kept, and how much is made at a time.
---
--- @since 0.1.0
 data Bounds = Bounds
   { -- | The weight of all values that are kept. Those that were not used for the longest time make room.
     boundKept :: Int,
@@ -49,8 +45,6 @@ data Bounds = Bounds
   }
 
 -- | What came of making a value.
---
--- @since 0.1.0
 data Made a
   = Made a
   | -- | There is no value for this key, and never will be. This is remembered.
@@ -87,16 +81,12 @@ data KeptEntry a = KeptEntry
 -- | @newSingleFlight bounds weight@ keeps nothing yet.
 --
 -- > pages <- newSingleFlight (Bounds 1000000 2 1000000 600) ByteString.length
---
--- @since 0.1.0
 newSingleFlight :: Bounds -> (a -> Int) -> IO (SingleFlight key a)
 newSingleFlight limits weight = do
   now <- getMonotonicTime
   SingleFlight limits weight <$> newQSem (boundAtOnce limits) <*> newIORef (Content 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
 
 -- | The value for a key, if it is kept: 'Just' 'Nothing' if it is known that there is none. O(log n). Does not block.
---
--- @since 0.1.0
 recall :: Ord key => SingleFlight key a -> key -> IO (Maybe (Maybe a))
 recall values key = do
   now <- readIORef (content values)
@@ -114,8 +104,6 @@ useEntry now entry = do
 -- | @obtain values key effort make@: the value for a key. If it is not kept, this makes it, or waits for the thread that does. 'Nothing'
 -- if there is none, or if too much is being made already. Blocks. Interruptible; if the thread that makes a value is interrupted, those
 -- that wait for it get 'Nothing'. Throws what @make@ throws.
---
--- @since 0.1.0
 obtain :: Ord key => SingleFlight key a -> key -> Int -> IO (Made a) -> IO (Maybe a)
 obtain values key effort make = mask $ \restore -> do
   result <- newEmptyMVar
@@ -221,7 +209,5 @@ entryBytes :: Int
 entryBytes = 1024
 
 -- | The weight of all that is kept. Each value weighs 1,024 more than it says.
---
--- @since 0.1.0
 keptWeight :: SingleFlight key a -> IO Int
 keptWeight values = contentWeight <$> readIORef (content values)

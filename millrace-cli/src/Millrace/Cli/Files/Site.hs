@@ -9,8 +9,6 @@ import Millrace.Cli.Files.Policy (Fallback (..))
 import Millrace.Cli.Files.Root
 
 -- | A directory to serve, and how.
---
--- @since 0.1.0
 data Site = Site
   { siteRoot :: Root,
     siteCache :: Maybe FileCache,
@@ -28,8 +26,6 @@ data Site = Site
   }
 
 -- | A site without cache, listings, pages for errors and compression. Faults are reported to nobody.
---
--- @since 0.1.0
 plainSite :: Root -> Site
 plainSite root =
   Site

@@ -68,8 +68,6 @@ import Network.Wai
 --
 -- > root <- openRoot StayInside "public"
 -- > run 8080 (staticFiles (plainSite root))
---
--- @since 0.1.0
 staticFiles :: Site -> Application
 staticFiles site request respond
   | asksForTunnel request = respond (refusal notImplemented501 [])

@@ -32,14 +32,10 @@ import Network.HTTP.Types.Header (hRetryAfter, hVary, hWWWAuthenticate)
 import Network.Wai
 
 -- | Names, and the hashes of their passwords.
---
--- @since 0.1.0
 newtype Users = Users (Map ByteString ByteString)
 
 -- | Reads the lines @NAME:HASH@ that htpasswd(1) writes. Empty lines and those that begin with # do not count. 'Left' says what is wrong,
 -- and in which line.
---
--- @since 0.1.0
 readUsers :: ByteString -> IO (Either String Users)
 readUsers content = finished <$> mapM user [(number, line) | (number, line) <- zip [1 :: Int ..] (map withoutReturn (Char8.lines content)), not (Char8.null line), Char8.head line /= '#']
   where
@@ -62,8 +58,6 @@ readUsers content = finished <$> mapM user [(number, line) | (number, line) <- z
 -- who comes then gets a 503 at once. So a crowd that guesses cannot make a user wait for minutes. Requests with the same name and
 -- password share a place and its outcome: many may come at once from one user. What was right is remembered as long as the application is
 -- there, so that it is verified once; it is compared in constant time.
---
--- @since 0.1.0
 asking :: ByteString -> Users -> IO Middleware
 asking realm (Users users) = do
   remembered <- newIORef Map.empty
@@ -99,8 +93,6 @@ data Judgement = Known | Wrong | TooMany
 type Waiting = ((ByteString, ByteString), MVar Judgement)
 
 -- | So many passwords wait while one is verified: for some seconds, because each takes about a tenth of one.
---
--- @since 0.1.0
 waitingMax :: Int
 waitingMax = 32
 
@@ -132,7 +124,5 @@ credentials value = do
 --
 -- >>> sameBytes "secret" "secres"
 -- False
---
--- @since 0.1.0
 sameBytes :: ByteString -> ByteString -> Bool
 sameBytes one other = ByteString.length one == ByteString.length other && List.foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0

@@ -18,8 +18,6 @@ import Network.HTTP.Types.Header (hOrigin, hVary)
 import Network.Wai
 
 -- | Whose pages may ask, and for what.
---
--- @since 0.1.0
 data CrossOrigin = CrossOrigin
   { crossOrigins :: Origins,
     -- | Besides GET, HEAD and POST, which need no permission.
@@ -36,8 +34,6 @@ data CrossOrigin = CrossOrigin
   deriving (Eq, Show)
 
 -- | Whose pages may ask.
---
--- @since 0.1.0
 data Origins
   = AnyOrigin
   | -- | @https:\/\/app.example@ and the like, exactly.
@@ -46,8 +42,6 @@ data Origins
 
 -- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204. The application's own fields of
 -- this kind are left out, whoever asks: what it allows could be more than these options do.
---
--- @since 0.1.0
 sharing :: CrossOrigin -> Middleware
 sharing options application request respond
   | isPreflight = respond (responseLBS noContent204 (if isAllowed then allowing <> beforehand else varying) "")

@@ -15,8 +15,6 @@ import Network.Wai
 -- | Answers with the same address on https, at this port. Challenges of ACME go to the application: the issuer of the first
 -- certificate asks for them before there is any. Only plain names may follow: what the application could take for another path, such as
 -- one with @..@, however it is written, would be answered without encryption.
---
--- @since 0.1.0
 redirecting :: PortNumber -> Application -> Application
 redirecting port application request respond
   | isChallenge (rawPathInfo request) = application request respond

@@ -30,8 +30,6 @@ import Network.HTTP.Types.Header (hVary)
 import Network.Wai
 
 -- | What a site or a route says beside what it does.
---
--- @since 0.1.0
 data SitePolicy = SitePolicy
   { -- | Fields of all answers. They replace those of the same name, except Vary.
     mannerHeaders :: [(String, String)],
@@ -44,16 +42,12 @@ data SitePolicy = SitePolicy
   deriving (Eq, Show)
 
 -- | Whether answers have the fields of "Millrace.Cli.Middleware.SitePolicy".
---
--- @since 0.1.0
 data SecurityHeaders
   = NoSecurityHeaders
   | UsualSecurityHeaders
   deriving (Eq, Show)
 
 -- | Names and passwords.
---
--- @since 0.1.0
 data UsersOptions = UsersOptions
   { usersFile :: FilePath,
     -- | What clients are told that the password is for.
@@ -62,47 +56,33 @@ data UsersOptions = UsersOptions
   deriving (Eq, Show)
 
 -- | Nothing of it.
---
--- @since 0.1.0
 plainManner :: SitePolicy
 plainManner = SitePolicy [] NoSecurityHeaders Nothing Nothing
 
 -- | Adds the fields that a site or a route has.
---
--- @since 0.1.0
 dressing :: SitePolicy -> Middleware
 dressing manner = setting (mannerHeaders manner) . secured
   where
     secured = if mannerSecurity manner == UsualSecurityHeaders then securing else id
 
 -- | Who gets answers: whose pages, and which users.
---
--- @since 0.1.0
 data Admission = Admission (Maybe Middleware) (Maybe Middleware)
 
 -- | What the second one does not say, the first one says: that of a site and that of its route.
---
--- @since 0.1.0
 instance Semigroup Admission where
   Admission sharing' users <> Admission ofRoute usersOfRoute = Admission (ofRoute <|> sharing') (usersOfRoute <|> users)
 
 -- | Reads the file of users, if there is one. Throws 'Failure'.
---
--- @since 0.1.0
 admission :: SitePolicy -> IO Admission
 admission manner = Admission (sharing <$> mannerSharing manner) <$> traverse asked (mannerUsers manner)
 
 -- | What becomes of answers that the server gives itself, such as the demand for a password.
---
--- @since 0.1.0
 data OwnAnswers
   = AsTheyAre
   | -- | With a page of the site, for example.
     Adapted (Response -> IO Response)
 
 -- | Preflight requests need no password: browsers send them without one.
---
--- @since 0.1.0
 admitting :: OwnAnswers -> Admission -> Middleware
 admitting own (Admission sharing' users) = fromMaybe id sharing' . maybe id (adapting own) users
 
@@ -148,8 +128,6 @@ setting fields application = \request respond -> application request (respond . 
 -- * @Cross-Origin-Opener-Policy: same-origin@: a page that was opened from another site has no handle on it.
 --
 -- @Strict-Transport-Security@ is not among them, because it cannot be taken back for as long as it says.
---
--- @since 0.1.0
 securing :: Middleware
 securing application request respond = application request (respond . mapResponseHeaders with)
   where

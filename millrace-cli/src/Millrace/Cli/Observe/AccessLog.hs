@@ -43,8 +43,6 @@ import Network.Wai.Handler.Millrace (Answer (..))
 import System.IO (IOMode (AppendMode, ReadMode), SeekMode (AbsoluteSeek), hFileSize, hSeek, withBinaryFile)
 
 -- | An open access log.
---
--- @since 0.1.0
 data AccessLog = AccessLog
   { logFormat :: LogFormat,
     logPath :: FilePath,
@@ -63,8 +61,6 @@ data AccessLog = AccessLog
 data Pending = Pending !Int [ByteString] !Int
 
 -- | The format of a line.
---
--- @since 0.1.0
 data LogFormat
   = -- | The combined format of Apache and nginx.
     Combined
@@ -75,8 +71,6 @@ data LogFormat
 -- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each write: to
 -- rotate the log, rename it. Throws 'Failure' if the file cannot be written to at the beginning. Lines that cannot be written
 -- later are lost, and a message on standard error says so.
---
--- @since 0.1.0
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
   accessLog <-
@@ -102,8 +96,6 @@ withAccessLog format path use = do
 
 -- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, a message on standard
 -- error says so. May be called by any thread, and more than once.
---
--- @since 0.1.0
 endAccessLog :: AccessLog -> IO ()
 endAccessLog accessLog = do
   writeIORef (logEnding accessLog) True
@@ -116,8 +108,6 @@ lastMicros = 2000000
 
 -- | Adds the line of an answer. Does not block. If lines come faster than the log is read, those beyond 4 MiB are dropped, and a
 -- later message on standard error says how many.
---
--- @since 0.1.0
 logAnswer :: AccessLog -> Answer -> IO ()
 logAnswer accessLog answer = do
   moment <- currentMoment accessLog
@@ -210,16 +200,12 @@ repair path = withBinaryFile path ReadMode (fmap endOfLine . endsWithin) `catch`
     unknown _ = pure []
 
 -- | A time in the text of a format: up to the second, and the milliseconds.
---
--- @since 0.1.0
 data Moment = Moment
   { momentSecond :: ByteString,
     momentMilliseconds :: Int
   }
 
 -- | A time in a format.
---
--- @since 0.1.0
 momentOf :: LogFormat -> SystemTime -> Moment
 momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (systemToUTCTime now))) (millisecondsOf now)
   where
@@ -232,8 +218,6 @@ millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 
 -- | The line of an answer that was given at this time, with its line end. If the input was not a valid request, the line has the
 -- request line as it came, or @-@, and in JSON why the request was refused. In JSON, an answer that was cut off says so.
---
--- @since 0.1.0
 renderLine :: LogFormat -> Moment -> Answer -> Builder
 renderLine Combined moment answer =
   renderHost (answerClient answer)

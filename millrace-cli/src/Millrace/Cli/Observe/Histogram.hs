@@ -11,8 +11,6 @@ import Data.Bits (countLeadingZeros, unsafeShiftR, (.&.))
 import Data.Word (Word64)
 
 -- | How many buckets there are. The last one has no upper end.
---
--- @since 0.1.0
 bucketCount :: Int
 bucketCount = 2 * (lastPower - firstPower) + 2
 
@@ -25,8 +23,6 @@ lastPower = 26
 --
 -- >>> take 6 bucketEnds
 -- [4,6,8,12,16,24]
---
--- @since 0.1.0
 bucketEnds :: [Word64]
 bucketEnds = concat [[2 ^ power, 3 * 2 ^ (power - 1)] | power <- [firstPower .. lastPower - 1]] ++ [2 ^ lastPower]
 
@@ -34,8 +30,6 @@ bucketEnds = concat [[2 ^ power, 3 * 2 ^ (power - 1)] | power <- [firstPower .. 
 --
 -- >>> map bucketOf [0, 4000, 4001, 6000, 6001, maxBound]
 -- [0,0,1,1,2,49]
---
--- @since 0.1.0
 bucketOf :: Word64 -> Int
 bucketOf nanoseconds
   | nanoseconds <= 1000 * 2 ^ firstPower = 0
@@ -52,8 +46,6 @@ bucketOf nanoseconds
 --
 -- >>> percentile 0.5 (replicate 49 0 ++ [1])
 -- Just 67108864
---
--- @since 0.1.0
 percentile :: Double -> [Int] -> Maybe Word64
 percentile share counts
   | total == 0 = Nothing

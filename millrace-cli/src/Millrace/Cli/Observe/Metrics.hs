@@ -33,8 +33,6 @@ import Network.Wai (Middleware)
 import Network.Wai.Handler.Millrace (Answer (..), ConnectionLimit (..), ConnectionStates (..), ServerState, currentConnectionStates)
 
 -- | Counters of one server. Adding to them takes no lock.
---
--- @since 0.1.0
 data Metrics = Metrics
   { metricsStart :: !Word64,
     metricsTally :: !PerCpuCounter,
@@ -58,33 +56,23 @@ firstLimit = firstHandshake + length handshakeResults
 firstBucket = firstLimit + length limitNames
 
 -- | The counters of a server that has done nothing yet.
---
--- @since 0.1.0
 newMetrics :: IO Metrics
 newMetrics = Metrics <$> getMonotonicTimeNSec <*> newPerCpuCounter (firstBucket + bucketCount) <*> newIORef []
 
 -- | Adds a server. The figures then count its connections by state.
---
--- @since 0.1.0
 addServer :: Metrics -> ServerState -> IO ()
 addServer metrics state = atomicModifyIORef' (metricsServers metrics) (\others -> (state : others, ()))
 
 -- | Counts a connection that was accepted.
---
--- @since 0.1.0
 countOpened :: Metrics -> IO ()
 countOpened metrics = add (metricsTally metrics) opened 1
 
 -- | Counts a connection that has ended.
---
--- @since 0.1.0
 countClosed :: Metrics -> IO ()
 countClosed metrics = add (metricsTally metrics) closed 1
 
 -- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that was cut off counts as
 -- that and not in the class of its status: the client has not got what the status says.
---
--- @since 0.1.0
 countAnswer :: Metrics -> Answer -> IO ()
 countAnswer metrics answer
   | isJust (answerRefusal answer) = add (metricsTally metrics) refused 1
@@ -96,8 +84,6 @@ countAnswer metrics answer
     addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
 
 -- | How a handshake of TLS ended.
---
--- @since 0.1.0
 data HandshakeResult
   = FullHandshake
   | -- | An earlier session was resumed.
@@ -113,8 +99,6 @@ handshakeResults :: [(HandshakeResult, String)]
 handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "lost"]
 
 -- | Counts a handshake that has ended.
---
--- @since 0.1.0
 countHandshake :: Metrics -> HandshakeResult -> IO ()
 countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
 
@@ -128,15 +112,11 @@ limitNames = [(limit, named limit) | limit <- [minBound ..]]
       ConnectionMemory -> "memory"
 
 -- | Counts a connection that ends because its client has gone beyond a limit.
---
--- @since 0.1.0
 countLimit :: Metrics -> ConnectionLimit -> IO ()
 countLimit metrics limit = add (metricsTally metrics) (firstLimit + fromEnum limit) 1
 
 -- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
 -- nothing about connections.
---
--- @since 0.1.0
 countActive :: Metrics -> Middleware
 countActive metrics application request respond = do
   row <- ownRow (metricsTally metrics)
@@ -144,8 +124,6 @@ countActive metrics application request respond = do
   application request respond `finally` addTo row active (-1)
 
 -- | The numbers at one moment.
---
--- @since 0.1.0
 data Figures = Figures
   { figureUptime :: Word64, -- in nanoseconds
     figureOpened :: Int,
@@ -177,8 +155,6 @@ data Figures = Figures
   }
 
 -- | What is known now. May take some tens of microseconds.
---
--- @since 0.1.0
 readFigures :: Metrics -> IO Figures
 readFigures metrics = do
   now <- getMonotonicTimeNSec
@@ -217,13 +193,9 @@ heapBytes = do
   if isKnown then Just . fromIntegral . gcdetails_mem_in_use_bytes . gc <$> getRTSStats else pure Nothing
 
 -- | How many connections are open.
---
--- @since 0.1.0
 openNow :: Figures -> Int
 openNow figures = max 0 (figureOpened figures - figureClosed figures)
 
 -- | How many requests the application has answered, in whole or in part.
---
--- @since 0.1.0
 requestsDone :: Figures -> Int
 requestsDone figures = figureCutOff figures + sum (map snd (figureClasses figures))

@@ -21,8 +21,6 @@ import GHC.IO (IO (..))
 import Millrace.Internal.AtomicWord
 
 -- | Numbers, counted from 0.
---
--- @since 0.1.0
 data PerCpuCounter = PerCpuCounter
   { tallyCount :: !Int,
     tallyRows :: !Int,
@@ -32,8 +30,6 @@ data PerCpuCounter = PerCpuCounter
   }
 
 -- | So many numbers, all 0.
---
--- @since 0.1.0
 newPerCpuCounter :: Int -> IO PerCpuCounter
 newPerCpuCounter count = do
   rows <- getNumCapabilities
@@ -42,13 +38,9 @@ newPerCpuCounter count = do
   PerCpuCounter count rows stride <$> newAtomicWords (rows * stride)
 
 -- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
---
--- @since 0.1.0
 data Row = Row !Int !AtomicWords
 
 -- | Does not block.
---
--- @since 0.1.0
 ownRow :: PerCpuCounter -> IO Row
 ownRow (PerCpuCounter _ (I# rows) (I# stride) numbers) = IO $ \state -> case myThreadId# state of
   (# known, thread #) -> case threadStatus# thread known of
@@ -58,20 +50,14 @@ ownRow (PerCpuCounter _ (I# rows) (I# stride) numbers) = IO $ \state -> case myT
 {-# INLINE ownRow #-}
 
 -- | Adds to the number at an index, which must exist. Atomic.
---
--- @since 0.1.0
 addTo :: Row -> Int -> Int -> IO ()
 addTo (Row start numbers) index amount = void (fetchAdd (AtomicWord numbers (start + index)) amount)
 
 -- | The same for a single number.
---
--- @since 0.1.0
 add :: PerCpuCounter -> Int -> Int -> IO ()
 add tally index amount = ownRow tally >>= \row -> addTo row index amount
 
 -- | All the numbers. Each addition that ended before the call is in them. O(numbers * capabilities).
---
--- @since 0.1.0
 amounts :: PerCpuCounter -> IO [Int]
 amounts tally = mapM (\index -> sum <$> mapM (\row -> at (row * tallyStride tally + index)) [0 .. tallyRows tally - 1]) [0 .. tallyCount tally - 1]
   where

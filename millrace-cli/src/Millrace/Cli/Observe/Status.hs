@@ -31,8 +31,6 @@ import Network.Wai.Handler.Millrace (ConnectionStates (..))
 
 -- | Answers @\/@ with a page for people, @\/status@ with a JSON record and @\/metrics@ with the text format of Prometheus. The action
 -- tells the targets of a proxy; without a proxy there are none.
---
--- @since 0.1.0
 statusPages :: Metrics -> IO [Upstream] -> Application
 statusPages metrics upstreams request respond
   | not (maybe True isOfThisMachine (requestHeaderHost request)) = respond (refusal misdirected [])

@@ -14,8 +14,6 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import qualified Data.Map.Strict as Map
 
 -- | A target of a proxy. @Millrace.Proxy@ has the same, but is not there on all systems.
---
--- @since 0.1.0
 data Upstream = Upstream
   { upstreamTarget :: String,
     upstreamHealth :: UpstreamHealth,
@@ -27,8 +25,6 @@ data Upstream = Upstream
   deriving (Eq, Show)
 
 -- | Whether a target gets requests.
---
--- @since 0.1.0
 data UpstreamHealth
   = UpstreamWell
   | -- | Requests failed, so it is left out for a time.
@@ -38,19 +34,13 @@ data UpstreamHealth
   deriving (Eq, Ord, Show)
 
 -- | The targets of all proxies that run now: what tells them, for each proxy, with a number.
---
--- @since 0.1.0
 newtype Upstreams = Upstreams (IORef (Int, Map.Map Int (IO [Upstream])))
 
 -- | No proxy runs.
---
--- @since 0.1.0
 newUpstreams :: IO Upstreams
 newUpstreams = Upstreams <$> newIORef (0, Map.empty)
 
 -- | While an action runs, the targets that another action tells are among the others.
---
--- @since 0.1.0
 withUpstreams :: Upstreams -> IO [Upstream] -> IO a -> IO a
 withUpstreams (Upstreams proxies) targets action = bracket add remove (const action)
   where
@@ -59,8 +49,6 @@ withUpstreams (Upstreams proxies) targets action = bracket add remove (const act
 
 -- | All targets, by name. A target of several proxies is there once, with all its requests and connections, and as unwell as any of
 -- them takes it to be.
---
--- @since 0.1.0
 readUpstreams :: Upstreams -> IO [Upstream]
 readUpstreams (Upstreams proxies) = do
   found <- readIORef proxies >>= fmap concat . sequence . Map.elems . snd

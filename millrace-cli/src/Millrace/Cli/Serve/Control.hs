@@ -29,14 +29,10 @@ import Millrace.Socket.ByteString (recvBefore, sendAllBefore)
 import Millrace.Timer (threadDelay)
 
 -- | Where the socket of a server is, by the path of the file with its number.
---
--- @since 0.1.0
 controlPath :: FilePath -> FilePath
 controlPath = (<> ".sock")
 
 -- | What came of reading a configuration again.
---
--- @since 0.1.0
 data Outcome
   = Taken
   | -- | Nothing has changed, and why.
@@ -46,8 +42,6 @@ data Outcome
 -- | Listens beside a path. The action gets a function that has the socket at the path while it runs another action, and
 -- meanwhile does what is asked for there. It replaces the socket of another server, and the next server may replace
 -- this one. Throws 'Failure' if the socket cannot be made.
---
--- @since 0.1.0
 withControl :: FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
 withControl path reload use = withOwnFile unmade path listening close answered
   where
@@ -99,8 +93,6 @@ refused = Char8.pack "refused\n"
 
 -- | Asks the server that listens at a path, and waits for the outcome, until the deadline. 'Nothing': the server has ended before it said
 -- one. Throws 'IOException' if there is no server, and after the deadline.
---
--- @since 0.1.0
 askToReload :: Deadline -> FilePath -> IO (Maybe Outcome)
 askToReload deadline path = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
   connectBefore deadline server (SockAddrUnix path)

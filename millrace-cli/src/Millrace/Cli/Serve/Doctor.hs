@@ -26,8 +26,6 @@ import Millrace.Manager
 import Text.Read (readMaybe)
 
 -- | The result of an examination.
---
--- @since 0.1.0
 data Examination = Examination
   { examinedKernel :: String,
     examinedProcessors :: Int,
@@ -51,8 +49,6 @@ data Examination = Examination
   deriving (Eq, Show)
 
 -- | Whether a backend works here.
---
--- @since 0.1.0
 data Health
   = Works
   | -- | With the reason.
@@ -62,8 +58,6 @@ data Health
   deriving (Eq, Show)
 
 -- | The backend that a server would use.
---
--- @since 0.1.0
 data Choice
   = -- | With the reason.
     Chosen Backend String
@@ -74,8 +68,6 @@ data Choice
 -- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each backend. If a
 -- backend was chosen by name, it tries only that one, because some sandboxes kill a program that tries io_uring. Then it starts
 -- as many loops as a server would, with as many descriptors: there may be room for one loop but not for all of them.
---
--- @since 0.1.0
 examine :: Maybe Backend -> IO Examination
 examine requested = do
   system <- systemName
@@ -135,16 +127,12 @@ readNumber :: FilePath -> IO (Maybe Integer)
 readNumber path = either (const Nothing :: IOException -> Maybe Integer) readMaybe <$> try (readFile path)
 
 -- | Whether a server could start.
---
--- @since 0.1.0
 isHealthy :: Examination -> Bool
 isHealthy examination = case examinedChoice examination of
   Chosen _ _ -> True
   NothingChosen _ -> False
 
 -- | The result as text for a person.
---
--- @since 0.1.0
 renderText :: Examination -> String
 renderText examination =
   unlines
@@ -231,8 +219,6 @@ choiceText choice = case choice of
   NothingChosen reason -> "nothing, it " <> reason
 
 -- | The result for programs: one JSON object. An example in the tests shows its members.
---
--- @since 0.1.0
 renderAsJson :: Examination -> String
 renderAsJson examination =
   (<> "\n") . renderJson $

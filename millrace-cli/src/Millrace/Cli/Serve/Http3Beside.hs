@@ -20,8 +20,6 @@ import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)
 
 -- | A server that is ready to run.
---
--- @since 0.1.0
 data Service = Service
   { serviceListen :: ListenOptions,
     serviceOrigin :: Origin,
@@ -31,8 +29,6 @@ data Service = Service
   }
 
 -- | Where listening sockets come from.
---
--- @since 0.1.0
 data Origin
   = OpenedHere
   | -- | From the program that started this one. This one may be in another network, where a socket of its own reaches nobody: services
@@ -42,8 +38,6 @@ data Origin
 
 -- | Runs an action with these servers, those of https with HTTP\/3 beside them where the options want it. Throws 'Failure' if they demand it and
 -- it is not possible.
---
--- @since 0.1.0
 withHttp3Beside :: ServerOptions -> Maybe Tls -> [Service] -> ([Service] -> IO a) -> IO a
 withHttp3Beside options protection = go []
   where

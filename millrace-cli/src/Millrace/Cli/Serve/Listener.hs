@@ -15,8 +15,6 @@ import Network.Wai.Handler.Millrace
 
 -- | Listens on the first address of a host on which that is possible, and closes the sockets afterwards. Looks host names up,
 -- which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses the port.
---
--- @since 0.1.0
 withListeners :: String -> Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
 withListeners option settings host port = bracket open (mapM_ closeListener)
   where
@@ -26,8 +24,6 @@ withListeners option settings host port = bracket open (mapM_ closeListener)
 
 -- | The listening sockets that the process has inherited, usually none. Closes them afterwards. Throws 'Failure' if they cannot
 -- be used.
---
--- @since 0.1.0
 withInherited :: ([Listener] -> IO a) -> IO a
 withInherited = bracket open (mapM_ closeListener)
   where

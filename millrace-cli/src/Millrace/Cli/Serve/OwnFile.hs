@@ -19,8 +19,6 @@ import System.Directory (removeFile, renameFile)
 -- making or moving throws an 'IOException', this throws what @failure@ makes of it.
 --
 -- > withOwnFile id "/run/me.pid" (`openFile` WriteMode) hClose (\file whileThere -> hPutStrLn file "1" >> whileThere serve)
---
--- @since 0.1.0
 withOwnFile :: Exception e => (IOException -> e) -> FilePath -> (FilePath -> IO a) -> (a -> IO ()) -> (a -> (IO () -> IO ()) -> IO b) -> IO b
 withOwnFile failure path make release use = do
   beside <- (\number -> path <> "." <> show number) <$> processNumber

@@ -12,8 +12,6 @@ import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinary
 -- | Makes both, if there is a path. The action gets a function that has them at their places while it runs another
 -- action: from then on this process is the one that is asked, and until then another one may be. Throws 'Failure' if
 -- they cannot be made.
---
--- @since 0.1.0
 withPidFile :: Maybe FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
 withPidFile Nothing _ use = use id
 withPidFile (Just path) reload use =

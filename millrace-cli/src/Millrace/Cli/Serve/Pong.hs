@@ -10,7 +10,5 @@ import Network.HTTP.Types (hContentType, status200)
 import Network.Wai (Application, responseLBS)
 
 -- | Answers every request with 200 and the text @Pong!@.
---
--- @since 0.1.0
 pong :: Application
 pong _request respond = respond (responseLBS status200 [(hContentType, "text/plain")] "Pong!")

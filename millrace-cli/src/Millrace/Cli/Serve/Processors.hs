@@ -19,8 +19,6 @@ import System.IO (IOMode (ReadMode), hGetContents', hSetEncoding, withFile)
 import Text.Read (readMaybe)
 
 -- | How many cores a server uses by default.
---
--- @since 0.1.0
 usualCores :: IO Int
 usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 
@@ -29,21 +27,15 @@ usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 --
 -- >>> coresWithin (Just 1.5) 8
 -- 2
---
--- @since 0.1.0
 coresWithin :: Maybe Rational -> Int -> Int
 coresWithin quota processors = maybe processors (max 1 . min processors . ceiling) quota
 
 -- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that there is no
 -- quota, or that there are no control groups.
---
--- @since 0.1.0
 processorQuota :: IO (Maybe Rational)
 processorQuota = processorQuotaBelow ""
 
 -- | The same for a system whose files are below a directory.
---
--- @since 0.1.0
 processorQuotaBelow :: FilePath -> IO (Maybe Rational)
 processorQuotaBelow top = do
   groups <- lines <$> contentOf (top <> "/proc/self/cgroup")

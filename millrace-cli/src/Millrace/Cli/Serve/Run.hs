@@ -38,8 +38,6 @@ import System.FilePath (takeDirectory)
 -- and nothing changes. 'reload' asks for the same.
 --
 -- Blocks. Throws 'Failure'. Must be called once, as 'serve'.
---
--- @since 0.1.0
 run :: Makers -> FilePath -> IO ()
 run makers file = do
   -- SIGHUP may come at any moment, and without a handler it ends the program. One that comes before the server runs is remembered.
@@ -89,8 +87,6 @@ fixed before next =
 
 -- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads certificates and keys.
 -- The access log and the pid file are not written, but the folders for them must be there. Throws 'Failure' if the server would.
---
--- @since 0.1.0
 check :: Makers -> FilePath -> IO ()
 check makers file = do
   found <- loadUsable makers file
@@ -115,8 +111,6 @@ needsFolder key path = do
 
 -- | Has the server that runs with a file read it again, and waits for so many seconds at most until the server says whether it takes it.
 -- Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
---
--- @since 0.1.0
 reload :: Int -> FilePath -> IO ()
 reload seconds file = do
   found <- load file

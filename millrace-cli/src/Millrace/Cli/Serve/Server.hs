@@ -46,8 +46,6 @@ import Network.Wai.Handler.Millrace
 --
 -- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
 -- the number of capabilities and the backend.
---
--- @since 0.1.0
 serve :: ServerOptions -> Application -> IO ()
 serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application id)
 
@@ -55,8 +53,6 @@ serve options application = serveWith options HangupEnds (pure []) (\_ use -> us
 -- before anything listens. The application comes with a function for what must be so as long as this server serves: by
 -- then it listens, and nothing else can fail. SIGHUP can be for something else. The first action tells the targets of
 -- proxies, for the status page.
---
--- @since 0.1.0
 serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
 serveWith options hangup upstreams withApplication' = do
   stop <- newStop
@@ -95,8 +91,6 @@ serveWith options hangup upstreams withApplication' = do
   awaitTold stop
 
 -- | What can be changed while the server runs.
---
--- @since 0.1.0
 newtype Running = Running
   { -- | Has new connections use these certificates. Waits until the server has read its first ones. Throws
     -- 'Millrace.Cli.Failure.Failure', and then nothing has changed. There must be https.

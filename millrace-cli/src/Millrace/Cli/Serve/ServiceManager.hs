@@ -29,8 +29,6 @@ import System.Environment (lookupEnv)
 import Text.Read (readMaybe)
 
 -- | A program that wants to know how this one is doing.
---
--- @since 0.1.0
 data ServiceManager = ServiceManager
   { managerAddress :: SockAddr,
     -- | How often it wants a sign of life, in microseconds.
@@ -40,8 +38,6 @@ data ServiceManager = ServiceManager
 
 -- | The service manager that the environment names (@NOTIFY_SOCKET@, @WATCHDOG_USEC@), if there is one. A sign of life that is
 -- meant for another process (@WATCHDOG_PID@) does no harm: systemd ignores it.
---
--- @since 0.1.0
 findServiceManager :: IO (Maybe ServiceManager)
 findServiceManager = do
   found <- lookupEnv "NOTIFY_SOCKET"
@@ -63,16 +59,12 @@ socketAddress name = case name of
 -- Just 15000000
 -- >>> watchdogInterval "0"
 -- Nothing
---
--- @since 0.1.0
 watchdogInterval :: String -> Maybe Int
 watchdogInterval text = case readMaybe text of
   Just limit | all isDigit text && limit >= 2 && limit <= toInteger (maxBound :: Int) -> Just (fromInteger (limit `div` 2))
   _ -> Nothing
 
 -- | Says that the server accepts connections, and where.
---
--- @since 0.1.0
 notifyReady :: Maybe ServiceManager -> [String] -> IO ()
 notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords places))]
   where
@@ -81,15 +73,11 @@ notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <
     plain character = if isPrint character then character else '?'
 
 -- | Says that the server finishes the open requests and then ends.
---
--- @since 0.1.0
 notifyStopping :: Maybe ServiceManager -> IO ()
 notifyStopping manager = notify manager ["STOPPING=1", "STATUS=finishing the open requests"]
 
 -- | Gives signs of life while the action runs, if the service manager wants any. A thread of the I\/O manager gives them, so they
 -- stop when that manager does.
---
--- @since 0.1.0
 withWatchdog :: Maybe ServiceManager -> IO a -> IO a
 withWatchdog manager action = case manager >>= managerWatchdog of
   Nothing -> action

@@ -30,8 +30,6 @@ import Network.HTTP.Types
 import Network.Wai
 
 -- | How the applications of routes are made. Each is there while an action runs.
---
--- @since 0.1.0
 data Makers = Makers
   { makeFiles :: FilesOptions -> (Application -> IO ()) -> IO (),
     -- | Also makes what becomes of the server's own answers on the proxy's routes.
@@ -41,8 +39,6 @@ data Makers = Makers
   }
 
 -- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot be told from others, is refused.
---
--- @since 0.1.0
 withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where

@@ -23,27 +23,19 @@ import GHC.ConsoleHandler (Handler (Catch, Default), installHandler)
 import System.Info (arch)
 
 -- | The system and the machine's architecture.
---
--- @since 0.1.0
 systemName :: IO String
 systemName = pure ("Windows " <> arch)
 
 -- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'; 'Nothing' is unlimited:
 -- memory ends before the sixteen million handles that there can be.
---
--- @since 0.1.0
 descriptorLimits :: IO (Maybe Integer, Maybe Integer)
 descriptorLimits = pure (Nothing, Nothing)
 
 -- | There is nothing to raise.
---
--- @since 0.1.0
 raiseDescriptorLimit :: IO ()
 raiseDescriptorLimit = pure ()
 
 -- | What SIGHUP is for, on systems that have it.
---
--- @since 0.1.0
 data Hangup
   = HangupEnds
   | HangupIsNoEnd
@@ -51,55 +43,37 @@ data Hangup
 
 -- | Runs the first action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second
 -- time the program ends at once, and the second action is not run.
---
--- @since 0.1.0
 onTermination :: Hangup -> IO () -> IO () -> IO ()
 onTermination _ first _ = void (installHandler (Catch (const (installHandler Default >> first))))
 
 -- | There is no such signal.
---
--- @since 0.1.0
 ignoreRotation :: IO ()
 ignoreRotation = pure ()
 
 -- | There is no such limit.
---
--- @since 0.1.0
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = pure ()
 
 -- | There is no such signal.
---
--- @since 0.1.0
 onHangup :: IO () -> IO ()
 onHangup _ = pure ()
 
 -- | There is no file for it, and so nobody asks.
---
--- @since 0.1.0
 processNumber :: IO Int
 processNumber = pure 0
 
 -- | A file has the rights of its folder.
---
--- @since 0.1.0
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner _ = pure ()
 
 -- | Which file it is.
---
--- @since 0.1.0
 data FileIdentity = FileIdentity
   deriving (Eq)
 
 -- | Not known yet: files that a server would remove stay.
---
--- @since 0.1.0
 identityOf :: FilePath -> IO (Maybe FileIdentity)
 identityOf _ = pure Nothing
 
 -- | Not known yet.
---
--- @since 0.1.0
 residentBytes :: IO (Maybe Int)
 residentBytes = pure Nothing

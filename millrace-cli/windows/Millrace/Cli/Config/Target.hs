@@ -2,7 +2,5 @@
 module Millrace.Cli.Config.Target (targetProblem) where
 
 -- | Nothing is said here about targets; the proxy refuses to start.
---
--- @since 0.1.0
 targetProblem :: String -> Maybe String
 targetProblem _ = Nothing

@@ -14,8 +14,6 @@ import Data.Word (Word64)
 import Millrace.Cli.Files.ContentCoding (Coding)
 
 -- | Why something could not be compressed. It can be sent as it is.
---
--- @since 0.1.0
 newtype CompressionFailure
   = -- | There is no encoder for this coding.
     NoEncoder Coding
@@ -25,13 +23,9 @@ instance Exception CompressionFailure where
   displayException _ = "cannot compress: millrace has no compression on Windows yet"
 
 -- | None.
---
--- @since 0.1.0
 compressionCodings :: [Coding]
 compressionCodings = []
 
 -- | Always throws 'CompressionFailure' here.
---
--- @since 0.1.0
 compressed :: Coding -> Word64 -> Int -> IO ByteString -> IO (Maybe ByteString)
 compressed coding _ _ _ = throwIO (NoEncoder coding)

@@ -43,8 +43,6 @@ import System.Directory (listDirectory)
 #include "entry_windows.h"
 
 -- | A directory below which files are looked up.
---
--- @since 0.1.0
 data Root = Root FilePath LinkPolicy -- without a backslash at its end
   deriving (Eq, Show)
 
@@ -53,8 +51,6 @@ data Found
 
 -- | A root at this path. Symbolic links in the path are resolved once, here. Afterwards every look-up begins with the resolved path,
 -- so a directory that is removed and created again is still served. Throws 'IOException' if there is no directory at the path.
---
--- @since 0.1.0
 openRoot :: LinkPolicy -> FilePath -> IO Root
 openRoot policy path = withFound path $ \result found ->
   if result /= #{const ENTRY_FOUND}
@@ -76,8 +72,6 @@ withoutBackslash :: FilePath -> FilePath
 withoutBackslash path = if last path == '\\' then init path else path
 
 -- | Hands over the same root, for several look-ups. On Windows its path is resolved already.
---
--- @since 0.1.0
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
 lookedUpOnce root use = use root
 
@@ -85,14 +79,10 @@ lookedUpOnce root use = use root
 -- moved. Names must be plain (see "Millrace.Cli.Base.RequestPath") and in UTF-8. An empty list is the root itself.
 --
 -- The look-up may wait for a disk. A download holds two handles: this one and that of its reader.
---
--- @since 0.1.0
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
 -- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
---
--- @since 0.1.0
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
 openEntry root@(Root path _) names = case traverse windowsName names of
   Nothing -> pure (Left Missing, pure ())
@@ -106,8 +96,6 @@ openEntry root@(Root path _) names = case traverse windowsName names of
       else (\problem -> (Left problem, pure ())) <$> problemOf result found
 
 -- | May a file stay open when it is not being sent? No: nobody can rename, replace or remove an open file.
---
--- @since 0.1.0
 mayStayOpen :: Bool
 mayStayOpen = False
 
@@ -170,14 +158,10 @@ stateAt path = withFound path $ \result found ->
 
 -- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ may be among them. The path is that of a
 -- 'Directory'.
---
--- @since 0.1.0
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
 
 -- | The object of a name in a directory. On Windows it must be opened to find out.
---
--- @since 0.1.0
 glimpse :: FilePath -> ByteString -> IO Glimpse
 glimpse _ _ = pure MustBeLookedUp
 

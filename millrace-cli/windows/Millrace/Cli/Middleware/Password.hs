@@ -10,13 +10,9 @@ where
 import Data.ByteString (ByteString)
 
 -- | False.
---
--- @since 0.1.0
 isKnownHash :: ByteString -> IO Bool
 isKnownHash _ = pure False
 
 -- | False.
---
--- @since 0.1.0
 matchesHash :: ByteString -> ByteString -> IO Bool
 matchesHash _ _ = pure False

@@ -17,8 +17,6 @@ import Network.Wai (Application, Response)
 import Network.Wai.Handler.Millrace (defaultOnExceptionResponse)
 
 -- | Throws 'Failure'.
---
--- @since 0.1.0
 withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
 withReverseProxy _ _ _ _ =
   throwIO
@@ -29,13 +27,9 @@ withReverseProxy _ _ _ _ =
       }
 
 -- | What a client gets when an exception ends its request.
---
--- @since 0.1.0
 failureResponse :: SomeException -> Response
 failureResponse = defaultOnExceptionResponse
 
 -- | Did the client end the request that an exception has ended? Only a proxy finds that out.
---
--- @since 0.1.0
 isOfLeavingClient :: SomeException -> Bool
 isOfLeavingClient _ = False

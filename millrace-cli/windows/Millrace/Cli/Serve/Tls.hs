@@ -16,8 +16,6 @@ import Millrace.Cli.Observe.Metrics (HandshakeResult)
 import Network.Wai.Handler.Millrace (Settings)
 
 -- | TLS for a server. On Windows no value of this type is ever made.
---
--- @since 0.1.0
 data Tls = Tls
   { -- | Changes a server's settings so that its connections use TLS.
     protecting :: Settings -> Settings,
@@ -28,22 +26,16 @@ data Tls = Tls
   }
 
 -- | Another library that uses the same certificates. Never made on Windows.
---
--- @since 0.1.0
 data CertificateUser = CertificateUser
   { readsAgain :: IO (),
     readsOthers :: TlsOptions -> IO (IO ())
   }
 
 -- | Always throws 'Failure' here: there is no TLS.
---
--- @since 0.1.0
 withTls :: TlsOptions -> Maybe (HandshakeResult -> IO ()) -> (Tls -> IO a) -> IO a
 withTls _ _ _ = noTls
 
 -- | Always throws 'Failure' here: there is no TLS.
---
--- @since 0.1.0
 checkTls :: TlsOptions -> IO ()
 checkTls _ = noTls
 

@@ -32,8 +32,6 @@ import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Timeout as Base
 
 -- | How a call is made. Begin with 'defaultCall'.
---
--- @since 0.1.0
 data CallOptions = CallOptions
   { -- | When it passes, the current wait of the C code, or its next one, fails with @ETIMEDOUT@. The call returns the
     -- function's result.
@@ -46,8 +44,6 @@ data CallOptions = CallOptions
   }
 
 -- | No deadline, @EINTR@, a stack of 256 KiB.
---
--- @since 0.1.0
 defaultCall :: CallOptions
 defaultCall = CallOptions {callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0}
 
@@ -61,16 +57,12 @@ data Argument = Argument !Kind (Ptr () -> IO ())
 -- already, and 'Millrace.Manager.NotThreaded' without @-threaded@.
 --
 -- > main = startCarriers 2 >> ...
---
--- @since 0.1.0
 startCarriers :: Int -> IO ()
 startCarriers count = mask_ $ do
   result <- beginCarriers count
   when (result < 0) $ throwIO (failure "Millrace.Foreign.startCarriers" result)
 
 -- | The number of carriers; 0 before the first call. Does not block.
---
--- @since 0.1.0
 carrierCount :: IO Int
 carrierCount = fromIntegral <$> c_carriers_count
 

@@ -21,13 +21,9 @@ import Millrace.Foreign.Internal.Type (Kind, kindCode)
 type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()
 
 -- | A Haskell function that C can call. It stays until 'freeCallback'.
---
--- @since 0.1.0
 data Callback f = Callback (Ptr CallbackRecord) (StablePtr Handler) (FunPtr f)
 
 -- | The pointer to pass to C. Valid until 'freeCallback'.
---
--- @since 0.1.0
 callbackPointer :: Callback f -> FunPtr f
 callbackPointer (Callback _ _ pointer) = pointer
 
@@ -45,8 +41,6 @@ createCallback argumentKinds resultKind handler = do
   return callback
 
 -- | Frees a callback. C must not call its pointer any more. Does not block.
---
--- @since 0.1.0
 freeCallback :: Callback f -> IO ()
 freeCallback (Callback record stable _) = c_callback_destroy record >> freeStablePtr stable
 

@@ -39,8 +39,6 @@ kindCode = fromIntegral . fromEnum
 
 -- | Types that fit a register: numbers, pointers, and @()@ for a function without result. For a type of your own that
 -- wraps one of them: @deriving newtype (Storable, Passable)@.
---
--- @since 0.1.0
 class Storable a => Passable a where
   -- | Does not evaluate its argument.
   kindOf :: a -> Kind

@@ -68,8 +68,6 @@ import Network.HTTP.Client.Internal (ManagerSettings (..))
 --
 -- >>> import Network.HTTP.Client (newManager)
 -- >>> manager <- newManager millraceManagerSettings
---
--- @since 0.1.0
 millraceManagerSettings :: ManagerSettings
 millraceManagerSettings = managerSettingsOf defaultSettings (once (contextFor defaultSettings))
 
@@ -80,16 +78,12 @@ millraceManagerSettings = managerSettingsOf defaultSettings (once (contextFor de
 -- >>> import Network.HTTP.Client (newManager)
 -- >>> settings <- newMillraceManagerSettings defaultSettings {limits = defaultLimits {receiveLimit = microseconds 5000000}}
 -- >>> manager <- newManager settings
---
--- @since 0.1.0
 newMillraceManagerSettings :: Settings -> IO ManagerSettings
 newMillraceManagerSettings settings = do
   context <- contextFor settings
   return (managerSettingsOf settings (return (return context)))
 
 -- | The system's authorities, 'defaultLimits', and sockets without changes.
---
--- @since 0.1.0
 defaultSettings :: Settings
 defaultSettings = Settings {tlsSettings = clientSettings, limits = defaultLimits, onSocket = const (return ())}
 

@@ -35,8 +35,6 @@ import Millrace.Tls
 import Millrace.Tls.Watch (watchFiles)
 
 -- | The state with which a server protects its connections.
---
--- @since 0.1.0
 data TLS
   = -- The first settings, and those whose certificates are used now.
     TLS !TLSSettings !(MVar Chosen) !ServerContext !Handshakes
@@ -49,8 +47,6 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 --
 -- > withTLS (offering settings (tlsSettings "fullchain.pem" "privkey.pem")) $ \tls ->
 -- >   runSettingsInherited (protectedBy tls settings) application
---
--- @since 0.1.0
 withTLS :: TLSSettings -> (TLS -> IO a) -> IO a
 withTLS settings use = do
   context <- serverSettingsOf settings >>= newServerContext
@@ -72,8 +68,6 @@ stopWatching (Chosen _ watcher) = mapM_ killThread watcher
 
 -- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what 'withTLS'
 -- throws.
---
--- @since 0.1.0
 reloadTLS :: TLS -> IO ()
 reloadTLS (TLS _ chosen context _) =
   -- Within the lock, or what was read before 'replaceTLS' could be used after it.
@@ -81,8 +75,6 @@ reloadTLS (TLS _ chosen context _) =
 
 -- | Takes other settings: other certificates, keys for tickets, rules for clients' certificates. The next handshakes use them, and their
 -- files are watched instead. What 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and 'tlsMaximumHandshakes' say stays as it is. If the settings cannot be used, the old ones stay, and this throws what 'withTLS' throws.
---
--- @since 0.1.0
 replaceTLS :: TLS -> TLSSettings -> IO ()
 replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
   modifyMVarMasked_ chosen $ \before -> do
@@ -94,8 +86,6 @@ replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
 -- and 'replaceTLS'; without it clients are offered HTTP\/2 and HTTP\/1.1, whatever the server's settings disable.
 --
 -- > withTLS (offering (setHTTP2Disabled settings) choices) serve
---
--- @since 0.1.0
 offering :: Settings -> TLSSettings -> TLSSettings
 offering settings tls = case tlsProtocols tls of
   Just _ -> tls
@@ -107,8 +97,6 @@ offering settings tls = case tlsProtocols tls of
       AllProtocols -> ["h2", "http/1.1", "http/1.0"]
 
 -- | A server with these settings whose connections are protected.
---
--- @since 0.1.0
 protectedBy :: TLS -> Settings -> Settings
 protectedBy tls@(TLS tlsChoices _ _ _) settings = settings {settingsProtection = Just protection}
   where

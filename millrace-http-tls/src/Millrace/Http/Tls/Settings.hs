@@ -42,22 +42,16 @@ import Millrace.Tls hiding (Negotiated (..))
 import System.IO.Error (isDoesNotExistError)
 
 -- | Where a certificate, the rest of its chain, and its key are.
---
--- @since 0.1.0
 data CertSettings
   = CertFromFile !FilePath ![FilePath] !FilePath
   | CertFromMemory !ByteString ![ByteString] !ByteString
   | CertFromRef !(IORef ByteString) ![IORef ByteString] !(IORef ByteString)
 
 -- | Certificates with their keys, as 'Millrace.Tls.loadIdentity' reads them. One of each kind of key is used for a client.
---
--- @since 0.1.0
 newtype Credentials = Credentials [Identity]
   deriving (Show, Semigroup, Monoid)
 
 -- | What to do with a client that speaks plain HTTP.
---
--- @since 0.1.0
 data OnInsecure
   = -- | It gets this text with the status 426 (Upgrade Required).
     DenyInsecure L.ByteString
@@ -66,8 +60,6 @@ data OnInsecure
   deriving (Show)
 
 -- | What became of reading the certificates again.
---
--- @since 0.1.0
 data Reload
   = -- | Handshakes to come use the new ones.
     Reloaded
@@ -75,8 +67,6 @@ data Reload
     NotReloaded SomeException
 
 -- | A handshake that has ended.
---
--- @since 0.1.0
 data Handshake = Handshake
   { handshakeOutcome :: !HandshakeOutcome,
     -- | How long it took since the client's first byte.
@@ -84,8 +74,6 @@ data Handshake = Handshake
   }
 
 -- | How a handshake ended.
---
--- @since 0.1.0
 data HandshakeOutcome
   = HandshakeDone !Negotiated
   | -- | What TLS has to say against it: the client's certificate, no common version, or bytes that are no TLS.
@@ -98,8 +86,6 @@ data HandshakeOutcome
     HandshakeLost !SomeException
 
 -- | What is reported besides exceptions of "Millrace.Tls", within 'Network.Wai.Handler.Millrace.HandshakeFailed'.
---
--- @since 0.1.0
 data WarpTLSException
   = -- | A client that does not speak TLS was refused.
     InsecureConnectionDenied
@@ -112,8 +98,6 @@ instance Exception WarpTLSException where
   displayException ClientClosedConnectionPrematurely = "a client has closed the connection before the handshake"
 
 -- | The settings of TLS. Begin with 'tlsSettings' or 'defaultTlsSettings', and change fields.
---
--- @since 0.1.0
 data TLSSettings = TLSSettings
   { -- | Certificates with their keys. Each is for the names in it; the first one is for clients that ask for no name, too.
     certSettings :: ![CertSettings],
@@ -167,8 +151,6 @@ data TLSSettings = TLSSettings
   }
 
 -- | Which requests may come before a handshake is over.
---
--- @since 0.1.0
 data EarlyData
   = -- | None.
     NoEarlyData
@@ -179,8 +161,6 @@ data EarlyData
   deriving (Eq, Show)
 
 -- | The certificate in @certificate.pem@ and its key in @key.pem@.
---
--- @since 0.1.0
 defaultTlsSettings :: TLSSettings
 defaultTlsSettings =
   TLSSettings
@@ -208,45 +188,31 @@ defaultTlsSettings =
 
 -- | A certificate and its key in files. The certificate's file may hold its chain. If there is a file of the same name with @.ocsp@
 -- behind it, it is the authority's answer to show with it (OCSP, in DER).
---
--- @since 0.1.0
 tlsSettings :: FilePath -> FilePath -> TLSSettings
 tlsSettings certificate = tlsSettingsChain certificate []
 
 -- | A certificate, the rest of its chain, and its key in files.
---
--- @since 0.1.0
 tlsSettingsChain :: FilePath -> [FilePath] -> FilePath -> TLSSettings
 tlsSettingsChain certificate chain key = defaultTlsSettings {certSettings = [CertFromFile certificate chain key]}
 
 -- | Several certificates with their keys in files. The name that a client asks for (SNI) decides which one it sees.
---
--- @since 0.1.0
 tlsSettingsMany :: [(FilePath, FilePath)] -> TLSSettings
 tlsSettingsMany pairs = defaultTlsSettings {certSettings = [CertFromFile certificate [] key | (certificate, key) <- pairs]}
 
 -- | A certificate and its key in memory.
---
--- @since 0.1.0
 tlsSettingsMemory :: ByteString -> ByteString -> TLSSettings
 tlsSettingsMemory certificate = tlsSettingsChainMemory certificate []
 
 -- | A certificate, the rest of its chain, and its key in memory.
---
--- @since 0.1.0
 tlsSettingsChainMemory :: ByteString -> [ByteString] -> ByteString -> TLSSettings
 tlsSettingsChainMemory certificate chain key = defaultTlsSettings {certSettings = [CertFromMemory certificate chain key]}
 
 -- | A certificate and its key in variables, which are read when the server starts and when 'Network.Wai.Handler.MillraceTLS.reloadTLS'
 -- is called.
---
--- @since 0.1.0
 tlsSettingsRef :: IORef ByteString -> IORef ByteString -> TLSSettings
 tlsSettingsRef certificate = tlsSettingsChainRef certificate []
 
 -- | The same with the rest of the chain.
---
--- @since 0.1.0
 tlsSettingsChainRef :: IORef ByteString -> [IORef ByteString] -> IORef ByteString -> TLSSettings
 tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [CertFromRef certificate chain key]}
 
@@ -255,14 +221,10 @@ tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [
 --
 -- > table <- newIORef (Map.fromList [("example.org", Credentials [identity])])
 -- > let settings = tlsSettingsSni (\name -> fromMaybe mempty . (>>=) name . flip Map.lookup <$> readIORef table)
---
--- @since 0.1.0
 tlsSettingsSni :: (Maybe String -> IO Credentials) -> TLSSettings
 tlsSettingsSni choose = defaultTlsSettings {certSettings = [], tlsCredentialsFor = Just choose}
 
 -- | Where the first certificate comes from.
---
--- @since 0.1.0
 getCertSettings :: TLSSettings -> CertSettings
 getCertSettings settings = case certSettings settings of
   first : _ -> first

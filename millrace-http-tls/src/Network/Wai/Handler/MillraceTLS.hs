@@ -116,26 +116,18 @@ import Network.Wai.Handler.Millrace (Settings, runSettings, runSettingsSocket)
 
 -- | Serves an application over TLS, as 'Network.Wai.Handler.Millrace.runSettings' does without. Throws a 'SettingsError' if the
 -- certificates cannot be used, or the @IOError@ of reading them.
---
--- @since 0.1.0
 runTLS :: TLSSettings -> Settings -> Application -> IO ()
 runTLS tls settings application = withTLS (offering settings tls) $ \protection -> runSettings (protectedBy protection settings) application
 
 -- | The same on a socket that listens already: see 'Network.Wai.Handler.Millrace.runSettingsSocket'.
---
--- @since 0.1.0
 runTLSSocket :: TLSSettings -> Settings -> Network.Socket -> Application -> IO ()
 runTLSSocket tls settings listener application =
   withTLS (offering settings tls) $ \protection -> runSettingsSocket (protectedBy protection settings) listener application
 
 -- | The certificate that the client has shown, if it was asked for one ('tlsWantClientCert', 'tlsClientCertificates').
---
--- @since 0.1.0
 clientCertificate :: Request -> Maybe Certificate
 clientCertificate request = getNegotiated request >>= negotiatedPeerCertificate >>= certificateFromDer
 
 -- | What client and server have agreed on for the connection of a request. Nothing if it is not protected.
---
--- @since 0.1.0
 getNegotiated :: Request -> Maybe Negotiated
 getNegotiated = requestNegotiated

@@ -13,8 +13,6 @@ import Network.Wai (Request)
 --
 -- > logged :: Answer -> IO ()
 -- > logged answer = print (answerClient answer, rawPathInfo <$> answerRequest answer, answerStatus answer)
---
--- @since 0.1.0
 data Answer = Answer
   { -- | The client: 'Network.Wai.remoteHost' of the request if there is one.
     answerClient :: !SockAddr,

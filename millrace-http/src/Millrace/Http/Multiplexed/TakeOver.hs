@@ -37,8 +37,6 @@ asUpgrade protocol request =
 -- | The protocol that a client asks for by an extended CONNECT (RFC 8441, RFC 9220), if it does. An application gets
 -- such a request as a GET with the field Upgrade, which no other request of HTTP\/2 and HTTP\/3 has. One that does not
 -- speak the protocol should answer with 501.
---
--- @since 0.1.0
 extendedConnect :: Request -> Maybe ByteString
 extendedConnect request
   | httpVersion request >= http20 = lookup hUpgrade (requestHeaders request)

@@ -221,8 +221,6 @@ runningStates = map (snd . snd) <$> readIORef running
 -- > (state, settings) <- makeServerState defaultSettings
 -- > _ <- forkIO (runSettings settings application)
 -- > currentConnectionStates state >>= print
---
--- @since 0.1.0
 currentConnectionStates :: ServerState -> IO ConnectionStates
 currentConnectionStates state = do
   registries <- concatMap fst . filter ((== state) . snd) . map snd <$> readIORef running

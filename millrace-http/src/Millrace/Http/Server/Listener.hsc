@@ -44,8 +44,6 @@ import Millrace.Timer (threadDelay)
 #include "http_socket.h"
 
 -- | A socket that listens.
---
--- @since 0.1.0
 data Listener = Listener
   { -- | The socket itself, for its name and its options.
     listenerSocket :: !Socket,
@@ -77,8 +75,6 @@ givenListener name given = do
 -- 'Network.Wai.Handler.Millrace.setHost' that can be bound. One socket, or one per capability with
 -- 'Network.Wai.Handler.Millrace.setReusePort'. May block while a name is looked up. Throws the @IOError@ of the first
 -- address if none can be bound, and one for a port that is not between 0 and 65535.
---
--- @since 0.1.0
 openListeners :: Settings -> IO [Listener]
 openListeners settings = do
   unless (isPort (settingsPort settings)) . ioError . userError $
@@ -185,8 +181,6 @@ hasErrno (Errno number) failure = ioe_errno failure == Just number
 -- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process, and none on Windows.
 -- They are taken over; a second call finds none. Throws an @IOError@, and takes none, if one of the descriptors is not a
 -- stream socket that listens. Does not block.
---
--- @since 0.1.0
 inheritedListeners :: IO [Listener]
 inheritedListeners = do
   descriptors <- inheritedDescriptors
@@ -211,8 +205,6 @@ refuse location what kind = ioError (IOError Nothing InvalidArgument location (w
       | otherwise = "does not listen"
 
 -- | Closes the socket, whatever its queue holds. Closing it again does nothing.
---
--- @since 0.1.0
 closeListener :: Listener -> IO ()
 closeListener (Listener closed parting) = case parting of
   RemovePath remove -> remove >> close closed

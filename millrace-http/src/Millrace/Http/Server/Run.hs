@@ -35,15 +35,11 @@ import Text.Read (readMaybe)
 
 -- | Serves an application on a port, with 'defaultSettings' otherwise. Blocks as long as the server runs. Throws an
 -- @IOError@ if the port cannot be bound. An exception thrown to the calling thread ends the server as 'runSettings' says.
---
--- @since 0.1.0
 run :: Port -> Application -> IO ()
 run port = runSettings (setPort port defaultSettings)
 
 -- | Serves an application on the port that the environment variable PORT names, or else on the given one. Throws an
 -- @IOError@ if PORT is not a port number.
---
--- @since 0.1.0
 runEnv :: Port -> Application -> IO ()
 runEnv port application = do
   named <- lookupEnv "PORT"
@@ -59,8 +55,6 @@ runEnv port application = do
 -- An exception thrown to the calling thread ends the server at once: it aborts all connections, and applications that
 -- still run get 'ThreadKilled', as after 'setGracefulShutdownTimeout'. The server waits at most a quarter of a second
 -- for them.
---
--- @since 0.1.0
 runSettings :: Settings -> Application -> IO ()
 runSettings settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners -> runListeners settings listeners application
@@ -73,8 +67,6 @@ runSettings settings application =
 -- > server <- async (runSettingsSocket defaultSettings listener application)
 -- > ...
 -- > Network.Socket.close listener >> wait server
---
--- @since 0.1.0
 runSettingsSocket :: Settings -> Network.Socket -> Application -> IO ()
 runSettingsSocket settings theirs application =
   bracket (ours "runSettingsSocket" theirs) (\served -> close served >> closeTheirs theirs) $ \served -> do
@@ -91,8 +83,6 @@ endedByClosing theirs settings = settings {settingsInstallShutdownHandler = inst
       settingsInstallShutdownHandler settings (stop >> closeTheirs theirs)
 
 -- | The same on a socket of "Millrace.Socket", which the server closes at the end.
---
--- @since 0.1.0
 runSettingsListener :: Settings -> Socket -> Application -> IO ()
 runSettingsListener settings given application = do
   listener <- givenListener "runSettingsListener" given `onException` close given
@@ -100,8 +90,6 @@ runSettingsListener settings given application = do
 
 -- | The same on listeners from 'openListeners' or 'inheritedListeners', which the server closes at the end. For
 -- programs that need the addresses beforehand.
---
--- @since 0.1.0
 runSettingsListeners :: Settings -> [Listener] -> Application -> IO ()
 runSettingsListeners settings listeners application =
   runListeners settings listeners application `finally` mapM_ closeListener listeners
@@ -109,8 +97,6 @@ runSettingsListeners settings listeners application =
 -- | Serves an application on a Unix socket at a path. The path is removed when the shutdown begins, so that the next
 -- server can start while this one still finishes its requests. Replaces a socket that a dead server has left (not on
 -- Windows). Throws an @IOError@ if somebody listens on the socket, or if another kind of file has that path.
---
--- @since 0.1.0
 runSettingsUnix :: Settings -> FilePath -> Application -> IO ()
 runSettingsUnix settings path application =
   bracket (openUnixListener settings path) closeListener $ \listener -> runListeners settings [listener] application
@@ -121,8 +107,6 @@ runSettingsUnix settings path application =
 --
 -- This is the best way to restart: connections wait in the queue until the next server accepts them, or two servers
 -- share the queue for a while. The next best is 'setReusePort'.
---
--- @since 0.1.0
 runSettingsInherited :: Settings -> Application -> IO ()
 runSettingsInherited settings application = bracket inheritedListeners (mapM_ closeListener) $ \listeners ->
   if null listeners then runSettings settings application else runListeners settings listeners application
@@ -136,14 +120,10 @@ runSettingsInherited settings application = bracket inheritedListeners (mapM_ cl
 --
 -- Within "Millrace.Simulation" this still uses a real socket of the network package. Use 'runSettingsListeners' with a
 -- socket of "Millrace.Socket" there.
---
--- @since 0.1.0
 withApplication :: IO Application -> (Port -> IO a) -> IO a
 withApplication = withApplicationSettings defaultSettings
 
 -- | The same with settings, whose port and host are ignored.
---
--- @since 0.1.0
 withApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 withApplicationSettings settings makeApplication action = do
   application <- makeApplication
@@ -152,14 +132,10 @@ withApplicationSettings settings makeApplication action = do
 
 -- | Like 'withApplication', for tests. An exception of the application that no client has caused also ends the action
 -- and is thrown to the caller.
---
--- @since 0.1.0
 testWithApplication :: IO Application -> (Port -> IO a) -> IO a
 testWithApplication = testWithApplicationSettings defaultSettings
 
 -- | The same with settings, whose port and host are ignored.
---
--- @since 0.1.0
 testWithApplicationSettings :: Settings -> IO Application -> (Port -> IO a) -> IO a
 testWithApplicationSettings settings makeApplication action = do
   application <- makeApplication
@@ -198,8 +174,6 @@ withThread background action = do
     (const action)
 
 -- | A socket that listens on a free port of the loopback interface.
---
--- @since 0.1.0
 openFreePort :: IO (Port, Network.Socket)
 openFreePort = bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) closeTheirs $ \listener -> do
   Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))

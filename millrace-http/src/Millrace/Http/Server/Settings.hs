@@ -24,14 +24,10 @@ import Paths_millrace_http (version)
 import System.TimeManager (Manager)
 
 -- | A TCP port number.
---
--- @since 0.1.0
 type Port = Int
 
 -- | Which interface to listen on: @\"*\"@ any, @\"*4\"@ any with IPv4 preferred, @\"!4\"@ IPv4 only, @\"*6\"@ and
 -- @\"!6\"@ likewise, or a host name or address. The type of the streaming-commons package, as in Warp.
---
--- @since 0.1.0
 type HostPreference = Streaming.HostPreference
 
 -- | Whole seconds. As a limit, 0 or less is none.
@@ -45,8 +41,6 @@ data ProxyProtocol
   deriving (Eq, Show)
 
 -- | The settings of a server. Start from 'defaultSettings' and use the setters.
---
--- @since 0.1.0
 data Settings = Settings
   { settingsPort :: !Port,
     settingsHost :: !HostPreference,
@@ -107,16 +101,12 @@ data Settings = Settings
   }
 
 -- | Whether new connections have to wait.
---
--- @since 0.1.0
 data Crowding
   = ClientsWait Bound
   | ClientsWaitNoMore Bound
   deriving (Eq, Show)
 
 -- | What bounds the number of open connections.
---
--- @since 0.1.0
 data Bound
   = -- | 'setMaximumConnections'.
     MaximumConnections Int
@@ -147,8 +137,6 @@ data Allowance = Allowance !Int !Int
 
 -- | Warp's defaults, except for the server name, @Millrace/VERSION@, and for two limits that Warp does not have:
 -- 'setMaximumHeaderCount' and 'setMaximumTargetLength'.
---
--- @since 0.1.0
 defaultSettings :: Settings
 defaultSettings =
   Settings
@@ -221,50 +209,36 @@ defaultFork serve = void (forkIOWithUnmask serve)
 -- As in Warp
 
 -- | The TCP port to listen on. Default: 3000. 0 lets the system choose.
---
--- @since 0.1.0
 setPort :: Port -> Settings -> Settings
 setPort value settings = settings {settingsPort = value}
 
 -- | The interface to listen on. Default: @\"*4\"@, any, IPv4 preferred.
---
--- @since 0.1.0
 setHost :: HostPreference -> Settings -> Settings
 setHost value settings = settings {settingsHost = value}
 
 -- | Seconds that a client may take in each phase: the default of 'setHeaderTimeout', 'setBodyTimeout', 'setIdleTimeout'
 -- and 'setSendTimeout'. Default: 30. 0 or less: no limit. It does not limit the time of the application, or the time
 -- that a raw response waits for its client; use 'Millrace.Timer.timeout' for that.
---
--- @since 0.1.0
 setTimeout :: Int -> Settings -> Settings
 setTimeout value settings = settings {settingsTimeoutSeconds = value}
 
 -- | Handles exceptions of applications (with their request), of connections, and of opening a response's file without
 -- free descriptors or memory (with the request; the client gets a 503). Default: 'defaultOnException'.
---
--- @since 0.1.0
 setOnException :: (Maybe Request -> SomeException -> IO ()) -> Settings -> Settings
 setOnException value settings = settings {settingsOnException = value}
 
 -- | The response if an application throws before any part of its response was sent, and for requests that cannot be
 -- served. Default: 'defaultOnExceptionResponse'.
---
--- @since 0.1.0
 setOnExceptionResponse :: (SomeException -> Response) -> Settings -> Settings
 setOnExceptionResponse value settings = settings {settingsOnExceptionResponse = value}
 
 -- | Runs when a connection is accepted; @False@ closes it at once. It runs with asynchronous exceptions masked.
 -- Default: @const (return True)@.
---
--- @since 0.1.0
 setOnOpen :: (SockAddr -> IO Bool) -> Settings -> Settings
 setOnOpen value settings = settings {settingsOnOpen = value}
 
 -- | Runs when a connection has ended: once for each connection whose 'setOnOpen' action returned (either value), and
 -- not if that action threw. Default: nothing.
---
--- @since 0.1.0
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
@@ -272,42 +246,30 @@ setOnClose value settings = settings {settingsOnClose = value}
 -- a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second. It must not wait. Default: nothing.
 --
 -- > setOnLimit (\limit client -> print (limit, client))
---
--- @since 0.1.0
 setOnLimit :: (ConnectionLimit -> SockAddr -> IO ()) -> Settings -> Settings
 setOnLimit value settings = settings {settingsOnLimit = value}
 
 -- | Has no effect. In Warp the manager's limit replaces that of 'setTimeout'. But a manager only interrupts threads and
 -- does not reveal its limit, and here limits are deadlines of operations. The limit of 'setTimeout' applies.
---
--- @since 0.1.0
 setManager :: Manager -> Settings -> Settings
 setManager _ settings = settings
 
 -- | Seconds for which the descriptors of sent files stay open. During that time a replaced file is not noticed, but a
 -- file that is written in place is. Default: 0, not at all.
---
--- @since 0.1.0
 setFdCacheDuration :: Int -> Settings -> Settings
 setFdCacheDuration value settings = settings {settingsFdCacheSeconds = max 0 value}
 
 -- | Seconds for which 'Network.Wai.Handler.Millrace.getFileInfo' keeps its results, including failures. Default: 0, not
 -- at all.
---
--- @since 0.1.0
 setFileInfoCacheDuration :: Int -> Settings -> Settings
 setFileInfoCacheDuration value settings = settings {settingsFileInfoCacheSeconds = max 0 value}
 
 -- | Runs after the socket listens and before the first connection is accepted. Default: nothing.
---
--- @since 0.1.0
 setBeforeMainLoop :: IO () -> Settings -> Settings
 setBeforeMainLoop value settings = settings {settingsBeforeMainLoop = value}
 
 -- | How to start a connection's thread. The function gets the action to run, which takes the function that unmasks
 -- exceptions. Default: @\\serve -> void (forkIOWithUnmask serve)@.
---
--- @since 0.1.0
 setFork :: (((forall a. IO a -> IO a) -> IO ()) -> IO ()) -> Settings -> Settings
 setFork value settings = settings {settingsFork = value}
 
@@ -316,15 +278,11 @@ setFork value settings = settings {settingsFork = value}
 -- function is called again a tenth of a second later. Any other exception ends its accepting thread, of which each
 -- capability has one. When the last of them has ended, the server ends with that exception. Default: Millrace's own
 -- ('Millrace.Socket.accept'), which needs no duplicate and continues after a lack of descriptors.
---
--- @since 0.1.0
 setAccept :: (Socket -> IO (Socket, SockAddr)) -> Settings -> Settings
 setAccept value settings = settings {settingsAccept = Just value}
 
 -- | Whether 'Network.Wai.rawPathInfo' keeps the scheme and authority of a request target in absolute form. For proxies.
 -- Default: False.
---
--- @since 0.1.0
 setNoParsePath :: Bool -> Settings -> Settings
 setNoParsePath value settings = settings {settingsNoParsePath = value}
 
@@ -334,8 +292,6 @@ setNoParsePath value settings = settings {settingsNoParsePath = value}
 -- The action returns at once and may run in any thread, also in that of a signal handler. Default: nothing.
 --
 -- > setInstallShutdownHandler (\stop -> void (installHandler sigTERM (Catch stop) Nothing)) defaultSettings
---
--- @since 0.1.0
 setInstallShutdownHandler :: (IO () -> IO ()) -> Settings -> Settings
 setInstallShutdownHandler value settings = settings {settingsInstallShutdownHandler = value}
 
@@ -343,49 +299,35 @@ setInstallShutdownHandler value settings = settings {settingsInstallShutdownHand
 -- ones, and applications that still run get 'Control.Exception.ThreadKilled'. 'setOnException' gets the number of
 -- connections whose response was incomplete ('Network.Wai.Handler.Millrace.ConnectionsCutOff'). Default: @Nothing@, no
 -- limit.
---
--- @since 0.1.0
 setGracefulShutdownTimeout :: Maybe Int -> Settings -> Settings
 setGracefulShutdownTimeout value settings = settings {settingsGracefulShutdownSeconds = value}
 
 -- | Milliseconds to wait for the client to close its side whenever the server ends a connection. Default: 0. If the
 -- client may still be sending, a close could destroy the response on its way. Then the server waits for up to five
 -- seconds in any case.
---
--- @since 0.1.0
 setGracefulCloseTimeout1 :: Int -> Settings -> Settings
 setGracefulCloseTimeout1 value settings = settings {settingsGracefulClose1Millis = max 0 value}
 
 -- | The same for HTTP\/2, whose connections are always told in time that they end: it has no effect. Default: 2000.
---
--- @since 0.1.0
 setGracefulCloseTimeout2 :: Int -> Settings -> Settings
 setGracefulCloseTimeout2 value settings = settings {settingsGracefulClose2Millis = max 0 value}
 
 -- | The Server field of responses, unless the application gives one. If it is empty, no response has a Server field. An application that gives
 -- an empty field leaves it out of its response.
 -- Default: @Millrace/VERSION@.
---
--- @since 0.1.0
 setServerName :: ByteString -> Settings -> Settings
 setServerName value settings = settings {settingsServerName = value}
 
 -- | The value of an Alt-Svc field in every response (RFC 7838). Default: none.
---
--- @since 0.1.0
 setAltSvc :: ByteString -> Settings -> Settings
 setAltSvc value settings = settings {settingsAltSvc = Just value}
 
 -- | The largest number of bytes of an unread request body that the server reads and drops in order to keep the
 -- connection. @Nothing@: any number. Default: @Just 8192@. 0 or less: none.
---
--- @since 0.1.0
 setMaximumBodyFlush :: Maybe Int -> Settings -> Settings
 setMaximumBodyFlush value settings = settings {settingsMaximumBodyFlush = fmap (max 0) value}
 
 -- | The largest size of a request head in bytes, at most a gigabyte. A larger one gets a 431. Default: 51200.
---
--- @since 0.1.0
 setMaxTotalHeaderLength :: Int -> Settings -> Settings
 setMaxTotalHeaderLength value settings = settings {settingsMaxTotalHeaderLength = max 64 (min longestHead value)}
 
@@ -395,33 +337,23 @@ longestHead = 1073741824
 
 -- | The largest buffer in bytes that the builder of a response body may request. A larger one is an error. Default:
 -- 1049000000, as in Warp.
---
--- @since 0.1.0
 setMaxBuilderResponseBufferSize :: Int -> Settings -> Settings
 setMaxBuilderResponseBufferSize value settings = settings {settingsMaxBuilderResponseBufferSize = value}
 
 -- | The number of bytes of a request body after which the time limit of 'setBodyTimeout' starts again. Default: 2048.
---
--- @since 0.1.0
 setSlowlorisSize :: Int -> Settings -> Settings
 setSlowlorisSize value settings = settings {settingsSlowlorisSize = max 1 value}
 
 -- | Connections begin with a request. The default.
---
--- @since 0.1.0
 setProxyProtocolNone :: Settings -> Settings
 setProxyProtocolNone settings = settings {settingsProxyProtocol = ProxyProtocolNone}
 
 -- | Connections begin with a header of the PROXY protocol, version 1 or 2, which sets 'Network.Wai.remoteHost'. Other
 -- connections get a 400. Use it only if nobody but the proxy can reach the server.
---
--- @since 0.1.0
 setProxyProtocolRequired :: Settings -> Settings
 setProxyProtocolRequired settings = settings {settingsProxyProtocol = ProxyProtocolRequired}
 
 -- | Connections may begin with a header of the PROXY protocol. Every client can then claim any address.
---
--- @since 0.1.0
 setProxyProtocolOptional :: Settings -> Settings
 setProxyProtocolOptional settings = settings {settingsProxyProtocol = ProxyProtocolOptional}
 
@@ -431,8 +363,6 @@ setProxyProtocolOptional settings = settings {settingsProxyProtocol = ProxyProto
 -- It also runs for refused requests. If there is no complete and valid head, the logger gets
 -- 'Network.Wai.defaultRequest' with the client's address, as in Warp. 'setOnAnswer' distinguishes such a request from a
 -- real one. Unlike Warp's it also runs after raw responses, such as WebSockets, when the application has ended with them.
---
--- @since 0.1.0
 setLogger :: (Request -> Status -> Maybe Integer -> IO ()) -> Settings -> Settings
 setLogger value settings = settings {settingsLogger = Just value}
 
@@ -442,27 +372,19 @@ setLogger value settings = settings {settingsLogger = Just value}
 -- WebSocket, is over when the application has ended with it. Default: none, which costs nothing.
 --
 -- > setOnAnswer (\answer -> when (isJust (answerRefusal answer)) (hPutStrLn stderr (show (answerClient answer))))
---
--- @since 0.1.0
 setOnAnswer :: (Answer -> IO ()) -> Settings -> Settings
 setOnAnswer value settings = settings {settingsOnAnswer = Just value}
 
 -- | Serves HTTP\/1 alone. The preface of HTTP\/2 is refused like any other malformed request.
---
--- @since 0.1.0
 setHTTP2Disabled :: Settings -> Settings
 setHTTP2Disabled settings = settings {settingsProtocols = OnlyHttp1}
 
 -- | Serves HTTP\/2 alone, for example behind a proxy or for gRPC. A request of HTTP\/1 gets a 505.
---
--- @since 0.1.0
 setHTTP1Disabled :: Settings -> Settings
 setHTTP1Disabled settings = settings {settingsProtocols = OnlyHttp2}
 
 -- | The number of HTTP\/2 streams that a client may have open on a connection, and of requests of a connection that are served at
 -- a time. A request whose stream was reset counts until its application returns. Default: 128.
---
--- @since 0.1.0
 setHTTP2MaximumStreams :: Int -> Settings -> Settings
 setHTTP2MaximumStreams value = changeHttp2 (\own -> own {http2MaximumStreams = max 1 (min 1000000 value)})
 
@@ -473,8 +395,6 @@ setHTTP2MaximumStreams value = changeHttp2 (\own -> own {http2MaximumStreams = m
 --
 -- While streams that nobody reads hold more than half of the connection's window, other bodies on the connection may wait, too. So
 -- the first one should be less than half of the second one.
---
--- @since 0.1.0
 setHTTP2Windows :: Int -> Int -> Int -> Settings -> Settings
 setHTTP2Windows stream connection most =
   changeHttp2 (\own -> own {http2StreamWindow = window stream, http2ConnectionWindow = window connection, http2MaximumWindow = window most})
@@ -483,8 +403,6 @@ setHTTP2Windows stream connection most =
 
 -- | Bytes of memory for each HTTP\/2 connection in which the server remembers fields of its responses, to send them in a byte or
 -- two the next time. Default: 4096.
---
--- @since 0.1.0
 setHTTP2CompressionTable :: Int -> Settings -> Settings
 setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable = max 0 (min 65536 value)})
 
@@ -492,8 +410,6 @@ setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable
 -- the client cancels before there is an answer, and whose handler then runs on for more than 100 ms, and streams that it makes the server reset.
 -- All else that a client cancels is free. A client that goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM; over HTTP\/3,
 -- H3_EXCESSIVE_LOAD at the end): what was begun is finished, and its connection ends. Default: 1000, 100.
---
--- @since 0.1.0
 setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
 
@@ -502,21 +418,15 @@ setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = 
 -- bytes, or more than was sent. Frames of use, such as a request, or data in either direction, allow for more. A client that goes beyond that
 -- is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is
 -- disconnected at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
---
--- @since 0.1.0
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumFrames burst perSecond = changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
 
 -- | What 'setHTTP2MaximumResets', 'setHTTP2MaximumFrames' and 'setHTTP2Windows' have set.
---
--- @since 0.1.0
 getHTTP2MaximumResets, getHTTP2MaximumFrames :: Settings -> (Int, Int)
 getHTTP2MaximumResets settings = let Allowance burst perSecond = http2Resets (settingsHttp2 settings) in (burst, perSecond)
 getHTTP2MaximumFrames settings = let Allowance burst perSecond = http2Frames (settingsHttp2 settings) in (burst, perSecond)
 
 -- | See 'getHTTP2MaximumResets'.
---
--- @since 0.1.0
 getHTTP2Windows :: Settings -> (Int, Int, Int)
 getHTTP2Windows settings = (http2StreamWindow own, http2ConnectionWindow own, http2MaximumWindow own)
   where
@@ -527,68 +437,46 @@ changeHttp2 :: (Http2Settings -> Http2Settings) -> Settings -> Settings
 changeHttp2 change settings = settings {settingsHttp2 = change (settingsHttp2 settings)}
 
 -- | Never runs: only HTTP\/2 can push.
---
--- @since 0.1.0
 setServerPushLogger :: (Request -> ByteString -> Integer -> IO ()) -> Settings -> Settings
 setServerPushLogger _ settings = settings
 
 -- | The port.
---
--- @since 0.1.0
 getPort :: Settings -> Port
 getPort = settingsPort
 
 -- | The host preference.
---
--- @since 0.1.0
 getHost :: Settings -> HostPreference
 getHost = settingsHost
 
 -- | The action for new connections.
---
--- @since 0.1.0
 getOnOpen :: Settings -> SockAddr -> IO Bool
 getOnOpen = settingsOnOpen
 
 -- | The action for ended connections.
---
--- @since 0.1.0
 getOnClose :: Settings -> SockAddr -> IO ()
 getOnClose = settingsOnClose
 
 -- | The action for exceptions.
---
--- @since 0.1.0
 getOnException :: Settings -> Maybe Request -> SomeException -> IO ()
 getOnException = settingsOnException
 
 -- | The time limit of a shutdown, in seconds.
---
--- @since 0.1.0
 getGracefulShutdownTimeout :: Settings -> Maybe Int
 getGracefulShutdownTimeout = settingsGracefulShutdownSeconds
 
 -- | The value of 'setGracefulCloseTimeout1'.
---
--- @since 0.1.0
 getGracefulCloseTimeout1 :: Settings -> Int
 getGracefulCloseTimeout1 = settingsGracefulClose1Millis
 
 -- | The value of 'setGracefulCloseTimeout2'.
---
--- @since 0.1.0
 getGracefulCloseTimeout2 :: Settings -> Int
 getGracefulCloseTimeout2 = settingsGracefulClose2Millis
 
 -- | The state made by 'makeServerState'.
---
--- @since 0.1.0
 getServerState :: Settings -> Maybe ServerState
 getServerState = settingsServerState
 
 -- | The counter of open connections, if 'makeServerState' has made one.
---
--- @since 0.1.0
 getOpenConnectionCounter :: Settings -> Maybe Counter
 getOpenConnectionCounter = fmap openConnectionCounter . settingsServerState
 
@@ -597,22 +485,16 @@ getOpenConnectionCounter = fmap openConnectionCounter . settingsServerState
 -- > (state, settings) <- makeServerState defaultSettings
 -- > _ <- forkIO (runSettings settings application)
 -- > currentOpenConnections state >>= print
---
--- @since 0.1.0
 makeServerState :: Settings -> IO (ServerState, Settings)
 makeServerState settings = do
   state <- newServerState
   return (state, settings {settingsServerState = Just state})
 
 -- | 'makeServerState' of 'defaultSettings', with Warp's name and type.
---
--- @since 0.1.0
 makeSettingsAndServerState :: IO (ServerState, Settings)
 makeSettingsAndServerState = makeServerState defaultSettings
 
 -- | The same for only the counter of open connections.
---
--- @since 0.1.0
 makeSettingsAndCounter :: IO (Counter, Settings)
 makeSettingsAndCounter = first openConnectionCounter <$> makeSettingsAndServerState
 
@@ -621,15 +503,11 @@ makeSettingsAndCounter = first openConnectionCounter <$> makeSettingsAndServerSt
 
 -- | Seconds from the first byte of a request head to its last. After that the client gets a 408. Default: as
 -- 'setTimeout'.
---
--- @since 0.1.0
 setHeaderTimeout :: Int -> Settings -> Settings
 setHeaderTimeout value settings = settings {settingsHeaderSeconds = Just value}
 
 -- | Seconds that the server waits for the next 'setSlowlorisSize' bytes of a request body while the application reads
 -- it. After that reading throws @RequestTimedOut@, which the server answers with a 408. Default: as 'setTimeout'.
---
--- @since 0.1.0
 setBodyTimeout :: Int -> Settings -> Settings
 setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
 
@@ -638,15 +516,11 @@ setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
 -- and the first request after a handshake. Behind a load balancer this must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
 -- being closed. Empty lines restart the limit once; from the second time on 'setHeaderTimeout' applies. Default: as
 -- 'setTimeout'.
---
--- @since 0.1.0
 setIdleTimeout :: Int -> Settings -> Settings
 setIdleTimeout value settings = settings {settingsIdleSeconds = Just value}
 
 -- | Seconds during which a client may acknowledge no byte of a response. A client that reads slowly but steadily keeps
 -- its connection; limit that with 'setMinimumRate'. Default: as 'setTimeout'.
---
--- @since 0.1.0
 setSendTimeout :: Int -> Settings -> Settings
 setSendTimeout value settings = settings {settingsSendSeconds = Just value}
 
@@ -654,16 +528,12 @@ setSendTimeout value settings = settings {settingsSendSeconds = Just value}
 -- that, reading throws @RequestTimedOut@, and sending throws an @IOError@ of type @TimeExpired@. An application that
 -- does neither is interrupted by an asynchronous exception, and the client gets a 503 if nothing was sent.
 -- 'Network.Wai.Handler.Millrace.pauseTimeout' removes the limit for one request. Default: 0, no limit.
---
--- @since 0.1.0
 setTotalTimeout :: Int -> Settings -> Settings
 setTotalTimeout value settings = settings {settingsTotalSeconds = max 0 value}
 
 -- | @setMinimumRate bytesPerSecond windowSeconds@: in every window of waiting of that many seconds, a client must send
 -- or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies this
 -- replaces 'setSlowlorisSize'. The default is a rate of 0, no minimum.
---
--- @since 0.1.0
 setMinimumRate :: Int -> Int -> Settings -> Settings
 setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
 
@@ -671,8 +541,6 @@ setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 
 -- is idle between two requests. If there is none, it closes the oldest one that has not sent a request, if it has been
 -- silent for five seconds. Otherwise the next connection waits. Default: @Nothing@, as many as there are descriptors for
 -- ('setReservedDescriptors').
---
--- @since 0.1.0
 setMaximumConnections :: Maybe Int -> Settings -> Settings
 setMaximumConnections value settings = settings {settingsMaximumConnections = fmap (max 1) value}
 
@@ -680,8 +548,6 @@ setMaximumConnections value settings = settings {settingsMaximumConnections = fm
 -- each further one is made room for as with 'setMaximumConnections', among the idle connections of all servers of the process. What
 -- counts is how many descriptors the process has open, whatever they are for. Default: @Nothing@, an eighth of the process's
 -- soft limit when the server starts, at least 16 and at most 1024.
---
--- @since 0.1.0
 setReservedDescriptors :: Maybe Int -> Settings -> Settings
 setReservedDescriptors value settings = settings {settingsReservedDescriptors = fmap (max 0) value}
 
@@ -690,42 +556,30 @@ setReservedDescriptors value settings = settings {settingsReservedDescriptors = 
 -- reported to 'setOnException', as an 'IOError' of @EMFILE@ without a request.
 --
 -- > setOnCrowding print
---
--- @since 0.1.0
 setOnCrowding :: (Crowding -> IO ()) -> Settings -> Settings
 setOnCrowding value settings = settings {settingsOnCrowding = Just value}
 
 -- | The largest number of requests on one connection, which is closed after the last. Default: @Nothing@, any number.
---
--- @since 0.1.0
 setMaximumRequests :: Maybe Int -> Settings -> Settings
 setMaximumRequests value settings = settings {settingsMaximumRequests = fmap (max 1) value}
 
 -- | The largest number of field lines in a request head, at most 512. More get a 431. Default: 128.
---
--- @since 0.1.0
 setMaximumHeaderCount :: Int -> Settings -> Settings
 setMaximumHeaderCount value settings = settings {settingsMaximumHeaderCount = max 1 (min 512 value)}
 
 -- | The largest size of a request target in bytes. The rest of a request line is always short. A longer one gets a 414.
 -- Default: 8192.
---
--- @since 0.1.0
 setMaximumTargetLength :: Int -> Settings -> Settings
 setMaximumTargetLength value settings = settings {settingsMaximumTargetLength = max 1 value}
 
 -- | The largest size of a request body in bytes. A larger one gets a 413: before the application runs if its length is
 -- announced, and otherwise when the application has read that many bytes and reading throws @PayloadTooLarge@. Default:
 -- @Nothing@, any number.
---
--- @since 0.1.0
 setMaximumBodySize :: Maybe Int -> Settings -> Settings
 setMaximumBodySize value settings = settings {settingsMaximumBodySize = fmap (max 0) value}
 
 -- | The number of connections that the system queues until they are accepted. The system limits it to
 -- @net.core.somaxconn@; the maximum is 65535. Default: 2048.
---
--- @since 0.1.0
 setBacklog :: Int -> Settings -> Settings
 setBacklog value settings = settings {settingsBacklog = max 1 (min 65535 value)}
 
@@ -737,16 +591,12 @@ setBacklog value settings = settings {settingsBacklog = max 1 (min 65535 value)}
 -- one. The old server ignores new handshakes and accepts the connections in its queue before it closes its sockets. A
 -- client whose first segment reached the old server in that quarter of a second tries again after a second, and reaches
 -- the new one. This needs no privileges. 'Network.Wai.Handler.Millrace.runSettingsInherited' avoids the delay.
---
--- @since 0.1.0
 setReusePort :: Bool -> Settings -> Settings
 setReusePort value settings = settings {settingsReusePort = value}
 
 -- | Whether LF alone may end a line of a request head, as RFC 9112, section 2.2, permits. For requests typed by hand
 -- and small devices. Lines of chunked bodies must always end with CR LF. A connection that needed it is closed after
 -- the response: to a proxy that does not see a line end there, the rest might belong to another client. Default: False.
---
--- @since 0.1.0
 setAllowBareLineFeed :: Bool -> Settings -> Settings
 setAllowBareLineFeed value settings = settings {settingsAllowBareLineFeed = value}
 
@@ -754,23 +604,17 @@ setAllowBareLineFeed value settings = settings {settingsAllowBareLineFeed = valu
 -- server replace the line end by spaces instead of refusing the request. For proxies that send clients' certificates in
 -- several lines. Not for fields that the server itself uses: Host, Content-Length, Transfer-Encoding, Connection,
 -- Expect, Upgrade, Range. A connection that needed it is closed after the response. Default: False.
---
--- @since 0.1.0
 setAllowFolding :: Bool -> Settings -> Settings
 setAllowFolding value settings = settings {settingsAllowFolding = value}
 
 -- | Whether an HTTP\/1.1 request may lack Host. RFC 9112, section 3.2, demands a 400. For health checks and scripts.
 -- Use it only if nothing depends on the host's name. Two Host fields, or an invalid one, are always refused. Default:
 -- False.
---
--- @since 0.1.0
 setAllowMissingHost :: Bool -> Settings -> Settings
 setAllowMissingHost value settings = settings {settingsAllowMissingHost = value}
 
 -- | Whether a request target may contain bytes outside ASCII that are not percent-encoded. RFC 3986, section 2, does
 -- not allow them, and RFC 9112, section 3.2, recommends a 400. For clients that send plain UTF-8. Control characters
 -- and spaces are always refused. Default: False.
---
--- @since 0.1.0
 setAllowNonAsciiTarget :: Bool -> Settings -> Settings
 setAllowNonAsciiTarget value settings = settings {settingsAllowNonAsciiTarget = value}

@@ -24,8 +24,6 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Word (Word64)
 
 -- | The state of a server. See 'Network.Wai.Handler.Millrace.makeServerState'.
---
--- @since 0.1.0
 data ServerState
   = ServerState
       !Counter
@@ -35,14 +33,10 @@ data ServerState
   deriving (Eq)
 
 -- | A number that others may watch.
---
--- @since 0.1.0
 newtype Counter = Counter (TVar Int)
   deriving (Eq)
 
 -- | How many open connections are in which state. Each is in one.
---
--- @since 0.1.0
 data ConnectionStates = ConnectionStates
   { -- | No request of theirs has begun. Over TLS, the handshake may not have ended.
     connectionsNew :: !Int,
@@ -62,32 +56,22 @@ openConnectionCounter :: ServerState -> Counter
 openConnectionCounter (ServerState counter _ _) = counter
 
 -- | The current value. Does not block.
---
--- @since 0.1.0
 getCount :: Counter -> IO Int
 getCount (Counter count) = readTVarIO count
 
 -- | How many connections are open now. Does not block.
---
--- @since 0.1.0
 currentOpenConnections :: ServerState -> IO Int
 currentOpenConnections = getCount . openConnectionCounter
 
 -- | The same in a transaction, for waiting.
---
--- @since 0.1.0
 currentOpenConnectionsSTM :: ServerState -> STM Int
 currentOpenConnectionsSTM (ServerState (Counter count) _ _) = readTVar count
 
 -- | Is the server shutting down, or has it ended? Does not block.
---
--- @since 0.1.0
 currentShuttingDownState :: ServerState -> IO Bool
 currentShuttingDownState (ServerState _ closing _) = readTVarIO closing
 
 -- | The same in a transaction, for waiting.
---
--- @since 0.1.0
 currentShuttingDownStateSTM :: ServerState -> STM Bool
 currentShuttingDownStateSTM (ServerState _ closing _) = readTVar closing
 

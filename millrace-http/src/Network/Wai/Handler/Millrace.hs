@@ -280,7 +280,5 @@ import Paths_millrace_http (version)
 -- colon, a bare CR and their like have no reading that all programs on the way share.
 
 -- | The version of this package.
---
--- @since 0.1.0
 millraceVersion :: String
 millraceVersion = showVersion version

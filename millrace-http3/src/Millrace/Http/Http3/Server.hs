@@ -50,8 +50,6 @@ import Network.Wai (Application, Middleware, mapResponseHeaders, responseHeaders
 import Network.Wai.Handler.Millrace (Listener, listenerSocket)
 
 -- | HTTP\/3 that is served.
---
--- @since 0.1.0
 data HTTP3 = HTTP3
   { http3Chosen :: !(MVar Chosen),
     http3Settings :: !Settings,
@@ -73,8 +71,6 @@ data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 --
 -- > withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners application $ \http3 ->
 -- >   runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 application)
---
--- @since 0.1.0
 withHTTP3 :: TLSSettings -> Settings -> [Listener] -> Application -> (HTTP3 -> IO a) -> IO a
 withHTTP3 tls settings listeners application use = mask $ \restore -> do
   refuseUnsupported tls settings
@@ -209,8 +205,6 @@ openDatagrams (Place address options) = bracketOnError (socket family Datagram d
     bufferBytes = 2097152
 
 -- | Settings of a server of HTTP\/1.1 and HTTP\/2 that runs beside: it ends together with HTTP\/3, and counts connections together.
---
--- @since 0.1.0
 besideHTTP3 :: HTTP3 -> Settings -> Settings
 besideHTTP3 http3 settings =
   settings
@@ -221,8 +215,6 @@ besideHTTP3 http3 settings =
     stopHere = forM_ (http3Sessions http3) (`stopSession` Gracefully (settingsGracefulShutdownSeconds settings))
 
 -- | Tells clients of other versions that there is HTTP\/3 (Alt-Svc, RFC 7838), in responses that do not have this field already.
---
--- @since 0.1.0
 announcingHTTP3 :: HTTP3 -> Middleware
 announcingHTTP3 http3 application request respond = application request $ \response -> do
   running <- readIORef (http3Running http3)
@@ -236,8 +228,6 @@ hAltSvc = "Alt-Svc"
 
 -- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what
 -- 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchSeconds' says.
---
--- @since 0.1.0
 reloadHTTP3 :: HTTP3 -> IO ()
 reloadHTTP3 http3 =
   -- Within the lock, or what was read before 'replaceHTTP3' could be used after it.
@@ -251,8 +241,6 @@ reloadHTTP3 http3 =
 -- > commit
 --
 -- All other settings stay as they were. Throws what 'withHTTP3' throws, and then nothing has changed.
---
--- @since 0.1.0
 replaceHTTP3 :: HTTP3 -> TLSSettings -> IO (IO ())
 replaceHTTP3 http3 tls = do
   credentials <- credentialsOf tls
@@ -274,7 +262,5 @@ watching http3 tls
     watch = watchFiles (1000000 * tlsWatchSeconds tls) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
 
 -- | The libraries that speak HTTP\/3, with their versions: @ngtcp2 1.11.0, nghttp3 1.8.0, GnuTLS 3.8.9@.
---
--- @since 0.1.0
 librariesOfHTTP3 :: IO String
 librariesOfHTTP3 = libraries

@@ -23,8 +23,6 @@ import Millrace.Tls (ClientCertificates (..), UnknownNames (..))
 
 -- | What the settings demand, and HTTP\/3 cannot do. A server that ignored it would serve clients that the settings
 -- refuse.
---
--- @since 0.1.0
 data UnsupportedSetting
   = -- | 'Network.Wai.Handler.MillraceTLS.tlsClientCertificates' or
     -- 'Network.Wai.Handler.MillraceTLS.tlsWantClientCert': HTTP\/3 asks clients for no certificate.

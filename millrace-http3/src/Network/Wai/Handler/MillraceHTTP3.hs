@@ -44,8 +44,6 @@ import Network.Wai.Handler.MillraceTLS (TLSSettings, offering, protectedBy, with
 
 -- | Serves an application over HTTP\/1.1, HTTP\/2 and HTTP\/3, otherwise as 'Network.Wai.Handler.MillraceTLS.runTLS' does. Throws what that
 -- throws, and what 'withHTTP3' throws.
---
--- @since 0.1.0
 runHTTP3 :: TLSSettings -> Settings -> Application -> IO ()
 runHTTP3 tls settings application =
   bracket (openListeners settings) (mapM_ closeListener) $ \listeners ->

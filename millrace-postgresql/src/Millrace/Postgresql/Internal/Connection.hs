@@ -50,8 +50,6 @@ import Millrace.Timer (timeout)
 import System.Posix.Types (Fd (..))
 
 -- | A connection to a server. One thread at a time uses it; others wait for their turn. Its end is 'close'.
---
--- @since 0.1.0
 data Connection = Connection
   { connectionOf :: !(Ptr Conn),
     -- | The server and the database, for messages.
@@ -87,8 +85,6 @@ data Condition
 --
 -- > deadline <- deadlineAfter 2000000
 -- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
---
--- @since 0.1.0
 connectBefore :: Deadline -> ByteString -> IO Connection
 connectBefore deadline text = do
   when (ByteString.elem 0 text) $ throwIO (NotConnected "PostgreSQL" "the connection string has a zero byte")
@@ -144,8 +140,6 @@ withParameters given action =
 
 -- | Closes the connection. If a statement was interrupted, the server is asked to give it up, in the background. Waits for a thread
 -- that uses the connection. A second call does nothing.
---
--- @since 0.1.0
 close :: Connection -> IO ()
 close connection = withMVarMasked (connectionLock connection) $ \() -> do
   was <- readIORef (connectionCondition connection)
@@ -163,15 +157,11 @@ close connection = withMVarMasked (connectionLock connection) $ \() -> do
 
 -- | Could the next statement run on it? Not if it was closed, if a statement was interrupted, if the connection failed, or if a
 -- transaction is open. Asks the server nothing.
---
--- @since 0.1.0
 isReusable :: Connection -> IO Bool
 isReusable = askWith (fmap (== transactionIdle) . c_transaction_status)
 
 -- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile, or has said anything. Two
 -- system calls.
---
--- @since 0.1.0
 isAlive :: Connection -> IO Bool
 isAlive = askWith (fmap (/= 0) . c_is_alive)
 

@@ -8,8 +8,6 @@ import Millrace.Postgresql.Parameter (Format (..), Parameter (..), bytesOf)
 import Millrace.Postgresql.Row (Column (..), jsonDecoder)
 
 -- | JSON, for columns of the types @json@ and @jsonb@. It is passed on as it is; the server checks it.
---
--- @since 0.1.0
 newtype Json = Json {jsonBytes :: ByteString}
   deriving (Eq, Ord, Show)
 

@@ -16,8 +16,6 @@ import qualified Data.Text.Encoding.Error as Text
 
 -- | A problem with a server, a statement, or the types of a statement. A deadline that passes is not among them: it is an 'IOError', as
 -- everywhere ('Millrace.Deadline.isDeadlineError').
---
--- @since 0.1.0
 data PostgresqlProblem
   = -- | No connection could be made.
     NotConnected
@@ -65,8 +63,6 @@ data PostgresqlProblem
   deriving (Eq, Show)
 
 -- | What the server says about a statement that it refused.
---
--- @since 0.1.0
 data Refusal = Refusal
   { -- | Five characters that name the kind of error: @"23505"@ for a value that must be unique. PostgreSQL's manual lists them.
     refusalState :: !ByteString,

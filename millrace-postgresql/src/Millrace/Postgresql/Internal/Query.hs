@@ -50,8 +50,6 @@ import Millrace.Postgresql.Parameter
 import Millrace.Postgresql.Row
 
 -- | A statement, and what to read from each of its rows.
---
--- @since 0.1.0
 data Statement row = Statement !ByteString !Preparation !(Row row)
 
 data Preparation = Once | Kept
@@ -62,20 +60,14 @@ data Preparation = Once | Kept
 --
 -- > cheap :: Statement (Int, Text)
 -- > cheap = statement "SELECT id, name FROM items WHERE price < $1" ((,) <$> column <*> column)
---
--- @since 0.1.0
 statement :: ByteString -> Row row -> Statement row
 statement text = Statement text Kept
 
 -- | A statement without rows, or whose rows are not read.
---
--- @since 0.1.0
 command :: ByteString -> Statement ()
 command text = Statement text Kept (pure ())
 
 -- | The same statement, but no connection keeps it. For statements whose text differs each time.
---
--- @since 0.1.0
 once :: Statement row -> Statement row
 once (Statement text _ row) = Statement text Once row
 
@@ -83,21 +75,15 @@ once (Statement text _ row) = Statement text Once row
 -- ('Millrace.Postgresql.untilDeadline'). Throws 'PostgresqlProblem'. If it is interrupted, the connection cannot be used again.
 --
 -- > items <- query connection cheap [value (100 :: Int)]
---
--- @since 0.1.0
 query :: Connection -> Statement row -> [Value] -> IO [row]
 query connection what@(Statement text _ row) values =
   run connection what values (rowsOf text row)
 
 -- | The first row only.
---
--- @since 0.1.0
 queryOne :: Connection -> Statement row -> [Value] -> IO (Maybe row)
 queryOne connection what values = listToMaybe <$> query connection what values
 
 -- | Runs a statement and returns how many rows it has changed, or returned.
---
--- @since 0.1.0
 execute :: Connection -> Statement row -> [Value] -> IO Int
 execute connection what values = run connection what values affected
 
@@ -110,8 +96,6 @@ affected result = do
 -- contain transactions of their own.
 --
 -- > script connection "CREATE TABLE a (b int); CREATE INDEX ON a (b)"
---
--- @since 0.1.0
 script :: Connection -> ByteString -> IO ()
 script connection text =
   answered connection text (exclusively connection (withText text (exchange connection text . c_send_script conn))) (const (return ()))
@@ -276,8 +260,6 @@ rowsOf text row result = do
 -- Transactions
 
 -- | How much a transaction sees of others that run at the same time.
---
--- @since 0.1.0
 data Isolation = ReadCommitted | RepeatableRead | Serializable
   deriving (Eq, Show)
 
@@ -288,14 +270,10 @@ data Isolation = ReadCommitted | RepeatableRead | Serializable
 -- > transaction connection $ do
 -- >   _ <- execute connection withdraw [value amount, value from]
 -- >   execute connection deposit [value amount, value to]
---
--- @since 0.1.0
 transaction :: Connection -> IO a -> IO a
 transaction = transactionWith ReadCommitted
 
 -- | The same, with this isolation. A 'Serializable' transaction may be refused (state @40001@), and can then be tried again.
---
--- @since 0.1.0
 transactionWith :: Isolation -> Connection -> IO a -> IO a
 transactionWith isolation connection action = mask $ \restore -> do
   before <- statusNow
@@ -329,8 +307,6 @@ transactionWith isolation connection action = mask $ \restore -> do
 
 -- | Statements that are sent together, without waiting for each answer, and what is made of their rows. If one is refused, all are
 -- undone, as in a transaction.
---
--- @since 0.1.0
 data Pipeline a = Pipeline [Sent] (Connection -> [Ptr Result] -> IO (a, [Ptr Result]))
 
 data Sent = Sent !ByteString !Preparation [Value]
@@ -346,8 +322,6 @@ instance Applicative Pipeline where
     return (f x, rest)
 
 -- | One statement of a pipeline.
---
--- @since 0.1.0
 step :: Statement row -> [Value] -> Pipeline [row]
 step (Statement text preparation row) values = Pipeline [Sent text preparation values] $ \_ results -> case results of
   result : others -> do
@@ -358,8 +332,6 @@ step (Statement text preparation row) values = Pipeline [Sent text preparation v
 -- | Sends the statements of a pipeline and reads all answers: one round trip instead of one for each.
 --
 -- > (item, reviews) <- pipeline connection ((,) <$> step itemOf [value key] <*> step reviewsOf [value key])
---
--- @since 0.1.0
 pipeline :: Connection -> Pipeline a -> IO a
 pipeline connection (Pipeline sent reader) = mask $ \restore -> do
   results <- exclusively connection (exchangeAll connection sent)

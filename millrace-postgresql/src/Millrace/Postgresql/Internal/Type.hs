@@ -5,8 +5,6 @@ import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
 
 -- | The number of a type.
---
--- @since 0.1.0
 type Oid = Word32
 
 oidBool, oidBytea, oidChar, oidName, oidInt8, oidInt2, oidInt4, oidText, oidOid, oidJson, oidXml, oidFloat4, oidFloat8 :: Oid

@@ -34,8 +34,6 @@ import System.IO (utf8)
 import System.IO.Unsafe (unsafePerformIO)
 
 -- | A certificate (X.509).
---
--- @since 0.1.0
 newtype Certificate = Certificate ByteString
   deriving (Eq, Ord)
 
@@ -48,57 +46,39 @@ instance Show Certificate where
       names ones = showString " for " . showString (unwords ones)
 
 -- | A certificate from its encoding; nothing if it is none.
---
--- @since 0.1.0
 certificateFromDer :: ByteString -> Maybe Certificate
 certificateFromDer der = unsafePerformIO $
   withParsed der $ \parsed -> return (if parsed == nullPtr then Nothing else Just (Certificate der))
 
 -- | Its encoding.
---
--- @since 0.1.0
 certificateDer :: Certificate -> ByteString
 certificateDer (Certificate der) = der
 
 -- | Whose it is, in the form of RFC 2253: @CN=example.org,O=Example@.
---
--- @since 0.1.0
 certificateSubject :: Certificate -> String
 certificateSubject = textOf fieldSubject
 
 -- | Who has issued it.
---
--- @since 0.1.0
 certificateIssuer :: Certificate -> String
 certificateIssuer = textOf fieldIssuer
 
 -- | Its number, in hexadecimal digits.
---
--- @since 0.1.0
 certificateSerial :: Certificate -> String
 certificateSerial = textOf fieldSerial
 
 -- | The names of hosts that it is for. They may begin with @*.@
---
--- @since 0.1.0
 certificateNames :: Certificate -> [String]
 certificateNames = listOf fieldDnsNames
 
 -- | The IP addresses that it is for.
---
--- @since 0.1.0
 certificateAddresses :: Certificate -> [String]
 certificateAddresses = listOf fieldAddresses
 
 -- | Before this it is not valid. Nothing if the time makes no sense.
---
--- @since 0.1.0
 certificateValidFrom :: Certificate -> Maybe UTCTime
 certificateValidFrom = timeOf c_certificateBegins
 
 -- | After this it is not valid any more.
---
--- @since 0.1.0
 certificateValidUntil :: Certificate -> Maybe UTCTime
 certificateValidUntil = timeOf c_certificateEnds
 

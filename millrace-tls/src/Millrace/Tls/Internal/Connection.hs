@@ -82,12 +82,8 @@ import System.Posix.Types (Fd (..))
 -- | A connection whose handshake is done. Two are equal if they are the same one.
 --
 -- Close it: the garbage collector frees memory, but closes no socket.
---
--- @since 0.1.0
 data Connection = Connection
   { -- | The socket below.
-    --
-    -- @since 0.1.0
     connectionSocket :: !Socket,
     connectionState :: !(ForeignPtr ConnectionState),
     connectionRole :: !Role,
@@ -99,8 +95,6 @@ data Connection = Connection
     -- | Whether a send was incomplete. Then closing must not tell the peer that it has everything.
     isCutShort :: !(IORef Bool),
     -- | What the handshake has negotiated.
-    --
-    -- @since 0.1.0
     negotiated :: !Negotiated
   }
 
@@ -111,8 +105,6 @@ instance Show Connection where
   showsPrec _ connection = showString "<TLS connection on " . showString (connectionName connection) . showChar '>'
 
 -- | The negotiated parameters of a connection.
---
--- @since 0.1.0
 data Negotiated = Negotiated
   { negotiatedVersion :: !Version,
     -- | In OpenSSL's names: @TLS_AES_128_GCM_SHA256@.
@@ -178,8 +170,6 @@ throwErrno connection attempted code = throwIO (failure attempted (show connecti
 -- Limits
 
 -- | How long an operation may wait.
---
--- @since 0.1.0
 data Limit
   = -- | So many microseconds from now; 0 means for ever.
     Within !Int
@@ -410,8 +400,6 @@ unread connection bytes count = withState connection $ \state -> c_unread state 
 
 -- | Has the peer sent nothing for the application, and not ended the stream either? Takes what has arrived and is TLS's own, such as
 -- a server's tickets, which may come at any time. Loses no byte of the application's. Does not block while nobody receives.
---
--- @since 0.1.0
 isQuiet :: Connection -> IO Bool
 isQuiet connection = mask_ . withMVar (receiving connection) $ \_ ->
   allocaBytes sealedSize $ \sealed -> alloca $ \plain -> do
@@ -441,8 +429,6 @@ handOver keep action = do
 -- Sending
 
 -- | The result of an attempt to send.
---
--- @since 0.1.0
 data Attempt
   = -- | So many bytes were sent: 0 only at the end of a file.
     Moved !Int

@@ -156,8 +156,6 @@ logKeys context path = do
   when (isOpen == 0) $ throwErrnoPath "Millrace.Tls: opening the log of keys" path
 
 -- | How clients may resume sessions without another full handshake.
---
--- @since 0.1.0
 data Tickets
   = -- | By tickets that keys of this program protect. They change every hour, and tickets are good for two to three hours.
     OwnTicketKeys

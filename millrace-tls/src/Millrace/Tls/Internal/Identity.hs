@@ -28,8 +28,6 @@ import Millrace.Tls.Internal.Certificate
 import Millrace.Tls.Internal.Foreign
 
 -- | A source of PEM: text with lines like @-----BEGIN CERTIFICATE-----@.
---
--- @since 0.1.0
 data Pem
   = -- | Read anew whenever it is used.
     PemFile FilePath
@@ -60,13 +58,9 @@ describePem _ (PemFile path) = path
 describePem what (PemBytes _) = what
 
 -- | A private key with its certificate and the certificates of its issuers.
---
--- @since 0.1.0
 data Identity = Identity
   { identityState :: !(ForeignPtr IdentityState),
     -- | The first certificate of its chain.
-    --
-    -- @since 0.1.0
     identityCertificate :: !Certificate,
     -- | An OCSP answer of its authority, in DER.
     identityStaple :: !(Maybe ByteString)
@@ -89,16 +83,12 @@ withIdentity = withForeignPtr . identityState
 
 -- | Reads a chain of certificates, one's own first, and the private key. Both may be in the same file. Throws a 'SettingsError', or
 -- the 'IOError' of reading a file.
---
--- @since 0.1.0
 loadIdentity :: Pem -> Pem -> IO Identity
 loadIdentity = loadIdentityWith (return Nothing)
 
 -- | The same for a key that may be encrypted. The action is run only if it is, and returns the password.
 --
 -- > loadIdentityWith (Just <$> readFile "password") (PemFile "fullchain.pem") (PemFile "privkey.pem")
---
--- @since 0.1.0
 loadIdentityWith :: IO (Maybe ByteString) -> Pem -> Pem -> IO Identity
 loadIdentityWith askPassword chain key = do
   chainBytes <- readPem chain
@@ -125,8 +115,6 @@ loadIdentityWith askPassword chain key = do
 -- writes it. When the answer is too old, or about another certificate, the identity is shown without.
 --
 -- > identity <- stapling <$> ByteString.readFile "fullchain.pem.ocsp" <*> loadIdentity chain key
---
--- @since 0.1.0
 stapling :: ByteString -> Identity -> Identity
 stapling answer identity = identity {identityStaple = Just answer}
 

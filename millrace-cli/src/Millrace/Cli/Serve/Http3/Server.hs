@@ -6,8 +6,6 @@ import Network.Wai (Middleware)
 import Network.Wai.Handler.Millrace (Settings)
 
 -- | A server of HTTP\/3, as the command knows it. A program that is built without HTTP\/3 never has one.
---
--- @since 0.1.0
 data Http3Server = Http3Server
   { -- | The settings of the server of https beside it.
     besideHttp3 :: Settings -> Settings,
