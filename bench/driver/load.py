@@ -328,7 +328,7 @@ class PausedUpload(PausedH2load):
 
 
 def h2load_closed_command(url, connections, streams, seconds, processors, body=None, requests=PausedH2load.REQUESTS):
-    """HTTP/2 with a fixed number of requests in flight on each connection. `seconds`: None for so many requests. `body`: a file to
+    """HTTP/2 with a fixed number of requests in flight on each connection. `seconds`: None for this many requests. `body`: a file to
     upload."""
     length = f"--requests={requests}" if seconds is None else f"--duration={seconds}"
     command = ["h2load", f"--clients={connections}", f"--max-concurrent-streams={streams}", length,

@@ -6,7 +6,7 @@ import subprocess
 
 
 def served(port, more_than=0):
-    """How many clients of a port have received more than so many bytes from it, or None if that cannot be told here."""
+    """How many clients of a port have received more than this many bytes from it, or None if that cannot be told here."""
     if not shutil.which("ss"):
         return None
     done = subprocess.run(

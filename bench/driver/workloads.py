@@ -322,7 +322,7 @@ TOOLKIT = ("read", "direct", "read-all", "write-all", "copy-all", "processes", "
 ALL += [
     Workload(
         "file-cached", "random reads of a file in memory", "toolkit",
-        "Blocks of 4 KiB at random places of a file of 256 MiB, which the system has in memory, are read into memory of the reader's. So many "
+        "Blocks of 4 KiB at random places of a file of 256 MiB, which the system has in memory, are read into memory of the reader's. This many "
         "readers read at the same time; for fio it is the depth. Most of every figure is the system's copying.",
         "cpu_us_per_call", _toolkit("read", (1, 64, 256), 200_000), _toolkit("read", (64,), 50_000)),
     Workload(
@@ -344,7 +344,7 @@ ALL += [
         "us_per_call", _toolkit("walk", (1,), 1)),
     Workload(
         "udp", "answering packets", "toolkit",
-        "UDP packets of 100 bytes are sent back to where they came from. They arrive in bursts of so many, from a process whose time does not "
+        "UDP packets of 100 bytes are sent back to where they came from. They arrive in bursts of this many, from a process whose time does not "
         "count.",
         "cpu_us_per_call",
         [{"service": "echo", "cores": 1, "n": n, "m": 160_000} for n in (1, 32)], [{"service": "echo", "cores": 1, "n": 32, "m": 32_000}]),
@@ -354,7 +354,7 @@ ALL += [
         "us_per_call", _toolkit("watch", (1,), 5_000)),
     Workload(
         "names", "looking up names", "toolkit",
-        "So many threads look up `localhost` at the same time.",
+        "This many threads look up `localhost` at the same time.",
         "us_per_call", _toolkit("names", (1000,), 20_000), _toolkit("names", (1000,), 2_000)),
 ]
 

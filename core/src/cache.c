@@ -25,7 +25,7 @@
 #define SYS_cachestat 451
 #endif
 
-/* Up to so many bytes, only the last one is looked at. */
+/* Up to this many bytes, only the last one is looked at. */
 enum { WITHOUT_GAPS = 1 << 16 };
 
 /* What a byte says of its page. A read that fails for another reason fails at once, as it will for whoever reads next. */

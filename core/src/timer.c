@@ -181,7 +181,7 @@ static sorting next_sorting(const mr_timer_wheel *wheel, uint64_t now_tick)
     return next;
 }
 
-/* Puts timers of one slot where they belong, at most so many. False if some are left. */
+/* Puts timers of one slot where they belong, at most this many. False if some are left. */
 static bool sort_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsigned *moves)
 {
     mr_timer *timer;

@@ -21,7 +21,7 @@ main = do
   where
     ascending numbers = and (zipWith (<) numbers (drop 1 numbers))
 
--- | Starts the program so many times; each time the power fails within it. Returns all numbers that it has returned.
+-- | Starts the program this many times; each time the power fails within it. Returns all numbers that it has returned.
 lives :: Int -> [Int] -> IO [Int]
 lives 0 numbers = return (reverse numbers)
 lives left numbers = do

@@ -169,7 +169,7 @@ receiveMessage request held = do
     incomplete = throwIO (Status Internal "a message is incomplete")
     messageMax = 4194304
 
--- So many bytes, or fewer if the client has ended its side.
+-- This many bytes, or fewer if the client has ended its side.
 receiveBytes :: Request -> IORef ByteString -> Int -> IO ByteString
 receiveBytes request held count = do
   first <- readIORef held

@@ -24,7 +24,7 @@ enum {
     GUARD_BYTES = 1024 * 1024, /* address space only; so wide that a large frame does not step over it */
     HOT_STACKS = 256, /* kept with all the memory that they used; other stacks keep the memory at their upper end */
     HOT_BYTES = 32 * 1024,
-    GIVEN_PER_TRIMMED = 16, /* one in so many of the others is trimmed, even if no stop deep inside was seen */
+    GIVEN_PER_TRIMMED = 16, /* one in this many of the others is trimmed, even if no stop deep inside was seen */
 };
 
 typedef struct kept_stack {

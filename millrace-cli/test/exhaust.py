@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Clients that make a server keep as much memory as they can: exhaust.py PID PORT COUNT [KIND...]. The server has the usual limits and the
-files / and /large. For each kind of attack so many clients attack at the same time, until the server has nothing more to say to them. Meanwhile,
+files / and /large. For each kind of attack this many clients attack at the same time, until the server has nothing more to say to them. Meanwhile,
 and when they have left, another client asks for /.
 Prints a line for each kind: its name, the status of the answer meanwhile ("none" if there was none within half a second), that afterwards, and
 the kilobytes of the process with this number at most: first those that `ulimit -d` counts, then those that it has used.

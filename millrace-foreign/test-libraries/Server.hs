@@ -16,7 +16,7 @@ import Test.Hspec hiding (before)
 setting :: String -> IO String
 setting = getEnv
 
--- | Runs an action that gets a check: whether the process has at most so many additional threads.
+-- | Runs an action that gets a check: whether the process has at most this many additional threads.
 withFewThreads :: Int -> (IO () -> IO a) -> IO a
 withFewThreads more action = do
   before <- osThreads

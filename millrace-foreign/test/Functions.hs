@@ -128,7 +128,7 @@ foreign import ccall "wrapper" wrapCounting :: Counting -> IO (FunPtr Counting)
 withPipe :: (Fd -> Fd -> IO a) -> IO a
 withPipe = bracket createPipe (\(one, other) -> closeFd one >> closeFd other) . uncurry
 
--- | Writes so many bytes into a pipe.
+-- | Writes this many bytes into a pipe.
 feed :: Fd -> Int -> IO ()
 feed end count = void (fdWrite end (replicate count 'x'))
 

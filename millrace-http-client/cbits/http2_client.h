@@ -23,7 +23,7 @@ typedef struct http2_client_settings {
     uint32_t connection_window; /* bytes of all responses that may be on their way */
     uint32_t head_max;          /* bytes of a response's head or trailers: names and values, and 32 for each field */
     uint32_t interim_max;       /* interim responses (1xx) of one request */
-    uint32_t output_max;        /* http2_client_write says "wait" when so many bytes of a stream are unsent */
+    uint32_t output_max;        /* http2_client_write says "wait" when this many bytes of a stream are unsent */
 } http2_client_settings;
 
 /* Fields in rows: each has the lengths of name and value, 32 bits each, and their bytes. Names are in lower case. */

@@ -108,7 +108,7 @@ recorder = do
   opened <- newIORef []
   return (opened, \one -> atomicModifyIORef' opened (\others -> (one : others, ())))
 
--- At least so many were made, and all of them are closed.
+-- At least this many were made, and all of them are closed.
 allClosed :: IORef [Socket] -> Int -> IO ()
 allClosed opened least = do
   made <- readIORef opened

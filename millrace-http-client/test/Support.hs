@@ -154,7 +154,7 @@ contentOf :: Either HttpException a -> Maybe HttpExceptionContent
 contentOf (Left (HttpExceptionRequest _ content)) = Just content
 contentOf _ = Nothing
 
--- | Fails when it takes longer than so many seconds.
+-- | Fails when it takes longer than this many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Timer.timeout (seconds * 1000000) action

@@ -70,7 +70,7 @@ fileOf (Credentials folder) name = folder </> name
 pairOf :: Credentials -> String -> (FilePath, FilePath)
 pairOf credentials name = (fileOf credentials (name ++ ".pem"), fileOf credentials (name ++ ".key"))
 
--- | The authority's answer about the certificate with this name, valid for so many days.
+-- | The authority's answer about the certificate with this name, valid for this many days.
 makeAnswer :: Credentials -> String -> Int -> FilePath -> IO ()
 makeAnswer credentials name days file = do
   writeFile (fileOf credentials "index") ""

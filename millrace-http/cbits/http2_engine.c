@@ -18,7 +18,7 @@
 /* A DATA frame is not cut to less than this because the output is nearly full: it waits for the next output. */
 #define PAYLOAD_MIN 512u
 
-/* A DATA frame with at least so many bytes adds to the allowance for useless frames. */
+/* A DATA frame with at least this many bytes adds to the allowance for useless frames. */
 #define USEFUL 512u
 
 /* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. */
@@ -553,7 +553,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
 }
 
 /* Is so little left of the request's body that the server reads and drops it? Otherwise it resets the stream. At least the stream's
- * window is dropped, because so many bytes may be on their way already, and because some clients report an error if they are reset
+ * window is dropped, because this many bytes may be on their way already, and because some clients report an error if they are reset
  * while they send (curl 7.88). */
 static int is_little_left(const http2_inner *stream)
 {
@@ -1646,7 +1646,7 @@ static int is_gone(const http2_inner *stream)
     return stream->seen.is_closed || stream->has_failed;
 }
 
-/* Must be called before so many bytes are added to a body. */
+/* Must be called before this many bytes are added to a body. */
 static void note_output(http2_inner *stream, size_t length)
 {
     if (stream->output.length == 0)

@@ -42,7 +42,7 @@ typedef struct http2_settings {
     uint8_t server_name[HTTP2_SERVER_NAME_MAX];
 } http2_settings;
 
-/* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
+/* A writer waits when this many bytes of its stream's body are unsent (high), and continues when so few are (low). */
 #define HTTP2_OUTPUT_HIGH 65536u
 #define HTTP2_OUTPUT_LOW  32768u
 

@@ -89,7 +89,7 @@ void *http2_grow(void *memory, size_t size)
 
 #define PAGE 4096u
 
-/* A ring is filled from its end on. So many of its bytes are with what is used. */
+/* A ring is filled from its end on. This many of its bytes are with what is used. */
 #define RING      1024u
 #define RING_USED 64u
 
@@ -109,7 +109,7 @@ void *http2_grow(void *memory, size_t size)
 #define FRAME_AT       (SESSION_AT + SESSION)
 #define HOME           32768u /* eight pages */
 
-/* Address space is mapped for so many homes at a time. */
+/* Address space is mapped for this many homes at a time. */
 #define HOMES 64u
 
 /* The limit of homes that are kept with their pages. */

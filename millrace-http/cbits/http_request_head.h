@@ -38,7 +38,7 @@ typedef struct http_head_limits {
 } http_head_limits;
 
 /* A client of HTTP/2 or HTTP/3 can name a large field by one byte (RFC 7541, section 6.1; RFC 9204, section 4.5.2). So the heads of all
- * unfinished requests of a connection have a common limit: so many heads of the largest size, or a hundred of a browser's. */
+ * unfinished requests of a connection have a common limit: this many heads of the largest size, or a hundred of a browser's. */
 #define HTTP_HEADS_AT_A_TIME 16u
 
 /* What a field takes beside its bytes while its request is served: in this table, and as a name and a value in the application's list. */

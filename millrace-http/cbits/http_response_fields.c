@@ -17,7 +17,7 @@
 #define OWN_FIELDS 4u /* :status, content-length, date, server */
 #define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
 
-/* An upper bound of what a library adds to the length of a head, for so many fields and our own. It is checked here, because
+/* An upper bound of what a library adds to the length of a head, for this many fields and our own. It is checked here, because
  * libnghttp2 reports a head that is too long only when it is about to send it. */
 #define FIELDS_BYTES(count) (12 * ((size_t)(count) + OWN_FIELDS + 1) + 1024)
 

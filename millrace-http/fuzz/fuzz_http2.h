@@ -57,7 +57,7 @@ static inline uint8_t take_byte(input *in)
     return *in->at++;
 }
 
-/* As many bytes as there are, at most so many; *length says how many. */
+/* As many bytes as there are, at most this many; *length says how many. */
 static inline const uint8_t *take_bytes(input *in, size_t most, size_t *length)
 {
     const uint8_t *bytes = in->at;

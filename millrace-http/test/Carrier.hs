@@ -12,7 +12,7 @@ import Network.Wai.Handler.Millrace (Settings, runSettingsSocket)
 serveOn :: Settings -> Socket -> Application -> IO ()
 serveOn = runSettingsSocket
 
--- | A client's connection: how bytes are sent, how the sending ends, and how at most so many are received.
+-- | A client's connection: how bytes are sent, how the sending ends, and how at most this many are received.
 data Ends = Ends (ByteString -> IO ()) (IO ()) (Int -> IO ByteString)
 
 -- | Uses a connected socket.

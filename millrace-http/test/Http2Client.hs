@@ -179,7 +179,7 @@ data Event
 nextEvent :: Http2 -> IO Event
 nextEvent http2 = nextEventBy (fmap Just . within "the next frame") http2 >>= maybe (nextEvent http2) return
 
--- | Nothing if nothing arrives for so many microseconds.
+-- | Nothing if nothing arrives for this many microseconds.
 nextEventWithin :: Int -> Http2 -> IO (Maybe Event)
 nextEventWithin micros = nextEventBy (timeout micros)
 
@@ -268,7 +268,7 @@ eventsUntil wanted http2 = within "an event" go
 eventsUntilEnd :: Http2 -> IO [Event]
 eventsUntilEnd = eventsUntil (const False)
 
--- | All events until none comes for so many microseconds, or until the end.
+-- | All events until none comes for this many microseconds, or until the end.
 untilSilence :: Int -> Http2 -> IO [Event]
 untilSilence micros http2 =
   nextEventWithin micros http2 >>= \case

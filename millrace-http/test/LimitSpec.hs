@@ -247,7 +247,7 @@ endless ended _ respond = do
   writeIORef ended (Just (end - start))
   either (\failure -> ioError (userError (show (failure :: SomeException)))) return outcome
 
--- Receives so many bytes ten times a second.
+-- Receives this many bytes ten times a second.
 dribblingReceive :: Client -> Int -> IO [ByteString]
 dribblingReceive client size = do
   threadDelay 100000

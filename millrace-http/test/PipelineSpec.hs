@@ -194,7 +194,7 @@ examples medium = describe "a slow request behind fast ones" $ do
     receiveUntilFilled place client = do
       filled <- timeout 1000000 (takeMVar place)
       if isJust filled then return B.empty else B.append <$> receive client <*> receiveUntilFilled place client
-    -- Of so many responses, or of those that are whole when the connection ends. They begin with bytes that were received already.
+    -- Of this many responses, or of those that are whole when the connection ends. They begin with bytes that were received already.
     replyBodies early client count = go (early, count :: Int)
       where
         go (_, 0) = return []

@@ -220,7 +220,7 @@ kept client = do
   send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
   replyBody <$> receiveResponse client `shouldReturn` "Pong"
 
--- The first result that is small enough, of at most so many; else the last.
+-- The first result that is small enough, of at most this many; else the last.
 atMost :: Double -> Int -> IO Double -> IO Double
 atMost limit tries measure = do
   result <- measure
@@ -233,7 +233,7 @@ withManyKept count port use = go count []
     go 0 clients = use clients
     go left clients = withConnection port (\client -> kept client >> go (left - 1 :: Int) (client : clients))
 
--- A server in a process that may have so many descriptors.
+-- A server in a process that may have this many descriptors.
 withOtherServer :: Int -> (Int -> IO a) -> IO a
 withOtherServer descriptors use = withServerProcess "resources" descriptors (use . serverPort)
 

@@ -139,7 +139,7 @@ takeThrough connection mark = atomically $ do
     _ | ended -> return Nothing
     _ -> retry
 
--- At least one byte and at most so many; none at the end of the input.
+-- At least one byte and at most this many; none at the end of the input.
 takeSome :: Connection -> Int -> IO ByteString
 takeSome connection most = atomically $ do
   bytes <- readTVar (input connection)
@@ -325,7 +325,7 @@ frameArrived connection decoder held frame = case frameType frame of
 ------------------------------------------------------------------------------------------------------------------------
 -- Responses
 
--- At most so many bytes; none at the end.
+-- At most this many bytes; none at the end.
 receive :: Connection -> Int -> IO ByteString
 receive connection most = do
   failed <- readTVarIO (hasFailed connection)

@@ -253,7 +253,7 @@ withSocket room port use = bracket open close (\opened -> withEnds opened (`with
       connect client (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
       return client
 
--- | So many connections. The latest one comes first.
+-- | This many connections. The latest one comes first.
 withMany :: Int -> Int -> ([Client] -> IO a) -> IO a
 withMany count port use = go count []
   where
@@ -274,7 +274,7 @@ receive (Client (Ends _ _ receiving) held) = do
   writeIORef held B.empty
   if B.null bytes then receiving 65536 else return bytes
 
--- | At most so many bytes, as they arrive; none at the end. Reads no more than that from the system.
+-- | At most this many bytes, as they arrive; none at the end. Reads no more than that from the system.
 receiveSome :: Client -> Int -> IO ByteString
 receiveSome (Client (Ends _ _ receiving) _) = receiving
 
@@ -286,7 +286,7 @@ receiveAll client = within "the end of the stream" (B.concat <$> go)
       bytes <- receive client
       if B.null bytes then return [] else (bytes :) <$> go
 
--- | Receives until nothing has arrived for so many microseconds. Also returns whether the server has closed.
+-- | Receives until nothing has arrived for this many microseconds. Also returns whether the server has closed.
 receiveUntilTimeout :: Int -> Client -> IO (ByteString, Bool)
 receiveUntilTimeout micros client = go B.empty
   where
@@ -298,7 +298,7 @@ receiveUntilTimeout micros client = go B.empty
           | B.null bytes -> return (got, True)
           | otherwise -> go (B.append got bytes)
 
--- | Receives until these bytes have come so many times, and then until there is a pause of so many microseconds. Also
+-- | Receives until these bytes have come this many times, and then until there is a pause of this many microseconds. Also
 -- returns whether that is the end of the stream.
 receiveUntilThere :: ByteString -> Int -> Int -> Client -> IO (ByteString, Bool)
 receiveUntilThere mark count micros client = do

@@ -75,7 +75,8 @@ typedef struct http3_settings {
     uint32_t requests_max;      /* requests of a connection, which ends after the last one; 0: no limit */
     uint32_t connections_max;   /* connections at a time */
     uint32_t handshakes_max;    /* unfinished handshakes at a time; further clients are ignored */
-    uint32_t retry_from; /* from so many unfinished handshakes on, a client must prove its address (Retry); 0: always */
+    uint32_t
+        retry_from; /* from this many unfinished handshakes on, a client must prove its address (Retry); 0: always */
     uint32_t
         idle_ms; /* a connection ends when nothing arrives for so long, not even an answer to a PING while a request
                          is served; 0: no limit */
@@ -240,7 +241,7 @@ void http3_count(http3_endpoint *endpoint, http3_counts *counts);
 /* ------------------------------------------------------------------------------------------------------------------
  * Requests */
 
-/* A writer waits when so many bytes of its stream's body are unsent (high), and continues when so few are (low). */
+/* A writer waits when this many bytes of its stream's body are unsent (high), and continues when so few are (low). */
 #define HTTP3_OUTPUT_HIGH 65536u
 #define HTTP3_OUTPUT_LOW  32768u
 

@@ -12,10 +12,10 @@
 #include "http3_internal.h"
 #include "millrace_check.h"
 
-/* So many bytes of a body are given to libnghttp3 at a time, at most, as one DATA frame. */
+/* This many bytes of a body are given to libnghttp3 at a time, at most, as one DATA frame. */
 #define GIVEN_MOST 65536u
 
-/* A writer also waits while so many bytes of its body are unacknowledged. */
+/* A writer also waits while this many bytes of its body are unacknowledged. */
 #define UNACKNOWLEDGED_MAX 4194304u
 
 /* The bytes of all bodies of a connection that may wait: to be sent, and to be acknowledged. Beyond it each stream may have a few kilobytes, so
@@ -23,7 +23,7 @@
 #define COMMON_OUTPUT_MAX (UINT64_C(8) << 20)
 #define OWN_OUTPUT_MIN    4096u
 
-/* An answer is sent when so many bytes of its body are there, or it is complete, or it was flushed. */
+/* An answer is sent when this many bytes of its body are there, or it is complete, or it was flushed. */
 #define HELD_MOST 16384u
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ static void drop_memory(http3_inner *stream)
     stream->answer = stream->trailers = NULL;
 }
 
-/* Opens the client's windows by so many bytes that are no longer kept. ngtcp2 tells the client when half of a window has been read. So
+/* Opens the client's windows by this many bytes that are no longer kept. ngtcp2 tells the client when half of a window has been read. So
  * sending is of no use before an eighth of the first window has been. */
 static void open_windows(http3_inner *stream, uint64_t length)
 {
@@ -331,7 +331,7 @@ void http3_end_input(http3_inner *stream)
 }
 
 /* Is so little left of the request's body that it is read and dropped? Otherwise the client is told to stop. At least the stream's
- * first window is dropped, because so many bytes may be on their way already. */
+ * first window is dropped, because this many bytes may be on their way already. */
 static int is_little_left(const http3_inner *stream)
 {
     const http3_settings *settings = &stream->endpoint->settings;

@@ -64,7 +64,7 @@ class Attacker(Client):
         self._transport.sendto(self.sealed(frames, step), self._quic._network_paths[0].addr)
 
     async def packets(self, count, frames, step=1):
-        "So many packets. `frames`: from the index to the frames. Gives way now and then, so that the server is not drowned by the kernel's queue."
+        "This many packets. `frames`: from the index to the frames. Gives way now and then, so that the server is not drowned by the kernel's queue."
         for index in range(count):
             if self.over.is_set():
                 return
@@ -492,7 +492,7 @@ ENTRY = prefixed(1, 5, 0x40) + b"x" + prefixed(900, 7) + b"v" * 900
 
 
 def section(required, body):
-    "A HEADERS frame whose field section needs so many insertions."
+    "A HEADERS frame whose field section needs this many insertions."
     block = prefixed(required % 256 + 1 if required else 0, 8) + prefixed(0, 7) + body
     return b"\x01" + number(len(block)) + block
 

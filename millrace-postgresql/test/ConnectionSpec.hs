@@ -21,7 +21,7 @@ import Test.Hspec
 number :: Statement Int
 number = statement "SELECT $1::int" column
 
--- | The answer comes after so many seconds.
+-- | The answer comes after this many seconds.
 late :: Statement Int
 late = statement "SELECT $1::int FROM pg_sleep($2)" column
 

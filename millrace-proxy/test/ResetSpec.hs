@@ -203,7 +203,7 @@ framesToTheEnd peer = do
     Right (kind, _, _, _) -> (kind :) <$> framesToTheEnd peer
     Left _ -> return []
 
--- Answers so many PINGs.
+-- Answers this many PINGs.
 answerPings :: Socket -> Int -> IO ()
 answerPings _ 0 = return ()
 answerPings peer left = do

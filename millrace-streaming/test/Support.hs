@@ -50,7 +50,7 @@ randoms seed = map (fromIntegral . (`shiftR` 33)) (drop 1 (iterate (\n -> n * 63
 sizes :: Word64 -> Int -> [Int]
 sizes seed count = take count [if kind `mod` 4 == 0 then n `mod` 400000 else n `mod` 2000 | (kind, n) <- zip (randoms seed) (randoms (seed + 1000))]
 
--- | So many bytes of an endless text, from an offset on.
+-- | This many bytes of an endless text, from an offset on.
 bytesOf :: Int -> Int -> ByteString
 bytesOf offset size = ByteString.take size (ByteString.drop (offset `mod` ByteString.length text) repeated)
   where
@@ -65,7 +65,7 @@ readAll next = go []
       piece <- next
       if ByteString.null piece then return (ByteString.concat (reverse before)) else go (piece : before)
 
--- | So many bytes, or fewer at the end.
+-- | This many bytes, or fewer at the end.
 readExactly :: Int -> IO ByteString -> IO ByteString
 readExactly total next = ByteString.concat <$> go total
   where
@@ -119,7 +119,7 @@ withFolder = bracket create removeDirectoryRecursive
       let folder = temporary </> ("millrace-streaming-" ++ show process ++ "-" ++ show number)
       folder <$ createDirectory folder
 
--- | Fails when it takes longer than so many seconds.
+-- | Fails when it takes longer than this many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Timer.timeout (seconds * 1000000) action

@@ -144,7 +144,7 @@ inBackground action = do
 finish :: Job a -> IO a
 finish (Job _ outcome) = readMVar outcome >>= either throwIO return
 
--- | Fails if the action takes longer than so many seconds.
+-- | Fails if the action takes longer than this many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Base.timeout (seconds * 1000000) action
@@ -170,7 +170,7 @@ bytesAt position count
       | left <= 0 = []
       | otherwise = bytesAt from (min left period) : go (from + period) (left - period)
 
--- | Receives and checks so many bytes from a position.
+-- | Receives and checks this many bytes from a position.
 receiveExactly :: Connection -> Int -> Int -> IO ()
 receiveExactly connection position count = unless (count == 0) $ do
   bytes <- recv connection (min count 65536)

@@ -240,7 +240,7 @@ errorQueue = within 20 "the message" $
 count :: Int
 count = 100
 
--- Sends so many numbers with one kind of fault; which arrive, and how many met the fault.
+-- Sends this many numbers with one kind of fault; which arrive, and how many met the fault.
 messagesWith :: Fault -> IO ([Int], Int)
 messagesWith fault = do
   outcome <- simulate (calm 5) {planFaultRates = [(fault, 200000)]} exchange

@@ -277,7 +277,7 @@ disturbsNoTransaction = within 60 "all rounds" $
         within 5 "the transaction" (atomically ready)
         giveUp
 
--- So many wait for what the second action makes come, once. Kills them one after the other until one has got it.
+-- This many wait for what the second action makes come, once. Kills them one after the other until one has got it.
 oneIsLeft :: Random -> IO a -> IO () -> IO a
 oneIsLeft random wait occasion = do
   first <- startOn 0 wait
@@ -328,7 +328,7 @@ interruptAccepts acceptFor = within 60 "all connections" $
       fired <- readIORef interruptions
       fired `shouldSatisfy` (> 1000)
 
--- | Kills and starts again so many workers, at random moments.
+-- | Kills and starts again this many workers, at random moments.
 harass :: Int -> Int -> IO () -> IO ()
 harass seed times worker = do
   random <- newRandom seed

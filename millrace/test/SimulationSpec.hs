@@ -416,7 +416,7 @@ receiveAll from size
     when (ByteString.null bytes) $ throwIO (userError "the stream ended early")
     ByteString.append bytes <$> receiveAll from (size - ByteString.length bytes)
 
--- | Clients that each send so many messages to an echo server, in threads of their own; whether each got all of them
+-- | Clients that each send this many messages to an echo server, in threads of their own; whether each got all of them
 -- back. On a machine with faults some do not.
 echoes :: Int -> Int -> IO [Bool]
 echoes clients messages = do

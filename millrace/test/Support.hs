@@ -151,7 +151,7 @@ stop job@(Job thread _) = killThread thread >> void (outcomeOf job)
 interrupt :: Exception e => Job a -> e -> IO ()
 interrupt (Job thread _) = throwTo thread
 
--- | Fails if the action takes longer than so many seconds.
+-- | Fails if the action takes longer than this many seconds.
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
   Base.timeout (seconds * 1000000) action
@@ -206,7 +206,7 @@ inChild action = forked action >>= succeeds
 pause :: Int -> IO ()
 pause = threadDelay
 
--- | Repeats the question for at most so many milliseconds, until the answer is True.
+-- | Repeats the question for at most this many milliseconds, until the answer is True.
 eventually :: Int -> IO Bool -> IO Bool
 eventually millis condition = do
   holds <- condition
@@ -264,11 +264,11 @@ between random low high = (low +) <$> below random (high - low + 1)
 firstSeed :: IO Word64
 firstSeed = maybe 1 (fromMaybe 1 . readMaybe) <$> lookupEnv "MILLRACE_FIRST_SEED"
 
--- | So many seeds, from the first one.
+-- | This many seeds, from the first one.
 machineSeeds :: Int -> IO [Word64]
 machineSeeds count = (\first -> take count [first ..]) <$> firstSeed
 
--- | Runs a test with each of so many seeds.
+-- | Runs a test with each of this many seeds.
 forSeeds :: Int -> (Word64 -> IO ()) -> IO ()
 forSeeds count test = machineSeeds count >>= mapM_ test
 
@@ -301,13 +301,13 @@ checkFrom position bytes
   where
     count = ByteString.length bytes
 
--- | Receives and checks until the end of the stream; returns its length. Never asks for more than so many bytes.
+-- | Receives and checks until the end of the stream; returns its length. Never asks for more than this many bytes.
 receiveStream :: Socket -> Int -> Int -> IO Int
 receiveStream s most position = do
   bytes <- recv s most
   if ByteString.null bytes then return position else checkFrom position bytes >>= receiveStream s most
 
--- | Receives and checks so many bytes from a position.
+-- | Receives and checks this many bytes from a position.
 receiveExactly :: Socket -> Int -> Int -> IO Int
 receiveExactly s position count
   | count == 0 = return position
@@ -317,7 +317,7 @@ receiveExactly s position count
     next <- checkFrom position bytes
     receiveExactly s next (count - ByteString.length bytes)
 
--- | Sends so many bytes of the stream from a position; returns the position after them.
+-- | Sends this many bytes of the stream from a position; returns the position after them.
 sendStream :: Socket -> Int -> Int -> IO Int
 sendStream s position count = sendAll s (bytesAt position count) >> (return $! position + count)
 

@@ -153,7 +153,7 @@ timeoutLikeBase = do
 batch :: Int
 batch = 256
 
--- | Keeps the capability busy for so many nanoseconds.
+-- | Keeps the capability busy for this many nanoseconds.
 spin :: Word64 -> IO ()
 spin ns = getMonotonicTimeNSec >>= go
   where
@@ -161,7 +161,7 @@ spin ns = getMonotonicTimeNSec >>= go
       now <- getMonotonicTimeNSec
       when (now - begun < ns) (go begun)
 
--- | Keeps the thread busy for so many nanoseconds, allocating, so that it can be interrupted.
+-- | Keeps the thread busy for this many nanoseconds, allocating, so that it can be interrupted.
 busy :: Word64 -> IO ()
 busy ns = getMonotonicTimeNSec >>= go
   where

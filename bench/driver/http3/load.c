@@ -1,4 +1,4 @@
-// Generates HTTP/3 load: every connection has so many requests in flight, and begins another one when one was answered.
+// Generates HTTP/3 load: every connection has this many requests in flight, and begins another one when one was answered.
 //
 // Usage: http3 [ADDRESS:]PORT PATH CONNECTIONS STREAMS SECONDS COUNTER. It ends after that time, or at SIGINT, and prints its figures like wrk.lua.
 // COUNTER is a file of 16 bytes: the bytes of bodies that were received so far, and the connections whose first request was answered.

@@ -9,7 +9,7 @@ import unittest
 from .. import links
 from ..process import ServerError
 
-# Sends so many datagrams over the link and back, one after the other. Prints how many came back, and how long the quickest one took.
+# Sends this many datagrams over the link and back, one after the other. Prints how many came back, and how long the quickest one took.
 PING = f"""
 import socket, sys, time
 server, client = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))

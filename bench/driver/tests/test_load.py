@@ -152,7 +152,7 @@ class Percentile(unittest.TestCase):
 
 class UntilAnswered(unittest.TestCase):
     def lengths(self, *answered):
-        """The lengths of runs that answer so many requests, or do not end."""
+        """The lengths of runs that answer this many requests, or do not end."""
         lengths, left = [], list(answered)
 
         def run(seconds):

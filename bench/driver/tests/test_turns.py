@@ -14,7 +14,7 @@ class SettingUp(unittest.TestCase):
             self.addCleanup(patch.stop)
 
     def runner(self, *unserved):
-        """A runner of which so many connections are not served, at one look after the other."""
+        """A runner of which this many connections are not served, at one look after the other."""
         left = list(unserved)
         program = mock.Mock(**{"pids.return_value": [], "ended.return_value": False})
         return turns.Runner(program, mock.Mock(), lambda: left.pop(0) if len(left) > 1 else left[0]), left

@@ -81,7 +81,7 @@ callers count work = do
   mapM_ takeMVar ends
   end
 
--- | So many random offsets of blocks in a file of this size.
+-- | This many random offsets of blocks in a file of this size.
 {-# INLINE atRandomBlocks #-}
 atRandomBlocks :: Int64 -> Int -> Int -> (Int64 -> IO ()) -> IO ()
 atRandomBlocks size seed count use = go count (fromIntegral seed * 0x9e3779b97f4a7c15)

@@ -54,7 +54,7 @@ static int poll_loop(world *w)
     return count;
 }
 
-/* Until so many completions have come. */
+/* Until this many completions have come. */
 static void run_until(world *w, int count)
 {
     NOTE_PLACE();

@@ -47,7 +47,7 @@ struct compression_encoder *compression_new_gzip(uint64_t size)
     return encoder;
 }
 
-/* The smallest window that holds so many bytes, or the usual one. The client's decoder needs memory for it. */
+/* The smallest window that holds this many bytes, or the usual one. The client's decoder needs memory for it. */
 static uint32_t brotli_window(uint64_t size)
 {
     uint32_t bits = BROTLI_MIN_WINDOW_BITS;

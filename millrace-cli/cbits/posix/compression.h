@@ -20,7 +20,7 @@ enum compression_result {
 
 enum compression_piece { COMPRESSION_MIDDLE, COMPRESSION_LAST };
 
-/* For content of so many bytes. NULL if there is no memory. */
+/* For content of this many bytes. NULL if there is no memory. */
 struct compression_encoder *compression_new_gzip(uint64_t size);
 struct compression_encoder *compression_new_brotli(uint64_t size);
 struct compression_encoder *compression_new_zstd(uint64_t size);

@@ -41,7 +41,7 @@ application size request respond
 lazyPath :: ByteString
 lazyPath = "/lazy"
 
--- | Requests on a connection of their own, whose body or whose response's body has so many bytes. Returns how many nanoseconds passed from
+-- | Requests on a connection of their own, whose body or whose response's body has this many bytes. Returns how many nanoseconds passed from
 -- the first request to the end of the last response.
 transfer :: Direction -> Int -> SockAddr -> IO Word64
 transfer direction size address = bracket (socket AF_INET Stream defaultProtocol) close $ \connection -> do

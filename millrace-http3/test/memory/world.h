@@ -141,9 +141,9 @@ void end_world(world *w);
 
 client *new_client(world *w, const client_settings *settings);
 extern const client_settings ordinary;
-/* A GET of so many bytes, or, with an upload, a POST whose body comes back. */
+/* A GET of this many bytes, or, with an upload, a POST whose body comes back. */
 exchange *request(client *c, uint64_t download, uint64_t upload);
-/* A request with these fields, whose response has a body of so many bytes at most. */
+/* A request with these fields, whose response has a body of this many bytes at most. */
 exchange *request_with(client *c, const nghttp3_nv *fields, size_t count, uint64_t expected);
 void client_reset(exchange *e, uint64_t code);
 /* Wants nothing more of the response. */

@@ -627,7 +627,7 @@ readUntil deadline out = ByteString.concat . reverse <$> go []
       isLate <- hasPassed deadline
       if ByteString.null part || isLate then return (part : parts) else go (part : parts)
 
--- What is in the pipe, at most about so many bytes. Does not wait.
+-- What is in the pipe, at most about this many bytes. Does not wait.
 readNow :: Int -> ReadEnd -> IO ByteString
 readNow most out = ByteString.concat <$> go most
   where

@@ -185,7 +185,7 @@ piece :: Int
 piece = 262144
 
 -- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or cannot, or the deadline has
--- passed. Begins after so many bytes that have been moved.
+-- passed. Begins after this many bytes that have been moved.
 untilEnd :: Deadline -> From -> Int64 -> Int64 -> (Int64 -> Int -> IO (Maybe Int)) -> IO Progress
 untilEnd deadline from most begin step = go begin
   where
@@ -220,7 +220,7 @@ moveKept deadline from to most = go 0
       FromSocket s -> keepsBytes s >>= \isKept -> if isKept then recvBefore deadline s size else return ByteString.empty
       _ -> maybe (return ByteString.empty) (`takeKept` size) (plainFrom from)
 
--- Moves at most so many bytes through the program's memory: takes them, and writes all. If that is interrupted or fails, those that are not
+-- Moves at most this many bytes through the program's memory: takes them, and writes all. If that is interrupted or fails, those that are not
 -- written are given back.
 carry :: Deadline -> (Int -> IO ByteString) -> From -> To -> Int -> IO Int
 carry deadline takeSome from to size = mask $ \restore -> do
@@ -231,7 +231,7 @@ carry deadline takeSome from to size = mask $ \restore -> do
     throwIO (problem :: SomeException)
   return (ByteString.length bytes)
 
--- At most so many bytes, for which it waits; none at the end.
+-- At most this many bytes, for which it waits; none at the end.
 takeBytes :: Deadline -> From -> Int -> IO ByteString
 takeBytes deadline from size = case from of
   FromSocket s -> recvBefore deadline s size

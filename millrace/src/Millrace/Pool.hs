@@ -74,7 +74,7 @@ data PoolSettings a = PoolSettings
     -- | Is an idle thing still good? Called before it is handed out, if it was idle for 'poolUnchecked'. It counts as bad if this throws.
     -- The default says yes.
     poolHealthy :: a -> IO Bool,
-    -- | So many things exist at most. The default is 10.
+    -- | This many things exist at most. The default is 10.
     poolLimit :: Int,
     -- | A thread waits so long if all are in use. The default is five seconds.
     poolWait :: Int,

@@ -324,7 +324,7 @@ data Held = Held [ByteString] !Int
 holding :: ByteString -> Held
 holding bytes = Held [bytes] (ByteString.length bytes)
 
--- Call these two masked. The first one waits until so many bytes have come, or the source has ended, and returns all that are held. The second
+-- Call these two masked. The first one waits until this many bytes have come, or the source has ended, and returns all that are held. The second
 -- one throws if these are fewer.
 held :: IORef Held -> Source -> Int -> IO ByteString
 held state source count = do

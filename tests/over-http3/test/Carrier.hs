@@ -37,7 +37,7 @@ serveOn settings listening application = do
   where
     listener = withFdSocket listening (dup . fromIntegral) >>= mkSocket . fromIntegral >>= fromNetworkSocket >>= givenListener "serveOn"
 
--- | A client's connection: how bytes are sent, how the sending ends, and how at most so many are received.
+-- | A client's connection: how bytes are sent, how the sending ends, and how at most this many are received.
 data Ends = Ends (ByteString -> IO ()) (IO ()) (Int -> IO ByteString)
 
 -- | Uses a connection to the server at which this socket has arrived.

@@ -38,7 +38,7 @@ clients :: ClientContext
 clients = unsafePerformIO (newClientContext clientSettings {clientVerification = DoNotVerify})
 {-# NOINLINE clients #-}
 
--- | A client's connection: how bytes are sent, how the sending ends, and how at most so many are received.
+-- | A client's connection: how bytes are sent, how the sending ends, and how at most this many are received.
 data Ends = Ends (ByteString -> IO ()) (IO ()) (Int -> IO ByteString)
 
 -- | Uses a connected socket, on a duplicate.

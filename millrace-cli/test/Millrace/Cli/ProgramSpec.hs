@@ -652,7 +652,7 @@ withConfined arguments use = do
   path <- millracePath
   withCommand "bash" (["-c", "ulimit -n 64; exec \"$@\"", "bash", path] ++ arguments) use
 
--- So many clients are in the middle of their first request.
+-- This many clients are in the middle of their first request.
 withBusyClients :: Network.PortNumber -> Int -> IO a -> IO a
 withBusyClients port count action = foldr (\_ others -> withClientOf port (\client -> Network.sendAll client "GET / HT" >> others)) action [1 .. count]
 

@@ -20,7 +20,7 @@ import Millrace.Timer (threadDelay)
 connectToHost :: (Socket -> IO ()) -> Deadline -> String -> Int -> IO Socket
 connectToHost prepare deadline host port = addressesOf deadline host port >>= connectFirst prepare deadline
 
--- | After so many microseconds of an attempt the next address is tried as well (RFC 8305, section 5).
+-- | After this many microseconds of an attempt the next address is tried as well (RFC 8305, section 5).
 attemptDelay :: Int
 attemptDelay = 250000
 

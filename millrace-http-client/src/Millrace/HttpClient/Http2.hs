@@ -91,7 +91,7 @@ data Settings = Settings
     unsentBytesMax :: !Int,
     -- | For each part of a request to be taken by the system.
     sendLimit :: !TimeLimit,
-    -- | After so many microseconds of silence, while there is work, PING is sent; after as many more the connection ends.
+    -- | After this many microseconds of silence, while there is work, PING is sent; after as many more the connection ends.
     pingMicros :: !Int
   }
 
@@ -409,7 +409,7 @@ receiveHead :: Deadline -> Exchange -> IO Head
 receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
   awaiting deadline reader (takeHead stream) >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
--- | Receives a part of the response's body, at most so many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
+-- | Receives a part of the response's body, at most this many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
 -- @IOError@.
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
 receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) most = do
@@ -423,7 +423,7 @@ data Arrived
   | Ended
   | NothingYet
 
--- | What has arrived of the body, at most so many bytes. Does not block. Throws 'Http2Problem'.
+-- | What has arrived of the body, at most this many bytes. Does not block. Throws 'Http2Problem'.
 arrivedBody :: Exchange -> Int -> IO Arrived
 arrivedBody exchange@(Exchange connection stream _ _) most = do
   outcome <- readBody stream most

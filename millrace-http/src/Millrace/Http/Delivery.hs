@@ -97,7 +97,7 @@ continueDelivering delivery following piece@(Piece _ count) =
   void . continueSending delivery (Transfer count (attemptPart delivery following piece) (\_ -> return ())) 0
 {-# NOINLINE continueDelivering #-}
 
--- Sends as much of a piece as one operation may, behind so many bytes that were sent.
+-- Sends as much of a piece as one operation may, behind this many bytes that were sent.
 attemptPart :: Delivery -> Following -> Piece -> Int -> TimeLimit -> IO Attempt
 attemptPart delivery following (Piece bytes count) done limit
   | left <= pieceMax = attemptSend transport following limit (Piece at left)

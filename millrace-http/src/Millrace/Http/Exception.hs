@@ -112,7 +112,7 @@ data InvalidResponse
     InvalidFilePart FilePath Integer Integer
   | -- | Content-Length as given, and the length that the body has or has reached.
     ContentLengthMismatch Int Int
-  | -- | The head does not fit into so many bytes.
+  | -- | The head does not fit into this many bytes.
     ResponseHeadTooLarge Int
   | -- | The application responded a second time, when the first response had begun to be sent, or was still being made.
     RespondedTwice
@@ -142,7 +142,7 @@ instance Show FailedWithAnswer where
 instance Exception FailedWithAnswer where
   displayException (FailedWithAnswer _ failure) = displayed failure
 
--- | So many connections were still busy when the time for a shutdown was over
+-- | This many connections were still busy when the time for a shutdown was over
 -- ('Network.Wai.Handler.Millrace.setGracefulShutdownTimeout'). Reported; not thrown.
 newtype ConnectionsCutOff = ConnectionsCutOff Int
   deriving (Eq, Show)

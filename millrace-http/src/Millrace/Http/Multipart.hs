@@ -27,7 +27,7 @@ data Multipart = Multipart
     multipartType :: ByteString,
     -- | Content-Length, in bytes.
     multipartLength :: Integer,
-    -- | Sends the body. The argument reads up to so many bytes at an offset, and returns none only at the end. Throws @IOError@ if
+    -- | Sends the body. The argument reads up to this many bytes at an offset, and returns none only at the end. Throws @IOError@ if
     -- the end comes too early.
     multipartBody :: (Integer -> Int -> IO ByteString) -> StreamingBody
   }

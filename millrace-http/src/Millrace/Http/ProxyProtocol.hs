@@ -102,7 +102,7 @@ portOf text = do
   guard (number < 65536)
   Just (fromIntegral number)
 
--- Parses a number of at most so many digits. The protocol permits no leading zeros: elsewhere they mean octal numbers.
+-- Parses a number of at most this many digits. The protocol permits no leading zeros: elsewhere they mean octal numbers.
 isDecimal :: Int -> ByteString -> Bool
 isDecimal longest text = C8.all isDigit text && size > 0 && size <= longest && (size == 1 || C8.head text /= '0')
   where

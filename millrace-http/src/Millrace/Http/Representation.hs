@@ -98,7 +98,7 @@ rangeResponse status fields size source range = case source of
     responseBuilder status ((hContentLength, C8.pack (show (rangeLength range))) : fields) . byteString $
       slice bytes (firstByte range) (fromInteger (rangeLength range))
 
--- Hands over a function that reads up to so many bytes from an offset on.
+-- Hands over a function that reads up to this many bytes from an offset on.
 withReader :: Source -> ((Integer -> Int -> IO ByteString) -> IO a) -> IO a
 withReader source use = case source of
   InMemory bytes -> use (\offset count -> return (slice bytes offset count))

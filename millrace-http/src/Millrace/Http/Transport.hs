@@ -119,7 +119,7 @@ data Functions = Functions
   { -- | For messages.
     functionsName :: !String,
     functionsNegotiated :: !(Maybe Negotiated),
-    -- | Waits for bytes, no longer than so many microseconds (0: for ever), and hands them to the continuation, in a buffer from
+    -- | Waits for bytes, no longer than this many microseconds (0: for ever), and hands them to the continuation, in a buffer from
     -- 'borrow' which is the continuation's then. Called with asynchronous exceptions masked. A transport that waits should keep no
     -- buffer meanwhile, and little on the stack.
     functionsReceiveFirst :: !(forall a. Int -> (Received -> IO a) -> IO a),
@@ -194,7 +194,7 @@ describeTransport :: Transport -> String
 describeTransport (Plain socket _) = show socket
 describeTransport (Other functions _) = functionsName functions
 
--- | @receiveFirst transport micros continue@ waits for the first bytes without holding a buffer, at most so many
+-- | @receiveFirst transport micros continue@ waits for the first bytes without holding a buffer, at most this many
 -- microseconds (0: for ever). The continuation runs masked, and must return its borrowed buffer.
 receiveFirst :: Transport -> Int -> (Received -> IO a) -> IO a
 receiveFirst (Plain socket _) micros continue = recvBorrowedWithin (Plain.timeLimit micros) socket borrowedSize continue
@@ -211,7 +211,7 @@ receiveInto (Plain socket _) deadline = recvBufBefore deadline socket
 receiveInto (Other functions _) deadline = functionsReceiveInto functions deadline
 {-# INLINE receiveInto #-}
 
--- | Waits for at least one byte until the deadline, and returns at most so many bytes: none at the end of the stream.
+-- | Waits for at least one byte until the deadline, and returns at most this many bytes: none at the end of the stream.
 receiveBytes :: Transport -> Deadline -> Int -> IO ByteString
 receiveBytes (Plain socket _) deadline size = recvBefore deadline socket size
 receiveBytes (Other functions _) deadline size = B.copy <$> BI.createUptoN size (\target -> functionsReceiveInto functions deadline target size)

@@ -42,7 +42,7 @@ data Value = Value
     encodedFormat :: !Format,
     -- | Nothing: NULL.
     encodedSize :: !(Maybe Int),
-    -- | Writes so many bytes.
+    -- | Writes this many bytes.
     encodedPoke :: !(Ptr Word8 -> IO ())
   }
 

@@ -76,7 +76,7 @@ withoutPlain limit connection continue status = case status of
   _ -> throwStatus "Millrace.Tls.Borrowed.receiveBorrowed" connection status
 {-# NOINLINE withoutPlain #-}
 
--- | Receives at least one byte and at most so many into memory. Returns how many: 0 at the end of the stream. An interrupted
+-- | Receives at least one byte and at most this many into memory. Returns how many: 0 at the end of the stream. An interrupted
 -- receive loses no byte.
 receiveBuf :: Limit -> Connection -> Ptr Word8 -> Int -> IO Int
 receiveBuf limit connection target size = handOver (unread connection target) (open Nothing)
@@ -141,7 +141,7 @@ attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
 -- | @sendThenReceive micros connection slice continue@ sends bytes of a borrowed buffer, returns the buffer, and then
--- does the same as 'receiveBorrowed', for at most so many microseconds (0: for ever). The thread is woken once for
+-- does the same as 'receiveBorrowed', for at most this many microseconds (0: for ever). The thread is woken once for
 -- both.
 --
 -- 1. The send does not wait. If the socket does not take all bytes at once, or there is already something to receive,

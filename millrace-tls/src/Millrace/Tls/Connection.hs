@@ -73,7 +73,7 @@ import qualified Millrace.Tls.Internal.Connection as Internal
 import System.IO.Error (ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd)
 
--- | Receives at least one byte and at most so many; waits for them. Empty at the end of the stream. Throws for a size that is not
+-- | Receives at least one byte and at most this many; waits for them. Empty at the end of the stream. Throws for a size that is not
 -- positive.
 recv :: Connection -> Int -> IO ByteString
 recv = recvBefore noDeadline
@@ -106,7 +106,7 @@ recvBufBefore deadline connection buffer size = do
   where
     name = "Millrace.Tls.Connection.recvBuf"
 
--- | Receives at least one byte and at most so many (and no more than 'borrowedSize') into a buffer that is borrowed when they are there:
+-- | Receives at least one byte and at most this many (and no more than 'borrowedSize') into a buffer that is borrowed when they are there:
 -- a connection that waits occupies none. The buffer is the caller's to give back. To be called with asynchronous exceptions masked,
 -- so that it does not get lost.
 receiveBorrowed :: Limit -> Connection -> Int -> IO Received
@@ -161,7 +161,7 @@ together (first : others) = ByteString.concat (first : now) : together later
       | size + ByteString.length next <= 16000 = let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
     fitting _ rest = ([], rest)
 
--- | Sends so many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Bytes that are
+-- | Sends this many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Bytes that are
 -- not in memory are read by a helper thread, and only the calling thread waits ('Millrace.Operation.bringIntoMemory').
 sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
@@ -193,7 +193,7 @@ endSendingBefore = Internal.endSending . Before
 close :: Connection -> IO ()
 close = closeConnection
 
--- | Tells the peer that nothing more comes, then waits, at most so many milliseconds, for the peer to close, so that it receives
+-- | Tells the peer that nothing more comes, then waits, at most this many milliseconds, for the peer to close, so that it receives
 -- everything and no reset. Errors of the peer are ignored.
 gracefulClose :: Connection -> Int -> IO ()
 gracefulClose connection millis = linger `finally` close connection

@@ -8,7 +8,7 @@ import Control.Monad (when)
 import Millrace.Timer (threadDelay)
 import System.Posix.Files (deviceID, fileID, fileSize, getFileStatus, modificationTimeHiRes, statusChangeTimeHiRes)
 
--- | @watchFiles micros paths action@ runs the action each time after files have changed. It checks them every so many
+-- | @watchFiles micros paths action@ runs the action each time after files have changed. It checks them every this many
 -- microseconds, and waits until two checks in a row find the same, because renewing a certificate writes several files.
 -- It also counts as a change if a file appears, disappears, is replaced, is renamed, or is reached through another
 -- symbolic link. Does not return. Throws exceptions of the action.

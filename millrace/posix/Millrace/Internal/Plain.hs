@@ -105,7 +105,7 @@ readPlain function plain@(Plain handle sharing _ name) deadline size = handOver 
           | otherwise -> throwIO (failure function name (errnoOf count))
     call = if sharing == Own then c_read else c_read_shared
 
--- | At most so many of the bytes that an interrupted reader has left.
+-- | At most this many of the bytes that an interrupted reader has left.
 takeKept :: Plain -> Int -> IO ByteString
 takeKept (Plain _ _ kept _) size = atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
 

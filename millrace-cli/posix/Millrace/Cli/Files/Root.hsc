@@ -222,7 +222,7 @@ classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
     identity status = FileIdentity <$> #{peek struct stat, st_dev} status <*> #{peek struct stat, st_ino} status
     asFile descriptor same state = Right (File (OpenFile (Char8.unpack (descriptorPath descriptor)) same state (stateOf descriptor)), descriptor)
 
--- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ are among them. The path is that of a
+-- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ are among them. The path is that of a
 -- 'Directory'.
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames count)

@@ -53,7 +53,7 @@ data Command
   | -- | With this configuration file.
     Run FilePath
   | Check FilePath
-  | -- | Wait for so many seconds at most.
+  | -- | Wait for this many seconds at most.
     Reload Int FilePath
   | Doctor DoctorOptions
   deriving (Eq, Show)

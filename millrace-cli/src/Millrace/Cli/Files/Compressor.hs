@@ -40,7 +40,7 @@ newCompressor most = Compressor <$> newSingleFlight (Bounds most 2 16777216 600)
     -- GHC frees the memory of small strings in blocks of 4 KiB only, and so each may hold one by itself.
     inBlocks bytes = (bytes + 4095) `quot` 4096 * 4096
 
--- | Is a file of so many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be waited for too
+-- | Is a file of this many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be waited for too
 -- long: it should be compressed before.
 isWorthCompressing :: FileState -> Bool
 isWorthCompressing state = stateSize state >= 1024 && stateSize state <= 8388608

@@ -22,7 +22,7 @@ wholeContent file = do
   where
     size = stateSize (openFileState file)
 
--- | @withPieces count file use@ hands over an action that reads the next piece of a file, of so many bytes at most; it is empty at the
+-- | @withPieces count file use@ hands over an action that reads the next piece of a file, of this many bytes at most; it is empty at the
 -- end. 'Nothing' if the file has changed since it was opened, or cannot be read: then the result would be about something else.
 -- Blocks while the disk works.
 withPieces :: Int -> OpenFile -> (IO ByteString -> IO a) -> IO (Maybe a)

@@ -36,7 +36,7 @@ data ErrorPages = ErrorPages Root Int (IORef (Map Int Known))
 -- A page, or that there is none, and until when that need not be looked up again.
 data Known = Known Deadline (Maybe ByteString)
 
--- | @newErrorPages root lifeMicros@: the pages in a root, which are looked up again after so many microseconds, and with 0 each
+-- | @newErrorPages root lifeMicros@: the pages in a root, which are looked up again after this many microseconds, and with 0 each
 -- time. Reads them. Blocks while the disk works.
 --
 -- > pages <- newErrorPages root 1000000

@@ -38,7 +38,7 @@ data Kept
   | -- | Some of them in open files, which are closed when their last user has released them.
     Open (Shared (NonEmpty Variant))
 
--- | An empty cache. Files are looked up again after so many microseconds. The cache takes at most 32 MiB and 128 descriptors.
+-- | An empty cache. Files are looked up again after this many microseconds. The cache takes at most 32 MiB and 128 descriptors.
 newFileCache :: Int -> IO FileCache
 newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
 

@@ -40,7 +40,7 @@ data Bounds = Bounds
     boundAtOnce :: Int,
     -- | The effort of all values that are being made or wait for that. What would exceed it is not made.
     boundEffort :: Int,
-    -- | A value that was not used for so many seconds is dropped within as many again. This is looked at when another one is made.
+    -- | A value that was not used for this many seconds is dropped within as many again. This is looked at when another one is made.
     boundUnusedSeconds :: Double
   }
 

@@ -92,7 +92,7 @@ data Judgement = Known | Wrong | TooMany
 -- A name, a password, and where the judgement about them will be.
 type Waiting = ((ByteString, ByteString), MVar Judgement)
 
--- | So many passwords wait while one is verified: for some seconds, because each takes about a tenth of one.
+-- | This many passwords wait while one is verified: for some seconds, because each takes about a tenth of one.
 waitingMax :: Int
 waitingMax = 32
 

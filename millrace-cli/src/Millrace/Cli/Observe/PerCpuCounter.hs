@@ -29,7 +29,7 @@ data PerCpuCounter = PerCpuCounter
     tallyNumbers :: !AtomicWords
   }
 
--- | So many numbers, all 0.
+-- | This many numbers, all 0.
 newPerCpuCounter :: Int -> IO PerCpuCounter
 newPerCpuCounter count = do
   rows <- getNumCapabilities

@@ -109,7 +109,7 @@ needsFolder key path = do
   where
     folder = takeDirectory path
 
--- | Has the server that runs with a file read it again, and waits for so many seconds at most until the server says whether it takes it.
+-- | Has the server that runs with a file read it again, and waits for this many seconds at most until the server says whether it takes it.
 -- Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
 reload :: Int -> FilePath -> IO ()
 reload seconds file = do

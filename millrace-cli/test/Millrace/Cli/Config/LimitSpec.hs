@@ -115,7 +115,7 @@ spec = around withCertificates $ do
       path <- millracePath
       withCommand "bash" ["-c", "ulimit -n " <> show count <> "; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] use
 
--- Runs an action while so many clients have sent this text.
+-- Runs an action while this many clients have sent this text.
 withClients :: Int -> Network.PortNumber -> Char8.ByteString -> ([Network.Socket] -> IO a) -> IO a
 withClients count port text use = go count []
   where

@@ -156,7 +156,7 @@ stateAt path = withFound path $ \result found ->
     then stateOf found
     else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
--- | The first names in a directory, at most so many, in no particular order. @.@ and @..@ may be among them. The path is that of a
+-- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ may be among them. The path is that of a
 -- 'Directory'.
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory

@@ -311,7 +311,7 @@ foreign import ccall unsafe "http2_client_await_body" c_await_body :: Ptr Stream
 
 foreign import ccall unsafe "http2_client_read" c_read :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
 
--- | Bytes of the body, at most so many; empty at the end.
+-- | Bytes of the body, at most this many; empty at the end.
 readBody :: Stream -> Int -> IO (Reading ByteString)
 readBody stream most = on stream $ \pointer -> do
   size <- c_await_body pointer

@@ -40,7 +40,7 @@ data Ongoing = Ongoing
 data Standing = Undisturbed | MadeRoom
   deriving (Eq, Show)
 
--- | Makes the limiter: at most so many handshakes at the same time.
+-- | Makes the limiter: at most this many handshakes at the same time.
 newHandshakes :: Int -> IO Handshakes
 newHandshakes most = Handshakes (max 1 most) <$> newTVarIO (Crowd 0 0 IntMap.empty)
 

@@ -24,7 +24,7 @@ readSlice slice target = do
   result <- readFileAt (descriptorOf slice) target (fromIntegral (sliceLength slice)) (sliceOffset slice)
   when (result /= fromIntegral (sliceLength slice)) (throwIO (unread slice result))
 
--- | @readPiece slice offset count@ reads up to so many bytes at an offset in the file. Throws if there are none, because the length
+-- | @readPiece slice offset count@ reads up to this many bytes at an offset in the file. Throws if there are none, because the length
 -- of the body was announced.
 readPiece :: FileSlice -> Integer -> Int -> IO ByteString
 readPiece slice offset count = BI.createUptoN count $ \target -> do

@@ -56,9 +56,9 @@ data Client = Client
 -- | How much of a body the client reads.
 data Reading
   = ReadsAll
-  | -- | It is gone after so many bytes.
+  | -- | It is gone after this many bytes.
     LeavesAfter !Int
-  | -- | It stays, and takes no more than so many bytes.
+  | -- | It stays, and takes no more than this many bytes.
     StopsAfter !Int
 
 -- | A client with this address that reads everything and sends nothing.

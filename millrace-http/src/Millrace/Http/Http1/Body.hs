@@ -31,7 +31,7 @@ import Millrace.Http.Transport (arrivedBytes, borrowedSize, receiveInto, setRece
 newtype BodyReader = BodyReader (MVar State)
 
 data State
-  = -- | So many bytes are still missing.
+  = -- | This many bytes are still missing.
     Counted !Int
   | Chunked
   | Finished

@@ -388,7 +388,7 @@ sendThenBegin connection end = mask_ $ do
     continue own (NotSent sent) = keepRemaining connection own end sent
     continue _ (Sent received) = startWork connection received
 
--- So many bytes of the output were sent. The connection owns the arena again. It does not own the input, which
+-- This many bytes of the output were sent. The connection owns the arena again. It does not own the input, which
 -- therefore must not be returned.
 keepRemaining :: Connection -> Ptr Word8 -> Int -> Int -> IO Arrival
 keepRemaining connection own end sent = do
@@ -520,7 +520,7 @@ outputCapacity connection = readBuffers connection outputSize
 chunkBytesMax :: Int
 chunkBytesMax = 0xffffffff
 
--- | Doubles the output's capacity until it holds so many bytes, and keeps its content. False if that is more than
+-- | Doubles the output's capacity until it holds this many bytes, and keeps its content. False if that is more than
 -- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted

@@ -133,7 +133,7 @@ foreign import ccall unsafe "http_parser_is_idle"
 foreign import ccall unsafe "http_parser_run"
   c_run :: Ptr Parser -> Ptr Word8 -> CSize -> IO Int64
 
--- | Parses a head of which so many bytes have arrived. Returns its length if it is complete, 0 if it is not, or a
+-- | Parses a head of which this many bytes have arrived. Returns its length if it is complete, 0 if it is not, or a
 -- negative error ('errorStatus'). May be called again with more bytes; reads each byte once.
 runParser :: Ptr Parser -> Ptr Word8 -> Int -> IO Int
 runParser parser bytes count = fromIntegral <$> c_run parser bytes (fromIntegral count)

@@ -307,7 +307,7 @@ data Arrival
   | -- | No bytes came in time.
     Silent
 
--- | For the driver: sends pending output, and then waits for bytes, at most so many microseconds (0: no limit), which the action tells
+-- | For the driver: sends pending output, and then waits for bytes, at most this many microseconds (0: no limit), which the action tells
 -- when the output is collected. A client that does not take output cannot keep the driver from receiving, because another thread
 -- continues the send.
 sendAndReceive :: Connection -> IO Int -> IO Arrival

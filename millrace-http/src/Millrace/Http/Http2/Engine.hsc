@@ -312,7 +312,7 @@ needsSender engine = (/= 0) <$> c_needsSender engine
 foreign import ccall unsafe "http2_await_backlog"
   c_awaitBacklog :: Ptr Engine -> Word32 -> IO CInt
 
--- | Whether at most so many frames wait to be sent, or no thread sends. If not, there will be a notice with 'backlogKey'.
+-- | Whether at most this many frames wait to be sent, or no thread sends. If not, there will be a notice with 'backlogKey'.
 isBacklogBelow :: Ptr Engine -> Int -> IO Bool
 isBacklogBelow engine most = (== #{const HTTP2_OK}) <$> c_awaitBacklog engine (fromIntegral most)
 
@@ -483,7 +483,7 @@ awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
 foreign import ccall unsafe "http2_read"
   c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
 
--- | At most so many bytes of the request's body.
+-- | At most this many bytes of the request's body.
 readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
 readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
 
@@ -543,7 +543,7 @@ writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegra
 foreign import ccall unsafe "http2_await_output"
   c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
 
--- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
+-- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 

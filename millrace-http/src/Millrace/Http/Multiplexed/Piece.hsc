@@ -22,7 +22,7 @@ data Piece
 foreign import ccall unsafe "http_new_piece"
   c_newPiece :: CSize -> IO (Ptr Piece)
 
--- | Memory for so many bytes, at most a mebibyte; @nullPtr@ if there is none. The engine must take it, or 'freePiece' must follow.
+-- | Memory for this many bytes, at most a mebibyte; @nullPtr@ if there is none. The engine must take it, or 'freePiece' must follow.
 newPiece :: Int -> IO (Ptr Piece)
 newPiece = c_newPiece . fromIntegral
 

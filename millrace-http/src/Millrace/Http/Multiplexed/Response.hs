@@ -269,7 +269,7 @@ makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
     fieldsOf (Trailers fields) = filter (mayBeTrailer . fst) fields
     fieldsOf (NextTrailersMaker _) = []
 
--- Waits until the client has taken all but so many bytes. Gives the client up if it takes nothing for too long, takes
+-- Waits until the client has taken all but this many bytes. Gives the client up if it takes nothing for too long, takes
 -- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
 -- them ('streamProgress').
 awaitOutputBelow :: Multiplexed stream => stream -> Int -> IO ()
@@ -318,7 +318,7 @@ awaitClient stream attempt = do
     giveUp = cancelOf stream >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
 
--- How long a writer waits at once that has seen no progress for so many microseconds. Not inlined: the wait's code would be repeated for each
+-- How long a writer waits at once that has seen no progress for this many microseconds. Not inlined: the wait's code would be repeated for each
 -- of the cases.
 patience :: Limits -> Maybe Int -> Int -> Maybe Int
 patience limits total quiet = shorter total (shorter (max 1 (sendMicros limits - quiet) <$ limitOf (sendMicros limits)) window)
@@ -326,7 +326,7 @@ patience limits total quiet = shorter total (shorter (max 1 (sendMicros limits -
     window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
 {-# NOINLINE patience #-}
 
--- A writer has waited for the client for so many nanoseconds more, and the progress is so many bytes in all. After a wait as
+-- A writer has waited for the client for this many nanoseconds more, and the progress is this many bytes in all. After a wait as
 -- long as the rate's window, the client must have taken as much as the rate demands.
 isTooSlow :: Limits -> StreamState -> Int -> Int -> IO Bool
 isTooSlow limits state nanoseconds sent = case sendRate limits of

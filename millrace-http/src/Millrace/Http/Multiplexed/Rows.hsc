@@ -50,7 +50,7 @@ rowsHead = #{size http_rows} + 8
 givenLengthAt :: Rows -> Ptr Int64
 givenLengthAt (Rows memory) = memory `plusPtr` #{size http_rows}
 
--- Describes so many fields at this address, which are at another one and have so many bytes. The memory has 'rowsHead' bytes.
+-- Describes this many fields at this address, which are at another one and have this many bytes. The memory has 'rowsHead' bytes.
 putRows :: Ptr Word8 -> Ptr Word8 -> Int -> Int -> IO Rows
 putRows memory rows size count = do
   #{poke http_rows, bytes} memory rows
@@ -59,7 +59,7 @@ putRows memory rows size count = do
   return (Rows memory)
 {-# INLINE putRows #-}
 
--- | Writes fields to memory for the C code. There is room for so many bytes besides.
+-- | Writes fields to memory for the C code. There is room for this many bytes besides.
 withRowsOf :: Int -> ResponseHeaders -> (Ptr Word8 -> Rows -> IO a) -> IO a
 withRowsOf room fields use = do
   memory <- mallocPlainForeignPtrBytes (rowsHead + room + size)
@@ -86,7 +86,7 @@ put :: Ptr Word8 -> ByteString -> IO ()
 put at bytes = BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyBytes at (castPtr source) count
 {-# INLINE put #-}
 
--- | Names and values of rows that fill so many bytes.
+-- | Names and values of rows that fill this many bytes.
 readRows :: Ptr Word8 -> Int -> IO [(ByteString, ByteString)]
 readRows memory size = go memory
   where
@@ -134,7 +134,7 @@ data Outcome
 
 -- | What came of reading.
 data ReadResult
-  = -- | So many bytes; 0 at the end.
+  = -- | This many bytes; 0 at the end.
     Bytes !Int
   | -- | None yet. The engine will give a notice.
     MustWait

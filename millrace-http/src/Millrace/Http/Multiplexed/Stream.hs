@@ -119,7 +119,7 @@ class Multiplexed stream where
   -- | A number that grows while the client takes what it can of the response.
   progressOf :: stream -> IO Int
 
-  -- | At most so many bytes of the request's body.
+  -- | At most this many bytes of the request's body.
   readOf :: stream -> Ptr Word8 -> Int -> IO ReadResult
 
   -- | Makes all further reads fail.
@@ -147,7 +147,7 @@ class Multiplexed stream where
   -- | The number of waiting bytes with which a writer may continue.
   outputLowOf :: stream -> Int
 
-  -- | 'Full' while more than so many bytes of the body wait to be sent. There will be a notice.
+  -- | 'Full' while more than this many bytes of the body wait to be sent. There will be a notice.
   awaitOutputOf :: stream -> Int -> IO Outcome
 
   -- | How many more bytes of the body the client's windows take, at least 1. If they take none, there will be a notice.

@@ -284,7 +284,7 @@ data Evicted
     OneGivesWay
   | -- | There is none to evict. A scan has just shown it.
     NoneGivesWay
-  | -- | There is none to evict. Try again after so many microseconds.
+  | -- | There is none to evict. Try again after this many microseconds.
     AskLater !Int
   deriving (Eq, Show)
 

@@ -34,7 +34,7 @@ data Limits = Limits
     headAllowed :: !Word32
   }
 
--- | @Rate bytes micros@: at least so many bytes in so many microseconds. 0 microseconds: no limit.
+-- | @Rate bytes micros@: at least this many bytes in this many microseconds. 0 microseconds: no limit.
 data Rate = Rate !Int !Int
 
 -- | Computes the limits from the settings.

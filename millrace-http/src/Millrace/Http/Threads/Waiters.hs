@@ -37,7 +37,7 @@ waitFor (Waiters waiters) prepare number micros attempt = do
       woken <- takeWithin micros place
       if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
 
--- | Waits for the variable to be filled, at most so many microseconds. False if the time was over. Something else may fill it: then the
+-- | Waits for the variable to be filled, at most this many microseconds. False if the time was over. Something else may fill it: then the
 -- caller must look again.
 takeWithin :: Maybe Int -> MVar () -> IO Bool
 takeWithin Nothing place = True <$ takeMVar place

@@ -134,7 +134,7 @@ isReadable queue = (||) <$> (not . B.null <$> readTVar (queueBytes queue)) <*> r
 hasEndedEmpty :: Queue -> STM Bool
 hasEndedEmpty queue = (&&) <$> (B.null <$> readTVar (queueBytes queue)) <*> readTVar (queueIsEnded queue)
 
--- Waits for bytes and takes at most so many; none at the end.
+-- Waits for bytes and takes at most this many; none at the end.
 takeFrom :: Queue -> Int -> STM ByteString
 takeFrom queue most = do
   isReadable queue >>= check
@@ -217,7 +217,7 @@ clientSend client@(Client link) bytes = unless (B.null bytes) $ do
     if not refused && ended then return (Just (B.length bytes)) else appendTo link (linkToServer link) bytes
   maybe (failing "sending" eCONNRESET) (clientSend client . (`B.drop` bytes)) sent
 
--- | At most so many bytes; none at the end.
+-- | At most this many bytes; none at the end.
 clientReceive :: Client -> Int -> IO ByteString
 clientReceive (Client link) = atomically . takeFrom (linkToClient link)
 

@@ -45,13 +45,13 @@ import System.Posix.Types (Fd)
 
 -- | How long an operation may wait.
 data TimeLimit
-  = -- | So many microseconds from now; 0 means for ever.
+  = -- | This many microseconds from now; 0 means for ever.
     Within !Int
   | Before !Deadline
 
 -- | How an attempt at sending ended.
 data Attempt
-  = -- | So many bytes went: 0 only at the end of a file.
+  = -- | This many bytes went: 0 only at the end of a file.
     Moved !Int
   | -- | The time limit passed before anything went.
     TimedOut
@@ -117,7 +117,7 @@ outcome = either failed Moved
     failed code = if code == eTIMEDOUT then TimedOut else Failed code
 {-# INLINE outcome #-}
 
--- | So many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the cases.
+-- | This many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the cases.
 timeLimit :: Int -> Deadline.TimeLimit
 timeLimit micros = if micros == 0 then Deadline.noTimeLimit else Deadline.microseconds micros
 {-# NOINLINE timeLimit #-}

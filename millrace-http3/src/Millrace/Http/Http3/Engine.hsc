@@ -402,7 +402,7 @@ data Sender
 foreign import ccall unsafe "http3_collect"
   c_collect :: Ptr Engine -> Ptr () -> Word32 -> Ptr Word8 -> CSize -> Word64 -> CInt -> IO Word64
 
--- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most so many trains of them.
+-- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most this many trains of them.
 collect :: Ptr Engine -> (Ptr (), Int) -> (Ptr Word8, Int) -> Word64 -> Sender -> IO Flags
 collect engine (trains, most) (output, room) now sender = Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now number
   where
@@ -457,7 +457,7 @@ endConnection engine now number = c_endOne engine number now
 foreign import ccall unsafe "http3_rest_quiet"
   c_restQuiet :: Ptr Engine -> Word64 -> Word64 -> Word32 -> IO Word32
 
--- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most of so many. Returns their
+-- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most of this many. Returns their
 -- number.
 restQuiet :: Ptr Engine -> Word64 -> Word64 -> Int -> IO Int
 restQuiet engine now quiet most = fromIntegral <$> c_restQuiet engine now quiet (fromIntegral most)
@@ -631,7 +631,7 @@ awaitClose stream = (== #{const HTTP3_GONE}) <$> c_awaitClose stream
 foreign import ccall unsafe "http3_read"
   c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
 
--- | At most so many bytes of the request's body.
+-- | At most this many bytes of the request's body.
 readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
 readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
 
@@ -691,7 +691,7 @@ writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegra
 foreign import ccall unsafe "http3_await_output"
   c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
 
--- | 'Full' while more than so many bytes of the body wait to be sent. The engine will give a notice.
+-- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
 awaitOutput :: Ptr Stream -> Int -> IO Outcome
 awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 

@@ -174,7 +174,7 @@ endpointsFor tls = case tlsEarlyData tls of
 isShared :: [(SocketOption, Int)] -> Bool
 isShared = elem (ReusePort, 1)
 
--- Opens so many sockets, at least one, on one address. If no other process may have the address, this throws if one has it.
+-- Opens this many sockets, at least one, on one address. If no other process may have the address, this throws if one has it.
 openAll :: Place -> Int -> IO (NonEmpty Socket)
 openAll place@(Place address options) count = bracketOnError (openDatagrams place) close $ \first -> do
   -- Only now may others of this process bind, and those that ask for the same.

@@ -57,7 +57,7 @@ data Life = Alive | Dead
 
 -- | How a session ends.
 data Stop
-  = -- | After the requests that have begun, and those that are on their way; at the latest after so many seconds.
+  = -- | After the requests that have begun, and those that are on their way; at the latest after this many seconds.
     Gracefully !(Maybe Int)
   | AtOnce
 

@@ -171,7 +171,7 @@ throwErrno connection attempted code = throwIO (failure attempted (show connecti
 
 -- | How long an operation may wait.
 data Limit
-  = -- | So many microseconds from now; 0 means for ever.
+  = -- | This many microseconds from now; 0 means for ever.
     Within !Int
   | Before !Deadline
 
@@ -217,7 +217,7 @@ receiveWithin limit connection = case limit of
   Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
 {-# INLINE receiveWithin #-}
 
--- | Sends encrypted bytes of a borrowed buffer, and then receives, for at most so many microseconds; 0 means for ever.
+-- | Sends encrypted bytes of a borrowed buffer, and then receives, for at most this many microseconds; 0 means for ever.
 -- The continuation runs masked.
 sendThenReceiveSealed :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micros) (connectionSocket connection)
@@ -354,7 +354,7 @@ open connection bytes count target size = do
   return step
 {-# INLINE open #-}
 
--- | Receives at least one byte and at most so many into memory; 0 at the end of the stream. Call it masked.
+-- | Receives at least one byte and at most this many into memory; 0 at the end of the stream. Call it masked.
 receiveInto :: String -> Limit -> Connection -> Ptr Word8 -> Int -> IO Int
 receiveInto attempted limit connection target size = withMVar (receiving connection) $ \_ ->
   open connection nullPtr 0 target size >>= go
@@ -369,7 +369,7 @@ receiveInto attempted limit connection target size = withMVar (receiving connect
     openInto EndOfStream = return Nothing
     openInto (Received buffer count) = Just <$> open connection (borrowedBytes buffer) count target size <* giveBack buffer
 
--- | Receives at least one byte and at most so many into a buffer that is borrowed when they arrive. Call it masked.
+-- | Receives at least one byte and at most this many into a buffer that is borrowed when they arrive. Call it masked.
 receiveBorrowed :: String -> Limit -> Connection -> Int -> IO Received
 receiveBorrowed attempted limit connection size = withMVar (receiving connection) $ \_ -> do
   isHere <- hasInput connection
@@ -430,7 +430,7 @@ handOver keep action = do
 
 -- | The result of an attempt to send.
 data Attempt
-  = -- | So many bytes were sent: 0 only at the end of a file.
+  = -- | This many bytes were sent: 0 only at the end of a file.
     Moved !Int
   | -- | The time limit passed before a byte counts as sent. A part may be on its way: attempt the same bytes again, or
     -- close.
@@ -552,7 +552,7 @@ sendWhole attempted limit connection whole total = notingCut connection . withRo
         go (bytes `plusPtr` moved) (count - moved)
   go whole total
 
--- | Sends so many bytes of a file, and returns how many the file had.
+-- | Sends this many bytes of a file, and returns how many the file had.
 sendWholeFile :: String -> Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendWholeFile attempted limit connection file offset total = notingCut connection . withRoom (fromIntegral (min total 65536)) $ \out room -> do
   let go !sent
