@@ -191,7 +191,7 @@ monotonicClock = replicateM_ 100 $ do
   late <- getMonotonicTimeNSec
   unless (early <= ours && ours <= late) $ expectationFailure (show (early, ours, late))
 
--- If the time did not count, the child's delay would end two seconds later.
+-- If the time did not count, the child's delay would end later by the time that it was stopped, two seconds or more.
 stoppedProcess :: IO ()
 stoppedProcess = withUnixPair $ \one other -> do
   child <- forked $ do
@@ -200,9 +200,14 @@ stoppedProcess = withUnixPair $ \one other -> do
     sendAll one (bytesAt 0 1)
     finish delay
     end <- monotonicNanoseconds
-    require (end - begin < 4500000000) "the time did not count"
+    sendAll one (Char8.pack (show (end - begin)))
   _ <- within 10 "the child" (receiveExactly other 0 1)
+  begin <- monotonicNanoseconds
   signalProcess sigSTOP child
   pause 2000000
   signalProcess continueProcess child
+  end <- monotonicNanoseconds
+  taken <- within 15 "the child" (read . Char8.unpack <$> recv other 100)
   succeeds child
+  -- A busy machine may have stopped it for longer than the delay.
+  unless (taken < max 3000000000 (end - begin) + 1500000000) $ expectationFailure ("it took " ++ show taken ++ ", " ++ show (end - begin) ++ " of them stopped")
