@@ -293,6 +293,13 @@ spec = do
       (code, _, errors) <- within 20 "millrace to end" (readProcessWithExitCode "bash" (fromInside ++ arguments ++ ["serve", "--port", "0"]) "")
       code `shouldBe` ExitFailure 1
       errors `shouldSatisfy` isPrefixOf "millrace: cannot serve .: Permission denied\n"
+    it "a directory that it may not enter" . withDirectory $ \directory -> do
+      write directory "closed/index.html" ""
+      (program, arguments) <- nobodys directory
+      let closing = ["-c", "chmod 0 \"$1\" && shift && exec \"$@\"", "bash", directory </> "closed", program]
+      (code, _, errors) <- within 20 "millrace to end" (readProcessWithExitCode "bash" (closing ++ arguments ++ ["serve", directory </> "closed", "--port", "0"]) "")
+      code `shouldBe` ExitFailure 1
+      errors `shouldSatisfy` isPrefixOf ("millrace: cannot serve " ++ directory </> "closed" ++ ": Permission denied\n")
     it "a backend that does not exist" $ do
       outcome <- runMillrace [] ["pong", "--backend", "select"]
       outcomeExit outcome `shouldBe` ExitFailure 2

@@ -106,6 +106,9 @@ openRoot policy path = do
     status <- getFdStatus descriptor
     unless (isDirectory status) $
       ioError (IOError Nothing InappropriateType "open" "is not a directory" Nothing (Just path))
+    -- Without this right every request would be answered with 403 or 404, and nobody would say why.
+    mayEnter <- fileAccess name False False True
+    unless mayEnter (ioError (failed eACCES))
     _ <- readSymbolicLink (descriptorPath descriptor) `catch` withoutProc
     absolute <- if "/" `ByteString.isPrefixOf` name then pure name else (<> ("/" <> name)) <$> getWorkingDirectory
     -- The look-ups will begin at the top, and this process may have no access to a directory on the way.

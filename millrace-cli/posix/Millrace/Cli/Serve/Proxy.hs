@@ -12,7 +12,7 @@ import Control.Exception (IOException, SomeException, catch, fromException, thro
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
-import Millrace.Cli.Base.Failure (Failure (..), newSeldomTeller, reasonOf, tell)
+import Millrace.Cli.Base.Failure (Failure (..), fileReason, newSeldomTeller, reasonOf, tell)
 import Millrace.Cli.Base.RequestName (requestName)
 import Millrace.Cli.Config.Command (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
 import Millrace.Cli.Observe.Upstream
@@ -121,7 +121,7 @@ sayProblem telling request problem =
 refuse :: SomeException -> IO ()
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
   (Just problem, _) -> throwIO (unusable ("use " <> settingsSource problem) (reasonOf reason))
-  (_, Just failure) -> throwIO (unusable "read the certificates" (show failure))
+  (_, Just failure) -> throwIO (unusable "read the certificates" (fileReason failure))
   _ -> throwIO reason
   where
     unusable attempt text =

@@ -13,7 +13,7 @@ where
 import Control.Exception (IOException, SomeException, catch, fromException, throwIO, try)
 import Control.Monad (void)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
-import Millrace.Cli.Base.Failure (Failure (..), reasonOf, tell)
+import Millrace.Cli.Base.Failure (Failure (..), fileReason, reasonOf, tell)
 import Millrace.Cli.Config.Command (TlsOptions (..))
 import Millrace.Cli.Observe.Metrics (HandshakeResult (..))
 import Millrace.Tls (Pem (..), SettingsError (..), SettingsProblem (..), trustIn)
@@ -96,7 +96,7 @@ sayReload users Reloaded = do
 
 -- With the name of the file, if there is one.
 described :: SomeException -> String
-described reason = maybe (reasonOf reason) (\failure -> show (failure :: IOException)) (fromException reason)
+described reason = maybe (reasonOf reason) fileReason (fromException reason)
 
 refuse :: SomeException -> IO a
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
@@ -111,7 +111,7 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
     throwIO
       Failure
         { failureAttempt = "read the certificates",
-          failureReason = show failure,
+          failureReason = fileReason failure,
           failureRemedy =
             "Check the files of --tls-cert, --tls-key, --tls-client-ca and --tls-ticket-keys (in a configuration: 'certificates' and 'tls'), and that \
             \this user may read them."

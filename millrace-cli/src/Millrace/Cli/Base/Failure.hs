@@ -8,6 +8,7 @@ module Millrace.Cli.Base.Failure
     tell,
     newSeldomTeller,
     reasonOf,
+    fileReason,
     encodedWith,
     moreDescriptors,
   )
@@ -117,6 +118,10 @@ patiently action = do
 -- | What an exception says about itself. 'displayException' of a 'SomeException' adds a backtrace since base 4.20.
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException exception) = maybe (displayException exception) ioe_description (fromException failure)
+
+-- | What is wrong with a file, with its name: @cert.pem: No such file or directory@.
+fileReason :: IOException -> String
+fileReason failure = maybe id (\name -> ((name <> ": ") <>)) (ioe_filename failure) (ioe_description failure)
 
 -- A file name in a text may have bytes for which the locale has no characters. The encoding of file names gives these bytes back.
 encoded :: String -> IO ByteString
