@@ -255,6 +255,13 @@ static int out_of_memory(http2_client_stream *stream)
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
+/* The same for what of a request cannot be sent. Without the reset the server would wait for the rest. */
+static void give_up_request(http2_client_stream *stream)
+{
+    fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
+    reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
 static void stream_over(http2_client_stream *stream)
 {
     stream->is_closed = 1;
@@ -429,8 +436,9 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     if (stream == NULL || stream->has_sent_head)
         return 0;
     stream->has_sent_head = 1;
-    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_finished && stream->output.length == 0)
-        (void)submit_end(stream);
+    if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_finished && stream->output.length == 0 &&
+        submit_end(stream) != 0)
+        give_up_request(stream);
     return 0;
 }
 
@@ -470,8 +478,11 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *destinat
         wake_writer(stream);
     if (stream->output.length == 0 && stream->is_finished) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
-        if (stream->request_trailers_count > 0 && submit_end(stream) == 0)
+        if (stream->request_trailers_count > 0) {
+            if (submit_end(stream) != 0)
+                return out_of_memory(stream);
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        }
     } else if (taken == 0) {
         stream->is_deferred = 1;
         return NGHTTP2_ERR_DEFERRED;
@@ -793,8 +804,7 @@ int http2_client_write(http2_client_stream *stream, const uint8_t *bytes, size_t
     if (stream->is_closed || stream->is_finished)
         result = HTTP2_CLIENT_GONE;
     else if (queue_append(&stream->output, bytes, length) != 0) {
-        fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        give_up_request(stream);
         result = HTTP2_CLIENT_GONE;
     } else {
         resume(stream);
@@ -840,14 +850,15 @@ int http2_client_finish(http2_client_stream *stream, const uint8_t *rows, uint32
         result = HTTP2_CLIENT_GONE;
     else if (!stream->is_finished) {
         size_t size = rows_size(rows, count);
-        if (count > 0 && (stream->request_trailers = malloc(size)) != NULL) {
+        int has_memory = count == 0 || (stream->request_trailers = malloc(size)) != NULL;
+        if (has_memory && count > 0) {
             memcpy(stream->request_trailers, rows, size);
             stream->request_trailers_count = count;
         }
         stream->is_finished = 1;
-        if (stream->has_sent_head && stream->output.length == 0)
-            (void)submit_end(stream);
-        else
+        if (!has_memory || (stream->has_sent_head && stream->output.length == 0 && submit_end(stream) != 0))
+            give_up_request(stream);
+        else if (!stream->has_sent_head || stream->output.length > 0)
             resume(stream);
     }
     pthread_mutex_unlock(&client->lock);
