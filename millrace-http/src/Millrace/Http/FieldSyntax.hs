@@ -27,8 +27,9 @@ foreign import ccall unsafe "http_is_field_value"
   c_isFieldValue :: Ptr Word8 -> CSize -> IO CInt
 
 holds :: (Ptr Word8 -> CSize -> IO CInt) -> ByteString -> Bool
-holds question bytes = unsafeDupablePerformIO $
-  Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> (/= 0) <$> question (castPtr start) (fromIntegral size))
+holds question bytes =
+  unsafeDupablePerformIO $
+    Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> (/= 0) <$> question (castPtr start) (fromIntegral size))
 {-# INLINE holds #-}
 
 -- | Replaces every character that a field value may not contain by a space, so that the value cannot end its line.

@@ -50,6 +50,7 @@ data Served = Served
 newServed :: ServerContext -> Transport -> IO Served
 newServed server transport = Served <$> Http1.newConnection server transport <*> Http2.newControl
 
+-- | The transport of the connection, also after a handshake.
 servedTransport :: Served -> Transport
 servedTransport = Http1.connectionTransport . servedHttp1
 
