@@ -73,6 +73,7 @@ import System.Posix.ByteString
   , RawFilePath
   , closeDirStream
   , closeFd
+  , fileAccess
   , getFdStatus
   , getWorkingDirectory
   , isDirectory
