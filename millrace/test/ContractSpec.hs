@@ -202,6 +202,8 @@ stoppedProcess = withUnixPair $ \one other -> do
     end <- monotonicNanoseconds
     sendAll one (Char8.pack (show (end - begin)))
   _ <- within 10 "the child" (receiveExactly other 0 1)
+  -- Its manager must be asleep: systems take only relative times, so one that is stopped when it has computed its own sleeps too long.
+  pause 300000
   begin <- monotonicNanoseconds
   signalProcess sigSTOP child
   pause 2000000
