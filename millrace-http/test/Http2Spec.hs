@@ -1,4 +1,5 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
 -- | Requests and answers over HTTP/2, as applications see them, over sockets and over memory.
 module Http2Spec (spec) where
@@ -680,7 +681,7 @@ spec = describe "HTTP/2" $ do
   it "serves a request that comes when the idle time is over and the server has not looked yet" $ do
     -- Such as on a busy machine, where the server's thread runs late.
     afterWait <- newIORef (return ())
-    let once = join (atomicModifyIORef' afterWait (\now -> (return (), now)))
+    let once = join (atomicModifyIORef' afterWait (return (),))
     withServerOver (overMemoryAfter once) (setIdleTimeout 1) pong $ \server -> withHttp2As silent [] server $ \http2 -> do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       late <- newEmptyMVar
