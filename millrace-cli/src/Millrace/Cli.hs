@@ -18,7 +18,7 @@ import Millrace.Cli.Files.Compression (compressionCodings)
 import Millrace.Cli.Files.ErrorPage (withErrorPage)
 import Millrace.Cli.Files.Policy (Compression (..), OnError (..))
 import Millrace.Cli.Files.StaticFiles
-import Millrace.Cli.Middleware.SitePolicy (OwnAnswers (..), plainManner)
+import Millrace.Cli.Middleware.SitePolicy (OwnAnswers (..), plainPolicy)
 import Millrace.Cli.Observe.Upstream (Upstreams, newUpstreams, readUpstreams)
 import Millrace.Cli.Serve.Doctor
 import Millrace.Cli.Serve.Pong
@@ -81,7 +81,7 @@ perform command = case command of
     unless (isHealthy examination) exitFailure
 
 printFor :: Action -> ServerOptions -> IO ()
-printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner action]]))
+printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy action]]))
 
 -- All sites share the memory for what was compressed.
 newMakers :: IO Makers

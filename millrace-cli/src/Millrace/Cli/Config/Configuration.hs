@@ -50,7 +50,7 @@ data Configuration = Configuration
 data SiteOptions = SiteOptions
   { -- | At least one.
     siteHosts :: [HostPattern],
-    siteManner :: SitePolicy,
+    sitePolicy :: SitePolicy,
     -- | At least one, and one of them for the path @/@.
     siteRoutes :: [RouteOptions]
   }
@@ -68,7 +68,7 @@ data HostPattern
 data RouteOptions = RouteOptions
   { -- | The parts of the path. None: all paths.
     routePath :: [String],
-    routeManner :: SitePolicy,
+    routePolicy :: SitePolicy,
     routeAction :: Action
   }
   deriving (Eq, Show)
@@ -206,12 +206,12 @@ site =
   mapping "a site" . checked whole $
     (,,,)
       <$> withDefault [AnyHost] "hosts" (oneOrMany hostPattern)
-      <*> manner
+      <*> policy
       <*> withDefault [] "routes" (list route)
       <*> optionalAction
   where
     whole (hosts, fields, routes, own) = do
-      let all' = routes <> foldMap (\chosen -> [RouteOptions [] plainManner chosen]) own
+      let all' = routes <> foldMap (\chosen -> [RouteOptions [] plainPolicy chosen]) own
           paths = map routePath all'
       case repeated paths of
         [] -> pure ()
@@ -224,7 +224,7 @@ route =
   mapping "a route" $
     RouteOptions
       <$> required "path" (refined text routeParts)
-      <*> manner
+      <*> policy
       <*> action
 
 routeParts :: String -> Either String [String]
@@ -283,8 +283,8 @@ showHost found = case found of
   HostsBelow name -> "*." <> name
   AnyHost -> "*"
 
-manner :: Fields SitePolicy
-manner =
+policy :: Fields SitePolicy
+policy =
   SitePolicy
     <$> withDefault [] "headers" headers
     <*> withDefault NoSecurityHeaders "security-headers" (eitherOf NoSecurityHeaders UsualSecurityHeaders)

@@ -71,18 +71,18 @@ site :: SiteOptions -> Value
 site found =
   Keys $
     [("hosts", Items (map (Text . showHost) (siteHosts found)))]
-      ++ manner (siteManner found)
+      ++ policy (sitePolicy found)
       ++ [("routes", Items (map route (siteRoutes found)))]
 
 route :: RouteOptions -> Value
-route found = Keys ([("path", Text (showPath (routePath found)))] ++ manner (routeManner found) ++ [action (routeAction found)])
+route found = Keys ([("path", Text (showPath (routePath found)))] ++ policy (routePolicy found) ++ [action (routeAction found)])
 
-manner :: SitePolicy -> [(String, Value)]
-manner found =
-  [("headers", Keys [(name, Text value) | (name, value) <- mannerHeaders found]) | not (null (mannerHeaders found))]
-    ++ [("security-headers", Truth True) | mannerSecurity found == UsualSecurityHeaders]
-    ++ [("cors", Keys (crossOrigin options)) | Just options <- [mannerSharing found]]
-    ++ [("users", Keys [("file", Text (usersFile options)), ("realm", Text (usersRealm options))]) | Just options <- [mannerUsers found]]
+policy :: SitePolicy -> [(String, Value)]
+policy found =
+  [("headers", Keys [(name, Text value) | (name, value) <- policyHeaders found]) | not (null (policyHeaders found))]
+    ++ [("security-headers", Truth True) | policySecurity found == UsualSecurityHeaders]
+    ++ [("cors", Keys (crossOrigin options)) | Just options <- [policySharing found]]
+    ++ [("users", Keys [("file", Text (usersFile options)), ("realm", Text (usersRealm options))]) | Just options <- [policyUsers found]]
 
 crossOrigin :: CrossOrigin -> [(String, Value)]
 crossOrigin options =

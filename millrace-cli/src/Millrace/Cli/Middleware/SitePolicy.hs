@@ -6,11 +6,11 @@ module Millrace.Cli.Middleware.SitePolicy
   ( SitePolicy (..),
     SecurityHeaders (..),
     UsersOptions (..),
-    plainManner,
-    dressing,
+    plainPolicy,
+    addingFields,
     Admission,
     admission,
-    admitting,
+    admittedBy,
     OwnAnswers (..),
   )
 where
@@ -29,15 +29,15 @@ import Millrace.Cli.Middleware.CrossOrigin
 import Network.HTTP.Types.Header (hVary)
 import Network.Wai
 
--- | What a site or a route says beside what it does.
+-- | What holds for all answers of a site or a route, whatever makes them.
 data SitePolicy = SitePolicy
   { -- | Fields of all answers. They replace those of the same name, except Vary.
-    mannerHeaders :: [(String, String)],
-    mannerSecurity :: SecurityHeaders,
+    policyHeaders :: [(String, String)],
+    policySecurity :: SecurityHeaders,
     -- | Whose pages may read the answers. 'Nothing': as browsers do without being told.
-    mannerSharing :: Maybe CrossOrigin,
-    -- | Who must say a password. 'Nothing': everybody gets answers.
-    mannerUsers :: Maybe UsersOptions
+    policySharing :: Maybe CrossOrigin,
+    -- | The users who get answers, after they have given a password. 'Nothing': everybody does.
+    policyUsers :: Maybe UsersOptions
   }
   deriving (Eq, Show)
 
@@ -55,26 +55,26 @@ data UsersOptions = UsersOptions
   }
   deriving (Eq, Show)
 
--- | Nothing of it.
-plainManner :: SitePolicy
-plainManner = SitePolicy [] NoSecurityHeaders Nothing Nothing
+-- | No fields, and everybody gets answers.
+plainPolicy :: SitePolicy
+plainPolicy = SitePolicy [] NoSecurityHeaders Nothing Nothing
 
 -- | Adds the fields that a site or a route has.
-dressing :: SitePolicy -> Middleware
-dressing manner = setting (mannerHeaders manner) . secured
+addingFields :: SitePolicy -> Middleware
+addingFields policy = setting (policyHeaders policy) . secured
   where
-    secured = if mannerSecurity manner == UsualSecurityHeaders then securing else id
+    secured = if policySecurity policy == UsualSecurityHeaders then securing else id
 
--- | Who gets answers: whose pages, and which users.
+-- | The checks that a request must pass: of the page that it comes from, and of the user.
 data Admission = Admission (Maybe Middleware) (Maybe Middleware)
 
--- | What the second one does not say, the first one says: that of a site and that of its route.
+-- | A site's admission, then that of its route. The route's settings replace the site's, each where the route has one.
 instance Semigroup Admission where
   Admission sharing' users <> Admission ofRoute usersOfRoute = Admission (ofRoute <|> sharing') (usersOfRoute <|> users)
 
 -- | Reads the file of users, if there is one. Throws 'Failure'.
 admission :: SitePolicy -> IO Admission
-admission manner = Admission (sharing <$> mannerSharing manner) <$> traverse asked (mannerUsers manner)
+admission policy = Admission (sharing <$> policySharing policy) <$> traverse asked (policyUsers policy)
 
 -- | What becomes of answers that the server gives itself, such as the demand for a password.
 data OwnAnswers
@@ -83,8 +83,8 @@ data OwnAnswers
     Adapted (Response -> IO Response)
 
 -- | Preflight requests need no password: browsers send them without one.
-admitting :: OwnAnswers -> Admission -> Middleware
-admitting own (Admission sharing' users) = fromMaybe id sharing' . maybe id (adapting own) users
+admittedBy :: OwnAnswers -> Admission -> Middleware
+admittedBy own (Admission sharing' users) = fromMaybe id sharing' . maybe id (adapting own) users
 
 -- Adapts what a middleware answers in place of the application.
 adapting :: OwnAnswers -> Middleware -> Middleware

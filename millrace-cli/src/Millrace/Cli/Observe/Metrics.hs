@@ -35,7 +35,7 @@ import Network.Wai.Handler.Millrace (Answer (..), ConnectionLimit (..), Connecti
 -- | Counters of one server. Adding to them takes no lock.
 data Metrics = Metrics
   { metricsStart :: !Word64,
-    metricsTally :: !PerCpuCounter,
+    metricsCounter :: !PerCpuCounter,
     -- The servers whose connections are counted by state.
     metricsServers :: !(IORef [ServerState])
   }
@@ -65,19 +65,19 @@ addServer metrics state = atomicModifyIORef' (metricsServers metrics) (\others -
 
 -- | Counts a connection that was accepted.
 countOpened :: Metrics -> IO ()
-countOpened metrics = add (metricsTally metrics) opened 1
+countOpened metrics = add (metricsCounter metrics) opened 1
 
 -- | Counts a connection that has ended.
 countClosed :: Metrics -> IO ()
-countClosed metrics = add (metricsTally metrics) closed 1
+countClosed metrics = add (metricsCounter metrics) closed 1
 
 -- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that was cut off counts as
 -- that and not in the class of its status: the client has not got what the status says.
 countAnswer :: Metrics -> Answer -> IO ()
 countAnswer metrics answer
-  | isJust (answerRefusal answer) = add (metricsTally metrics) refused 1
+  | isJust (answerRefusal answer) = add (metricsCounter metrics) refused 1
   | otherwise = do
-    row <- ownRow (metricsTally metrics)
+    row <- ownRow (metricsCounter metrics)
     addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
     addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
     addTo row (if answerIsCutOff answer then cutOff else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
@@ -100,7 +100,7 @@ handshakeResults = zip [minBound ..] ["full", "resumed", "refused", "slow", "los
 
 -- | Counts a handshake that has ended.
 countHandshake :: Metrics -> HandshakeResult -> IO ()
-countHandshake metrics result = add (metricsTally metrics) (firstHandshake + fromEnum result) 1
+countHandshake metrics result = add (metricsCounter metrics) (firstHandshake + fromEnum result) 1
 
 limitNames :: [(ConnectionLimit, String)]
 limitNames = [(limit, named limit) | limit <- [minBound ..]]
@@ -113,13 +113,13 @@ limitNames = [(limit, named limit) | limit <- [minBound ..]]
 
 -- | Counts a connection that ends because its client has gone beyond a limit.
 countLimit :: Metrics -> ConnectionLimit -> IO ()
-countLimit metrics limit = add (metricsTally metrics) (firstLimit + fromEnum limit) 1
+countLimit metrics limit = add (metricsCounter metrics) (firstLimit + fromEnum limit) 1
 
 -- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
 -- nothing about connections.
 countActive :: Metrics -> Middleware
 countActive metrics application request respond = do
-  row <- ownRow (metricsTally metrics)
+  row <- ownRow (metricsCounter metrics)
   addTo row active 1
   application request respond `finally` addTo row active (-1)
 
@@ -158,7 +158,7 @@ data Figures = Figures
 readFigures :: Metrics -> IO Figures
 readFigures metrics = do
   now <- getMonotonicTimeNSec
-  numbers <- amounts (metricsTally metrics)
+  numbers <- amounts (metricsCounter metrics)
   states <- readIORef (metricsServers metrics) >>= mapM currentConnectionStates
   let number index = sum (take 1 (drop index numbers))
   Figures

@@ -1,8 +1,8 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
--- | Numbers that many threads add to, without a lock and without allocating. Each capability has a row of its own, in cache lines of
--- its own: processors do not take them from each other. Must not know: the rest of Millrace.
+-- | Numbers that many threads add to, without a lock and without allocating. Each capability has its row in separate cache lines, so that
+-- processors do not take them from each other. Must not know: the rest of Millrace.
 module Millrace.Cli.Observe.PerCpuCounter
   ( PerCpuCounter,
     newPerCpuCounter,
@@ -22,11 +22,11 @@ import Millrace.Internal.AtomicWord
 
 -- | Numbers, counted from 0.
 data PerCpuCounter = PerCpuCounter
-  { tallyCount :: !Int,
-    tallyRows :: !Int,
+  { counterCount :: !Int,
+    counterRows :: !Int,
     -- | From one row to the next, in numbers.
-    tallyStride :: !Int,
-    tallyNumbers :: !AtomicWords
+    counterStride :: !Int,
+    counterNumbers :: !AtomicWords
   }
 
 -- | This many numbers, all 0.
@@ -40,7 +40,7 @@ newPerCpuCounter count = do
 -- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
 data Row = Row !Int !AtomicWords
 
--- | Does not block.
+-- | The row of this capability. Does not block.
 ownRow :: PerCpuCounter -> IO Row
 ownRow (PerCpuCounter _ (I# rows) (I# stride) numbers) = IO $ \state -> case myThreadId# state of
   (# known, thread #) -> case threadStatus# thread known of
@@ -53,12 +53,12 @@ ownRow (PerCpuCounter _ (I# rows) (I# stride) numbers) = IO $ \state -> case myT
 addTo :: Row -> Int -> Int -> IO ()
 addTo (Row start numbers) index amount = void (fetchAdd (AtomicWord numbers (start + index)) amount)
 
--- | The same for a single number.
+-- | Adds to one number of the row of this capability. Atomic. For several numbers call 'ownRow' once.
 add :: PerCpuCounter -> Int -> Int -> IO ()
-add tally index amount = ownRow tally >>= \row -> addTo row index amount
+add counter index amount = ownRow counter >>= \row -> addTo row index amount
 
 -- | All the numbers. Each addition that ended before the call is in them. O(numbers * capabilities).
 amounts :: PerCpuCounter -> IO [Int]
-amounts tally = mapM (\index -> sum <$> mapM (\row -> at (row * tallyStride tally + index)) [0 .. tallyRows tally - 1]) [0 .. tallyCount tally - 1]
+amounts counter = mapM (\index -> sum <$> mapM (\row -> at (row * counterStride counter + index)) [0 .. counterRows counter - 1]) [0 .. counterCount counter - 1]
   where
-    at index = readWord (AtomicWord (tallyNumbers tally) index)
+    at index = readWord (AtomicWord (counterNumbers counter) index)

@@ -43,9 +43,9 @@ withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where
     withSite found continue = do
-      ofSite <- admission (siteManner found)
+      ofSite <- admission (sitePolicy found)
       gathered (withRoute makers ofSite) (siteRoutes found) $ \routes ->
-        continue (siteHosts found, dressing (siteManner found) (answering (sortOn (Down . length . fst) routes)))
+        continue (siteHosts found, addingFields (sitePolicy found) (answering (sortOn (Down . length . fst) routes)))
     serving table request respond = case siteFor table (requestHeaderHost request) of
       Nothing -> respond (refusal notFound404 [])
       Just site -> site request respond
@@ -91,8 +91,8 @@ canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 -- its site says: two lists of users could not both be satisfied by the one Authorization of a request.
 withRoute :: Makers -> Admission -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
 withRoute makers ofSite route use = do
-  ofRoute <- admission (routeManner route)
-  let finishedWith own application = use (parts, dressing (routeManner route) (admitting own (ofSite <> ofRoute) application))
+  ofRoute <- admission (routePolicy route)
+  let finishedWith own application = use (parts, addingFields (routePolicy route) (admittedBy own (ofSite <> ofRoute) application))
       finished = finishedWith AsTheyAre
   case routeAction route of
     ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))

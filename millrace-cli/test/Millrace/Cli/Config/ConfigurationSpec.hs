@@ -28,23 +28,23 @@ spec :: Spec
 spec = do
   describe "is understood" $ do
     it "with nothing but a directory" $
-      ["sites:", "  files: a"] `means` usual {configurationSites = [SiteOptions [AnyHost] plainManner [files [] "a"]]}
+      ["sites:", "  files: a"] `means` usual {configurationSites = [SiteOptions [AnyHost] plainPolicy [files [] "a"]]}
     it "with every key" $ every `means` everything
     it "with comments, quotes and numbers as texts" $
       ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
-        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
+        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]}
     it "with numbers in all ways to write them" $
       ["process: {cores: 0x10, drain-seconds: +60}", "sites: {proxy: 0o5670}"]
-        `means` usual {configurationServer = (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60}, configurationSites = [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]))]]}
+        `means` usual {configurationServer = (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60}, configurationSites = [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]}
     it "with texts that look like something else" $
       ["sites:", "- files: 'true'", "- {hosts: x.org, files: 1.2.3.4}", "- {hosts: y.org, files: \"5\"}", "- {hosts: z.org, files: !!str 1.5}"]
-        `means` usual {configurationSites = [SiteOptions [host] plainManner [files [] directory] | (host, directory) <- [(AnyHost, "true"), (ExactHost "x.org", "1.2.3.4"), (ExactHost "y.org", "5"), (ExactHost "z.org", "1.5")]]}
+        `means` usual {configurationSites = [SiteOptions [host] plainPolicy [files [] directory] | (host, directory) <- [(AnyHost, "true"), (ExactHost "x.org", "1.2.3.4"), (ExactHost "y.org", "5"), (ExactHost "z.org", "1.5")]]}
     it "with references to what was written before" $
       ["sites:", "- hosts: &names [a.org, b.org]", "  files: a", "- hosts: c.org", "  files: &there b", "- hosts: d.org", "  files: *there"]
-        `means` usual {configurationSites = [SiteOptions (map ExactHost hosts) plainManner [files [] directory] | (hosts, directory) <- [(["a.org", "b.org"], "a"), (["c.org"], "b"), (["d.org"], "b")]]}
+        `means` usual {configurationSites = [SiteOptions (map ExactHost hosts) plainPolicy [files [] directory] | (hosts, directory) <- [(["a.org", "b.org"], "a"), (["c.org"], "b"), (["d.org"], "b")]]}
     it "with the path of a check alone" $
       ["sites: {proxy: {targets: 3000, health: /up}}"]
-        `means` usual {configurationSites = [SiteOptions [AnyHost] plainManner [RouteOptions [] plainManner (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})]]}
+        `means` usual {configurationSites = [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})]]}
   describe "is refused" $ do
     it "with all mistakes at once, in their order" $
       ["process: {cores: many, backend: select}", "site: a", "sites:", "- {files: a, proxy: 1, hosts: [-x y]}"]
@@ -114,8 +114,8 @@ spec = do
       isThere <- doesFileExist page
       if isThere then readFile page >>= use else pendingWith "the guide is not in the source archive of this package"
     page = "../docs/guide/configuring.md"
-    plain = usual {configurationSites = [SiteOptions [AnyHost] plainManner [files [] "a"]]}
-    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainManner {mannerHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
+    plain = usual {configurationSites = [SiteOptions [AnyHost] plainPolicy [files [] "a"]]}
+    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainPolicy {policyHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
 
 usual :: Configuration
 usual = Configuration (ServerOptions (pure (listening PlainHttp "127.0.0.1" 8080)) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
@@ -124,7 +124,7 @@ listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
-files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
+files path directory = RouteOptions path plainPolicy (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
 proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
@@ -183,9 +183,9 @@ everything =
             [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
             (SitePolicy [("X", "y"), ("Z", "1")] UsualSecurityHeaders (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5)) (Just (UsersOptions "u" "r s")))
             [ RouteOptions ["api", "v1"] (SitePolicy [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12) (Just (HealthOptions "/up" 13 14 15 16)) (Just "c") (Just "e"))),
-              RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x"),
-              RouteOptions [] plainManner (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
+              RouteOptions ["old"] plainPolicy (RedirectTo "https://new.example/x"),
+              RouteOptions [] plainPolicy (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
             ],
-          SiteOptions [AnyHost] plainManner [files [] "e"]
+          SiteOptions [AnyHost] plainPolicy [files [] "e"]
         ]
     }

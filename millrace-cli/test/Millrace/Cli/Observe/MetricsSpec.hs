@@ -28,21 +28,21 @@ import Test.Hspec
 
 spec :: Spec
 spec = do
-  describe "a tally" $ do
+  describe "a counter" $ do
     it "loses nothing when several threads add" $ do
-      tally <- newPerCpuCounter 3
+      counter <- newPerCpuCounter 3
       ends <- replicateM 4 newEmptyMVar
-      forM_ ends $ \end -> forkIO (replicateM_ 50000 (add tally 1 1 >> add tally 2 (-2)) >> putMVar end ())
+      forM_ ends $ \end -> forkIO (replicateM_ 50000 (add counter 1 1 >> add counter 2 (-2)) >> putMVar end ())
       mapM_ takeMVar ends
-      amounts tally `shouldReturn` [0, 200000, -400000]
+      amounts counter `shouldReturn` [0, 200000, -400000]
     it "counts also on capabilities that come later" $ do
       had <- getNumCapabilities
-      tally <- newPerCpuCounter 1
+      counter <- newPerCpuCounter 1
       bracket_ (setNumCapabilities (had + 2)) (setNumCapabilities had) $ do
         ends <- replicateM (had + 2) newEmptyMVar
-        forM_ (zip [0 ..] ends) $ \(capability, end) -> forkOn capability (replicateM_ 1000 (add tally 0 1) >> putMVar end ())
+        forM_ (zip [0 ..] ends) $ \(capability, end) -> forkOn capability (replicateM_ 1000 (add counter 0 1) >> putMVar end ())
         mapM_ takeMVar ends
-      amounts tally `shouldReturn` [1000 * (had + 2)]
+      amounts counter `shouldReturn` [1000 * (had + 2)]
 
   describe "the histogram" $ do
     it "has each duration in the bucket whose end is the next" $ do

@@ -77,7 +77,7 @@ spec = do
     [value | ("X-From", value) <- responseHeaders response] `shouldBe` ["site"]
     [value | ("X-Of-Route", value) <- responseHeaders response] `shouldBe` ["yes"]
   describe "lets pages of other origins read what it is told, whatever a target allows" $ do
-    let shared = [SiteOptions [AnyHost] plainManner {mannerSharing = Just (CrossOrigin (TheseOrigins ["https://a"]) [] [] ["X-From"] False 600)} [files [] "root"]]
+    let shared = [SiteOptions [AnyHost] plainPolicy {policySharing = Just (CrossOrigin (TheseOrigins ["https://a"]) [] [] ["X-From"] False 600)} [files [] "root"]]
         granted origin = filter (isOfSharing . fst) . responseHeaders <$> answerOf shared [("Origin", name) | Just name <- [origin]] "/"
         isOfSharing name = "access-control-" `Char8.isPrefixOf` CI.foldedCase name
     it "to an origin that is allowed" $
@@ -85,7 +85,7 @@ spec = do
     it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
     it "to no origin" $ granted Nothing `shouldReturn` []
   describe "a cache may give one client the answer to another's request: what depends on the origin is said in Vary" $ do
-    let answers who = [lookupAll response | origin <- [[], [("Origin", "https://a")], [("Origin", "https://b")]], response <- [answerOf [SiteOptions [AnyHost] plainManner {mannerSharing = Just (CrossOrigin who [] [] [] False 600), mannerHeaders = [("Vary", "X-Own")]} [files [] "root"]] origin "/"]]
+    let answers who = [lookupAll response | origin <- [[], [("Origin", "https://a")], [("Origin", "https://b")]], response <- [answerOf [SiteOptions [AnyHost] plainPolicy {policySharing = Just (CrossOrigin who [] [] [] False 600), policyHeaders = [("Vary", "X-Own")]} [files [] "root"]] origin "/"]]
         lookupAll response = (\fields -> ([value | ("Access-Control-Allow-Origin", value) <- fields], [value | ("Vary", value) <- fields])) . responseHeaders <$> response
     it "where all origins may read it, it is the same for all" $ sequence (answers AnyOrigin) `shouldReturn` replicate 3 (["*"], ["X-Own"])
     it "where some may" $ sequence (answers (TheseOrigins ["https://a"])) `shouldReturn` [(origin, ["Origin", "X-Own"]) | origin <- [[], ["https://a"], []]]
@@ -98,24 +98,24 @@ spec = do
     readIORef open `shouldReturn` 0
   where
     sites =
-      [ SiteOptions [ExactHost "a.org"] plainManner [files [] "exact"],
-        SiteOptions [HostsBelow "a.org"] plainManner [files [] "below"],
-        SiteOptions [HostsBelow "deep.a.org"] plainManner [files [] "deeper"],
-        SiteOptions [ExactHost "[::1]"] plainManner [files [] "six"],
-        SiteOptions [AnyHost] plainManner [files [] "any"]
+      [ SiteOptions [ExactHost "a.org"] plainPolicy [files [] "exact"],
+        SiteOptions [HostsBelow "a.org"] plainPolicy [files [] "below"],
+        SiteOptions [HostsBelow "deep.a.org"] plainPolicy [files [] "deeper"],
+        SiteOptions [ExactHost "[::1]"] plainPolicy [files [] "six"],
+        SiteOptions [AnyHost] plainPolicy [files [] "any"]
       ]
     routes =
       [ SiteOptions
           [AnyHost]
-          plainManner {mannerHeaders = [("X-From", "site")]}
+          plainPolicy {policyHeaders = [("X-From", "site")]}
           [ files [] "root",
-            RouteOptions ["api"] plainManner {mannerHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (plainProxy ["1"])),
+            RouteOptions ["api"] plainPolicy {policyHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (plainProxy ["1"])),
             files ["docs"] "docs",
             files ["docs", "inner"] "inner",
-            RouteOptions ["old"] plainManner (RedirectTo "https://new.example/x")
+            RouteOptions ["old"] plainPolicy (RedirectTo "https://new.example/x")
           ]
       ]
-    files path directory = RouteOptions path plainManner (ServeFiles (plainFiles directory))
+    files path directory = RouteOptions path plainPolicy (ServeFiles (plainFiles directory))
 
 -- | Applications that answer with what they are called, and with the path that they see.
 named :: Makers
