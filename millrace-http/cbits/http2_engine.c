@@ -1817,7 +1817,8 @@ int64_t http2_await_window(http2_stream *seen)
     } else if (!is_gone(stream)) {
         int64_t own = window_of(stream) - (int64_t)stream->output.length, common = free_window(connection);
         result = own < common ? own : common;
-        result = result < common_room(stream) ? result : common_room(stream);
+        int64_t room = common_room(stream);
+        result = result < room ? result : room;
         if (result <= 0) {
             connection->window_waiters += !stream->waits_for_window;
             stream->waits_for_window = 1;

@@ -78,10 +78,9 @@ spec = describe "an action for when a thread yields" $ do
   where
     settleAwaited awaited = settle awaited (awaitedRunner awaited)
     newAwaited action threads = do
-      word <- newWord
+      word <- newAtomicWord
       runner <- newRunner
       return (Awaited word runner threads action)
-    newWord = (`AtomicWord` 0) <$> newAtomicWords 1
     -- Both threads increment a plain counter: two runs at once would lose an increment, and one after settling would
     -- add one.
     oneConnection threads = do
@@ -99,7 +98,7 @@ spec = describe "an action for when a thread yields" $ do
       return (settled == later && settled - count <= 1)
     -- Whoever arms has the role until the action has begun. So either it is called off, or the action runs, once.
     oneRole threads = do
-      word <- newWord
+      word <- newAtomicWord
       passed <- newEmptyMVar
       let role = Role word threads (putMVar passed ())
       and <$> mapM (pass role passed) [1 .. 5 :: Int]

@@ -93,7 +93,7 @@ outcome parser fields bytes size = do
 -- | The data of a chunked body and what follows it, or the error.
 dechunkPieces :: [ByteString] -> IO (Either Int (Maybe (ByteString, ByteString)))
 dechunkPieces pieces = allocaBytes chunksSize $ \chunks -> do
-  initChunks chunks SkippedUnread
+  initChunks chunks TrailersSkipped
   go chunks [] B.empty pieces
   where
     go chunks done held arriving = do
@@ -111,7 +111,7 @@ dechunkPieces pieces = allocaBytes chunksSize $ \chunks -> do
 
 -- | The result of 'foreseeChunks' for this beginning of a chunked body.
 foreseen :: ByteString -> IO Int
-foreseen bytes = allocaBytes chunksSize $ \chunks -> initChunks chunks SkippedUnread >> guarded bytes (foreseeChunks chunks)
+foreseen bytes = allocaBytes chunksSize $ \chunks -> initChunks chunks TrailersSkipped >> guarded bytes (foreseeChunks chunks)
 
 -- | Two pieces.
 piecesAt :: Int -> ByteString -> [ByteString]

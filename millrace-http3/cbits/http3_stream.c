@@ -819,7 +819,8 @@ int64_t http3_await_window(http3_stream *seen)
             if (unsent(other) > 0)
                 common -= (int64_t)promised(other);
         result = own < common ? own : common;
-        result = result < common_room(stream) ? result : common_room(stream);
+        int64_t room = common_room(stream);
+        result = result < room ? result : room;
         if (result <= 0) {
             connection->window_waiters += !stream->waits_for_window;
             stream->waits_for_window = 1;

@@ -75,7 +75,7 @@ passBody framing source write = case framing of
       bytes <- takeSome source largeSize
       unless (ByteString.null bytes) (write bytes >> untilEnd)
     chunked = allocaBytes chunksSize $ \chunks -> do
-      initChunks chunks LeftToCaller
+      initChunks chunks TrailersLeft
       takeChunks chunks
       takeTrailers source trailerMax
     takeChunks chunks = do

@@ -27,7 +27,7 @@ data Agenda = Agenda {-# UNPACK #-} !AtomicWord !(MutableArray RealWorld (IO ())
 
 -- | An empty one, of a manager that is awake.
 newAgenda :: IO Agenda
-newAgenda = Agenda . (`AtomicWord` 0) <$> newAtomicWords 1 <*> newArray capacity nothing
+newAgenda = Agenda <$> newAtomicWord <*> newArray capacity nothing
 
 -- Room for as many connections as may be served between two polls.
 capacity :: Int

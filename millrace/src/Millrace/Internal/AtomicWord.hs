@@ -9,6 +9,7 @@ module Millrace.Internal.AtomicWord
   ( AtomicWords,
     newAtomicWords,
     AtomicWord (..),
+    newAtomicWord,
     readWord,
     writeWord,
     compareAndSwap,
@@ -34,6 +35,10 @@ newAtomicWords count = do
 -- | The word of an array that has this index.
 data AtomicWord = AtomicWord !AtomicWords !Int
 
+-- | Allocates a single word, which is 0.
+newAtomicWord :: IO AtomicWord
+newAtomicWord = (`AtomicWord` 0) <$> newAtomicWords 1
+
 -- | The present value. No barrier.
 readWord :: AtomicWord -> IO Int
 readWord (AtomicWord array index) = readByteArray array index
@@ -52,7 +57,7 @@ compareAndSwap (AtomicWord (MutableByteArray array) (I# index)) (I# old) (I# new
 
 -- | Adds a number, and returns the value before. A full barrier.
 --
--- >>> word <- (`AtomicWord` 0) <$> newAtomicWords 1
+-- >>> word <- newAtomicWord
 -- >>> fetchAdd word 3
 -- 0
 -- >>> compareAndSwap word 3 5

@@ -45,7 +45,7 @@ newBodyReader connection size = do
   refillBudget connection
   case size of
     Just count -> writeRequest connection bodyUnread (UnreadBytes count)
-    Nothing -> writeRequest connection bodyUnread UnreadChunks >> (chunks connection >>= (`initChunks` SkippedUnread))
+    Nothing -> writeRequest connection bodyUnread UnreadChunks >> (chunks connection >>= (`initChunks` TrailersSkipped))
   BodyReader <$> newMVar (maybe Chunked Counted size)
 
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'

@@ -302,9 +302,9 @@ chunksSize = #{size http_chunks}
 -- | What happens to the trailer section of a chunked body.
 data TrailerSection
   = -- | It is checked, and not returned.
-    SkippedUnread
+    TrailersSkipped
   | -- | The body ends before it. The rest of the input is the lines of trailers and a blank line.
-    LeftToCaller
+    TrailersLeft
   deriving (Eq)
 
 foreign import ccall unsafe "http_chunks_init"
@@ -312,7 +312,7 @@ foreign import ccall unsafe "http_chunks_init"
 
 -- | Makes it ready for a new body.
 initChunks :: Ptr Chunks -> TrailerSection -> IO ()
-initChunks chunks trailers = c_initChunks chunks (if trailers == SkippedUnread then #{const HTTP_CHUNKS_TRAILERS_SKIPPED} else #{const HTTP_CHUNKS_TRAILERS_LEFT})
+initChunks chunks trailers = c_initChunks chunks (if trailers == TrailersSkipped then #{const HTTP_CHUNKS_TRAILERS_SKIPPED} else #{const HTTP_CHUNKS_TRAILERS_LEFT})
 
 foreign import ccall unsafe "http_chunks_next"
   c_next :: Ptr Chunks -> Ptr Word8 -> CSize -> IO Int64

@@ -62,7 +62,7 @@ import qualified Millrace.Http.Threads.Crew as Crew
 import Millrace.Http.Threads.Waiters (Waited (..), Waiters, newWaiters, wake)
 import qualified Millrace.Http.Threads.Waiters as Waiters
 import Millrace.Http.Transport
-import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
+import Millrace.Internal.AtomicWord (AtomicWord, newAtomicWord)
 
 -- | An open connection.
 data Connection = Connection
@@ -106,7 +106,7 @@ newConnection server transport engine = do
   window <- newByteArray (8 * windowWords)
   setByteArray window 0 windowWords (0 :: Int)
   Connection server transport engine
-    <$> ((`AtomicWord` 0) <$> newAtomicWords 1)
+    <$> newAtomicWord
     <*> newWaiters
     <*> newCrew (serverThreads server)
     <*> newIORef GoOn

@@ -115,7 +115,8 @@ awaitRoom server own room newcomer = flip onException (close newcomer) $ do
               check (now < before || late)
             go (waits + 1)
     pauseAfter (AskLater micros) = micros
-    pauseAfter _ = 100000
+    pauseAfter _ = retryMicros
+    retryMicros = 100000
 
 -- | Reports that connections wait because of a bound, and that none waits any more.
 data Crowd = Crowd

@@ -76,9 +76,11 @@ inState :: Int -> Int -> Int
 inState word state = word - stateOf word + state
 {-# INLINE inState #-}
 
--- Replaces the word, which is in the first state, by the same in the second state.
-change :: OnYield c => c -> Int -> Int -> IO Bool
-change c word state = compareAndSwap (yieldWord c) word (inState word state)
+-- Changes from the first state to the second one, and returns whether it did. The word was read before.
+change :: OnYield c => c -> Int -> Int -> Int -> IO Bool
+change c word from to
+  | stateOf word == from = compareAndSwap (yieldWord c) word (inState word to)
+  | otherwise = return False
 {-# INLINE change #-}
 
 -- | Arms the action: it runs when this thread waits for something, unless it is called off before. Call this only when the
@@ -86,7 +88,7 @@ change c word state = compareAndSwap (yieldWord c) word (inState word state)
 arm :: OnYield c => c -> IO ()
 arm c = do
   word <- readWord (yieldWord c)
-  hasEntry <- if stateOf word == disarmed then change c word armed else return False
+  hasEntry <- change c word disarmed armed
   -- The manager may just have removed its entry.
   unless hasEntry (armWithEntry c)
 {-# INLINE arm #-}
@@ -109,7 +111,7 @@ armWithEntry c = mask_ $ do
 
 -- | Calls the action off. Returns whether it will not run; otherwise it has begun.
 callOff :: OnYield c => c -> Ticket -> IO Bool
-callOff c (Ticket word) = change c word disarmed
+callOff c (Ticket word) = change c word armed disarmed
 {-# INLINE callOff #-}
 
 -- | The action is done: 'arm' may be called again.
@@ -134,7 +136,7 @@ run c = do
   over <- removeEntry c
   unless over $ do
     word <- readWord (yieldWord c)
-    begun <- if stateOf word == armed then change c word running else return False
+    begun <- change c word armed running
     if begun then onYield c else run c
 {-# INLINEABLE run #-}
 
@@ -145,7 +147,7 @@ removeEntry c = do
   if stateOf word /= disarmed
     then return False
     else do
-      done <- change c word unarmed
+      done <- change c word disarmed unarmed
       if done then return True else removeEntry c
 {-# INLINEABLE removeEntry #-}
 
@@ -177,7 +179,7 @@ settle c runner = do
 -- Usually it has not begun.
 settleArmed :: OnYield c => c -> Runner -> Int -> IO ()
 settleArmed c runner word = do
-  calledOff <- if stateOf word == armed then change c word disarmed else return False
+  calledOff <- change c word armed disarmed
   unless calledOff (retire c runner (return ()))
 {-# INLINEABLE settleArmed #-}
 
@@ -185,7 +187,7 @@ settleArmed c runner word = do
 retire :: OnYield c => c -> Runner -> IO () -> IO ()
 retire c runner hasten = do
   word <- readWord (yieldWord c)
-  calledOff <- if stateOf word == armed then change c word disarmed else return False
+  calledOff <- change c word armed disarmed
   when (not calledOff && stateOf word >= armed) $ do
     -- There is no runner to find if it has just begun or ended.
     readIORef runner >>= maybe yield (\done -> hasten >> readMVar done)

@@ -58,7 +58,7 @@ import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
 import qualified Millrace.Http.Threads.Crew as Crew
 import Millrace.Http.Threads.Waiters (Waited, Waiters, newWaiters, takeWithin, wake)
 import qualified Millrace.Http.Threads.Waiters as Waiters
-import Millrace.Internal.AtomicWord (AtomicWord (..), newAtomicWords)
+import Millrace.Internal.AtomicWord (AtomicWord, newAtomicWord)
 import Millrace.Socket (SockAddr (..), Socket, getSocketName)
 import Millrace.Socket.Train (Path (..), Train (..), receiveTrains, sendTrains, trainDatagrams)
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
@@ -140,7 +140,7 @@ newEndpoint :: ServerContext -> Socket -> Maybe Others -> Ptr Engine -> IO Endpo
 newEndpoint server socket others engine = do
   name <- getSocketName socket
   Endpoint server socket engine
-    <$> ((`AtomicWord` 0) <$> newAtomicWords 1)
+    <$> newAtomicWord
     <*> newWaiters
     <*> newCrew (serverThreads server)
     <*> newEmptyMVar
