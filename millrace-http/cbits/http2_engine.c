@@ -492,18 +492,15 @@ static int count_fields(http2_inner *stream)
 static void refuse_head(http2_inner *stream, nghttp2_session *session)
 {
     stream->has_failed = stream->drops_input = 1;
-    http_give(stream->fields.head);
-    stream->fields.head = NULL;
+    http_drop_section(&stream->fields, HTTP_SECTION_HEAD);
     note_result(stream->connection,
                 nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_REFUSED_STREAM));
 }
 
-/* The same for trailers. The request is served already. */
+/* Refuses trailers for which there is no room. Their request is served already, so its stream ends. */
 static void refuse_trailers(http2_inner *stream, nghttp2_session *session)
 {
-    http_give(stream->fields.trailers);
-    stream->fields.trailers = NULL;
-    stream->fields.trailers_length = stream->fields.trailers_count = 0;
+    http_drop_section(&stream->fields, HTTP_SECTION_TRAILERS);
     note_result(stream->connection,
                 nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->seen.id, NGHTTP2_ENHANCE_YOUR_CALM));
 }

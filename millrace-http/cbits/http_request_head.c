@@ -394,6 +394,18 @@ static int keep_trailers(http_building *building)
     return 0;
 }
 
+void http_drop_section(http_request_fields *fields, http_section section)
+{
+    if (section == HTTP_SECTION_HEAD) {
+        http_give(fields->head);
+        fields->head = NULL;
+    } else {
+        http_give(fields->trailers);
+        fields->trailers = NULL;
+        fields->trailers_length = fields->trailers_count = 0;
+    }
+}
+
 int http_building_end(http_building *building, http_security security)
 {
     http_request_head *seen = building->seen;

@@ -53,6 +53,9 @@ static inline uint64_t http_head_size(const http_request_head *head)
 /* What is being built. */
 typedef enum http_section { HTTP_SECTION_HEAD, HTTP_SECTION_TRAILERS } http_section;
 
+/* Frees the head or the trailers of a request that is refused. */
+void http_drop_section(http_request_fields *fields, http_section section);
+
 /* A head, or trailers, while it arrives. */
 typedef struct http_building {
     void *owner; /* the stream it belongs to; NULL: nothing is being built */

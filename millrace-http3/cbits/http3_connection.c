@@ -302,14 +302,7 @@ static int count_fields(http3_connection *connection, http3_inner *stream)
 static int refuse_fields(http3_connection *connection, http3_inner *stream, http_section section)
 {
     end_building(stream);
-    if (section == HTTP_SECTION_HEAD) {
-        http_give(stream->fields.head);
-        stream->fields.head = NULL;
-    } else {
-        http_give(stream->fields.trailers);
-        stream->fields.trailers = NULL;
-        stream->fields.trailers_length = stream->fields.trailers_count = 0;
-    }
+    http_drop_section(&stream->fields, section);
     return refuse(connection, stream, section == HTTP_SECTION_HEAD ? HTTP3_REQUEST_REJECTED : HTTP3_EXCESSIVE_LOAD);
 }
 
