@@ -27,7 +27,7 @@ tls_connection *tls_connection_new(tls_context *context)
         return NULL;
     SSL *ssl = SSL_new(context->groups[0]);
     BIO *bio = ssl ? tls_bio_new(connection) : NULL;
-    if (!bio || pthread_mutex_init(&connection->lock, NULL) != 0) {
+    if (!bio || SSL_set_app_data(ssl, connection) != 1 || pthread_mutex_init(&connection->lock, NULL) != 0) {
         BIO_free(bio);
         SSL_free(ssl);
         free(connection);
@@ -38,7 +38,6 @@ tls_connection *tls_connection_new(tls_context *context)
     connection->context = context;
     tls_context_hold(context);
     SSL_set_bio(ssl, bio, bio);
-    SSL_set_app_data(ssl, connection);
     if (context->role == TLS_SERVER)
         SSL_set_accept_state(ssl);
     else

@@ -166,8 +166,9 @@ void tls_context_use_tickets(tls_context *context, tls_tickets *tickets)
     tls_tickets_release(context->tickets);
     context->tickets = tickets;
     for (int i = 0; i < context->group_count; i++) {
-        SSL_CTX_set_app_data(context->groups[i], tickets);
-        SSL_CTX_set_tlsext_ticket_key_evp_cb(context->groups[i], on_ticket);
+        /* Without memory the group keeps OpenSSL's own keys. */
+        if (SSL_CTX_set_app_data(context->groups[i], tickets) == 1)
+            SSL_CTX_set_tlsext_ticket_key_evp_cb(context->groups[i], on_ticket);
     }
 }
 

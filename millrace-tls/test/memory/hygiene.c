@@ -66,6 +66,7 @@ void encrypted_certificate(uintptr_t unused)
     CHECK_EQ(tls_identity_new(&identity, (uint8_t *)pem, length, own->key, own->key_length, NULL, 0),
              TLS_IDENTITY_BAD_CERTIFICATE);
     tls_context *context = tls_context_new(TLS_CLIENT);
+    CHECK(context);
     CHECK_LT(tls_context_trust(context, (uint8_t *)pem, length), 0);
     char left[20];
     CHECK_EQ(read(0, left, sizeof left), 14);

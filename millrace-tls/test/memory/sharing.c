@@ -153,8 +153,10 @@ void share_connection(uintptr_t version)
     conversation c;
     conversation_begin(&c, client, server, SIZE_MAX, 1);
     c.is_whole = true;
-    while (c.client.phase != OPEN || c.server.phase != OPEN)
+    while (c.client.phase != OPEN || c.server.phase != OPEN) {
         CHECK(conversation_turn(&c));
+        CHECK(c.client.phase != FAILED && c.server.phase != FAILED);
+    }
     /* Drops the data that has arrived so far. */
     for (int i = 0; i < 100; i++) {
         uint8_t plain[4096];
