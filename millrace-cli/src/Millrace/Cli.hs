@@ -14,6 +14,8 @@ import Millrace.Cli.Base.System (Hangup (..))
 import Millrace.Cli.Config.Command
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.ConfigurationText
+import Millrace.Cli.Config.Options
+import Millrace.Cli.Config.Reference
 import Millrace.Cli.Files.Compression (compressionCodings)
 import Millrace.Cli.Files.ErrorPage (withErrorPage)
 import Millrace.Cli.Files.Policy (Compression (..), OnError (..))
@@ -75,6 +77,8 @@ perform command = case command of
   Run file -> newMakers >>= (`run` file)
   Check file -> newMakers >>= (`check` file)
   Reload seconds file -> reload seconds file
+  ShowSettings SettingsAsText -> say (referenceText reference)
+  ShowSettings SettingsAsJson -> say (referenceJson reference <> "\n")
   Doctor options -> do
     examination <- examine (doctorBackend options)
     say ((if doctorJson options then renderAsJson else renderText) examination)

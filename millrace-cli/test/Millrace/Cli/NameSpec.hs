@@ -32,7 +32,7 @@ spec = do
         writeFile (folder </> "\252sers") ("\228:" <> hash)
         writeUtf8 (folder </> "k\243nfig.yaml") . unlines $
           [ "listen: {https: 127.0.0.1:0}",
-            "certificates: {chain: " <> folder </> "z\233rt.pem, key: " <> folder </> "\8364.key}",
+            "certificates: {certificate: " <> folder </> "z\233rt.pem, key: " <> folder </> "\8364.key}",
             "process: {access-log: " <> folder </> "l\246g, pid-file: " <> folder </> "p\239d}",
             "sites:",
             "  files: {directory: " <> folder </> "r\246\246t, cache-control: {/\252.txt: max-age=5}}",
@@ -70,7 +70,7 @@ spec = do
     hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
     write folder "users" (mark <> "a:" <> Char8.pack (takeWhile (/= '\n') hash) <> "\r\n")
     forM_ ["one.pem", "one.key"] $ \name -> ByteString.readFile (folder </> name) >>= write folder ("marked-" <> name) . (mark <>) . Char8.intercalate "\r\n" . Char8.lines
-    let configured more = write folder "m.yaml" . (mark <>) . Char8.intercalate "\r\n" $ ["listen: {https: 127.0.0.1:0}", "certificates: {chain: " <> inFolder "marked-one.pem" <> ", key: " <> inFolder "marked-one.key" <> "}"] <> more
+    let configured more = write folder "m.yaml" . (mark <>) . Char8.intercalate "\r\n" $ ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> inFolder "marked-one.pem" <> ", key: " <> inFolder "marked-one.key" <> "}"] <> more
         inFolder name = Char8.pack (folder </> name)
     configured ["sites: {users: " <> inFolder "users" <> ", files: {directory: " <> inFolder "root" <> ", error-pages: true}}", ""]
     withServer ["run", folder </> "m.yaml"] $ \server ->

@@ -174,7 +174,7 @@ spec = do
         second `shouldSatisfy` isPrefixOf "HTTP/1.1 404 "
         countLines "connection: close" second `shouldBe` 1
         waitForExit 20 server `shouldReturn` ExitSuccess
-    forM_ [("nine seconds", [], 30), ("as many seconds as it was told", ["--drain-timeout", "1"], 7)] $ \(name, options, patience) ->
+    forM_ [("nine seconds", [], 30), ("as many seconds as it was told", ["--drain-seconds", "1"], 7)] $ \(name, options, patience) ->
       it ("after " <> name <> ", whatever a client does") . withLargeFile $ \directory _ ->
         withServer (["serve", directory, "--port", "0"] <> options) $ \server -> withBegunDownload server $ \_ _ -> do
           signalServer sigTERM server
@@ -451,7 +451,7 @@ spec = do
         _ -> pendingWith "this system has no file that fails when it is read"
     it "announces no change that is later than the answer" $ \site -> do
       callProcess "touch" ["-d", "2100-01-01", site </> "root/hello.txt"]
-      withServer ["serve", site </> "root", "--port", "0", "--cache", "0"] $ \server -> withClient server $ \client -> do
+      withServer ["serve", site </> "root", "--port", "0", "--cache-seconds", "0"] $ \server -> withClient server $ \client -> do
         -- The second changes once at least.
         start <- getMonotonicTime
         let ask = do
@@ -470,9 +470,9 @@ spec = do
         coded <- curl ["--compressed", "-D", "-", "-o", "/dev/null", serverUrl server <> "/hello.txt"]
         countLines "content-encoding: gzip" coded `shouldBe` 1
     forM_ ["0", "1"] $ \seconds ->
-      it ("logs and tells what it has done, with --cache " <> seconds) $ \site -> do
+      it ("logs and tells what it has done, with --cache-seconds " <> seconds) $ \site -> do
         let path = site </> "access.log"
-        withServer ["serve", site </> "root", "--port", "0", "--cache", seconds, "--access-log", path, "--log-format", "json", "--status", "0"] $ \server -> do
+        withServer ["serve", site </> "root", "--port", "0", "--cache-seconds", seconds, "--access-log", path, "--log-format", "json", "--status", "0"] $ \server -> do
           statusLine <- nextLine server
           let (statusUrl, metricsUrl) = case words statusLine of
                 ["status", "on", _, first, "and", second] -> (first, second)

@@ -39,7 +39,7 @@ spec = do
     createSymbolicLink (folder </> "secret") (folder </> "root/link")
     createSymbolicLink "/dev/zero" (folder </> "root/zero")
     createSymbolicLink "/proc/self/environ" (folder </> "root/environ")
-    forM_ [[], ["--cache", "0"], ["--spa"], ["--listing"]] $ \options ->
+    forM_ [[], ["--cache-seconds", "0"], ["--spa"], ["--listing"]] $ \options ->
       withServer (["serve", folder </> "root", "--port", "0"] <> options) $ \server -> do
         forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) paths) $ \target -> do
           answer <- request server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -8,7 +8,7 @@ module Millrace.Cli.Serve.Http3
 where
 
 import Millrace.Cli.Base.Failure (Failure (..))
-import Millrace.Cli.Config.Command (TlsOptions)
+import Millrace.Cli.Config.Options (TlsOptions)
 import Millrace.Cli.Serve.Http3.Server (Http3Server)
 import Network.Wai (Application)
 import Network.Wai.Handler.Millrace (Listener, Settings)

@@ -14,7 +14,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
 import Millrace.Cli.Base.Failure (Failure (..), fileReason, newSeldomTeller, reasonOf, tell)
 import Millrace.Cli.Base.RequestName (requestName)
-import Millrace.Cli.Config.Command (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
+import Millrace.Cli.Config.Options (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
 import Millrace.Cli.Observe.Upstream
 import Millrace.Deadline (microseconds, noTimeLimit)
 import Millrace.Proxy
@@ -128,5 +128,5 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
       Failure
         { failureAttempt = attempt,
           failureReason = text,
-          failureRemedy = "--target-ca takes the certificates of authorities, in PEM. Without it the system's are used."
+          failureRemedy = "--target-authorities takes the certificates of authorities, in PEM. Without it the system's are used."
         }

@@ -14,7 +14,7 @@ import Control.Exception (IOException, SomeException, catch, fromException, thro
 import Control.Monad (void)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import Millrace.Cli.Base.Failure (Failure (..), fileReason, reasonOf, tell)
-import Millrace.Cli.Config.Command (TlsOptions (..))
+import Millrace.Cli.Config.Options (TlsOptions (..))
 import Millrace.Cli.Observe.Metrics (HandshakeResult (..))
 import Millrace.Tls (Pem (..), SettingsError (..), SettingsProblem (..), trustIn)
 import Network.Wai.Handler.Millrace (Settings)
@@ -113,10 +113,10 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
         { failureAttempt = "read the certificates",
           failureReason = fileReason failure,
           failureRemedy =
-            "Check the files of --tls-cert, --tls-key, --tls-client-ca and --tls-ticket-keys (in a configuration: 'certificates' and 'tls'), and that \
+            "Check the files of --certificate, --key, --client-authorities and --ticket-keys (in a configuration: 'certificates' and 'tls'), and that \
             \this user may read them."
         }
   _ -> throwIO reason
   where
-    ofCertificates = "--tls-cert ('chain' in a configuration) takes a certificate with its chain, and --tls-key ('key') its private key without a password, both in PEM."
-    ofTicketKeys = "--tls-ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."
+    ofCertificates = "--certificate ('chain' in a configuration) takes a certificate with its chain, and --key ('key') its private key without a password, both in PEM."
+    ofTicketKeys = "--ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

@@ -27,6 +27,7 @@ module Millrace.Cli.Config.Document
     required,
     optional,
     withDefault,
+    section,
     anyOf,
     anyOrNone,
     checked,
@@ -204,6 +205,11 @@ optional name (Reader run) = Fields [name] (\_ found -> traverse run (Map.lookup
 -- | A key that has a value without being written.
 withDefault :: a -> Text -> Reader a -> Fields a
 withDefault value name reader = fromMaybe value <$> optional name reader
+
+-- | A key with a mapping of its own. If it is missing, so are all keys of the mapping. The text says what it describes.
+section :: Text -> String -> Fields a -> Fields a
+section name what fields@(Fields _ run) = Fields [name] $ \place found ->
+  maybe (run place Map.empty) (runReader (mapping what fields)) (Map.lookup name found)
 
 -- | Exactly one of several keys.
 anyOf :: [(Text, Reader a)] -> Fields a

@@ -4,6 +4,8 @@ module Millrace.Cli.Config.Limit
   ( Limit (..),
     limitName,
     limitRange,
+    limitUnit,
+    limitMeaning,
     LimitOptions,
     noLimitOptions,
     limitsFrom,
@@ -45,36 +47,88 @@ data Limit
 
 -- | Its name for users.
 limitName :: Limit -> String
-limitName = fst . described
+limitName limit = case described limit of Described name _ _ _ -> name
 
 -- | The least and the greatest number.
 limitRange :: Limit -> (Integer, Integer)
-limitRange = snd . described
+limitRange limit = case described limit of Described _ range _ _ -> range
 
-described :: Limit -> (String, (Integer, Integer))
+-- | What the number counts, as a placeholder.
+limitUnit :: Limit -> String
+limitUnit limit = case described limit of Described _ _ unit _ -> unit
+
+-- | What it limits, for a reference.
+limitMeaning :: Limit -> String
+limitMeaning limit = case described limit of Described _ _ _ meaning -> meaning
+
+data Described = Described String (Integer, Integer) String String
+
+described :: Limit -> Described
 described limit = case limit of
-  LimitConnections -> ("connections", (1, 10000000))
-  LimitReservedDescriptors -> ("reserved-descriptors", (0, 1000000))
-  LimitHeadBytes -> ("head-bytes", (1024, 1048576))
-  LimitUrlBytes -> ("url-bytes", (1, 1048576))
-  LimitFields -> ("fields", (1, 10000))
-  LimitBodyBytes -> ("body-bytes", (0, 2 ^ (62 :: Int)))
-  LimitHeadSeconds -> ("head-seconds", seconds)
-  LimitBodySeconds -> ("body-seconds", seconds)
-  LimitSendSeconds -> ("send-seconds", seconds)
-  LimitIdleSeconds -> ("idle-seconds", seconds)
-  LimitTotalSeconds -> ("total-seconds", seconds)
-  LimitStreams -> ("streams", (1, 10000))
-  LimitResets -> ("resets", (1, 1000000000))
-  LimitResetsPerSecond -> ("resets-per-second", (0, 1000000000))
-  LimitUselessFrames -> ("useless-frames", (1, 1000000000))
-  LimitUselessFramesPerSecond -> ("useless-frames-per-second", (0, 1000000000))
-  LimitStreamWindow -> ("stream-window-bytes", window)
-  LimitConnectionWindow -> ("connection-window-bytes", window)
-  LimitLargestWindow -> ("largest-window-bytes", window)
+  LimitConnections ->
+    Described
+      "connections"
+      (1, 10000000)
+      "N"
+      "Open connections at a time on each address; at \
+      \the limit idle ones are closed for new ones, and if there are none, these wait"
+  LimitReservedDescriptors ->
+    Described
+      "reserved-descriptors"
+      (0, 1000000)
+      "N"
+      "Open files that connections \
+      \leave to files, logs and targets"
+  LimitHeadBytes -> Described "head-bytes" (1024, 1048576) "BYTES" "The size of a request's head"
+  LimitUrlBytes ->
+    Described
+      "url-bytes"
+      (1, 1048576)
+      "BYTES"
+      "The length of a request's path and query, usually 8192, and no \
+      \more than `head-bytes`; a longer one gets a 414. Bytes beyond ASCII are taken as they are"
+  LimitFields -> Described "fields" (1, 10000) "N" "The number of a request's fields"
+  LimitBodyBytes ->
+    Described
+      "body-bytes"
+      (0, 2 ^ (62 :: Int))
+      "BYTES"
+      "The size of a request's body; a larger \
+      \one gets a 413"
+  LimitHeadSeconds -> seconds "head-seconds" "How long a client may take to send a head"
+  LimitBodySeconds -> seconds "body-seconds" "How long a request's body may stand still"
+  LimitSendSeconds -> seconds "send-seconds" "How long a client may take nothing of an answer"
+  LimitIdleSeconds ->
+    seconds
+      "idle-seconds"
+      "How long a connection may wait for its next request; PING and the like do not count. Before its first \
+      \request, and after a TLS handshake, it may wait as long as `head-seconds` says, if that is longer"
+  LimitTotalSeconds -> seconds "total-seconds" "How long a request may take in all"
+  LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or 3"
+  LimitResets ->
+    many
+      "resets"
+      "How many requests at once, on a connection of HTTP/2 or 3, may be cancelled by \
+      \their client while work is done for them in vain"
+  LimitResetsPerSecond -> rate "resets-per-second" "How many of them per second on average"
+  LimitUselessFrames ->
+    many
+      "useless-frames"
+      "How many frames of HTTP/2 that bring nothing, such as PING, at \
+      \once; of HTTP/3 four packets count as one"
+  LimitUselessFramesPerSecond -> rate "useless-frames-per-second" "How many of them per second on average"
+  LimitStreamWindow ->
+    window
+      "stream-window-bytes"
+      "How much of a request's body may arrive before it is read, \
+      \at first"
+  LimitConnectionWindow -> window "connection-window-bytes" "How much of all bodies of a connection may, at first"
+  LimitLargestWindow -> window "largest-window-bytes" "How much of all bodies of a connection may at most"
   where
-    seconds = (1, 86400)
-    window = (65535, 2147483647)
+    seconds name = Described name (1, 86400) "SECONDS"
+    window name = Described name (65535, 2147483647) "BYTES"
+    many name = Described name (1, 1000000000) "N"
+    rate name = Described name (0, 1000000000) "N"
 
 -- | Those that are changed. The others are the library's own.
 newtype LimitOptions = LimitOptions (Map Limit Int)

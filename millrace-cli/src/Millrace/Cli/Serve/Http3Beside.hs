@@ -12,7 +12,7 @@ import Control.Applicative ((<|>))
 import Control.Exception (throwIO)
 import Control.Monad (unless)
 import Millrace.Cli.Base.Failure (Failure (..), tell)
-import Millrace.Cli.Config.Command (Http3 (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions (..))
+import Millrace.Cli.Config.Options (Http3 (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions (..))
 import Millrace.Cli.Serve.Http3
 import Millrace.Cli.Serve.Http3.Server (Http3Server (..))
 import Millrace.Cli.Serve.Tls (Tls (..))
@@ -63,7 +63,7 @@ withHttp3Beside options protection = go []
 obstacle :: TlsOptions -> ListenOptions -> Maybe Failure
 obstacle tls place = either Just (const Nothing) http3Libraries <|> clients <|> header
   where
-    clients = ("clients must show certificates, and HTTP/3 asks for none" `because` "--tls-client-ca ('client-authorities')") <$ tlsClientAuthorities tls
+    clients = ("clients must show certificates, and HTTP/3 asks for none" `because` "--client-authorities ('client-authorities')") <$ tlsClientAuthorities tls
     header
       | listenProxyHeader place == ProxyHeaderRequired = Just ("the header of a proxy is for connections of TCP" `because` "--proxy-protocol ('proxy-protocol')")
       | otherwise = Nothing

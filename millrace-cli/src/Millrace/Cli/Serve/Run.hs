@@ -18,10 +18,10 @@ import Data.Maybe (maybeToList)
 import Millrace.Cli.Base.Failure
 import Millrace.Cli.Base.NameBytes (readTextFile)
 import Millrace.Cli.Base.System (Hangup (..), onHangup)
-import Millrace.Cli.Config.Command (ServerOptions (..))
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.Document (renderMistake)
 import Millrace.Cli.Config.Limit (noLimitOptions)
+import Millrace.Cli.Config.Options (ServerOptions (..))
 import Millrace.Cli.Serve.Control
 import Millrace.Cli.Serve.PidFile
 import Millrace.Cli.Serve.Replaceable

@@ -22,8 +22,8 @@ import Millrace.Cli.Base.Backend (startManager)
 import Millrace.Cli.Base.Failure (Failure (..), newSeldomTeller, reasonOf, sayIfTaken, tell)
 import Millrace.Cli.Base.RequestName (requestName)
 import Millrace.Cli.Base.System (Hangup (..), ignoreFileSizeLimit, ignoreRotation, onTermination, raiseDescriptorLimit)
-import Millrace.Cli.Config.Command (ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Config.Limit
+import Millrace.Cli.Config.Options (ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions)
 import Millrace.Cli.Middleware.Redirect (redirecting)
 import Millrace.Cli.Observe.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Observe.Metrics

@@ -21,8 +21,8 @@ import Millrace.Cli.Base.HostField (nameOfHost)
 import Millrace.Cli.Base.NameBytes (nameBytes)
 import Millrace.Cli.Base.Refusal
 import Millrace.Cli.Base.RequestPath (encodeBeyondAscii, encodeSegment)
-import Millrace.Cli.Config.Command (FilesOptions, ProxyOptions)
 import Millrace.Cli.Config.Configuration
+import Millrace.Cli.Config.Options (FilesOptions, ProxyOptions)
 import Millrace.Cli.Files.Readings
 import Millrace.Cli.Middleware.SitePolicy
 import Millrace.Cli.Observe.Upstream (Upstream)

@@ -6,6 +6,7 @@ import Data.List (isInfixOf)
 import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.Config.Command
 import Millrace.Cli.Config.Limit
+import Millrace.Cli.Config.Options
 import Millrace.Cli.Files.CacheRule (cacheRule)
 import Millrace.Cli.Files.Policy (Compression (..), Fallback (..), OnError (..))
 import Millrace.Cli.Observe.AccessLog (LogFormat (..))
@@ -19,7 +20,7 @@ spec = do
   describe "is understood" $ do
     ["serve"] `means` Serve files defaults
     ["serve", "public", "--follow-links"] `means` Serve files {filesDirectory = "public", filesFollowLinks = True} defaults
-    ["serve", "--listing", "--cache", "0"] `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
+    ["serve", "--listing", "--cache-seconds", "0"] `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
     ["serve", "--spa"] `means` Serve files {filesFallback = SinglePage} defaults
     ["serve", "--error-pages"] `means` Serve files {filesOnError = PageOfSite} defaults
     ["serve", "--compress"] `means` Serve files {filesCompression = CompressOnTheWay} defaults
@@ -28,7 +29,7 @@ spec = do
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
-    ["proxy", "a:1", "--host-field", "b", "--connect-timeout", "1", "--response-timeout", "2", "--health", "/up", "--target-ca", "c", "--error-pages", "pages", "-p", "80"]
+    ["proxy", "a:1", "--host-field", "b", "--connect-seconds", "1", "--response-seconds", "2", "--health", "/up", "--target-authorities", "c", "--error-pages", "pages", "-p", "80"]
       `means` Proxy
         (proxying ["a:1"])
           { proxyHost = HostAlways "b",
@@ -45,15 +46,15 @@ spec = do
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
-    ["pong", "--drain-timeout", "60"] `means` Pong defaults {serverDrainSeconds = 60}
+    ["pong", "--drain-seconds", "60"] `means` Pong defaults {serverDrainSeconds = 60}
     ["pong", "--proxy-protocol"] `means` Pong (listening usual {listenProxyHeader = ProxyHeaderRequired})
-    ["pong", "--tls-cert", "a", "--tls-key", "b", "--tls-cert", "c", "--tls-key", "d", "--tls-redirect", "80", "--tls-client-ca", "e", "--tls-ticket-keys", "f"]
+    ["pong", "--certificate", "a", "--key", "b", "--certificate", "c", "--key", "d", "--redirect-to-https", "80", "--client-authorities", "e", "--ticket-keys", "f"]
       `means` Pong
         defaults
-          { serverListens = usual {listenSpeaking = Https} :| [ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--tls-redirect"],
+          { serverListens = usual {listenSpeaking = Https} :| [ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--redirect-to-https"],
             serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"])
           }
-    ["pong", "--tls-cert", "a", "--tls-key", "b", "--http3", "off"]
+    ["pong", "--certificate", "a", "--key", "b", "--http3", "off"]
       `means` Pong (listening usual {listenSpeaking = Https, listenHttp3 = NoHttp3}) {serverTls = Just (TlsOptions [("a", "b")] Nothing [])}
     ["pong", "--host", "[::1]"] `means` Pong (listening usual {listenHost = "::1"})
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
@@ -63,21 +64,21 @@ spec = do
   describe "is refused" $ do
     ["pong", "--port", "65536"] `isRefused` "'65536' is not a number from 0 to 65535"
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
-    ["pong", "--drain-timeout", "0"] `isRefused` "'0' is not a number from 1 to 3600"
+    ["pong", "--drain-seconds", "0"] `isRefused` "'0' is not a number from 1 to 3600"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
     ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
     ["serve", "--cache-control", "assets=no-cache"] `isRefused` "'assets' is not a pattern"
     ["serve", "--cache-control", "/assets"] `isRefused` "'/assets' is not PATTERN=VALUE"
     ["serve", "--cache-control", "/assets/=a\nb"] `isRefused` "cannot be the value of Cache-Control"
-    ["serve", "--cache", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
+    ["serve", "--cache-seconds", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
     ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"
     ["serve", "--port", "0x50"] `isRefused` "'0x50' is not a number from 0 to 65535"
     ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
-    ["serve", "--tls-cert", "a"] `isRefused` "Missing: (--tls-key FILE)"
-    ["serve", "--tls-redirect", "80"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
-    ["serve", "--http3", "off"] `isRefused` "Missing: (--tls-cert FILE --tls-key FILE)"
-    ["serve", "--tls-cert", "a", "--tls-key", "b", "--http3", "yes"] `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
+    ["serve", "--certificate", "a"] `isRefused` "Missing: (--key FILE)"
+    ["serve", "--redirect-to-https", "80"] `isRefused` "Missing: (--certificate FILE --key FILE)"
+    ["serve", "--http3", "off"] `isRefused` "Missing: (--certificate FILE --key FILE)"
+    ["serve", "--certificate", "a", "--key", "b", "--http3", "yes"] `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
     ["proxy"] `isRefused` "Usage: millrace proxy TARGET..."
     ["proxy", "3000", "--balance", "luck"] `isRefused` "there is no way to choose 'luck'; choose one of: turn, load, client, path"
     ["proxy", "3000", "--health", "up"] `isRefused` "'up' is not a path"

@@ -10,11 +10,11 @@ import Data.List (isInfixOf, nub)
 import Data.List.NonEmpty (NonEmpty (..))
 import Data.Text (pack)
 import Data.Text.Encoding (encodeUtf8)
-import Millrace.Cli.Config.Command
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.ConfigurationText
 import Millrace.Cli.Config.Document (Mistake (..), renderMistake)
 import Millrace.Cli.Config.Limit
+import Millrace.Cli.Config.Options
 import Millrace.Cli.Files.CacheRule (cacheRule)
 import Millrace.Cli.Files.Policy
 import Millrace.Cli.Middleware.CrossOrigin
@@ -73,7 +73,7 @@ spec = do
       ["sites: {routes: [{path: /x, files: a}]}"] `isRefused` [(1, 8, "this site has nothing for the path /")]
     it "when https has no certificate, or a certificate no https" $ do
       ["listen: {https: 443}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has https, and so 'certificates' is needed")]
-      ["certificates: {chain: a, key: b}", "sites: {files: a}"] `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
+      ["certificates: {certificate: a, key: b}", "sites: {files: a}"] `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
       ["listen: {http: 80, http3: on}", "sites: {files: a}"] `isRefused` [(1, 9, "'http3' is for an element with 'https'")]
       ["listen: {redirect-to-https: 80}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
     forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
@@ -136,8 +136,8 @@ every =
     "  - redirect-to-https: 0.0.0.0:80",
     "  - http: 8080",
     "certificates:",
-    "  - {chain: a.pem, key: a.key}",
-    "  - {chain: b.pem, key: b.key}",
+    "  - {certificate: a.pem, key: a.key}",
+    "  - {certificate: b.pem, key: b.key}",
     "tls: {client-authorities: ca.pem, ticket-keys: t}",
     "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, drain-seconds: 30, pid-file: p}",
     "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, connection-window-bytes: 65537, largest-window-bytes: 65538}",
@@ -153,7 +153,7 @@ every =
     "        headers: {Q: r}",
     "        cors: '*'",
     "        users: v",
-    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, authorities: c, error-pages: e,",
+    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, target-authorities: c, error-pages: e,",
     "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
     "          health: {path: /up, every-seconds: 13, limit-seconds: 14, failures: 15, successes: 16}}",
     "      - path: /old",

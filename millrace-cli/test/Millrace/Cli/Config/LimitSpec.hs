@@ -24,7 +24,7 @@ spec :: Spec
 spec = around withCertificates $ do
   forM_ ["http1", "http2", "https1", "https2"] $ \kind ->
     it ("gives up the oldest idle connections for new ones, and serves files and logs meanwhile: " <> kind) $ \folder -> do
-      configured folder [if "https" `isPrefixOf` kind then "listen: {https: 127.0.0.1:0}" else "listen: {http: 127.0.0.1:0}"] ["certificates: {chain: " <> folder </> "one.pem, key: " <> folder </> "one.key}" | "https" `isPrefixOf` kind]
+      configured folder [if "https" `isPrefixOf` kind then "listen: {https: 127.0.0.1:0}" else "listen: {http: 127.0.0.1:0}"] ["certificates: {certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key}" | "https" `isPrefixOf` kind]
       withDescriptors 100 folder $ \server -> do
         told <- within 60 "the crowd" (readProcess "python3" ["test/crowd.py", kind, show (serverPort server), show crowd] "")
         let (large, ended) = read ('(' : init (drop 1 (filter (/= '\n') told)) <> ")") :: (Int, [Int])

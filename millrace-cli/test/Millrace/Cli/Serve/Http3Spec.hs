@@ -69,14 +69,14 @@ spec = around withCertificates $ do
       overHttp3 folder "one" server ["/"] `shouldThrow` anyIOException
 
   it "leaves it out where clients must show certificates, or a proxy names them" . needingHttp3 $ \folder -> do
-    withServer (["pong", "--port", "0", "--tls-client-ca", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
+    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
       headers folder "one" server ["--http2", "--cert", folder </> "two.pem", "--key", folder </> "two.key"] >>= (`shouldNotContain` "alt-svc")
       overHttp3 folder "one" server ["/"] `shouldThrow` anyIOException
     let demanded options = do
           outcome <- runMillrace [] (["pong", "--port", "0", "--http3", "on"] ++ options ++ tls folder "one")
           outcomeExit outcome `shouldBe` ExitFailure 1
           pure (outcomeErrors outcome)
-    demanded ["--tls-client-ca", folder </> "two.pem"] >>= (`shouldContain` "clients must show certificates")
+    demanded ["--client-authorities", folder </> "two.pem"] >>= (`shouldContain` "clients must show certificates")
     demanded ["--proxy-protocol"] >>= (`shouldContain` "the header of a proxy")
 
   it "says that the port is taken, and serves https alone if HTTP/3 is not demanded" . needingHttp3 $ \folder ->
@@ -132,7 +132,7 @@ spec = around withCertificates $ do
           writeFile (folder </> "m.yaml") . unlines $
             [ "listen: {https: 127.0.0.1:0, http3: on}",
               "process: {pid-file: " ++ folder </> "pid}",
-              "certificates: {chain: " ++ folder </> (name ++ ".pem") ++ ", key: " ++ folder </> (name ++ ".key}"),
+              "certificates: {certificate: " ++ folder </> (name ++ ".pem") ++ ", key: " ++ folder </> (name ++ ".key}"),
               "sites: {files: " ++ folder </> "site}"
             ]
               ++ more
@@ -151,7 +151,7 @@ spec = around withCertificates $ do
       headers folder "two" server ["--http2"] >>= (`shouldContain` "alt-svc")
   where
     loopback = tupleToHostAddress (127, 0, 0, 1)
-    tls folder name = ["--tls-cert", folder </> (name ++ ".pem"), "--tls-key", folder </> (name ++ ".key")]
+    tls folder name = ["--certificate", folder </> (name ++ ".pem"), "--key", folder </> (name ++ ".key")]
     headers folder name server options =
       map toLower <$> curl (["--head", "--cacert", folder </> (name ++ ".pem")] ++ options ++ ["https://localhost:" ++ show (serverPort server) ++ "/"])
 

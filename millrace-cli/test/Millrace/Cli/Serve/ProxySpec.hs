@@ -36,6 +36,6 @@ spec = do
     wrong <- runMillrace [] ["proxy", "http://localhost/app", "--port", "0"]
     outcomeExit wrong `shouldBe` ExitFailure 1
     outcomeErrors wrong `shouldSatisfy` ("cannot pass requests on to 'http://localhost/app': a target has no path" `isInfixOf`)
-    authorities <- runMillrace [] ["proxy", "3000", "--port", "0", "--target-ca", "/nowhere"]
+    authorities <- runMillrace [] ["proxy", "3000", "--port", "0", "--target-authorities", "/nowhere"]
     outcomeExit authorities `shouldBe` ExitFailure 1
     outcomeErrors authorities `shouldSatisfy` ("/nowhere" `isInfixOf`)

@@ -110,7 +110,7 @@ spec = describe "restarts without losing a request" $ do
         serving folder [listening (serverPort first), inProcess folder ("reuse-port: true, status: " <> show (serverPort other) <> ", ")]
         doesNotStart folder "the port is in use"
     it "when its certificate cannot be read" . withDirectory $ \folder -> withFirst folder $ \first -> do
-      serving folder ["listen: {https: 127.0.0.1:" <> show (serverPort first) <> "}", "certificates: {chain: " <> folder </> "none, key: " <> folder </> "none}", inProcess folder "reuse-port: true, "]
+      serving folder ["listen: {https: 127.0.0.1:" <> show (serverPort first) <> "}", "certificates: {certificate: " <> folder </> "none, key: " <> folder </> "none}", inProcess folder "reuse-port: true, "]
       doesNotStart folder (folder </> "none")
     it "when it has no room for its files" . withDirectory $ \folder -> withFirst folder $ \first -> do
       serving folder [listening (serverPort first), inProcess (folder </> "none") "reuse-port: true, "]
@@ -134,7 +134,7 @@ spec = describe "restarts without losing a request" $ do
     write folder "site/index.html" "Pong!"
     writeFile (folder </> "m.yaml") . unlines $
       [ "listen: [{http: 127.0.0.1:1}, {https: 127.0.0.1:" <> show otherPort <> "}]",
-        "certificates: {chain: " <> folder </> "one.pem, key: " <> folder </> "one.key}",
+        "certificates: {certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key}",
         "sites: {files: " <> folder </> "site}"
       ]
     withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "run", folder </> "m.yaml"]) $ \_ -> do

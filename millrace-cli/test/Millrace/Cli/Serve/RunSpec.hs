@@ -119,7 +119,7 @@ spec = do
     outcomeErrors gone `shouldContain` "Is the server running, and is this its user"
   it "takes other certificates with a changed file" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
-    let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {chain: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
+    let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
         asked server name = curl ["--cacert", folder </> name <> ".pem", "https://localhost:" <> show (serverPort server)]
     with "one"
     withServer ["run", folder </> "m.yaml"] $ \server -> do
@@ -290,15 +290,15 @@ spec = do
     let checked certificates more = do
           configured folder ("listen: {https: 127.0.0.1:0}" : ("certificates: {" <> certificates <> "}") : more <> ["sites: {files: " <> folder </> "one}"])
           runMillrace [] ["check", folder </> "m.yaml"]
-        good = "chain: " <> folder </> "one.pem, key: " <> folder </> "one.key"
+        good = "certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key"
         isRefused said outcome = do
           outcomeExit outcome `shouldBe` ExitFailure 1
           outcomeErrors outcome `shouldContain` said
     checked good ["tls: {client-authorities: " <> folder </> "two.pem}", "process: {access-log: " <> folder </> "log, pid-file: " <> folder </> "pid}"] >>= (`shouldBe` ExitSuccess) . outcomeExit
     -- It has written nothing.
     mapM (doesFileExist . (folder </>)) ["log", "pid"] `shouldReturn` [False, False]
-    checked ("chain: " <> folder </> "none.pem, key: " <> folder </> "one.key") [] >>= isRefused "none.pem"
-    checked ("chain: " <> folder </> "one.pem, key: " <> folder </> "two.key") [] >>= isRefused "the private key belongs to another certificate"
+    checked ("certificate: " <> folder </> "none.pem, key: " <> folder </> "one.key") [] >>= isRefused "none.pem"
+    checked ("certificate: " <> folder </> "one.pem, key: " <> folder </> "two.key") [] >>= isRefused "the private key belongs to another certificate"
     checked good ["tls: {client-authorities: " <> folder </> "none.pem}"] >>= isRefused "none.pem"
     checked good ["tls: {ticket-keys: " <> folder </> "one.pem}"] >>= isRefused "a key for session tickets has 80 bytes"
     checked good ["process: {access-log: " <> folder </> "none/log}"] >>= isRefused ("there is no folder " <> folder </> "none")

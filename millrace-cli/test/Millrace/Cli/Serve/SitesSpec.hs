@@ -11,8 +11,8 @@ import qualified Data.ByteString.Char8 as Char8
 import qualified Data.ByteString.Lazy.Char8 as Lazy
 import qualified Data.CaseInsensitive as CI
 import Data.IORef (newIORef, readIORef, writeIORef)
-import Millrace.Cli.Config.Command
 import Millrace.Cli.Config.Configuration
+import Millrace.Cli.Config.Options
 import Millrace.Cli.Middleware.CrossOrigin
 import Millrace.Cli.Middleware.SitePolicy
 import Millrace.Cli.Serve.Sites

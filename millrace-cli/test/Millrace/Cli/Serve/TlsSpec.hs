@@ -16,7 +16,7 @@ import Test.Hspec
 spec :: Spec
 spec = around withCertificates $ do
   it "serves https, and sends clients of http there" $ \folder ->
-    withServer (["pong", "--port", "0", "--tls-redirect", "0", "--status", "0"] ++ tls folder "one") $ \server -> do
+    withServer (["pong", "--port", "0", "--redirect-to-https", "0", "--status", "0"] ++ tls folder "one") $ \server -> do
       serverUrl server `shouldSatisfy` ("https://127.0.0.1:" `isPrefixOf`)
       status <- nextLine server
       redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
@@ -34,7 +34,7 @@ spec = around withCertificates $ do
       waitForExit 30 server >>= (`shouldBe` ExitSuccess)
 
   it "sends all but plain names of challenges to https" $ \folder ->
-    withServer (["pong", "--port", "0", "--tls-redirect", "0"] ++ tls folder "one") $ \server -> do
+    withServer (["pong", "--port", "0", "--redirect-to-https", "0"] ++ tls folder "one") $ \server -> do
       redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
       let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", "-H", "Host: localhost", redirect ++ path]
           below = ("/.well-known/acme-challenge/" ++)
@@ -65,7 +65,7 @@ spec = around withCertificates $ do
       curl (trusting folder "two" ++ [localUrl server]) >>= (`shouldBe` "Pong!")
 
   it "serves only clients with a certificate, if it is told whose" $ \folder ->
-    withServer (["pong", "--port", "0", "--tls-client-ca", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
+    withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
       curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server]) >>= (`shouldBe` "Pong!")
       curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server]) `shouldThrow` anyIOException
 
@@ -75,8 +75,8 @@ spec = around withCertificates $ do
         connectTo running options = snd <$> readOpenssl (["s_client", "-connect", "127.0.0.1:" ++ show (serverPort running), "-servername", "localhost", "-ign_eof"] ++ options)
         server keysOf = withServer (["pong", "--port", "0"] ++ tls folder "one" ++ keysOf)
     B.writeFile keys (B.replicate 80 'k')
-    server ["--tls-ticket-keys", keys] $ \first -> connectTo first ["-sess_out", session] >>= (`shouldSatisfy` ("Pong!" `isInfixOf`))
-    server ["--tls-ticket-keys", keys] $ \second -> do
+    server ["--ticket-keys", keys] $ \first -> connectTo first ["-sess_out", session] >>= (`shouldSatisfy` ("Pong!" `isInfixOf`))
+    server ["--ticket-keys", keys] $ \second -> do
       connectTo second ["-sess_in", session] >>= (`shouldSatisfy` ("Reused, TLSv1.3" `isInfixOf`))
       -- New keys in front of the old ones are taken while the server runs.
       B.writeFile keys (B.replicate 80 'n' <> B.replicate 80 'k')
@@ -87,24 +87,24 @@ spec = around withCertificates $ do
 
   it "says what is wrong with keys for tickets" $ \folder -> do
     B.writeFile (folder </> "tickets") (B.replicate 79 'k')
-    outcome <- runMillrace [] (["pong", "--port", "0", "--tls-ticket-keys", folder </> "tickets"] ++ tls folder "one")
+    outcome <- runMillrace [] (["pong", "--port", "0", "--ticket-keys", folder </> "tickets"] ++ tls folder "one")
     outcomeExit outcome `shouldBe` ExitFailure 1
     outcomeErrors outcome `shouldSatisfy` ("a key for session tickets has 80 bytes" `isInfixOf`)
-    outcomeErrors outcome `shouldSatisfy` ("--tls-ticket-keys" `isInfixOf`)
+    outcomeErrors outcome `shouldSatisfy` ("--ticket-keys" `isInfixOf`)
 
   it "says what is wrong with a certificate" $ \folder -> do
-    outcome <- runMillrace [] ["pong", "--port", "0", "--tls-cert", folder </> "one.pem", "--tls-key", folder </> "two.key"]
+    outcome <- runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "two.key"]
     outcomeExit outcome `shouldBe` ExitFailure 1
     outcomeErrors outcome `shouldSatisfy` ("the private key belongs to another certificate" `isInfixOf`)
-    missing <- runMillrace [] ["pong", "--port", "0", "--tls-cert", folder </> "none.pem", "--tls-key", folder </> "two.key"]
+    missing <- runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "none.pem", "--key", folder </> "two.key"]
     outcomeExit missing `shouldBe` ExitFailure 1
     outcomeErrors missing `shouldSatisfy` (("cannot read the certificates: " ++ folder </> "none.pem: No such file or directory\n") `isInfixOf`)
 
   it "wants a certificate for the other options" $ \_ -> do
-    outcome <- runMillrace [] ["pong", "--tls-redirect", "80"]
+    outcome <- runMillrace [] ["pong", "--redirect-to-https", "80"]
     outcomeExit outcome `shouldBe` ExitFailure 2
   where
-    tls folder name = ["--tls-cert", folder </> (name ++ ".pem"), "--tls-key", folder </> (name ++ ".key")]
+    tls folder name = ["--certificate", folder </> (name ++ ".pem"), "--key", folder </> (name ++ ".key")]
     trusting folder name = ["--cacert", folder </> (name ++ ".pem")]
     localUrl server = "https://localhost:" ++ show (serverPort server)
     readOpenssl arguments = do

@@ -11,7 +11,7 @@ where
 
 import Control.Exception (SomeException, throwIO)
 import Millrace.Cli.Base.Failure (Failure (..))
-import Millrace.Cli.Config.Command (ProxyOptions)
+import Millrace.Cli.Config.Options (ProxyOptions)
 import Millrace.Cli.Observe.Upstream (Upstreams)
 import Network.Wai (Application, Response)
 import Network.Wai.Handler.Millrace (defaultOnExceptionResponse)

@@ -11,7 +11,7 @@ where
 
 import Control.Exception (throwIO)
 import Millrace.Cli.Base.Failure (Failure (..))
-import Millrace.Cli.Config.Command (TlsOptions)
+import Millrace.Cli.Config.Options (TlsOptions)
 import Millrace.Cli.Observe.Metrics (HandshakeResult)
 import Network.Wai.Handler.Millrace (Settings)
 
@@ -45,5 +45,5 @@ noTls =
     Failure
       { failureAttempt = "serve https",
         failureReason = "millrace has no TLS on Windows yet",
-        failureRemedy = "Leave out --tls-cert, and put a proxy that speaks TLS in front of it."
+        failureRemedy = "Leave out --certificate, and put a proxy that speaks TLS in front of it."
       }

@@ -1,0 +1,295 @@
+-- | One place for each thing that a user can set. From it come the option of the command line, the key of configuration files, the text
+-- of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know: which settings there are.
+--
+-- Settings are put together as the fields of their record are:
+--
+-- > HealthOptions <$> setting "path" aPath "/" (says "The path") healthPath <*> ...
+module Millrace.Cli.Config.Setting
+  ( Settings (..),
+    setting,
+    settingWith,
+    switchable,
+    repeatable,
+    needed,
+    argument,
+    inFileOnly,
+    optionOnly,
+    within,
+    unlessUsual,
+    onlyWhere,
+    optionOf,
+
+    -- * What is said of a setting
+    Note (..),
+    says,
+    more,
+    seeAlso,
+    Row (..),
+    Place (..),
+
+    -- * The values that it may have
+    Form (..),
+    numberFrom,
+    oneWordOf,
+    fileName,
+    directoryName,
+    textual,
+    structured,
+    perhaps,
+    listOf,
+  )
+where
+
+import Data.Char (isDigit)
+import Data.List (intercalate)
+import Data.Maybe (fromMaybe)
+import Data.Text (pack)
+import Millrace.Cli.Config.Document (Fields, Reader)
+import qualified Millrace.Cli.Config.Document as Document
+import Millrace.Cli.Config.YamlText
+import qualified Options.Applicative as Options
+import Text.Read (readMaybe)
+
+-- | Settings that together make one value; they are parts of a record.
+data Settings record value = Settings
+  { onCommandLine :: Options.Parser value,
+    inFile :: Fields value,
+    -- | The keys and values that say it. A key without a value is left out.
+    written :: record -> [(String, Value)],
+    described :: [Row]
+  }
+
+instance Functor (Settings record) where
+  fmap f (Settings parser fields write rows) = Settings (fmap f parser) (fmap f fields) write rows
+
+instance Applicative (Settings record) where
+  pure value = Settings (pure value) (pure value) (const []) []
+  Settings parser fields write rows <*> Settings parser' fields' write' rows' =
+    Settings (parser <*> parser') (fields <*> fields') (write <> write') (rows <> rows')
+
+-- | What a reference says of a setting.
+data Row = Row
+  { rowName :: String,
+    rowPlace :: Place,
+    -- | The name of a value: @SECONDS@. Empty for a switch.
+    rowPlaceholder :: String,
+    -- | Which values there are.
+    rowValues :: String,
+    -- | The usual value. Empty: none.
+    rowUsual :: String,
+    rowNote :: Note
+  }
+
+-- | Where a setting may stand.
+data Place
+  = OptionAndKey
+  | KeyOnly
+  | OptionOnly
+  | -- | The key of what the command line says by its place.
+    ArgumentAndKey
+  deriving (Eq, Show)
+
+-- | What a setting means: for @--help@, and what only a reference says.
+data Note = Note
+  { noteText :: String,
+    noteMore :: String,
+    -- | Where the guide says more: @deploying.md#https@.
+    notePage :: String
+  }
+
+-- | A sentence without a full stop, as @--help@ has it.
+says :: String -> Note
+says text = Note text "" ""
+
+-- | Adds what is too long for @--help@.
+more :: Note -> String -> Note
+more note text = note {noteMore = text}
+
+-- | Adds a link into the guide.
+seeAlso :: Note -> String -> Note
+seeAlso note page = note {notePage = page}
+
+-- | A setting with a value of its own: @setting name form usual note part@.
+setting :: String -> Form a -> a -> Note -> (record -> a) -> Settings record a
+setting = settingWith mempty
+
+-- | A setting whose option has something more, such as a letter.
+settingWith :: Options.Mod Options.OptionFields a -> String -> Form a -> a -> Note -> (record -> a) -> Settings record a
+settingWith others name form usual note part =
+  Settings
+    { onCommandLine = optionOf name form note (others <> Options.value usual <> usually),
+      inFile = Document.withDefault usual (pack name) (formReader form),
+      written = \record -> [(name, value) | Just value <- [formValue form (part record)]],
+      described = [rowOf OptionAndKey name form (formText form usual) note]
+    }
+  where
+    usually = if null (formText form usual) then mempty else Options.showDefaultWith (formText form)
+
+-- | A setting that is there or not: the first value without it, the second with it. The key has @true@ or @false@.
+switchable :: Eq a => String -> a -> a -> Note -> (record -> a) -> Settings record a
+switchable name without with note part =
+  Settings
+    { onCommandLine = Options.flag without with (Options.long name <> Options.help (noteText note)),
+      inFile = Document.withDefault without (pack name) ((\isWanted -> if isWanted then with else without) <$> Document.yesOrNo),
+      written = \record -> [(name, Truth (part record == with))],
+      described = [Row name OptionAndKey "" "`true` or `false`" "false" note]
+    }
+
+-- | A setting with several values, whose option may be repeated; the key has all of them together.
+repeatable :: String -> Form [a] -> Note -> (record -> [a]) -> Settings record [a]
+repeatable name form note part = (setting name form [] note part) {onCommandLine = concat <$> Options.many (optionOf name form note mempty)}
+
+-- | A setting that must be there.
+needed :: String -> Form a -> Note -> (record -> a) -> Settings record a
+needed name form note part =
+  Settings
+    { onCommandLine = optionOf name form note mempty,
+      inFile = Document.required (pack name) (formReader form),
+      written = \record -> [(name, value) | Just value <- [formValue form (part record)]],
+      described = [rowOf OptionAndKey name form "" note]
+    }
+
+-- | A key whose value the command line has as an argument without a name.
+argument :: Options.Parser a -> Settings record a -> Settings record a
+argument parser settings = placed ArgumentAndKey settings {onCommandLine = parser}
+
+-- | A setting for which the command line has no option. There it has this value.
+inFileOnly :: a -> Settings record a -> Settings record a
+inFileOnly usual settings = placed KeyOnly settings {onCommandLine = pure usual}
+
+-- | A setting that a file says in another way.
+optionOnly :: Settings record a -> Settings record a
+optionOnly = placed OptionOnly
+
+placed :: Place -> Settings record a -> Settings record a
+placed place settings = settings {described = [row {rowPlace = place} | row <- described settings]}
+
+-- | The settings of a part of the record.
+within :: (record -> part) -> Settings part value -> Settings record value
+within part settings = settings {written = written settings . part}
+
+-- | A setting that is written only if it has another value than the usual one.
+unlessUsual :: Eq a => a -> (record -> a) -> Settings record value -> Settings record value
+unlessUsual usual part = onlyWhere ((/= usual) . part)
+
+-- | A setting that is written only where it has a meaning.
+onlyWhere :: (record -> Bool) -> Settings record value -> Settings record value
+onlyWhere hasMeaning settings = settings {written = \record -> if hasMeaning record then written settings record else []}
+
+-- | The option alone.
+optionOf :: String -> Form a -> Note -> Options.Mod Options.OptionFields a -> Options.Parser a
+optionOf name form note others =
+  Options.option (Options.eitherReader (formArgument form)) . mconcat $
+    [ Options.long name,
+      Options.metavar (formPlaceholder form),
+      Options.completeWith (formWords form),
+      foldMap Options.action (formCompletion form),
+      Options.help (noteText note),
+      others
+    ]
+
+rowOf :: Place -> String -> Form a -> String -> Note -> Row
+rowOf place name form = Row name place (formPlaceholder form) (formValues form)
+
+-- | How a value is written.
+data Form a = Form
+  { formArgument :: String -> Either String a,
+    formReader :: Reader a,
+    -- | 'Nothing': it is said by leaving the key out.
+    formValue :: a -> Maybe Value,
+    -- | For the reference. Empty: there is nothing to say.
+    formText :: a -> String,
+    formPlaceholder :: String,
+    formValues :: String,
+    -- | What a shell may offer.
+    formWords :: [String],
+    -- | What a shell may look for: @file@, @directory@.
+    formCompletion :: Maybe String
+  }
+
+-- | A whole number from this one to that one.
+numberFrom :: Integral a => Integer -> Integer -> String -> Form a
+numberFrom low high placeholder =
+  Form
+    { formArgument = \word -> case readMaybe word of
+        Just number | all isDigit word && number >= low && number <= high -> Right (fromInteger number)
+        _ -> Left ("'" <> word <> "' is not a number from " <> show low <> " to " <> show high),
+      formReader = fromInteger <$> Document.number low high,
+      formValue = Just . Number . fromIntegral,
+      formText = show . toInteger,
+      formPlaceholder = placeholder,
+      formValues = show low <> " to " <> show high,
+      formWords = [],
+      formCompletion = Nothing
+    }
+
+-- | One of several words, which are the names of what the text says: @"backend"@.
+oneWordOf :: Eq a => String -> [(String, a)] -> Form a
+oneWordOf what named =
+  (textual (intercalate "|" names) parsed nameOf)
+    { formReader = Document.choice named,
+      formText = nameOf,
+      formValues = intercalate ", " (map (\name -> "`" <> name <> "`") names),
+      formWords = names
+    }
+  where
+    names = map fst named
+    nameOf value = concat (take 1 [name | (name, other) <- named, other == value])
+    parsed word = maybe (Left ("there is no " <> what <> " '" <> word <> "'; choose one of: " <> intercalate ", \
+      \" names)) Right (lookup word named)
+
+-- | The name of a file.
+fileName :: Form FilePath
+fileName = (textual "FILE" Right id) {formReader = Document.nonEmptyText, formCompletion = Just "file"}
+
+-- | The name of a directory.
+directoryName :: Form FilePath
+directoryName = fileName {formPlaceholder = "DIR", formCompletion = Just "directory"}
+
+-- | A text with a meaning: its placeholder, how it is read, and how it is written.
+textual :: String -> (String -> Either String a) -> (a -> String) -> Form a
+textual placeholder parsed shown =
+  Form
+    { formArgument = parsed,
+      formReader = Document.refined Document.text parsed,
+      formValue = Just . Text . shown,
+      formText = shown,
+      formPlaceholder = placeholder,
+      formValues = "",
+      formWords = [],
+      formCompletion = Nothing
+    }
+
+-- | What only a file can say, with several words for which values there are.
+structured :: String -> Reader a -> (a -> Maybe Value) -> Form a
+structured values reader shown =
+  Form
+    { formArgument = const (Left "only a configuration file can say this"),
+      formReader = reader,
+      formValue = shown,
+      formText = const "",
+      formPlaceholder = "",
+      formValues = values,
+      formWords = [],
+      formCompletion = Nothing
+    }
+
+-- | A value or none. None is said by leaving it out.
+perhaps :: Form a -> Form (Maybe a)
+perhaps form =
+  form
+    { formArgument = fmap Just . formArgument form,
+      formReader = Just <$> formReader form,
+      formValue = (>>= formValue form),
+      formText = maybe "" (formText form)
+    }
+
+-- | One or several values; none is said by leaving the key out.
+listOf :: Form a -> Form [a]
+listOf form =
+  form
+    { formArgument = fmap pure . formArgument form,
+      formReader = Document.oneOrMany (formReader form),
+      formValue = \values -> if null values then Nothing else Just (Items (map (fromMaybe (Text "") . formValue form) values)),
+      formText = intercalate ", " . map (formText form)
+    }
