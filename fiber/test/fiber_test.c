@@ -1,6 +1,17 @@
 /* fiber_test.c: the plan of a test program, and its short ways. */
 #include "fiber_test.h"
 
+#ifdef FIBER_WITH_FAULTS
+#include "fault/fault.h"
+#include "runner.h"
+
+/* LeakSanitizer holds locks. A fiber that parked meanwhile would leave them locked to its carrier. */
+void runner_before_leaks(void)
+{
+    mr_fiber_enter_thread();
+}
+#endif
+
 #include <stdlib.h>
 
 enum { CASES_MAX = 256, NAME_MAX_BYTES = 128 };
@@ -43,19 +54,30 @@ void plan_cases(const char *file, const fiber_case *cases)
         add(file, cases->name, run_without_argument, (uintptr_t)cases);
 }
 
+static const planned_case *current;
+
+static void run_current(void)
+{
+    if (carriers_are == ONE_CARRIER_OF_PLAN)
+        CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
+    current->run(current->argument);
+    if (carriers_are == ONE_CARRIER_OF_PLAN)
+        CHECK_EQ(mr_carriers_stop(), 0);
+}
+
 static void run_on_backend(uintptr_t index)
 {
     mr_backend backend = backends[index / CASES_MAX];
-    const planned_case *p = &plan[index % CASES_MAX];
     char reason[256];
     if (mr_backend_probe(backend, reason, sizeof reason) != 0)
         SKIP("%s", reason);
     MUST(setenv("MILLRACE_BACKEND", mr_backend_name(backend), 1));
-    if (carriers_are == ONE_CARRIER_OF_PLAN)
-        CHECK_EQ(mr_carriers_start(&(mr_carriers_options){.carriers = 1}), 0);
-    p->run(p->argument);
-    if (carriers_are == ONE_CARRIER_OF_PLAN)
-        CHECK_EQ(mr_carriers_stop(), 0);
+    current = &plan[index % CASES_MAX];
+#ifdef FIBER_WITH_FAULTS
+    fault_run(run_current, FAULT_REACHES_ITS_CALLER);
+#else
+    run_current();
+#endif
 }
 
 int run_plan(carriers_of carriers, int argc, char **argv)

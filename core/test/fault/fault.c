@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -251,6 +252,7 @@ FAILING(void *, realloc, (void *old, size_t size), (old, size), NULL, WITH(ENOME
 FAILING(void *, mmap, (void *at, size_t size, int access, int flags, int file, off_t offset),
         (at, size, access, flags, file, offset), MAP_FAILED, WITH(ENOMEM))
 FAILING(int, madvise, (void *at, size_t size, int advice), (at, size, advice), -1, WITH(EINVAL), WITH(ENOMEM))
+FAILING(int, mprotect, (void *at, size_t size, int access), (at, size, access), -1, WITH(ENOMEM))
 
 FAILING(int, eventfd, (unsigned count, int flags), (count, flags), -1, WITH(EMFILE), WITH(ENOMEM))
 FAILING(int, epoll_create1, (int flags), (flags), -1, WITH(EMFILE), WITH(ENOMEM))
@@ -297,7 +299,7 @@ FAILING_NEGATIVE(io_uring_register_buf_ring, (struct io_uring * ring, struct io_
                  (ring, reg, flags), WITH(ENOMEM), WITH(EINVAL))
 FAILING(struct io_uring_probe *, io_uring_get_probe_ring, (struct io_uring * ring), (ring), NULL, WITH(ENOMEM))
 
-/* The system calls that the core makes by number. */
+/* The system calls that the core makes by number. NULL: this one succeeds. */
 static const failure *due_by_number(long number)
 {
     static const failure receiving[] = {WITH(EINTR), WITH(ECONNRESET), WITH(ENOMEM)};
@@ -308,8 +310,10 @@ static const failure *due_by_number(long number)
         return due("recvfrom", receiving, sizeof receiving / sizeof *receiving);
     case SYS_sendto:
         return due("sendto", sending, sizeof sending / sizeof *sending);
+    case SYS_io_uring_register: /* to enable a ring fails only if it is enabled */
+        return NULL;
     default:
-        return due("a system call by number", counting_pages, sizeof counting_pages / sizeof *counting_pages);
+        return due("cachestat", counting_pages, sizeof counting_pages / sizeof *counting_pages);
     }
 }
 
@@ -327,6 +331,15 @@ long fault_syscall(long number, ...)
         return syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
     errno = now->code ? now->code : errno;
     return now->code ? -1 : 0;
+}
+
+/* It returns its error. */
+int fault_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
+int fault_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+    static const failure failures[] = {WITH(EAGAIN)};
+    const failure *now = due("pthread_create", failures, sizeof failures / sizeof *failures);
+    return now ? now->code : pthread_create(thread, attributes, run, argument);
 }
 
 /* The number is free, whatever close returns. */

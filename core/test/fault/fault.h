@@ -1,7 +1,7 @@
 /*
- * fault.h: a test runs again and again, and each time another call of the core to the system fails: an allocation, or a system
- * call with one of the errors that its manual page names. Where the core's objects call such a function, they call the one of
- * fault.c (`symbols` lists them); the test's own calls never fail. Must not know: operations, fibers.
+ * fault.h: a test runs again and again, and each time another call of the core (or of the fibers) to the system fails: an allocation, or a system
+ * call with one of the errors that its manual page names. Where the objects of the core, and of the fibers, call such a function, they
+ * call the one of fault.c (`symbols` lists them); the test's own calls never fail. Must not know: operations, fibers.
  */
 #ifndef MILLRACE_TEST_FAULT_H
 #define MILLRACE_TEST_FAULT_H

@@ -40,6 +40,8 @@ void runner_leave(int status)
 {
     if (__gcov_dump)
         __gcov_dump();
+    if (HARNESS_FINDS_LEAKS && runner_before_leaks)
+        runner_before_leaks();
     if (HARNESS_FINDS_LEAKS && __lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
         _exit(STATUS_LEAKED);
     _exit(status);

@@ -68,18 +68,24 @@ static void closed_standard_descriptors_stay_closed(void)
 
 enum { MUCH = 1 << 20 }; /* more than the buffer of a connection holds */
 
+/* If that fails, the other side learns that no more will come. */
 static void *send_much(void *argument)
 {
     static char bytes[MUCH];
-    return (void *)send((int)(intptr_t)argument, bytes, sizeof bytes, 0);
+    ssize_t sent = send((int)(intptr_t)argument, bytes, sizeof bytes, 0);
+    if (sent != MUCH)
+        MUST(shutdown((int)(intptr_t)argument, SHUT_WR));
+    return (void *)sent;
 }
 
 /* One receive of all may end early: a ring that was tried and closed still interrupts the thread that made it. */
 static void receive_much(int socket)
 {
     static char bytes[MUCH];
-    for (size_t received = 0; received < sizeof bytes;)
-        received += (size_t)MUST(recv(socket, bytes, sizeof bytes, 0));
+    for (ssize_t received = 0, part; received < MUCH; received += part) {
+        part = MUST(recv(socket, bytes, sizeof bytes, 0));
+        CHECK_GT(part, 0);
+    }
 }
 
 /* Its peer sends no more, and reads late: on io_uring such a wait takes more than a poll. */
