@@ -35,6 +35,8 @@ typedef struct block {
 struct http2_client_stream {
     http2_client *client;
     struct http2_client_stream *next, *previous; /* all streams */
+    struct http2_client_stream *next_noticed;    /* those with notices, in the order in which they got the first one */
+    uint8_t notices;                             /* for its threads: a set of notice_for */
     uint32_t token;
     int32_t id;
     block *building, *heads, *heads_last, *trailers;
@@ -56,32 +58,55 @@ struct http2_client {
     http2_client_settings settings;
     http2_client_stream *streams;
     uint32_t stream_count;
-    int64_t *notices;
-    size_t notice_count, notices_taken, notice_capacity;
+    http2_client_stream *noticed, *noticed_last;
     const uint8_t *unsent; /* bytes of libnghttp2's that did not fit */
     size_t unsent_length;
     uint8_t end_frame[9]; /* a frame that ends a request without bytes */
     uint8_t is_ready, is_leaving, is_over, has_failed, writer_sleeps;
+    uint8_t has_new_state; /* a notice */
+    uint8_t is_lost;       /* no memory was left to tell the server something: the next step ends the connection */
 };
 
-static void notify(http2_client *client, uint32_t token, int event)
+typedef enum notice_for { FOR_READER = 1, FOR_WRITER = 2 } notice_for;
+
+/* Notices need no memory of their own. Without one a thread would wait for ever. */
+static void notify(http2_client_stream *stream, notice_for whom)
 {
-    if (client->notice_count == client->notice_capacity) {
-        size_t capacity = client->notice_capacity == 0 ? 16 : 2 * client->notice_capacity;
-        int64_t *more = realloc(client->notices, capacity * sizeof *more);
-        if (more == NULL)
-            abort(); /* A thread would wait for ever. */
-        client->notices = more;
-        client->notice_capacity = capacity;
+    http2_client *client = stream->client;
+    if (stream->notices == 0) {
+        if (client->noticed == NULL)
+            client->noticed = stream;
+        else
+            client->noticed_last->next_noticed = stream;
+        client->noticed_last = stream;
     }
-    client->notices[client->notice_count++] = 2 * (int64_t)token + event;
+    stream->notices |= (uint8_t)whom;
+}
+
+/* Nobody waits for the stream any more. */
+static void forget_notices(http2_client_stream *stream)
+{
+    http2_client *client = stream->client;
+    http2_client_stream *before = NULL;
+    if (stream->notices == 0)
+        return;
+    for (http2_client_stream *each = client->noticed; each != stream; each = each->next_noticed)
+        before = each;
+    if (before == NULL)
+        client->noticed = stream->next_noticed;
+    else
+        before->next_noticed = stream->next_noticed;
+    if (client->noticed_last == stream)
+        client->noticed_last = before;
+    stream->next_noticed = NULL;
+    stream->notices = 0;
 }
 
 static void wake_reader(http2_client_stream *stream)
 {
     if (stream->reader_waits) {
         stream->reader_waits = 0;
-        notify(stream->client, stream->token, 0);
+        notify(stream, FOR_READER);
     }
 }
 
@@ -89,7 +114,7 @@ static void wake_writer(http2_client_stream *stream)
 {
     if (stream->writer_waits) {
         stream->writer_waits = 0;
-        notify(stream->client, stream->token, 1);
+        notify(stream, FOR_WRITER);
     }
 }
 
@@ -214,6 +239,7 @@ static nghttp2_nv *fields_of(const uint8_t *rows, uint32_t count)
 static void stream_free(http2_client_stream *stream)
 {
     http2_client *client = stream->client;
+    forget_notices(stream);
     if (stream->previous != NULL)
         stream->previous->next = stream->next;
     else
@@ -242,10 +268,17 @@ static void fail(http2_client_stream *stream, http2_client_cause cause, uint32_t
     }
 }
 
+/* The result of a call of libnghttp2 after which the server is told something. One side would wait for ever if it is not. */
+static void must_tell(http2_client *client, int result)
+{
+    client->is_lost |= result == NGHTTP2_ERR_NOMEM;
+}
+
 static void reset(http2_client_stream *stream, uint32_t code)
 {
     if (!stream->is_closed)
-        nghttp2_submit_rst_stream(stream->client->session, NGHTTP2_FLAG_NONE, stream->id, code);
+        must_tell(stream->client,
+                  nghttp2_submit_rst_stream(stream->client->session, NGHTTP2_FLAG_NONE, stream->id, code));
 }
 
 /* Without memory the response cannot be told: the stream ends. */
@@ -255,8 +288,8 @@ static int out_of_memory(http2_client_stream *stream)
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* The same for what of a request cannot be sent. Without the reset the server would wait for the rest. */
-static void give_up_request(http2_client_stream *stream)
+/* The same for what of a request cannot be sent, or of a response cannot be kept. Without the reset the server would wait for the rest. */
+static void give_up(http2_client_stream *stream)
 {
     fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
     reset(stream, NGHTTP2_INTERNAL_ERROR);
@@ -356,7 +389,7 @@ static void leave(http2_client *client)
 {
     if (!client->is_leaving) {
         client->is_leaving = 1;
-        notify(client, 0, 0);
+        client->has_new_state = 1;
     }
 }
 
@@ -367,7 +400,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     case NGHTTP2_SETTINGS:
         if (!client->is_ready && !(frame->hd.flags & NGHTTP2_FLAG_ACK)) {
             client->is_ready = 1;
-            notify(client, 0, 0);
+            client->has_new_state = 1;
         }
         return 0;
     case NGHTTP2_GOAWAY:
@@ -400,17 +433,16 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes, size_t length, void *data)
 {
+    http2_client *client = data;
     http2_client_stream *stream = stream_of(session, id);
-    (void)flags, (void)data;
-    nghttp2_session_consume_connection(session, length);
+    (void)flags;
+    must_tell(client, nghttp2_session_consume_connection(session, length));
     if (stream == NULL || stream->is_released) {
-        nghttp2_session_consume_stream(session, id, length);
+        must_tell(client, nghttp2_session_consume_stream(session, id, length));
         return 0;
     }
-    if (queue_append(&stream->input, bytes, length) != 0) {
-        fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
-    }
+    if (queue_append(&stream->input, bytes, length) != 0)
+        give_up(stream);
     wake_reader(stream);
     return 0;
 }
@@ -438,7 +470,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     stream->has_sent_head = 1;
     if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_finished && stream->output.length == 0 &&
         submit_end(stream) != 0)
-        give_up_request(stream);
+        give_up(stream);
     return 0;
 }
 
@@ -547,7 +579,7 @@ static void end(http2_client *client)
         return;
     client->is_over = 1;
     leave(client);
-    notify(client, 0, 0);
+    client->has_new_state = 1;
     for (http2_client_stream *stream = client->streams, *next; stream != NULL; stream = next) {
         next = stream->next;
         if (stream->is_closed)
@@ -573,7 +605,6 @@ void http2_client_free(http2_client *client)
     nghttp2_session_del(client->session);
     while (client->streams != NULL)
         stream_free(client->streams);
-    free(client->notices);
     pthread_mutex_destroy(&client->lock);
     free(client);
 }
@@ -583,11 +614,11 @@ void http2_client_feed(http2_client *client, const uint8_t *bytes, size_t length
     pthread_mutex_lock(&client->lock);
     if (!client->is_over) {
         ssize_t count = nghttp2_session_mem_recv(client->session, bytes, length);
-        if (count < 0)
-            client->has_failed = 1;
-        if (count < 0 || !nghttp2_session_want_read(client->session)) {
+        if (client->is_lost || count == NGHTTP2_ERR_NOMEM)
+            end(client);
+        else if (count < 0 || !nghttp2_session_want_read(client->session)) {
             /* libnghttp2 has a GOAWAY to send if the server is to blame. */
-            client->has_failed |= !client->is_leaving;
+            client->has_failed |= count < 0 || !client->is_leaving;
             leave(client);
             if (count < 0 || !nghttp2_session_want_write(client->session))
                 end(client);
@@ -616,9 +647,10 @@ size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
     client->writer_sleeps = 0;
     while (!client->is_over) {
         if (client->unsent_length == 0) {
-            ssize_t count = nghttp2_session_mem_send(client->session, &client->unsent);
+            ssize_t count =
+                client->is_lost ? NGHTTP2_ERR_NOMEM : nghttp2_session_mem_send(client->session, &client->unsent);
             if (count < 0) {
-                client->has_failed = 1;
+                client->has_failed |= count != NGHTTP2_ERR_NOMEM;
                 end(client);
             }
             if (count <= 0)
@@ -648,7 +680,8 @@ int http2_client_needs_writer(http2_client *client)
 {
     int needs;
     pthread_mutex_lock(&client->lock);
-    needs = client->writer_sleeps && !client->is_over && nghttp2_session_want_write(client->session);
+    needs =
+        client->writer_sleeps && !client->is_over && (client->is_lost || nghttp2_session_want_write(client->session));
     if (needs)
         client->writer_sleeps = 0;
     pthread_mutex_unlock(&client->lock);
@@ -688,10 +721,18 @@ int64_t http2_client_next_notice(http2_client *client)
 {
     int64_t notice = -1;
     pthread_mutex_lock(&client->lock);
-    if (client->notices_taken < client->notice_count)
-        notice = client->notices[client->notices_taken++];
-    if (client->notices_taken == client->notice_count)
-        client->notices_taken = client->notice_count = 0;
+    http2_client_stream *stream = client->noticed;
+    if (client->has_new_state) {
+        client->has_new_state = 0;
+        notice = 0;
+    } else if (stream != NULL) {
+        notice_for whom = stream->notices & FOR_READER ? FOR_READER : FOR_WRITER;
+        notice = 2 * (int64_t)stream->token + (whom == FOR_WRITER);
+        if (stream->notices == whom)
+            forget_notices(stream);
+        else
+            stream->notices &= (uint8_t)~whom;
+    }
     pthread_mutex_unlock(&client->lock);
     return notice;
 }
@@ -700,7 +741,7 @@ void http2_client_ping(http2_client *client)
 {
     pthread_mutex_lock(&client->lock);
     if (!client->is_over)
-        nghttp2_submit_ping(client->session, NGHTTP2_FLAG_NONE, NULL);
+        must_tell(client, nghttp2_submit_ping(client->session, NGHTTP2_FLAG_NONE, NULL));
     pthread_mutex_unlock(&client->lock);
 }
 
@@ -709,7 +750,7 @@ void http2_client_leave(http2_client *client)
     pthread_mutex_lock(&client->lock);
     if (!client->is_over) {
         leave(client);
-        nghttp2_submit_goaway(client->session, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
+        must_tell(client, nghttp2_submit_goaway(client->session, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0));
     }
     pthread_mutex_unlock(&client->lock);
 }
@@ -730,7 +771,8 @@ static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint
     if (made == NULL || fields == NULL) {
         free(made);
         free(fields);
-        return HTTP2_CLIENT_FULL;
+        leave(client);
+        return HTTP2_CLIENT_LEAVING;
     }
     made->client = client;
     made->token = token;
@@ -741,7 +783,7 @@ static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint
     if (made->id < 0) {
         int error = made->id;
         free(made);
-        if (error == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) {
+        if (error == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE || error == NGHTTP2_ERR_NOMEM) {
             leave(client);
             return HTTP2_CLIENT_LEAVING;
         }
@@ -792,7 +834,7 @@ static void resume(http2_client_stream *stream)
 {
     if (stream->is_deferred) {
         stream->is_deferred = 0;
-        nghttp2_session_resume_data(stream->client->session, stream->id);
+        must_tell(stream->client, nghttp2_session_resume_data(stream->client->session, stream->id));
     }
 }
 
@@ -804,7 +846,7 @@ int http2_client_write(http2_client_stream *stream, const uint8_t *bytes, size_t
     if (stream->is_closed || stream->is_finished)
         result = HTTP2_CLIENT_GONE;
     else if (queue_append(&stream->output, bytes, length) != 0) {
-        give_up_request(stream);
+        give_up(stream);
         result = HTTP2_CLIENT_GONE;
     } else {
         resume(stream);
@@ -857,7 +899,7 @@ int http2_client_finish(http2_client_stream *stream, const uint8_t *rows, uint32
         }
         stream->is_finished = 1;
         if (!has_memory || (stream->has_sent_head && stream->output.length == 0 && submit_end(stream) != 0))
-            give_up_request(stream);
+            give_up(stream);
         else if (!stream->has_sent_head || stream->output.length > 0)
             resume(stream);
     }
@@ -925,7 +967,7 @@ size_t http2_client_read(http2_client_stream *stream, uint8_t *destination, size
     pthread_mutex_lock(&stream->client->lock);
     size_t taken = queue_take(&stream->input, destination, room);
     if (taken > 0 && !stream->is_closed && !stream->has_ended)
-        nghttp2_session_consume_stream(stream->client->session, stream->id, taken);
+        must_tell(stream->client, nghttp2_session_consume_stream(stream->client->session, stream->id, taken));
     pthread_mutex_unlock(&stream->client->lock);
     return taken;
 }

@@ -34,7 +34,7 @@ typedef struct http2_client_settings {
 #define HTTP2_CLIENT_WAIT    (-1) /* there will be a notice */
 #define HTTP2_CLIENT_GONE    (-2) /* the stream is closed; http2_client_failure says why */
 #define HTTP2_CLIENT_FULL    (-3) /* the server allows no further stream now */
-#define HTTP2_CLIENT_LEAVING (-4) /* the connection takes no further requests */
+#define HTTP2_CLIENT_LEAVING (-4) /* the connection takes no further requests, or has no memory for them */
 #define HTTP2_CLIENT_INVALID (-5) /* the fields are not valid */
 #define HTTP2_CLIENT_BARRED  (-6) /* the server allows no stream at all: none is open, and none may be */
 
@@ -58,7 +58,8 @@ typedef enum http2_client_cause {
 /* Makes a connection. Its first output is the preface. NULL without memory. */
 http2_client *http2_client_open(const http2_client_settings *settings);
 
-/* Closes all streams: the connection is over. Those that wait get notices. */
+/* Closes all streams: the connection is over. Those that wait get notices. A connection without memory to tell the server something
+ * ends like that by itself. */
 void http2_client_end(http2_client *client);
 
 /* Frees the connection and all streams. No thread may use them afterwards. */

@@ -82,6 +82,11 @@ static const failure *due(const char *function, const failure *failures, unsigne
     return chosen;
 }
 
+bool fault_is_due(const char *function, const char *with)
+{
+    return due(function, &(failure){.code = ENOMEM, .text = with}, 1) != NULL;
+}
+
 /* --------------------------------------------------------------------------------------------------- one child --- */
 
 typedef struct outcome {

@@ -6,6 +6,8 @@
 #ifndef MILLRACE_TEST_FAULT_H
 #define MILLRACE_TEST_FAULT_H
 
+#include <stdbool.h>
+
 /*
  * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may pass or
  * fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if one does. A simulated
@@ -22,5 +24,8 @@ void fault_run(void (*run)(void), fault_ends ends);
 typedef enum fault_writes { FAULT_WRITES_AS_USUAL, FAULT_WRITES_OF_NOTHING } fault_writes;
 
 void fault_set_writes(fault_writes what);
+
+/* For functions of a library that a test's own file wraps: does this call fail? */
+bool fault_is_due(const char *function, const char *with);
 
 #endif
