@@ -27,62 +27,11 @@
 #endif
 #endif
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "http2_internal.h"
-
-/*
- * Where memory is short, libnghttp2 frees a response's DATA frame twice if the queue of its stream cannot grow
- * (nghttp2_submit_data, 1.52). Only such queues grow by realloc, to twice their size (nghttp2_pq_push). So growing succeeds even then, as long
- * as one of these is free: most queues have less than 512 members of 8 bytes. The list of notices grows in the same way: without one, a thread would wait for ever.
- */
-enum { RESERVED_BYTES = 4096, RESERVED_COUNT = 64 };
-
-typedef struct reserved {
-    _Alignas(16) uint8_t bytes[RESERVED_BYTES];
-} reserved;
-
-static reserved reserve[RESERVED_COUNT]; /* without pages until it is used */
-static atomic_bool is_taken[RESERVED_COUNT];
-
-static int is_reserved(const void *memory)
-{
-    return (uintptr_t)memory - (uintptr_t)reserve < sizeof reserve;
-}
-
-static void *take_reserved(size_t size)
-{
-    for (int i = 0; size <= RESERVED_BYTES && i < RESERVED_COUNT; i++)
-        if (!atomic_exchange(&is_taken[i], true))
-            return reserve[i].bytes;
-    return NULL;
-}
-
-void http2_give_grown(void *memory)
-{
-    if (is_reserved(memory))
-        atomic_store(&is_taken[(reserved *)memory - reserve], false);
-    else
-        http_give(memory);
-}
-
-void *http2_grow(void *memory, size_t size)
-{
-    bool was_reserved = is_reserved(memory);
-    void *larger = was_reserved ? malloc(size) : realloc(memory, size);
-    if (larger != NULL && !was_reserved)
-        return larger;
-    if (larger == NULL && (larger = take_reserved(size)) == NULL)
-        return NULL;
-    if (memory != NULL) {
-        memcpy(larger, memory, size / 2);
-        http2_give_grown(memory);
-    }
-    return larger;
-}
 
 #if HAS_HOMES
 #include <sys/mman.h>
@@ -260,7 +209,7 @@ static void *take_zeroed(size_t count, size_t size, void *data)
 static void give(void *memory, void *data)
 {
     if (!is_in(data, memory))
-        http2_give_grown(memory);
+        http_give_grown(memory);
 }
 
 /* The most bytes of a block that begins here. */
@@ -282,11 +231,11 @@ static void *resize(void *memory, size_t size, void *data)
 {
     home *at = data;
     if (memory == NULL || !is_in(at, memory))
-        return http2_grow(memory, size);
+        return http_grow(memory, size);
     size_t before = size_at(at, memory);
     if (size <= before)
         return memory;
-    void *larger = http2_grow(NULL, size);
+    void *larger = http_grow(NULL, size);
     if (larger != NULL)
         memcpy(larger, memory, before);
     return larger;
@@ -321,7 +270,7 @@ static void *take(size_t size, void *data)
 static void give(void *memory, void *data)
 {
     (void)data;
-    http2_give_grown(memory);
+    http_give_grown(memory);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
@@ -333,7 +282,7 @@ static void *take_zeroed(size_t count, size_t size, void *data)
 static void *resize(void *memory, size_t size, void *data)
 {
     (void)data;
-    return http2_grow(memory, size);
+    return http_grow(memory, size);
 }
 
 nghttp2_mem http2_allocator(http2_connection *connection)

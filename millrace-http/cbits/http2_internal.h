@@ -7,59 +7,27 @@
 
 #include <nghttp2/nghttp2.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "http2_engine.h"
-#include "http_list.h"
+#include "http_engine.h"
 #include "http_memory.h"
-#include "http_response_fields.h"
 
-typedef enum http2_answer_state {
-    HTTP2_UNANSWERED,
-    HTTP2_ANSWER_HELD, /* can be taken back */
-    HTTP2_ANSWER_SUBMITTED
-} http2_answer_state;
+#define HTTP2_SECOND UINT64_C(1000000000)
 
-typedef struct http2_inner {
-    http2_stream seen; /* the part that Haskell reads; must be first: inner_of casts the pointer */
-    http2_connection *connection;
-    struct http2_inner *next, *previous; /* all streams */
-    struct http2_inner *next_ready;      /* requests that http2_next_request has not returned yet */
-    struct http2_inner *next_answered;   /* answers to be sent, which can be taken back until then */
-    struct http2_inner *next_reset;      /* streams to reset */
-    http_request_fields fields;
-    uint32_t head_size; /* bytes of its head that count in the connection's heads_size */
-    http_body input, output;
-    http_block *answer, *trailers;
-    int status;
-    uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
-    http2_answer_state answer_state;
-    uint8_t is_taken, is_released, is_ready, in_answered, in_resets;
-    uint8_t is_finished;     /* the application has given the whole response */
-    uint8_t has_body;        /* the response has a body, or is not finished */
-    uint8_t sent_tiny_frame; /* the last DATA frame was small because the client's window is tiny */
-    uint8_t is_deferred;     /* libnghttp2 must be told when there is more output */
-    uint8_t has_failed;      /* reset by the server, or about to be */
-    uint8_t head_is_sent;    /* the answer's head, that is; it is not an interim response */
-    uint8_t is_flushed;      /* http2_flush was called after the answer */
-    uint8_t is_aborted;      /* to be reset when everything flushed is sent */
-    uint8_t is_read;         /* http2_end_reading was called: reading fails */
-    uint8_t is_stopping;     /* to be reset at stops_at: the client still sends after its answer */
-    uint8_t drops_input;     /* bytes that still arrive are dropped */
-    uint8_t reader_waits, writer_waits, close_waits;
-    uint8_t waits_for_window; /* a writer waits until it may send */
-    uint64_t flushed;         /* bytes of the response's body until the latest flush */
-    uint64_t skipped;         /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark;     /* a waiting writer continues when at most this many bytes are unsent */
-    uint64_t stops_at;
-    http_cancellation cancellation; /* while its handler ran */
-    uint64_t moved_at;              /* when bytes of the response were sent last (connection's `now`, nanoseconds) */
-    uint64_t
-        stalled_since_ns; /* when output was first found waiting that could not be sent; 0: none is known to wait */
-    uint64_t stalled_progress; /* progress_of at that time */
-    uint64_t others_sent;      /* bytes of all other bodies that were sent until the latest progress_of */
-    uint64_t behind_others;    /* those of them for which this stream waited although its window was open */
-} http2_inner;
+/* The bytes of a frame's head. */
+#define HTTP2_FRAME_HEAD 9u
+
+/* A DATA frame with at least this many bytes counts as useful (http_limit.h). */
+#define HTTP2_USEFUL 512u
+
+typedef struct http2_stream {
+    http_stream common; /* must be first: http2_own casts the pointer */
+    union {
+        uint64_t
+            stops_at; /* with has_stopped: when the stream will be reset, because the client still sends after its answer */
+        uint32_t reset_code; /* for RST_STREAM, while the stream is in the list of resets */
+    };
+} http2_stream;
 
 /* The latest streams that a client has opened, and which of them the server has reset. A frame on a closed stream is an error of
  * the client, except after a reset: then the client may have sent it before it received RST_STREAM. */
@@ -78,37 +46,30 @@ enum { HTTP2_LENT_BY_CONNECTION, HTTP2_LENT_BY_STREAMS, HTTP2_LENDERS };
 #define HTTP2_CHECKED_MAX 13u
 
 struct http2_connection {
-    pthread_mutex_t lock;
+    http_streams streams; /* must be first: http2_connection_of casts the pointer */
+    http_engine engine;
     const http2_settings *settings;
     nghttp2_session *session;
-    http2_inner *streams;
-    http_list ready, answered, resetting; /* by next_ready, next_answered and next_reset */
-    http_building *building;              /* while a head arrives; its owner is a stream */
-    int64_t *notices;
-    uint32_t notice_count, notice_capacity, notices_taken;
-    uint32_t served; /* streams that http2_next_request has returned and that were not released */
-    uint32_t stream_count;
-    http2_inner *
-        held_stream; /* whose DATA frame libnghttp2 has made and there was no room for: it will ask for the same bytes again */
-    size_t held_length;  /* the bytes of that frame */
-    const uint8_t *left; /* bytes that libnghttp2 has serialised and that did not fit into the output */
+    http_list resetting;     /* streams for which libnghttp2 is to send RST_STREAM */
+    http_building *building; /* while a head arrives; its owner is a stream */
+    uint32_t served;         /* streams that http2_next_request has returned and that were not released */
+    uint32_t stream_count;   /* open ones */
+    const uint8_t *left;     /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
     uint8_t end[9]; /* a frame that ends an answer without bytes */
     uint8_t *out;   /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
-    _Atomic uint64_t queued; /* unsent bytes of all bodies; written with the lock held */
-    uint32_t driver_mark;    /* a waiting driver continues when at most this many frames are queued */
+    uint32_t driver_mark; /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
+    uint8_t sends_tiny_frame; /* the latest DATA frame is small because the client's window is tiny */
     uint8_t is_sending, is_promised, is_blocked, has_failed, is_closed, is_secure, has_begun;
     uint8_t takes_no_more;  /* the last GOAWAY is given to libnghttp2: further streams are refused */
     uint8_t ends_for_limit; /* that GOAWAY says that the client has gone beyond a limit */
     uint8_t has_left;       /* the client has ended its side */
     uint8_t rest_waits;     /* the driver waits for the last answer to be sent */
     uint8_t is_broken;      /* sending has failed */
-    uint64_t now;
-    uint64_t sent;                /* bytes of all bodies that were handed to the transport */
-    uint64_t lent[HTTP2_LENDERS]; /* those of them that the client has not given back to its windows */
-    http_conduct conduct;
+    uint64_t
+        lent[HTTP2_LENDERS]; /* bytes of bodies that were sent and that the client has not given back to its windows */
     http2_memory memory;
     uint8_t head[HTTP2_CHECKED_MAX]; /* the beginning of a frame */
     uint8_t head_length;
@@ -117,31 +78,26 @@ struct http2_connection {
     uint32_t violation;    /* error code (RFC 9113, section 7) with which the connection will end; 0: none */
     /* Window sizes: a PING measures how many bytes arrive within a round trip. */
     uint64_t probe_sent_at, probe_after, probe_bytes;
-    uint64_t unread;         /* bytes of all request bodies that were not read yet */
-    uint32_t window_waiters; /* streams whose writers wait for a window */
-    uint64_t heads_size;     /* bytes of the heads of all unfinished requests */
     uint32_t stream_window, connection_window, idle_probes;
     uint32_t known_window;  /* the window of streams that the client has acknowledged (SETTINGS) */
     uint32_t probed_window; /* the smaller of known_window and the connection's, when the PING was sent */
     uint8_t is_probing;
 };
 
-static inline http2_inner *inner_of(http2_stream *stream)
+static inline http2_stream *http2_own(http_stream *stream)
 {
-    return (http2_inner *)stream;
+    return (http2_stream *)stream;
 }
 
-/* Memory of twice the size, or the first, for what must grow even where memory is short: a few kilobytes are kept for it. NULL if
- * these are used up, too. */
-void *http2_grow(void *memory, size_t size);
-void http2_give_grown(void *memory); /* or what http_take has returned; may be NULL */
+static inline http2_connection *http2_connection_of(const http_stream *stream)
+{
+    return (http2_connection *)stream->streams;
+}
 
-/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
- * through http2_allocator before http2_settle_in have their places beside the record. */
-http2_connection *http2_enter_home(void);
-nghttp2_mem http2_allocator(http2_connection *connection);
-void http2_settle_in(http2_connection *connection);
-void http2_leave_home(http2_connection *connection);
+static inline int32_t http2_id(const http_stream *stream)
+{
+    return (int32_t)stream->key;
+}
 
 /* The fields in libnghttp2's form. */
 static inline const nghttp2_nv *nv_of(const http_block *block)
@@ -157,8 +113,68 @@ _Static_assert(sizeof(http_nv) == sizeof(nghttp2_nv) && offsetof(http_nv, name) 
                    HTTP_NV_IS_LASTING == (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE),
                "the fields have libnghttp2's form");
 
-/* http2_engine.c */
-void http2_notify(http2_inner *stream, http2_event event);
-void http2_wake_all(http2_inner *stream);
+static inline http_stream *http2_stream_of(nghttp2_session *session, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(session, id);
+}
+
+/* After libnghttp2 has failed for want of memory, the connection ends: a frame is missing for which the client, or a thread, would wait. */
+static inline void http2_note_result(http2_connection *connection, int result)
+{
+    if (nghttp2_is_fatal(result))
+        connection->has_failed = 1;
+}
+
+/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
+ * through http2_allocator before http2_settle_in have their places beside the record. */
+http2_connection *http2_enter_home(void);
+nghttp2_mem http2_allocator(http2_connection *connection);
+void http2_settle_in(http2_connection *connection);
+void http2_leave_home(http2_connection *connection);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http2_frames.c */
+
+/* Checks bytes of the client, and gives them to libnghttp2. */
+void http2_give_frames(http2_connection *connection, const uint8_t *bytes, size_t length);
+uint32_t http2_number_at(const uint8_t *bytes, size_t count);
+/* The client has opened a stream; the server has reset one. */
+void http2_remember(http2_memory *memory, int32_t id);
+void http2_remember_reset(http2_memory *memory, int32_t id);
+/* The connection must end with this error code of RFC 9113, section 7; because of a limit. */
+void http2_violate(http2_connection *connection, uint32_t code);
+void http2_obey(http2_connection *connection, http_verdict verdict);
+void http2_exceed(http2_connection *connection, http_limit limit);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http2_windows.c */
+
+/* Bytes of bodies have come: begins to measure, if that is of use. */
+void http2_begin_probe(http2_connection *connection);
+/* The PING has come back. */
+void http2_end_probe(http2_connection *connection);
+/* The client has acknowledged the settings. */
+void http2_note_known_window(http2_connection *connection, nghttp2_session *session);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http2_stream.c */
+
+extern const http_protocol http2_protocol;
+
+/* NULL without memory. */
+http_stream *http2_new_stream(http2_connection *connection, int32_t id);
+/* libnghttp2 has closed the stream, or the session is about to be deleted. */
+void http2_close_stream(http_stream *stream, uint32_t code);
+/* Tells libnghttp2 of the resets. */
+void http2_submit_resets(http2_connection *connection);
+/* Sends a DATA frame: as nghttp2_send_data_callback. */
+int http2_send_output(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t length,
+                      nghttp2_data_source *source, void *data);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http2_callbacks.c */
+
+/* NULL without memory. */
+nghttp2_session_callbacks *http2_make_callbacks(void);
 
 #endif

@@ -9,6 +9,8 @@
  */
 #include "http_memory.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,4 +177,57 @@ void *http_take_zeroed(size_t size)
     if (memory != NULL)
         memset(memory, 0, size);
     return memory;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Growing */
+
+/*
+ * Where memory is short, libnghttp2 frees a response's DATA frame twice if the queue of its stream cannot grow
+ * (nghttp2_submit_data, 1.52). Only such queues grow by realloc, to twice their size (nghttp2_pq_push). So growing succeeds even then, as long
+ * as one of these is free: most queues have less than 512 members of 8 bytes. The list of notices grows in the same way: without one, a thread would wait for ever.
+ */
+enum { RESERVED_BYTES = 4096, RESERVED_COUNT = 64 };
+
+typedef struct reserved {
+    _Alignas(16) uint8_t bytes[RESERVED_BYTES];
+} reserved;
+
+static reserved reserve[RESERVED_COUNT]; /* without pages until it is used */
+static atomic_bool is_taken[RESERVED_COUNT];
+
+static int is_reserved(const void *memory)
+{
+    return (uintptr_t)memory - (uintptr_t)reserve < sizeof reserve;
+}
+
+static void *take_reserved(size_t size)
+{
+    for (int i = 0; size <= RESERVED_BYTES && i < RESERVED_COUNT; i++)
+        if (!atomic_exchange(&is_taken[i], true))
+            return reserve[i].bytes;
+    return NULL;
+}
+
+void http_give_grown(void *memory)
+{
+    if (is_reserved(memory))
+        atomic_store(&is_taken[(reserved *)memory - reserve], false);
+    else
+        http_give(memory);
+}
+
+void *http_grow(void *memory, size_t size)
+{
+    bool was_reserved = is_reserved(memory);
+    void *larger = was_reserved ? malloc(size) : realloc(memory, size);
+    if (larger != NULL && !was_reserved)
+        return larger;
+    if (larger == NULL && (larger = take_reserved(size)) == NULL)
+        return NULL;
+    if (memory != NULL) {
+        memcpy(larger, memory, size / 2);
+        http_give_grown(memory);
+    }
+    return larger;
 }

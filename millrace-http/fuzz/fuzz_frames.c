@@ -18,7 +18,7 @@ typedef struct world {
     http2_connection *connection;
     reader reader;
     outgoing out;
-    http2_stream *served[SERVED_MAX];
+    http_stream *served[SERVED_MAX];
     uint8_t answered[SERVED_MAX];
     uint64_t now;
     size_t memory;
@@ -64,12 +64,12 @@ static void feed(void)
     CHECK(memory < w.memory + MEMORY_MAX);
 }
 
-static void check_head(http2_stream *stream)
+static void check_head(http_stream *stream)
 {
     size_t table = stream->head.field_count * sizeof(http_field), size = table + stream->head.text_length;
     uint8_t *head = malloc(size > 0 ? size : 1);
     CHECK(head != NULL && stream->head.field_count <= small_settings.fields_max + 1);
-    http2_copy_head(stream, head);
+    http_stream_copy_head(stream, head);
     const http_field *fields = (const http_field *)head;
     for (uint32_t i = 0; i < stream->head.field_count; i++) {
         CHECK(fields[i].value_offset <= stream->head.text_length &&
@@ -87,12 +87,12 @@ static void check_head(http2_stream *stream)
 
 static void take_requests(void)
 {
-    http2_stream *stream;
+    http_stream *stream;
     for (int i = 0; i < SERVED_MAX; i++)
         if (w.served[i] == NULL && (stream = http2_next_request(w.connection)) != NULL) {
             w.served[i] = stream;
             w.answered[i] = 0;
-            w.highest = (uint32_t)stream->id > w.highest ? (uint32_t)stream->id : w.highest;
+            w.highest = (uint32_t)stream->key > w.highest ? (uint32_t)stream->key : w.highest;
             CHECK(w.highest <= w.last);
             check_head(stream);
         }
@@ -107,40 +107,40 @@ static void take_requests(void)
 static void step(int which, uint8_t kind, uint8_t size)
 {
     static const uint8_t body[1024] = {'x'};
-    http2_stream *stream = w.served[which];
+    http_stream *stream = w.served[which];
     if (stream == NULL)
         return;
-    http2_rows none = {.bytes = body, .length = 0, .count = 0};
+    http_rows none = {.bytes = body, .length = 0, .count = 0};
     int64_t given;
     uint8_t bytes[300];
     switch (kind % 9) {
     case 0:
-        http2_read(stream, bytes, size, kind & 16);
+        http_stream_read(stream, bytes, size, kind & 16);
         break;
     case 1:
         w.answered[which] |=
-            http2_answer(stream, 200, &none, HTTP2_LENGTH_NONE, body, 4 * size, kind & 16, &given) == HTTP2_OK;
+            http_stream_answer(stream, 200, &none, HTTP_LENGTH_NONE, body, 4 * size, kind & 16, &given) == HTTP_OK;
         break;
     case 2:
-        http2_write(stream, body, 4 * size);
+        http_stream_write(stream, body, 4 * size);
         break;
     case 3:
         if (w.answered[which])
-            http2_finish(stream, &none);
+            http_stream_finish(stream, &none);
         break;
     case 4:
-        http2_inform(stream, 103, &none);
+        http_stream_inform(stream, 103, &none);
         break;
     case 5:
-        http2_reset(stream, size % 14);
+        http_stream_reset(stream, size % 14);
         break;
     case 6:
-        http2_await_output(stream, size);
-        http2_progress(stream);
-        http2_await_close(stream);
+        http_stream_await_output(stream, size);
+        http_stream_progress(stream);
+        http_stream_await_close(stream);
         break;
     case 7:
-        if (w.answered[which] && http2_take_back(stream) == HTTP2_OK)
+        if (w.answered[which] && http_stream_take_back(stream) == HTTP_OK)
             w.answered[which] = 0;
         break;
     default:
@@ -190,9 +190,9 @@ static void client_step(uint8_t kind, input *in)
 /* The client ends its side. When the handlers have ended and all is sent, nothing is left, and the driver is told. */
 static void end_input(void)
 {
-    http2_stream *stream;
+    http_stream *stream;
     http2_end_input(w.connection);
-    int waits = http2_await_rest(w.connection) == HTTP2_WAIT, is_told = 0;
+    int waits = http2_await_rest(w.connection) == HTTP_WAIT, is_told = 0;
     for (int i = 0; i < SERVED_MAX; i++) {
         if (w.served[i] != NULL)
             http2_release(w.served[i], w.now);
@@ -202,8 +202,8 @@ static void end_input(void)
         http2_release(stream, w.now);
     collect(HTTP2_COLLECT_MIN);
     for (int64_t notice; (notice = http2_next_notice(w.connection)) >= 0;)
-        is_told = is_told || notice == 4 * HTTP2_NO_STREAM + HTTP2_CLOSED;
-    CHECK(http2_await_rest(w.connection) == HTTP2_OK);
+        is_told = is_told || notice == 4 * HTTP2_NO_STREAM + HTTP_CLOSED;
+    CHECK(http2_await_rest(w.connection) == HTTP_OK);
     CHECK(is_told || !waits);
 }
 

@@ -8,15 +8,15 @@
 
 #define STREAMS_MAX 24
 
-static const http2_rows no_fields = {.bytes = (const uint8_t *)"", .length = 0, .count = 0};
-static const http2_rows some_trailers = {.bytes = (const uint8_t *)"\1\0\0\0\1\0\0\0xy", .length = 10, .count = 1};
+static const http_rows no_fields = {.bytes = (const uint8_t *)"", .length = 0, .count = 0};
+static const http_rows some_trailers = {.bytes = (const uint8_t *)"\1\0\0\0\1\0\0\0xy", .length = 10, .count = 1};
 
 typedef enum answer_kind { UNANSWERED, ANSWERED, FINISHED } answer_kind;
 
 /* A stream as the client, the handler and the wire have seen it. */
 typedef struct model {
     uint32_t id;
-    http2_stream *stream; /* while a handler has it */
+    http_stream *stream; /* while a handler has it */
     /* The request. */
     uint32_t sent, read; /* bytes of its body */
     uint8_t opened, taken, client_ended, client_reset, released;
@@ -187,15 +187,15 @@ static void feed(void)
 
 static void take_requests(void)
 {
-    http2_stream *stream;
+    http_stream *stream;
     while ((stream = http2_next_request(w.connection)) != NULL) {
-        model *m = model_of((uint32_t)stream->id);
+        model *m = model_of((uint32_t)stream->key);
         CHECK(m->opened && !m->taken && (stream->head.error == 0 || tells_of_fault()));
         m->taken = 1;
         m->stream = stream;
         uint8_t *head = malloc(stream->head.field_count * sizeof(http_field) + stream->head.text_length);
         CHECK(head != NULL);
-        http2_copy_head(stream, head);
+        http_stream_copy_head(stream, head);
         free(head);
     }
     uint32_t served = 0;
@@ -282,7 +282,7 @@ static void change_initial_window(uint32_t size)
 static void read_body(model *m, size_t room)
 {
     uint8_t bytes[1024];
-    int64_t count = http2_read(m->stream, bytes, room, room % 2);
+    int64_t count = http_stream_read(m->stream, bytes, room, room % 2);
     for (int64_t i = 0; i < count; i++)
         CHECK(bytes[i] == request_byte(m->id, m->read + (uint32_t)i));
     if (count > 0)
@@ -290,7 +290,7 @@ static void read_body(model *m, size_t room)
     CHECK(m->read <= m->sent);
     if (count == 0)
         CHECK(m->client_ended && m->read == m->sent);
-    if (count == -HTTP2_GONE)
+    if (count == -HTTP_GONE)
         CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || w.is_over ||
               tells_of_fault());
 }
@@ -310,8 +310,8 @@ static void answer(model *m, uint32_t length, int is_whole)
     if (m->answer != UNANSWERED)
         return;
     const uint8_t *bytes = answer_bytes(m, length);
-    int result = http2_answer(m->stream, 200, &no_fields, HTTP2_LENGTH_NONE, bytes, length, is_whole, &given);
-    if (result == HTTP2_OK) {
+    int result = http_stream_answer(m->stream, 200, &no_fields, HTTP_LENGTH_NONE, bytes, length, is_whole, &given);
+    if (result == HTTP_OK) {
         m->answer = is_whole ? FINISHED : ANSWERED;
         m->written = length;
     } else {
@@ -325,16 +325,16 @@ static int write_as_piece(model *m, uint32_t length)
     http_piece *piece = http_new_piece(length + 1);
     CHECK(piece != NULL);
     memcpy(http_piece_bytes(piece), answer_bytes(m, length), length);
-    return http2_write_piece(m->stream, piece, length);
+    return http_stream_write_piece(m->stream, piece, length);
 }
 
 /* A handler that leaves its bytes where they are until the client's windows take them. */
 static void ask_for_window(model *m)
 {
     feed();
-    int64_t room = http2_await_window(m->stream);
+    int64_t room = http_stream_await_window(m->stream);
     int is_over = m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived;
-    CHECK(room > 0 || room == -HTTP2_WAIT || (room == -HTTP2_GONE && (is_over || tells_of_fault())));
+    CHECK(room > 0 || room == -HTTP_WAIT || (room == -HTTP_GONE && (is_over || tells_of_fault())));
     /* A connection that fails takes no more notice of its windows. */
     if (room > 0 && !is_over && !is_after_fault())
         CHECK(room <= w.window && room <= m->window - (int64_t)(m->written - m->arrived));
@@ -346,8 +346,9 @@ static void write_body(model *m, uint32_t length)
         return;
     if (length % 300 == 0)
         ask_for_window(m);
-    int result = length % 2 == 1 ? write_as_piece(m, length) : http2_write(m->stream, answer_bytes(m, length), length);
-    if (result == HTTP2_GONE)
+    int result =
+        length % 2 == 1 ? write_as_piece(m, length) : http_stream_write(m->stream, answer_bytes(m, length), length);
+    if (result == HTTP_GONE)
         CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || tells_of_fault());
     else
         m->written += length;
@@ -356,10 +357,10 @@ static void write_body(model *m, uint32_t length)
 static void finish(model *m)
 {
     if (m->answer == FINISHED)
-        CHECK(http2_finish(m->stream, &some_trailers) == HTTP2_GONE || tells_of_fault());
+        CHECK(http_stream_finish(m->stream, &some_trailers) == HTTP_GONE || tells_of_fault());
     if (m->answer != ANSWERED)
         return;
-    if (http2_finish(m->stream, &no_fields) == HTTP2_OK)
+    if (http_stream_finish(m->stream, &no_fields) == HTTP_OK)
         m->answer = FINISHED;
     else
         CHECK(m->client_reset || m->handler_reset || m->handler_aborted || m->reset_arrived || tells_of_fault());
@@ -367,7 +368,7 @@ static void finish(model *m)
 
 static void take_back(model *m)
 {
-    if (m->answer == UNANSWERED || http2_take_back(m->stream) != HTTP2_OK)
+    if (m->answer == UNANSWERED || http_stream_take_back(m->stream) != HTTP_OK)
         return;
     CHECK(!m->head_arrived);
     /* On a closed stream a flush does nothing. */
@@ -378,7 +379,7 @@ static void take_back(model *m)
 
 static void flush(model *m)
 {
-    http2_flush(m->stream);
+    http_stream_flush(m->stream);
     if (m->answer == UNANSWERED || m->handler_reset || m->handler_aborted)
         return;
     m->head_flushed = 1;
@@ -417,15 +418,15 @@ static void handler_step(model *m, uint8_t kind, uint8_t size)
         take_back(m);
         break;
     case 7:
-        http2_inform(m->stream, 103, &no_fields);
+        http_stream_inform(m->stream, 103, &no_fields);
         break;
     case 8:
         if (size < 30) {
             m->handler_reset = 1;
-            http2_reset(m->stream, NGHTTP2_CANCEL);
+            http_stream_reset(m->stream, NGHTTP2_CANCEL);
         } else if (size < 60) {
             m->handler_aborted = 1;
-            http2_abort(m->stream);
+            http_stream_abort(m->stream);
         } else {
             flush(m);
         }

@@ -18,8 +18,6 @@
 #define STATELESS_MAX        1000u
 #define STATELESS_PER_SECOND 10000u
 
-#define CHANGES_MAX 4096u
-
 /* How long tokens are valid. */
 #define RETRY_TIME (10 * HTTP3_SECOND)
 #define TOKEN_TIME (24 * 3600 * HTTP3_SECOND)
@@ -29,69 +27,26 @@
 /* ------------------------------------------------------------------------------------------------------------------
  * Notices, changes */
 
-void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event)
-{
-    if (endpoint->notice_count == endpoint->notice_capacity) {
-        uint32_t capacity = endpoint->notice_capacity == 0 ? 16 : 2 * endpoint->notice_capacity;
-        int64_t *notices = realloc(endpoint->notices, capacity * sizeof *notices);
-        if (notices == NULL)
-            abort(); /* A thread would wait for ever. */
-        endpoint->notices = notices;
-        endpoint->notice_capacity = capacity;
-    }
-    endpoint->notices[endpoint->notice_count++] = (int64_t)(4 * key + event);
-}
-
 int64_t http3_next_notice(http3_endpoint *endpoint)
 {
-    int64_t notice = -1;
-    http3_lock(endpoint);
-    if (endpoint->notices_taken < endpoint->notice_count)
-        notice = endpoint->notices[endpoint->notices_taken++];
-    if (endpoint->notices_taken == endpoint->notice_count)
-        endpoint->notices_taken = endpoint->notice_count = 0;
-    http3_unlock(endpoint);
-    return notice;
-}
-
-void http3_push_change(http3_connection *connection, http3_change_kind kind)
-{
-    http3_endpoint *endpoint = connection->endpoint;
-    if (endpoint->change_count == endpoint->change_capacity) {
-        uint32_t capacity = endpoint->change_capacity == 0 ? 16 : 2 * endpoint->change_capacity;
-        http3_change *changes = capacity > CHANGES_MAX ? NULL : realloc(endpoint->changes, capacity * sizeof *changes);
-        if (changes == NULL)
-            return;
-        endpoint->changes = changes;
-        endpoint->change_capacity = capacity;
-    }
-    http3_change *change = &endpoint->changes[endpoint->change_count++];
-    *change = (http3_change){.connection = connection->number,
-                             .kind = kind,
-                             .limit = connection->conduct.limit,
-                             .remote_length = connection->remote.length};
-    memcpy(change->remote, connection->remote.bytes, connection->remote.length);
+    return http_next_notice(&endpoint->engine);
 }
 
 int http3_next_change(http3_endpoint *endpoint, http3_change *change)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     int found = endpoint->changes_taken < endpoint->change_count;
     if (found)
         *change = endpoint->changes[endpoint->changes_taken++];
     if (endpoint->changes_taken == endpoint->change_count)
         endpoint->changes_taken = endpoint->change_count = 0;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return found;
 }
 
 uint64_t http3_flags(const http3_endpoint *endpoint)
 {
-    uint64_t flags = 0;
-    if (endpoint->ready.first != NULL)
-        flags |= HTTP3_HAS_REQUESTS;
-    if (endpoint->notices_taken < endpoint->notice_count)
-        flags |= HTTP3_HAS_NOTICES;
+    uint64_t flags = http_engine_flags(&endpoint->engine);
     if (endpoint->changes_taken < endpoint->change_count)
         flags |= HTTP3_HAS_CHANGES;
     return flags;
@@ -135,9 +90,15 @@ static int prepare(http3_endpoint *endpoint, const http3_settings *settings)
                                           .target_max = settings->target_max,
                                           .allowed = settings->allowed};
     endpoint->stateless.tokens = STATELESS_MAX;
+    settings = &endpoint->settings; /* the engine's limits point into it */
+    endpoint->engine.allowances = &settings->allowances;
+    endpoint->engine.server = (http_server_name){settings->server_name, settings->server_name_length};
+    endpoint->engine.head_max = settings->head_max;
+    endpoint->engine.skipped_max =
+        settings->skipped_max > settings->stream_window ? settings->skipped_max : settings->stream_window;
     return http3_make_ticket_key(endpoint->ticket_key, settings->secret) == 0 &&
                    http3_random((uint8_t *)endpoint->hash_key, sizeof endpoint->hash_key) == 0 &&
-                   pthread_mutex_init(&endpoint->lock, NULL) == 0
+                   http_engine_begin(&endpoint->engine, &http3_protocol) == 0
                ? 0
                : -1;
 }
@@ -173,10 +134,10 @@ http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *cr
 
 http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner)
 {
-    http3_lock(first);
+    http_lock(&first->engine);
     http3_settings settings = first->settings;
     http3_credentials *credentials = http3_credentials_share(first->credentials);
-    http3_unlock(first);
+    http_unlock(&first->engine);
     settings.owner = owner;
     atomic_fetch_add(&first->port->shares, 1);
     http3_endpoint *endpoint = open_at(first->port, &settings, credentials);
@@ -186,10 +147,10 @@ http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner)
 
 void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     http3_credentials *before = endpoint->credentials;
     endpoint->credentials = http3_credentials_share(credentials);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     http3_credentials_free(before);
 }
 
@@ -202,10 +163,9 @@ void http3_free(http3_endpoint *endpoint)
     http_building_drop(&endpoint->spare);
     http3_rooms_free(&endpoint->rooms);
     http3_early_close(&endpoint->early);
-    pthread_mutex_destroy(&endpoint->lock);
+    http_engine_end(&endpoint->engine);
     free(endpoint->table);
     free(endpoint->heap);
-    free(endpoint->notices);
     free(endpoint->changes);
     free(endpoint->packets);
     free(endpoint);
@@ -247,7 +207,7 @@ static void push_packet(http3_endpoint *endpoint, const ngtcp2_path *path, const
 
 static int is_too_often(http3_endpoint *endpoint)
 {
-    return http_bucket_take(&endpoint->stateless, 1, endpoint->now, STATELESS_MAX, STATELESS_PER_SECOND);
+    return http_bucket_take(&endpoint->stateless, 1, endpoint->engine.now, STATELESS_MAX, STATELESS_PER_SECOND);
 }
 
 static void answer_version(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids)
@@ -295,9 +255,9 @@ static void answer_retry(http3_endpoint *endpoint, const ngtcp2_path *path, cons
     id.data[1] = (uint8_t)owner;
     if (http3_random(id.data + 2, HTTP3_ID_LENGTH - 2) != 0)
         return;
-    ngtcp2_ssize length =
-        ngtcp2_crypto_generate_retry_token2(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH, head->version,
-                                            path->remote.addr, path->remote.addrlen, &id, &head->dcid, endpoint->now);
+    ngtcp2_ssize length = ngtcp2_crypto_generate_retry_token2(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
+                                                              head->version, path->remote.addr, path->remote.addrlen,
+                                                              &id, &head->dcid, endpoint->engine.now);
     if (length <= 0)
         return;
     length = ngtcp2_crypto_write_retry(packet, sizeof packet, head->version, &head->scid, &id, &head->dcid, token,
@@ -335,14 +295,15 @@ static proof check_token(const http3_endpoint *endpoint, const ngtcp2_path *path
     if (head->token[0] == NGTCP2_CRYPTO_TOKEN_MAGIC_RETRY2) {
         if (ngtcp2_crypto_verify_retry_token2(original, head->token, head->tokenlen, endpoint->settings.secret,
                                               HTTP3_SECRET_LENGTH, head->version, path->remote.addr,
-                                              path->remote.addrlen, &head->dcid, RETRY_TIME, endpoint->now) != 0)
+                                              path->remote.addrlen, &head->dcid, RETRY_TIME, endpoint->engine.now) != 0)
             return PROOF_WRONG;
         *type = NGTCP2_TOKEN_TYPE_RETRY;
         return PROOF_GIVEN;
     }
     if (head->token[0] == NGTCP2_CRYPTO_TOKEN_MAGIC_REGULAR &&
         ngtcp2_crypto_verify_regular_token(head->token, head->tokenlen, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
-                                           path->remote.addr, path->remote.addrlen, TOKEN_TIME, endpoint->now) == 0) {
+                                           path->remote.addr, path->remote.addrlen, TOKEN_TIME,
+                                           endpoint->engine.now) == 0) {
         *type = NGTCP2_TOKEN_TYPE_NEW_TOKEN;
         return PROOF_GIVEN;
     }
@@ -413,9 +374,9 @@ static void receive(http3_endpoint *endpoint, const ngtcp2_path *path, uint32_t 
 /* Callers look at the clock before they get the lock, so that of two threads the earlier one may come second. */
 static uint64_t advance(http3_endpoint *endpoint, uint64_t now)
 {
-    if (now > endpoint->now)
-        endpoint->now = now;
-    return endpoint->now;
+    if (now > endpoint->engine.now)
+        endpoint->engine.now = now;
+    return endpoint->engine.now;
 }
 
 uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
@@ -429,7 +390,7 @@ uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t loc
     memcpy(ends[1].bytes, remote, remote_length);
     ngtcp2_path path = {.local = {(ngtcp2_sockaddr *)ends[0].bytes, local_length},    /* NOLINT: it is aligned */
                         .remote = {(ngtcp2_sockaddr *)ends[1].bytes, remote_length}}; /* NOLINT: it is aligned */
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     endpoint->is_promised = 1;
     endpoint->is_foreign = 0;
@@ -438,7 +399,7 @@ uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t loc
     for (size_t at = 0; at < length; at += segment)
         receive(endpoint, &path, ecn, bytes + at, length - at < segment ? length - at : segment, now);
     uint64_t flags = http3_flags(endpoint) | (endpoint->is_foreign ? HTTP3_IS_FOREIGN : 0);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return flags;
 }
 
@@ -458,21 +419,21 @@ int32_t http3_owner_of(const uint8_t *bytes, size_t length)
 
 uint64_t http3_expiry(http3_endpoint *endpoint)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     uint64_t expiry = endpoint->heap_count == 0 ? UINT64_MAX : endpoint->heap[0]->expiry;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return expiry;
 }
 
 uint64_t http3_handle_expiry(http3_endpoint *endpoint, uint64_t now)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     endpoint->is_promised = 1;
     while (endpoint->heap_count > 0 && endpoint->heap[0]->expiry <= now)
         http3_expire(endpoint->heap[0], now);
     uint64_t flags = http3_flags(endpoint);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return flags;
 }
 
@@ -550,12 +511,12 @@ static void count_output(http3_endpoint *endpoint, const http3_output *output)
 uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
                        uint64_t now, http3_sender sender)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     if (sender != HTTP3_SENDER_NEW)
         endpoint->is_promised = 0;
     if (sender != HTTP3_SENDER_AGAIN && endpoint->is_sending) {
         uint64_t flags = http3_flags(endpoint) | HTTP3_IS_BUSY;
-        http3_unlock(endpoint);
+        http_unlock(&endpoint->engine);
         return flags;
     }
     now = advance(endpoint, now);
@@ -569,22 +530,22 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
         flags |= HTTP3_HAS_ENDED;
     if (is_over(endpoint))
         flags |= HTTP3_IS_OVER;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return flags;
 }
 
 void http3_stop_sending(http3_endpoint *endpoint)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     endpoint->is_sending = 0;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
 }
 
 int http3_needs_sender(http3_endpoint *endpoint)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     int needs = !endpoint->is_promised && !endpoint->is_sending && has_output(endpoint);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return needs;
 }
 
@@ -593,13 +554,13 @@ int http3_needs_sender(http3_endpoint *endpoint)
 
 void http3_announce_end(http3_endpoint *endpoint, http3_end end)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     endpoint->is_ending = 1;
     if (end == HTTP3_END_LAST)
         endpoint->is_last = 1;
     for (http3_connection *connection = endpoint->connections; connection != NULL; connection = connection->next)
         http3_announce(connection, end);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
 }
 
 static void end_with(http3_connection *connection, uint64_t code, uint64_t now)
@@ -610,14 +571,14 @@ static void end_with(http3_connection *connection, uint64_t code, uint64_t now)
 
 void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     endpoint->is_closed = 1;
     now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
         end_with(connection, code, now);
     }
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
 }
 
 /* Has the connection been without a request for too long? 0: there is no limit. */
@@ -631,7 +592,7 @@ static int is_idle_too_long(const http3_connection *connection, uint64_t now, ui
 uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit, uint64_t fresh)
 {
     uint32_t count = 0;
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections, *next; connection != NULL; connection = next) {
         next = connection->next;
@@ -640,53 +601,53 @@ uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit, 
         end_with(connection, HTTP3_NO_ERROR, now);
         count++;
     }
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return count;
 }
 
 void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     http3_connection *connection = endpoint->connections;
     while (connection != NULL && connection->number != number)
         connection = connection->next;
     if (connection != NULL)
         end_with(connection, HTTP3_NO_ERROR, now);
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
 }
 
 uint32_t http3_rest_quiet(http3_endpoint *endpoint, uint64_t now, uint64_t quiet, uint32_t most)
 {
     uint32_t count = 0;
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     now = advance(endpoint, now);
     for (http3_connection *connection = endpoint->connections; connection != NULL && count < most;
          connection = connection->next)
         count += http3_rest(connection, now, quiet) != 0;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return count;
 }
 
 uint32_t http3_connection_count(http3_endpoint *endpoint)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     uint32_t count = endpoint->open_count;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return count;
 }
 
 uint32_t http3_stream_count(http3_endpoint *endpoint)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     uint32_t count = endpoint->stream_count;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
     return count;
 }
 
 void http3_count(http3_endpoint *endpoint, http3_counts *counts)
 {
-    http3_lock(endpoint);
+    http_lock(&endpoint->engine);
     *counts = endpoint->counts;
-    http3_unlock(endpoint);
+    http_unlock(&endpoint->engine);
 }

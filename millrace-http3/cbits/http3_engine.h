@@ -15,10 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "http_body.h"
+#include "http3_frames.h"
 #include "http_limit.h"
-#include "http_request_head.h"
-#include "http_response_fields.h"
+#include "http_stream.h"
 
 typedef struct http3_endpoint http3_endpoint;
 typedef struct http3_credentials http3_credentials;
@@ -113,13 +112,11 @@ void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now);
 /* Frees a closed endpoint. All streams must have been released. No thread may use it afterwards. */
 void http3_free(http3_endpoint *endpoint);
 
-/* Flags of a result. */
-#define HTTP3_HAS_REQUESTS (UINT64_C(1) << 32) /* http3_next_request has something to return */
-#define HTTP3_HAS_NOTICES  (UINT64_C(1) << 33) /* http3_next_notice has something to return */
-#define HTTP3_IS_OVER      (UINT64_C(1) << 34) /* there are no connections, and none will be accepted */
-#define HTTP3_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
-#define HTTP3_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
-#define HTTP3_HAS_CHANGES  (UINT64_C(1) << 38) /* http3_next_change has something to return */
+/* Flags of a result, besides those of http_stream.h. */
+#define HTTP3_IS_OVER     (UINT64_C(1) << 34) /* there are no connections, and none will be accepted */
+#define HTTP3_IS_BUSY     (UINT64_C(1) << 36) /* another thread sends */
+#define HTTP3_HAS_ENDED   (UINT64_C(1) << 37) /* the caller no longer has the right to send */
+#define HTTP3_HAS_CHANGES (UINT64_C(1) << 38) /* http3_next_change has something to return */
 #define HTTP3_IS_FOREIGN \
     (UINT64_C(1) << 39) /* from http3_receive: the first datagram of a client, unchanged, was not taken */
 
@@ -241,102 +238,38 @@ void http3_count(http3_endpoint *endpoint, http3_counts *counts);
 /* ------------------------------------------------------------------------------------------------------------------
  * Requests */
 
-/* A writer waits when this many bytes of its stream's body are unsent (high), and continues when so few are (low). */
-#define HTTP3_OUTPUT_HIGH 65536u
-#define HTTP3_OUTPUT_LOW  32768u
+#define HTTP3_ADDRESS_MAX 28u
 
-/* A request and the state of its stream. Haskell reads it. All fields but the head and the addresses may change at any time. */
+/* A request and the state of its stream. The fields of HTTP/3 that Haskell reads are constant. */
 typedef struct http3_stream {
-    http_request_head head; /* complete when http3_next_request returns the stream, and constant */
-    int64_t id;             /* of QUIC */
-    uint64_t connection;    /* the number of its connection */
-    uint64_t key;           /* its number in the endpoint, for notices; at least 1 */
-    uint8_t has_ended;      /* the client sends nothing more */
-    uint8_t is_closed;      /* both sides have ended, or one has reset the stream, or the connection is over */
-    uint8_t was_reset;      /* the stream was closed before both sides had ended */
-    uint8_t is_early; /* came in 0-RTT, and may be a repetition by an attacker; its head has the field early-data: 1 */
-    http_cancellation cancellation; /* by the client, while its handler ran */
-    uint64_t unread;                /* bytes of the request's body that have arrived and were not read */
-    uint64_t received;              /* bytes of the request's body that have arrived */
-    uint64_t sent;                  /* bytes of the response's body that were put into packets at least once */
-    uint64_t acknowledged;          /* bytes of the response's body that the client has received, roughly */
+    http_stream common; /* must be first: http3_own casts the pointer */
+    int64_t id;         /* of QUIC */
+    uint64_t connection_number;
     uint32_t remote_length, local_length;
-    uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6: when the request came */
+    uint8_t remote[HTTP3_ADDRESS_MAX],
+        local[HTTP3_ADDRESS_MAX]; /* struct sockaddr_in or sockaddr_in6: when the request came */
+    uint8_t is_early; /* came in 0-RTT, and may be a repetition by an attacker; its head has the field early-data: 1 */
+
+    /* Only the engine reads these. */
+    uint8_t has_head;   /* its head has begun, and libnghttp3 knows this record */
+    uint8_t came_early; /* at least its beginning came in 0-RTT */
+    uint8_t end_waits;  /* the end of the body came without bytes, and ngtcp2 has not taken it yet */
+    uint8_t is_blocked; /* libnghttp3 was told so, because the connection's window is closed */
+    http3_frames frames;
+    uint32_t lines[2];       /* fields that libnghttp3 has reported, by http_section */
+    http_building *building; /* while the head or the trailers arrive */
+    uint64_t confirmed;      /* bytes of the stream that the client has acknowledged */
+    uint64_t untold;         /* of these, bytes of which libnghttp3 has not been told */
+    uint64_t opened;         /* bytes by which the client's window was opened, and nobody has been asked to send */
 } http3_stream;
 
 /* The next request, which the caller must serve. NULL if there is none. */
-http3_stream *http3_next_request(http3_endpoint *endpoint);
-
-/* Copies the head, field_count records of http_field and then text_length bytes, and frees it. Call it once. */
-void http3_copy_head(http3_stream *stream, uint8_t *destination);
-
-/* What a thread may wait for: input, room for output, or the end of the stream. */
-typedef enum http3_event { HTTP3_READABLE = 0, HTTP3_WRITABLE = 1, HTTP3_CLOSED = 2 } http3_event;
+http_stream *http3_next_request(http3_endpoint *endpoint);
 
 /* The next notice: a thread that waits for this event of this stream must be woken. As 4 * key + event; -1: none. */
 int64_t http3_next_notice(http3_endpoint *endpoint);
 
-/* Results of the functions on a stream. For invalid fields they return an http_head_result. */
-#define HTTP3_OK   0
-#define HTTP3_WAIT 16 /* the caller must wait: there will be a notice */
-#define HTTP3_GONE 17 /* the stream is closed */
-
-/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP3_GONE, or -HTTP3_WAIT if none have
- * arrived: then there will be a notice of HTTP3_READABLE if `waits` is set. What is read opens the client's window: the caller must
- * look at http3_needs_sender. */
-int64_t http3_read(http3_stream *stream, uint8_t *destination, size_t room, int waits);
-
-/* Makes reading fail from now on. A thread that waits to read gets a notice. */
-void http3_end_reading(http3_stream *stream);
-
-/* Asks for a notice of HTTP3_CLOSED. Returns HTTP3_WAIT, or HTTP3_GONE if the stream is closed already. */
-int http3_await_close(http3_stream *stream);
-
-/* Fields in rows: as http2_rows. Each has the lengths of name and value, 32 bits each, and their bytes. */
-typedef http_rows http3_rows;
-
-/* Lengths of an answer: as HTTP2_LENGTH_*. */
-#define HTTP3_LENGTH_NONE    HTTP_LENGTH_NONE    /* no content-length, unless the fields give one */
-#define HTTP3_LENGTH_UNKNOWN HTTP_LENGTH_UNKNOWN /* no content-length, even if the fields give one */
-
-/*
- * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the next http3_collect.
- * `length` is the content-length, or one of the constants above. Stores in *given the content-length in the fields, -1 if there is
- * none. If that differs from `length` in a whole answer, nothing is answered. Returns HTTP3_OK, HTTP3_GONE or an http_head_result.
- */
-int http3_answer(http3_stream *stream, int status, const http3_rows *fields, int64_t length, const uint8_t *body,
-                 size_t body_length, int is_whole, int64_t *given);
-
-/* Takes an answer back, so that another one can be given. Returns HTTP3_GONE if it was collected already, otherwise HTTP3_OK. */
-int http3_take_back(http3_stream *stream);
-
-/* Adds to the body. Takes all bytes, and keeps them until the client has acknowledged them. Returns HTTP3_OK; HTTP3_GONE; or HTTP3_WAIT
- * if the caller must call http3_await_output before it writes more. */
-int http3_write(http3_stream *stream, const uint8_t *bytes, size_t length);
-
-/* Adds the first `length` bytes of a piece to the body, without copying them. The piece is freed even if that fails. Otherwise as
- * http3_write. */
-int http3_write_piece(http3_stream *stream, http_piece *piece, size_t length);
-
-/* Returns HTTP3_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP3_WRITABLE. Otherwise
- * HTTP3_OK or HTTP3_GONE. */
-int http3_await_output(http3_stream *stream, uint32_t most);
-
-/* How many more bytes of the body the client's windows take now, at least 1. -HTTP3_WAIT if they take none: a writer should leave the bytes
- * where they are, and there will be a notice of HTTP3_WRITABLE. Or -HTTP3_GONE. */
-int64_t http3_await_window(http3_stream *stream);
-
-/* Ends the body, with trailers if there are any. Returns HTTP3_OK, HTTP3_GONE or an http_head_result. */
-int http3_finish(http3_stream *stream, const http3_rows *trailers);
-
-/* Sends an interim response (1xx), unless the stream is answered or closed. Returns HTTP3_OK or an http_head_result. */
-int http3_inform(http3_stream *stream, int status, const http3_rows *fields);
-
-/* What was answered so far can no longer be taken back, and is sent even if the stream is aborted. */
-void http3_flush(http3_stream *stream);
-
-/* Resets the stream at once with an error code of RFC 9114, section 8.1. */
-void http3_reset(http3_stream *stream, uint64_t code);
+/* Error codes of RFC 9114, section 8.1. */
 #define HTTP3_NO_ERROR           UINT64_C(0x100)
 #define HTTP3_INTERNAL_ERROR     UINT64_C(0x102)
 #define HTTP3_EXCESSIVE_LOAD     UINT64_C(0x107)
@@ -347,18 +280,8 @@ void http3_reset(http3_stream *stream, uint64_t code);
 #define HTTP3_CONNECT_ERROR      UINT64_C(0x10f)
 #define HTTP3_VERSION_FALLBACK   UINT64_C(0x110)
 
-/* Resets the stream because its handler has failed. What was flushed is sent first. */
-void http3_abort(http3_stream *stream);
-
-/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none (yet). */
-size_t http3_trailers(http3_stream *stream, uint8_t *destination, size_t room);
-
-/* A number that grows while the client takes what it can of the response: its bytes, and those of other streams behind which it
- * had to wait. */
-uint64_t http3_progress(http3_stream *stream);
-
 /* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. `now` counts if the request was
  * cancelled: a handler that runs on after that wastes work, which allowances.resets_max limits. */
-uint64_t http3_release(http3_stream *stream, uint64_t now);
+uint64_t http3_release(http_stream *stream, uint64_t now);
 
 #endif

@@ -10,13 +10,12 @@
 #include <ngtcp2/ngtcp2.h>
 #include <ngtcp2/ngtcp2_crypto.h>
 #include <ngtcp2/ngtcp2_crypto_gnutls.h>
-#include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "http3_engine.h"
-#include "http3_frames.h"
 #include "http3_memory.h"
-#include "http_list.h"
+#include "http_engine.h"
 #include "http_memory.h"
 
 #define HTTP3_MILLISECOND UINT64_C(1000000)
@@ -27,8 +26,6 @@
 
 /* The longest ID that a client can choose (RFC 9000, section 17.2). */
 #define HTTP3_ID_MAX 20u
-
-#define HTTP3_ADDRESS_MAX 28u
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Early handshakes: http3_replay.c */
@@ -79,59 +76,6 @@ int http3_random(uint8_t *bytes, size_t length);
 
 typedef struct http3_connection http3_connection;
 
-typedef enum http3_answer_state {
-    HTTP3_UNANSWERED,
-    HTTP3_ANSWER_HELD, /* can be taken back */
-    HTTP3_ANSWER_SUBMITTED
-} http3_answer_state;
-
-typedef struct http3_inner {
-    http3_stream seen; /* the part that Haskell reads; must be first: inner_of casts the pointer */
-    http3_endpoint *endpoint;
-    http3_connection *connection;        /* NULL when it has ended */
-    struct http3_inner *next, *previous; /* all streams of the connection that are open, or that were not released */
-    struct http3_inner *next_ready;      /* requests that http3_next_request has not returned yet */
-    struct http3_inner *next_answered;   /* answers to be sent, which can be taken back until then */
-    http3_frames frames;
-    uint32_t lines[2];       /* fields that libnghttp3 has reported, by http_section */
-    http_building *building; /* while the head or the trailers arrive */
-    http_request_fields fields;
-    uint32_t head_size; /* bytes of its head that count in the connection's heads_size */
-    http_body input, output;
-    http_block *answer, *trailers;
-    http3_answer_state answer_state;
-    uint8_t is_taken, is_released, is_ready, in_answered;
-    uint8_t has_head;     /* its head has begun, and libnghttp3 knows this record */
-    uint8_t came_early;   /* at least its beginning came in 0-RTT */
-    uint8_t is_held;      /* it may be a repetition, and is not safe then: it is ready after the handshake */
-    uint8_t is_finished;  /* the application has given the whole response */
-    uint8_t has_body;     /* the response has a body, or is not finished */
-    uint8_t is_deferred;  /* libnghttp3 must be told when there is more output */
-    uint8_t has_failed;   /* reset by one side, or about to be */
-    uint8_t is_flushed;   /* http3_flush was called after the answer */
-    uint8_t is_aborted;   /* to be reset when everything flushed is acknowledged */
-    uint8_t is_read;      /* http3_end_reading was called: reading fails */
-    uint8_t drops_input;  /* bytes that still arrive are dropped */
-    uint8_t has_stopped;  /* STOP_SENDING was sent, or the client has reset its side */
-    uint8_t end_is_given; /* libnghttp3 knows the end of the body */
-    uint8_t end_waits;    /* that end came without bytes, and ngtcp2 has not taken it yet */
-    uint8_t reader_waits, writer_waits, close_waits;
-    uint8_t waits_for_window; /* a writer waits until it may send */
-    uint8_t is_blocked;       /* libnghttp3 was told so, because the connection's window is closed */
-    uint64_t flushed;         /* bytes of the response's body until the latest flush */
-    uint64_t written;         /* bytes of the response's body that the application gave */
-    uint64_t given;           /* bytes of the response's body that libnghttp3 has got */
-    uint64_t accepted;        /* bytes of the stream that ngtcp2 has put into packets, heads included */
-    uint64_t confirmed;       /* bytes of the stream that the client has acknowledged */
-    uint64_t untold;          /* of these, bytes of which libnghttp3 has not been told */
-    uint64_t opened;          /* bytes by which the client's window was opened, and nobody has been asked to send */
-    uint64_t skipped;         /* bytes of the request that arrived and were dropped after the answer was sent */
-    uint32_t writer_mark;     /* a waiting writer continues when at most this many bytes are unsent */
-    uint64_t moved_at;
-    uint64_t stalled_since, stalled_progress;
-    uint64_t others_accepted, behind_others;
-} http3_inner;
-
 /* A connection ID that leads to a connection. */
 typedef struct http3_id {
     struct http3_id *next;     /* with the same hash */
@@ -155,6 +99,7 @@ typedef enum http3_phase {
 } http3_phase;
 
 struct http3_connection {
+    http_streams streams; /* must be first: http3_connection_of casts the pointer */
     http3_endpoint *endpoint;
     uint64_t number;
     http3_phase phase;
@@ -164,16 +109,11 @@ struct http3_connection {
     http3_credentials *credentials; /* of the session */
     ngtcp2_crypto_conn_ref reference;
     http3_id *ids;
-    http3_inner *streams;
-    uint64_t heads_size;               /* bytes of the heads of all unfinished requests */
-    uint32_t window_waiters;           /* streams whose writers wait for a window */
-    uint8_t lacks_room;                /* writers may wait until less of all bodies waits */
-    http_list answered;                /* by next_answered */
-    http_list held;                    /* by next_ready: requests that wait for the end of the handshake */
-    http3_connection *next, *previous; /* all connections */
+    http_list held; /* requests that may be repetitions, and are not safe then: ready after the handshake */
+    http3_connection *next, *previous;                 /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
-    http3_inner *reading;  /* the stream whose bytes libnghttp3 has got last; only valid while it looks at them */
-    http3_inner *writing;  /* the stream that had output last; may be NULL */
+    http_stream *reading;  /* the stream whose bytes libnghttp3 has got last; only valid while it looks at them */
+    http_stream *writing;  /* the stream that had output last; may be NULL */
     uint64_t expiry;       /* when it needs attention */
     uint32_t place;        /* in the heap */
     uint32_t open_streams; /* records of streams: open, or not released */
@@ -192,14 +132,12 @@ struct http3_connection {
     http3_address remote, local;
     http3_address latest; /* where the latest packet came from */
     uint64_t looks_until;
-    uint64_t accepted;  /* bytes of all streams that ngtcp2 has put into packets */
-    uint64_t opened;    /* as in http3_inner, for the connection's window */
+    uint64_t opened;    /* as in http3_stream, for the connection's window */
     uint64_t active_at; /* when a stream was opened or closed last; at first the end of the handshake */
     uint8_t had_requests;
     int64_t own_streams[HTTP3_OWN_STREAMS]; /* that libnghttp3 writes to: control, and two for QPACK */
-    http_conduct conduct;
-    uint32_t requests; /* that were begun */
-    uint64_t last_at;  /* when the last GOAWAY is due; UINT64_MAX: none is */
+    uint32_t requests;                      /* that were begun */
+    uint64_t last_at;                       /* when the last GOAWAY is due; UINT64_MAX: none is */
     ngtcp2_mem quic_memory;
     nghttp3_mem http_memory;
     http3_memory memory; /* the libraries' */
@@ -215,7 +153,7 @@ typedef struct http3_port {
 } http3_port;
 
 struct http3_endpoint {
-    pthread_mutex_t lock;
+    http_engine engine; /* must be first: http3_endpoint_of casts the pointer */
     http3_settings settings;
     http_head_limits limits;
     http3_credentials *credentials;
@@ -229,16 +167,12 @@ struct http3_endpoint {
     uint32_t heap_count, heap_capacity;
     uint32_t open_count, ending_count; /* connections: open (handshakes included); closing or draining */
     http3_port *port;
-    http_list ready; /* by next_ready */
     http3_early early;
     uint32_t stream_count; /* records of streams */
     http3_rooms rooms;
-    int64_t *notices;
-    uint32_t notice_count, notice_capacity, notices_taken;
     http3_change *changes;
     uint32_t change_count, change_capacity, changes_taken;
     uint64_t next_number, next_key;
-    uint64_t now;
     http_bucket stateless;
     http_building *spare; /* memory for a head */
     http3_counts counts;
@@ -248,19 +182,36 @@ struct http3_endpoint {
     uint8_t is_foreign; /* for one call of http3_receive */
 };
 
-static inline http3_inner *inner_of(http3_stream *stream)
+static inline http3_stream *http3_own(const http_stream *stream)
 {
-    return (http3_inner *)stream;
+    return (http3_stream *)stream;
 }
 
-static inline void http3_lock(http3_endpoint *endpoint)
+static inline int64_t http3_id_of(const http_stream *stream)
 {
-    pthread_mutex_lock(&endpoint->lock);
+    return http3_own(stream)->id;
 }
 
-static inline void http3_unlock(http3_endpoint *endpoint)
+/* NULL: it has ended. */
+static inline http3_connection *http3_connection_of(const http_stream *stream)
 {
-    pthread_mutex_unlock(&endpoint->lock);
+    return (http3_connection *)stream->streams;
+}
+
+static inline http3_endpoint *http3_endpoint_of(const http_stream *stream)
+{
+    return (http3_endpoint *)stream->engine;
+}
+
+static inline void http3_copy_address(http3_address *target, const ngtcp2_addr *source)
+{
+    target->length = source->addrlen <= HTTP3_ADDRESS_MAX ? (uint32_t)source->addrlen : 0;
+    memcpy(target->bytes, source->addr, target->length);
+}
+
+static inline int http3_is_address(const void *bytes, uint32_t length, const http3_address *address)
+{
+    return length == address->length && memcmp(bytes, address->bytes, length) == 0;
 }
 
 /* The fields in libnghttp3's form. */
@@ -291,6 +242,77 @@ void http3_set_expiry(http3_connection *connection, uint64_t expiry);
 void http3_leave_heap(http3_connection *connection);
 
 /* ------------------------------------------------------------------------------------------------------------------
+ * http3_pending.c: what connections tell their endpoint */
+
+/* Puts the connection into the list of those that may have something to send. */
+void http3_make_pending(http3_connection *connection);
+void http3_leave_pending(http3_connection *connection);
+void http3_push_change(http3_connection *connection, http3_change_kind kind);
+/* Says, once, that it counts: from the end of its handshake on, or from an earlier request. */
+void http3_tell_open(http3_connection *connection);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_limits.c */
+
+/* What a packet costs of the allowance for frames without use. Packets that bring something earn that back. */
+#define HTTP3_PACKET_FRAMES 0.25
+
+/* Notes why the connection must end: an error code of RFC 9114. The first reason counts. */
+void http3_fail(http3_connection *connection, uint64_t code);
+/* For a callback of ngtcp2, after libnghttp3 has failed. */
+int http3_failed(http3_connection *connection, nghttp3_ssize result);
+void http3_exceed(http3_connection *connection, http_limit limit);
+void http3_fail_for_limit(http3_connection *connection);
+/* Each returns whether the connection must end at once. */
+int http3_is_useless(http3_connection *connection, double frames);
+int http3_is_refused_too_often(http3_connection *connection);
+int http3_is_cancelled_too_often(http3_connection *connection, http_stream *stream);
+void http3_announce(http3_connection *connection, http3_end end);
+/* Announces the end if the client has gone beyond a limit. Not within callbacks. */
+void http3_begin_end(http3_connection *connection);
+/* The allocators of the libraries. */
+void http3_begin_memory(http3_connection *connection);
+/* Must be called before the libraries are, unless a packet has just arrived or something was just due. */
+void http3_wake(http3_connection *connection);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_stream.c */
+
+extern const http_protocol http3_protocol;
+
+/* NULL without memory. */
+http_stream *http3_new_stream(http3_connection *connection, int64_t id);
+/* ngtcp2 has closed the stream. May free the record. */
+void http3_close_stream(http_stream *stream);
+/* The connection has ended: closes the stream, and lets go of the connection. */
+void http3_orphan_stream(http_stream *stream);
+void http3_make_ready(http_stream *stream);
+/* Ends both directions of the stream, with an error code of RFC 9114. */
+void http3_shut_stream(http_stream *stream, uint64_t code);
+/* ngtcp2 has put bytes of the stream into packets. */
+void http3_note_accepted(http_stream *stream, uint64_t length);
+/* The client has acknowledged bytes of the body. */
+void http3_note_acknowledged(http_stream *stream, uint64_t length);
+/* The client has acknowledged bytes of the stream. */
+void http3_note_confirmed(http_stream *stream, uint64_t length);
+/* HTTP_HAS_* and those that depend only on the endpoint. */
+uint64_t http3_flags(const http3_endpoint *endpoint);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_requests.c */
+
+/* Begins with HTTP, if it has not begun. Returns 0 or an error of ngtcp2. */
+int http3_begin_http(http3_connection *connection);
+/* Gives libnghttp3 bytes of a stream that carries no request. Returns how many it has used up, or -1. */
+nghttp3_ssize http3_read_bytes(http3_connection *connection, int64_t id, const uint8_t *bytes, size_t length,
+                               int is_end);
+/* Gives libnghttp3 bytes of a request. Returns -1 if the connection must end. */
+int http3_read_request(http3_connection *connection, http_stream *stream, const uint8_t *bytes, size_t length,
+                       int is_last);
+/* Returns 0 or an error of ngtcp2. */
+int http3_tell_acknowledged(http3_connection *connection, int64_t id, uint64_t length);
+
+/* ------------------------------------------------------------------------------------------------------------------
  * http3_connection.c */
 
 /* Makes a connection for a client's first packet. `original`: the ID that the client chose before a Retry; NULL: there was none.
@@ -305,18 +327,15 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
 void http3_expire(http3_connection *connection, uint64_t now);
 /* Ends the connection with its error, or with a result of ngtcp2. */
 void http3_end_connection(http3_connection *connection, int result, uint64_t now);
-/* Notes why the connection must end: an error code of RFC 9114. The first reason counts. */
-void http3_fail(http3_connection *connection, uint64_t code);
-/* Ends it if there is a reason. */
-void http3_end_failed(http3_connection *connection, uint64_t now);
 /* Packs the memory of a connection that has had nothing to do for `quiet` nanoseconds. Returns whether it did. */
 int http3_rest(http3_connection *connection, uint64_t now, uint64_t quiet);
 /* Frees the connection without another word. */
 void http3_drop_connection(http3_connection *connection);
-void http3_announce(http3_connection *connection, http3_end end);
-/* Puts the connection into the list of those that may have something to send. */
-void http3_make_pending(http3_connection *connection);
-void http3_leave_pending(http3_connection *connection);
+/* Tells ngtcp2 when packets were sent. */
+void http3_note_sent(http3_connection *connection);
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * http3_output.c */
 
 /* The caller's memory, during http3_collect. */
 typedef struct http3_output {
@@ -336,42 +355,5 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
 /* Adds a datagram, to the last train if it fits. Returns 0 if there is no room for another train. */
 int http3_add_packet(http3_output *output, const http3_address *local, const http3_address *remote, uint32_t ecn,
                      size_t length);
-
-/* ------------------------------------------------------------------------------------------------------------------
- * http3_stream.c */
-
-http3_inner *http3_new_stream(http3_connection *connection, int64_t id);
-/* Called when ngtcp2 has closed the stream, or the connection has ended. May free the stream. */
-void http3_close_stream(http3_inner *stream);
-/* The connection has ended: closes the stream, and lets go of the connection. */
-void http3_orphan_stream(http3_inner *stream);
-void http3_make_ready(http3_inner *stream);
-/* Keeps it until the handshake is over. */
-void http3_hold(http3_inner *stream);
-void http3_end_input(http3_inner *stream);
-void http3_take_input(http3_inner *stream, const uint8_t *bytes, size_t length);
-/* The stream can neither be read nor written any more. */
-void http3_lose_stream(http3_inner *stream);
-/* Also ends both its directions, with an error code of RFC 9114. */
-void http3_shut_stream(http3_inner *stream, uint64_t code);
-/* Tells a client that has been answered, and has much of its request still to send, to stop (RFC 9114, section 4.1). */
-void http3_stop_client(http3_inner *stream);
-void http3_submit_answers(http3_connection *connection);
-/* The client has acknowledged bytes of the body. */
-void http3_note_acknowledged(http3_inner *stream, uint64_t length);
-/* The client has acknowledged bytes of the stream. */
-void http3_note_confirmed(http3_inner *stream, uint64_t length);
-void http3_note_windows(http3_connection *connection);
-void http3_note_accepted(http3_inner *stream, uint64_t length);
-/* Output for libnghttp3: as nghttp3_read_data_callback. */
-nghttp3_ssize http3_give_output(http3_inner *stream, nghttp3_vec *pieces, size_t count, uint32_t *flags);
-
-/* ------------------------------------------------------------------------------------------------------------------
- * http3_endpoint.c */
-
-void http3_push_change(http3_connection *connection, http3_change_kind kind);
-/* The flags that depend only on the endpoint. */
-uint64_t http3_flags(const http3_endpoint *endpoint);
-void http3_push_notice(http3_endpoint *endpoint, uint64_t key, http3_event event);
 
 #endif

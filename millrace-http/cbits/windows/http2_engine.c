@@ -78,7 +78,7 @@ _Noreturn int http2_await_backlog(http2_connection *connection, uint32_t most)
     abort();
 }
 
-_Noreturn http2_stream *http2_next_request(http2_connection *connection)
+_Noreturn http_stream *http2_next_request(http2_connection *connection)
 {
     (void)connection;
     abort();
@@ -90,7 +90,7 @@ _Noreturn uint32_t http2_stream_count(http2_connection *connection)
     abort();
 }
 
-_Noreturn void http2_copy_head(http2_stream *stream, uint8_t *destination)
+_Noreturn void http_stream_copy_head(http_stream *stream, uint8_t *destination)
 {
     (void)stream, (void)destination;
     abort();
@@ -102,92 +102,92 @@ _Noreturn int64_t http2_next_notice(http2_connection *connection)
     abort();
 }
 
-_Noreturn int64_t http2_read(http2_stream *stream, uint8_t *destination, size_t room, int waits)
+_Noreturn int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room, int waits)
 {
     (void)stream, (void)destination, (void)room, (void)waits;
     abort();
 }
 
-_Noreturn void http2_end_reading(http2_stream *stream)
+_Noreturn void http_stream_end_reading(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn int http2_await_close(http2_stream *stream)
+_Noreturn int http_stream_await_close(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn int http2_answer(http2_stream *stream, int status, const http2_rows *fields, int64_t length,
-                           const uint8_t *body, size_t body_length, int is_whole, int64_t *given)
+_Noreturn int http_stream_answer(http_stream *stream, int status, const http_rows *fields, int64_t length,
+                                 const uint8_t *body, size_t body_length, int is_whole, int64_t *given)
 {
     (void)stream, (void)status, (void)fields, (void)length, (void)body, (void)body_length, (void)is_whole, (void)given;
     abort();
 }
 
-_Noreturn int http2_take_back(http2_stream *stream)
+_Noreturn int http_stream_take_back(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn int http2_write(http2_stream *stream, const uint8_t *bytes, size_t length)
+_Noreturn int http_stream_write(http_stream *stream, const uint8_t *bytes, size_t length)
 {
     (void)stream, (void)bytes, (void)length;
     abort();
 }
 
-_Noreturn int http2_write_piece(http2_stream *stream, http_piece *piece, size_t length)
+_Noreturn int http_stream_write_piece(http_stream *stream, http_piece *piece, size_t length)
 {
     (void)stream, (void)piece, (void)length;
     abort();
 }
 
-_Noreturn int http2_await_output(http2_stream *stream, uint32_t most)
+_Noreturn int http_stream_await_output(http_stream *stream, uint32_t most)
 {
     (void)stream, (void)most;
     abort();
 }
 
-_Noreturn int64_t http2_await_window(http2_stream *stream)
+_Noreturn int64_t http_stream_await_window(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn int http2_finish(http2_stream *stream, const http2_rows *trailers)
+_Noreturn int http_stream_finish(http_stream *stream, const http_rows *trailers)
 {
     (void)stream, (void)trailers;
     abort();
 }
 
-_Noreturn int http2_inform(http2_stream *stream, int status, const http2_rows *fields)
+_Noreturn int http_stream_inform(http_stream *stream, int status, const http_rows *fields)
 {
     (void)stream, (void)status, (void)fields;
     abort();
 }
 
-_Noreturn void http2_reset(http2_stream *stream, uint32_t code)
+_Noreturn void http_stream_reset(http_stream *stream, uint64_t code)
 {
     (void)stream, (void)code;
     abort();
 }
 
-_Noreturn void http2_flush(http2_stream *stream)
+_Noreturn void http_stream_flush(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn void http2_abort(http2_stream *stream)
+_Noreturn void http_stream_abort(http_stream *stream)
 {
     (void)stream;
     abort();
 }
 
-_Noreturn size_t http2_trailers(http2_stream *stream, uint8_t *destination, size_t room)
+_Noreturn size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t room)
 {
     (void)stream, (void)destination, (void)room;
     abort();
@@ -199,7 +199,7 @@ _Noreturn int http2_needs_sender(http2_connection *connection)
     abort();
 }
 
-_Noreturn uint64_t http2_release(http2_stream *stream, uint64_t now)
+_Noreturn uint64_t http2_release(http_stream *stream, uint64_t now)
 {
     (void)stream, (void)now;
     abort();
@@ -223,7 +223,13 @@ _Noreturn uint32_t http2_stop_clients(http2_connection *connection, uint64_t now
     abort();
 }
 
-_Noreturn uint64_t http2_progress(http2_stream *stream)
+_Noreturn uint64_t http_stream_sent(http_stream *stream)
+{
+    (void)stream;
+    abort();
+}
+
+_Noreturn uint64_t http_stream_progress(http_stream *stream)
 {
     (void)stream;
     abort();

@@ -629,11 +629,11 @@ static void early_answer(uintptr_t argument)
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, 200 * MILLISECOND);
     CHECK_EQ(w->handler_count, 1);
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
-    http3_stream *stream = w->handlers[0].stream;
+    http_stream *stream = w->handlers[0].stream;
     w->handler_count = 0;
-    CHECK_EQ(http3_answer(stream, 403, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+    CHECK_EQ(http_stream_answer(stream, 403, &none, 0, NULL, 0, 1, &given), HTTP_OK);
     http3_release(stream, w->now);
     CHECK(http3_needs_sender(w->endpoint));
     flush_endpoint(w);
@@ -647,28 +647,28 @@ static void early_answer(uintptr_t argument)
 }
 
 /* Takes the request that waits from the application, and answers it with so many bytes, and perhaps more later. */
-static http3_stream *answer_by_hand(world *w, uint32_t length, int is_whole)
+static http_stream *answer_by_hand(world *w, uint32_t length, int is_whole)
 {
     static uint8_t body[20000];
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     CHECK_EQ(w->handler_count, 1);
-    http3_stream *stream = w->handlers[0].stream;
+    http_stream *stream = w->handlers[0].stream;
     w->handler_count = 0;
     CHECK_LE(length, sizeof body);
     for (uint32_t i = 0; i < length; i++)
         body[i] = pattern(i);
-    CHECK_EQ(http3_answer(stream, 200, &none, HTTP3_LENGTH_UNKNOWN, body, length, is_whole, &given), HTTP3_OK);
+    CHECK_EQ(http_stream_answer(stream, 200, &none, HTTP_LENGTH_UNKNOWN, body, length, is_whole, &given), HTTP_OK);
     if (!is_whole)
-        http3_flush(stream);
+        http_stream_flush(stream);
     run_for(w, SECOND);
     return stream;
 }
 
-static void finish_by_hand(world *w, http3_stream *stream)
+static void finish_by_hand(world *w, http_stream *stream)
 {
-    http3_rows none = {(const uint8_t *)"", 0, 0};
-    CHECK_EQ(http3_finish(stream, &none), HTTP3_OK);
+    http_rows none = {(const uint8_t *)"", 0, 0};
+    CHECK_EQ(http_stream_finish(stream, &none), HTTP_OK);
     http3_release(stream, w->now);
     run_for(w, SECOND);
 }
@@ -686,7 +686,7 @@ static void end_beside_others(uintptr_t is_urgent)
     client *c = new_client(w, &settings);
     exchange *small = request(c, 100, 0);
     run_for(w, SECOND);
-    http3_stream *of_small = answer_by_hand(w, 100, 0);
+    http_stream *of_small = answer_by_hand(w, 100, 0);
     exchange *large = request_with(c, fields, is_urgent ? 5 : 4, 20000);
     run_for(w, SECOND);
     http3_release(answer_by_hand(w, 20000, 1), w->now);
@@ -712,7 +712,7 @@ static int end_in_window(uint32_t length, client_settings settings, end_kind kin
     exchange *e = request(c, length, 0);
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, SECOND);
-    http3_stream *stream = answer_by_hand(w, length, kind == END_WITH_BODY);
+    http_stream *stream = answer_by_hand(w, length, kind == END_WITH_BODY);
     if (kind == END_LATER) {
         CHECK(!e->is_complete);
         finish_by_hand(w, stream);
@@ -760,11 +760,11 @@ static void early_large_answer(uintptr_t argument)
         exchange *e = request(c, 0, 5000000);
         run_for(w, 500 * MILLISECOND);
         CHECK_EQ(w->handler_count, 1);
-        http3_rows none = {(const uint8_t *)"", 0, 0};
+        http_rows none = {(const uint8_t *)"", 0, 0};
         int64_t given;
-        http3_stream *stream = w->handlers[0].stream;
+        http_stream *stream = w->handlers[0].stream;
         w->handler_count = 0;
-        CHECK_EQ(http3_answer(stream, 403, &none, 60000, e->upload, 60000, 1, &given), HTTP3_OK);
+        CHECK_EQ(http_stream_answer(stream, 403, &none, 60000, e->upload, 60000, 1, &given), HTTP_OK);
         http3_release(stream, w->now);
         flush_endpoint(w);
         run_for(w, 2 * SECOND);
@@ -799,13 +799,13 @@ static void aborted_answer(uintptr_t argument)
     CHECK_EQ(w->handler_count, 1);
     uint8_t body[20000];
     fill(body, sizeof body);
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
-    http3_stream *stream = w->handlers[0].stream;
+    http_stream *stream = w->handlers[0].stream;
     w->handler_count = 0;
-    CHECK_EQ(http3_answer(stream, 200, &none, 30000, body, 10000, 0, &given), HTTP3_OK);
-    http3_flush(stream);
-    CHECK_EQ(http3_write(stream, body + 10000, 5000), HTTP3_OK);
+    CHECK_EQ(http_stream_answer(stream, 200, &none, 30000, body, 10000, 0, &given), HTTP_OK);
+    http_stream_flush(stream);
+    CHECK_EQ(http_stream_write(stream, body + 10000, 5000), HTTP_OK);
     http3_release(stream, w->now);
     flush_endpoint(w);
     run_for(w, 10 * SECOND);
@@ -833,21 +833,21 @@ static void waiting_end(uintptr_t argument)
     request(c, 200000, 0);
     run_for(w, SECOND);
     CHECK_EQ(w->handler_count, 2);
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
-    http3_stream *small = w->handlers[0].stream, *other = w->handlers[1].stream;
+    http_stream *small = w->handlers[0].stream, *other = w->handlers[1].stream;
     w->handler_count = 0;
     static uint8_t body[200000];
     fill(body, sizeof body);
-    CHECK_EQ(http3_answer(small, 200, &none, 10, body, 10, 0, &given), HTTP3_OK);
-    http3_flush(small);
+    CHECK_EQ(http_stream_answer(small, 200, &none, 10, body, 10, 0, &given), HTTP_OK);
+    http_stream_flush(small);
     flush_endpoint(w);
     run_for(w, 60 * MILLISECOND);
-    CHECK_EQ(http3_answer(other, 200, &none, sizeof body, body, sizeof body, 1, &given), HTTP3_OK);
+    CHECK_EQ(http_stream_answer(other, 200, &none, sizeof body, body, sizeof body, 1, &given), HTTP_OK);
     http3_release(other, w->now);
     flush_endpoint(w);
     run_for(w, 20 * MILLISECOND);
-    CHECK_EQ(http3_finish(small, &none), HTTP3_OK);
+    CHECK_EQ(http_stream_finish(small, &none), HTTP_OK);
     http3_release(small, w->now);
     flush_endpoint(w);
     CHECK(run_until(w, all_complete, 10 * SECOND));
@@ -867,16 +867,16 @@ static void replaced_answer(uintptr_t argument)
     exchange *e = request(c, 5, 0);
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, SECOND);
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
-    http3_stream *stream = w->handlers[0].stream;
+    http_stream *stream = w->handlers[0].stream;
     w->handler_count = 0;
-    CHECK_EQ(http3_answer(stream, 200, &none, 100, (const uint8_t *)"begun", 5, 0, &given), HTTP3_OK);
+    CHECK_EQ(http_stream_answer(stream, 200, &none, 100, (const uint8_t *)"begun", 5, 0, &given), HTTP_OK);
     flush_endpoint(w);
-    CHECK_EQ(http3_take_back(stream), HTTP3_OK);
-    CHECK_EQ(http3_answer(stream, 500, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+    CHECK_EQ(http_stream_take_back(stream), HTTP_OK);
+    CHECK_EQ(http_stream_answer(stream, 500, &none, 0, NULL, 0, 1, &given), HTTP_OK);
     flush_endpoint(w);
-    CHECK_EQ(http3_take_back(stream), HTTP3_GONE);
+    CHECK_EQ(http_stream_take_back(stream), HTTP_GONE);
     http3_release(stream, w->now);
     run_for(w, SECOND);
     CHECK_EQ(e->status, 500);
@@ -1448,7 +1448,7 @@ static void stalled_reader(uintptr_t argument)
     run_for(w, 5 * SECOND);
     CHECK_LT(mallinfo2().uordblks, before.uordblks + 1000000);
     CHECK_EQ(e->received, ordinary.stream_window - (ordinary.stream_window - e->received));
-    CHECK_LE(w->handlers[0].at, e->received + HTTP3_OUTPUT_HIGH + 2 * 65536);
+    CHECK_LE(w->handlers[0].at, e->received + HTTP_OUTPUT_HIGH + 2 * 65536);
     CHECK_EQ(http3_reset_stalled(w->endpoint, w->now, 3 * SECOND), 0);
     run_for(w, 4 * SECOND);
     CHECK_EQ(http3_reset_stalled(w->endpoint, w->now, 3 * SECOND), 1);
@@ -1538,9 +1538,9 @@ static void useless_packets(uintptr_t stops)
     CHECK_EQ(c->is_over, !stops);
     if (stops) {
         w->handlers[0].is_stuck = 0;
-        http3_rows none = {(const uint8_t *)"", 0, 0};
+        http_rows none = {(const uint8_t *)"", 0, 0};
         int64_t given;
-        CHECK_EQ(http3_answer(w->handlers[0].stream, 200, &none, 0, NULL, 0, 1, &given), HTTP3_OK);
+        CHECK_EQ(http_stream_answer(w->handlers[0].stream, 200, &none, 0, NULL, 0, 1, &given), HTTP_OK);
         run_for(w, 2 * SECOND);
         CHECK_EQ(e->status, 200);
     }
@@ -1945,14 +1945,14 @@ static void many_unread_answers(uintptr_t argument)
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, SECOND);
     CHECK_EQ(w->handler_count, STREAMS);
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     for (unsigned i = 0; i < STREAMS; i++)
-        CHECK_EQ(http3_answer(w->handlers[i].stream, 200, &none, BODY, NULL, 0, 0, &given), HTTP3_OK);
+        CHECK_EQ(http_stream_answer(w->handlers[i].stream, 200, &none, BODY, NULL, 0, 0, &given), HTTP_OK);
     for (unsigned i = 0; i < STREAMS; i++) {
         uint64_t written = 0;
-        while (http3_await_output(w->handlers[i].stream, HTTP3_OUTPUT_LOW) == HTTP3_OK && written < BODY) {
-            (void)http3_write(w->handlers[i].stream, piece, PIECE);
+        while (http_stream_await_output(w->handlers[i].stream, HTTP_OUTPUT_LOW) == HTTP_OK && written < BODY) {
+            (void)http_stream_write(w->handlers[i].stream, piece, PIECE);
             written += PIECE;
         }
         CHECK_LT(0, written);

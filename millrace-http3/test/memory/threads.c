@@ -19,34 +19,34 @@ typedef struct office {
 } office;
 
 /* Reads the whole body, and writes it back. */
-static void echo(http3_stream *stream)
+static void echo(http_stream *stream)
 {
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     uint8_t bytes[4000];
     int64_t given;
-    int result = http3_answer(stream, 200, &none, HTTP3_LENGTH_UNKNOWN, NULL, 0, 0, &given);
-    while (result != HTTP3_GONE) {
-        int64_t count = http3_read(stream, bytes, sizeof bytes, 1);
-        if (count == 0 || count == -HTTP3_GONE)
+    int result = http_stream_answer(stream, 200, &none, HTTP_LENGTH_UNKNOWN, NULL, 0, 0, &given);
+    while (result != HTTP_GONE) {
+        int64_t count = http_stream_read(stream, bytes, sizeof bytes, 1);
+        if (count == 0 || count == -HTTP_GONE)
             break;
-        if (count == -HTTP3_WAIT) {
+        if (count == -HTTP_WAIT) {
             sched_yield();
             continue;
         }
-        result = http3_write(stream, bytes, (size_t)count);
-        while (result == HTTP3_WAIT && http3_await_output(stream, HTTP3_OUTPUT_LOW) == HTTP3_WAIT)
+        result = http_stream_write(stream, bytes, (size_t)count);
+        while (result == HTTP_WAIT && http_stream_await_output(stream, HTTP_OUTPUT_LOW) == HTTP_WAIT)
             sched_yield();
     }
     static const uint8_t row[] = {1, 0, 0, 0, 2, 0, 0, 0, 't', 'v', '1'};
-    http3_rows trailers = {row, sizeof row, 1};
-    (void)http3_finish(stream, &trailers);
+    http_rows trailers = {row, sizeof row, 1};
+    (void)http_stream_finish(stream, &trailers);
 }
 
 static void *work(void *data)
 {
     office *o = data;
     while (!atomic_load(&o->is_over)) {
-        http3_stream *stream = http3_next_request(o->endpoint);
+        http_stream *stream = http3_next_request(o->endpoint);
         if (stream == NULL) {
             (void)http3_next_notice(o->endpoint);
             (void)http3_needs_sender(o->endpoint);
@@ -56,7 +56,7 @@ static void *work(void *data)
         }
         uint8_t *head = malloc(stream->head.field_count * sizeof(http_field) + stream->head.text_length + 1);
         CHECK(head != NULL);
-        http3_copy_head(stream, head);
+        http_stream_copy_head(stream, head);
         free(head);
         echo(stream);
         http3_release(stream, 0);

@@ -182,7 +182,7 @@ static void fill_pattern(uint8_t *bytes, size_t length, uint64_t at)
         bytes[i] = pattern(at + i);
 }
 
-static int has_field(const http3_stream *stream, const uint8_t *head, const char *name)
+static int has_field(const http_stream *stream, const uint8_t *head, const char *name)
 {
     const http_field *fields = (const http_field *)head; /* NOLINT: malloc aligns */
     const char *text = (const char *)head + stream->head.field_count * sizeof *fields;
@@ -193,22 +193,22 @@ static int has_field(const http3_stream *stream, const uint8_t *head, const char
     return 0;
 }
 
-static void begin_request(world *w, http3_stream *stream)
+static void begin_request(world *w, http_stream *stream)
 {
     size_t table = stream->head.field_count * sizeof(http_field);
     uint8_t *head = malloc(table + stream->head.text_length + 1);
     CHECK(head != NULL);
-    http3_copy_head(stream, head);
+    http_stream_copy_head(stream, head);
     head[table + stream->head.text_length] = 0;
     const char *text = (const char *)head + table;
-    http3_rows none = {(const uint8_t *)"", 0, 0};
+    http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     w->handlers_seen++;
-    CHECK_EQ(stream->is_early, has_field(stream, head, "early-data"));
-    w->handlers_early += stream->is_early;
+    CHECK_EQ(((const http3_stream *)stream)->is_early, has_field(stream, head, "early-data"));
+    w->handlers_early += ((const http3_stream *)stream)->is_early;
     if (stream->head.error != 0) {
         w->refused++;
-        http3_answer(stream, http_error_status(stream->head.error), &none, 0, NULL, 0, 1, &given);
+        http_stream_answer(stream, http_error_status(stream->head.error), &none, 0, NULL, 0, 1, &given);
         http3_release(stream, w->now);
         free(head);
         return;
@@ -222,13 +222,13 @@ static void begin_request(world *w, http3_stream *stream)
     if (!h->is_stuck) {
         if (random_below(w, 8) == 0) {
             static const uint8_t row[] = {4, 0, 0, 0, 1, 0, 0, 0, 'L', 'i', 'n', 'k', '<'};
-            http3_rows early = {row, sizeof row, 1};
-            CHECK_EQ(http3_inform(stream, 103, &early), HTTP3_OK);
+            http_rows early = {row, sizeof row, 1};
+            CHECK_EQ(http_stream_inform(stream, 103, &early), HTTP_OK);
         }
         h->left = h->is_echo ? UINT64_MAX : strtoull(text + stream->head.path_offset + 1, NULL, 10);
-        http3_answer(stream, 200, &none,
-                     h->is_echo || random_below(w, 2) == 0 ? HTTP3_LENGTH_UNKNOWN : (int64_t)h->left, NULL, 0,
-                     h->left == 0, &given);
+        http_stream_answer(stream, 200, &none,
+                           h->is_echo || random_below(w, 2) == 0 ? HTTP_LENGTH_UNKNOWN : (int64_t)h->left, NULL, 0,
+                           h->left == 0, &given);
     }
     free(head);
 }
@@ -236,9 +236,9 @@ static void begin_request(world *w, http3_stream *stream)
 static int finish(world *w, const handler *h)
 {
     static const uint8_t row[] = {1, 0, 0, 0, 2, 0, 0, 0, 't', 'v', '1'};
-    http3_rows trailers = {row, sizeof row, (uint32_t)h->is_echo};
+    http_rows trailers = {row, sizeof row, (uint32_t)h->is_echo};
     (void)w;
-    http3_finish(h->stream, &trailers);
+    http_stream_finish(h->stream, &trailers);
     return 1;
 }
 
@@ -249,20 +249,20 @@ static int step_handler(world *w, handler *h)
     if (h->stream->unread > w->unread_most)
         w->unread_most = h->stream->unread;
     if (h->is_stuck)
-        return w->works_for > 0 ? w->now >= h->until : http3_await_close(h->stream) == HTTP3_GONE;
+        return w->works_for > 0 ? w->now >= h->until : http_stream_await_close(h->stream) == HTTP_GONE;
     for (;;) {
         if (h->left == 0)
             return h->at == 0 ? 1 : finish(w, h);
-        int room = http3_await_output(h->stream, HTTP3_OUTPUT_LOW);
-        if (room != HTTP3_OK)
-            return room == HTTP3_GONE;
+        int room = http_stream_await_output(h->stream, HTTP_OUTPUT_LOW);
+        if (room != HTTP_OK)
+            return room == HTTP_GONE;
         size_t length = 1 + random_below(w, random_below(w, 4) == 0 ? 65535 : 3000);
         if (h->is_echo) {
-            int64_t count = w->is_lazy ? -HTTP3_WAIT : http3_read(h->stream, bytes, length, 1);
+            int64_t count = w->is_lazy ? -HTTP_WAIT : http_stream_read(h->stream, bytes, length, 1);
             if (count == 0)
                 return finish(w, h);
             if (count < 0)
-                return count == -HTTP3_GONE;
+                return count == -HTTP_GONE;
             length = (size_t)count;
         } else {
             length = length < h->left ? length : (size_t)h->left;
@@ -275,14 +275,14 @@ static int step_handler(world *w, handler *h)
             http_piece *piece = http_new_piece(length + random_below(w, 100));
             CHECK(piece != NULL);
             memcpy(http_piece_bytes(piece), bytes, length);
-            result = http3_write_piece(h->stream, piece, length);
+            result = http_stream_write_piece(h->stream, piece, length);
         } else {
-            result = http3_write(h->stream, bytes, length);
+            result = http_stream_write(h->stream, bytes, length);
         }
-        if (result == HTTP3_GONE)
+        if (result == HTTP_GONE)
             return 1;
         if (random_below(w, 16) == 0)
-            http3_flush(h->stream);
+            http_stream_flush(h->stream);
         if (!h->is_echo && h->left == 0)
             return finish(w, h);
     }
@@ -290,7 +290,7 @@ static int step_handler(world *w, handler *h)
 
 static void run_application(world *w)
 {
-    http3_stream *stream;
+    http_stream *stream;
     if (w->is_served_elsewhere)
         return;
     while ((stream = http3_next_request(w->endpoint)) != NULL)
@@ -500,7 +500,7 @@ void end_world(world *w)
     http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
     for (uint32_t i = 0; i < w->handler_count; i++)
         http3_release(w->handlers[i].stream, w->now);
-    http3_stream *stream;
+    http_stream *stream;
     while ((stream = http3_next_request(w->endpoint)) != NULL)
         http3_release(stream, w->now);
     CHECK_EQ(http3_stream_count(w->endpoint), 0);

@@ -97,7 +97,7 @@ typedef struct flight flight;
 
 /* A request that the application serves. */
 typedef struct handler {
-    http3_stream *stream;
+    http_stream *stream;
     int is_echo, is_stuck;
     uint64_t until;    /* with world.works_for */
     uint64_t left, at; /* of the response's body */

@@ -58,45 +58,7 @@ module Millrace.Http.Http2.Engine
     endInput,
     isAtRest,
     restKey,
-
-    -- * Streams
-    Stream,
-    streamNumber,
-    streamHead,
-    streamHasEnded,
-    streamIsClosed,
-    streamWasReset,
-    streamIsLeft,
-    streamUnread,
-    streamReceived,
-    streamSent,
-    streamProgress,
-    copyStreamHead,
     releaseStream,
-    cancelStream,
-    resetStreamWith,
-    failStream,
-    markFlushed,
-
-    -- ** Waiting
-    noticeKey,
-    awaitClose,
-
-    -- ** Bodies
-    readStream,
-    endReading,
-    readTrailers,
-
-    -- ** Answers
-    answerStream,
-    takeBackStream,
-    writeStream,
-    writePiece,
-    awaitOutput,
-    awaitWindow,
-    outputLow,
-    finishStream,
-    informStream,
   )
 where
 
@@ -106,20 +68,19 @@ import Data.Bits ((.&.))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
-import Data.Int (Int32, Int64)
+import Data.Int (Int64)
 import Data.Word (Word32, Word64, Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, withForeignPtr)
-import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
-import Foreign.Ptr (Ptr, nullPtr, plusPtr)
-import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Foreign.Ptr (Ptr, plusPtr)
+import Foreign.Storable (pokeByteOff)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception (ConnectionLimit)
-import Millrace.Http.Multiplexed.Head (Head, Security (..))
+import Millrace.Http.Multiplexed.Engine (Stream, noticeKey, streamWasCancelled)
+import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
-import Millrace.Http.Multiplexed.Piece (Piece)
-import Millrace.Http.Multiplexed.Rows
+import Millrace.Http.Multiplexed.Rows (Event (..))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Settings
@@ -218,8 +179,8 @@ has (Flags flag) (Flags flags) = flags .&. flag /= 0
 -- violated the protocol; another thread sends; the caller no longer has the right to send; a request's head, or the
 -- preface, is incomplete; the client has gone beyond a limit.
 hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead, hasLimit :: Flags
-hasRequests = Flags #{const HTTP2_HAS_REQUESTS}
-hasNotices = Flags #{const HTTP2_HAS_NOTICES}
+hasRequests = Flags #{const HTTP_HAS_REQUESTS}
+hasNotices = Flags #{const HTTP_HAS_NOTICES}
 isOver = Flags #{const HTTP2_IS_OVER}
 hasFailed = Flags #{const HTTP2_HAS_FAILED}
 isBusy = Flags #{const HTTP2_IS_BUSY}
@@ -314,7 +275,7 @@ foreign import ccall unsafe "http2_await_backlog"
 
 -- | Whether at most this many frames wait to be sent, or no thread sends. If not, there will be a notice with 'backlogKey'.
 isBacklogBelow :: Ptr Engine -> Int -> IO Bool
-isBacklogBelow engine most = (== #{const HTTP2_OK}) <$> c_awaitBacklog engine (fromIntegral most)
+isBacklogBelow engine most = (== #{const HTTP_OK}) <$> c_awaitBacklog engine (fromIntegral most)
 
 -- | The key under which the driver waits for frames to be sent.
 backlogKey :: Int
@@ -389,7 +350,7 @@ foreign import ccall unsafe "http2_await_rest"
 
 -- | Whether nothing is left to be done after 'endInput'. If something is, there will be a notice with 'restKey'.
 isAtRest :: Ptr Engine -> IO Bool
-isAtRest engine = (== #{const HTTP2_OK}) <$> c_awaitRest engine
+isAtRest engine = (== #{const HTTP_OK}) <$> c_awaitRest engine
 
 -- | The key under which the driver waits for the last answer to be sent.
 restKey :: Int
@@ -398,45 +359,6 @@ restKey = noticeKey #{const HTTP2_NO_STREAM} Closed
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
--- | A request, from 'nextRequest' to 'releaseStream'.
-data Stream
-
--- | The number of the stream.
-streamNumber :: Ptr Stream -> IO Int32
-streamNumber = #{peek http2_stream, id}
-
--- | The head of the request.
-streamHead :: Ptr Stream -> Ptr Head
-streamHead stream = stream `plusPtr` #{offset http2_stream, head}
-{-# INLINE streamHead #-}
-
--- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether the client has ended
--- its side of the connection.
-streamHasEnded, streamIsClosed, streamWasReset, streamIsLeft :: Ptr Stream -> IO Bool
-streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_ended} stream
-streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http2_stream, is_closed} stream
-streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http2_stream, was_reset} stream
-streamIsLeft stream = (/= (0 :: Word8)) <$> #{peek http2_stream, has_left} stream
-
--- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes
--- that the transport has got.
-streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
-streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, unread} stream
-streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, received} stream
-streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http2_stream, sent} stream
-
-foreign import ccall unsafe "http2_progress"
-  c_progress :: Ptr Stream -> IO Word64
-
--- | A number that grows while the client takes what it can of the response: the bytes that were sent of it, and those of other
--- streams behind which it had to wait although the client's window of this stream was open.
-streamProgress :: Ptr Stream -> IO Int
-streamProgress stream = fromIntegral <$> c_progress stream
-
--- | Copies the fields and the text. Call this once.
-foreign import ccall unsafe "http2_copy_head"
-  copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
-
 foreign import ccall unsafe "http2_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
 
@@ -444,137 +366,6 @@ foreign import ccall unsafe "http2_release"
 -- runs on after that has wasted work.
 releaseStream :: Ptr Stream -> IO Flags
 releaseStream stream = do
-  cancelled <- streamWasReset stream
+  cancelled <- streamWasCancelled stream
   now <- if cancelled then monotonicNanoseconds else return 0
   Flags <$> c_release stream now
-
-foreign import ccall unsafe "http2_reset"
-  -- | Resets the stream at once, with this error code.
-  resetStreamWith :: Ptr Stream -> Word32 -> IO ()
-
--- | Resets the stream at once: the client does not take what is sent.
-cancelStream :: Ptr Stream -> IO ()
-cancelStream stream = resetStreamWith stream 8 -- CANCEL (RFC 9113, section 7)
-
-foreign import ccall unsafe "http2_abort"
-  -- | Resets the stream because its handler has failed. What was flushed is sent first.
-  failStream :: Ptr Stream -> IO ()
-
-foreign import ccall unsafe "http2_flush"
-  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
-  markFlushed :: Ptr Stream -> IO ()
-
--- | The key under which a thread waits for an event of the stream with this number.
-noticeKey :: Int32 -> Event -> Int
-noticeKey number event = 4 * fromIntegral number + kind
-  where
-    kind = case event of
-      Readable -> #{const HTTP2_READABLE}
-      Writable -> #{const HTTP2_WRITABLE}
-      Closed -> #{const HTTP2_CLOSED}
-
-foreign import ccall unsafe "http2_await_close"
-  c_awaitClose :: Ptr Stream -> IO CInt
-
--- | Whether the stream is closed. If it is not, the engine will give a notice.
-awaitClose :: Ptr Stream -> IO Bool
-awaitClose stream = (== #{const HTTP2_GONE}) <$> c_awaitClose stream
-
-foreign import ccall unsafe "http2_read"
-  c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
-
--- | At most this many bytes of the request's body.
-readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
-readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
-
-transferred :: Int64 -> ReadResult
-transferred count
-  | count >= 0 = Bytes (fromIntegral count)
-  | negate count == #{const HTTP2_WAIT} = MustWait
-  | otherwise = Broken
-
--- | Makes all further reads fail.
-foreign import ccall unsafe "http2_end_reading"
-  endReading :: Ptr Stream -> IO ()
-
-foreign import ccall unsafe "http2_trailers"
-  c_trailers :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
-
--- | The client's trailers: names and values.
-readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
-readTrailers stream = do
-  size <- fromIntegral <$> c_trailers stream nullPtr 0
-  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
-
-outcomeOf :: CInt -> Outcome
-outcomeOf number
-  | number == #{const HTTP2_OK} = Done
-  | number == #{const HTTP2_WAIT} = Full
-  | number == #{const HTTP2_GONE} = Gone
-  | otherwise = BadFields number
-
-foreign import ccall unsafe "http2_answer"
-  c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
-
--- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
--- Also returns the length that the fields give. Does nothing if the whole body has another length.
-answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
-answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
-  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
-  declared <- if result == #{const HTTP2_OK} then peek given else return (-1)
-  return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
-  where
-    given = givenLengthAt rows
-
-foreign import ccall unsafe "http2_take_back"
-  c_takeBack :: Ptr Stream -> IO CInt
-
--- | Takes the answer back. False if part of it was sent.
-takeBackStream :: Ptr Stream -> IO Bool
-takeBackStream stream = (== #{const HTTP2_OK}) <$> c_takeBack stream
-
-foreign import ccall unsafe "http2_write"
-  c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
-
--- | Adds to the body.
-writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
-writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
-
-foreign import ccall unsafe "http2_await_output"
-  c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
-
--- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
-awaitOutput :: Ptr Stream -> Int -> IO Outcome
-awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
-
-foreign import ccall unsafe "http2_await_window"
-  c_awaitWindow :: Ptr Stream -> IO Int64
-
--- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
-awaitWindow :: Ptr Stream -> IO ReadResult
-awaitWindow stream = transferred <$> c_awaitWindow stream
-
-foreign import ccall unsafe "http2_write_piece"
-  c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt
-
--- | Adds the first bytes of a piece to the body, without copying them, and takes the piece.
-writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO Outcome
-writePiece stream piece count = outcomeOf <$> c_writePiece stream piece (fromIntegral count)
-
--- | The number of waiting bytes with which a writer may continue.
-outputLow :: Int
-outputLow = #{const HTTP2_OUTPUT_LOW}
-
-foreign import ccall unsafe "http2_finish"
-  c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
-
--- | Ends the body, with these trailers.
-finishStream :: Ptr Stream -> Rows -> IO Outcome
-finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
-
-foreign import ccall unsafe "http2_inform"
-  c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
-
--- | An interim response.
-informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
-informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields

@@ -22,9 +22,10 @@ import Millrace.Http.Exception
 import Millrace.Http.Farewell (linger, lingerMicros)
 import Millrace.Http.Field
 import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine hiding (Stream)
-import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Http2.Engine
 import Millrace.Http.Http2.Stream
+import Millrace.Http.Multiplexed.Engine (streamHead, streamKey)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
@@ -498,7 +499,7 @@ serveStream session at = do
   count <- get session requestsBegun
   set session requestsBegun (count + 1)
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
-  number <- streamNumber at
+  number <- streamKey at
   common <- newCommon limits (streamHead at)
   let stream = Stream connection at number common
   serveStreamHere (securityOf (connectionTransport connection)) (sessionApplication session) stream

@@ -5,12 +5,11 @@
 -- A request of an HTTP\/2 connection while it is served. Must not know: sockets, servers.
 module Millrace.Http.Http2.Stream (Stream (..), serveStreamHere) where
 
-import Data.Int (Int32)
 import Foreign.Ptr (Ptr)
 import Millrace.Http.Exchange (Operations)
 import Millrace.Http.Http2.Connection
-import Millrace.Http.Http2.Engine hiding (Stream)
-import qualified Millrace.Http.Http2.Engine as Engine
+import Millrace.Http.Multiplexed.Engine hiding (Stream)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Exchange (Request, operationsOf)
 import Millrace.Http.Multiplexed.Head (Security)
 import Millrace.Http.Multiplexed.Serve (Serving (..), serveRequest)
@@ -23,7 +22,7 @@ import Network.Wai (Application)
 data Stream = Stream
   { streamConnection :: !Connection,
     streamEngine :: !(Ptr Engine.Stream),
-    streamId :: !Int32,
+    streamNumber :: !Int,
     streamCommon :: !Common
   }
 
@@ -34,9 +33,9 @@ instance Multiplexed Stream where
   negotiatedOf = negotiated . connectionTransport . streamConnection
   headOf = streamHead . streamEngine
   copyHeadOf = copyStreamHead . streamEngine
-  describeStream stream = describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamId stream)
+  describeStream stream = describeTransport (connectionTransport (streamConnection stream)) ++ ", stream " ++ show (streamNumber stream)
   tellLossOf = tellLoss . streamConnection
-  awaitEventOf stream prepare event = waitForWith (streamConnection stream) prepare (noticeKey (streamId stream) event)
+  awaitEventOf stream prepare event = waitForWith (streamConnection stream) prepare (noticeKey (streamNumber stream) event)
   flushOf = flush . streamConnection
   flushIfNeededOf = flushIfNeeded . streamConnection
   wakeOf = wakeNow . streamConnection
@@ -61,8 +60,8 @@ instance Multiplexed Stream where
   awaitOutputOf = awaitOutput . streamEngine
   awaitWindowOf = awaitWindow . streamEngine
   finishOf = finishStream . streamEngine
-  cancelOf = cancelStream . streamEngine
-  resetOf stream code = True <$ resetStreamWith (streamEngine stream) code
+  cancelOf stream = resetStreamWith (streamEngine stream) 8 -- CANCEL (RFC 9113, section 7)
+  resetOf stream code = True <$ resetStreamWith (streamEngine stream) (fromIntegral code)
   failOf = failStream . streamEngine
   markFlushedOf = markFlushed . streamEngine
   {-# INLINE commonOf #-}

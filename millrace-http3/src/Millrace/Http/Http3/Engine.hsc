@@ -65,46 +65,12 @@ module Millrace.Http.Http3.Engine
     nextNotice,
 
     -- * Streams
-    Stream,
-    streamHead,
     streamNumber,
     streamConnectionNumber,
-    streamKey,
     streamClient,
-    streamHasEnded,
-    streamIsClosed,
-    streamWasReset,
-    streamUnread,
-    streamReceived,
-    streamSent,
-    streamProgress,
-    copyStreamHead,
     releaseStream,
     rejectStream,
-    cancelStream,
-    resetStreamWith,
-    failStream,
-    markFlushed,
-
-    -- ** Waiting
-    noticeKey,
-    awaitClose,
-
-    -- ** Bodies
-    readStream,
-    endReading,
-    readTrailers,
-
-    -- ** Answers
-    answerStream,
-    takeBackStream,
-    writeStream,
-    writePiece,
-    awaitOutput,
-    awaitWindow,
-    outputLow,
-    finishStream,
-    informStream,
+    errorCode,
   )
 where
 
@@ -124,12 +90,10 @@ import Foreign.ForeignPtr (FinalizerPtr, ForeignPtr, mallocForeignPtrBytes, newF
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
-import Foreign.Storable (peek, peekByteOff, pokeByteOff)
+import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Http.Exception (ConnectionLimit)
-import Millrace.Http.Multiplexed.Head (Head)
+import Millrace.Http.Multiplexed.Engine (Stream, resetStreamWith, streamWasCancelled)
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
-import Millrace.Http.Multiplexed.Piece (Piece)
-import Millrace.Http.Multiplexed.Rows
 import Millrace.Socket.Train (Path (..), Train (..))
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)
@@ -317,8 +281,8 @@ has (Flags flag) (Flags flags) = flags .&. flag /= 0
 -- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends; the caller no longer
 -- has the right to send; a datagram is the first one of a client, and was not taken because the endpoint is ending.
 hasRequests, hasNotices, hasChanges, isBusy, hasEnded, isForeign :: Flags
-hasRequests = Flags #{const HTTP3_HAS_REQUESTS}
-hasNotices = Flags #{const HTTP3_HAS_NOTICES}
+hasRequests = Flags #{const HTTP_HAS_REQUESTS}
+hasNotices = Flags #{const HTTP_HAS_NOTICES}
 hasChanges = Flags #{const HTTP3_HAS_CHANGES}
 isBusy = Flags #{const HTTP3_IS_BUSY}
 hasEnded = Flags #{const HTTP3_HAS_ENDED}
@@ -526,52 +490,17 @@ nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
--- | A request, from 'nextRequest' to 'releaseStream'.
-data Stream
-
--- | The head of the request.
-streamHead :: Ptr Stream -> Ptr Head
-streamHead stream = stream `plusPtr` #{offset http3_stream, head}
-{-# INLINE streamHead #-}
-
 -- | The number of the stream in its connection.
 streamNumber :: Ptr Stream -> IO Int64
 streamNumber = #{peek http3_stream, id}
 
 -- | The number of the connection.
 streamConnectionNumber :: Ptr Stream -> IO Word64
-streamConnectionNumber = #{peek http3_stream, connection}
-
--- | The number of the stream in the endpoint.
-streamKey :: Ptr Stream -> IO Int
-streamKey stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, key} stream
+streamConnectionNumber = #{peek http3_stream, connection_number}
 
 -- | The address that the request came from.
 streamClient :: Ptr Stream -> IO SockAddr
 streamClient stream = peekSocketAddress (stream `plusPtr` #{offset http3_stream, remote})
-
--- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end.
-streamHasEnded, streamIsClosed, streamWasReset :: Ptr Stream -> IO Bool
-streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http3_stream, has_ended} stream
-streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http3_stream, is_closed} stream
-streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http3_stream, was_reset} stream
-
--- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes that were sent.
-streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
-streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, unread} stream
-streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, received} stream
-streamSent stream = (fromIntegral :: Word64 -> Int) <$> #{peek http3_stream, sent} stream
-
-foreign import ccall unsafe "http3_progress"
-  c_progress :: Ptr Stream -> IO Word64
-
--- | A number that grows while the client takes what it can of the response.
-streamProgress :: Ptr Stream -> IO Int
-streamProgress stream = fromIntegral <$> c_progress stream
-
--- | Copies the fields and the text. Call this once.
-foreign import ccall unsafe "http3_copy_head"
-  copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
 
 foreign import ccall unsafe "http3_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
@@ -580,21 +509,17 @@ foreign import ccall unsafe "http3_release"
 -- a handler that runs on after that has wasted work.
 releaseStream :: Ptr Stream -> IO Word64 -> IO Flags
 releaseStream stream clock = do
-  cancelled <- #{peek http3_stream, cancellation.is_one} stream
-  now <- if cancelled /= (0 :: Word8) then clock else return 0
+  cancelled <- streamWasCancelled stream
+  now <- if cancelled then clock else return 0
   Flags <$> c_release stream now
 
-foreign import ccall unsafe "http3_reset"
-  c_reset :: Ptr Stream -> Word64 -> IO ()
+-- | Resets the stream at once: the request was not looked at.
+rejectStream :: Ptr Stream -> IO ()
+rejectStream stream = resetStreamWith stream (errorCode 7)
 
--- | Resets the stream at once: the request was not looked at, or the client does not take what is sent.
-rejectStream, cancelStream :: Ptr Stream -> IO ()
-rejectStream stream = c_reset stream #{const HTTP3_REQUEST_REJECTED}
-cancelStream stream = c_reset stream #{const HTTP3_REQUEST_CANCELLED}
-
--- | Resets the stream at once, with the error code that means the same as this one of HTTP\/2 (RFC 9113, section 7; RFC 9114, section 8.1).
-resetStreamWith :: Ptr Stream -> Word32 -> IO ()
-resetStreamWith stream code = c_reset stream $ case code of
+-- | The error code that means the same as this one of HTTP\/2 (RFC 9113, section 7; RFC 9114, section 8.1).
+errorCode :: Word32 -> Word64
+errorCode code = case code of
   0 -> #{const HTTP3_NO_ERROR}
   1 -> #{const HTTP3_MESSAGE_ERROR}
   7 -> #{const HTTP3_REQUEST_REJECTED}
@@ -603,126 +528,3 @@ resetStreamWith stream code = c_reset stream $ case code of
   11 -> #{const HTTP3_EXCESSIVE_LOAD}
   13 -> #{const HTTP3_VERSION_FALLBACK}
   _ -> #{const HTTP3_INTERNAL_ERROR}
-
-foreign import ccall unsafe "http3_abort"
-  -- | Resets the stream because its handler has failed. What was flushed is sent first.
-  failStream :: Ptr Stream -> IO ()
-
-foreign import ccall unsafe "http3_flush"
-  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
-  markFlushed :: Ptr Stream -> IO ()
-
--- | The key under which a thread waits for an event of the stream with this number in the endpoint.
-noticeKey :: Int -> Event -> Int
-noticeKey number event = 4 * number + kind
-  where
-    kind = case event of
-      Readable -> #{const HTTP3_READABLE}
-      Writable -> #{const HTTP3_WRITABLE}
-      Closed -> #{const HTTP3_CLOSED}
-
-foreign import ccall unsafe "http3_await_close"
-  c_awaitClose :: Ptr Stream -> IO CInt
-
--- | Whether the stream is closed. If it is not, the engine will give a notice.
-awaitClose :: Ptr Stream -> IO Bool
-awaitClose stream = (== #{const HTTP3_GONE}) <$> c_awaitClose stream
-
-foreign import ccall unsafe "http3_read"
-  c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
-
--- | At most this many bytes of the request's body.
-readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
-readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
-
-transferred :: Int64 -> ReadResult
-transferred count
-  | count >= 0 = Bytes (fromIntegral count)
-  | negate count == #{const HTTP3_WAIT} = MustWait
-  | otherwise = Broken
-
--- | Makes all further reads fail.
-foreign import ccall unsafe "http3_end_reading"
-  endReading :: Ptr Stream -> IO ()
-
-foreign import ccall unsafe "http3_trailers"
-  c_trailers :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
-
--- | The client's trailers: names and values.
-readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
-readTrailers stream = do
-  size <- fromIntegral <$> c_trailers stream nullPtr 0
-  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
-
-outcomeOf :: CInt -> Outcome
-outcomeOf number
-  | number == #{const HTTP3_OK} = Done
-  | number == #{const HTTP3_WAIT} = Full
-  | number == #{const HTTP3_GONE} = Gone
-  | otherwise = BadFields number
-
-foreign import ccall unsafe "http3_answer"
-  c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
-
--- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
--- Also returns the length that the fields give. Does nothing if the whole body has another length.
-answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
-answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
-  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
-  declared <- if result == #{const HTTP3_OK} then peek given else return (-1)
-  return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
-  where
-    given = givenLengthAt rows
-
-foreign import ccall unsafe "http3_take_back"
-  c_takeBack :: Ptr Stream -> IO CInt
-
--- | Takes the answer back. False if part of it was sent.
-takeBackStream :: Ptr Stream -> IO Bool
-takeBackStream stream = (== #{const HTTP3_OK}) <$> c_takeBack stream
-
-foreign import ccall unsafe "http3_write"
-  c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
-
--- | Adds to the body.
-writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
-writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
-
-foreign import ccall unsafe "http3_await_output"
-  c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
-
--- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
-awaitOutput :: Ptr Stream -> Int -> IO Outcome
-awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
-
-foreign import ccall unsafe "http3_await_window"
-  c_awaitWindow :: Ptr Stream -> IO Int64
-
--- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
-awaitWindow :: Ptr Stream -> IO ReadResult
-awaitWindow stream = transferred <$> c_awaitWindow stream
-
-foreign import ccall unsafe "http3_write_piece"
-  c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt
-
--- | Adds the first bytes of a piece to the body, without copying them, and takes the piece.
-writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO Outcome
-writePiece stream piece count = outcomeOf <$> c_writePiece stream piece (fromIntegral count)
-
--- | The number of waiting bytes with which a writer may continue.
-outputLow :: Int
-outputLow = #{const HTTP3_OUTPUT_LOW}
-
-foreign import ccall unsafe "http3_finish"
-  c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
-
--- | Ends the body, with these trailers.
-finishStream :: Ptr Stream -> Rows -> IO Outcome
-finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
-
-foreign import ccall unsafe "http3_inform"
-  c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
-
--- | An interim response.
-informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
-informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields

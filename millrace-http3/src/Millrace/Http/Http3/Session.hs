@@ -16,10 +16,11 @@ import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Answer.Application (withinTotalTime)
 import Millrace.Http.Exception (ConnectionsCutOff (..), isAsynchronous)
 import Millrace.Http.Http3.Endpoint
-import Millrace.Http.Http3.Engine hiding (Stream)
-import qualified Millrace.Http.Http3.Engine as Engine
+import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed)
 import Millrace.Http.Http3.Stream
+import Millrace.Http.Multiplexed.Engine (streamHead, streamKey)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Stream (newCommon)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))

@@ -11,8 +11,9 @@ import Data.Int (Int64)
 import Foreign.Ptr (Ptr)
 import Millrace.Http.Exchange (Operations)
 import Millrace.Http.Http3.Endpoint
-import Millrace.Http.Http3.Engine hiding (Stream)
-import qualified Millrace.Http.Http3.Engine as Engine
+import Millrace.Http.Http3.Engine (errorCode)
+import Millrace.Http.Multiplexed.Engine hiding (Stream)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Exchange (Request, operationsOf)
 import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Serve (Serving (..), serveRequest)
@@ -76,9 +77,9 @@ instance Multiplexed Stream where
   awaitOutputOf = awaitOutput . streamEngine
   awaitWindowOf = awaitWindow . streamEngine
   finishOf = finishStream . streamEngine
-  cancelOf = cancelStream . streamEngine
+  cancelOf stream = resetStreamWith (streamEngine stream) (errorCode 8)
   failOf = failStream . streamEngine
-  resetOf stream code = True <$ resetStreamWith (streamEngine stream) code
+  resetOf stream code = True <$ resetStreamWith (streamEngine stream) (errorCode code)
   markFlushedOf = markFlushed . streamEngine
 
 agreed :: Negotiated

@@ -1,0 +1,226 @@
+-- |
+-- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory. Must not know: sockets, WAI.
+--
+-- No function blocks, except on the lock of an engine, which is never held for long.
+module Millrace.Http.Multiplexed.Engine
+  ( Stream,
+    streamKey,
+    streamHead,
+    streamHasEnded,
+    streamIsClosed,
+    streamWasReset,
+    streamIsLeft,
+    streamWasCancelled,
+    streamUnread,
+    streamReceived,
+    streamSent,
+    streamProgress,
+    copyStreamHead,
+    resetStreamWith,
+    failStream,
+    markFlushed,
+
+    -- * Waiting
+    noticeKey,
+    awaitClose,
+
+    -- * Bodies
+    readStream,
+    endReading,
+    readTrailers,
+
+    -- * Answers
+    answerStream,
+    takeBackStream,
+    writeStream,
+    writePiece,
+    awaitOutput,
+    awaitWindow,
+    outputLow,
+    finishStream,
+    informStream,
+  )
+where
+
+#include "http_stream.h"
+
+import Data.ByteString (ByteString)
+import Data.Int (Int64)
+import Data.Word (Word32, Word64, Word8)
+import Foreign.C.Types (CInt (..), CSize (..))
+import Foreign.Marshal.Alloc (allocaBytes)
+import Foreign.Ptr (Ptr, nullPtr, plusPtr)
+import Foreign.Storable (peek, peekByteOff)
+import Millrace.Http.Multiplexed.Head (Head)
+import Millrace.Http.Multiplexed.Piece (Piece)
+import Millrace.Http.Multiplexed.Rows
+
+-- | A request, from 'nextRequest' to 'releaseStream'.
+data Stream
+
+-- | The number of the stream in its engine.
+streamKey :: Ptr Stream -> IO Int
+streamKey stream = (fromIntegral :: Word64 -> Int) <$> #{peek http_stream, key} stream
+
+-- | The head of the request.
+streamHead :: Ptr Stream -> Ptr Head
+streamHead stream = stream `plusPtr` #{offset http_stream, head}
+{-# INLINE streamHead #-}
+
+-- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether the client has ended
+-- its side of the connection; whether it has cancelled the request while its handler ran.
+streamHasEnded, streamIsClosed, streamWasReset, streamIsLeft, streamWasCancelled :: Ptr Stream -> IO Bool
+streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http_stream, has_ended} stream
+streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http_stream, is_closed} stream
+streamWasReset stream = (/= (0 :: Word8)) <$> #{peek http_stream, was_reset} stream
+streamIsLeft stream = (/= (0 :: Word8)) <$> #{peek http_stream, has_left} stream
+streamWasCancelled stream = (/= (0 :: Word8)) <$> #{peek http_stream, cancellation.is_one} stream
+
+-- | The number of unread bytes of the request's body; of bytes that have arrived; and of the response's body's bytes
+-- that the transport has got.
+streamUnread, streamReceived, streamSent :: Ptr Stream -> IO Int
+streamUnread stream = (fromIntegral :: Word64 -> Int) <$> #{peek http_stream, unread} stream
+streamReceived stream = (fromIntegral :: Word64 -> Int) <$> #{peek http_stream, received} stream
+streamSent stream = fromIntegral <$> c_sent stream
+
+foreign import ccall unsafe "http_stream_sent"
+  c_sent :: Ptr Stream -> IO Word64
+
+foreign import ccall unsafe "http_stream_progress"
+  c_progress :: Ptr Stream -> IO Word64
+
+-- | A number that grows while the client takes what it can of the response: the bytes that were sent of it, and those of other
+-- streams behind which it had to wait although the client's window of this stream was open.
+streamProgress :: Ptr Stream -> IO Int
+streamProgress stream = fromIntegral <$> c_progress stream
+
+-- | Copies the fields and the text. Call this once.
+foreign import ccall unsafe "http_stream_copy_head"
+  copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
+
+foreign import ccall unsafe "http_stream_reset"
+  -- | Resets the stream at once, with an error code of its protocol.
+  resetStreamWith :: Ptr Stream -> Word64 -> IO ()
+
+foreign import ccall unsafe "http_stream_abort"
+  -- | Resets the stream because its handler has failed. What was flushed is sent first.
+  failStream :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http_stream_flush"
+  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
+  markFlushed :: Ptr Stream -> IO ()
+
+-- | The key under which a thread waits for an event of the stream with this number.
+noticeKey :: Int -> Event -> Int
+noticeKey number event = 4 * number + kind
+  where
+    kind = case event of
+      Readable -> #{const HTTP_READABLE}
+      Writable -> #{const HTTP_WRITABLE}
+      Closed -> #{const HTTP_CLOSED}
+
+foreign import ccall unsafe "http_stream_await_close"
+  c_awaitClose :: Ptr Stream -> IO CInt
+
+-- | Whether the stream is closed. If it is not, the engine will give a notice.
+awaitClose :: Ptr Stream -> IO Bool
+awaitClose stream = (== #{const HTTP_GONE}) <$> c_awaitClose stream
+
+foreign import ccall unsafe "http_stream_read"
+  c_read :: Ptr Stream -> Ptr Word8 -> CSize -> CInt -> IO Int64
+
+-- | At most this many bytes of the request's body.
+readStream :: Ptr Stream -> Ptr Word8 -> Int -> IO ReadResult
+readStream stream target size = transferred <$> c_read stream target (fromIntegral size) 1
+
+transferred :: Int64 -> ReadResult
+transferred count
+  | count >= 0 = Bytes (fromIntegral count)
+  | negate count == #{const HTTP_WAIT} = MustWait
+  | otherwise = Broken
+
+-- | Makes all further reads fail.
+foreign import ccall unsafe "http_stream_end_reading"
+  endReading :: Ptr Stream -> IO ()
+
+foreign import ccall unsafe "http_stream_trailers"
+  c_trailers :: Ptr Stream -> Ptr Word8 -> CSize -> IO CSize
+
+-- | The client's trailers: names and values.
+readTrailers :: Ptr Stream -> IO [(ByteString, ByteString)]
+readTrailers stream = do
+  size <- fromIntegral <$> c_trailers stream nullPtr 0
+  if size == 0 then return [] else allocaBytes size $ \memory -> c_trailers stream memory (fromIntegral size) >> readRows memory size
+
+outcomeOf :: CInt -> Outcome
+outcomeOf number
+  | number == #{const HTTP_OK} = Done
+  | number == #{const HTTP_WAIT} = Full
+  | number == #{const HTTP_GONE} = Gone
+  | otherwise = BadFields number
+
+foreign import ccall unsafe "http_stream_answer"
+  c_answer :: Ptr Stream -> CInt -> Ptr Word8 -> Int64 -> Ptr Word8 -> CSize -> CInt -> Ptr Int64 -> IO CInt
+
+-- | @answerStream stream status fields contentLength firstBytes@ answers, with the first bytes of a body or the whole.
+-- Also returns the length that the fields give. Does nothing if the whole body has another length.
+answerStream :: Ptr Stream -> Int -> Rows -> ContentLength -> FirstBytes -> IO (Outcome, Maybe Int)
+answerStream stream status rows@(Rows fields) size (FirstBytes body count extent) = do
+  result <- c_answer stream (fromIntegral status) fields (announcedLength size) body (fromIntegral count) (if extent == Whole then 1 else 0) given
+  declared <- if result == #{const HTTP_OK} then peek given else return (-1)
+  return (outcomeOf result, if declared < 0 then Nothing else Just (fromIntegral declared))
+  where
+    given = givenLengthAt rows
+
+foreign import ccall unsafe "http_stream_take_back"
+  c_takeBack :: Ptr Stream -> IO CInt
+
+-- | Takes the answer back. False if part of it was sent.
+takeBackStream :: Ptr Stream -> IO Bool
+takeBackStream stream = (== #{const HTTP_OK}) <$> c_takeBack stream
+
+foreign import ccall unsafe "http_stream_write"
+  c_write :: Ptr Stream -> Ptr Word8 -> CSize -> IO CInt
+
+-- | Adds to the body.
+writeStream :: Ptr Stream -> Ptr Word8 -> Int -> IO Outcome
+writeStream stream bytes count = outcomeOf <$> c_write stream bytes (fromIntegral count)
+
+foreign import ccall unsafe "http_stream_await_output"
+  c_awaitOutput :: Ptr Stream -> Word32 -> IO CInt
+
+-- | 'Full' while more than this many bytes of the body wait to be sent. The engine will give a notice.
+awaitOutput :: Ptr Stream -> Int -> IO Outcome
+awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
+
+foreign import ccall unsafe "http_stream_await_window"
+  c_awaitWindow :: Ptr Stream -> IO Int64
+
+-- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
+awaitWindow :: Ptr Stream -> IO ReadResult
+awaitWindow stream = transferred <$> c_awaitWindow stream
+
+foreign import ccall unsafe "http_stream_write_piece"
+  c_writePiece :: Ptr Stream -> Ptr Piece -> CSize -> IO CInt
+
+-- | Adds the first bytes of a piece to the body, without copying them, and takes the piece.
+writePiece :: Ptr Stream -> Ptr Piece -> Int -> IO Outcome
+writePiece stream piece count = outcomeOf <$> c_writePiece stream piece (fromIntegral count)
+
+-- | The number of waiting bytes with which a writer may continue.
+outputLow :: Int
+outputLow = #{const HTTP_OUTPUT_LOW}
+
+foreign import ccall unsafe "http_stream_finish"
+  c_finish :: Ptr Stream -> Ptr Word8 -> IO CInt
+
+-- | Ends the body, with these trailers.
+finishStream :: Ptr Stream -> Rows -> IO Outcome
+finishStream stream (Rows trailers) = outcomeOf <$> c_finish stream trailers
+
+foreign import ccall unsafe "http_stream_inform"
+  c_inform :: Ptr Stream -> CInt -> Ptr Word8 -> IO CInt
+
+-- | An interim response.
+informStream :: Ptr Stream -> Int -> Rows -> IO Outcome
+informStream stream status (Rows fields) = outcomeOf <$> c_inform stream (fromIntegral status) fields
