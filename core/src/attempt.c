@@ -3,6 +3,7 @@
  *
  * The only file of the core that makes the socket calls of POSIX. Must not know: backends.
  */
+#include "attempt.h"
 #include "cache.h"
 #include "loop.h"
 

@@ -4,6 +4,7 @@
  * Every record is in the lists, rings and queues that its state says, and in no others; and what is counted is what is
  * there. The loop is looked at between two calls of its owner. Must not know: system calls.
  */
+#include "check.h"
 #include "timeout.h"
 #include "backend.h"
 #include "millrace_check.h"

@@ -1,4 +1,5 @@
 /* clock.c: the one place that reads the time. */
+#include "clock.h"
 #include "loop.h"
 
 #ifdef _WIN32

@@ -1,7 +1,9 @@
 /* closing.c: see closing.h. Must not know: system calls. */
 #include "closing.h"
 #include "backend.h"
+#include "message.h"
 #include "millrace_check.h"
+#include "perform.h"
 
 #include <errno.h>
 

@@ -1,6 +1,8 @@
 /* group.c: a group from its creation to its end, also by a fork, and what concerns all of its loops. Must not know: system
  * calls. */
 #include "backend.h"
+#include "lifetime.h"
+#include "message.h"
 #include "token.h"
 
 #include <errno.h>

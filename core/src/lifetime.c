@@ -1,4 +1,6 @@
 /* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Must not know: system calls. */
+#include "lifetime.h"
+#include "message.h"
 #include "timeout.h"
 #include "backend.h"
 #include "token.h"

@@ -1,8 +1,12 @@
 /*
  * loop.c: what happens to an operation from submission to completion, on every backend alike.
  *
- * Read mr_loop_submit and mr_loop_poll first, and mr_loop_settle in settle.c. Must not know: system calls.
+ * Read mr_loop_submit and mr_loop_poll first, and mr_loop_settle in perform.h. Must not know: system calls.
  */
+#include "check.h"
+#include "message.h"
+#include "perform.h"
+#include "request.h"
 #include "timeout.h"
 #include "backend.h"
 #include "closing.h"
@@ -36,7 +40,7 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
     } else if (slot->request.kind == MR_SHUTDOWN) {
         mr_shutdown_perform(loop, slot);
     } else if (slot->request.flags & MR_NOW) {
-        mr_loop_perform_now(loop, slot);
+        mr_perform_now(loop, slot);
     } else {
         mr_descriptor_link(descriptor, slot);
         loop->backend->submit(loop, slot);

@@ -1,7 +1,9 @@
 /* message.c: what loops and other threads ask of a loop's owner, through its mailbox. Must not know: system calls. */
+#include "message.h"
 #include "closing.h"
 #include "deadline.h"
 #include "descriptor.h"
+#include "perform.h"
 #include "shutdown.h"
 
 #include <errno.h>

@@ -7,7 +7,10 @@
  * system call. A foreign descriptor, which may be closed behind our back, is watched for one event at a time.
  */
 #include "readiness.h"
+#include "attempt.h"
+#include "clock.h"
 #include "millrace_check.h"
+#include "perform.h"
 #include "send_then_receive.h"
 
 #include <errno.h>
@@ -110,12 +113,12 @@ static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poll
 {
     mr_descriptor *descriptor = slot->descriptor;
     known_of(descriptor)->unused_events = 0;
-    bool has_tried = mr_is_tried_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
-    if (has_tried && mr_loop_try(loop, slot))
+    bool has_tried = mr_is_performed_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
+    if (has_tried && mr_perform(loop, slot))
         return;
     int error = watch_descriptor(loop, descriptor, poller);
     /* What cannot be watched, such as a regular file, is always ready: the look says so. */
-    if (error && (has_tried || !mr_loop_try(loop, slot)))
+    if (error && (has_tried || !mr_perform(loop, slot)))
         mr_loop_settle(loop, slot, error);
 }
 
@@ -190,7 +193,7 @@ void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
     mr_descriptor *descriptor = slot->descriptor;
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         remove_unsent(loop, slot);
-    mr_loop_conclude(loop, slot);
+    mr_perform_last(loop, slot);
     if (known_of(descriptor)->is_one_shot)
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
@@ -214,7 +217,7 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
         next = slot->next;
         if (!awaits_event(slot) || (blocked && !mr_is_wait(slot->request.kind)))
             continue;
-        if (!mr_loop_try(loop, slot))
+        if (!mr_perform(loop, slot))
             blocked = true;
     }
 }

@@ -1,5 +1,6 @@
 /* request.c: what makes a request complete in itself, and what is left of one after a part was done. Must not know:
  * system calls. */
+#include "request.h"
 #include "loop.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* send_then_receive.c: see send_then_receive.h. */
 #include "send_then_receive.h"
 #include "backend.h"
+#include "perform.h"
 
 #include <errno.h>
 
@@ -51,7 +52,7 @@ void mr_send_then_receive_end(mr_loop *loop, mr_slot *slot, int64_t result)
 bool mr_send_then_receive_begin(mr_loop *loop, mr_slot *slot)
 {
     while (slot->request.kind == MR_SEND_THEN_RECEIVE)
-        if (mr_loop_settle(loop, slot, mr_loop_attempt(loop, slot)))
+        if (mr_loop_settle(loop, slot, mr_perform_step(loop, slot)))
             return false;
     return true;
 }

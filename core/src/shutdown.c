@@ -2,6 +2,8 @@
 #include "shutdown.h"
 #include "backend.h"
 #include "descriptor.h"
+#include "message.h"
+#include "perform.h"
 
 #include <errno.h>
 
@@ -44,7 +46,7 @@ void mr_shutdown_perform(mr_loop *loop, mr_slot *slot)
     mr_loop *others[MR_LOOPS_MAX];
     uint64_t joined;
     loop->backend->flush(loop); /* what is to be sent goes first */
-    mr_loop_perform_now(loop, slot);
+    mr_perform_now(loop, slot);
     if (slot->result < 0 || mr_handle_loops(&loop->group->handles, message.handle, &joined) < 0)
         return;
     unsigned count = mr_group_other_loops(loop->group, joined, loop, others);

@@ -1,5 +1,6 @@
 /* uring.c: see uring.h. Must not know: backends. */
 #include "uring.h"
+#include "attempt.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,5 @@
 /* epoll.c: the backend that waits for Linux's readiness events and does everything else by system calls. */
+#include "../attempt.h"
 #include "../backend.h"
 #include "../epoll_poller.h"
 #include "../eventfd.h"

@@ -4,6 +4,7 @@
  * See kqueue(2). Reading and writing have a filter each. With EV_CLEAR a filter reports edges; with EV_ONESHOT it reports
  * one event and is removed. With EV_RECEIPT, kevent returns a result for each change and fetches no events.
  */
+#include "../attempt.h"
 #include "../backend.h"
 #include "../readiness.h"
 

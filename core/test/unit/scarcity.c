@@ -1,5 +1,6 @@
 /* scarcity.c: what a loop makes of errors that pass by themselves, on a backend that reports whatever the test says. */
 #include "../../src/backend.h"
+#include "../../src/perform.h"
 #include "unit.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* files.c: see files.h. Must not know: epoll. */
 #include "files.h"
+#include "../../perform.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -142,7 +143,7 @@ void mr_files_cancel(mr_loop *loop, mr_files *files, mr_slot *slot)
 {
     if (part_of(slot)->queue == AWAITS_SUBMISSION) {
         leave_backlog(files, slot);
-        mr_loop_conclude(loop, slot);
+        mr_perform_last(loop, slot);
         return;
     }
     struct io_uring_sqe *entry = next_entry(loop, files);

@@ -4,6 +4,7 @@
  * Where the owner of a loop changes threads, epoll is the cheaper one for many sockets (decision 20). But it cannot wait for
  * files. The ring is watched by epoll, so that one wait is for both.
  */
+#include "../../attempt.h"
 #include "../../epoll_poller.h"
 #include "../../eventfd.h"
 #include "../../backend.h"

@@ -1,4 +1,5 @@
 /* edges.c: the sockets for whose readiness the ring's own polls cannot wait: epoll does, and the ring polls that. */
+#include "../../perform.h"
 #include "ring.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ bool mr_ring_wait_for_edge(mr_loop *loop, mr_slot *slot)
     mr_ring *state = mr_ring_of(loop);
     mr_descriptor *descriptor = slot->descriptor;
     bool *is_watched = &mr_ring_descriptor_of(descriptor)->is_watched_for[mr_direction_of(slot->request.kind)];
-    if (*is_watched && mr_loop_try(loop, slot))
+    if (*is_watched && mr_perform(loop, slot))
         return true;
     if (!*is_watched) {
         *is_watched = descriptor->generation != 0;

@@ -6,7 +6,10 @@
  * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again. Where the owner is one thread
  * (mr_group_create_with_owned_loops) the ring is tied to it, and delivers when that thread polls.
  */
+#include "../../attempt.h"
+#include "../../clock.h"
 #include "../../eventfd.h"
+#include "../../perform.h"
 #include "ring.h"
 
 #include <errno.h>
@@ -29,7 +32,7 @@ void mr_ring_submit(mr_loop *loop, mr_slot *slot)
         mr_loop_settle(loop, slot, -ESPIPE);
         return;
     }
-    if (mr_ring_is_attempted(mr_ring_of(loop), slot) && mr_loop_try(loop, slot))
+    if (mr_ring_is_attempted(mr_ring_of(loop), slot) && mr_perform(loop, slot))
         return;
     if (mr_has_trait(kind, MR_HAS_VECTOR) && !slot->backend_memory) {
         slot->backend_memory = malloc(sizeof(struct msghdr));
@@ -46,12 +49,12 @@ static void cancel(mr_loop *loop, mr_slot *slot)
     mr_ring *state = mr_ring_of(loop);
     if (mr_ring_slot_of(slot)->queue == AWAITS_EDGE) {
         mr_ring_leave_edges(state, slot);
-        mr_loop_conclude(loop, slot);
+        mr_perform_last(loop, slot);
         return;
     }
     if (mr_ring_slot_of(slot)->queue == AWAITS_SUBMISSION) {
         mr_ring_leave_backlog(state, slot);
-        mr_loop_conclude(loop, slot);
+        mr_perform_last(loop, slot);
         return;
     }
     struct io_uring_sqe *entry = mr_ring_next_entry(loop, state);
@@ -109,7 +112,7 @@ static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cq
 static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
 {
     mr_ring_add_buffer(loop, mr_ring_of(loop));
-    if (mr_loop_try(loop, slot))
+    if (mr_perform(loop, slot))
         return true;
     mr_ring_descriptor_of(slot->descriptor)->exhausted = true;
     return false;
@@ -131,7 +134,7 @@ static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
     if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
         return mr_loop_settle(loop, slot, -ECANCELED);
     if (is_shut(loop, slot)) /* what came before the end is received first */
-        return mr_loop_try(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
+        return mr_perform(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
     return mr_ring_waits_for_edge(mr_ring_of(loop), slot, answer) && mr_ring_wait_for_edge(loop, slot);
 }
 
@@ -140,7 +143,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
     int64_t result;
     if (answer >= 0 && mr_ring_is_attempted(mr_ring_of(loop), slot)) {
-        if (mr_loop_try(loop, slot))
+        if (mr_perform(loop, slot))
             return true;
         result = -EAGAIN;
     } else if (mr_ring_slot_of(slot)->awaits_room && answer >= 0) {
@@ -155,7 +158,7 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         result = -EAGAIN;
     } else if (answer == -ECANCELED && slot->end_reason) {
         /* A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready may have been cancelled. */
-        mr_loop_conclude(loop, slot);
+        mr_perform_last(loop, slot);
         return true;
     } else {
         result = interpret(loop, slot, answer);

@@ -12,6 +12,8 @@
  * Windows has readiness only inside its socket driver. A wait asks the driver for it (IOCTL_AFD_POLL), as select does.
  * That request is not in the documentation; libuv, mio and wepoll rely on it as well.
  */
+#include "../../clock.h"
+#include "../../perform.h"
 #include "port.h"
 
 #include <errno.h>
@@ -49,7 +51,7 @@ static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
     *is_over = true;
     if (slot->request.kind == MR_SYNC_FILE)
         return mr_port_sync_file(slot);
-    if (mr_port_is_borrowing(slot) && (result = mr_loop_attempt(loop, slot)) != -EAGAIN)
+    if (mr_port_is_borrowing(slot) && (result = mr_perform_step(loop, slot)) != -EAGAIN)
         return result;
     if (!mr_port_asks_for_readiness(slot) && (result = mr_port_associate(loop, slot)) < 0)
         return result;
@@ -141,7 +143,7 @@ static bool has_gone_in_part(const mr_port_operation *op)
 
 static int64_t receive_borrowed(mr_port_operation *op)
 {
-    int64_t result = mr_loop_attempt(op->loop, op->slot);
+    int64_t result = mr_perform_step(op->loop, op->slot);
     /* Under Wine, reporting a reset clears the error, and the socket then looks as if the peer had ended the stream. */
     return result == 0 && op->poll.events & DRIVER_ABORT ? -ECONNRESET : result;
 }

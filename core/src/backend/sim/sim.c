@@ -4,8 +4,9 @@
  * An operation is attempted when it is submitted, unless earlier ones in its direction (reading or writing) still wait. It is
  * attempted again whenever its file has changed. The fault that happens to it, if any, is drawn when it is submitted.
  */
-#include "attempt.h"
+#include "machine_attempt.h"
 #include "millrace_check.h"
+#include "../../perform.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -236,9 +237,9 @@ static void submit(mr_loop *loop, mr_slot *slot)
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
     part_of(slot)->fault = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
-    bool is_tried =
-        slot->request.kind == MR_SEND_THEN_RECEIVE || mr_is_wait(slot->request.kind) || mr_is_tried_first(slot, false);
-    if (!is_tried || !mr_loop_try(loop, slot))
+    bool is_tried = slot->request.kind == MR_SEND_THEN_RECEIVE || mr_is_wait(slot->request.kind) ||
+                    mr_is_performed_first(slot, false);
+    if (!is_tried || !mr_perform(loop, slot))
         park(loop, number);
     mr_machine_unlock(machine);
 }
@@ -254,8 +255,8 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
             is_blocked |= is_held;
             continue;
         }
-        bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read it first: mr_loop_try may free the slot */
-        is_blocked |= !mr_loop_try(loop, slot) || holds_up;
+        bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read it first: mr_perform may free the slot */
+        is_blocked |= !mr_perform(loop, slot) || holds_up;
     }
 }
 
@@ -326,7 +327,7 @@ static void come_due(mr_loop *loop, mr_token token)
     int number = mr_slot_number(slot);
     int64_t result = part_of(slot)->phase == HELD ? held_result(slot) : -ECANCELED;
     if (!settle(loop, slot, result))
-        mr_loop_try(loop, slot);
+        mr_perform(loop, slot);
     serve_both(loop, number);
 }
 

@@ -1,4 +1,4 @@
--- | What a user can choose, whether on the command line or in a configuration file. Must not know: how it is written.
+-- | What a user can choose, whether on the command line or in a configuration file. Must not know: servers.
 module Millrace.Cli.Config.Options
   ( -- * Servers
     ServerOptions (..),

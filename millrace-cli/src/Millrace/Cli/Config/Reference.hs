@@ -1,4 +1,4 @@
--- | The table of all settings, and how it is printed for people and for programs. Must not know: what settings mean.
+-- | The table of all settings, and how it is printed for people and for programs. Must not know: servers.
 module Millrace.Cli.Config.Reference
   ( reference,
     referenceText,

@@ -1,5 +1,5 @@
 -- | One place for each thing that a user can set. From it come the option of the command line, the key of configuration files, the text
--- of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know: which settings there are.
+-- of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know: servers.
 --
 -- Settings are put together as the fields of their record are:
 --

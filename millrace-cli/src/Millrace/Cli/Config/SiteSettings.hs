@@ -1,5 +1,5 @@
 -- | The settings of sites and routes: what is served, and to whom. One place for name, values, usual value and meaning of each.
--- Must not know: how they are read and written.
+-- Must not know: servers.
 module Millrace.Cli.Config.SiteSettings
   ( filesSettings,
     proxySettings,

@@ -1,4 +1,4 @@
--- | Values as the text of a file in YAML, one key for a line. Must not know: what they mean.
+-- | Values as the text of a file in YAML, one key for a line. Must not know: servers.
 module Millrace.Cli.Config.YamlText
   ( Value (..),
     rendered,

@@ -1,5 +1,6 @@
-/* attempt.c: one operation, tried once on a simulated machine, without blocking. */
-#include "attempt.h"
+/* machine_attempt.c: one operation, tried once on a simulated machine, without blocking. */
+#include "machine_attempt.h"
+#include "../../attempt.h"
 
 #include <errno.h>
 #include <unistd.h>

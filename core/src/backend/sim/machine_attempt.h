@@ -1,6 +1,6 @@
-/* attempt.h: one operation, tried once on a simulated machine. */
-#ifndef MILLRACE_SIM_ATTEMPT_H
-#define MILLRACE_SIM_ATTEMPT_H
+/* machine_attempt.h: one operation, tried once on a simulated machine. */
+#ifndef MILLRACE_SIM_MACHINE_ATTEMPT_H
+#define MILLRACE_SIM_MACHINE_ATTEMPT_H
 
 #include "../../backend.h"
 #include "../../machine/machine.h"

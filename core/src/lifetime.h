@@ -1,0 +1,10 @@
+/* lifetime.h: how a loop begins and ends. Most of it is in millrace.h. Must not know: system calls. */
+#ifndef MILLRACE_LIFETIME_H
+#define MILLRACE_LIFETIME_H
+
+#include "loop.h"
+
+/* In the child of a fork: frees the loop and this process's copies of what it holds in the kernel. */
+void mr_loop_abandon(mr_loop *loop);
+
+#endif
