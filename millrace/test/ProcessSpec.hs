@@ -4,13 +4,14 @@
 module ProcessSpec (spec) where
 
 import Control.Concurrent (newEmptyMVar, putMVar, takeMVar)
-import Control.Exception (bracket, try)
-import Control.Monad (forM, forM_, forever, replicateM_, unless, void)
+import Control.Exception (bracket, evaluate, throwIO, try)
+import Control.Monad (forM, forM_, forever, replicateM, replicateM_, unless, void)
+import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf)
 import Data.Maybe (fromJust)
-import Foreign.C.Error (eACCES, eBADF, eINVAL, eNOENT, eNOTDIR, ePIPE, eSRCH)
+import Foreign.C.Error (eACCES, eBADF, eINVAL, eNOENT, eNOTDIR, ePERM, ePIPE, eSRCH)
 import Millrace.Deadline
 import Millrace.Directory (Permissions (..))
 import Millrace.File.Temporary (withTemporaryDirectory)
@@ -27,6 +28,7 @@ import Support
 import System.Directory (listDirectory)
 import System.Environment (getExecutablePath)
 import System.IO.Error (isDoesNotExistError)
+import System.Mem.StableName (makeStableName)
 import System.Posix.Process (getProcessID)
 import qualified System.Posix.Signals as Posix
 import Test.Hspec
@@ -89,6 +91,14 @@ spec = do
         failsWith (startProcess (command "/none" [])) >>= (`shouldSatisfy` hasCode eNOENT)
         failsWith (startProcess (command "/etc/passwd" [])) >>= (`shouldSatisfy` hasCode eACCES)
         failsWith (startProcess (command "true" []) {commandDirectory = Just "/etc/passwd"}) >>= (`shouldSatisfy` hasCode eNOTDIR)
+    it "gives a program the user of any number, or fails, and refuses the number of none" $ do
+      -- Beyond 2147483647, where a number with a sign would be "unchanged".
+      let asked numbers = try (readProcess (command "sh" ["-c", "id -u; id -g"]) {commandUser = Just numbers} "") :: IO (Either IOError (Exit, ByteString, ByteString))
+      outcome <- asked (3000000000, 3000000001)
+      outcome `shouldSatisfy` either (\problem -> hasCode ePERM problem || hasCode eINVAL problem) (== (Exited 0, "3000000000\n3000000001\n", ""))
+      forM_ [(maxBound, 0), (0, maxBound)] $ \numbers -> do
+        problem <- failsWith (asked numbers >>= either throwIO return)
+        (hasCode eINVAL problem, "4294967295" `isInfixOf` show problem) `shouldBe` (True, True)
     it "gives a program no other descriptor" $
       withoutLeaks . withPipe $ \_ _ -> do
         (_, out, _) <- readProcess (command "ls" ["/proc/self/fd"]) ""
@@ -323,6 +333,11 @@ spec = do
       cache <- newCache 2 60000000
       forM_ ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"] $ \name ->
         (length <$> lookUpIn cache noDeadline (host name "80")) `shouldReturn` 1
+    it "remembers for a time beyond all measure" $
+      forM_ [maxBound, 18446744073709552] $ \micros -> do
+        cache <- newCache 2 micros
+        [one, other] <- replicateM 2 (lookUpIn cache noDeadline (host "127.0.0.1" "80") >>= evaluate >>= makeStableName)
+        (one == other) `shouldBe` True
     it "has deadlines" $ do
       past <- deadlineAfter 0
       outcome <- try (lookUpBefore past (host "127.0.0.1" "80"))

@@ -11,6 +11,7 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Either (fromRight, isLeft, isRight)
 import Data.IORef (atomicModifyIORef', modifyIORef, newIORef, readIORef, writeIORef)
 import Data.List (isInfixOf)
+import Foreign.C.Error (eMFILE)
 import Foreign.C.Types (CInt (..), CUInt (..))
 import Millrace.Deadline
 import qualified Millrace.Directory as Directory
@@ -29,7 +30,7 @@ import qualified Millrace.Terminal as Terminal
 import Millrace.Timer
 import qualified Millrace.Watch as Watch
 import Scenario (scenarioPasses)
-import Support (firstSeed, machineSeeds, needingKnownLayout)
+import Support (firstSeed, hasCode, machineSeeds, needingKnownLayout)
 import System.Mem (performMajorGC)
 import System.Posix.Process (getProcessID)
 import qualified System.Timeout as Base
@@ -362,6 +363,17 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
       mapM_ close sockets
       return (isLeft refused)
     resultOf outcome >>= (`shouldBe` True)
+
+  it "takes no number for another one that it would be if it were cut off" $ do
+    let beyond = 4294967296
+    outcome <- simulate (calm 17) {planDescriptors = beyond + 3, planBufferBytes = beyond + 600, planFaultRates = [(NoDescriptors, beyond)]} $ do
+      refused <- try (socket AF_INET Stream defaultProtocol) :: IO (Either IOError Socket)
+      return (either (hasCode eMFILE) (const False) refused)
+    resultOf outcome >>= (`shouldBe` True)
+    roomy <- simulate (calm 17) {planDescriptors = beyond + 3, planBufferBytes = beyond + 600} $ do
+      pairs <- replicateM 3 (socketPair AF_UNIX Stream defaultProtocol)
+      forM_ pairs $ \(one, _) -> sendAll one (Char8.replicate 100000 'x')
+    resultOf roomy
 
 isThreadsGoOn :: SimulationException -> Bool
 isThreadsGoOn problem = case problem of

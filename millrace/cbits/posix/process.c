@@ -47,7 +47,7 @@ typedef struct launch {
     int streams[STREAMS];
     char stream_paths[STREAMS][32]; /* by which the child opens them once more */
     int group;
-    int user, user_group; /* -1: unchanged */
+    int64_t user, user_group; /* -1: unchanged. Their numbers have 32 bits without a sign */
     limit *limits;
     int limit_count;
     volatile int error; /* the child's, before it has ended */
@@ -257,7 +257,7 @@ int64_t mrh_do_spawn(mrh_job *job)
 {
     const char *at = job->memory;
     const int64_t *numbers = job->numbers;
-    launch what = {.group = (int)numbers[6], .user = (int)numbers[7], .user_group = (int)numbers[8]};
+    launch what = {.group = (int)numbers[6], .user = numbers[7], .user_group = numbers[8]};
     int result = -ENOMEM;
     int64_t started = 0;
     for (int i = 0; i < STREAMS; i++) {

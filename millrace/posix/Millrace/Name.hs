@@ -46,6 +46,7 @@ import Data.Char (isAscii)
 import Data.Int (Int32, Int64)
 import Data.List (sortOn)
 import Data.Maybe (fromMaybe)
+import Data.Ord (Down (..))
 import Data.Word (Word64, Word8)
 import Foreign.C.Error (Errno (..))
 import Foreign.C.String (peekCString)
@@ -57,6 +58,7 @@ import Millrace.Internal.Constants.Names
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job
 import Millrace.Internal.Socket (addressFrom)
+import Millrace.Internal.Units (thousandfold)
 import Network.Socket (AddrInfo (..), AddrInfoFlag (..), Family (..), HostName, NameInfoFlag (..), ProtocolNumber, ServiceName, SockAddr, SocketType (..), defaultProtocol, packFamily, unpackFamily)
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
 
@@ -244,7 +246,7 @@ data Cache = Cache
 -- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds. The
 -- system does not say how long an answer is valid, so choose a short time. Failures are not kept.
 newCache :: Int -> Int -> IO Cache
-newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (max 0 micros) * 1000)) <$> newMVar []
+newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (thousandfold micros))) <$> newMVar []
 
 -- | 'lookUpBefore' with a cache. Threads that look up the same name at the same time may all do so.
 --
@@ -264,5 +266,5 @@ lookUpIn cache deadline query = do
       now <- monotonicNanoseconds
       modifyMVar (cacheAnswers cache) $ \answers ->
         let others = [answer | answer@(asked, _, _) <- answers, asked /= query]
-            newestFirst = sortOn (\(_, end, _) -> negate (fromIntegral end :: Int64)) others
+            newestFirst = sortOn (\(_, end, _) -> Down end) others
          in return ((query, now + cacheNanoseconds cache, found) : take (cacheMost cache - 1) newestFirst, found)

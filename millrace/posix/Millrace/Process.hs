@@ -78,7 +78,7 @@ import Data.IORef
 import Data.Int (Int64)
 import Data.Maybe (fromMaybe, isJust)
 import Data.Word (Word32)
-import Foreign.C.Error (Errno (..), eBADF, eCHILD, ePERM, ePIPE, eSRCH)
+import Foreign.C.Error (Errno (..), eBADF, eCHILD, eINVAL, ePERM, ePIPE, eSRCH)
 import Foreign.C.Types (CInt (..))
 import Foreign.ForeignPtr (plusForeignPtr)
 import Foreign.Marshal.Alloc (alloca)
@@ -136,7 +136,8 @@ data Command = Command
     commandErrors :: !Wiring,
     commandGroup :: !Group,
     commandLimits :: [Limit],
-    -- | user and group, by their numbers; needs privileges
+    -- | user and group, by their numbers; needs privileges. 4294967295 is the number of none, and is refused (@EINVAL@): the system
+    -- would leave the program its user.
     commandUser :: !(Maybe (Word32, Word32))
   }
   deriving (Eq, Show)
@@ -298,6 +299,8 @@ data Wired = Wired
 -- it); waiting for the process is not necessary.
 startProcess :: Command -> IO Process
 startProcess what = handOver discard $ do
+  when (maybe False (\(user, group) -> maxBound `elem` [user, group]) (commandUser what)) $
+    throwIO (failure startFunction (commandProgram what) eINVAL `ioeSetErrorString` "no user and no group has the number 4294967295")
   theirs <- newIORef []
   ours <- newIORef (return ())
   let undo = uninterruptibleMask_ (takeAll theirs >>= mapM_ closeNumber >> join (readIORef ours))

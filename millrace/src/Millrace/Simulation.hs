@@ -109,7 +109,7 @@ import Millrace.Internal.Simulation.Foreign hiding (Plan)
 import qualified Millrace.Internal.Simulation.Foreign as Foreign
 import Millrace.Internal.SystemError (prepareSystemErrors, systemError)
 import Millrace.Internal.Timer
-import Millrace.Internal.Units (thousandfold)
+import Millrace.Internal.Units (saturatedWord, thousandfold)
 import System.IO.Unsafe (unsafePerformIO)
 import System.Mem (performMajorGC, performMinorGC)
 
@@ -168,7 +168,7 @@ data Plan = Plan
     planLatencyMicros :: Int,
     -- | The rate of each direction of a connection; 0 for no limit.
     planBytesPerSecond :: Int,
-    -- | How many unreceived bytes a direction can hold.
+    -- | How many unreceived bytes a direction can hold; 0 for 208 KiB. Of this and of all other numbers, negative ones mean 0.
     planBufferBytes :: Int,
     -- | The size of all files together; 0 for no limit.
     planDiskBytes :: Int,
@@ -227,19 +227,19 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
   fillBytes place 0 planSize
   pokeByteOff place planSeedOffset (planSeed what)
   forM_ (planFaultRates what) $ \(fault, rate) ->
-    pokeByteOff place (planRates + 4 * faultCode fault) (fromIntegral rate :: Word32)
+    pokeByteOff place (planRates + 4 * faultCode fault) (saturatedWord rate)
   forM_ (zip [0 ..] faults) $ \(i, (operation, fault)) -> do
-    pokeByteOff planned (i * plannedSize + plannedOperation) (fromIntegral operation :: Word64)
+    pokeByteOff planned (i * plannedSize + plannedOperation) (natural operation)
     pokeByteOff planned (i * plannedSize + plannedFault) (fromIntegral (faultCode fault) :: Word32)
   pokeByteOff place planPlanned (planned :: Ptr Word8)
   pokeByteOff place planPlannedCount (fromIntegral (length faults) :: Word64)
   pokeByteOff place planDelayMax (nanoseconds planDelayMicros)
   pokeByteOff place planStallTime (nanoseconds planStallMicros)
   pokeByteOff place planLatencyTime (nanoseconds planLatencyMicros)
-  pokeByteOff place planRate (fromIntegral (planBytesPerSecond what) :: Word64)
-  pokeByteOff place planBuffer (fromIntegral (planBufferBytes what) :: Word32)
-  pokeByteOff place planDisk (fromIntegral (planDiskBytes what) :: Word64)
-  pokeByteOff place planDescriptorsOffset (fromIntegral (planDescriptors what) :: Word32)
+  pokeByteOff place planRate (natural (planBytesPerSecond what))
+  pokeByteOff place planBuffer (saturatedWord (planBufferBytes what))
+  pokeByteOff place planDisk (natural (planDiskBytes what))
+  pokeByteOff place planDescriptorsOffset (saturatedWord (planDescriptors what))
   pokeByteOff place planReordersFlag (flag (planReorders what))
   pokeByteOff place planTracesFlag (flag (planTraces what))
   use place
@@ -247,6 +247,7 @@ withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length 
     faults = sortOn fst (planFaults what)
     faultCode fault = fromEnum fault + 1
     nanoseconds field = fromIntegral (thousandfold (field what)) :: Word64
+    natural number = fromIntegral (max 0 number) :: Word64
     flag value = if value then 1 else 0 :: Word8
 
 ------------------------------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 module Millrace.Internal.Units
   ( thousandfold,
     saturated,
+    saturatedWord,
   )
 where
 
+import Data.Word (Word32)
 import Foreign.C.Types (CInt)
 
 -- | Milliseconds in microseconds, or microseconds in nanoseconds. Negative numbers give 0; too large ones give the maximum.
@@ -17,3 +19,8 @@ thousandfold = (* 1000) . max 0 . min (maxBound `quot` 1000)
 saturated :: Int -> CInt
 saturated = fromIntegral . max (fromIntegral (minBound :: CInt)) . min (fromIntegral (maxBound :: CInt))
 {-# INLINE saturated #-}
+
+-- | The same for a number of 32 bits without a sign: negative ones become 0.
+saturatedWord :: Int -> Word32
+saturatedWord = fromIntegral . max 0 . min (fromIntegral (maxBound :: Word32))
+{-# INLINE saturatedWord #-}
