@@ -239,6 +239,10 @@ handshakes _ server client = do
         within "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
         eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
 
+  it "have all the time that there is, if that is wanted" $
+    withServer server {tlsHandshakeSeconds = maxBound, tlsWatchSeconds = maxBound} id telling $ \port ->
+      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+
   it "are bounded in time for a client that sends a byte at a time" $ do
     (outcomes, watched) <- watching server
     withServer watched {tlsHandshakeSeconds = 2} id telling $ \port ->

@@ -136,6 +136,11 @@ spec = do
         withAsync (void (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))) $ \_ -> do
           (bytes, seconds) <- timed (receiveAll client)
           (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
+    it "ends a body that comes more slowly than can be counted" $
+      withServer (setTimeout 30 . setMinimumRate maxBound 2) echo $ \port -> withConnection port $ \client -> do
+        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+        withAsync (void (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))) $ \_ ->
+          statusOf <$> receiveAll client `shouldReturn` 408
     it "reads one that comes faster to its end" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 240000\r\n\r\n"

@@ -70,6 +70,12 @@ spec = do
         codes <- replicateM 12 (statusOf <$> ask port (get "/"))
         length (filter (== "502") codes) `shouldBe` 2
         readIORef asked `shouldReturn` 2
+  it "leaves it out for a time beyond all measure" $ do
+    let bad _ peer = receiveHead peer >> sendAll peer "nonsense\r\n"
+    withTarget bad $ \one -> withTarget (named "b") $ \other ->
+      withFront quiet {limits = defaultLimits {failuresMax = 1, leftOutMicros = maxBound}} [one, other] $ \port -> do
+        codes <- replicateM 6 (statusOf <$> ask port (get "/"))
+        length (filter (== "502") codes) `shouldBe` 1
   it "asks whether targets are well" $ do
     isWell <- newIORef True
     told <- newMVar []

@@ -17,7 +17,7 @@ import Control.Monad (unless)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (microseconds, monotonicNanoseconds, timeLimitNanoseconds)
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Settings (Limits (..))
 import Millrace.Proxy.Shared
@@ -67,7 +67,7 @@ noteFailure limits member = do
   now <- monotonicNanoseconds
   atomicModifyIORef' (memberFailures member) $ \(Failures count end) ->
     let failures = count + 1
-     in (Failures failures (if failures >= failuresMax limits then now + 1000 * fromIntegral (max 0 (leftOutMicros limits)) else end), ())
+     in (Failures failures (if failures >= failuresMax limits then now + timeLimitNanoseconds (microseconds (leftOutMicros limits)) else end), ())
 
 -- | May requests go there, as far as is known?
 isUsable :: Member -> IO Bool

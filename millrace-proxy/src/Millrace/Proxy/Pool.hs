@@ -18,7 +18,7 @@ import Control.Monad (filterM, forM_, join, unless)
 import Data.IORef
 import Data.List (partition)
 import Data.Word (Word64)
-import Millrace.Deadline (monotonicNanoseconds)
+import Millrace.Deadline (microseconds, monotonicNanoseconds, timeLimitNanoseconds)
 import Millrace.Proxy.Link (Link (..))
 import Millrace.Proxy.PerCapability
 
@@ -46,7 +46,7 @@ newPool count micros = do
     Pool
       { poolStacks = stacks,
         poolMax = (max 0 count + capabilities - 1) `div` capabilities,
-        poolNanoseconds = 1000 * fromIntegral (max 0 micros)
+        poolNanoseconds = timeLimitNanoseconds (microseconds micros)
       }
 
 -- | Takes a connection on which nothing has happened since it was kept. It is the caller's to close. Does not block.

@@ -21,7 +21,7 @@ import Control.Monad (filterM, forM_, join, unless, void, when)
 import Data.ByteString (ByteString)
 import Data.IORef
 import Data.Word (Word64)
-import Millrace.Deadline (Deadline, deadlineFromNanoseconds, monotonicNanoseconds)
+import Millrace.Deadline (Deadline, deadlineFromNanoseconds, microseconds, monotonicNanoseconds, timeLimitNanoseconds)
 import Millrace.HttpClient.Http2
 import Millrace.Proxy.Link (Link (..), Version (..))
 import Millrace.Proxy.PerCapability
@@ -51,7 +51,7 @@ data Phase = InUse | Over
 newShared :: Int -> IO Shared
 newShared micros = do
   slots <- newPerCapability (Slot [] [] Nothing InUse)
-  Shared slots (1000 * fromIntegral (max 0 micros)) <$> newIORef Nothing
+  Shared slots (timeLimitNanoseconds (microseconds micros)) <$> newIORef Nothing
 
 -- | What the target spoke last. 'Nothing': it is not known yet.
 knownVersion :: Shared -> IO (Maybe Version)

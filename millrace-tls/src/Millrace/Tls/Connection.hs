@@ -199,7 +199,7 @@ gracefulClose :: Connection -> Int -> IO ()
 gracefulClose connection millis = linger `finally` close connection
   where
     linger = do
-      deadline <- deadlineAfter (1000 * millis)
+      deadline <- deadlineAfter (1000 * max 0 (min (maxBound `quot` 1000) millis))
       endSendingBefore deadline connection `catch` ignore
       Socket.gracefulClose (connectionSocket connection) millis
     ignore :: IOException -> IO ()

@@ -23,6 +23,7 @@ import qualified Data.ByteString.Lazy as L
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Deadline (deadlineAfter, monotonicNanoseconds)
 import Millrace.Http.Protection (Others (..), Protection (..))
+import Millrace.Http.Server.Limits (secondsInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Tls.Handshakes
 import Millrace.Http.Tls.OwnThread (inThreadOfItsOwn)
@@ -61,7 +62,7 @@ watching tls settings
   | tlsWatchSeconds settings > 0 && not (null (watchedFiles settings)) = Chosen settings . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen settings Nothing)
   where
-    watch = watchFiles (1000000 * tlsWatchSeconds settings) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
+    watch = watchFiles (secondsInMicros (tlsWatchSeconds settings)) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
 
 stopWatching :: Chosen -> IO ()
 stopWatching (Chosen _ watcher) = mapM_ killThread watcher
@@ -131,7 +132,7 @@ shakeHands tls received socket = inThreadOfItsOwn (shakeHandsHere tls received s
 shakeHandsHere :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHandsHere (TLS settings _ context handshakes) received socket = do
   start <- monotonicNanoseconds
-  deadline <- deadlineAfter (1000000 * tlsHandshakeSeconds settings)
+  deadline <- deadlineAfter (secondsInMicros (tlsHandshakeSeconds settings))
   (standing, result) <- fmap flattened . try . inHandshake handshakes deadline end $ \standing -> do
     result <- try (serverHandshakeAfter received deadline context socket)
     now <- standing

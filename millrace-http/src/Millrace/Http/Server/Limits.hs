@@ -69,7 +69,9 @@ limitsOf settings =
     }
   where
     phase own = secondsInMicros (fromMaybe (settingsTimeoutSeconds settings) (own settings))
-    rate (bytesPerSecond, window) = Rate (bytesPerSecond * min centurySeconds window) (secondsInMicros window)
+    rate (bytesPerSecond, window) =
+      let seconds = min centurySeconds window
+       in Rate (min bytesPerSecond (maxBound `quot` seconds) * seconds) (secondsInMicros window)
     longer one other = if one == 0 || other == 0 then 0 else max one other
     orNone limit = fromMaybe maxBound (limit settings)
 

@@ -37,6 +37,7 @@ import Millrace.Http.Http3.Port
 import Millrace.Http.Http3.Session
 import Millrace.Http.Http3.Settings
 import Millrace.Http.Server.Context (ServerContext (..), newServerContext)
+import Millrace.Http.Server.Limits (secondsInMicros)
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Server.State (newServerState)
 import Millrace.Http.Tls.Settings (EarlyData (..), Reload (..), TLSSettings (..), watchedFiles)
@@ -259,7 +260,7 @@ watching http3 tls
   | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) = Chosen tls . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen tls Nothing)
   where
-    watch = watchFiles (1000000 * tlsWatchSeconds tls) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
+    watch = watchFiles (secondsInMicros (tlsWatchSeconds tls)) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
 
 -- | The libraries that speak HTTP\/3, with their versions: @ngtcp2 1.11.0, nghttp3 1.8.0, GnuTLS 3.8.9@.
 librariesOfHTTP3 :: IO String

@@ -85,7 +85,7 @@ engineLimits owner datagram tls settings =
       limitRequests = settingsMaximumRequests settings,
       limitConnections = settingsMaximumConnections settings,
       limitIdle = if freshMicros limits == 0 then 0 else max 1 (freshMicros limits `quot` 1000),
-      limitHandshake = 1000 * tlsHandshakeSeconds tls,
+      limitHandshake = secondsInMicros (tlsHandshakeSeconds tls) `quot` 1000,
       limitDatagram = datagram,
       limitAllowed = headAllowed limits,
       limitEarly = case tlsEarlyData tls of
