@@ -16,7 +16,9 @@ import Data.IORef
 import Data.List (isInfixOf, isPrefixOf, isSuffixOf, nub, sort)
 import Data.Maybe (listToMaybe)
 import GHC.Clock (getMonotonicTime)
-import Millrace.Socket (SockAddr (..), getSocketName)
+import Millrace.Socket (Family (..), SockAddr (..), Socket, SocketType (..), accept, bind, close, connect, defaultProtocol, getSocketName, listen, socket, tupleToHostAddress)
+import Millrace.Socket.ByteString (recv, sendAll)
+import Millrace.Socket.Unix (abstractName)
 import Millrace.Tls (systemTrust)
 import Network.HTTP.Types
 import Network.Wai
@@ -314,8 +316,26 @@ spec folder = do
         -- The four clients that keep their connections at each end, and few others.
         loadRepeated load `shouldSatisfy` (< 20)
 
+    it "hands on datagrams to a process beside it, except those that are too long" $
+      -- At all addresses, so that a message also has this machine's.
+      withServerOf folder (uncurry tlsSettings (pair folder)) (setReusePort True . setHost "0.0.0.0") $ \server -> do
+        let at = SockAddrInet (fromIntegral (serverPort server)) . tupleToHostAddress
+        withSocket AF_UNIX Stream $ \beside -> withSocket AF_INET Datagram $ \client -> do
+          bind beside (abstractName ("millrace-http3/" ++ show (at (0, 0, 0, 0)) ++ "/5")) >> listen beside 1
+          connect client (at (127, 0, 0, 1))
+          -- The first bytes of a connection ID that the fifth process has made.
+          let forFifth size = B.pack [0x40, 0x45, 0] <> B.replicate (size - 3) 0xff
+          mapM_ (sendAll client . forFifth) [65507, 100]
+          bracket (fst <$> accept beside) close $ \link -> do
+            handed <- recv link 65536
+            -- Its length comes first.
+            (B.length handed, B.drop (B.length handed - 100) handed) `shouldBe` (2 + 256 * fromIntegral (B.head handed) + fromIntegral (B.index handed 1), forFifth 100)
+
     it "throws if there is no certificate" $
       runHTTP3 defaultTlsSettings (setPort 0 defaultSettings) application0 `shouldThrow` anyException
+
+withSocket :: Family -> SocketType -> (Socket -> IO a) -> IO a
+withSocket family kind = bracket (socket family kind defaultProtocol) close
 
 application0 :: Application
 application0 _ respond = respond (responseLBS ok200 [] "")

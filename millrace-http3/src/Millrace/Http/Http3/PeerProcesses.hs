@@ -122,7 +122,7 @@ nobodyVisited = Visited 0
 
 -- | What has become of a datagram.
 data Delivery
-  = -- | It is on its way, or is lost because the other process is slow.
+  = -- | It is on its way, or is lost because the other process is slow or because it is too long.
     Delivered
   | Nobody
   deriving (Eq)
@@ -134,7 +134,7 @@ handTo neighbours process handed = case process of
   _ -> return Nobody
 
 handToPlace :: Neighbours -> Int -> Handed -> IO Delivery
-handToPlace neighbours place handed = linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= put outbox))
+handToPlace neighbours place handed = linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= mapM_ (put outbox)))
 
 -- | Hands the first datagram of a client, which this process does not take, to one that may.
 handToAny :: Neighbours -> Handed -> IO Delivery
@@ -241,11 +241,14 @@ receiveHanded from use = go B.empty
         go rest
 
 -- Two bytes for the length of what follows; two for those who were visited; one for the mark; the client's address; this machine's, or nothing;
--- the datagram. An address has one byte for its length.
-encoded :: Handed -> IO ByteString
+-- the datagram. An address has one byte for its length. 'Nothing': the largest datagrams of UDP have no room beside the addresses. Nobody sends
+-- such a one for QUIC, and a length that was cut would make its bytes the next messages.
+encoded :: Handed -> IO (Maybe ByteString)
 encoded (Handed (Visited visited) (Train (Path client local) mark _ bytes)) = do
   addresses <- (<>) <$> encodedAddress client <*> maybe (return (B.singleton 0)) encodedAddress local
-  return (B.concat [B.pack (two (fromIntegral (3 + B.length addresses + B.length bytes)) ++ two visited ++ [fromIntegral (fromEnum mark)]), addresses, bytes])
+  let size = 3 + B.length addresses + B.length bytes
+      beginning = B.pack (two (fromIntegral size) ++ two visited ++ [fromIntegral (fromEnum mark)])
+  return (if size > fromIntegral (maxBound :: Word16) then Nothing else Just (B.concat [beginning, addresses, bytes]))
   where
     two :: Word16 -> [Word8]
     two number = [fromIntegral (number `shiftR` 8), fromIntegral number]
