@@ -85,7 +85,9 @@ perform command = case command of
     unless (isHealthy examination) exitFailure
 
 printFor :: Action -> ServerOptions -> IO ()
-printFor action options = say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy action]]))
+printFor action options = either (throwIO . unwritable) say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy action]]))
+  where
+    unwritable name = Failure "print a configuration" ("the name " <> name <> " is not UTF-8, and such a file is") "Rename it, or go on with options."
 
 -- All sites share the memory for what was compressed.
 newMakers :: IO Makers

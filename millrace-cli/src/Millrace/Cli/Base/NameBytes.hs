@@ -6,6 +6,7 @@
 module Millrace.Cli.Base.NameBytes
   ( useNamesAsBytes,
     nameBytes,
+    isForeignByte,
     readTextFile,
   )
 where
@@ -30,8 +31,12 @@ nameBytes = toStrict . toLazyByteString . foldMap written
   where
     written :: Char -> Builder
     written letter
-      | letter >= '\xDC80' && letter <= '\xDCFF' = word8 (fromIntegral (fromEnum letter))
+      | isForeignByte letter = word8 (fromIntegral (fromEnum letter))
       | otherwise = charUtf8 letter
+
+-- | Does the letter stand for a byte that is no part of UTF-8?
+isForeignByte :: Char -> Bool
+isForeignByte letter = letter >= '\xDC80' && letter <= '\xDCFF'
 
 -- | Reads a text that somebody has written, without the byte order mark that some editors put before it. Throws
 -- 'IOException'. Blocks while the disk works.

@@ -5,6 +5,8 @@ module Millrace.Cli.Config.ConfigurationText
 where
 
 import Data.Foldable (toList)
+import Data.List (find)
+import Millrace.Cli.Base.NameBytes (isForeignByte)
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Config.ServerSettings
@@ -13,16 +15,17 @@ import Millrace.Cli.Config.SiteSettings
 import Millrace.Cli.Config.YamlText
 
 -- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual one, because the
--- text shows what there is to change.
-renderConfiguration :: Configuration -> String
-renderConfiguration found =
-  unlines . rendered . Keys $
-    [("listen", Items (map listen (toList (serverListens server))))]
-      ++ foldMap tls (serverTls server)
-      ++ [("process", Keys (written processSettings server ++ written pidFileSetting (configurationPidFile found)))]
-      ++ section "limits" (written limitSettings (serverLimits server))
-      ++ [("sites", Items (map site (configurationSites found)))]
+-- text shows what there is to change. 'Left' a name that is not UTF-8: YAML has no way to write it.
+renderConfiguration :: Configuration -> Either String String
+renderConfiguration found = maybe (Right (unlines (rendered whole))) Left (find (any isForeignByte) (texts whole))
   where
+    whole =
+      Keys $
+        [("listen", Items (map listen (toList (serverListens server))))]
+          ++ foldMap tls (serverTls server)
+          ++ [("process", Keys (written processSettings server ++ written pidFileSetting (configurationPidFile found)))]
+          ++ section "limits" (written limitSettings (serverLimits server))
+          ++ [("sites", Items (map site (configurationSites found)))]
     server = configurationServer found
 
 listen :: ListenOptions -> Value

@@ -2,6 +2,7 @@
 module Millrace.Cli.Config.YamlText
   ( Value (..),
     rendered,
+    texts,
   )
 where
 
@@ -15,6 +16,15 @@ data Value
   | Truth Bool
   | Items [Value]
   | Keys [(String, Value)]
+
+-- | All texts in a value, keys too.
+texts :: Value -> [String]
+texts value = case value of
+  Text found -> [found]
+  Items values -> concatMap texts values
+  Keys entries -> concatMap (\(key, inner) -> key : texts inner) entries
+  Number _ -> []
+  Truth _ -> []
 
 -- | The lines of a value. A list of single values takes one line.
 rendered :: Value -> [String]

@@ -2,11 +2,12 @@
 module Millrace.Cli.Serve.TlsSpec (spec) where
 
 import Certificates
+import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as B
 import Data.List (isInfixOf, isPrefixOf, stripPrefix)
 import Data.Maybe (fromMaybe)
 import Program
-import System.Directory (copyFile, renameFile)
+import System.Directory (copyFile, createDirectory, renameFile)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM, sigUSR2)
@@ -99,6 +100,16 @@ spec = around withCertificates $ do
     missing <- runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "none.pem", "--key", folder </> "two.key"]
     outcomeExit missing `shouldBe` ExitFailure 1
     outcomeErrors missing `shouldSatisfy` (("cannot read the certificates: " ++ folder </> "none.pem: No such file or directory\n") `isInfixOf`)
+
+  it "answers clients that speak HTTP/1.0, also through a proxy with TLS on both sides" $ \folder -> do
+    createDirectory (folder </> "site")
+    B.writeFile (folder </> "site/index.html") (B.replicate 300000 'x')
+    withServer (["serve", folder </> "site", "--port", "0"] ++ tls folder "one") $ \target ->
+      withServer (["proxy", "--port", "0", "--target-authorities", folder </> "one.pem", localUrl target] ++ tls folder "one") $ \front ->
+        forM_ [(server, more) | server <- [target, front], more <- [[], ["--header", "Connection: keep-alive"]]] $ \(server, more) -> do
+          let url = localUrl server ++ "/"
+          told <- curl (trusting folder "one" ++ ["-0", "--output", "/dev/null", "--write-out", "%{http_code} %{size_download};"] ++ more ++ [url, "--output", "/dev/null", url])
+          told `shouldBe` "200 300000;200 300000;"
 
   it "wants a certificate for the other options" $ \_ -> do
     outcome <- runMillrace [] ["pong", "--redirect-to-https", "80"]
