@@ -319,12 +319,14 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
         parameters.retry_scid_present = 1;
     }
     parameters.stateless_reset_token_present = 1;
+    ngtcp2_conn *quic; /* without memory ngtcp2 leaves a pointer to what it has freed */
     if (make_id(endpoint, &id) != 0 ||
         ngtcp2_crypto_generate_stateless_reset_token(parameters.stateless_reset_token, limits->secret,
                                                      HTTP3_SECRET_LENGTH, &id) != 0 ||
-        ngtcp2_conn_server_new(&connection->quic, &head->scid, &id, path, head->version, &quic_callbacks, &settings,
-                               &parameters, &connection->quic_memory, connection) != 0)
+        ngtcp2_conn_server_new(&quic, &head->scid, &id, path, head->version, &quic_callbacks, &settings, &parameters,
+                               &connection->quic_memory, connection) != 0)
         return -1;
+    connection->quic = quic;
     connection->credentials = http3_credentials_share(endpoint->credentials);
     /* Without a token of an earlier connection, the sender's address may be a lie. Then only the tickets are for 0-RTT. */
     if (endpoint->settings.early)

@@ -567,6 +567,7 @@ static void start_requests(client *c)
 void client_reset(exchange *e, uint64_t code)
 {
     client *c = e->client;
+    CHECK_GE(e->id, 0);
     nghttp3_conn_shutdown_stream_write(c->http, e->id);
     (void)nghttp3_conn_shutdown_stream_read(c->http, e->id);
     (void)ngtcp2_conn_shutdown_stream(c->quic, 0, e->id, code);
@@ -575,6 +576,7 @@ void client_reset(exchange *e, uint64_t code)
 void client_stop(exchange *e, uint64_t code)
 {
     client *c = e->client;
+    CHECK_GE(e->id, 0);
     (void)nghttp3_conn_shutdown_stream_read(c->http, e->id);
     (void)ngtcp2_conn_shutdown_stream_read(c->quic, 0, e->id, code);
 }

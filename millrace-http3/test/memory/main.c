@@ -8,6 +8,10 @@
 #include "threads.h"
 #include "world.h"
 
+#ifdef MEMORY_WITH_FAULTS
+#include "fault/fault.h"
+#endif
+
 static world *ordinary_world(uint64_t seed)
 {
     world *w = new_world(seed);
@@ -367,6 +371,7 @@ static void key_update(uintptr_t argument)
         CHECK(c->is_confirmed);
         request(c, 1000, 0); /* the client prepares the next keys when a packet arrives */
         run_for(w, SECOND);
+        CHECK(c->is_confirmed && !c->is_over);
         CHECK_EQ(ngtcp2_conn_initiate_key_update(c->quic, w->now), 0);
         request(c, 100000, 0);
     }
@@ -632,6 +637,7 @@ static void early_answer(uintptr_t argument)
     http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     http_stream *stream = w->handlers[0].stream;
+    CHECK(stream != NULL);
     w->handler_count = 0;
     CHECK_EQ(http_stream_answer(stream, 403, &none, 0, NULL, 0, 1, &given), HTTP_OK);
     http3_release(stream, w->now);
@@ -654,6 +660,7 @@ static http_stream *answer_by_hand(world *w, uint32_t length, int is_whole)
     int64_t given;
     CHECK_EQ(w->handler_count, 1);
     http_stream *stream = w->handlers[0].stream;
+    CHECK(stream != NULL);
     w->handler_count = 0;
     CHECK_LE(length, sizeof body);
     for (uint32_t i = 0; i < length; i++)
@@ -763,6 +770,7 @@ static void early_large_answer(uintptr_t argument)
         http_rows none = {(const uint8_t *)"", 0, 0};
         int64_t given;
         http_stream *stream = w->handlers[0].stream;
+        CHECK(stream != NULL);
         w->handler_count = 0;
         CHECK_EQ(http_stream_answer(stream, 403, &none, 60000, e->upload, 60000, 1, &given), HTTP_OK);
         http3_release(stream, w->now);
@@ -802,6 +810,7 @@ static void aborted_answer(uintptr_t argument)
     http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     http_stream *stream = w->handlers[0].stream;
+    CHECK(stream != NULL);
     w->handler_count = 0;
     CHECK_EQ(http_stream_answer(stream, 200, &none, 30000, body, 10000, 0, &given), HTTP_OK);
     http_stream_flush(stream);
@@ -836,6 +845,7 @@ static void waiting_end(uintptr_t argument)
     http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     http_stream *small = w->handlers[0].stream, *other = w->handlers[1].stream;
+    CHECK(small != NULL && other != NULL);
     w->handler_count = 0;
     static uint8_t body[200000];
     fill(body, sizeof body);
@@ -870,6 +880,7 @@ static void replaced_answer(uintptr_t argument)
     http_rows none = {(const uint8_t *)"", 0, 0};
     int64_t given;
     http_stream *stream = w->handlers[0].stream;
+    CHECK(stream != NULL);
     w->handler_count = 0;
     CHECK_EQ(http_stream_answer(stream, 200, &none, 100, (const uint8_t *)"begun", 5, 0, &given), HTTP_OK);
     flush_endpoint(w);
@@ -1540,6 +1551,7 @@ static void useless_packets(uintptr_t stops)
         w->handlers[0].is_stuck = 0;
         http_rows none = {(const uint8_t *)"", 0, 0};
         int64_t given;
+        CHECK(w->handlers[0].stream != NULL);
         CHECK_EQ(http_stream_answer(w->handlers[0].stream, 200, &none, 0, NULL, 0, 1, &given), HTTP_OK);
         run_for(w, 2 * SECOND);
         CHECK_EQ(e->status, 200);
@@ -2283,8 +2295,31 @@ static const harness_test tests[] = {
     {"many threads", many_threads, 0},
 };
 
+#ifdef MEMORY_WITH_FAULTS
+static const harness_test *current;
+
+static void run_current(void)
+{
+    current->run(current->argument);
+}
+
+static void run_with_faults(uintptr_t test)
+{
+    current = (const harness_test *)test;
+    fault_run(run_current, FAULT_REACHES_ITS_CALLER);
+}
+#endif
+
 int main(int argc, char **argv)
 {
+    enum { COUNT = sizeof tests / sizeof *tests };
     harness_announce_seed(argc, argv);
-    return harness_main(tests, sizeof tests / sizeof *tests, argc, argv);
+#ifdef MEMORY_WITH_FAULTS
+    static harness_test faulty[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        faulty[i] = (harness_test){tests[i].name, run_with_faults, (uintptr_t)&tests[i]};
+    return harness_main(faulty, COUNT, argc, argv);
+#else
+    return harness_main(tests, COUNT, argc, argv);
+#endif
 }
