@@ -80,6 +80,7 @@ module Millrace.Proxy
   )
 where
 
+import Control.Concurrent.Async (withAsync)
 import Control.Exception
 import Control.Monad (forever, when)
 import qualified Data.ByteString as ByteString
@@ -96,7 +97,6 @@ import Millrace.Proxy.ForwardedRequest
 import Millrace.Proxy.Health
 import Millrace.Proxy.Identifier
 import Millrace.Proxy.Link
-import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Member
 import Millrace.Proxy.Pinned
 import Millrace.Proxy.Pool
@@ -155,7 +155,7 @@ withWatchedProxy settings targets use = do
 
 -- Runs actions while another one runs.
 alongside :: [IO ()] -> IO a -> IO a
-alongside others action = foldr (\other -> meanwhile (\unmask -> unmask other)) action others
+alongside others action = foldr (\other -> withAsync other . const) action others
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Requests

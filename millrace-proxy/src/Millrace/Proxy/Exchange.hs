@@ -29,6 +29,7 @@ module Millrace.Proxy.Exchange
   )
 where
 
+import Control.Concurrent.Async (withAsyncWithUnmask)
 import Control.Concurrent.MVar
 import Control.Exception
 import Control.Monad (unless, void, when)
@@ -48,7 +49,6 @@ import Millrace.HttpClient.Http2 (Http2Problem (..), describeHttp2Problem)
 import Millrace.Name (NameError (..))
 import Millrace.Proxy.Body
 import Millrace.Proxy.Link
-import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead (BodyFraming (..), Waiting (..), passedTrailers, waitingOf)
 import Millrace.Proxy.ResponseHead
@@ -253,7 +253,7 @@ sendPiece exchange piece = send exchange [piece]
 -- If the client does not send the body, the action finds the connection ended, and then the reason in 'exchangeInterrupted'.
 withSender :: Exchange -> RequestBody -> IO a -> IO a
 withSender exchange body action = case body of
-  Streamed framing waiting -> meanwhile (sender framing waiting) action
+  Streamed framing waiting -> withAsyncWithUnmask (sender framing waiting) (const action)
   _ -> action
   where
     sender :: BodyFraming -> Waiting -> (forall b. IO b -> IO b) -> IO ()

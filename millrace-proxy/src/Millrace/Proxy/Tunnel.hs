@@ -8,6 +8,7 @@ module Millrace.Proxy.Tunnel
   )
 where
 
+import Control.Concurrent.Async (withAsyncWithUnmask)
 import Control.Exception
 import Control.Monad (unless)
 import Data.ByteString (ByteString)
@@ -18,7 +19,6 @@ import Data.Word (Word64)
 import Millrace.Deadline
 import Millrace.Proxy.Exchange (causeOf, synchronously)
 import Millrace.Proxy.Link
-import Millrace.Proxy.Meanwhile
 import Millrace.Proxy.Problem
 import Millrace.Proxy.ResponseHead (ResponseHead (..))
 import Millrace.Proxy.Target (Target)
@@ -39,9 +39,9 @@ passBothWays :: TimeLimit -> Target -> Link -> ByteString -> IO ByteString -> (B
 passBothWays limit target link first receive send = do
   unless (ByteString.null first) (send first)
   tunnel <- Tunnel link <$> (monotonicNanoseconds >>= newIORef) <*> newIORef Speaking
-  meanwhile
+  withAsyncWithUnmask
     (\unmask -> unmask (fromClient tunnel receive) `catch` broken `finally` modifyIORef' (tunnelClient tunnel) ended)
-    (fromTarget limit target tunnel send)
+    (const (fromTarget limit target tunnel send))
   where
     broken :: SomeException -> IO ()
     broken _ = linkInterrupt link

@@ -5,9 +5,8 @@
 module Millrace.Proxy.WebSocketAccept (acceptField) where
 
 import Control.Monad (void)
-import Data.Bits (shiftL, shiftR, (.&.), (.|.))
 import Data.ByteString (ByteString)
-import qualified Data.ByteString as ByteString
+import qualified Data.ByteString.Base64 as Base64
 import qualified Data.ByteString.Internal as Internal
 import qualified Data.ByteString.Unsafe as Unsafe
 import Data.Word (Word8)
@@ -22,21 +21,8 @@ foreign import ccall unsafe "SHA1" c_sha1 :: Ptr Word8 -> CSize -> Ptr Word8 -> 
 -- | Sec-WebSocket-Accept for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket.
 acceptField :: ByteString -> Request -> IO ResponseHeaders
 acceptField protocol request = case [value | ("sec-websocket-key", value) <- requestHeaders request] of
-  key : _ | protocol == "websocket" -> (\digest -> [("Sec-WebSocket-Accept", base64 digest)]) <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
+  key : _ | protocol == "websocket" -> (\digest -> [("Sec-WebSocket-Accept", Base64.encode digest)]) <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
   _ -> return []
 
 sha1 :: ByteString -> IO ByteString
 sha1 bytes = Internal.create 20 $ \place -> Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) place)
-
--- RFC 4648, section 4.
-base64 :: ByteString -> ByteString
-base64 bytes = ByteString.concat (go bytes)
-  where
-    go rest
-      | ByteString.null rest = []
-      | otherwise =
-        let (three, others) = ByteString.splitAt 3 rest
-            number = ByteString.foldl' (\sum' byte -> shiftL sum' 8 .|. fromIntegral byte) (0 :: Int) (ByteString.take 3 (three <> "\0\0"))
-            digits = ByteString.pack [ByteString.index alphabet (shiftR number (6 * place) .&. 63) | place <- [3, 2, 1, 0]]
-         in (ByteString.take (ByteString.length three + 1) digits <> ByteString.replicate (3 - ByteString.length three) 61) : go others
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
