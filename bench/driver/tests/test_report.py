@@ -181,8 +181,9 @@ class Documents(unittest.TestCase):
         root = os.path.dirname(BENCH)
         for path in [os.path.join(root, "README.md"), *glob.glob(os.path.join(root, "docs", "guide", "*.md"))]:
             with open(path, encoding="utf-8") as file:
-                for marker in re.findall("<!--figure (.*?)-->", file.read()):
-                    self.assertIn(marker.split(";")[0].strip(), labels, path)
+                for listed in re.findall("<!-- figures\n(.*?)\n-->", file.read(), re.S):
+                    for line in listed.splitlines():
+                        self.assertIn(re.split("  +", line, maxsplit=1)[1].split(";")[0], labels, path)
 
 
 class Selection(unittest.TestCase):
