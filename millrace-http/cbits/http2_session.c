@@ -94,22 +94,27 @@ static int submit_settings(http2_connection *connection)
                                                  (int32_t)settings->connection_window);
 }
 
-static nghttp2_session_callbacks *callbacks;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void make_callbacks_once(void)
+/* For all connections. Those that found no memory for them did not begin, and the next one tries again. NULL without memory. */
+static nghttp2_session_callbacks *callbacks(void)
 {
-    callbacks = http2_make_callbacks();
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static nghttp2_session_callbacks *made;
+    pthread_mutex_lock(&lock);
+    if (made == NULL)
+        made = http2_make_callbacks();
+    nghttp2_session_callbacks *result = made;
+    pthread_mutex_unlock(&lock);
+    return result;
 }
 
 static int open_session(http2_connection *connection)
 {
-    pthread_once(&once, make_callbacks_once);
-    nghttp2_option *option = make_option(connection->settings);
-    if (callbacks == NULL || option == NULL)
+    const nghttp2_session_callbacks *shared = callbacks();
+    nghttp2_option *option = shared == NULL ? NULL : make_option(connection->settings);
+    if (option == NULL)
         return -1;
     nghttp2_mem memory = http2_allocator(connection);
-    int result = nghttp2_session_server_new3(&connection->session, callbacks, connection, option, &memory);
+    int result = nghttp2_session_server_new3(&connection->session, shared, connection, option, &memory);
     nghttp2_option_del(option);
     if (result == 0)
         result = submit_settings(connection);

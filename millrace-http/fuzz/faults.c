@@ -1,9 +1,10 @@
 /*
  * faults.c - a target's corpus once more, and each allocation of the code under test fails in turn: nothing crashes, hangs or leaks,
  * and what the target checks still holds. In the objects of that code malloc, calloc and realloc have the names of the functions
- * here; libnghttp2 allocates through them, too.
+ * here; libnghttp2 allocates through them, too. It has no allocator for options and callbacks, so those calls fail as a whole.
  *   faults FILE...         some allocations of each file, drawn by chance; FAULTS=all: every one
  */
+#include <nghttp2/nghttp2.h>
 #include <sanitizer/lsan_interface.h>
 #include <unistd.h>
 
@@ -45,6 +46,20 @@ void *fault_calloc(size_t count, size_t size)
 void *fault_realloc(void *memory, size_t size)
 {
     return fails() ? NULL : realloc(memory, size);
+}
+
+/* Without the allocator of a session. */
+int fault_nghttp2_option_new(nghttp2_option **option);
+int fault_nghttp2_session_callbacks_new(nghttp2_session_callbacks **callbacks);
+
+int fault_nghttp2_option_new(nghttp2_option **option)
+{
+    return fails() ? NGHTTP2_ERR_NOMEM : nghttp2_option_new(option);
+}
+
+int fault_nghttp2_session_callbacks_new(nghttp2_session_callbacks **callbacks)
+{
+    return fails() ? NGHTTP2_ERR_NOMEM : nghttp2_session_callbacks_new(callbacks);
 }
 
 const char *__asan_default_options(void);
