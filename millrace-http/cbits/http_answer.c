@@ -142,8 +142,10 @@ void http_drop_answer(http_stream *stream)
     uint64_t length = stream->output.length;
     http_unlist(stream);
     stream->held = 0;
-    http_body_clear(&stream->output);
-    note_cut(stream, length);
+    if (length > 0) {
+        http_body_clear(&stream->output);
+        note_cut(stream, length);
+    }
     http_give(stream->answer);
     http_give(stream->trailers);
     stream->answer = stream->trailers = NULL;

@@ -62,6 +62,8 @@ static void wake_reader(http_stream *stream)
 
 void http_wake_all(http_stream *stream)
 {
+    if (!(stream->reader_waits | stream->writer_waits | stream->waits_for_window | stream->close_waits))
+        return;
     wake_reader(stream);
     http_wake_writer(stream);
     http_wake_for_window(stream);
@@ -107,6 +109,7 @@ void http_free_stream(http_stream *stream)
 {
     http_orphan_stream(stream);
     http_body_clear(&stream->input);
+    http_body_clear(&stream->output);
     http_give(stream->fields.head);
     http_give(stream->fields.trailers);
     http_give(stream);
@@ -176,6 +179,8 @@ static void consume(http_stream *stream, uint64_t length)
 static void drop_input(http_stream *stream)
 {
     uint64_t length = stream->input.length;
+    if (length == 0)
+        return;
     http_body_clear(&stream->input);
     consume(stream, length);
 }

@@ -24,14 +24,16 @@ import Millrace.Http.Field
 import Millrace.Http.Http2.Connection
 import Millrace.Http.Http2.Engine
 import Millrace.Http.Http2.Stream
-import Millrace.Http.Multiplexed.Engine (streamHead, streamKey)
+import Millrace.Http.Multiplexed.Engine (streamKey)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Head (Security (..))
-import Millrace.Http.Multiplexed.Stream (newCommon)
+import qualified Millrace.Http.Multiplexed.Serve as Serve
+import Millrace.Http.Multiplexed.Stream (newStream)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Threads.OnYield
 import Millrace.Http.Transport
+import Network.HTTP.Types (http20)
 import qualified Network.Wai as Wai
 
 -- | What other threads can ask of a connection. Empty before the connection uses HTTP\/2.
@@ -500,9 +502,8 @@ serveStream session at = do
   set session requestsBegun (count + 1)
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
   number <- streamKey at
-  common <- newCommon limits (streamHead at)
-  let stream = Stream connection at number common
-  serveStreamHere (securityOf (connectionTransport connection)) (sessionApplication session) stream
+  stream <- newStream http2 (Served connection number) at
+  Serve.serveRequest (Serve.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session)) stream
     `finally` (releaseStream at >>= wakeNoticed connection)
   where
     connection = sessionConnection session

@@ -1,6 +1,3 @@
--- So that each protocol can specialise this module.
-{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
-
 -- |
 -- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it. Must not know: responses.
 --
@@ -20,6 +17,7 @@ import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception
 import Millrace.Http.Field (readField, writeField)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Rows (Event (..), ReadResult (..))
 import Millrace.Http.Multiplexed.State (Reading (..), StreamState, reading)
 import Millrace.Http.Multiplexed.Stream
@@ -27,7 +25,7 @@ import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Threads.Waiters (Waited (..))
 
 -- | The body of one request, and the action that sends 100 (Continue).
-data BodyReader stream = BodyReader !stream !(IO ()) !(MVar State)
+data BodyReader = BodyReader !Stream !(IO ()) !(MVar State)
 
 data State
   = -- | The microseconds that the client has left for the next bytes, and how many of these bytes have arrived.
@@ -36,7 +34,7 @@ data State
   | Failed SomeException
 
 -- | The body of a request, and the action that sends 100 (Continue).
-newBodyReader :: Multiplexed stream => stream -> IO () -> IO (BodyReader stream)
+newBodyReader :: Stream -> IO () -> IO BodyReader
 newBodyReader stream begin = BodyReader stream begin <$> newMVar (Open micros 0)
   where
     Rate _ micros = bodyRate (limitsFor stream)
@@ -44,7 +42,7 @@ newBodyReader stream begin = BodyReader stream begin <$> newMVar (Open micros 0)
 -- | The next piece of the body, empty at its end. Parks until some of it has arrived. Throws 'ConnectionClosedByPeer'
 -- if the client has reset the stream or is gone, 'RequestTimedOut' if it is too slow, and 'PayloadTooLarge'. Later
 -- calls throw the same again.
-readBody :: Multiplexed stream => BodyReader stream -> IO ByteString
+readBody :: BodyReader -> IO ByteString
 readBody reader@(BodyReader _ _ variable) = mask_ $ do
   result <- modifyMVar variable $ \state -> case state of
     Finished -> return (Finished, Right B.empty)
@@ -62,15 +60,15 @@ readBody reader@(BodyReader _ _ variable) = mask_ $ do
 pieceMax :: Int
 pieceMax = 32768
 
-step :: Multiplexed stream => BodyReader stream -> Int -> Int -> IO (State, ByteString)
+step :: BodyReader -> Int -> Int -> IO (State, ByteString)
 step (BodyReader stream begin _) budget progress = do
-  unread <- unreadOf stream
+  unread <- Engine.streamUnread (streamEngine stream)
   if unread > 0 then takePiece unread budget progress else await
   where
     limits = limitsFor stream
     Rate windowBytes windowMicros = bodyRate limits
     takePiece unread left come = do
-      received <- receivedOf stream
+      received <- Engine.streamReceived (streamEngine stream)
       when (received > bodyBytesMax limits) (throwIO PayloadTooLarge)
       let size = min pieceMax unread
       memory <- mallocPlainForeignPtrBytes size
@@ -103,7 +101,7 @@ step (BodyReader stream begin _) budget progress = do
         MustWait -> return Nothing
         Broken -> broken
         Bytes _ -> do
-          unread <- unreadOf stream
+          unread <- Engine.streamUnread (streamEngine stream)
           return (Just (if unread > 0 then Just unread else Nothing))
 
 -- | Lifts the time limits of the body.
@@ -112,13 +110,13 @@ liftLimits state = writeField state reading WithoutTimeLimits
 
 -- | Ends the body with its request: later uses of the reader throw 'UsedTooLate'. Another thread of the application
 -- that waits for more gets the end of the body.
-endBody :: Multiplexed stream => BodyReader stream -> IO ()
+endBody :: BodyReader -> IO ()
 endBody body@(BodyReader stream _ _) = writeField (stateOf stream) reading Over >> abandonBody body
 
 -- | The same when an exception ends the request. A thread that waits for more gets 'ConnectionClosedByPeer'.
-abandonBody :: Multiplexed stream => BodyReader stream -> IO ()
+abandonBody :: BodyReader -> IO ()
 abandonBody (BodyReader stream _ variable) = uninterruptibleMask_ $ do
-  endReadingOf stream
+  Engine.endReading (streamEngine stream)
   wakeOf stream
   _ <- takeMVar variable
   putMVar variable (Failed (toException UsedTooLate))

@@ -1,9 +1,6 @@
--- So that each protocol can specialise this module.
-{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
-
 -- |
 -- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time. Must not know: servers.
-module Millrace.Http.Multiplexed.Exchange (Request (..), operationsOf, tellToContinue) where
+module Millrace.Http.Multiplexed.Exchange (Request (..), streamOperations, tellToContinue) where
 
 import Control.Concurrent (myThreadId)
 import Control.Monad (void, when)
@@ -13,6 +10,7 @@ import Millrace.Http.Exchange (Answerer (..), Operations (..), Plan (..), Retrac
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Field (readField, writeField)
 import Millrace.Http.Multiplexed.Body (BodyReader)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Life (isAlive, whileAlive)
 import Millrace.Http.Multiplexed.Response (answerOnStream)
 import Millrace.Http.Multiplexed.Rows (Event (..), withRowsOf)
@@ -22,17 +20,17 @@ import Millrace.Http.Transport (Presence (..))
 import Network.HTTP.Types (ok200, statusCode)
 
 -- | A stream, and the body of its request if it has one.
-data Request stream = Request !stream !(Maybe (BodyReader stream))
+data Request = Request !Stream !(Maybe BodyReader)
 
--- | The operations of a protocol. Each protocol builds them once.
-operationsOf :: Multiplexed stream => Operations (Request stream)
-operationsOf =
+-- | The operations on a stream.
+streamOperations :: Operations Request
+streamOperations =
   Operations
     { opClient = \(Request stream _) -> clientOf stream,
       opNegotiated = \(Request stream _) -> negotiatedOf stream,
       opIfServing = ifServingHere,
       opInform = \(Request stream _) status fields -> inform stream (statusCode status) fields,
-      opReset = \(Request stream _) code -> whileAlive (lifeOf stream) (const (return False)) (resetStream stream code),
+      opReset = \(Request stream _) code -> whileAlive (lifeOf stream) (const (return False)) (True <$ resetStream stream code),
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeededOf stream,
@@ -45,54 +43,54 @@ operationsOf =
       opLiftTimeLimit = \(Request stream _) -> writeField (stateOf stream) totalDeadline noDeadline,
       opPresence = presenceOf,
       opAwaitClientInput = awaitEnd,
-      opTakingOver = \(Request stream _) -> if commonIsConnect (commonOf stream) then Just ok200 else Nothing,
+      opTakingOver = \(Request stream _) -> if isConnect stream then Just ok200 else Nothing,
       opRequestTrailers = \(Request stream _) -> whileAlive (lifeOf stream) return (readTrailersOf stream),
       opHttp2Data = \(Request stream _) -> Just (dataOf stream),
       opBelongings = const Nothing
     }
   where
-    inform stream status fields = withRowsOf 0 fields (\_ rows -> void (informOf stream status rows)) >> flushStream stream
+    inform stream status fields = withRowsOf 0 fields (\_ rows -> void (Engine.informStream (streamEngine stream) status rows)) >> flushStream stream
 
 -- Within TLS, too, the end of a connection is the end of the client ('Millrace.Http.Transport.presence').
-presenceOf :: Multiplexed stream => Request stream -> IO Presence
+presenceOf :: Request -> IO Presence
 presenceOf (Request stream _) = whileAlive (lifeOf stream) (const (return Gone)) $ do
-  closed <- isClosedOf stream
-  left <- isLeftOf stream
+  closed <- Engine.streamIsClosed (streamEngine stream)
+  left <- Engine.streamIsLeft (streamEngine stream)
   return $ if closed || left && isJust (negotiatedOf stream) then Gone else if left then EndedSending else Present
 
-answer :: Multiplexed stream => Request stream -> Answerer -> Plan -> IO ()
+answer :: Request -> Answerer -> Plan -> IO ()
 answer (Request stream body) answerer plan = do
   answerOnStream stream body answerer plan
   flushIfNeededOf stream
 
 -- | Sends 100 (Continue) if the client waits for it (RFC 9110, section 10.1.1).
-tellToContinue :: Multiplexed stream => stream -> IO ()
+tellToContinue :: Stream -> IO ()
 tellToContinue stream = fulfil (expectationOf stream) $ do
-  withRowsOf 0 [] (\_ rows -> void (informOf stream 100 rows))
+  withRowsOf 0 [] (\_ rows -> void (Engine.informStream (streamEngine stream) 100 rows))
   flushStream stream
 
-takeBack :: Multiplexed stream => Request stream -> IO Retraction
+takeBack :: Request -> IO Retraction
 takeBack (Request stream _) = do
   streams <- readField (stateOf stream) isStreaming
   if streams
     then return AlreadySent
-    else (\done -> if done then TakenBack else AlreadySent) <$> takeBackOf stream
+    else (\done -> if done then TakenBack else AlreadySent) <$> Engine.takeBackStream (streamEngine stream)
 
-bodyBytes :: Multiplexed stream => Request stream -> IO (Maybe Int)
+bodyBytes :: Request -> IO (Maybe Int)
 bodyBytes (Request stream _) = do
   written <- readField (stateOf stream) responseBytes
-  cut <- wasResetOf stream
-  if isJust written && cut then Just <$> sentOf stream else return written
+  cut <- Engine.streamWasReset (streamEngine stream)
+  if isJust written && cut then Just <$> Engine.streamSent (streamEngine stream) else return written
 
 -- The thread may serve another request later.
-ifServingHere :: Multiplexed stream => Request stream -> IO () -> IO ()
+ifServingHere :: Request -> IO () -> IO ()
 ifServingHere (Request stream _) action = do
   self <- myThreadId
-  when (self == commonThread (commonOf stream)) (isAlive (lifeOf stream) >>= \alive -> when alive action)
+  when (self == threadOf stream) (isAlive (lifeOf stream) >>= \alive -> when alive action)
 
 -- Parks until the client has reset the stream, or ended its side of the connection, or until the request has ended.
-awaitEnd :: Multiplexed stream => Request stream -> IO ()
+awaitEnd :: Request -> IO ()
 awaitEnd (Request stream _) = void (awaitEventOf stream (whileAlive life (const (return ())) (flushOf stream)) Closed Nothing attempt)
   where
     life = lifeOf stream
-    attempt = (\ended -> if ended then Just () else Nothing) <$> whileAlive life (const (return True)) (awaitCloseOf stream)
+    attempt = (\ended -> if ended then Just () else Nothing) <$> whileAlive life (const (return True)) (Engine.awaitClose (streamEngine stream))

@@ -1,6 +1,3 @@
--- So that each protocol can specialise this module.
-{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
-
 -- |
 -- Sends a planned response over a stream of HTTP\/2 or HTTP\/3. Must not know: requests, listeners.
 --
@@ -36,6 +33,7 @@ import Millrace.Http.FieldSyntax (isToken)
 import Millrace.Http.FileCache (fileError)
 import Millrace.Http.Http1.Head (headBadCoding, headBadLength, headBadName, headNoRoom)
 import Millrace.Http.Multiplexed.Body (BodyReader, liftLimits, readBody)
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Piece (filePiece, freePiece, newPiece, pieceBytes)
 import Millrace.Http.Multiplexed.Rows (Outcome (BadFields, Full, Gone))
 import Millrace.Http.Multiplexed.Rows hiding (Outcome (..))
@@ -55,7 +53,7 @@ import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (StreamingBody)
 
 -- | Sends a response. The body of the request is for an application that takes the stream over.
-answerOnStream :: Multiplexed stream => stream -> Maybe (BodyReader stream) -> Answerer -> Plan -> IO ()
+answerOnStream :: Stream -> Maybe BodyReader -> Answerer -> Plan -> IO ()
 answerOnStream stream body answerer plan = case plan of
   Plan status fields (BuilderBody builder) -> answerBuilder stream status fields builder
   Plan status fields (NoBody size) -> answerHead stream status fields (announced size)
@@ -73,11 +71,11 @@ answerOnStream stream body answerer plan = case plan of
 -- Heads
 
 -- Passes the head and the first bytes to the engine. Returns the content-length that the fields give.
-begin :: Multiplexed stream => stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
+begin :: Stream -> Status -> ResponseHeaders -> Rows -> ContentLength -> FirstBytes -> IO (Maybe Int)
 begin stream (Status code _) fields rows size firstBytes = do
   -- From here on 100 (Continue) would be too late.
   void (dismiss (expectationOf stream))
-  (outcome, given) <- answerOf stream code rows size firstBytes
+  (outcome, given) <- Engine.answerStream (streamEngine stream) code rows size firstBytes
   case outcome of
     BadFields number -> throwIO (refusal number code fields)
     Gone -> throwLost stream eCONNRESET
@@ -95,7 +93,7 @@ refusal number code fields
     firstOf wanted = fromMaybe B.empty (lookup True [(wanted name, name) | name <- map (CI.original . fst) fields])
     valueOf name = fromMaybe B.empty (lookup name fields)
 
-answerHead :: Multiplexed stream => stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
+answerHead :: Stream -> Status -> ResponseHeaders -> ContentLength -> IO ()
 answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
   void (begin stream status kept rows size (FirstBytes nullPtr 0 Whole))
   setBytes stream Nothing
@@ -112,7 +110,7 @@ answerHead stream status fields size = withRowsOf 0 kept $ \_ rows -> do
 smallBody :: Int
 smallBody = 512
 
-answerBuilder :: Multiplexed stream => stream -> Status -> ResponseHeaders -> Builder -> IO ()
+answerBuilder :: Stream -> Status -> ResponseHeaders -> Builder -> IO ()
 answerBuilder stream status fields builder = withRowsOf smallBody fields $ \memory rows -> do
   said <- readIORef (dataOf stream)
   (count, next) <- runBuilder builder memory smallBody
@@ -156,26 +154,26 @@ checkLength given size = case given of
 ------------------------------------------------------------------------------------------------------------------------
 -- Counting
 
-setBytes :: Multiplexed stream => stream -> Maybe Int -> IO ()
+setBytes :: Stream -> Maybe Int -> IO ()
 setBytes stream = writeField (stateOf stream) responseBytes
 
-countBytes :: Multiplexed stream => stream -> Int -> IO ()
+countBytes :: Stream -> Int -> IO ()
 countBytes stream count = do
   checkRoom stream count
   modifyField (stateOf stream) responseBytes (fmap (+ count))
 
-setDeclared :: Multiplexed stream => stream -> Maybe Int -> IO ()
+setDeclared :: Stream -> Maybe Int -> IO ()
 setDeclared stream = writeField (stateOf stream) declaredLength
 
 -- The declared length of the body, and the number of its bytes so far.
-declaredAndWritten :: Multiplexed stream => stream -> IO (Maybe Int, Int)
+declaredAndWritten :: Stream -> IO (Maybe Int, Int)
 declaredAndWritten stream = do
   declared <- readField (stateOf stream) declaredLength
   written <- readField (stateOf stream) responseBytes
   return (declared, fromMaybe 0 written)
 
 -- A body must not exceed its length: the client would reset the stream.
-checkRoom :: Multiplexed stream => stream -> Int -> IO ()
+checkRoom :: Stream -> Int -> IO ()
 checkRoom stream count = do
   (declared, written) <- declaredAndWritten stream
   forM_ declared $ \size -> when (written + count > size) (throwIO (ContentLengthMismatch size (written + count)))
@@ -185,7 +183,7 @@ checkRoom stream count = do
 
 -- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that. Before each piece but the first it waits for
 -- room, and once more at the end: the write is whole then, also if an exception interrupts that wait.
-writeAll :: Multiplexed stream => stream -> BufferWriter -> IO ()
+writeAll :: Stream -> BufferWriter -> IO ()
 writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize HasRoom writer
   where
     go at size room current = do
@@ -205,16 +203,16 @@ writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes 
             touchForeignPtr memory
     wantedMax = settingsMaxBuilderResponseBufferSize (serverSettings (serverOf stream))
 
-writeBytes :: Multiplexed stream => stream -> ByteString -> IO ()
+writeBytes :: Stream -> ByteString -> IO ()
 writeBytes stream bytes = putBytes stream HasRoom bytes >>= endWrite stream
 
 -- | Whether the engine takes more at once, or the writer has to wait before.
 data Room = HasRoom | IsFull
 
-putBytes :: Multiplexed stream => stream -> Room -> ByteString -> IO Room
+putBytes :: Stream -> Room -> ByteString -> IO Room
 putBytes stream room bytes = BU.unsafeUseAsCStringLen bytes (\(at, size) -> putPieces stream room (castPtr at) size)
 
-putPieces :: Multiplexed stream => stream -> Room -> Ptr Word8 -> Int -> IO Room
+putPieces :: Stream -> Room -> Ptr Word8 -> Int -> IO Room
 putPieces _ room _ 0 = return room
 putPieces stream room at left = do
   let count = min pieceMax left
@@ -226,33 +224,33 @@ pieceMax :: Int
 pieceMax = 16384
 
 -- Passes bytes to the engine, as part of a write.
-put :: Multiplexed stream => stream -> Room -> Ptr Word8 -> Int -> IO Room
+put :: Stream -> Room -> Ptr Word8 -> Int -> IO Room
 put stream room at count = do
   awaitRoom stream room
   writeField (stateOf stream) writeIsPartial True
   countBytes stream count
   tellMaker stream (B.packCStringLen (castPtr at, count))
-  writeOf stream at count >>= roomAfter stream
+  Engine.writeStream (streamEngine stream) at count >>= roomAfter stream
 
 -- All bytes of a write were passed on.
-endWrite :: Multiplexed stream => stream -> Room -> IO ()
+endWrite :: Stream -> Room -> IO ()
 endWrite stream room = do
   writeField (stateOf stream) writeIsPartial False
   awaitRoom stream room
 
-roomAfter :: Multiplexed stream => stream -> Outcome -> IO Room
+roomAfter :: Stream -> Outcome -> IO Room
 roomAfter stream outcome = case outcome of
   Engine.Done -> return HasRoom
   Full -> return IsFull
   _ -> throwLost stream eCONNRESET
 
 -- Parks if too many bytes wait to be sent.
-awaitRoom :: Multiplexed stream => stream -> Room -> IO ()
+awaitRoom :: Stream -> Room -> IO ()
 awaitRoom _ HasRoom = return ()
-awaitRoom stream IsFull = awaitOutputBelow stream (outputLowOf stream)
+awaitRoom stream IsFull = awaitOutputBelow stream Engine.outputLow
 
 -- The maker of trailers gets the body's bytes.
-tellMaker :: Multiplexed stream => stream -> IO ByteString -> IO ()
+tellMaker :: Stream -> IO ByteString -> IO ()
 tellMaker stream copy = readIORef (dataOf stream) >>= mapM_ tell
   where
     tell said = do
@@ -262,7 +260,7 @@ tellMaker stream copy = readIORef (dataOf stream) >>= mapM_ tell
         NextTrailersMaker maker -> said {http2dataTrailers = maker}
         Trailers fields -> said {http2dataTrailers = \_ -> return (Trailers fields)}
 
-makeTrailers :: Multiplexed stream => stream -> IO ResponseHeaders
+makeTrailers :: Stream -> IO ResponseHeaders
 makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
   where
     ask said = fieldsOf <$> http2dataTrailers said Nothing
@@ -272,9 +270,9 @@ makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
 -- Waits until the client has taken all but this many bytes. Gives the client up if it takes nothing for too long, takes
 -- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
 -- them ('streamProgress').
-awaitOutputBelow :: Multiplexed stream => stream -> Int -> IO ()
+awaitOutputBelow :: Stream -> Int -> IO ()
 awaitOutputBelow stream most = awaitClient stream $ do
-  result <- awaitOutputOf stream most
+  result <- Engine.awaitOutput (streamEngine stream) most
   return $ case result of
     Full -> Nothing
     Gone -> Just Nothing
@@ -282,20 +280,20 @@ awaitOutputBelow stream most = awaitClient stream $ do
 
 -- Waits until the client's windows take bytes, and returns how many. Until then the bytes of a body stay where they are, in a file or in the
 -- application's memory. The head does not wait for them.
-awaitWindow :: Multiplexed stream => stream -> IO Int
+awaitWindow :: Stream -> IO Int
 awaitWindow stream = look >>= maybe (flushStream stream >> awaitClient stream look) (maybe (throwLost stream eCONNRESET) return)
   where
-    look = asked <$> awaitWindowOf stream
+    look = asked <$> Engine.awaitWindow (streamEngine stream)
     asked result = case result of
       Bytes count -> Just (Just count)
       MustWait -> Nothing
       Broken -> Just Nothing
 
 -- Repeats an attempt until it has a result. 'Nothing' within that: the stream is closed.
-awaitClient :: Multiplexed stream => stream -> IO (Maybe (Maybe a)) -> IO a
+awaitClient :: Stream -> IO (Maybe (Maybe a)) -> IO a
 awaitClient stream attempt = do
   start <- monotonicNanoseconds
-  progressOf stream >>= await start
+  Engine.streamProgress (streamEngine stream) >>= await start
   where
     limits = limitsFor stream
     -- The moment since which there was no progress, and the progress until then.
@@ -304,7 +302,7 @@ awaitClient stream attempt = do
       start <- monotonicNanoseconds
       outcome <- awaitEvent stream Writable (patience limits total (microsBetween since start)) attempt
       end <- monotonicNanoseconds
-      after' <- progressOf stream
+      after' <- Engine.streamProgress (streamEngine stream)
       isSlow <- isTooSlow limits (stateOf stream) (fromIntegral (end - start)) after'
       over <- isOverdue (stateOf stream)
       case outcome of
@@ -343,14 +341,14 @@ isTooSlow limits state nanoseconds sent = case sendRate limits of
 {-# NOINLINE isTooSlow #-}
 
 -- Ends the body.
-finish :: Multiplexed stream => stream -> IO ()
+finish :: Stream -> IO ()
 finish stream = makeTrailers stream >>= finishWith stream
 
-finishWith :: Multiplexed stream => stream -> ResponseHeaders -> IO ()
+finishWith :: Stream -> ResponseHeaders -> IO ()
 finishWith stream trailers = do
   (declared, written) <- declaredAndWritten stream
   forM_ declared $ \size -> when (written < size) (throwIO (ContentLengthMismatch (size - written) 0))
-  outcome <- withRowsOf 0 trailers (\_ rows -> finishOf stream rows)
+  outcome <- withRowsOf 0 trailers (\_ rows -> Engine.finishStream (streamEngine stream) rows)
   case outcome of
     Gone -> throwLost stream eCONNRESET
     BadFields number -> throwIO (refusal number 200 trailers)
@@ -359,7 +357,7 @@ finishWith stream trailers = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
 
-answerStreaming :: Multiplexed stream => stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
+answerStreaming :: Stream -> Answerer -> Status -> ResponseHeaders -> StreamingBody -> IO ()
 answerStreaming stream answerer status fields body = do
   -- Until the application writes or flushes, 100 (Continue) may still be sent, and another answer may take the place of
   -- this one. A body without a byte or trailers is no more than its head.
@@ -378,24 +376,24 @@ answerStreaming stream answerer status fields body = do
     then open >> finishWith stream trailers
     else answerHead stream status fields LengthAsGiven -- The end of the stream is in the frame of the head.
 
-openStreaming :: Multiplexed stream => stream -> Status -> ResponseHeaders -> IO ()
+openStreaming :: Stream -> Status -> ResponseHeaders -> IO ()
 openStreaming stream status fields = do
   given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
   setBytes stream (Just 0)
   setDeclared stream given
 
-setStreaming :: Multiplexed stream => stream -> Bool -> IO ()
+setStreaming :: Stream -> Bool -> IO ()
 setStreaming stream = writeField (stateOf stream) isStreaming
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Files
 
-answerFile :: Multiplexed stream => stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
+answerFile :: Stream -> Status -> ResponseHeaders -> FileSlice -> IO ()
 answerFile stream status fields slice
   | count <= fromIntegral smallFile = do
     -- With trailers it is a stream like a larger one. So it is if its bytes had to wait.
     said <- readIORef (dataOf stream)
-    waits <- if count > tinyFile then mustWait <$> awaitWindowOf stream else return False
+    waits <- if count > tinyFile then mustWait <$> Engine.awaitWindow (streamEngine stream) else return False
     if isJust said || waits then pieces else whole
   | otherwise = pieces
   where
@@ -418,7 +416,7 @@ answerFile stream status fields slice
       copyFile (offset + fromIntegral size) (left - fromIntegral size)
 
 -- Reads a piece of a file and passes it to the engine. Returns its size. Parks while too much waits there.
-writeFromFile :: Multiplexed stream => stream -> FileSlice -> Int64 -> Int -> IO Int
+writeFromFile :: Stream -> FileSlice -> Int64 -> Int -> IO Int
 writeFromFile stream slice offset most = do
   room <- awaitWindow stream
   let wanted = min most (max (fromIntegral tinyFile) room)
@@ -432,7 +430,7 @@ writeFromFile stream slice offset most = do
       when (size == 0) (throwIO (FileTruncated (slicePath slice)))
       countBytes stream size
       restore (tellMaker stream (B.packCStringLen (castPtr bytes, size)))
-      (,) size <$> writePieceOf stream piece size
+      (,) size <$> Engine.writePiece (streamEngine stream) piece size
   size <$ (roomAfter stream outcome >>= awaitRoom stream)
 
 -- The largest file that is read at once.
@@ -447,7 +445,7 @@ tinyFile = 1024
 -- Raw
 
 -- The application has taken over the stream, and begins with the head of an HTTP/1 response. Reading has no time limit.
-answerRaw :: Multiplexed stream => stream -> Maybe (BodyReader stream) -> Answerer -> RawBody -> IO ()
+answerRaw :: Stream -> Maybe BodyReader -> Answerer -> RawBody -> IO ()
 answerRaw stream body answerer raw = do
   liftLimits (stateOf stream)
   opening <- newIORef (Just B.empty)
@@ -456,7 +454,7 @@ answerRaw stream body answerer raw = do
   readIORef opening >>= maybe (finish stream) (const headless)
 
 -- The part of the head that has been written, if it is incomplete.
-sendRaw :: Multiplexed stream => stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
+sendRaw :: Stream -> IORef (Maybe ByteString) -> ByteString -> IO ()
 sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream bytes) open
   where
     open earlier = case readOpening (B.append earlier bytes) of

@@ -1,6 +1,3 @@
--- So that each protocol can specialise this module.
-{-# OPTIONS_GHC -fexpose-all-unfoldings #-}
-
 -- |
 -- Serves a request of HTTP\/2 or HTTP\/3 by the application. Must not know: connections.
 module Millrace.Http.Multiplexed.Serve (Serving (..), serveRequest) where
@@ -13,10 +10,11 @@ import Data.Word (Word32)
 import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService)
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
-import Millrace.Http.Exchange (Exchange (..), Operations)
+import Millrace.Http.Exchange (Exchange (..))
 import Millrace.Http.Expectation (startExpecting)
 import Millrace.Http.Http1.Wire (flagExpectContinue, flagExpectOther, flagHttps)
 import Millrace.Http.Multiplexed.Body
+import qualified Millrace.Http.Multiplexed.Engine as Engine
 import Millrace.Http.Multiplexed.Exchange
 import Millrace.Http.Multiplexed.Head
 import Millrace.Http.Multiplexed.Life (endLife)
@@ -30,24 +28,23 @@ import qualified Network.Wai as Wai
 import Network.Wai.Internal (RequestBodyLength (..))
 
 -- | How a protocol's requests are served.
-data Serving stream = Serving
-  { servingOperations :: !(Operations (Request stream)),
-    servingVersion :: !HttpVersion,
+data Serving = Serving
+  { servingVersion :: !HttpVersion,
     servingSecurity :: !Security,
     servingApplication :: !Wai.Application
   }
 
 -- | Serves a request in this thread. Throws only asynchronous exceptions. Afterwards no thread uses the stream: the caller releases it.
-serveRequest :: Multiplexed stream => Serving stream -> stream -> IO ()
+serveRequest :: Serving -> Stream -> IO ()
 serveRequest serving stream = do
-  flags <- headFlags (headOf stream)
-  ended <- hasEndedOf stream
+  flags <- headFlags (Engine.streamHead (streamEngine stream))
+  ended <- Engine.streamHasEnded (streamEngine stream)
   when (flags .&. flagExpectContinue /= 0 && not ended) (startExpecting (expectationOf stream))
   (if ended then serveWithoutBody else serveWithBody) serving stream flags
 
-serveWithoutBody, serveWithBody :: Multiplexed stream => Serving stream -> stream -> Word32 -> IO ()
+serveWithoutBody, serveWithBody :: Serving -> Stream -> Word32 -> IO ()
 serveWithoutBody serving stream flags = do
-  size <- unreadOf stream
+  size <- Engine.streamUnread (streamEngine stream)
   if size > 0
     then serveWithBody serving stream flags
     else serve serving stream flags Nothing `finally` endLife (lifeOf stream) (return [])
@@ -56,16 +53,16 @@ serveWithBody serving stream flags = do
   (serve serving stream flags (Just body) `onException` abandonBody body >> endBody body)
     `finally` endLife (lifeOf stream) (readTrailersOf stream)
 
-serve :: Multiplexed stream => Serving stream -> stream -> Word32 -> Maybe (BodyReader stream) -> IO ()
+serve :: Serving -> Stream -> Word32 -> Maybe BodyReader -> IO ()
 serve serving stream flags body = do
   problem <- headError at
   size <- headContentLength at
   let known = maybe (KnownLength 0) (const (maybe ChunkedBody (KnownLength . fromIntegral) size)) body
-      exchange = Exchange (servingOperations serving) (Request stream body)
+      exchange = Exchange streamOperations (Request stream body)
       service = newService server exchange
       vault = contextVault (Context exchange (serverFiles server))
   (request, protocol) <-
-    makeRequest (servingVersion serving) at (copyHeadOf stream) (clientOf stream) (servingSecurity serving) vault (maybe (return B.empty) readBody body) known
+    makeRequest (servingVersion serving) at (Engine.copyStreamHead (streamEngine stream)) (clientOf stream) (servingSecurity serving) vault (maybe (return B.empty) readBody body) known
   case refusalOf problem size of
     Just reason -> refuse service request reason
     Nothing -> answerWanted service protocol request `catch` failed
@@ -74,7 +71,7 @@ serve serving stream flags body = do
       Nothing -> answerByApplication service (servingApplication serving) request
       Just wanted ->
         answerByApplication service (withoutFalseTunnel (servingApplication serving)) (asUpgrade wanted request)
-    at = headOf stream
+    at = Engine.streamHead (streamEngine stream)
     server = serverOf stream
     limits = limitsFor stream
     refusalOf problem size
@@ -91,5 +88,5 @@ serve serving stream flags body = do
     failed failure
       | isAsynchronous failure = throwIO failure
       | otherwise = do
-        gone <- isClosedOf stream
+        gone <- Engine.streamIsClosed (streamEngine stream)
         unless gone (reportTo server Nothing (failure :: SomeException))

@@ -19,9 +19,10 @@ import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine
 import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed)
 import Millrace.Http.Http3.Stream
-import Millrace.Http.Multiplexed.Engine (streamHead, streamKey)
 import qualified Millrace.Http.Multiplexed.Engine as Engine
-import Millrace.Http.Multiplexed.Stream (newCommon)
+import Millrace.Http.Multiplexed.Head (Security (..))
+import qualified Millrace.Http.Multiplexed.Serve as Serve
+import Millrace.Http.Multiplexed.Stream (newStream)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
@@ -31,6 +32,7 @@ import Millrace.Http.Threads.OnYield
 import Millrace.Http.Threads.Waiters (takeWithin)
 import Millrace.Socket (Socket, close)
 import Millrace.Timer (threadDelay)
+import Network.HTTP.Types (HttpVersion (..))
 import qualified Network.Wai as Wai
 
 -- | An endpoint and its application.
@@ -355,7 +357,6 @@ serveStream session at = do
     endpoint = sessionEndpoint session
     serve = do
       number <- streamNumber at
-      key <- streamKey at
       client <- streamClient at
-      common <- newCommon (endpointLimits endpoint) (streamHead at)
-      serveStreamHere (sessionApplication session) (Stream endpoint at number key client common)
+      stream <- newStream http3 (Served endpoint client number) at
+      Serve.serveRequest (Serve.Serving (HttpVersion 3 0) Protected (sessionApplication session)) stream

@@ -1,86 +1,37 @@
--- All that works on a stream is compiled for streams of this kind, here.
-{-# OPTIONS_GHC -fspecialise-aggressively #-}
-
 -- |
--- A request of an HTTP\/3 connection while it is served. Must not know: servers.
-module Millrace.Http.Http3.Stream (Stream (..), serveStreamHere) where
+-- What HTTP\/3 does for the streams of an endpoint's connections. Must not know: servers.
+module Millrace.Http.Http3.Stream (http3, Served (..)) where
 
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Int (Int64)
-import Foreign.Ptr (Ptr)
-import Millrace.Http.Exchange (Operations)
 import Millrace.Http.Http3.Endpoint
 import Millrace.Http.Http3.Engine (errorCode)
-import Millrace.Http.Multiplexed.Engine hiding (Stream)
-import qualified Millrace.Http.Multiplexed.Engine as Engine
-import Millrace.Http.Multiplexed.Exchange (Request, operationsOf)
-import Millrace.Http.Multiplexed.Head (Security (..))
-import Millrace.Http.Multiplexed.Serve (Serving (..), serveRequest)
-import Millrace.Http.Multiplexed.Stream
+import Millrace.Http.Multiplexed.Stream (Protocol (..))
 import Millrace.Http.Transport (Negotiated (..))
-import Network.HTTP.Types (HttpVersion (..))
 import Network.Socket (SockAddr)
-import Network.Wai (Application)
 
--- | A request that is served.
-data Stream = Stream
-  { streamEndpoint :: !Endpoint,
-    streamEngine :: !(Ptr Engine.Stream),
-    -- | Its numbers: in its connection, and in the endpoint.
-    streamId :: !Int64,
-    streamNoticeKey :: !Int,
-    streamPeer :: !SockAddr,
-    streamCommon :: !Common
-  }
+-- | An endpoint, a client, and the number of one of its streams.
+data Served = Served !Endpoint !SockAddr !Int64
 
-instance Multiplexed Stream where
-  commonOf = streamCommon
-  serverOf = endpointServer . streamEndpoint
-  clientOf = streamPeer
-  negotiatedOf _ = Just agreed
-  headOf = streamHead . streamEngine
-  copyHeadOf = copyStreamHead . streamEngine
-  describeStream stream = "HTTP/3 connection of " ++ show (streamPeer stream) ++ ", stream " ++ show (streamId stream)
-
-  -- A connection that is lost is not reported by itself: a client may leave without a word.
-  tellLossOf _ = return ()
-  awaitEventOf stream prepare event = waitFor (streamEndpoint stream) prepare (noticeKey (streamNoticeKey stream) event)
-  flushOf = flush . streamEndpoint
-  flushIfNeededOf = flushIfNeeded . streamEndpoint
-  wakeOf = wakeNow . streamEndpoint
-  hasEndedOf = streamHasEnded . streamEngine
-  isClosedOf = streamIsClosed . streamEngine
-  wasResetOf = streamWasReset . streamEngine
-
-  -- The streams of a client that has left are closed.
-  isLeftOf _ = return False
-  awaitCloseOf = awaitClose . streamEngine
-  unreadOf = streamUnread . streamEngine
-  receivedOf = streamReceived . streamEngine
-  sentOf = streamSent . streamEngine
-  progressOf = streamProgress . streamEngine
-
-  -- What was read opens the client's window.
-  readOf stream target size = do
-    result <- readStream (streamEngine stream) target size
-    flushIfNeeded (streamEndpoint stream)
-    return result
-  endReadingOf = endReading . streamEngine
-  trailersOf = readTrailers . streamEngine
-  answerOf = answerStream . streamEngine
-  takeBackOf = takeBackStream . streamEngine
-  informOf = informStream . streamEngine
-  writeOf = writeStream . streamEngine
-  writePieceOf = writePiece . streamEngine
-  outputLowOf _ = outputLow
-  awaitOutputOf = awaitOutput . streamEngine
-  awaitWindowOf = awaitWindow . streamEngine
-  finishOf = finishStream . streamEngine
-  cancelOf stream = resetStreamWith (streamEngine stream) (errorCode 8)
-  failOf = failStream . streamEngine
-  resetOf stream code = True <$ resetStreamWith (streamEngine stream) (errorCode code)
-  markFlushedOf = markFlushed . streamEngine
+-- | HTTP\/3.
+http3 :: Protocol Served
+http3 =
+  Protocol
+    { protocolServer = \(Served endpoint _ _) -> endpointServer endpoint,
+      protocolClient = \(Served _ client _) -> client,
+      protocolNegotiated = const (Just agreed),
+      protocolDescribes = \(Served _ client number) -> "HTTP/3 connection of " ++ show client ++ ", stream " ++ show number,
+      -- A connection that is lost is not reported by itself: a client may leave without a word.
+      protocolTellLoss = \_ -> return (),
+      protocolAwait = \(Served endpoint _ _) -> waitFor endpoint,
+      protocolFlush = \(Served endpoint _ _) -> flush endpoint,
+      protocolFlushIfNeeded = \(Served endpoint _ _) -> flushIfNeeded endpoint,
+      protocolWake = \(Served endpoint _ _) -> wakeNow endpoint,
+      -- What was read opens the client's window.
+      protocolHasRead = \(Served endpoint _ _) -> flushIfNeeded endpoint,
+      protocolErrorCode = errorCode
+    }
 
 agreed :: Negotiated
 agreed =
@@ -92,10 +43,3 @@ agreed =
       negotiatedIsResumed = False,
       negotiatedPeerCertificate = Nothing
     }
-
-operations :: Operations (Request Stream)
-operations = operationsOf
-
--- | Serves a request by the application. Throws only asynchronous exceptions. The caller releases the stream.
-serveStreamHere :: Application -> Stream -> IO ()
-serveStreamHere application = serveRequest (Serving operations (HttpVersion 3 0) Protected application)
