@@ -17,7 +17,7 @@ import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (hGetContents)
 import System.Posix.Signals (sigTERM)
-import System.Process (getPid, readProcess)
+import System.Process (getPid, readProcess, readProcessWithExitCode)
 import Test.Hspec
 
 spec :: Spec
@@ -76,18 +76,19 @@ spec = around withCertificates $ do
           mapM receiveToEnd waiting >>= (`shouldSatisfy` all (Char8.isSuffixOf "crowded"))
       nextErrorLine server `shouldReturn` "millrace: clients no longer wait for connections"
       endsWithOneMessage server
-  it "lives within the memory that the guide's sum says, whatever its clients make it keep" $ \folder -> do
-    configuredWith ("connections: " <> show connections) folder ["listen: {http: 127.0.0.1:0}"] []
-    path <- millracePath
-    withCommand "bash" ["-c", "ulimit -d " <> show (kilobytesFor connections) <> "; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] $ \server -> do
-      process <- maybe (fail "it has ended") pure =<< getPid (serverProcess server)
-      told <- within 240 "the attacks" (readProcess "python3" ["test/exhaust.py", show process, show (serverPort server), show connections] "")
-      -- Each kind of attack, what an honest client gets meanwhile, and what it gets afterwards.
-      let answers = [(kind, meanwhile, afterwards) | [kind, meanwhile, afterwards, _, _] <- map words (lines told)]
-      length answers `shouldSatisfy` (>= 8)
-      filter (\(_, meanwhile, afterwards) -> meanwhile `notElem` ["200", "503", "none"] || afterwards /= "200") answers `shouldBe` []
-      signalServer sigTERM server
-      waitForExit 30 server `shouldReturn` ExitSuccess
+  describe "lives within the memory that the guide's sum says, whatever its clients make it keep:" $ do
+    it "over HTTP/1 and HTTP/2" $ \folder -> livesWithin folder (Attacks "tcp" 8 0) ["listen: {http: 127.0.0.1:0}"] (files folder)
+    it "with TLS" $ \folder -> livesWithin folder (Attacks "tls" 8 tlsKilobytes) (secure folder "") (files folder)
+    it "as a proxy" $ \folder -> do
+      writeSite folder
+      withServer ["serve", folder </> "site", "--port", "0"] $ \target ->
+        livesWithin folder (Attacks "tcp" 8 proxyKilobytes) ["listen: {http: 127.0.0.1:0}"] ("proxy: 'http://127.0.0.1:" <> show (serverPort target) <> "'")
+    it "over HTTP/3" $ \folder -> do
+      isBuilt <- hasHttp3
+      (aioquic, _, _) <- readProcessWithExitCode "python3" ["-c", "import aioquic"] ""
+      if isBuilt && aioquic == ExitSuccess
+        then livesWithin folder (Attacks "http3" 4 (tlsKilobytes + http3Kilobytes)) (secure folder ", http3: 'on'") (files folder)
+        else pendingWith "it needs a program with HTTP/3, and aioquic"
   it "shares its descriptors among the addresses that it listens on" $ \folder -> do
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]"] []
     withDescriptors 100 folder $ \server -> do
@@ -95,17 +96,39 @@ spec = around withCertificates $ do
       withClients 90 second "" $ \_ ->
         within 60 "the crowd" (readProcess "python3" ["test/crowd.py", "http1", show (serverPort server), "60"] "") >>= (`shouldSatisfy` isPrefixOf ("[" <> show largeBytes <> ","))
   where
+    livesWithin folder attacks listening site = do
+      configuredFor site ("connections: " <> show connections) folder listening []
+      path <- millracePath
+      withCommand "bash" ["-c", "ulimit -d " <> show (kilobytesFor connections (attacksKilobytes attacks)) <> "; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] $ \server -> do
+        process <- maybe (fail "it has ended") pure =<< getPid (serverProcess server)
+        told <- within 240 "the attacks" (readProcess "python3" ["test/exhaust.py", "--over", attacksOver attacks, show process, show (serverPort server), show connections] "")
+        -- Each kind of attack, what an honest client gets meanwhile, and what it gets afterwards.
+        let answers = [(kind, meanwhile, afterwards) | [kind, meanwhile, afterwards, _, _] <- map words (lines told)]
+        length answers `shouldBe` attacksKinds attacks
+        filter (\(_, meanwhile, afterwards) -> meanwhile `notElem` ["200", "502", "503", "504", "none"] || afterwards /= "200") answers `shouldBe` []
+        signalServer sigTERM server
+        waitForExit 30 server `shouldReturn` ExitSuccess
+    secure folder more = ["listen: {https: 127.0.0.1:0" <> more <> "}", "certificates: {certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key}"]
     connections = 30 :: Int
-    -- The sum of docs/guide/deploying.md, for two cores and the usual limits: head-bytes is 51200, streams is 128.
-    kilobytesFor count = 40000 + 2 * 40000 + count * (32 * 51 + 128 * 16 + 2000)
+    -- The sum of docs/guide/deploying.md, for two cores and the usual limits: head-bytes is 51200, streams is 128, largest-window-bytes is
+    -- 25000000. HTTP/3 has as many connections again.
+    kilobytesFor count more = 40000 + 2 * 40000 + count * (eachKilobytes + more)
+    eachKilobytes = 32 * 51 + 128 * 16 + 2000
+    tlsKilobytes = 60
+    proxyKilobytes = 128 * 20 + 25000
+    http3Kilobytes = eachKilobytes + 12 * 1024 + 128 * 20
     crowd = 100 :: Int
     largeBytes = 3000000 :: Int
+    files folder = "files: " <> folder </> "site"
     configured = configuredWith "reserved-descriptors: 16"
-    configuredWith limits folder listening more = do
+    configuredWith limits folder = configuredFor (files folder) limits folder
+    configuredFor site limits folder listening more = do
+      writeSite folder
+      writeFile (folder </> "m.yaml") . unlines $
+        listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {" <> limits <> "}", "sites: {" <> site <> "}"]
+    writeSite folder = do
       write folder "site/index.html" "crowded"
       write folder "site/large" (Char8.replicate largeBytes 'x')
-      writeFile (folder </> "m.yaml") . unlines $
-        listening <> more <> ["process: {cores: 2, access-log: " <> folder </> "access.log}", "limits: {" <> limits <> "}", "sites: {files: " <> folder </> "site}"]
     endsWithOneMessage server = do
       signalServer sigTERM server
       waitForExit 30 server `shouldReturn` ExitSuccess
@@ -114,6 +137,13 @@ spec = around withCertificates $ do
     withDescriptors count folder use = do
       path <- millracePath
       withCommand "bash" ["-c", "ulimit -n " <> show count <> "; exec \"$@\"", "bash", path, "run", folder </> "m.yaml"] use
+
+-- What 'test/exhaust.py' does: over what, of how many kinds, and how many kilobytes more a connection may need than the first row of the sum says.
+data Attacks = Attacks
+  { attacksOver :: String,
+    attacksKinds :: Int,
+    attacksKilobytes :: Int
+  }
 
 -- Runs an action while this many clients have sent this text.
 withClients :: Int -> Network.PortNumber -> Char8.ByteString -> ([Network.Socket] -> IO a) -> IO a
