@@ -68,6 +68,8 @@ struct http2_connection {
     uint8_t has_left;       /* the client has ended its side */
     uint8_t rest_waits;     /* the driver waits for the last answer to be sent */
     uint8_t is_broken;      /* sending has failed */
+    uint8_t
+        makes_no_more; /* libnghttp2 has failed while it made output. A frame may be missing that later ones build on. */
     uint64_t
         lent[HTTP2_LENDERS]; /* bytes of bodies that were sent and that the client has not given back to its windows */
     http2_memory memory;

@@ -282,12 +282,12 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
     connection->out_room = room;
     connection->out_length = 0;
     connection->is_blocked = 0;
-    while (connection->out_length < room && !connection->is_blocked) {
+    while (connection->out_length < room && !connection->is_blocked && !connection->makes_no_more) {
         if (connection->left_length == 0) {
             ssize_t count = next_output(connection);
             if (count <= 0) {
                 if (count < 0)
-                    connection->has_failed = 1;
+                    connection->has_failed = connection->makes_no_more = 1;
                 break;
             }
             connection->left_length = (size_t)count;

@@ -142,7 +142,6 @@ typedef struct reader {
     uint32_t block_stream; /* 0: there is none */
     int block_ends;
     int has_begun, has_ended; /* GOAWAY with an error */
-    int is_broken;            /* a block that cannot be read, after memory was short: the client ends the connection */
     /* What the target makes of it. May be NULL. */
     void (*on_data)(uint32_t stream, const uint8_t *bytes, size_t length, int ends);
     void (*on_head)(uint32_t stream, int status, int ends);
@@ -174,9 +173,6 @@ static inline void read_block(reader *r)
     while (!(flags & NGHTTP2_HD_INFLATE_FINAL)) {
         nghttp2_nv field;
         ssize_t taken = nghttp2_hd_inflate_hd2(r->inflater, &field, &flags, at, left, 1);
-        r->is_broken = taken < 0 && fault_has_happened && fault_has_happened();
-        if (r->is_broken)
-            return;
         CHECK(taken >= 0);
         at += taken;
         left -= (size_t)taken;
@@ -250,20 +246,20 @@ static inline void read_frame(reader *r, const uint8_t *frame, size_t length)
 
 static inline void read_bytes(reader *r, const uint8_t *bytes, size_t length)
 {
-    while (length > 0 && !r->is_broken) {
+    while (length > 0) {
         size_t count = length < sizeof r->held - r->length ? length : sizeof r->held - r->length;
         memcpy(r->held + r->length, bytes, count);
         r->length += count;
         bytes += count;
         length -= count;
         size_t at = 0;
-        while (!r->is_broken && r->length - at >= 9 && r->length - at - 9 >= number_at(r->held + at, 3)) {
+        while (r->length - at >= 9 && r->length - at - 9 >= number_at(r->held + at, 3)) {
             size_t payload = number_at(r->held + at, 3);
             CHECK(payload <= 16384);
             read_frame(r, r->held + at, payload);
             at += 9 + payload;
         }
-        CHECK(r->is_broken || r->length - at < 9 || number_at(r->held + at, 3) <= 16384);
+        CHECK(r->length - at < 9 || number_at(r->held + at, 3) <= 16384);
         memmove(r->held, r->held + at, r->length - at);
         r->length -= at;
     }

@@ -493,7 +493,7 @@ static void settle(void)
                 send_body(&w.streams[i], 0, 1);
         collect(HTTP2_COLLECT_MIN);
     }
-    for (int i = 0; i < w.count && !w.is_told && !w.reader.is_broken; i++) {
+    for (int i = 0; i < w.count && !w.is_told; i++) {
         model *m = &w.streams[i];
         CHECK(m->taken || m->client_reset);
         if (m->answer == FINISHED && !m->client_reset && !m->handler_reset && !m->handler_aborted)
