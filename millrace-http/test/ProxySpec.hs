@@ -9,6 +9,7 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Lazy.Char8 as LC8
 import Network.HTTP.Types
+import Network.Socket (SockAddr (..))
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Support
@@ -73,7 +74,10 @@ valid =
     ("version 2 over IPv4", binary 0x21 0x11 (ipv4 <> ports), "192.0.2.7:4660"),
     ("version 2 with extensions", binary 0x21 0x11 (ipv4 <> ports <> "\x04\0\x03xyz"), "192.0.2.7:4660"),
     ("version 2 over IPv6", binary 0x21 0x21 (ipv6 <> ipv6 <> ports), "[2001:db8::7]:4660"),
-    ("version 2 over a Unix socket", binary 0x21 0x31 (path "/run/client" <> path "/run/server"), "/run/client")
+    ("version 2 over a Unix socket", binary 0x21 0x31 (path "/run/client" <> path "/run/server"), "/run/client"),
+    ("version 2 over a Unix socket, with a path of 108 bytes", binary 0x21 0x31 (B.replicate 108 97 <> path "/run/server"), B.replicate 108 97),
+    ("version 2 over a Unix socket without a name", binary 0x21 0x31 (path "" <> path "/run/server"), ""),
+    ("version 2 over a Unix socket with an abstract name", binary 0x21 0x31 (path "\0client\0b" <> path "/run/server"), LC8.toStrict (LC8.pack (show (SockAddrUnix "\0client\0b"))))
   ]
   where
     ipv4 = B.pack [192, 0, 2, 7, 192, 0, 2, 1]
@@ -88,7 +92,8 @@ transparent =
     ("version 2, LOCAL", binary 0x20 0x00 ""),
     ("version 2, LOCAL, whatever the family", binary 0x20 0x41 "abc"),
     ("version 2, unspecified family", binary 0x21 0x00 "abc"),
-    ("version 2, datagrams", binary 0x21 0x12 (B.replicate 12 1))
+    ("version 2, datagrams", binary 0x21 0x12 (B.replicate 12 1)),
+    ("version 2, datagrams of Unix sockets", binary 0x21 0x32 (B.replicate 216 1))
   ]
 
 invalid :: [(String, ByteString)]
@@ -110,7 +115,9 @@ invalid =
     ("version 2, an unknown family", binary 0x21 0x41 (B.replicate 12 1)),
     ("version 2, an unknown transport", binary 0x21 0x13 (B.replicate 12 1)),
     ("addresses cut short", binary 0x21 0x11 (B.replicate 11 1)),
-    ("IPv6 addresses cut short", binary 0x21 0x21 (B.replicate 35 1))
+    ("IPv6 addresses cut short", binary 0x21 0x21 (B.replicate 35 1)),
+    ("Unix addresses cut short", binary 0x21 0x31 (B.replicate 215 1)),
+    ("a Unix address in version 1, which has none", "PROXY UNIX /run/client /run/server\r\n")
   ]
 
 binary :: Int -> Int -> ByteString -> ByteString

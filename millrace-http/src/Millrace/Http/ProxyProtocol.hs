@@ -142,7 +142,7 @@ parseBinary bytes
   | otherwise = case B.index bytes 13 of
     0x11 | size >= 12 -> found (SockAddrInet (port 8) (tupleToHostAddress (byte 0, byte 1, byte 2, byte 3)))
     0x21 | size >= 36 -> found (SockAddrInet6 (port 32) 0 (tupleToHostAddress6 (w 0, w 2, w 4, w 6, w 8, w 10, w 12, w 14)) 0)
-    0x31 | size >= 216 -> found (SockAddrUnix (C8.unpack (B.takeWhile (/= 0) (B.take 108 body))))
+    0x31 | size >= 216 -> found (SockAddrUnix (C8.unpack (unixName (B.take 108 body))))
     family
       | family `elem` [0x11, 0x21, 0x31] -> Malformed "addresses cut short"
       | family `shiftR` 4 > 3 || family .&. 0x0f > 2 -> Malformed "an unknown family or transport"
@@ -155,6 +155,12 @@ parseBinary bytes
     w = pair body
     port = fromIntegral . pair body
     found = Header (16 + size) . Just
+
+-- A path ends with the first zero. An abstract name begins with one and may have others; those at the end only fill the room.
+unixName :: ByteString -> ByteString
+unixName room
+  | B.take 1 room == B.singleton 0 = fst (B.spanEnd (== 0) room)
+  | otherwise = B.takeWhile (/= 0) room
 
 pair :: ByteString -> Int -> Word16
 pair bytes at = fromIntegral (B.index bytes at) `shiftL` 8 .|. fromIntegral (B.index bytes (at + 1))
