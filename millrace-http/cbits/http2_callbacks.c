@@ -22,7 +22,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
         http2_remember(&connection->memory, frame->hd.stream_id);
         /* The last GOAWAY says that the client may repeat this request. libnghttp2 refuses it only when that frame is sent. */
-        if (connection->takes_no_more)
+        if (connection->takes_no_more || !http2_has_room(connection))
             return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM) ==
                            0
                        ? 0
@@ -167,7 +167,9 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame, v
     if (frame->hd.type == NGHTTP2_RST_STREAM) {
         uint32_t code = frame->rst_stream.error_code;
         http2_remember_reset(&connection->memory, frame->hd.stream_id);
-        if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL)
+        int is_late = code == NGHTTP2_STREAM_CLOSED &&
+                      http2_stream_of(session, frame->hd.stream_id) == NULL; /* refuse_behind_reset */
+        if (code != NGHTTP2_NO_ERROR && code != NGHTTP2_INTERNAL_ERROR && code != NGHTTP2_CANCEL && !is_late)
             http2_obey(connection, http_conduct_reset(&connection->streams.conduct, &connection->settings->allowances,
                                                       connection->engine.now));
     } else if (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) {

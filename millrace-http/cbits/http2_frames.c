@@ -5,8 +5,9 @@
 
 #include "http2_internal.h"
 
-/* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. */
-#define RETURN_MIN 100u
+/* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. nginx is as strict: more than eight times
+ * as many bytes for control as for bodies are a flood to it. */
+#define RETURN_MIN 4u
 
 /* NGHTTP2_ERR_TOO_MANY_CONTINUATIONS. Older headers do not have it. */
 #define TOO_MANY_CONTINUATIONS (-905)
@@ -40,6 +41,7 @@ void http2_remember(http2_memory *memory, int32_t id)
     uint32_t place = memory->next++ % HTTP2_REMEMBERED;
     memory->ids[place] = id;
     memory->reset_by_us &= ~(1u << place);
+    memory->reset_by_client &= ~(1u << place);
 }
 
 void http2_remember_reset(http2_memory *memory, int32_t id)
@@ -49,12 +51,22 @@ void http2_remember_reset(http2_memory *memory, int32_t id)
             memory->reset_by_us |= 1u << place;
 }
 
-/* The client has reset the stream, too. Frames that it sends afterwards are errors, even if the server has also reset it. */
-static void forget_reset(http2_memory *memory, int32_t id)
+/* The client has reset the stream. Frames that it sends afterwards are errors, even if the server has also reset it. */
+static void remember_cancelled(http2_memory *memory, int32_t id)
+{
+    for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
+        if (memory->ids[place] == id) {
+            memory->reset_by_us &= ~(1u << place);
+            memory->reset_by_client |= 1u << place;
+        }
+}
+
+static int is_cancelled(const http2_memory *memory, int32_t id)
 {
     for (uint32_t place = 0; place < HTTP2_REMEMBERED; place++)
         if (memory->ids[place] == id)
-            memory->reset_by_us &= ~(1u << place);
+            return (memory->reset_by_client >> place & 1) != 0;
+    return 0;
 }
 
 /* Returns the error code for a frame on a stream that is not open; NGHTTP2_NO_ERROR if it may be all right. */
@@ -74,6 +86,17 @@ static uint32_t judge_closed(const http2_connection *connection, int32_t id, int
     if (id > newest || (id < oldest && memory->next > HTTP2_REMEMBERED))
         return NGHTTP2_NO_ERROR;
     return is_headers ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED;
+}
+
+/* A frame of a stream that the client itself has reset: the error is the stream's alone. grpc-java 1.68 sends the message of a
+ * call behind the RST_STREAM that cancels it. One RST_STREAM answers all such frames of a stream. */
+static void refuse_behind_reset(http2_connection *connection, int32_t id)
+{
+    if (judge_closed(connection, id, 0) == NGHTTP2_NO_ERROR)
+        return;
+    http2_note_result(connection,
+                      nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_STREAM_CLOSED));
+    http2_remember_reset(&connection->memory, id);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -173,7 +196,7 @@ static void begin_frame(http2_connection *connection, const uint8_t *frame)
     if (type == NGHTTP2_PRIORITY)
         check_priority(connection, id, frame);
     if (type == NGHTTP2_RST_STREAM) {
-        forget_reset(&connection->memory, id);
+        remember_cancelled(&connection->memory, id);
         note_cancelled(connection, id);
     }
     if (is_empty_update(frame) && id != 0 && id <= connection->newest &&
@@ -184,7 +207,9 @@ static void begin_frame(http2_connection *connection, const uint8_t *frame)
     } else if ((type == NGHTTP2_HEADERS || type == NGHTTP2_DATA) && id % 2 == 1 &&
                nghttp2_session_find_stream(connection->session, id) == NULL) {
         uint32_t code = judge_closed(connection, id, type == NGHTTP2_HEADERS);
-        if (code != NGHTTP2_NO_ERROR)
+        if (is_cancelled(&connection->memory, id))
+            refuse_behind_reset(connection, id);
+        else if (code != NGHTTP2_NO_ERROR)
             http2_violate(connection, code);
     }
     if (is_useless(connection, frame, id))

@@ -37,6 +37,7 @@ typedef struct http2_memory {
     int32_t ids[HTTP2_REMEMBERED]; /* a ring */
     uint32_t next;
     uint32_t reset_by_us; /* a bit for each entry: the server has reset the stream */
+    uint32_t reset_by_client;
 } http2_memory;
 
 /* The windows that a client opens again. */
@@ -44,6 +45,9 @@ enum { HTTP2_LENT_BY_CONNECTION, HTTP2_LENT_BY_STREAMS, HTTP2_LENDERS };
 
 /* The most bytes of a frame that are checked before libnghttp2 gets it. */
 #define HTTP2_CHECKED_MAX 13u
+
+/* The most bytes of a frame that is sent in another form: the first SETTINGS. */
+#define HTTP2_CHANGED_MAX 39u
 
 struct http2_connection {
     http_streams streams; /* must be first: http2_connection_of casts the pointer */
@@ -56,8 +60,8 @@ struct http2_connection {
     uint32_t stream_count;   /* open ones */
     const uint8_t *left;     /* bytes that libnghttp2 has serialised and that did not fit into the output */
     size_t left_length;
-    uint8_t end[9]; /* a frame that ends an answer without bytes */
-    uint8_t *out;   /* the caller's buffer, during http2_collect */
+    uint8_t changed[HTTP2_CHANGED_MAX]; /* a frame of libnghttp2's that is sent in another form */
+    uint8_t *out;                       /* the caller's buffer, during http2_collect */
     size_t out_length, out_room;
     uint32_t driver_mark; /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
@@ -167,6 +171,14 @@ extern const http_protocol http2_protocol;
 http_stream *http2_new_stream(http2_connection *connection, int32_t id);
 /* libnghttp2 has closed the stream, or the session is about to be deleted. */
 void http2_close_stream(http_stream *stream, uint32_t code);
+/* Is the answer sent, and only the rest of a request that is dropped still to come? */
+static inline int http2_is_only_skipped(const http_stream *stream)
+{
+    return stream->drops_input && stream->end_is_given && !stream->has_ended;
+}
+
+/* May the client open one more stream? */
+int http2_has_room(http2_connection *connection);
 /* Tells libnghttp2 of the resets. */
 void http2_submit_resets(http2_connection *connection);
 /* Sends a DATA frame: as nghttp2_send_data_callback. */

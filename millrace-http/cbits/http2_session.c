@@ -20,12 +20,6 @@ static void wake_driver(http2_connection *connection)
     }
 }
 
-/* Is the answer sent, and only the rest of a request that is dropped still to come? */
-static int is_only_skipped(const http_stream *stream)
-{
-    return stream->drops_input && stream->end_is_given && !stream->has_ended;
-}
-
 /* libnghttp2 has ended the connection: it neither sends nor receives any more. */
 static int is_over(const http2_connection *connection)
 {
@@ -44,7 +38,7 @@ static int is_at_rest(const http2_connection *connection)
     if (connection->served > 0 || connection->engine.ready.first != NULL)
         return 0;
     for (const http_stream *stream = connection->streams.first; stream != NULL; stream = stream->next)
-        if (stream->is_taken && !is_only_skipped(stream))
+        if (stream->is_taken && !http2_is_only_skipped(stream))
             return 0;
     return 1;
 }
@@ -83,11 +77,13 @@ static int submit_settings(http2_connection *connection)
 {
     const http2_settings *settings = connection->settings;
     nghttp2_settings_entry entries[] = {
-        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings->streams_max},
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, UINT32_MAX}, /* see put_streams_max */
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings->head_max + 32 * settings->fields_max},
         {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1}};
+    _Static_assert(HTTP2_CHANGED_MAX == HTTP2_FRAME_HEAD + 6 * (sizeof entries / sizeof *entries),
+                   "the first SETTINGS");
     if (nghttp2_submit_settings(connection->session, NGHTTP2_FLAG_NONE, entries, sizeof entries / sizeof *entries) != 0)
         return -1;
     return nghttp2_session_set_local_window_size(connection->session, NGHTTP2_FLAG_NONE, 0,
@@ -259,10 +255,24 @@ static void make_end(http2_connection *connection)
     if (connection->left_length != HTTP2_FRAME_HEAD || connection->left[3] != NGHTTP2_HEADERS ||
         http2_number_at(connection->left, 3) != 0)
         return;
-    memcpy(connection->end, connection->left, HTTP2_FRAME_HEAD);
-    connection->end[3] = NGHTTP2_DATA;
-    connection->end[4] = NGHTTP2_FLAG_END_STREAM;
-    connection->left = connection->end;
+    memcpy(connection->changed, connection->left, HTTP2_FRAME_HEAD);
+    connection->changed[3] = NGHTTP2_DATA;
+    connection->changed[4] = NGHTTP2_FLAG_END_STREAM;
+    connection->left = connection->changed;
+}
+
+/* Puts the number of streams into the first SETTINGS frame. libnghttp2 knows no such number, because it would end the connection
+ * of a client that opens one more. http2_has_room decides instead, and only that stream is refused. */
+static void put_streams_max(http2_connection *connection)
+{
+    uint8_t *value = connection->changed + HTTP2_FRAME_HEAD + 2;
+    if (connection->left_length != HTTP2_CHANGED_MAX || connection->left[3] != NGHTTP2_SETTINGS ||
+        http2_number_at(connection->left + HTTP2_FRAME_HEAD, 2) != NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+        return;
+    memcpy(connection->changed, connection->left, HTTP2_CHANGED_MAX);
+    for (int i = 0; i < 4; i++)
+        value[i] = (uint8_t)(connection->settings->streams_max >> (24 - 8 * i));
+    connection->left = connection->changed;
 }
 
 static void copy_left(http2_connection *connection)
@@ -292,6 +302,7 @@ static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
             }
             connection->left_length = (size_t)count;
             make_end(connection);
+            put_streams_max(connection);
         }
         copy_left(connection);
     }

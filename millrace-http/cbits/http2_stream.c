@@ -47,12 +47,27 @@ void http2_close_stream(http_stream *stream, uint32_t code)
  * Resets */
 
 /* Notes a reset. libnghttp2 is told only immediately before it sends (http2_submit_resets). Once told, it ignores the client's frames on
- * the stream, even END_STREAM, but counts the stream as open until RST_STREAM is sent. If the client then ended this stream and
- * opened another one at the limit of streams, libnghttp2 would end the whole connection. */
+ * the stream, even END_STREAM, but keeps it open until RST_STREAM is sent. If the client then ended this stream and opened another one
+ * at the limit of streams, that would be refused. */
 static void push_reset(http_stream *stream, uint64_t code)
 {
     http2_own(stream)->reset_code = (uint32_t)code;
     http_enlist(stream, &http2_connection_of(stream)->resetting);
+}
+
+/* Streams whose answers are complete do not count: when an answer comes early, some clients forget the request without ending it (grpc-go
+ * 1.82). Such streams are reset when others need their place. */
+int http2_has_room(http2_connection *connection)
+{
+    uint32_t most = connection->settings->streams_max, count = 0;
+    if (connection->stream_count < most)
+        return 1;
+    for (http_stream *stream = connection->streams.first; stream != NULL; stream = stream->next) {
+        count += !stream->end_is_given;
+        if (http2_is_only_skipped(stream) && stream->list == NULL)
+            push_reset(stream, NGHTTP2_NO_ERROR);
+    }
+    return count < most;
 }
 
 void http2_submit_resets(http2_connection *connection)

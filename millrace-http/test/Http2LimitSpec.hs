@@ -8,7 +8,7 @@ module Http2LimitSpec (spec) where
 import Control.Concurrent (threadDelay)
 import Control.Concurrent.MVar
 import Control.Exception (finally, fromException)
-import Control.Monad (forever, replicateM_, unless)
+import Control.Monad (forever, replicateM, replicateM_, unless)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.ByteString.Builder (byteString)
@@ -17,14 +17,31 @@ import Data.IORef
 import Http2Client
 import Network.HTTP.Types (status200)
 import Network.Wai
-import Network.Wai.Handler.Millrace (ConnectionLimit (..), ConnectionLimitExceeded (..), setHTTP2MaximumFrames, setHTTP2MaximumResets, setIdleTimeout, setOnException, setOnLimit, setTimeout)
+import Network.Wai.Handler.Millrace (ConnectionLimit (..), ConnectionLimitExceeded (..), setHTTP2MaximumFrames, setHTTP2MaximumResets, setHTTP2MaximumStreams, setIdleTimeout, setOnException, setOnLimit, setTimeout)
 import Support
 import Test.Hspec
 
 spec :: Spec
 spec = describe "allowances of HTTP/2" $ do
+  describe "streams at a time" $ do
+    it "are not those that a client forgets when the answer comes before it has sent its request" $
+      withServer (setHTTP2MaximumStreams 5) pong $ \port -> withHttp2 port $ \http2 ->
+        replicateM_ 50 $ do
+          stream <- openStream http2 [] (post "/")
+          (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
+    it "are refused beyond the limit, and the others go on" $ do
+      gate <- newEmptyMVar
+      withServer (setHTTP2MaximumStreams 5) (\request respond -> readMVar gate >> pong request respond) $ \port -> withHttp2 port $ \http2 -> do
+        roundTrip http2 >>= (`shouldBe` []) . goAways
+        streams <- replicateM 5 (openStream http2 [EndStream] (get "/"))
+        replicateM_ 10 $ do
+          refused <- openStream http2 [EndStream] (get "/")
+          (answerEnd <$> awaitAnswer http2 refused) `shouldReturn` ResetWith RefusedStream
+        putMVar gate ()
+        mapM (fmap answerStatus . awaitAnswer http2) streams `shouldReturn` replicate 5 (Just 200)
+        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
   describe "frames without use" $ do
-    it "are not those that give back a hundred bytes or more of what was sent" $
+    it "are not those that give back four bytes or more of what was sent" $
       withServer (setHTTP2MaximumFrames 50 0) large $ \port -> withHttp2As sparing [] port $ \http2 -> do
         stream <- openStream http2 [EndStream] (get "/")
         body <- takeAll http2 stream
@@ -75,6 +92,13 @@ spec = describe "allowances of HTTP/2" $ do
           sendFrame http2 (resetFrame stream Cancel)
           takeMVar ended
         (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+    it "may be followed by what was on its way to be sent" $
+      strictly pong $ \http2 ->
+        replicateM_ 20 $ do
+          stream <- openStream http2 [] (post "/")
+          sendFrames http2 [resetFrame stream Cancel, dataFrame stream [] "late", dataFrame stream [EndStream] "later"]
+          eventsUntil (== GotReset stream StreamClosed) http2 >>= (`shouldSatisfy` elem (GotReset stream StreamClosed))
+          (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
     it "cost when their handler goes on" $ do
       begun <- newEmptyMVar
       strictly (\request respond -> putMVar begun () >> threadDelay 500000 >> pong request respond) $ \http2 -> do
@@ -119,7 +143,7 @@ spec = describe "allowances of HTTP/2" $ do
 sparing :: Conduct
 sparing = polite {conductWindows = conductWindows silent}
 
--- Receives a body, and gives each thousand bytes back to both windows as soon as they are there: as clients do whose programs read little at a
+-- Receives a body, and gives each twenty bytes back to both windows as soon as they are there: as clients do whose programs read little at a
 -- time. Each frame comes in two parts. Returns the number of bytes.
 takeAll :: Http2 -> StreamId -> IO Int
 takeAll http2 stream = go 0 0
@@ -127,8 +151,8 @@ takeAll http2 stream = go 0 0
     go taken owed =
       nextEvent http2 >>= \case
         GotData _ bytes end -> do
-          let (times, left) = (owed + B.length bytes) `quotRem` 1000
-          mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 1000, windowUpdate stream 1000])))))
+          let (times, left) = (owed + B.length bytes) `quotRem` 20
+          mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 20, windowUpdate stream 20])))))
           if end == Last then return (taken + B.length bytes) else go (taken + B.length bytes) left
         Closed -> return taken
         _ -> go taken owed

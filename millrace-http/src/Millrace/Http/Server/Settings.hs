@@ -414,7 +414,7 @@ setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
 setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
 
 -- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS, PRIORITY, empty DATA,
--- unknown ones, RST_STREAM, and requests that are cancelled before a handler begins. WINDOW_UPDATE counts only if it gives back less than 100
+-- unknown ones, RST_STREAM, and requests that are cancelled before a handler begins. WINDOW_UPDATE counts only if it gives back less than four
 -- bytes, or more than was sent. Frames of use, such as a request, or data in either direction, allow for more. A client that goes beyond that
 -- is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is
 -- disconnected at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
