@@ -1,7 +1,7 @@
 /*
- * memory.c - http2_client.c and a server of libnghttp2's in memory. With faults, each test runs again and again, and another call
- * of http2_client.c fails. What must hold then ends the process (MUST_HOLD); checks only hold without a fault. Must not know:
- * sockets, Haskell.
+ * memory.c - the client's C code and a server of libnghttp2's in memory. With faults, each test runs again and again, and another call
+ * of that code fails. What must hold then ends the process (MUST_HOLD); checks only hold without a fault. Must not know:
+ * sockets, GHC.
  */
 #include "harness.h"
 #include "http2_client.h"
