@@ -179,8 +179,8 @@ static inline int http2_is_only_skipped(const http_stream *stream)
 
 /* May the client open one more stream? */
 int http2_has_room(http2_connection *connection);
-/* Tells libnghttp2 of the resets. */
-void http2_submit_resets(http2_connection *connection);
+/* Tells libnghttp2 of the resets. Returns 0, or the error after which the connection must end. */
+int http2_submit_resets(http2_connection *connection);
 /* Sends a DATA frame: as nghttp2_send_data_callback. */
 int http2_send_output(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head, size_t length,
                       nghttp2_data_source *source, void *data);

@@ -242,7 +242,9 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
 static ssize_t next_output(http2_connection *connection)
 {
     for (;;) {
-        http2_submit_resets(connection);
+        int failed = http2_submit_resets(connection);
+        if (failed != 0)
+            return failed; /* without its reset, what was sent of an answer could be taken for the whole */
         ssize_t count = nghttp2_session_mem_send(connection->session, &connection->left);
         if (count != 0 || connection->resetting.first == NULL)
             return count;

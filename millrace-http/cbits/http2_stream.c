@@ -70,12 +70,14 @@ int http2_has_room(http2_connection *connection)
     return count < most;
 }
 
-void http2_submit_resets(http2_connection *connection)
+int http2_submit_resets(http2_connection *connection)
 {
     http_stream *stream;
-    while ((stream = http_take_listed(&connection->resetting)) != NULL)
-        http2_note_result(connection, nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE,
-                                                                http2_id(stream), http2_own(stream)->reset_code));
+    int result = 0;
+    while (!nghttp2_is_fatal(result) && (stream = http_take_listed(&connection->resetting)) != NULL)
+        result = nghttp2_submit_rst_stream(connection->session, NGHTTP2_FLAG_NONE, http2_id(stream),
+                                           http2_own(stream)->reset_code);
+    return nghttp2_is_fatal(result) ? result : 0;
 }
 
 /* The stream will be reset. Not at once: some clients lose an answer that they have not read when the reset comes (curl 7.88). Meanwhile

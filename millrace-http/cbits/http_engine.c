@@ -197,8 +197,10 @@ int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length)
     if (stream->drops_input || stream->has_failed || stream->head.error != 0) {
         if (stream->drops_input && stream->end_is_given)
             stream->skipped += length;
-        if (length > 0)
+        if (length > 0) {
+            stream->is_read |= stream->has_failed; /* what was dropped would be missing from the body */
             stream->engine->protocol->consume(stream, length);
+        }
         return 0;
     }
     if (http_body_append(&stream->input, bytes, length, HTTP_MORE_FOLLOWS) != 0)
