@@ -428,6 +428,44 @@ static void leaving(uintptr_t argument)
     end_world(&w);
 }
 
+/* GOAWAY: what is open goes on. */
+static void server_leaves(uintptr_t argument)
+{
+    world w;
+    http2_client_stream *none;
+    (void)argument;
+    begin_world(&w, WHOLE);
+    http2_client_stream *stream = begin_exchange(&w, "GET", 1);
+    MUST_HOLD(nghttp2_submit_goaway(w.server, 0, 1, NGHTTP2_NO_ERROR, NULL, 0) == 0);
+    carry(&w);
+    MUST_HOLD(start(&w, "GET", 1, &none) == HTTP2_CLIENT_LEAVING);
+    int64_t arrived = read_answer(&w, stream);
+    http2_client_release(stream);
+    carry(&w);
+    CHECK_EQ(arrived, BODY);
+    CHECK(http2_client_state(w.client) & HTTP2_CLIENT_IS_LEAVING);
+    end_world(&w);
+}
+
+/* A server that does not speak the protocol. Its answer is lost, and that of a stream that nobody releases is freed with the connection. */
+static void no_protocol(uintptr_t argument)
+{
+    static const uint8_t no_frame[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    world w;
+    uint32_t code;
+    (void)argument;
+    begin_world(&w, WHOLE);
+    http2_client_stream *stream = begin_exchange(&w, "POST", 0);
+    (void)begin_exchange(&w, "POST", 0);
+    http2_client_feed(w.client, no_frame, sizeof no_frame - 1);
+    (void)carry_there(&w);
+    (void)carry_there(&w);
+    MUST_HOLD(is_over(&w) && read_answer(&w, stream) == -1);
+    MUST_HOLD(http2_client_failure(stream, &code) != HTTP2_CLIENT_COMPLETE);
+    http2_client_release(stream);
+    end_world(&w);
+}
+
 /* ----------------------------------------------------------------------------------------------------------- the program --- */
 
 #ifdef MEMORY_WITH_FAULTS
@@ -463,7 +501,9 @@ int main(int argc, char **argv)
         {"cancelled", cancelled, 0},
         {"notices/order", notices, 0},
         {"notices/forgotten", forgotten_notices, 0},
-        {"leaving", leaving, 0},
+        {"leaving/client", leaving, 0},
+        {"leaving/server", server_leaves, 0},
+        {"failing/no-protocol", no_protocol, 0},
     };
     enum { COUNT = sizeof tests / sizeof *tests };
     harness_announce_seed(argc, argv);
