@@ -153,7 +153,7 @@ void http2_obey(http2_connection *connection, http_verdict verdict);
 void http2_exceed(http2_connection *connection, http_limit limit);
 
 /* ------------------------------------------------------------------------------------------------------------------
- * http2_windows.c */
+ * http2_flow.c */
 
 /* Bytes of bodies have come: begins to measure, if that is of use. */
 void http2_begin_probe(http2_connection *connection);

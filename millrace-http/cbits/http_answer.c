@@ -140,7 +140,6 @@ void http_cut_output(http_stream *stream, uint64_t length)
 void http_drop_answer(http_stream *stream)
 {
     uint64_t length = stream->output.length;
-    http_unlist(stream);
     stream->held = 0;
     if (length > 0) {
         http_body_clear(&stream->output);
@@ -239,6 +238,8 @@ int http_stream_take_back(http_stream *stream)
     int result = HTTP_OK;
     http_lock(stream->engine);
     if (stream->answer_state == HTTP_ANSWER_HELD && !stream->is_closed) {
+        if (!stream->has_failed)
+            http_unlist(stream); /* otherwise it may wait for its reset */
         http_drop_answer(stream);
         stream->answer_state = HTTP_UNANSWERED;
         stream->is_finished = 0;

@@ -289,6 +289,7 @@ int http_close_stream(http_stream *stream, int was_reset)
 {
     stream->is_closed = 1;
     stream->was_reset = was_reset != 0;
+    http_unlist(stream);
     http_drop_answer(stream);
     int is_over = !stream->is_taken || stream->is_released;
     if (!stream->has_ended || is_over)

@@ -1,5 +1,5 @@
 /*
- * http2_windows.c - how large the windows are that an HTTP/2 client has for sending. Must not know: GHC, sockets, the clock.
+ * http2_flow.c - how large the windows are that an HTTP/2 client has for sending. Must not know: GHC, sockets, the clock.
  *
  * While bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 sends a WINDOW_UPDATE when half of a
  * window has been read. So a window must have room for two round trips, or the client has to wait. A smaller one is made sixteen
