@@ -69,8 +69,8 @@ static uint64_t resident_bytes(void)
 
 static void serve(const mr_completion *completion);
 
-/* NOLINTBEGIN(misc-no-recursion): an operation that completes at once is served at once. The depth is bounded, because a
- * connection has one request in flight. */
+/* NOLINTBEGIN(misc-no-recursion): an operation that completes at once is served at once. The depth is bounded, because
+ * a connection has one request in flight. */
 static void submit(mr_request request, uint64_t number, unsigned role)
 {
     mr_completion completion;

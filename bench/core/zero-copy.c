@@ -1,8 +1,9 @@
-/* zero_copy.c: CPU time of sending a gibibyte over a TCP connection, plainly and with MSG_ZEROCOPY, in pieces of a given size.
+/* zero_copy.c: CPU time of sending a gibibyte over a TCP connection, plainly and with MSG_ZEROCOPY, in pieces of a
+ * given size.
  *
- *   core-zero-copy ADDRESS [PIECE]   the receiver is a child, which discards what it gets. Prints ns of CPU of the sender for each
- *                               mebibyte, plainly and with MSG_ZEROCOPY in turn, and how many sends the kernel copied all the same.
- * Must not know: loops. */
+ * core-zero-copy ADDRESS [PIECE] the receiver is a child, which discards what it gets. Prints ns of CPU of the sender
+ * for each mebibyte, plainly and with MSG_ZEROCOPY in turn, and how many sends the kernel copied all the same. Must not
+ * know: loops. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/errqueue.h>

@@ -110,7 +110,8 @@ typedef uint64_t mr_handle;
 
 #define MR_LOOPS_MAX 1024 /* The number of loops that a group can ever have. An index is not used again. */
 
-/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. May wait as mr_loop_create. */
+/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. May wait as
+   mr_loop_create. */
 int mr_group_create(mr_backend requested, mr_group **group);
 
 /* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
@@ -219,8 +220,8 @@ const char *mr_kind_name(mr_kind kind);
  * operations and a WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
-/* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all in one call, so submit
- * at most a megabyte or so at a time. */
+/* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all in one call, so
+ * submit at most a megabyte or so at a time. */
 #define MR_ALL 1u
 /* RECV: the request has no buffer. When bytes arrive, the loop provides one, and the completion has it. So thousands of
  * receives can wait without memory. `length` still limits the number of bytes. */
@@ -228,20 +229,20 @@ typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } 
 /* deadline_ns is a duration that begins when the operation has to wait. So an operation that completes at once does not
  * read the clock. Not for TIMEOUT. */
 #define MR_WITHIN 8u
-/* SEND: another send or SEND_FILE follows at once. A hint: on Linux, a short segment then waits for the next bytes for at
- * most 200 ms (MSG_MORE). Elsewhere it has no effect. */
+/* SEND: another send or SEND_FILE follows at once. A hint: on Linux, a short segment then waits for the next bytes for
+ * at most 200 ms (MSG_MORE). Elsewhere it has no effect. */
 #define MR_MORE 16u
 /* WAIT_*: the caller has just tried and would have blocked. A hint: on a foreign descriptor the loop then waits without
  * polling first, which saves a system call. The wait still ends at once if the descriptor has become ready. */
 #define MR_TRIED 32u
-/* SEND_FILE: completes with -MR_NOT_CACHED, and sends nothing, if it would read from a disk. The caller then has the bytes read
- * where that may wait, and submits it again. Where the system cannot tell, it is sent. It looks before each attempt, also after
- * waiting: one system call for up to 64 KiB, two or three for more. Only where the caller would wait for the disk (docs/CONTRACT.md:
- * io_uring, epoll, hybrid, kqueue); elsewhere it has no effect. */
+/* SEND_FILE: completes with -MR_NOT_CACHED, and sends nothing, if it would read from a disk. The caller then has the
+ * bytes read where that may wait, and submits it again. Where the system cannot tell, it is sent. It looks before each
+ * attempt, also after waiting: one system call for up to 64 KiB, two or three for more. Only where the caller would
+ * wait for the disk (docs/CONTRACT.md: io_uring, epoll, hybrid, kqueue); elsewhere it has no effect. */
 #define MR_CACHED     64u
 #define MR_NOT_CACHED 10002
-/* Completes with -EAGAIN instead of waiting, always before submit returns. This includes a send with MR_ALL of which only
- * a part could be sent. */
+/* Completes with -EAGAIN instead of waiting, always before submit returns. This includes a send with MR_ALL of which
+ * only a part could be sent. */
 #define MR_NOW 2u
 
 #define MR_NO_DEADLINE 0u
@@ -292,8 +293,8 @@ typedef struct mr_completion {
     mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE: the buffer with the bytes, to be given back; or NULL. */
 } mr_completion;
 
-/* mr_not_sent is the result of a SEND_THEN_RECEIVE that could send only `sent` bytes at once. mr_sent_only converts such
- * a result back, and returns -1 for any other one. */
+/* mr_not_sent is the result of a SEND_THEN_RECEIVE that could send only `sent` bytes at once. mr_sent_only converts
+ * such a result back, and returns -1 for any other one. */
 #define MR_NOT_SENT (INT64_C(1) << 32)
 static inline int64_t mr_not_sent(int64_t sent)
 {
@@ -308,10 +309,10 @@ static inline int64_t mr_sent_only(int64_t result)
  * could be either (EBADF, ENOMEM). [any thread] */
 int mr_is_error_of_file(int64_t result);
 
-/* What the system says of some bytes of a file, on POSIX: whether reading them would wait for a disk. Unknown, where it cannot
- * tell: on file systems such as overlayfs and tmpfs, and on systems other than Linux. A gap of less than 64 KiB may go unnoticed, and
- * a larger one, too, where the system has no cachestat or refuses it. What is beyond the end of the file counts as in the cache. It
- * does not wait, but it may have the system begin to read. [any thread] */
+/* What the system says of some bytes of a file, on POSIX: whether reading them would wait for a disk. Unknown, where it
+ * cannot tell: on file systems such as overlayfs and tmpfs, and on systems other than Linux. A gap of less than 64 KiB
+ * may go unnoticed, and a larger one, too, where the system has no cachestat or refuses it. What is beyond the end of
+ * the file counts as in the cache. It does not wait, but it may have the system begin to read. [any thread] */
 typedef enum mr_cache_state { MR_IN_CACHE, MR_NOT_IN_CACHE, MR_CACHE_UNKNOWN } mr_cache_state;
 mr_cache_state mr_file_cache_state(int file, uint64_t offset, uint64_t length);
 
@@ -332,8 +333,8 @@ typedef struct mr_counters {
     uint64_t in_flight;     /* operations pending now */
 } mr_counters;
 
-/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. Where io_uring has no room within RLIMIT_MEMLOCK, waits for some up to a
- * tenth of a second. [any thread] */
+/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. Where io_uring has no room within
+ * RLIMIT_MEMLOCK, waits for some up to a tenth of a second. [any thread] */
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
@@ -435,8 +436,8 @@ void mr_buffer_destroy(mr_buffer *buffer);
  * came from. [owner], for reports. */
 int64_t mr_loop_buffers_out(const mr_loop *loop);
 
-/* The same functions for other threads. The owner's next poll carries them out; a loop that sleeps is woken. [any thread]
- * O(1). */
+/* The same functions for other threads. The owner's next poll carries them out; a loop that sleeps is woken. [any
+ * thread] O(1). */
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);
@@ -472,12 +473,12 @@ typedef struct mr_pending {
 /* Lists up to `capacity` operations that have not ended. Returns how many there are. [owner] O(slots), for reports. */
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
-/* Walks through the loop's records: if one is not where its state says, the process prints what does not hold and aborts.
- * [owner] O(slots), for tests and in search of a defect. */
+/* Walks through the loop's records: if one is not where its state says, the process prints what does not hold and
+ * aborts. [owner] O(slots), for tests and in search of a defect. */
 void mr_loop_check(const mr_loop *loop);
 
-/* From here on that is done after every poll of every loop of the group; after fewer polls of loops with more than a thousand
- * operations. A simulated machine's group does so from the beginning. */
+/* From here on that is done after every poll of every loop of the group; after fewer polls of loops with more than a
+ * thousand operations. A simulated machine's group does so from the beginning. */
 void mr_group_check_polls(mr_group *group);
 
 /* A copy of the counters; from another thread it may be a moment old. [any thread] */

@@ -242,12 +242,12 @@ int mr_machine_truncate(mr_machine *machine, int descriptor, uint64_t size);
 /* Counts a call on files as an operation, before it is made, which may meet a fault: an error, or a delay. */
 int mr_machine_file_call(mr_machine *machine, uint64_t *delay_ns);
 
-/* The power fails at this call on files from now on (1: the next one); 0: it does not. That call, which may still have its effect, and
- * all after it fail with EIO. */
+/* The power fails at this call on files from now on (1: the next one); 0: it does not. That call, which may still have
+ * its effect, and all after it fail with EIO. */
 void mr_machine_fail_power_after(mr_machine *machine, uint64_t calls);
 bool mr_machine_has_power(mr_machine *machine);
-/* The power fails now, unless it has, and comes back: the disk has what a crash leaves, chosen by the seed. Every call on a
- * file that was open fails with EIO from now on. */
+/* The power fails now, unless it has, and comes back: the disk has what a crash leaves, chosen by the seed. Every call
+ * on a file that was open fails with EIO from now on. */
 void mr_machine_crash(mr_machine *machine);
 
 /* An empty file without a name. */

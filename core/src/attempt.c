@@ -105,8 +105,8 @@ static int64_t finish_connect(mr_slot *slot)
         return -errno;
     return -error;
 #else
-    /* A second connect returns the outcome. SO_ERROR has it, too, but reading that leaves a Linux socket in its connecting
-     * state. */
+    /* A second connect returns the outcome. SO_ERROR has it, too, but reading that leaves a Linux socket in its
+     * connecting state. */
     if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0)
         return 0;
     switch (errno) {
@@ -158,8 +158,8 @@ static int64_t attempt_vector(mr_slot *slot)
 }
 
 #ifdef __linux__
-/* The kernel sends a file in pieces (splice_direct_to_actor). If a later piece fails with EPIPE, SIGPIPE is raised, but the
- * result is the length of the pieces before it. So a short result may mean SIGPIPE, too. */
+/* The kernel sends a file in pieces (splice_direct_to_actor). If a later piece fails with EPIPE, SIGPIPE is raised, but
+ * the result is the length of the pieces before it. So a short result may mean SIGPIPE, too. */
 static bool may_have_raised_signal(int64_t result, size_t length)
 {
     return result == -EPIPE || (result > 0 && (size_t)result < length);

@@ -36,7 +36,8 @@ static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 
 enum { CANDIDATES = 4 };
 
-/* In order of preference. A ring that changes its owner's thread costs more than epoll with many sockets (decision 20). */
+/* In order of preference. A ring that changes its owner's thread costs more than epoll with many sockets (decision
+   20). */
 static const mr_backend candidates[][CANDIDATES] = {
     [MR_OWNERS_CHANGE] = {MR_BACKEND_HYBRID, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},
     [MR_OWNERS_ARE_FIXED] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},

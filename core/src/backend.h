@@ -25,7 +25,8 @@ typedef struct mr_backend_operations {
     void (*cancel)(mr_loop *loop, mr_slot *slot);
     /* Ends what waits in a direction that was shut down, as POSIX has it. NULL: the system does. */
     void (*end_shut)(mr_loop *loop, mr_descriptor *descriptor, int direction);
-    /* Does it take an MR_SEND_THEN_RECEIVE from its first half on? Otherwise the loop attempts that and submits the second. */
+    /* Does it take an MR_SEND_THEN_RECEIVE from its first half on? Otherwise the loop attempts that and submits the
+       second. */
     bool sends_first;
     /* Performs an operation that must not wait, or tries to: -EAGAIN if it would block. */
     int64_t (*attempt)(mr_loop *loop, mr_slot *slot);

@@ -28,7 +28,8 @@
 /* Up to this many bytes, only the last one is looked at. */
 enum { WITHOUT_GAPS = 1 << 16 };
 
-/* What a byte says of its page. A read that fails for another reason fails at once, as it will for whoever reads next. */
+/* What a byte says of its page. A read that fails for another reason fails at once, as it will for whoever reads
+   next. */
 typedef enum probed { IS_THERE, IS_ABSENT, IS_UNKNOWN, IS_BEHIND_THE_END, FAILS } probed;
 
 static probed probe(int file, uint64_t at, unsigned *calls)

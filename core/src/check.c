@@ -148,8 +148,8 @@ void mr_loop_check(const mr_loop *loop)
         loop->backend->check(loop);
 }
 
-/* A walk costs as much as there are records. In a loop with many of them it is made after every this many polls, or tests
- * with a million of them would never end. */
+/* A walk costs as much as there are records. In a loop with many of them it is made after every this many polls, or
+ * tests with a million of them would never end. */
 void mr_loop_check_after_poll(mr_loop *loop)
 {
     enum { RECORDS_PER_POLL = 1024 };

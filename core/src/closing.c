@@ -12,8 +12,8 @@ static mr_loop *loop_of_token(mr_group *group, mr_token token)
     return atomic_load(&group->loops[mr_token_loop(token)]);
 }
 
-/* NOLINTBEGIN(misc-no-recursion): MR_CLOSE is not linked to a descriptor, so completing it never releases one, and the recursion
- * stops here. */
+/* NOLINTBEGIN(misc-no-recursion): MR_CLOSE is not linked to a descriptor, so completing it never releases one, and the
+ * recursion stops here. */
 
 void mr_closing_complete(mr_loop *loop, mr_token closer)
 {
@@ -66,8 +66,8 @@ void mr_closing_detach(mr_loop *loop, mr_handle handle)
         let_go(loop, handle);
         return;
     }
-    /* Only then `detaching` is set: ending an operation may settle it at once, and the last one would free the list that is
-     * walked here. */
+    /* Only then `detaching` is set: ending an operation may settle it at once, and the last one would free the list
+     * that is walked here. */
     for (int direction = 0; direction < MR_DIRECTIONS; direction++)
         mr_loop_end_direction(loop, descriptor, direction, -EBADF);
     descriptor->detaching = true;

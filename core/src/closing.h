@@ -13,11 +13,12 @@
 /* Starts an MR_CLOSE. */
 void mr_closing_begin(mr_loop *loop, mr_slot *slot);
 
-/* Ends every operation of this loop on a descriptor that is being closed. When the last one has ended, the loop releases the
- * handle. */
+/* Ends every operation of this loop on a descriptor that is being closed. When the last one has ended, the loop
+ * releases the handle. */
 void mr_closing_detach(mr_loop *loop, mr_handle handle);
 
-/* An operation on a descriptor that is being closed has ended. If it was this loop's last, the loop releases the handle. */
+/* An operation on a descriptor that is being closed has ended. If it was this loop's last, the loop releases the
+   handle. */
 void mr_closing_note_end(mr_loop *loop, mr_descriptor *descriptor);
 
 /* All loops and threads have released the handle: closes the descriptor and completes the MR_CLOSE. */

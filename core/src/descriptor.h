@@ -24,7 +24,8 @@ typedef struct mr_descriptor {
 
 #define MR_DESCRIPTOR_CHUNK 256
 
-/* The record of a descriptor number that may have none yet, or NULL without memory. mr_loop_descriptor (loop.h) calls it. */
+/* The record of a descriptor number that may have none yet, or NULL without memory. mr_loop_descriptor (loop.h) calls
+   it. */
 mr_descriptor *mr_descriptor_create(mr_loop *loop, int number);
 
 /* Makes sure that this loop may work on a handle. 0 and the record, -EBADF or -ENOMEM. */
@@ -33,15 +34,15 @@ int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record);
 /* The record of a handle that this loop has joined, or NULL. */
 mr_descriptor *mr_descriptor_joined(mr_loop *loop, mr_handle handle);
 
-/* A wait may name a descriptor by its number alone. If the number is that of a handle, the wait joins the handle, so that a close
- * ends it, on every loop. 0 or -EBADF. */
+/* A wait may name a descriptor by its number alone. If the number is that of a handle, the wait joins the handle, so
+ * that a close ends it, on every loop. 0 or -EBADF. */
 int mr_descriptor_find_own(mr_loop *loop, mr_request *request);
 
 /* Clears what is known of a descriptor, because the next descriptor of that number may differ. */
 void mr_descriptor_forget(mr_descriptor *descriptor);
 
-/* The handle's deadlines are where every thread may write them, in no cache of ours: whether there are any is noted here.
- * A thread that sets one where none was tells the loops that have joined, so they need not look before. */
+/* The handle's deadlines are where every thread may write them, in no cache of ours: whether there are any is noted
+ * here. A thread that sets one where none was tells the loops that have joined, so they need not look before. */
 void mr_descriptor_note_deadlines(mr_descriptor *descriptor);
 
 static inline bool mr_descriptor_is_idle(const mr_descriptor *descriptor)

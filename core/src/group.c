@@ -1,5 +1,5 @@
-/* group.c: a group from its creation to its end, also by a fork, and what concerns all of its loops. Must not know: system
- * calls. */
+/* group.c: a group from its creation to its end, also by a fork, and what concerns all of its loops. Must not know:
+ * system calls. */
 #include "backend.h"
 #include "lifetime.h"
 #include "message.h"

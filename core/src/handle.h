@@ -67,8 +67,8 @@ int mr_handle_hold(mr_handle_table *table, mr_handle handle);
 int mr_handle_begin_close(mr_handle_table *table, mr_handle handle, mr_token closer, uint64_t *loops);
 void mr_handle_add_holders(mr_handle_table *table, mr_handle handle, unsigned holders);
 
-/* A holder gives up its hold. Returns true if it was the last one and the handle is being closed; *closer is then the operation
- * that may call mr_handle_finish_close. */
+/* A holder gives up its hold. Returns true if it was the last one and the handle is being closed; *closer is then the
+ * operation that may call mr_handle_finish_close. */
 bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer);
 
 /* Retires the handle. Only then may the descriptor be closed: its number may be adopted anew at once. */

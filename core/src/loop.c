@@ -18,7 +18,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* How many timers a poll may move to other slots of the wheel: this takes a tenth of a millisecond when none is in the cache. */
+/* How many timers a poll may move to other slots of the wheel: this takes a tenth of a millisecond when none is in the
+   cache. */
 enum { TIMER_MOVES_PER_POLL = 256 };
 
 /* Sends that are put off until the next poll may wait at most so long. */
@@ -200,8 +201,8 @@ static record find_record(mr_loop *loop, mr_token token)
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
-/* An operation that another thread has started may still be in the mailbox. It must be started before it can be ended or
- * moved. */
+/* An operation that another thread has started may still be in the mailbox. It must be started before it can be ended
+ * or moved. */
 static void catch_up(mr_loop *loop)
 {
     if (mr_mailbox_is_empty(&loop->mailbox))

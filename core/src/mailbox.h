@@ -38,7 +38,8 @@ typedef struct mr_mailbox {
 } mr_mailbox;
 
 /* Posts a copy of the message. [any thread] Does not fail: memory for a message is the one allocation whose failure
- * would lose an operation. So 256 messages are kept for it. When these are used up too, it ends the process with a message. */
+ * would lose an operation. So 256 messages are kept for it. When these are used up too, it ends the process with a
+ * message. */
 void mr_mailbox_post(mr_mailbox *mailbox, const mr_message *message);
 
 /* Takes all messages, oldest first; the caller gives each to mr_mailbox_free. */

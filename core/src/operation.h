@@ -23,8 +23,8 @@ enum {
     MR_WRITES = 1 << 9          /* moves bytes from memory: 0 of some bytes is an error */
 };
 
-/* The traits of each kind. Static, so that a compiler sees them: most questions are one test of memory that is always in
- * the cache. */
+/* The traits of each kind. Static, so that a compiler sees them: most questions are one test of memory that is always
+ * in the cache. */
 static const uint16_t mr_operation_traits[MR_KIND_COUNT] = {
 #define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) [MR_##NAME] = (TRAITS),
 #include "operation.def"

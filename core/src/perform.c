@@ -93,8 +93,8 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
         mr_closing_note_end(loop, descriptor);
 }
 
-/* A cause of failure that passes by itself: the operation pauses. Its timer is for the end of the pause or for the deadline,
- * whichever is first. */
+/* A cause of failure that passes by itself: the operation pauses. Its timer is for the end of the pause or for the
+ * deadline, whichever is first. */
 static void back_off(mr_loop *loop, mr_slot *slot)
 {
     uint64_t until_ns;
@@ -148,15 +148,16 @@ bool mr_was_interrupted(int64_t result)
     return result == -ECANCELED || result == -EINTR;
 }
 
-/* A write of some bytes that moved none, but did not fail. What asks again until all is written would go on for ever, and what
- * does not look would take it for success. write(2) leaves open when that happens; some devices and file systems do it. */
+/* A write of some bytes that moved none, but did not fail. What asks again until all is written would go on for ever,
+ * and what does not look would take it for success. write(2) leaves open when that happens; some devices and file
+ * systems do it. */
 static bool has_written_nothing(const mr_slot *slot, int64_t result)
 {
     return result == 0 && mr_has_trait(slot->request.kind, MR_WRITES) && mr_wants_bytes(&slot->request);
 }
 
-/* The result of an operation that was asked to end. A wait in a direction that was shut down has not failed: what it waited
- * for has come. */
+/* The result of an operation that was asked to end. A wait in a direction that was shut down has not failed: what it
+ * waited for has come. */
 static int64_t end_of(const mr_slot *slot)
 {
     return mr_is_wait(slot->request.kind) && slot->end_reason == -EPIPE ? 0 : slot->end_reason;

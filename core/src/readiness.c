@@ -160,8 +160,8 @@ void mr_readiness_submit(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
         send_all(loop, poller);
 }
 
-/* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next poll, and
- * one on a file for the disk. */
+/* An operation that backs off waits for its timer. An MR_SEND_THEN_RECEIVE that has yet to send waits for the next
+ * poll, and one on a file for the disk. */
 static bool awaits_event(const mr_slot *slot)
 {
     return slot->state == MR_SLOT_PENDING && slot->request.kind != MR_SEND_THEN_RECEIVE &&
@@ -222,8 +222,8 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-/* The one event has been used. The registration stays, without a condition, until the next wait or the close. The end of the
- * peer's stream concerns only those operations that read. */
+/* The one event has been used. The registration stays, without a condition, until the next wait or the close. The end
+ * of the peer's stream concerns only those operations that read. */
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_event *event,
                            const mr_poller *poller)
 {
@@ -236,8 +236,8 @@ static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_re
         must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
-/* A wait on a foreign descriptor had begun before a handle of the same descriptor was first used here. The one event that
- * it asked for has been used; operations that still wait do so as on any handle. */
+/* A wait on a foreign descriptor had begun before a handle of the same descriptor was first used here. The one event
+ * that it asked for has been used; operations that still wait do so as on any handle. */
 static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     known_of(descriptor)->is_one_shot = false;

@@ -23,8 +23,8 @@ int64_t mr_send_then_receive_attempt(mr_loop *loop, mr_slot *slot);
 /* How the first half went: see mr_loop_settle. */
 bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result);
 
-/* It ends in its first half: if that has failed, the buffer goes back to the loop; if it was not possible, the buffer is
- * the caller's again. */
+/* It ends in its first half: if that has failed, the buffer goes back to the loop; if it was not possible, the buffer
+ * is the caller's again. */
 void mr_send_then_receive_end(mr_loop *loop, mr_slot *slot, int64_t result);
 
 #endif

@@ -1,4 +1,5 @@
-/* slot_queue.h: a queue of slots, linked by `queued`. A slot is in one queue at a time. Must not know: loops, backends. */
+/* slot_queue.h: a queue of slots, linked by `queued`. A slot is in one queue at a time. Must not know: loops,
+   backends. */
 #ifndef MILLRACE_SLOT_QUEUE_H
 #define MILLRACE_SLOT_QUEUE_H
 

@@ -68,8 +68,8 @@ uint64_t mr_timer_due_ns(const mr_timer *timer);
  */
 mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *moves);
 
-/* When mr_timer_expire has work to do next: 0 for now, MR_NEVER_NS if no timer is armed. May be earlier than any deadline
- * (to sort timers into finer slots), never later. */
+/* When mr_timer_expire has work to do next: 0 for now, MR_NEVER_NS if no timer is armed. May be earlier than any
+ * deadline (to sort timers into finer slots), never later. */
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel);
 
 /* Aborts if a ring is broken or a timer is not where it says. Returns how many are armed. O(armed), for tests. */

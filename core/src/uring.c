@@ -23,8 +23,8 @@ static const struct {
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
-/* The kernel frees a ring some time after it was closed, and until then counts its memory for the user (RLIMIT_MEMLOCK). So what has no room now
- * may have some soon: after a restart, or where loops come and go. */
+/* The kernel frees a ring some time after it was closed, and until then counts its memory for the user
+ * (RLIMIT_MEMLOCK). So what has no room now may have some soon: after a restart, or where loops come and go. */
 enum { ROOM_TRIES = 20, ROOM_PAUSE_MS = 5 };
 
 int mr_uring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)

@@ -12,8 +12,9 @@
 #include <liburing.h>
 
 /* How a ring delivers. Shared: COOP_TASKRUN (5.19), the kernel does not interrupt the running thread to deliver. Older
- * kernels refuse it, and are not wanted: they do not say whether a receive has emptied the socket, and some refuse what is
- * asked of them then (POLL_FIRST) or end an accept that would wait. Tied: it belongs to nobody until its thread enables it. */
+ * kernels refuse it, and are not wanted: they do not say whether a receive has emptied the socket, and some refuse what
+ * is asked of them then (POLL_FIRST) or end an accept that would wait. Tied: it belongs to nobody until its thread
+ * enables it. */
 enum {
     MR_URING_SHARED = IORING_SETUP_COOP_TASKRUN,
     MR_URING_TIED =

@@ -41,8 +41,8 @@ unsigned harness_rounds(unsigned rounds);
 /* Reproducible random numbers; `state` is any number but 0. */
 uint32_t harness_random(uint64_t *state);
 
-/* For tests that run from several seeds, or draw one: the first is 1, or MILLRACE_FIRST_SEED in the environment; not 0. The
- * main function of a program of such tests has it printed, once, before harness_main. */
+/* For tests that run from several seeds, or draw one: the first is 1, or MILLRACE_FIRST_SEED in the environment; not 0.
+ * The main function of a program of such tests has it printed, once, before harness_main. */
 uint64_t harness_first_seed(void);
 void harness_announce_seed(int argc, char **argv);
 

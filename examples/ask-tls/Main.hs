@@ -1,5 +1,5 @@
--- | Sends one line to a server on this machine over TLS, and prints what comes back. Usage: ask-tls PORT ANCHORS LINE, where
--- the anchors are the certificates of authorities to trust, a file in PEM.
+-- | Sends one line to a server on this machine over TLS, and prints what comes back. Usage: ask-tls PORT ANCHORS LINE,
+-- where the anchors are the certificates of authorities to trust, a file in PEM.
 module Main (main) where
 
 import Control.Exception (bracket)

@@ -26,13 +26,20 @@ main = do
   withServer defaultServer (passive port) {queryHost = Just "127.0.0.1"} $ \client -> do
     number <- atomically (stateTVar next (\n -> (n, n + 1)))
     queue <- newTBQueueIO 1000
-    bracket_ (atomically (modifyTVar' room (Map.insert number queue))) (atomically (modifyTVar' room (Map.delete number))) $
-      bracket (forkIO (forever (atomically (readTBQueue queue) >>= sendAll client))) killThread $ \_ -> do
+    bracket_
+      (atomically (modifyTVar' room (Map.insert number queue)))
+      (atomically (modifyTVar' room (Map.delete number)))
+      $ bracket (forkIO (forever (atomically (readTBQueue queue) >>= sendAll client))) killThread $ \_ -> do
         line <- linesOf 1000 (fromSocket client)
         hear room number line
 
 hear :: Room -> Int -> IO (Maybe ByteString) -> IO ()
 hear room number line =
-  line >>= mapM_ (\text -> atomically (readTVar room >>= mapM_ (offer (text <> "\n")) . Map.elems . Map.delete number) >> hear room number line)
+  line
+    >>= mapM_
+      ( \text ->
+          atomically (readTVar room >>= mapM_ (offer (text <> "\n")) . Map.elems . Map.delete number)
+            >> hear room number line
+      )
   where
     offer text queue = isFullTBQueue queue >>= \isFull -> unless isFull (writeTBQueue queue text)

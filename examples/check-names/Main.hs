@@ -1,5 +1,5 @@
--- | Reads names of hosts, one a line, and prints their addresses, or why there are none. All are looked up at the same time, for at
--- most five seconds.
+-- | Reads names of hosts, one a line, and prints their addresses, or why there are none. All are looked up at the same
+-- time, for at most five seconds.
 module Main (main) where
 
 import Control.Concurrent (forkIO)

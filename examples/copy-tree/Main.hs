@@ -1,5 +1,5 @@
--- | Makes one directory like another, as rsync does: copies files that are new or have another size or time, and removes nothing. On a
--- terminal it shows how far it is.
+-- | Makes one directory like another, as rsync does: copies files that are new or have another size or time, and
+-- removes nothing. On a terminal it shows how far it is.
 module Main (main) where
 
 import Control.Monad (when)
@@ -41,7 +41,11 @@ main = do
 differs :: Status -> FilePath -> IO Bool
 differs known target = do
   isThere <- exists target
-  if not isThere then return True else (\there -> statusSize there /= statusSize known || statusModified there /= statusModified known) <$> status target
+  if not isThere
+    then return True
+    else
+      (\there -> statusSize there /= statusSize known || statusModified there /= statusModified known)
+        <$> status target
 
 -- Writes the new file beside the old one first, so that the name always refers to a complete file.
 copyOne :: FilePath -> FilePath -> Status -> (Int64 -> IO ()) -> IO ()
@@ -54,6 +58,7 @@ copyOne from to known report = do
   rename new to
 
 progress :: Int64 -> Int64 -> IO ()
-progress total done = hPutStr stderr ("\r[" ++ replicate filled '#' ++ replicate (40 - filled) ' ' ++ "]") >> hFlush stderr
+progress total done =
+  hPutStr stderr ("\r[" ++ replicate filled '#' ++ replicate (40 - filled) ' ' ++ "]") >> hFlush stderr
   where
     filled = fromIntegral (40 * done `div` max 1 total)

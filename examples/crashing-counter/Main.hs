@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A counter in a file, on a thousand simulated machines whose power fails at any moment. A number that was once returned is
--- never returned again, and the file is never torn.
+-- | A counter in a file, on a thousand simulated machines whose power fails at any moment. A number that was once
+-- returned is never returned again, and the file is never torn.
 module Main (main) where
 
 import Control.Exception (throwIO, try)

@@ -82,8 +82,8 @@ grpc methods request respond
       outcome request (fromMaybe unknown (methods (rawPathInfo request)) call) >>= writeIORef status
   | otherwise = respond (responseLBS status415 [] "")
 
--- | Serves one method that answers one message with one message, which is 'messagesOf' a list of one. Its answer is in one piece,
--- which costs less than a stream.
+-- | Serves one method that answers one message with one message, which is 'messagesOf' a list of one. Its answer is in
+-- one piece, which costs less than a stream.
 unary :: (ByteString -> IO Messages) -> Application
 unary method request respond = do
   held <- newIORef ""
@@ -123,8 +123,8 @@ outcome request method = do
                 Handler (\failure -> return (Status Unknown (C8.pack (displayException (failure :: SomeException)))))
               ]
 
--- A number of at most eight digits and a unit, as in @100m@. Nanoseconds are rounded up. No call needs more than thirty days, and a
--- much larger number of microseconds would be too large for a deadline in nanoseconds.
+-- A number of at most eight digits and a unit, as in @100m@. Nanoseconds are rounded up. No call needs more than thirty
+-- days, and a much larger number of microseconds would be too large for a deadline in nanoseconds.
 microseconds :: ByteString -> Maybe Int
 microseconds text = do
   let (digits, unit) = C8.span isDigit text
@@ -132,7 +132,8 @@ microseconds text = do
   (amount, _) <- if B.length digits <= 8 then C8.readInt digits else Nothing
   return (min (30 * 86400000000) (inMicroseconds amount))
   where
-    units = [("H", (* 3600000000)), ("M", (* 60000000)), ("S", (* 1000000)), ("m", (* 1000)), ("u", id), ("n", inThousands)]
+    units =
+      [("H", (* 3600000000)), ("M", (* 60000000)), ("S", (* 1000000)), ("m", (* 1000)), ("u", id), ("n", inThousands)]
     inThousands amount = (amount + 999) `div` 1000
 
 ------------------------------------------------------------------------------------------------------------------------

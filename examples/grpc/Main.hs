@@ -32,10 +32,13 @@ main = do
   runSettings (setHost "127.0.0.1" (setPort (read port) (setHTTP1Disabled defaultSettings))) (grpc (`lookup` numbers))
 
 numbers :: [(ByteString, Call -> IO ())]
-numbers = [("/Numbers/Square", square), ("/Numbers/Count", count), ("/Numbers/Sum", total), ("/Numbers/Squares", squares)]
+numbers =
+  [("/Numbers/Square", square), ("/Numbers/Count", count), ("/Numbers/Sum", total), ("/Numbers/Squares", squares)]
 
 square, count, total, squares :: Call -> IO ()
-square call = nextNumber call >>= maybe (throwIO (Status InvalidArgument "a number is missing")) (\value -> sendNumber call (value * value))
+square call =
+  nextNumber call
+    >>= maybe (throwIO (Status InvalidArgument "a number is missing")) (\value -> sendNumber call (value * value))
 -- A deadline or a cancellation interrupts it.
 count call = do
   most <- fromMaybe 0 <$> nextNumber call

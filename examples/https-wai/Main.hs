@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A web application over TLS. With warp-tls only the imports are different. Usage: https-wai PORT CHAIN KEY, where the last two
--- are files in PEM.
+-- | A web application over TLS. With warp-tls only the imports are different. Usage: https-wai PORT CHAIN KEY, where
+-- the last two are files in PEM.
 module Main (main) where
 
 import Network.HTTP.Types (status200)

@@ -1,5 +1,5 @@
--- | Runs a program, and starts it again when it fails: after a tenth of a second, then after twice as long each time, up to a
--- minute. It ends with the program's success, or when it is asked to end; then it ends the program.
+-- | Runs a program, and starts it again when it fails: after a tenth of a second, then after twice as long each time,
+-- up to a minute. It ends with the program's success, or when it is asked to end; then it ends the program.
 module Main (main) where
 
 import Control.Concurrent (forkIO, killThread)

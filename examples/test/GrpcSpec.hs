@@ -1,7 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Calls the example of gRPC with a client that speaks in frames: calls of all four kinds, errors, a deadline, a cancellation.
+-- | Calls the example of gRPC with a client that speaks in frames: calls of all four kinds, errors, a deadline, a
+-- cancellation.
 module GrpcSpec (grpcSpec) where
 
 import Control.Monad (forM, forM_, void)
@@ -33,7 +34,8 @@ grpcSpec = describe "grpc" $ do
     answer <- call http2 "Sum" [] (map number [0 .. 1000])
     (messages (answerBody answer), statusOf answer) `shouldBe` ([number 500500], Just "0")
     stream <- begin http2 "Sum" []
-    forM_ (B.unpack (B.concat (map framed [number 300, number 7]))) $ \byte -> sendBody http2 stream [] (B.singleton byte)
+    forM_ (B.unpack (B.concat (map framed [number 300, number 7]))) $ \byte ->
+      sendBody http2 stream [] (B.singleton byte)
     sendFrame http2 (dataFrame stream [EndStream] "")
     answer' <- awaitAnswer http2 stream
     (messages (answerBody answer'), statusOf answer') `shouldBe` ([number 307], Just "0")
@@ -51,7 +53,8 @@ grpcSpec = describe "grpc" $ do
     let endsWith name body status text = do
           stream <- sendRequest http2 (headOf name []) body
           answer <- awaitAnswer http2 stream
-          (answerStatus answer, answerTrailers answer) `shouldBe` (Just 200, [("grpc-status", status), ("grpc-message", text)])
+          (answerStatus answer, answerTrailers answer)
+            `shouldBe` (Just 200, [("grpc-status", status), ("grpc-message", text)])
     endsWith "Square" "" "3" "a%20number%20is%20missing"
     endsWith "Nothing" (framed (number 1)) "12" "there%20is%20no%20such%20method"
     endsWith "Square" (B.init (framed (number 1))) "13" "a%20message%20is%20incomplete"
@@ -76,7 +79,8 @@ grpcSpec = describe "grpc" $ do
       (time, statusOf answer) `shouldBe` (time, Just "0")
     forM_ ["100000000n", "1", "S", "-1S", "1d", ""] $ \time -> do
       answer <- call http2 "Square" [("grpc-timeout", time)] [number 2]
-      (time, answerTrailers answer) `shouldBe` (time, [("grpc-status", "13"), ("grpc-message", "grpc-timeout%20is%20malformed")])
+      (time, answerTrailers answer)
+        `shouldBe` (time, [("grpc-status", "13"), ("grpc-message", "grpc-timeout%20is%20malformed")])
 
   it "interrupts a call that the client cancels, and no other" . calling $ \output http2 -> do
     other <- begin http2 "Sum" []

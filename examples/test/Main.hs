@@ -83,21 +83,34 @@ main = hspec $ do
   describe "echo-tls and ask-tls" $
     it "talk to each other over TLS" . withCertificate $ \certificate key -> do
       port <- freePort
-      bracket (createProcess (proc "echo-tls" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $ \_ -> do
-        connectWhenReady port >>= close
-        within "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "") `shouldReturn` "Tls13\nover TLS\n"
+      bracket (createProcess (proc "echo-tls" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $
+        \_ ->
+          do
+            connectWhenReady port >>= close
+            within "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "")
+              `shouldReturn` "Tls13\nover TLS\n"
   describe "get-url" $
     it "prints what hello-wai serves" $ do
       port <- freePort
       bracket (createProcess (proc "hello-wai" [show port])) (\(_, _, _, process) -> stop process) $ \_ -> do
         connectWhenReady port >>= close
-        within "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "") `shouldReturn` "Hello from Millrace\n"
+        within "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "")
+          `shouldReturn` "Hello from Millrace\n"
   describe "https-wai" $
     it "answers over TLS" . withCertificate $ \certificate key -> do
       port <- freePort
-      bracket (createProcess (proc "https-wai" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $ \_ -> do
-        connectWhenReady port >>= close
-        within "the answer" (readProcess "curl" ["--silent", "--noproxy", "*", "--cacert", certificate, "https://localhost:" <> show port] "") `shouldReturn` "over TLS\n"
+      bracket (createProcess (proc "https-wai" [show port, certificate, key])) (\(_, _, _, process) -> stop process) $
+        \_ ->
+          do
+            connectWhenReady port >>= close
+            within
+              "the answer"
+              ( readProcess
+                  "curl"
+                  ["--silent", "--noproxy", "*", "--cacert", certificate, "https://localhost:" <> show port]
+                  ""
+              )
+              `shouldReturn` "over TLS\n"
   describe "counters" $
     it "counts a thousand timers" $ do
       said <- within "the counters" (readProcess "counters" [] "")
@@ -122,23 +135,28 @@ main = hspec $ do
       port <- freePort
       case target of
         SockAddrInet there _ ->
-          bracket (createProcess (proc "forward-port" [show port, "127.0.0.1", show there])) (\(_, _, _, process) -> stop process) $ \_ ->
-            bracket (connectWhenReady port) close $ \connection -> do
-              sendAll connection "through"
-              receive connection 7 `shouldReturn` "through"
-              shutdown connection ShutdownSend
-              receiveAll connection `shouldReturn` ""
+          bracket
+            (createProcess (proc "forward-port" [show port, "127.0.0.1", show there]))
+            (\(_, _, _, process) -> stop process)
+            $ \_ ->
+              bracket (connectWhenReady port) close $ \connection -> do
+                sendAll connection "through"
+                receive connection 7 `shouldReturn` "through"
+                shutdown connection ShutdownSend
+                receiveAll connection `shouldReturn` ""
         other -> expectationFailure (show other)
   describe "checksum-tree" $
     it "prints the checksum of every file" . inFolder $ \folder -> do
       createDirectory (folder <> "/inside")
       writeFile (folder <> "/inside/file") "Wikipedia"
-      within "the checksums" (readProcess "checksum-tree" [folder] "") `shouldReturn` ("11e60398 " <> folder <> "/inside/file\n")
+      within "the checksums" (readProcess "checksum-tree" [folder] "")
+        `shouldReturn` ("11e60398 " <> folder <> "/inside/file\n")
   describe "supervise" $
     it "starts a program again until it succeeds" . inFolder $ \folder -> do
       let script = "echo x >> " <> folder <> "/runs; [ $(wc -l < " <> folder <> "/runs) -ge 3 ]"
       said <- within "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
-      lines said `shouldBe` ["it ended: Exited 1; again in 100 ms", "it ended: Exited 1; again in 200 ms", "ending: succeeded"]
+      lines said
+        `shouldBe` ["it ended: Exited 1; again in 100 ms", "it ended: Exited 1; again in 200 ms", "ending: succeeded"]
   describe "chat-server" $
     it "sends every line to all others" $ do
       port <- freePort
@@ -161,7 +179,8 @@ main = hspec $ do
             ByteString.readFile (folder <> "/" <> name) `shouldReturn` bytes
   describe "check-names" $
     it "prints the addresses of names" $
-      within "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n") `shouldReturn` "127.0.0.1: 127.0.0.1\n127.0.0.2: 127.0.0.2\n"
+      within "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n")
+        `shouldReturn` "127.0.0.1: 127.0.0.1\n127.0.0.2: 127.0.0.2\n"
   describe "copy-tree" $
     it "copies what is new or has changed" . inFolder $ \folder -> do
       createDirectory (folder <> "/from")
@@ -200,7 +219,11 @@ withCertificate use = do
   let certificate = folder <> "/millrace-example-" <> show port <> ".pem"
       key = certificate <> ".key"
   flip finally (mapM_ removeFile [certificate, key]) $ do
-    callProcess "openssl" (words "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost" <> ["-out", certificate, "-keyout", key])
+    callProcess
+      "openssl"
+      ( words "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+          <> ["-out", certificate, "-keyout", key]
+      )
     use certificate key
 
 receive :: Socket -> Int -> IO ByteString

@@ -1,5 +1,5 @@
--- | What the tests of examples share: running a program, and connecting to it. "Http2Client" of millrace-http's tests takes its
--- connections from here, too.
+-- | What the tests of examples share: running a program, and connecting to it. "Http2Client" of millrace-http's tests
+-- takes its connections from here, too.
 module Support
   ( running,
     runningWith,
@@ -34,8 +34,9 @@ running program talk = runningWith Inherit program (\_ connection -> talk connec
 runningWith :: StdStream -> String -> (Maybe Handle -> Socket -> IO a) -> IO a
 runningWith output program talk = do
   port <- freePort
-  bracket (createProcess (proc program [show port]) {std_out = output}) (\(_, _, _, process) -> stop process) $ \(_, out, _, _) ->
-    within "the conversation" (bracket (connectWhenReady port) close (talk out))
+  bracket (createProcess (proc program [show port]) {std_out = output}) (\(_, _, _, process) -> stop process) $
+    \(_, out, _, _) ->
+      within "the conversation" (bracket (connectWhenReady port) close (talk out))
 
 stop :: ProcessHandle -> IO ()
 stop process = terminateProcess process >> void (waitForProcess process)

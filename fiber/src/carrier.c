@@ -62,8 +62,8 @@ static void switch_to_scheduler(mr_fiber *fiber)
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
 }
 
-/* When the mask is put on, a signal handler may run and wait. The end of its wait must not replace the end of the wait that
- * it follows. */
+/* When the mask is put on, a signal handler may run and wait. The end of its wait must not replace the end of the wait
+ * that it follows. */
 static void switch_with_carriers_mask(mr_fiber *fiber, mf_mask_kept *kept)
 {
     mf_mask_put_off(fiber, kept);
@@ -274,10 +274,10 @@ uint64_t mf_carrier_programs_mask(void)
     return mf_mask_of_set(&signals_of_program);
 }
 
-/* Signals belong to the program's own threads, except those that a thread causes itself. A program may have blocked some of
- * these for all threads that it starts, for example SIGPIPE, so that a broken pipe is only an error; then carriers block
- * them too. This also changes what calls do: with SIGTTIN blocked, a background read of the terminal fails instead of
- * stopping the process (tty_check_change in drivers/tty/tty_jobctrl.c). */
+/* Signals belong to the program's own threads, except those that a thread causes itself. A program may have blocked
+ * some of these for all threads that it starts, for example SIGPIPE, so that a broken pipe is only an error; then
+ * carriers block them too. This also changes what calls do: with SIGTTIN blocked, a background read of the terminal
+ * fails instead of stopping the process (tty_check_change in drivers/tty/tty_jobctrl.c). */
 static void block_signals(void)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};

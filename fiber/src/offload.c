@@ -231,8 +231,8 @@ static bool is_unused(int signal_number)
     return sigaction(signal_number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
 }
 
-/* Not every system has all signals that its libc hands out: QEMU's emulation of arm64 refuses to send the last two. The trial is
- * ignored. Had this thread blocked the signal, ignoring it anew takes it back. */
+/* Not every system has all signals that its libc hands out: QEMU's emulation of arm64 refuses to send the last two. The
+ * trial is ignored. Had this thread blocked the signal, ignoring it anew takes it back. */
 static bool can_be_sent(int signal_number)
 {
     struct sigaction before, ignore = {.sa_handler = SIG_IGN};

@@ -25,7 +25,8 @@ typedef struct mf_sanitizer {
 } mf_sanitizer;
 
 /* Makes ThreadSanitizer open the program's files now, before there are fibers. Otherwise it opens them at its first
- * report, holding its locks. On a fiber this open would be given to a helper thread, which would wait for those locks. */
+ * report, holding its locks. On a fiber this open would be given to a helper thread, which would wait for those
+ * locks. */
 static inline void mf_sanitizer_prepare(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -57,7 +58,8 @@ static inline void mf_sanitizer_destroy(mf_sanitizer *context)
 #endif
 }
 
-/* Registers the context of the calling OS thread. mf_sanitizer_arrive fills in its stack at the first switch to a fiber. */
+/* Registers the context of the calling OS thread. mf_sanitizer_arrive fills in its stack at the first switch to a
+   fiber. */
 static inline void mf_sanitizer_adopt_thread(mf_sanitizer *context)
 {
     *context = (mf_sanitizer){0};

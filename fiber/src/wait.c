@@ -57,7 +57,8 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
     return atomic_load(&wait->outcome);
 }
 
-/* An interruption that came before the wait ends it at once. A rousable wait ignores one that has already ended a wait. */
+/* An interruption that came before the wait ends it at once. A rousable wait ignores one that has already ended a
+   wait. */
 static void accept_interruption(mr_fiber *fiber, mf_wait *wait, mf_patience patience)
 {
     bool is_news = fiber->interruption && (patience == MF_INTERRUPTIBLE || !fiber->has_roused);

@@ -17,8 +17,9 @@
 #include <stdbool.h>
 
 #define MF_UNDECIDED INT_MIN
-/* The deadline of the wait has passed. This is not -ETIMEDOUT, because an interruption may have that error. A caller that
- * waits in short pauses must tell the two apart, or it would lose an interruption that comes just before a pause ends. */
+/* The deadline of the wait has passed. This is not -ETIMEDOUT, because an interruption may have that error. A caller
+ * that waits in short pauses must tell the two apart, or it would lose an interruption that comes just before a pause
+ * ends. */
 #define MF_DEADLINE_PASSED (INT_MIN + 1)
 
 typedef struct mf_wait {
@@ -42,19 +43,21 @@ bool mf_wait_claim_own(mf_wait *wait, int outcome);
  * [any thread] */
 void mf_wait_wake(mf_wait *wait);
 
-/* What an interruption does to a wait. It ends an interruptible wait and does nothing to an uninterruptible one. It ends a
- * rousable wait too, but stays for the next interruptible wait: the fiber checks its condition and may wait again. */
+/* What an interruption does to a wait. It ends an interruptible wait and does nothing to an uninterruptible one. It
+ * ends a rousable wait too, but stays for the next interruptible wait: the fiber checks its condition and may wait
+ * again. */
 typedef enum mf_patience { MF_INTERRUPTIBLE, MF_UNINTERRUPTIBLE, MF_ROUSABLE } mf_patience;
 
-/* Parks until the wait is decided; returns the outcome. MF_DEADLINE_PASSED, or the error of an interruption, are outcomes
- * too. */
+/* Parks until the wait is decided; returns the outcome. MF_DEADLINE_PASSED, or the error of an interruption, are
+ * outcomes too. */
 int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience);
 
 /* For polling a condition that nothing reports. Not interruptible. */
 void mf_wait_a_millisecond(void);
 
-/* The last wait may have ended with this error, but the call does not fail, because it has done a part or all of its work.
- * If the error was that of an interruption, the next wait ends with it. Otherwise the interruption would be lost. */
+/* The last wait may have ended with this error, but the call does not fail, because it has done a part or all of its
+ * work. If the error was that of an interruption, the next wait ends with it. Otherwise the interruption would be
+ * lost. */
 void mf_wait_put_interruption_back(int error);
 
 /* What millrace_fiber.h promises to return for an outcome. */

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Many, so that two descriptors seldom share a bucket. Adding a watch writes to its neighbours, which lie on the stacks of
- * parked fibers, and these would have to be brought into the cache. */
+/* Many, so that two descriptors seldom share a bucket. Adding a watch writes to its neighbours, which lie on the stacks
+ * of parked fibers, and these would have to be brought into the cache. */
 enum { BUCKETS = 4096 };
 
 typedef struct bucket {

@@ -10,8 +10,8 @@ typedef struct mf_watch {
     int descriptor;
 } mf_watch;
 
-/* Claims `wait` with `outcome` when the descriptor is ready (MR_WAIT_READABLE, MR_WAIT_WRITABLE), bad, or closed. `flags`:
- * MR_TRIED, or 0. */
+/* Claims `wait` with `outcome` when the descriptor is ready (MR_WAIT_READABLE, MR_WAIT_WRITABLE), bad, or closed.
+ * `flags`: MR_TRIED, or 0. */
 void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags);
 
 /* The same for closing alone. */

@@ -27,12 +27,13 @@ typedef struct entry {
     uint32_t error; /* with ENTRY_FAULTY: Windows' error number */
 } entry;
 
-/* Opens the object at a path for reading. Must be closed if the outcome is ENTRY_FOUND. Windows takes a path that begins with
- * \\?\ literally: no name in it means a device, and no dot or space at the end of a name is dropped. */
+/* Opens the object at a path for reading. Must be closed if the outcome is ENTRY_FOUND. Windows takes a path that
+ * begins with \\?\ literally: no name in it means a device, and no dot or space at the end of a name is dropped. */
 int32_t entry_open(const wchar_t *path, entry *found);
 void entry_close(int64_t handle);
 
-/* The real path with every link resolved, beginning with \\?\. Returns its length in characters, or 0 and sets entry->error. */
+/* The real path with every link resolved, beginning with \\?\. Returns its length in characters, or 0 and sets
+   entry->error. */
 uint32_t entry_path(entry *found, wchar_t path[ENTRY_PATH_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
-/* pages.c - the files of pages/ as bytes in the program. The assembler reads them (.incbin), so no tool has to make C or Haskell of
- * them. Must not know: GHC. */
+/* pages.c - the files of pages/ as bytes in the program. The assembler reads them (.incbin), so no tool has to make C
+ * or Haskell of them. Must not know: GHC. */
 #include <stddef.h>
 
 #if defined(_WIN32)

@@ -14,4 +14,13 @@ withCertificates use = withDirectory $ \folder -> do
     make folder (name, host) =
       callProcess "openssl" $
         words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -batch -subj"
-          ++ ["/CN=" ++ name, "-addext", "subjectAltName=DNS:" ++ host, "-keyout", folder </> (name ++ ".key"), "-out", folder </> (name ++ ".pem")]
+          ++ [ "/CN="
+                 ++ name,
+               "-addext",
+               "subjectAltName=DNS:"
+                 ++ host,
+               "-keyout",
+               folder </> (name ++ ".key"),
+               "-out",
+               folder </> (name ++ ".pem")
+             ]

@@ -10,8 +10,8 @@ import Site (withDirectory)
 import System.FilePath ((</>))
 import System.Process (callProcess)
 
--- | @decompressed coding bytes@. Fails if the bytes are not in this coding. Python has gzip in its library, and calls the decoders of
--- the other two.
+-- | @decompressed coding bytes@. Fails if the bytes are not in this coding. Python has gzip in its library, and calls
+-- the decoders of the other two.
 decompressed :: ByteString -> ByteString -> IO ByteString
 decompressed coding bytes = withDirectory $ \directory -> do
   ByteString.writeFile (directory </> "in") bytes

@@ -30,12 +30,14 @@ data Load = Load
   deriving (Show)
 
 -- A client must expect that a kept connection ends, and repeats its request (RFC 9112, section 9.3.1). The server
--- spares it that as long as the request follows the last answer closely, which on a busy machine it may not: so one of each of the six kept
--- connections is allowed. Without that care each of the four restarts could cost all six.
+-- spares it that as long as the request follows the last answer closely, which on a busy machine it may not: so one of
+-- each of the six kept connections is allowed. Without that care each of the four restarts could cost all six.
 nothingIsLost :: Load -> Expectation
-nothingIsLost outcome = outcome `shouldSatisfy` \load -> null (loadLost load) && loadAnswers load > 200 && loadRepeated load <= 6
+nothingIsLost outcome =
+  outcome `shouldSatisfy` \load -> null (loadLost load) && loadAnswers load > 200 && loadRepeated load <= 6
 
--- | Runs an action with clients beside it, who know an answer by its end: @Pong!@. The action gets another one that waits for their end.
+-- | Runs an action with clients beside it, who know an answer by its end: @Pong!@. The action gets another one that
+-- waits for their end.
 underLoad :: Int -> (IO Load -> IO Load) -> IO Load
 underLoad port action = do
   answers <- newIORef 0

@@ -69,8 +69,9 @@ asNobody site arguments use = do
   (program, first) <- nobodys site
   withCommand program (first ++ arguments) use
 
--- | The program that runs @millrace@ as an ordinary user, and what is to be put before its arguments. It may be in this directory. The
--- user is one of this process alone: the kernel counts locked memory by user, and other test suites may run at the same time.
+-- | The program that runs @millrace@ as an ordinary user, and what is to be put before its arguments. It may be in this
+-- directory. The user is one of this process alone: the kernel counts locked memory by user, and other test suites may
+-- run at the same time.
 nobodys :: FilePath -> IO (FilePath, [String])
 nobodys directory = do
   user <- getRealUserID
@@ -80,7 +81,15 @@ nobodys directory = do
       copyFile path (directory </> "millrace")
       setFileMode (directory </> "millrace") 0o755
       process <- getProcessID
-      pure ("setpriv", ["--reuid=" <> show (20000 + process `mod` 40000), "--regid=65534", "--clear-groups", directory </> "millrace"])
+      pure
+        ( "setpriv",
+          [ "--reuid="
+              <> show (20000 + process `mod` 40000),
+            "--regid=65534",
+            "--clear-groups",
+            directory </> "millrace"
+          ]
+        )
     else pure (path, [])
 
 -- | Starts @millrace@ with these arguments, waits for its readiness lines, and kills it afterwards if it still runs.
@@ -169,10 +178,11 @@ curlHasHttp3 = isInfixOf "HTTP3" <$> curl ["--version"]
 -- | What a program in Python, given as its lines, prints about these bytes.
 python3 :: [String] -> ByteString -> IO String
 python3 program input =
-  withCreateProcess (proc "python3" ["-c", unlines program]) {std_in = CreatePipe, std_out = CreatePipe} $ \toProgram fromProgram _ _ ->
-    case (toProgram, fromProgram) of
-      (Just to, Just from) -> ByteString.hPut to input >> hClose to >> Char8.unpack <$> ByteString.hGetContents from
-      _ -> fail "no pipes"
+  withCreateProcess (proc "python3" ["-c", unlines program]) {std_in = CreatePipe, std_out = CreatePipe} $
+    \toProgram fromProgram _ _ ->
+      case (toProgram, fromProgram) of
+        (Just to, Just from) -> ByteString.hPut to input >> hClose to >> Char8.unpack <$> ByteString.hGetContents from
+        _ -> fail "no pipes"
 
 curlOptions :: [String]
 curlOptions = ["--silent", "--show-error", "--path-as-is", "--max-time", "50", "--noproxy", "*"]

@@ -40,8 +40,8 @@ writeOld directory name content = write directory name content >> age (directory
 age :: FilePath -> IO ()
 age path = setFileTimes path 784111777 784111777
 
--- | Runs an action while another process has a lease on a file (fcntl(2)) and lets go of it when the kernel asks for that, as
--- file servers do. 'Nothing', and it does not run, where there are no leases.
+-- | Runs an action while another process has a lease on a file (fcntl(2)) and lets go of it when the kernel asks for
+-- that, as file servers do. 'Nothing', and it does not run, where there are no leases.
 withLease :: FilePath -> IO a -> IO (Maybe a)
 withLease path action = bracket (createProcess holder) cleanupProcess $ \(_, output, _, _) -> do
   said <- traverse hGetLine output

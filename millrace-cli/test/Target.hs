@@ -25,13 +25,15 @@ withOneResponse response use = listening (\listener port -> answering listener r
 
 -- | The same on a Unix socket at a path, whose characters are bytes.
 withOneResponseAt :: String -> String -> IO a -> IO a
-withOneResponseAt path response use = bracket (Network.socket Network.AF_UNIX Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
-  Network.bind listener (Network.SockAddrUnix path)
-  Network.listen listener 64
-  answering listener response use
+withOneResponseAt path response use =
+  bracket (Network.socket Network.AF_UNIX Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
+    Network.bind listener (Network.SockAddrUnix path)
+    Network.listen listener 64
+    answering listener response use
 
 answering :: Network.Socket -> String -> IO a -> IO a
-answering listener response use = bracket (forkIO (forever (bracket (fst <$> Network.accept listener) Network.close answer))) killThread (const use)
+answering listener response use =
+  bracket (forkIO (forever (bracket (fst <$> Network.accept listener) Network.close answer))) killThread (const use)
   where
     answer client = Network.recv client 4096 >> Network.sendAll client (Char8.pack response)
 
@@ -43,13 +45,23 @@ withSilentTarget use = listening (const use)
 -- elsewhere. The action gets its port.
 withReaders :: (String -> IO a) -> IO a
 withReaders use = listening $ \listener port ->
-  bracket (forkIO (forever (bracket (fst <$> Network.accept listener) Network.close answer))) killThread (const (use port))
+  bracket
+    (forkIO (forever (bracket (fst <$> Network.accept listener) Network.close answer)))
+    killThread
+    (const (use port))
   where
     answer client = do
       asked <- Network.recv client 4096
       let path = Char8.takeWhile (/= ' ') (Char8.drop 1 (Char8.dropWhile (/= ' ') asked))
-          body = if any (\(_, parts) -> take 1 (parts path) == ["admin"]) readers then "secret" else "open" :: ByteString
-      Network.sendAll client ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " <> Char8.pack (show (Char8.length body)) <> "\r\n\r\n" <> body)
+          body =
+            if any (\(_, parts) -> take 1 (parts path) == ["admin"]) readers then "secret" else "open" :: ByteString
+      Network.sendAll
+        client
+        ( "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: "
+            <> Char8.pack (show (Char8.length body))
+            <> "\r\n\r\n"
+            <> body
+        )
 
 -- | The ways in which programs read a path, and the parts that they find.
 readers :: [(String, ByteString -> [ByteString])]
@@ -58,7 +70,12 @@ readers =
     ("slashes are decoded", resolved . slashes . decoded),
     ("Tomcat", resolved . map (decoded . Char8.takeWhile (/= ';')) . slashes),
     ("parameters are cut when they are decoded", resolved . map (Char8.takeWhile (/= ';')) . slashes . decoded),
-    ("IIS", resolved . map (Char8.dropWhileEnd (`elem` (" ." :: String))) . Char8.splitWith (`elem` ("/\\" :: String)) . decoded),
+    ( "IIS",
+      resolved
+        . map (Char8.dropWhileEnd (`elem` (" ." :: String)))
+        . Char8.splitWith (`elem` ("/\\" :: String))
+        . decoded
+    ),
     ("decodes twice", resolved . slashes . decoded . decoded),
     ("decodes twice and cuts", resolved . map (Char8.takeWhile (/= ';')) . slashes . decoded . decoded),
     ("a decoded question mark begins the query", resolved . slashes . Char8.takeWhile (/= '?') . decoded),
@@ -74,8 +91,9 @@ readers =
       | otherwise = part : before
 
 listening :: (Network.Socket -> String -> IO a) -> IO a
-listening use = bracket (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
-  Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
-  Network.listen listener 64
-  port <- Network.socketPort listener
-  use listener (show port)
+listening use =
+  bracket (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) Network.close $ \listener -> do
+    Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
+    Network.listen listener 64
+    port <- Network.socketPort listener
+    use listener (show port)

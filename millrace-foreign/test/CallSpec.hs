@@ -76,7 +76,8 @@ spec = describe "fiberCall" $ do
     end - begin `shouldSatisfy` (< 20) -- one after the other on each carrier: 250 s
   it "lets Haskell go on meanwhile, on every capability" $
     withPipe $ \input output -> do
-      jobs <- forM [0 .. 9] $ \number -> startOn (number `mod` 2) (allocaBytes 1 (\byte -> fiberCall c_read input byte 1))
+      jobs <- forM [0 .. 9] $ \number ->
+        startOn (number `mod` 2) (allocaBytes 1 (\byte -> fiberCall c_read input byte 1))
       turns <- forM [0, 1] $ \capability -> startOn capability (replicateM_ 100 (pause 100))
       within 10 "other threads" (mapM_ finish turns)
       mapM isOver jobs `shouldReturn` replicate 10 False

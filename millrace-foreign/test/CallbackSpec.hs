@@ -71,7 +71,10 @@ spec = describe "a callback" $ do
     within 10 "the collector" (finish collector)
   it "that throws returns 0, interrupts the C code, and the exception comes out of the call" $
     withPipe $ \input _ -> do
-      outcome <- try $ within 10 "the call" $ withCallback (\_ -> throwIO Trouble) $ \f -> fiberCall c_call_then_read f input
+      outcome <- try $
+        within 10 "the call" $
+          withCallback (\_ -> throwIO Trouble) $ \f ->
+            fiberCall c_call_then_read f input
       outcome `shouldBe` Left Trouble
   it "meets exceptions that are thrown to its thread" $
     withPipe $ \input _ -> do

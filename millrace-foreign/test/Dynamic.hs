@@ -1,5 +1,5 @@
--- | A program linked to the shared libraries of its packages, which is what GHCi and Template Haskell load: the package's
--- must hold all of its C and assembly, and its calls must come before libc's.
+-- | A program linked to the shared libraries of its packages, which is what GHCi and Template Haskell load: the
+-- package's must hold all of its C and assembly, and its calls must come before libc's.
 module Main (main) where
 
 import Control.Concurrent (forkIO)

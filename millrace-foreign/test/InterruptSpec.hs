@@ -104,7 +104,8 @@ deadlines = describe "a deadline" $ do
   it "becomes an IOError of that errno" $
     withPipe $ \input _ -> do
       deadline <- deadlineAfter 20000
-      outcome <- try (throwErrnoIfMinus1 "read" (fiberCallWith defaultCall {callDeadline = deadline} c_read input nullPtr 1))
+      outcome <-
+        try (throwErrnoIfMinus1 "read" (fiberCallWith defaultCall {callDeadline = deadline} c_read input nullPtr 1))
       either isDeadlineError (const False) outcome `shouldBe` True
   it "that does not pass changes nothing, also when it almost does" $
     withPipe $ \input output -> do

@@ -58,8 +58,8 @@ typedef enum http2_client_cause {
 /* Makes a connection. Its first output is the preface. NULL without memory. */
 http2_client *http2_client_open(const http2_client_settings *settings);
 
-/* Closes all streams: the connection is over. Those that wait get notices. A connection without memory to tell the server something
- * ends like that by itself. */
+/* Closes all streams: the connection is over. Those that wait get notices. A connection without memory to tell the
+ * server something ends like that by itself. */
 void http2_client_end(http2_client *client);
 
 /* Frees the connection and all streams. No thread may use them afterwards. */
@@ -68,8 +68,8 @@ void http2_client_free(http2_client *client);
 /* Processes received bytes. The caller takes notices afterwards. */
 void http2_client_feed(http2_client *client, const uint8_t *bytes, size_t length);
 
-/* Writes bytes to send to `out`, and returns their number. One thread at a time may call it. When it returns 0, that thread sleeps
- * until http2_client_needs_writer has returned 1. */
+/* Writes bytes to send to `out`, and returns their number. One thread at a time may call it. When it returns 0, that
+ * thread sleeps until http2_client_needs_writer has returned 1. */
 size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room);
 
 /* The least `room`. */
@@ -84,7 +84,8 @@ uint32_t http2_client_state(http2_client *client);
 uint32_t http2_client_stream_count(http2_client *client);
 uint32_t http2_client_streams_max(http2_client *client);
 
-/* Something to wake: 2 * token for a thread that reads, 2 * token + 1 for one that writes; token 0 is the connection's state. -1: none. */
+/* Something to wake: 2 * token for a thread that reads, 2 * token + 1 for one that writes; token 0 is the connection's
+   state. -1: none. */
 int64_t http2_client_next_notice(http2_client *client);
 
 /* Sends PING. An answer counts as received bytes, like everything else. */
@@ -93,8 +94,8 @@ void http2_client_ping(http2_client *client);
 /* Announces the end: no further requests. Open streams go on. */
 void http2_client_leave(http2_client *client);
 
-/* Begins a request. `rows` has `count` fields, the pseudo-fields first. `is_whole`: no body follows. The token, which is not 0, is
- * for notices. Stores the stream, which is the caller's until http2_client_release. */
+/* Begins a request. `rows` has `count` fields, the pseudo-fields first. `is_whole`: no body follows. The token, which
+ * is not 0, is for notices. Stores the stream, which is the caller's until http2_client_release. */
 int http2_client_start(http2_client *client, uint32_t token, const uint8_t *rows, uint32_t count, int is_whole,
                        http2_client_stream **stream);
 

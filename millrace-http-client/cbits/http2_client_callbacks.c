@@ -1,4 +1,5 @@
-/* http2_client_callbacks.c - what libnghttp2 says of responses: http2_client_internal.h. Must not know: GHC, sockets, the clock. */
+/* http2_client_callbacks.c - what libnghttp2 says of responses: http2_client_internal.h. Must not know: GHC, sockets,
+   the clock. */
 #include <stdlib.h>
 
 #include "http2_client_internal.h"

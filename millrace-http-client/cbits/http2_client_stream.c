@@ -1,4 +1,5 @@
-/* http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h. Must not know: GHC, sockets, the clock. */
+/* http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h. Must not know: GHC, sockets, the
+   clock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,7 +192,8 @@ void http2_client_fail(http2_client_stream *stream, http2_client_cause cause, ui
     }
 }
 
-/* The result of a call of libnghttp2 after which the server is told something. One side would wait for ever if it is not. */
+/* The result of a call of libnghttp2 after which the server is told something. One side would wait for ever if it is
+   not. */
 void http2_client_must_tell(http2_client *client, int result)
 {
     client->is_lost |= result == NGHTTP2_ERR_NOMEM;
@@ -211,7 +213,8 @@ int http2_client_out_of_memory(http2_client_stream *stream)
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* The same for what of a request cannot be sent, or of a response cannot be kept. Without the reset the server would wait for the rest. */
+/* The same for what of a request cannot be sent, or of a response cannot be kept. Without the reset the server would
+   wait for the rest. */
 void http2_client_give_up(http2_client_stream *stream)
 {
     http2_client_fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
@@ -232,9 +235,9 @@ void http2_client_stream_over(http2_client_stream *stream)
 /* ------------------------------------------------------------------------------------------------------------------
  * Requests */
 
-/* Gives libnghttp2 the end of a request whose bytes it has. It sends no DATA frame while a window is closed, not even an empty one, which
- * needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields here, and make_end makes a DATA frame
- * of them. */
+/* Gives libnghttp2 the end of a request whose bytes it has. It sends no DATA frame while a window is closed, not even
+ * an empty one, which needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields
+ * here, and make_end makes a DATA frame of them. */
 int http2_client_submit_end(http2_client_stream *stream)
 {
     uint32_t count = stream->request_trailers_count;

@@ -41,7 +41,8 @@ spec = do
   it "gives up at the deadline, and closes what it has opened" $
     withFullQueue $ \port -> do
       (opened, record) <- recorder
-      manager <- managerWith defaultSettings {limits = defaultLimits {connectLimit = microseconds 100000}, onSocket = record}
+      manager <-
+        managerWith defaultSettings {limits = defaultLimits {connectLimit = microseconds 100000}, onSocket = record}
       outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
       networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
       allClosed opened 1
@@ -51,7 +52,11 @@ spec = do
       manager <- managerWith defaultSettings {onSocket = record}
       ended <- newEmptyMVar
       request <- parseRequest ("http://127.0.0.1:" ++ show port)
-      runner <- forkIO (void (try (httpLbs request manager) :: IO (Either SomeException (Response Lazy.ByteString))) `finally` putMVar ended ())
+      runner <-
+        forkIO
+          ( void (try (httpLbs request manager) :: IO (Either SomeException (Response Lazy.ByteString)))
+              `finally` putMVar ended ()
+          )
       eventually ((== 1) . length <$> readIORef opened)
       killThread runner
       takeMVar ended
@@ -61,7 +66,8 @@ spec = do
       withServer (\_ peer -> Plain.sendAll peer "second") $ \port -> do
         closed <- unusedPort
         begin <- monotonicNanoseconds
-        bracket (connectFirst nothing noDeadline [at closed, at port]) close $ \made -> Plain.recv made 100 `shouldReturn` "second"
+        bracket (connectFirst nothing noDeadline [at closed, at port]) close $ \made ->
+          Plain.recv made 100 `shouldReturn` "second"
         end <- monotonicNanoseconds
         (end - begin) `shouldSatisfy` (< 1000 * fromIntegral attemptDelay)
     it "goes on after a while when one does not answer, and closes it" $
@@ -76,7 +82,8 @@ spec = do
     it "uses a slow one that answers while others are tried" $
       withFullQueue $ \full -> withServer (\_ peer -> Plain.sendAll peer "third") $ \port -> do
         closed <- unusedPort
-        bracket (connectFirst nothing noDeadline [at full, at closed, at port]) close $ \made -> Plain.recv made 100 `shouldReturn` "third"
+        bracket (connectFirst nothing noDeadline [at full, at closed, at port]) close $ \made ->
+          Plain.recv made 100 `shouldReturn` "third"
     it "ends with a problem if all refuse" $ do
       closed <- replicateM 3 unusedPort
       outcome <- try (connectFirst nothing noDeadline (map at closed))
@@ -92,7 +99,11 @@ spec = do
       withFullQueue $ \full -> do
         (opened, record) <- recorder
         ended <- newEmptyMVar
-        runner <- forkIO (void (connectFirst record noDeadline [at full, at full, at full]) `catch` \problem -> putMVar ended (problem :: AsyncException))
+        runner <-
+          forkIO
+            ( void (connectFirst record noDeadline [at full, at full, at full]) `catch` \problem ->
+                putMVar ended (problem :: AsyncException)
+            )
         eventually ((== 3) . length <$> readIORef opened)
         killThread runner
         takeMVar ended `shouldReturn` ThreadKilled
@@ -123,7 +134,14 @@ nothing :: Socket -> IO ()
 nothing _ = return ()
 
 at :: Int -> AddrInfo
-at port = AddrInfo [] AF_INET Stream defaultProtocol (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1))) Nothing
+at port =
+  AddrInfo
+    []
+    AF_INET
+    Stream
+    defaultProtocol
+    (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+    Nothing
 
 -- A port at which nobody listens.
 unusedPort :: IO Int

@@ -47,25 +47,33 @@ spec = do
       manager <- managerWith defaultSettings
       request <- parseRequest ("http://127.0.0.1:" ++ show port ++ "/stream")
       size <- Client.withResponse request manager $ \response ->
-        let count total = brRead (responseBody response) >>= \bytes -> if ByteString.null bytes then return total else count (total + ByteString.length bytes)
+        let count total =
+              brRead (responseBody response) >>= \bytes ->
+                if ByteString.null bytes then return total else count (total + ByteString.length bytes)
          in count (0 :: Int)
       size `shouldBe` 2000000
   it "serves many threads, with few connections" $ do
     connections <- newIORef (0 :: Int)
-    withServer (\_ peer -> atomicModifyIORef' connections (\n -> (n + 1, ())) >> serveRequests (plainWire peer) (return . Char8.takeWhile (/= '\r'))) $ \port -> do
-      -- http-client closes connections that are more than this many.
-      settings <- newMillraceManagerSettings defaultSettings
-      manager <- newManager settings {managerConnCount = 50}
-      dones <- forM [1 .. 50 :: Int] $ \thread -> do
-        done <- newEmptyMVar
-        _ <- forkIO . (putMVar done <=< try) $
-          forM_ [1 .. 20 :: Int] $ \number -> do
-            let path = "/" ++ show thread ++ "/" ++ show number
-            answer <- get manager ("http://127.0.0.1:" ++ show port ++ path)
-            answer `shouldBe` Char8.pack ("GET " ++ path ++ " HTTP/1.1")
-        return done
-      forM_ dones $ takeMVar >=> either (\problem -> throwIO (problem :: SomeException)) return
-      readIORef connections >>= (`shouldSatisfy` (<= 50))
+    withServer
+      ( \_ peer ->
+          atomicModifyIORef' connections (\n -> (n + 1, ()))
+            >> serveRequests (plainWire peer) (return . Char8.takeWhile (/= '\r'))
+      )
+      $ \port ->
+        do
+          -- http-client closes connections that are more than this many.
+          settings <- newMillraceManagerSettings defaultSettings
+          manager <- newManager settings {managerConnCount = 50}
+          dones <- forM [1 .. 50 :: Int] $ \thread -> do
+            done <- newEmptyMVar
+            _ <- forkIO . (putMVar done <=< try) $
+              forM_ [1 .. 20 :: Int] $ \number -> do
+                let path = "/" ++ show thread ++ "/" ++ show number
+                answer <- get manager ("http://127.0.0.1:" ++ show port ++ path)
+                answer `shouldBe` Char8.pack ("GET " ++ path ++ " HTTP/1.1")
+            return done
+          forM_ dones $ takeMVar >=> either (\problem -> throwIO (problem :: SomeException)) return
+          readIORef connections >>= (`shouldSatisfy` (<= 50))
   it "goes on with http-conduit's global manager" $
     Server.testWithApplication (return echo) $ \port -> do
       newManager millraceManagerSettings >>= setGlobalManager
@@ -76,7 +84,8 @@ spec = do
     withServer (\_ peer -> Plain.recv peer 100 >>= Plain.sendAll peer . ("you said " <>)) $ \port -> do
       manager <- managerWith defaultSettings
       request <- parseRequest ("http://127.0.0.1:" ++ show port)
-      answer <- Client.withConnection request manager $ \connection -> connectionWrite connection "hello" >> connectionRead connection
+      answer <- Client.withConnection request manager $ \connection ->
+        connectionWrite connection "hello" >> connectionRead connection
       answer `shouldBe` "you said hello"
   describe "on a kept connection" $ do
     it "that the server has closed, a request is sent to nobody else first" $ do
@@ -103,7 +112,13 @@ spec = do
       withServer continuing $ \port -> do
         manager <- managerWith defaultSettings
         request <- parseRequest ("http://127.0.0.1:" ++ show port)
-        let posting = request {method = "POST", requestBody = RequestBodyBS "body", requestHeaders = [("Expect", "100-continue")]}
+        let posting =
+              request
+                { method =
+                    "POST",
+                  requestBody = RequestBodyBS "body",
+                  requestHeaders = [("Expect", "100-continue")]
+                }
         replicateM 2 (responseBody <$> httpLbs posting manager) `shouldReturn` ["early", "early"]
     it "that breaks during a request, the request is sent again" $
       withServer breaking $ \port -> do
@@ -126,31 +141,48 @@ spec = do
       withServer (\_ peer -> receiveHead (plainWire peer) >> Plain.recv peer 100 >>= putMVar closed) $ \port -> do
         manager <- managerWith defaultSettings
         request <- parseRequest ("http://127.0.0.1:" ++ show port)
-        outcome <- try (within 20 "the timeout" (httpLbs request {responseTimeout = responseTimeoutMicro 200000} manager))
+        outcome <-
+          try (within 20 "the timeout" (httpLbs request {responseTimeout = responseTimeoutMicro 200000} manager))
         case contentOf outcome of
           Just ResponseTimeout -> return ()
           _ -> expectationFailure (either show (const "it was answered") outcome)
         within 10 "the server's end" (takeMVar closed) `shouldReturn` ""
     it "is the limit, within a body" $
-      withServer (\_ peer -> receiveHead (plainWire peer) >> Plain.sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345" >> void (Plain.recv peer 100)) $ \port -> do
-        manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = microseconds 200000}}
-        outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
-        networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
+      withServer
+        ( \_ peer ->
+            receiveHead (plainWire peer)
+              >> Plain.sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345"
+              >> void (Plain.recv peer 100)
+        )
+        $ \port ->
+          do
+            manager <- managerWith defaultSettings {limits = defaultLimits {receiveLimit = microseconds 200000}}
+            outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
+            networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
     it "is the limit, for a server that does not receive" $
       withServer (\_ _ -> newEmptyMVar >>= takeMVar) $ \port -> do
         manager <- managerWith defaultSettings {limits = defaultLimits {sendLimit = microseconds 200000}}
         request <- parseRequest ("http://127.0.0.1:" ++ show port)
-        outcome <- try (within 20 "the limit" (httpLbs request {method = "POST", requestBody = RequestBodyLBS (Lazy.replicate 50000000 65)} manager))
+        outcome <-
+          try
+            ( within
+                20
+                "the limit"
+                (httpLbs request {method = "POST", requestBody = RequestBodyLBS (Lazy.replicate 50000000 65)} manager)
+            )
         networkProblemOf outcome `shouldSatisfy` maybe False isDeadlineError
     it "is an exception from another thread, which closes the connection" $ do
       asked <- newEmptyMVar
       closed <- newEmptyMVar
-      withServer (\_ peer -> receiveHead (plainWire peer) >> putMVar asked () >> Plain.recv peer 100 >>= putMVar closed) $ \port -> do
-        manager <- managerWith defaultSettings
-        runner <- forkIO (void (get manager ("http://127.0.0.1:" ++ show port)) `catch` ignore)
-        takeMVar asked
-        killThread runner
-        within 10 "the server's end" (takeMVar closed) `shouldReturn` ""
+      withServer
+        (\_ peer -> receiveHead (plainWire peer) >> putMVar asked () >> Plain.recv peer 100 >>= putMVar closed)
+        $ \port ->
+          do
+            manager <- managerWith defaultSettings
+            runner <- forkIO (void (get manager ("http://127.0.0.1:" ++ show port)) `catch` ignore)
+            takeMVar asked
+            killThread runner
+            within 10 "the server's end" (takeMVar closed) `shouldReturn` ""
 
 ignore :: SomeException -> IO ()
 ignore _ = return ()
@@ -182,7 +214,9 @@ unasked isLater sent number peer = do
   if number > 1
     then Plain.sendAll peer answer
     else do
-      if isLater then Plain.sendAll peer answer >> Plain.sendAll peer (answerOf "forged") else Plain.sendAll peer (answer <> answerOf "forged")
+      if isLater
+        then Plain.sendAll peer answer >> Plain.sendAll peer (answerOf "forged")
+        else Plain.sendAll peer (answer <> answerOf "forged")
       putMVar sent ()
   void (receiveHead wire)
   where
@@ -199,7 +233,8 @@ continuing _ peer = void (receiveHead wire) >> go
       mapM_ (const go) more
 
 answerOf :: ByteString.ByteString -> ByteString.ByteString
-answerOf body = "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
+answerOf body =
+  "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
 
 -- Answers one request on each connection, and breaks when the next one has come.
 breaking :: Int -> Socket -> IO ()

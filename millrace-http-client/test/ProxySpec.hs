@@ -43,25 +43,44 @@ spec = do
       tlsProblemOf outcome `shouldSatisfy` (/= Nothing)
   it "is told when the proxy refuses, and closes the connection" $ \credentials -> do
     ended <- newEmptyMVar
-    withServer (\_ peer -> receiveHead (plainWire peer) >> Plain.sendAll peer "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n" >> Plain.recv peer 100 >>= putMVar ended) $ \proxyAt -> do
-      manager <- through credentials proxyAt
-      outcome <- try (get manager "https://localhost:1/")
-      case contentOf outcome of
-        Just ProxyConnectException {} -> return ()
-        _ -> expectationFailure (show outcome)
-      within 10 "the proxy's end" (takeMVar ended) `shouldReturn` ""
+    withServer
+      ( \_ peer ->
+          receiveHead (plainWire peer)
+            >> Plain.sendAll peer "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+            >> Plain.recv peer 100
+            >>= putMVar ended
+      )
+      $ \proxyAt ->
+        do
+          manager <- through credentials proxyAt
+          outcome <- try (get manager "https://localhost:1/")
+          case contentOf outcome of
+            Just ProxyConnectException {} -> return ()
+            _ -> expectationFailure (show outcome)
+          within 10 "the proxy's end" (takeMVar ended) `shouldReturn` ""
   it "takes nothing from a proxy that says more than an answer" $ \credentials ->
-    withServer (\_ peer -> receiveHead (plainWire peer) >> Plain.sendAll peer "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged" >> void (Plain.recv peer 100)) $ \proxyAt -> do
-      manager <- through credentials proxyAt
-      outcome <- try (get manager "https://localhost:1/")
-      fmap ioeGetErrorString (networkProblemOf outcome) `shouldBe` Just "the proxy has sent more than an answer to CONNECT"
+    withServer
+      ( \_ peer ->
+          receiveHead (plainWire peer)
+            >> Plain.sendAll peer "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
+            >> void (Plain.recv peer 100)
+      )
+      $ \proxyAt ->
+        do
+          manager <- through credentials proxyAt
+          outcome <- try (get manager "https://localhost:1/")
+          fmap ioeGetErrorString (networkProblemOf outcome)
+            `shouldBe` Just "the proxy has sent more than an answer to CONNECT"
   it "finds the proxy in the environment" $ \credentials -> do
     seen <- newIORef []
     withServer (\_ peer -> serveRequests (plainWire peer) (const (return "direct"))) $ \port ->
       withSecured credentials "server" $ \secured -> withServer (const (proxying seen)) $ \proxyAt -> do
         let address = "http://127.0.0.1:" ++ show proxyAt
         settings <- newMillraceManagerSettings (trusting credentials "root")
-        manager <- withVariables [("http_proxy", address), ("https_proxy", address), ("no_proxy", "127.0.0.1")] (newManager settings)
+        manager <-
+          withVariables
+            [("http_proxy", address), ("https_proxy", address), ("no_proxy", "127.0.0.1")]
+            (newManager settings)
         get manager "http://nobody.test/" `shouldReturn` "from the proxy"
         get manager ("https://localhost:" ++ show secured ++ "/") `shouldReturn` "secured"
         get manager ("http://127.0.0.1:" ++ show port ++ "/") `shouldReturn` "direct"
@@ -93,7 +112,8 @@ proxying seen peer = receiveHead wire >>= mapM_ answer
       let line = Char8.takeWhile (/= '\r') request
       atomicModifyIORef' seen (\earlier -> (earlier ++ [line], ()))
       case Char8.words line of
-        ["CONNECT", target, _] -> tunnel (read (Char8.unpack (ByteString.drop 1 (Char8.dropWhile (/= ':') target))) :: Int)
+        ["CONNECT", target, _] ->
+          tunnel (read (Char8.unpack (ByteString.drop 1 (Char8.dropWhile (/= ':') target))) :: Int)
         _ -> answerWith wire "from the proxy" >> proxying seen peer
     tunnel port = bracket (socket AF_INET Stream defaultProtocol) close $ \other -> do
       connect other (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
@@ -117,12 +137,31 @@ withTinyproxy :: Credentials -> (Int -> IO a) -> IO a
 withTinyproxy credentials use = do
   port <- withServer (\_ _ -> return ()) return
   let file = fileOf credentials "tinyproxy.conf"
-  writeFile file (unlines ["Port " ++ show port, "Listen 127.0.0.1", "Timeout 60", "MaxClients 10", "LogFile \"" ++ fileOf credentials "tinyproxy.log" ++ "\""])
+  writeFile
+    file
+    ( unlines
+        [ "Port "
+            ++ show port,
+          "Listen 127.0.0.1",
+          "Timeout 60",
+          "MaxClients 10",
+          "LogFile \""
+            ++ fileOf credentials "tinyproxy.log"
+            ++ "\""
+        ]
+    )
   withCreateProcess (proc "tinyproxy" ["-d", "-c", file]) {std_out = CreatePipe, std_err = CreatePipe} $ \_ _ _ process ->
-    (threadDelay 100000 >> waitFor port (200 :: Int) >> use port) `finally` (terminateProcess process >> waitForProcess process)
+    (threadDelay 100000 >> waitFor port (200 :: Int) >> use port)
+      `finally` (terminateProcess process >> waitForProcess process)
   where
     waitFor port left = do
-      outcome <- try (bracket (socket AF_INET Stream defaultProtocol) close (`connect` SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1))))
+      outcome <-
+        try
+          ( bracket
+              (socket AF_INET Stream defaultProtocol)
+              close
+              (`connect` SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
+          )
       case outcome of
         Right () -> return ()
         Left problem

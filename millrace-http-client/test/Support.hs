@@ -43,7 +43,19 @@ import Data.Maybe (isNothing)
 import Millrace.Socket
 import qualified Millrace.Socket.ByteString as Plain
 import qualified Millrace.Timer as Timer
-import Millrace.Tls (ClientSettings (..), Identity, Pem (..), ServerContext, TlsException (..), TlsProblem, Verification (..), clientSettings, loadIdentity, serverHandshake, trustIn)
+import Millrace.Tls
+  ( ClientSettings (..),
+    Identity,
+    Pem (..),
+    ServerContext,
+    TlsException (..),
+    TlsProblem,
+    Verification (..),
+    clientSettings,
+    loadIdentity,
+    serverHandshake,
+    trustIn,
+  )
 import qualified Millrace.Tls as Tls
 import Network.HTTP.Client hiding (port)
 import Network.HTTP.Client.Millrace
@@ -68,12 +80,16 @@ fileOf :: Credentials -> String -> FilePath
 fileOf (Credentials folder) name = folder </> name
 
 identity :: Credentials -> String -> IO Identity
-identity credentials name = loadIdentity (PemFile (fileOf credentials (name ++ ".pem"))) (PemFile (fileOf credentials (name ++ ".key")))
+identity credentials name =
+  loadIdentity (PemFile (fileOf credentials (name ++ ".pem"))) (PemFile (fileOf credentials (name ++ ".key")))
 
 -- | Settings that trust this authority alone.
 trusting :: Credentials -> String -> Settings
 trusting credentials authority =
-  defaultSettings {tlsSettings = clientSettings {clientVerification = Verify (trustIn (PemFile (fileOf credentials (authority ++ ".pem"))))}}
+  defaultSettings
+    { tlsSettings =
+        clientSettings {clientVerification = Verify (trustIn (PemFile (fileOf credentials (authority ++ ".pem"))))}
+    }
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Servers
@@ -121,11 +137,15 @@ receiveHead wire = go ""
         if ByteString.null bytes then return Nothing else go (earlier <> bytes)
 
 answerWith :: Wire -> ByteString -> IO ()
-answerWith wire body = wireSend wire ("HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body)
+answerWith wire body =
+  wireSend
+    wire
+    ("HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body)
 
 -- | Answers each request until the end.
 serveRequests :: Wire -> (ByteString -> IO ByteString) -> IO ()
-serveRequests wire answer = receiveHead wire >>= mapM_ (\request -> answer request >>= answerWith wire >> serveRequests wire answer)
+serveRequests wire answer =
+  receiveHead wire >>= mapM_ (\request -> answer request >>= answerWith wire >> serveRequests wire answer)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Clients

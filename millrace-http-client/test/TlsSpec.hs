@@ -24,25 +24,37 @@ spec = do
     it ("asks " ++ host ++ ", tells the name and the protocol, and keeps the connection") $ \credentials -> do
       told <- newEmptyMVar
       context <- contextOf credentials "server" (\settings -> settings {serverProtocols = ["h2", "http/1.1"]})
-      withTlsServer context (\number connection -> putMVar told (negotiated connection) >> serving number connection) $ \port -> do
-        manager <- managerWith (trusting credentials "root")
-        let url = "https://" ++ host ++ ":" ++ show port
-        get manager url `shouldReturn` "connection 1"
-        found <- takeMVar told
-        negotiatedProtocol found `shouldBe` Just "http/1.1"
-        negotiatedServerName found `shouldBe` (if host == "localhost" then Just "localhost" else Nothing)
-        get manager url `shouldReturn` "connection 1"
+      withTlsServer context (\number connection -> putMVar told (negotiated connection) >> serving number connection) $
+        \port ->
+          do
+            manager <- managerWith (trusting credentials "root")
+            let url = "https://" ++ host ++ ":" ++ show port
+            get manager url `shouldReturn` "connection 1"
+            found <- takeMVar told
+            negotiatedProtocol found `shouldBe` Just "http/1.1"
+            negotiatedServerName found `shouldBe` (if host == "localhost" then Just "localhost" else Nothing)
+            get manager url `shouldReturn` "connection 1"
   describe "refuses" $ do
-    it "a server with another name" $ \credentials -> refuses credentials "other" (trusting credentials "root") (`shouldSatisfy` isRefusal WrongName)
-    it "a server of an unknown authority" $ \credentials -> refuses credentials "server" (trusting credentials "stranger") (`shouldSatisfy` isRefusal UnknownAuthority)
-    it "a server that the system does not know" $ \credentials -> refuses credentials "server" defaultSettings (`shouldSatisfy` isRefusal UnknownAuthority)
+    it "a server with another name" $ \credentials ->
+      refuses credentials "other" (trusting credentials "root") (`shouldSatisfy` isRefusal WrongName)
+    it "a server of an unknown authority" $ \credentials ->
+      refuses credentials "server" (trusting credentials "stranger") (`shouldSatisfy` isRefusal UnknownAuthority)
+    it "a server that the system does not know" $ \credentials ->
+      refuses credentials "server" defaultSettings (`shouldSatisfy` isRefusal UnknownAuthority)
     it "a server that speaks plain HTTP" $ \credentials ->
-      withServer (\_ peer -> wireReceive (plainWire peer) >> wireSend (plainWire peer) "HTTP/1.1 400 Bad Request\r\n\r\n") $ \port -> do
-        manager <- managerWith (trusting credentials "root")
-        outcome <- try (within 20 "the refusal" (getQuickly manager port))
-        tlsProblemOf outcome `shouldBe` Just (NotTls SomethingElse)
+      withServer
+        (\_ peer -> wireReceive (plainWire peer) >> wireSend (plainWire peer) "HTTP/1.1 400 Bad Request\r\n\r\n")
+        $ \port ->
+          do
+            manager <- managerWith (trusting credentials "root")
+            outcome <- try (within 20 "the refusal" (getQuickly manager port))
+            tlsProblemOf outcome `shouldBe` Just (NotTls SomethingElse)
     it "settings that cannot be used, before the first request" $ \_ ->
-      newMillraceManagerSettings defaultSettings {tlsSettings = clientSettings {clientVerification = Verify (trustIn (PemBytes "nothing"))}}
+      newMillraceManagerSettings
+        defaultSettings
+          { tlsSettings =
+              clientSettings {clientVerification = Verify (trustIn (PemBytes "nothing"))}
+          }
         `shouldThrow` ((== NoCertificate) . settingsProblem)
   it "uses the settings without a parameter" $ \credentials -> do
     context <- contextOf credentials "server" id
@@ -57,17 +69,25 @@ spec = do
       get manager ("https://localhost:" ++ show port) `shouldReturn` "connection 1"
   it "shows its certificate" $ \credentials -> do
     told <- newEmptyMVar
-    context <- contextOf credentials "server" (\settings -> settings {serverClientCertificates = Required (trustIn (PemFile (fileOf credentials "root.pem")))})
-    withTlsServer context (\number connection -> putMVar told (negotiated connection) >> serving number connection) $ \port -> do
-      mine <- identity credentials "client"
-      let settings = trusting credentials "root"
-      manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientIdentity = Just mine}}
-      get manager ("https://localhost:" ++ show port) `shouldReturn` "connection 1"
-      found <- takeMVar told
-      fmap certificateSubject (negotiatedPeerCertificate found) `shouldBe` Just "CN=client"
-      without <- managerWith settings
-      outcome <- try (get without ("https://localhost:" ++ show port))
-      tlsProblemOf outcome `shouldBe` Just RefusedByPeer
+    context <-
+      contextOf
+        credentials
+        "server"
+        ( \settings ->
+            settings {serverClientCertificates = Required (trustIn (PemFile (fileOf credentials "root.pem")))}
+        )
+    withTlsServer context (\number connection -> putMVar told (negotiated connection) >> serving number connection) $
+      \port ->
+        do
+          mine <- identity credentials "client"
+          let settings = trusting credentials "root"
+          manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientIdentity = Just mine}}
+          get manager ("https://localhost:" ++ show port) `shouldReturn` "connection 1"
+          found <- takeMVar told
+          fmap certificateSubject (negotiatedPeerCertificate found) `shouldBe` Just "CN=client"
+          without <- managerWith settings
+          outcome <- try (get without ("https://localhost:" ++ show port))
+          tlsProblemOf outcome `shouldBe` Just RefusedByPeer
   it "sends a request again if a kept connection was cut off" $ \credentials -> do
     context <- contextOf credentials "server" id
     withTlsServer context cutting $ \port -> do
@@ -79,12 +99,16 @@ spec = do
     forM_ [(ResumeSessions, [False, True, True]), (FullHandshakes, [False, False, False])] $ \(resumption, expected) -> do
       told <- newEmptyMVar
       context <- contextOf credentials "server" id
-      withTlsServer context (\number connection -> putMVar told (negotiatedIsResumed (negotiated connection)) >> onlyOnce number connection) $ \port -> do
-        let settings = trusting credentials "root"
-        manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientResumption = resumption}}
-        forM_ (zip [1 :: Int ..] expected) $ \(number, isResumed) -> do
-          get manager ("https://localhost:" ++ show port) `shouldReturn` ("connection " <> Char8.pack (show number))
-          takeMVar told `shouldReturn` isResumed
+      withTlsServer
+        context
+        (\number connection -> putMVar told (negotiatedIsResumed (negotiated connection)) >> onlyOnce number connection)
+        $ \port ->
+          do
+            let settings = trusting credentials "root"
+            manager <- managerWith settings {tlsSettings = (tlsSettings settings) {clientResumption = resumption}}
+            forM_ (zip [1 :: Int ..] expected) $ \(number, isResumed) -> do
+              get manager ("https://localhost:" ++ show port) `shouldReturn` ("connection " <> Char8.pack (show number))
+              takeMVar told `shouldReturn` isResumed
   it "does not take a response that was cut off for complete" $ \credentials -> do
     context <- contextOf credentials "server" id
     withTlsServer context unfinished $ \port -> do
@@ -104,7 +128,8 @@ contextOf :: Credentials -> String -> (ServerSettings -> ServerSettings) -> IO S
 contextOf credentials name change = identity credentials name >>= newServerContext . change . serverSettings
 
 serving :: Int -> Tls.Connection -> IO ()
-serving number connection = serveRequests (tlsWire connection) (const (return ("connection " <> Char8.pack (show number))))
+serving number connection =
+  serveRequests (tlsWire connection) (const (return ("connection " <> Char8.pack (show number))))
 
 -- Ends without telling when the second request has come.
 cutting :: Int -> Tls.Connection -> IO ()
@@ -121,7 +146,13 @@ onlyOnce :: Int -> Tls.Connection -> IO ()
 onlyOnce number connection = do
   _ <- receiveHead wire
   let body = "connection " <> Char8.pack (show number)
-  wireSend wire ("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " <> Char8.pack (show (Char8.length body)) <> "\r\n\r\n" <> body)
+  wireSend
+    wire
+    ( "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: "
+        <> Char8.pack (show (Char8.length body))
+        <> "\r\n\r\n"
+        <> body
+    )
   Tls.endSending connection
   where
     wire = tlsWire connection
@@ -157,14 +188,32 @@ withNginx credentials use = do
   let folder = fileOf credentials "nginx"
   createDirectory folder
   writeFile (folder ++ "/nginx.conf") (configuration folder port)
-  withCreateProcess (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe} $ \_ _ _ process ->
-    (waitFor port (200 :: Int) >> use port) `finally` (terminateProcess process >> waitForProcess process)
+  withCreateProcess
+    (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe}
+    $ \_ _ _ process ->
+      (waitFor port (200 :: Int) >> use port) `finally` (terminateProcess process >> waitForProcess process)
   where
     configuration folder port =
       unlines
         [ "daemon off; error_log stderr; pid nginx.pid; worker_processes 1; events { }",
-          "http { access_log off; client_body_temp_path " ++ folder ++ "; proxy_temp_path " ++ folder ++ "; fastcgi_temp_path " ++ folder ++ "; uwsgi_temp_path " ++ folder ++ "; scgi_temp_path " ++ folder ++ ";",
-          "server { listen 127.0.0.1:" ++ show port ++ " ssl; ssl_certificate " ++ fileOf credentials "server.pem" ++ "; ssl_certificate_key " ++ fileOf credentials "server.key" ++ ";",
+          "http { access_log off; client_body_temp_path "
+            ++ folder
+            ++ "; proxy_temp_path "
+            ++ folder
+            ++ "; fastcgi_temp_path "
+            ++ folder
+            ++ "; uwsgi_temp_path "
+            ++ folder
+            ++ "; scgi_temp_path "
+            ++ folder
+            ++ ";",
+          "server { listen 127.0.0.1:"
+            ++ show port
+            ++ " ssl; ssl_certificate "
+            ++ fileOf credentials "server.pem"
+            ++ "; ssl_certificate_key "
+            ++ fileOf credentials "server.key"
+            ++ ";",
           "location / { return 200 nginx; } } }"
         ]
     waitFor port left = do

@@ -22,7 +22,14 @@ import Millrace.Tls hiding (Negotiated (..))
 import qualified Millrace.Tls as Tls
 import Network.HTTP.Types
 import Network.Wai
-import Network.Wai.Handler.Millrace (HandshakeFailed (..), setGracefulShutdownTimeout, setInstallShutdownHandler, setOnException, setProxyProtocolRequired, setTimeout)
+import Network.Wai.Handler.Millrace
+  ( HandshakeFailed (..),
+    setGracefulShutdownTimeout,
+    setInstallShutdownHandler,
+    setOnException,
+    setProxyProtocolRequired,
+    setTimeout,
+  )
 import Network.Wai.Handler.MillraceTLS hiding (Credentials)
 import qualified Network.Wai.Handler.MillraceTLS as Millrace
 import Support
@@ -52,7 +59,14 @@ type WithClient = Socket.PortNumber -> (Client -> IO ()) -> IO ()
 telling :: Application
 telling request respond =
   respond . responseLBS status200 [] . L.fromStrict . C8.unwords $
-    [C8.pack (show (isSecure request)), rawPathInfo request, maybe "-" negotiatedVersion (getNegotiated request), maybe "-" (C8.pack . certificateSubject) (clientCertificate request)]
+    [ C8.pack (show (isSecure request)),
+      rawPathInfo request,
+      maybe "-" negotiatedVersion (getNegotiated request),
+      maybe
+        "-"
+        (C8.pack . certificateSubject)
+        (clientCertificate request)
+    ]
 
 requests :: Credentials -> TLSSettings -> WithClient -> Spec
 requests credentials server client = do
@@ -83,7 +97,11 @@ requests credentials server client = do
         let path = C8.pack ('/' : show number)
         sendAll one ("GET " <> path <> " HTTP/1.1\r\nHost: localhost\r\n\r\n")
         receiveUntil ("True " <> path <> " TLSv1.3 -") one
-      sendAll one (B.concat ["GET /p" <> C8.pack (show number) <> " HTTP/1.1\r\nHost: localhost\r\n\r\n" | number <- [1 .. 50 :: Int]])
+      sendAll
+        one
+        ( B.concat
+            ["GET /p" <> C8.pack (show number) <> " HTTP/1.1\r\nHost: localhost\r\n\r\n" | number <- [1 .. 50 :: Int]]
+        )
       void (receiveUntil "True /p50 TLSv1.3 -" one)
 
   it "takes a head that comes in small pieces" $
@@ -96,7 +114,12 @@ requests credentials server client = do
     withServer server id echoing $ \port -> client port $ \one -> do
       let body = numbered 5000000
       sender <- forkIO $ do
-        sendAll one ("POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " <> C8.pack (show (B.length body)) <> "\r\n\r\n")
+        sendAll
+          one
+          ( "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: "
+              <> C8.pack (show (B.length body))
+              <> "\r\n\r\n"
+          )
         sendAll one body
       reply <- receiveAll one
       killThread sender
@@ -116,7 +139,9 @@ requests credentials server client = do
         part path = if path == "/part" then Just (FilePart 1000 2000000 3000001) else Nothing
     withServer server id application $ \port -> do
       client port $ \one -> exchangeWith one (requestFor "/") >>= \reply -> (bodyOf reply == content) `shouldBe` True
-      client port $ \one -> exchangeWith one (requestFor "/part") >>= \reply -> (bodyOf reply == B.take 2000000 (B.drop 1000 content)) `shouldBe` True
+      client port $ \one ->
+        exchangeWith one (requestFor "/part") >>= \reply ->
+          (bodyOf reply == B.take 2000000 (B.drop 1000 content)) `shouldBe` True
 
   it "hands a connection over to a raw response" $
     withServer server id raw $ \port -> client port $ \one -> do
@@ -150,33 +175,45 @@ negotiatedProtocol' :: Connection -> Maybe ByteString
 negotiatedProtocol' = Tls.negotiatedProtocol . negotiated
 
 numbered :: Int -> ByteString
-numbered count = fst (B.unfoldrN count (\number -> Just (fromIntegral (number * 7 + number `quot` 251), number + 1)) (0 :: Int))
+numbered count =
+  fst (B.unfoldrN count (\number -> Just (fromIntegral (number * 7 + number `quot` 251), number + 1)) (0 :: Int))
 
 echoing :: Application
-echoing request respond = strictRequestBody request >>= \body -> respond (responseLBS status200 [(hContentLength, C8.pack (show (L.length body)))] body)
+echoing request respond =
+  strictRequestBody request >>= \body ->
+    respond (responseLBS status200 [(hContentLength, C8.pack (show (L.length body)))] body)
 
 streaming :: Application
 streaming request respond
-  | rawPathInfo request == "/builder" = respond (responseBuilder status200 [] (Builder.byteString (B.replicate 300000 120) <> "the end of it"))
-  | otherwise = respond (responseStream status200 [] (\write flush -> forM_ [1 .. 99999 :: Int] (write . Builder.intDec) >> flush))
+  | rawPathInfo request == "/builder" =
+    respond (responseBuilder status200 [] (Builder.byteString (B.replicate 300000 120) <> "the end of it"))
+  | otherwise =
+    respond (responseStream status200 [] (\write flush -> forM_ [1 .. 99999 :: Int] (write . Builder.intDec) >> flush))
 
 raw :: Application
 raw _ respond = respond (responseRaw loop (responseLBS status500 [] ""))
   where
-    loop receive sending' = receive >>= \bytes -> unless (B.null bytes) (sending' (C8.map toUpper' bytes) >> loop receive sending')
+    loop receive sending' =
+      receive >>= \bytes -> unless (B.null bytes) (sending' (C8.map toUpper' bytes) >> loop receive sending')
     toUpper' character = if isAsciiLower character then toEnum (fromEnum character - 32) else character
 
 insecure :: Credentials -> TLSSettings -> WithClient -> Spec
 insecure _ server client = do
   it "are refused with a text" $ do
     reports <- newIORef []
-    withServer server {onInsecure = DenyInsecure "https, please"} (setOnException (\_ failure -> modifyIORef reports (failure :))) telling $ \port -> do
-      reply <- plainExchange port (requestFor "/")
-      statusOf reply `shouldBe` 426
-      bodyOf reply `shouldBe` "https, please"
-      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
-      found <- readIORef reports
-      [reason | Just (HandshakeFailed failure) <- map fromException found, Just reason <- [fromException failure]] `shouldBe` [InsecureConnectionDenied]
+    withServer
+      server {onInsecure = DenyInsecure "https, please"}
+      (setOnException (\_ failure -> modifyIORef reports (failure :)))
+      telling
+      $ \port ->
+        do
+          reply <- plainExchange port (requestFor "/")
+          statusOf reply `shouldBe` 426
+          bodyOf reply `shouldBe` "https, please"
+          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+          found <- readIORef reports
+          [reason | Just (HandshakeFailed failure) <- map fromException found, Just reason <- [fromException failure]]
+            `shouldBe` [InsecureConnectionDenied]
 
   it "are served if they are allowed" $
     withServer server {onInsecure = AllowInsecure} id telling $ \port -> do
@@ -205,24 +242,41 @@ clientCertificates credentials server = do
 
   it "may be missing if they are only asked for" $
     withServer server {tlsClientCertificates = Asked trust} id telling $ \port ->
-      withClient credentials id port $ \one -> exchangeWith one (requestFor "/") >>= (`shouldBe` "True / TLSv1.3 -") . bodyOf
+      withClient credentials id port $ \one ->
+        exchangeWith one (requestFor "/") >>= (`shouldBe` "True / TLSv1.3 -") . bodyOf
 
   it "must be there if they are required, and the client is told" $ do
     outcomes <- newIORef []
-    withServer server {tlsClientCertificates = Required trust, tlsOnHandshake = Just (\ended -> modifyIORef outcomes (ended :))} id telling $ \port -> do
-      refused <- try (withClient credentials id port (\one -> exchangeWith one (requestFor "/")))
-      case refused of
-        Left failure -> tlsAlert failure `shouldBe` Just (AlertReceived CertificateRequired)
-        Right reply -> expectationFailure ("there was a reply: " ++ show reply)
-      let refusals found = [tlsProblem problem | Handshake (HandshakeRefused problem) _ <- found]
-          someOf found = if null found then Nothing else Just found
-      -- The client knows it before the server reports it.
-      eventually "the report" (someOf . refusals <$> readIORef outcomes) >>= (`shouldBe` [CertificateMissing])
+    withServer
+      server
+        { tlsClientCertificates =
+            Required trust,
+          tlsOnHandshake = Just (\ended -> modifyIORef outcomes (ended :))
+        }
+      id
+      telling
+      $ \port ->
+        do
+          refused <- try (withClient credentials id port (\one -> exchangeWith one (requestFor "/")))
+          case refused of
+            Left failure -> tlsAlert failure `shouldBe` Just (AlertReceived CertificateRequired)
+            Right reply -> expectationFailure ("there was a reply: " ++ show reply)
+          let refusals found = [tlsProblem problem | Handshake (HandshakeRefused problem) _ <- found]
+              someOf found = if null found then Nothing else Just found
+          -- The client knows it before the server reports it.
+          eventually "the report" (someOf . refusals <$> readIORef outcomes) >>= (`shouldBe` [CertificateMissing])
 
   it "of unknown authorities are refused if tlsWantClientCert is all that is set" $
     withServer server {tlsWantClientCert = True} id telling $ \port -> do
       change <- withCertificate clientSettings
-      refused <- try (withClient credentials (\settings -> settings {clientIdentity = clientIdentity change}) port (\one -> exchangeWith one (requestFor "/")))
+      refused <-
+        try
+          ( withClient
+              credentials
+              (\settings -> settings {clientIdentity = clientIdentity change})
+              port
+              (\one -> exchangeWith one (requestFor "/"))
+          )
       either (isJust . tlsAlert) (const False) (refused :: Either TlsException ByteString) `shouldBe` True
 
 -- | The first bytes of a handshake.
@@ -247,7 +301,13 @@ handshakes _ server client = do
     (outcomes, watched) <- watching server
     withServer watched {tlsHandshakeSeconds = 2} id telling $ \port ->
       withPlain port $ \slow -> do
-        sender <- forkIO (forM_ (B.unpack (B.append beginning (B.replicate 1000 0))) (\byte -> Plain.sendAll slow (B.singleton byte) >> threadDelay 200000) `catch` gone)
+        sender <-
+          forkIO
+            ( forM_
+                (B.unpack (B.append beginning (B.replicate 1000 0)))
+                (\byte -> Plain.sendAll slow (B.singleton byte) >> threadDelay 200000)
+                `catch` gone
+            )
         eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
         killThread sender
 
@@ -255,7 +315,8 @@ handshakes _ server client = do
     withServer server {tlsHandshakeSeconds = 20} id telling $ \port ->
       manyPlain 100 port $ \slow -> do
         forM_ slow (`Plain.sendAll` beginning)
-        forM_ [1 .. 10 :: Int] $ \_ -> client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+        forM_ [1 .. 10 :: Int] $ \_ ->
+          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
 
   it "that are slow make room for others" $ do
     (outcomes, watched) <- watching server
@@ -285,7 +346,8 @@ handshakes _ server client = do
     (outcomes, watched) <- watching server
     begun <- newEmptyMVar
     let choosing = watched {tlsCredentialsFor = Just (\_ -> putMVar begun () >> forever (threadDelay 1000000))}
-    withServer choosing id telling $ \port -> void (forkIO (client port (const (return ())) `catch` failed) >> within "the handshake" (takeMVar begun))
+    withServer choosing id telling $ \port ->
+      void (forkIO (client port (const (return ())) `catch` failed) >> within "the handshake" (takeMVar begun))
     -- The server waits for them, and they learn why.
     readIORef outcomes `shouldReturn` ["lost"]
   where
@@ -293,7 +355,13 @@ handshakes _ server client = do
     failed _ = return ()
     watching tls = do
       outcomes <- newIORef []
-      return (outcomes, tls {tlsOnHandshake = Just (\ended -> atomicModifyIORef' outcomes (\before' -> (name (handshakeOutcome ended) : before', ())))})
+      return
+        ( outcomes,
+          tls
+            { tlsOnHandshake =
+                Just (\ended -> atomicModifyIORef' outcomes (\before' -> (name (handshakeOutcome ended) : before', ())))
+            }
+        )
     name :: HandshakeOutcome -> String
     name outcome = case outcome of
       HandshakeDone _ -> "done"
@@ -329,7 +397,8 @@ certificates credentials = do
       subjectFor "other.test" port >>= (`shouldBe` Just "CN=other")
       subjectFor "nobody.test" port `shouldThrow` ((== Just (AlertReceived UnrecognizedName)) . tlsAlert)
       subjectFor "127.0.0.1" port `shouldThrow` ((== RefusedByPeer) . tlsProblem)
-      readIORef asked >>= (`shouldBe` [Nothing, Just "nobody.test", Just "other.test", Just "localhost", Just "localhost"])
+      readIORef asked
+        >>= (`shouldBe` [Nothing, Just "nobody.test", Just "other.test", Just "localhost", Just "localhost"])
 
   it "that are loaded already take the place of files" $ do
     mine <- loadIdentity (PemFile (fst (pairOf credentials "other"))) (PemFile (snd (pairOf credentials "other")))
@@ -355,17 +424,20 @@ certificates credentials = do
         key = fileOf credentials "live.key"
         install name = do
           copyFile (snd (pairOf credentials name)) (key ++ ".new") >> renameFile (key ++ ".new") key
-          copyFile (fst (pairOf credentials name)) (certificate ++ ".new") >> renameFile (certificate ++ ".new") certificate
+          copyFile (fst (pairOf credentials name)) (certificate ++ ".new")
+            >> renameFile (certificate ++ ".new") certificate
     install "server"
     reloads <- newIORef []
     let noting reload = atomicModifyIORef' reloads (\before' -> (reload : before', ()))
     withServer (tlsSettings certificate key) {tlsWatchSeconds = 1, tlsOnReload = noting} id telling $ \port ->
       withClient credentials id port $ \open -> do
         B.writeFile (certificate ++ ".new") "broken" >> renameFile (certificate ++ ".new") certificate
-        void . eventually "the report" $ (\found -> if null [() | NotReloaded _ <- found] then Nothing else Just ()) <$> readIORef reloads
+        void . eventually "the report" $
+          (\found -> if null [() | NotReloaded _ <- found] then Nothing else Just ()) <$> readIORef reloads
         subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
         install "renewed"
-        void . eventually "the new certificate" $ (\found -> if found == Just "CN=renewed" then Just () else Nothing) <$> subjectFor "localhost" port
+        void . eventually "the new certificate" $
+          (\found -> if found == Just "CN=renewed" then Just () else Nothing) <$> subjectFor "localhost" port
         (statusOf <$> exchangeWith open (requestFor "/")) `shouldReturn` 200
 
   it "are shown with the answer of their authority that is in a file, as long as the file has a good one" $ do
@@ -378,7 +450,8 @@ certificates credentials = do
       let shownAfter change = change >> reloadTLS tls >> answerShown port
       answerShown port >>= (`shouldBe` Nothing)
       makeAnswer credentials "server" 2 (file ++ ".new") >> install
-      first <- eventually "the first answer" ((\found -> if isJust found then Just found else Nothing) <$> answerShown port)
+      first <-
+        eventually "the first answer" ((\found -> if isJust found then Just found else Nothing) <$> answerShown port)
       B.writeFile (file ++ ".new") "broken" >> install
       reloadTLS tls `shouldThrow` ((== BrokenStaple) . settingsProblem)
       answerShown port >>= (`shouldBe` first)
@@ -390,7 +463,14 @@ certificates credentials = do
       shownAfter (makeAnswer credentials "renewed" 5 (file ++ ".new") >> install) >>= (`shouldBe` Nothing)
 
   it "that cannot be used stop the server before it starts" $ do
-    refused <- try (withServer (tlsSettings (fst (pairOf credentials "server")) (snd (pairOf credentials "other"))) id telling (\_ -> return ()))
+    refused <-
+      try
+        ( withServer
+            (tlsSettings (fst (pairOf credentials "server")) (snd (pairOf credentials "other")))
+            id
+            telling
+            (\_ -> return ())
+        )
     either (const True) (const False) (refused :: Either SettingsError ()) `shouldBe` True
   where
     subjectFor name port = withClientTo credentials id name B.empty port $ \one ->
@@ -400,24 +480,29 @@ ends :: TLSSettings -> WithClient -> Spec
 ends server client = do
   it "comes to idle connections when the server stops, in an orderly way" $ do
     stop <- newEmptyMVar
-    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) telling $ \port -> client port $ \one -> do
-      sendAll one "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n"
-      void (receiveUntil "/first" one)
-      join (takeMVar stop)
-      receiveAll one >>= (`shouldBe` "")
+    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) telling $
+      \port ->
+        client port $ \one -> do
+          sendAll one "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          void (receiveUntil "/first" one)
+          join (takeMVar stop)
+          receiveAll one >>= (`shouldBe` "")
 
   it "comes after the response to a request that is under way" $ do
     stop <- newEmptyMVar
     working <- newEmptyMVar
     hold <- newEmptyMVar
     let application request respond = putMVar working () >> takeMVar hold >> telling request respond
-    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) application $ \port -> client port $ \one -> do
-      sendAll one "GET /last HTTP/1.1\r\nHost: localhost\r\n\r\n"
-      within "the request" (takeMVar working)
-      join (takeMVar stop)
-      putMVar hold ()
-      reply <- receiveAll one
-      (statusOf reply, "Connection: close" `B.isInfixOf` reply, bodyOf reply) `shouldBe` (200, True, "True /last TLSv1.3 -")
+    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) application $
+      \port ->
+        client port $ \one -> do
+          sendAll one "GET /last HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          within "the request" (takeMVar working)
+          join (takeMVar stop)
+          putMVar hold ()
+          reply <- receiveAll one
+          (statusOf reply, "Connection: close" `B.isInfixOf` reply, bodyOf reply)
+            `shouldBe` (200, True, "True /last TLSv1.3 -")
 
   it "of a client's stream without a word is the end of its requests" $ do
     reports <- newIORef []

@@ -37,7 +37,16 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.List (find, isInfixOf)
-import Millrace.Socket (Family (..), PortNumber, SockAddr (..), SocketType (..), connect, defaultProtocol, socket, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    PortNumber,
+    SockAddr (..),
+    SocketType (..),
+    connect,
+    defaultProtocol,
+    socket,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Plain
 import Millrace.Tls hiding (Negotiated (..))
@@ -74,7 +83,11 @@ pairOf credentials name = (fileOf credentials (name ++ ".pem"), fileOf credentia
 makeAnswer :: Credentials -> String -> Int -> FilePath -> IO ()
 makeAnswer credentials name days file = do
   writeFile (fileOf credentials "index") ""
-  openssl (["ocsp", "-index", fileOf credentials "index", "-ndays", show days, "-respout", file] ++ authority ++ ["-cert", fst (pairOf credentials name)])
+  openssl
+    ( ["ocsp", "-index", fileOf credentials "index", "-ndays", show days, "-respout", file]
+        ++ authority
+        ++ ["-cert", fst (pairOf credentials name)]
+    )
     >>= maybe (fail "openssl ocsp has failed") (const (return ()))
   where
     authority = ["-CA", root, "-rsigner", root, "-issuer", root, "-rkey", fileOf credentials "root.key"]
@@ -82,7 +95,9 @@ makeAnswer credentials name days file = do
 
 -- | The end of the validity of the OCSP answer that a server shows.
 answerShown :: PortNumber -> IO (Maybe String)
-answerShown port = (>>= find ("Next Update" `isInfixOf`) . lines) <$> openssl ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-status"]
+answerShown port =
+  (>>= find ("Next Update" `isInfixOf`) . lines)
+    <$> openssl ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-status"]
 
 -- Its output, if it succeeds.
 openssl :: [String] -> IO (Maybe String)
@@ -100,7 +115,8 @@ withServer tls change application use = withTlsServer tls change application (\_
 
 -- | The same for actions that change the certificates.
 withTlsServer :: TLSSettings -> (Settings -> Settings) -> Application -> (TLS -> PortNumber -> IO a) -> IO a
-withTlsServer tls change application use = withTLS tls $ \protection -> bracket (start protection) stop (\(port, _, _) -> use protection port)
+withTlsServer tls change application use =
+  withTLS tls $ \protection -> bracket (start protection) stop (\(port, _, _) -> use protection port)
   where
     start protection = do
       listener <- Network.socket Network.AF_INET Network.Stream Network.defaultProtocol
@@ -111,7 +127,10 @@ withTlsServer tls change application use = withTLS tls $ \protection -> bracket 
       ended <- newEmptyMVar
       let settings = change (setBeforeMainLoop (putMVar ready ()) (quiet defaultSettings))
       thread <- forkIO $ do
-        void (try (runSettingsSocket (protectedBy protection settings) listener application) :: IO (Either SomeException ()))
+        void
+          ( try (runSettingsSocket (protectedBy protection settings) listener application) ::
+              IO (Either SomeException ())
+          )
         putMVar ended ()
       within "the server's start" (takeMVar ready)
       return (fromIntegral port, thread, ended)
@@ -131,16 +150,20 @@ withClient :: Credentials -> (ClientSettings -> ClientSettings) -> PortNumber ->
 withClient credentials change = withClientTo credentials change "localhost" B.empty
 
 -- | The same with this server name, after some bytes without TLS.
-withClientTo :: Credentials -> (ClientSettings -> ClientSettings) -> String -> ByteString -> PortNumber -> (Client -> IO a) -> IO a
+withClientTo ::
+  Credentials -> (ClientSettings -> ClientSettings) -> String -> ByteString -> PortNumber -> (Client -> IO a) -> IO a
 withClientTo credentials change name before' port use = do
-  context <- newClientContext (change clientSettings {clientVerification = Verify (trustIn (PemFile (fileOf credentials "root.pem")))})
+  context <-
+    newClientContext
+      (change clientSettings {clientVerification = Verify (trustIn (PemFile (fileOf credentials "root.pem")))})
   withPlain port $ \raw -> do
     Plain.sendAll raw before'
     bracket (within "a handshake" (clientHandshake context name raw)) close use
 
 -- | A socket that is connected to the server.
 withPlain :: PortNumber -> (Socket.Socket -> IO a) -> IO a
-withPlain port use = bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \raw -> connect raw (localhost port) >> use raw
+withPlain port use =
+  bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \raw -> connect raw (localhost port) >> use raw
 
 -- | Sends bytes, and returns everything until the server has ended the connection properly.
 exchangeWith :: Client -> ByteString -> IO ByteString
@@ -166,7 +189,8 @@ receiveUntil mark client = within ("waiting for " ++ show mark) (go B.empty)
   where
     go got
       | mark `B.isInfixOf` got = return got
-      | otherwise = recv client 65536 >>= \bytes -> if B.null bytes then fail ("the end after " ++ show got) else go (got <> bytes)
+      | otherwise =
+        recv client 65536 >>= \bytes -> if B.null bytes then fail ("the end after " ++ show got) else go (got <> bytes)
 
 bodyOf :: ByteString -> ByteString
 bodyOf = B.drop 4 . snd . B.breakSubstring "\r\n\r\n"

@@ -21,7 +21,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         return 0;
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
         http2_remember(&connection->memory, frame->hd.stream_id);
-        /* The last GOAWAY says that the client may repeat this request. libnghttp2 refuses it only when that frame is sent. */
+        /* The last GOAWAY says that the client may repeat this request. libnghttp2 refuses it only when that frame is
+           sent. */
         if (connection->takes_no_more || !http2_has_room(connection))
             return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM) ==
                            0
@@ -67,8 +68,8 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9113, section 8.7). A client may
- * send thousands of them before RST_STREAM goes out, so their memory is freed at once. */
+/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9113, section
+ * 8.7). A client may send thousands of them before RST_STREAM goes out, so their memory is freed at once. */
 static void refuse_head(http_stream *stream, nghttp2_session *session)
 {
     stream->has_failed = stream->drops_input = 1;

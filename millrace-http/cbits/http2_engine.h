@@ -46,8 +46,8 @@ typedef struct http2_settings {
 /* The `room` for http2_collect if much is to be sent (http2_has_much). */
 #define HTTP2_COLLECT_MUCH HTTP_OUTPUT_SIZE
 
-/* Makes a connection. It expects the client's preface first. `is_secure`: it is served over TLS. Returns NULL without memory, or on
- * a system without HTTP/2. */
+/* Makes a connection. It expects the client's preface first. `is_secure`: it is served over TLS. Returns NULL without
+ * memory, or on a system without HTTP/2. */
 http2_connection *http2_open(const http2_settings *settings, int is_secure);
 
 /* Whether this system has HTTP/2. */
@@ -67,8 +67,8 @@ void http2_free(http2_connection *connection);
 #define HTTP2_HAS_LIMIT  (UINT64_C(1) << 39) /* http2_take_limit has something to return */
 #define HTTP2_IN_HEAD    (UINT64_C(1) << 38) /* a request head, or the preface, is incomplete */
 
-/* Processes received bytes. `now`: the current time in nanoseconds. The caller must call http2_collect afterwards. Returns
- * flags. */
+/* Processes received bytes. `now`: the current time in nanoseconds. The caller must call http2_collect afterwards.
+ * Returns flags. */
 uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t length, uint64_t now);
 
 /* The limit for which the connection ends, the first time. */
@@ -89,8 +89,8 @@ typedef enum http2_sender {
  */
 uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender);
 
-/* Whether more than HTTP2_COLLECT_MIN bytes of bodies are unsent. The client's windows may hold them back. Takes no lock: the answer
- * may be old. */
+/* Whether more than HTTP2_COLLECT_MIN bytes of bodies are unsent. The client's windows may hold them back. Takes no
+ * lock: the answer may be old. */
 int http2_has_much(const http2_connection *connection);
 
 /* Memory of HTTP2_COLLECT_MUCH bytes for http2_collect; NULL without memory. Any thread may give it back. */
@@ -100,12 +100,13 @@ void http2_give_output(uint8_t *memory);
 /* Gives the right to send back after sending has failed. */
 void http2_stop_sending(http2_connection *connection);
 
-/* Takes the right to send again, if the bytes that came with HTTP2_HAS_ENDED could not be sent at once. No other thread may have
- * it: aborts otherwise. */
+/* Takes the right to send again, if the bytes that came with HTTP2_HAS_ENDED could not be sent at once. No other thread
+ * may have it: aborts otherwise. */
 void http2_resume_sending(http2_connection *connection);
 
-/* Returns HTTP_WAIT if another thread sends and more than `most` frames are queued, not counting frames that the client's windows
- * hold back; otherwise HTTP_OK. After HTTP_WAIT there will be a notice: HTTP_WRITABLE for HTTP2_NO_STREAM. */
+/* Returns HTTP_WAIT if another thread sends and more than `most` frames are queued, not counting frames that the
+ * client's windows hold back; otherwise HTTP_OK. After HTTP_WAIT there will be a notice: HTTP_WRITABLE for
+ * HTTP2_NO_STREAM. */
 #define HTTP2_NO_STREAM 0
 int http2_await_backlog(http2_connection *connection, uint32_t most);
 
@@ -118,33 +119,37 @@ uint32_t http2_stream_count(http2_connection *connection);
 /* The next notice: a thread that waits for this event of this stream must be woken. As 4 * id + event; -1: none. */
 int64_t http2_next_notice(http2_connection *connection);
 
-/* True unless the connection is closed, a thread sends, or a thread is about to call http2_collect anyway. After giving output to
- * the engine, a thread must send it if this is true. */
+/* True unless the connection is closed, a thread sends, or a thread is about to call http2_collect anyway. After giving
+ * output to the engine, a thread must send it if this is true. */
 int http2_needs_sender(http2_connection *connection);
 
-/* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. `now`: as for http2_feed, if
- * the stream was reset: a handler that runs on after its client has cancelled the request wastes work, which resets_max limits. */
+/* Gives the stream back after its handler has ended. Aborts it if the response is incomplete. Returns flags. `now`: as
+ * for http2_feed, if the stream was reset: a handler that runs on after its client has cancelled the request wastes
+ * work, which resets_max limits. */
 uint64_t http2_release(http_stream *stream, uint64_t now);
 
-/* Resets streams that have waited for the client for `limit` nanoseconds: they have output and made no progress (http_stream_progress), or,
- * after the answer, the client has not ended its request. `now`: as for http2_feed. Returns how many. */
+/* Resets streams that have waited for the client for `limit` nanoseconds: they have output and made no progress
+ * (http_stream_progress), or, after the answer, the client has not ended its request. `now`: as for http2_feed. Returns
+ * how many. */
 uint32_t http2_reset_stalled(http2_connection *connection, uint64_t now, uint64_t limit);
 
-/* When http2_stop_clients is to be called, in nanoseconds; 0: there is no need to. It resets streams whose clients still send much of a body
- * although they have had half a second for reading their answer. Returns how many. `now`: as for http2_feed. */
+/* When http2_stop_clients is to be called, in nanoseconds; 0: there is no need to. It resets streams whose clients
+ * still send much of a body although they have had half a second for reading their answer. Returns how many. `now`: as
+ * for http2_feed. */
 uint64_t http2_stop_due(http2_connection *connection);
 uint32_t http2_stop_clients(http2_connection *connection, uint64_t now);
 
-/* The client has ended its side of the connection: nothing more will be fed. It may still receive. Threads that wait for input or for
- * the end of a stream get notices. What its windows hold back is reset when all else is sent. */
+/* The client has ended its side of the connection: nothing more will be fed. It may still receive. Threads that wait
+ * for input or for the end of a stream get notices. What its windows hold back is reset when all else is sent. */
 void http2_end_input(http2_connection *connection);
 
-/* Whether there is nothing left to be done after http2_end_input: every request that has arrived is answered, and the answers are
- * sent; or sending has failed. HTTP_OK, or HTTP_WAIT: then there will be a notice, HTTP_CLOSED for HTTP2_NO_STREAM. */
+/* Whether there is nothing left to be done after http2_end_input: every request that has arrived is answered, and the
+ * answers are sent; or sending has failed. HTTP_OK, or HTTP_WAIT: then there will be a notice, HTTP_CLOSED for
+ * HTTP2_NO_STREAM. */
 int http2_await_rest(http2_connection *connection);
 
-/* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had time to stop.
- * HTTP2_END_CALM ends it at once, with ENHANCE_YOUR_CALM. */
+/* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had
+ * time to stop. HTTP2_END_CALM ends it at once, with ENHANCE_YOUR_CALM. */
 typedef enum http2_end { HTTP2_END_NOTICE = 0, HTTP2_END_LAST = 1, HTTP2_END_CALM = 2 } http2_end;
 void http2_announce_end(http2_connection *connection, http2_end end);
 

@@ -39,8 +39,8 @@ void http2_note_known_window(http2_connection *connection, nghttp2_session *sess
     connection->known_window = nghttp2_session_get_local_settings(session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
 }
 
-/* Has the client not yet acknowledged the current window of streams? RFC 9113's initial window does not count, because measuring
- * with that one is useful, too. */
+/* Has the client not yet acknowledged the current window of streams? RFC 9113's initial window does not count, because
+ * measuring with that one is useful, too. */
 static int has_news(const http2_connection *connection)
 {
     return connection->known_window != connection->stream_window &&

@@ -5,8 +5,8 @@
 
 #include "http2_internal.h"
 
-/* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. nginx is as strict: more than eight times
- * as many bytes for control as for bodies are a flood to it. */
+/* A WINDOW_UPDATE that gives back at least this many bytes of what was sent counts as useful. nginx is as strict: more
+ * than eight times as many bytes for control as for bodies are a flood to it. */
 #define RETURN_MIN 4u
 
 /* NGHTTP2_ERR_TOO_MANY_CONTINUATIONS. Older headers do not have it. */
@@ -88,8 +88,8 @@ static uint32_t judge_closed(const http2_connection *connection, int32_t id, int
     return is_headers ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_STREAM_CLOSED;
 }
 
-/* A frame of a stream that the client itself has reset: the error is the stream's alone. grpc-java 1.68 sends the message of a
- * call behind the RST_STREAM that cancels it. One RST_STREAM answers all such frames of a stream. */
+/* A frame of a stream that the client itself has reset: the error is the stream's alone. grpc-java 1.68 sends the
+ * message of a call behind the RST_STREAM that cancels it. One RST_STREAM answers all such frames of a stream. */
 static void refuse_behind_reset(http2_connection *connection, int32_t id)
 {
     if (judge_closed(connection, id, 0) == NGHTTP2_NO_ERROR)
@@ -133,7 +133,8 @@ static int is_empty_update(const uint8_t *frame)
     return frame[3] == NGHTTP2_WINDOW_UPDATE && first_number(frame) == 0;
 }
 
-/* Must libnghttp2 process the earlier frames before this one is checked, because the check depends on which streams are open? */
+/* Must libnghttp2 process the earlier frames before this one is checked, because the check depends on which streams are
+   open? */
 static int needs_order(const http2_connection *connection, const uint8_t *frame)
 {
     uint8_t type = frame[3];
@@ -141,8 +142,8 @@ static int needs_order(const http2_connection *connection, const uint8_t *frame)
            (type == NGHTTP2_HEADERS && (int32_t)(http2_number_at(frame + 5, 4) & INT32_MAX) <= connection->newest);
 }
 
-/* Does a WINDOW_UPDATE give back what was sent? A client that reads little at a time sends two for each time, and each is due to bytes
- * that were sent before. What the client gives beyond that costs, and so does a handful of bytes. */
+/* Does a WINDOW_UPDATE give back what was sent? A client that reads little at a time sends two for each time, and each
+ * is due to bytes that were sent before. What the client gives beyond that costs, and so does a handful of bytes. */
 static int gives_back(http2_connection *connection, int32_t id, uint32_t increment)
 {
     uint64_t *lent = &connection->lent[id == 0 ? HTTP2_LENT_BY_CONNECTION : HTTP2_LENT_BY_STREAMS];
@@ -170,7 +171,8 @@ static int is_useless(http2_connection *connection, const uint8_t *frame, int32_
     }
 }
 
-/* A stream must not depend on itself (RFC 7540, section 5.3.1). RFC 9113 has dropped the rule, but the error is the client's. */
+/* A stream must not depend on itself (RFC 7540, section 5.3.1). RFC 9113 has dropped the rule, but the error is the
+   client's. */
 static void check_priority(http2_connection *connection, int32_t id, const uint8_t *frame)
 {
     if (id == 0 || first_number(frame) == (uint32_t)id)

@@ -47,8 +47,8 @@
 #define FRAME_MIN 16384u
 #define FRAME     16640u
 
-/* The first page in use: the end of one ring, and the table. The second: the end of the other ring, the connection's records, and
- * the beginning of the memory for frames. */
+/* The first page in use: the end of one ring, and the table. The second: the end of the other ring, the connection's
+ * records, and the beginning of the memory for frames. */
 #define FIRST_RING_AT  (PAGE - RING + RING_USED)
 #define TABLE_AT       (PAGE + RING_USED)
 #define SECOND_RING_AT (3 * PAGE - RING + RING_USED)

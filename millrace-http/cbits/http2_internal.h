@@ -29,8 +29,8 @@ typedef struct http2_stream {
     };
 } http2_stream;
 
-/* The latest streams that a client has opened, and which of them the server has reset. A frame on a closed stream is an error of
- * the client, except after a reset: then the client may have sent it before it received RST_STREAM. */
+/* The latest streams that a client has opened, and which of them the server has reset. A frame on a closed stream is an
+ * error of the client, except after a reset: then the client may have sent it before it received RST_STREAM. */
 #define HTTP2_REMEMBERED 16u
 
 typedef struct http2_memory {
@@ -124,15 +124,16 @@ static inline http_stream *http2_stream_of(nghttp2_session *session, int32_t id)
     return nghttp2_session_get_stream_user_data(session, id);
 }
 
-/* After libnghttp2 has failed for want of memory, the connection ends: a frame is missing for which the client, or a thread, would wait. */
+/* After libnghttp2 has failed for want of memory, the connection ends: a frame is missing for which the client, or a
+   thread, would wait. */
 static inline void http2_note_result(http2_connection *connection, int result)
 {
     if (nghttp2_is_fatal(result))
         connection->has_failed = 1;
 }
 
-/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that libnghttp2 allocates
- * through http2_allocator before http2_settle_in have their places beside the record. */
+/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that
+ * libnghttp2 allocates through http2_allocator before http2_settle_in have their places beside the record. */
 http2_connection *http2_enter_home(void);
 nghttp2_mem http2_allocator(http2_connection *connection);
 void http2_settle_in(http2_connection *connection);

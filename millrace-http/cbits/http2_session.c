@@ -90,7 +90,8 @@ static int submit_settings(http2_connection *connection)
                                                  (int32_t)settings->connection_window);
 }
 
-/* For all connections. Those that found no memory for them did not begin, and the next one tries again. NULL without memory. */
+/* For all connections. Those that found no memory for them did not begin, and the next one tries again. NULL without
+   memory. */
 static nghttp2_session_callbacks *callbacks(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -238,7 +239,8 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
 /* ------------------------------------------------------------------------------------------------------------------
  * Output */
 
-/* Returns how many bytes libnghttp2 has to send next, in connection->left. Sending a frame may add a reset (on_frame_send). */
+/* Returns how many bytes libnghttp2 has to send next, in connection->left. Sending a frame may add a reset
+   (on_frame_send). */
 static ssize_t next_output(http2_connection *connection)
 {
     for (;;) {
@@ -263,8 +265,8 @@ static void make_end(http2_connection *connection)
     connection->left = connection->changed;
 }
 
-/* Puts the number of streams into the first SETTINGS frame. libnghttp2 knows no such number, because it would end the connection
- * of a client that opens one more. http2_has_room decides instead, and only that stream is refused. */
+/* Puts the number of streams into the first SETTINGS frame. libnghttp2 knows no such number, because it would end the
+ * connection of a client that opens one more. http2_has_room decides instead, and only that stream is refused. */
 static void put_streams_max(http2_connection *connection)
 {
     uint8_t *value = connection->changed + HTTP2_FRAME_HEAD + 2;
@@ -317,8 +319,8 @@ static uint32_t backlog_of(http2_connection *connection)
     return (uint32_t)nghttp2_session_get_outbound_queue_size(connection->session);
 }
 
-/* When the client has ended its side, no window opens any more. If nothing can be sent, resets the streams that wait for that. Returns
- * how many there were. */
+/* When the client has ended its side, no window opens any more. If nothing can be sent, resets the streams that wait
+ * for that. Returns how many there were. */
 static int give_up_stuck(http2_connection *connection)
 {
     int count = 0;

@@ -46,9 +46,9 @@ void http2_close_stream(http_stream *stream, uint32_t code)
 /* ------------------------------------------------------------------------------------------------------------------
  * Resets */
 
-/* Notes a reset. libnghttp2 is told only immediately before it sends (http2_submit_resets). Once told, it ignores the client's frames on
- * the stream, even END_STREAM, but keeps it open until RST_STREAM is sent. If the client then ended this stream and opened another one
- * at the limit of streams, that would be refused. */
+/* Notes a reset. libnghttp2 is told only immediately before it sends (http2_submit_resets). Once told, it ignores the
+ * client's frames on the stream, even END_STREAM, but keeps it open until RST_STREAM is sent. If the client then ended
+ * this stream and opened another one at the limit of streams, that would be refused. */
 static void push_reset(http_stream *stream, uint64_t code)
 {
     http2_own(stream)->reset_code = (uint32_t)code;
@@ -80,8 +80,8 @@ int http2_submit_resets(http2_connection *connection)
     return nghttp2_is_fatal(result) ? result : 0;
 }
 
-/* The stream will be reset. Not at once: some clients lose an answer that they have not read when the reset comes (curl 7.88). Meanwhile
- * their window stays as it is. */
+/* The stream will be reset. Not at once: some clients lose an answer that they have not read when the reset comes (curl
+ * 7.88). Meanwhile their window stays as it is. */
 static void stop(http_stream *stream)
 {
     http2_own(stream)->stops_at = stream->engine->now + STOP_PAUSE;
@@ -119,8 +119,8 @@ uint32_t http2_stop_clients(http2_connection *connection, uint64_t now)
 /* ------------------------------------------------------------------------------------------------------------------
  * Input and windows */
 
-/* While the stream may still be written to, its window opens, too: otherwise a client that has used it up could neither send the rest nor be told
- * to stop. */
+/* While the stream may still be written to, its window opens, too: otherwise a client that has used it up could neither
+ * send the rest nor be told to stop. */
 static void consume(http_stream *stream, uint64_t length)
 {
     http2_connection *connection = http2_connection_of(stream);
@@ -208,9 +208,9 @@ static int has_only_end(const http_stream *stream)
     return stream->is_finished && stream->output.length == 0;
 }
 
-/* Gives libnghttp2 the end of an answer whose bytes it has. It sends no DATA frame while a window is closed, not even an empty one, which
- * needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields here, and make_end makes a DATA frame
- * of them. */
+/* Gives libnghttp2 the end of an answer whose bytes it has. It sends no DATA frame while a window is closed, not even
+ * an empty one, which needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields
+ * here, and make_end makes a DATA frame of them. */
 static void submit_end(http_stream *stream)
 {
     const http_block *trailers = stream->trailers;

@@ -27,8 +27,8 @@ static void set_queued(http_streams *streams, uint64_t length)
     atomic_store_explicit(&streams->queued, length, memory_order_relaxed);
 }
 
-/* The bytes that may be added to the stream's body because of those of all bodies that wait. If there is no room, writers are woken when there
- * is. */
+/* The bytes that may be added to the stream's body because of those of all bodies that wait. If there is no room,
+ * writers are woken when there is. */
 static int64_t common_room(const http_stream *stream)
 {
     int64_t room = (int64_t)protocol_of(stream)->queued_max - (int64_t)queued_by(stream->streams);
@@ -85,8 +85,8 @@ void http_note_windows(http_streams *streams)
             http_wake_for_window(stream);
 }
 
-/* Takes sent or dropped bytes from those that wait. Writers that wait for common room look again when half of it is free: the connection's
- * streams are many. */
+/* Takes sent or dropped bytes from those that wait. Writers that wait for common room look again when half of it is
+ * free: the connection's streams are many. */
 static void unqueue(http_stream *stream, uint64_t length)
 {
     http_streams *streams = stream->streams;
@@ -167,8 +167,8 @@ void http_submit_answers(http_streams *streams)
         submit(streams->answered.first);
 }
 
-/* There is more of the response. The beginning of an answer that was not flushed is kept back, as over HTTP/1, so that another answer can take its
- * place if the handler fails; unless its writer has to wait until it is sent. */
+/* There is more of the response. The beginning of an answer that was not flushed is kept back, as over HTTP/1, so that
+ * another answer can take its place if the handler fails; unless its writer has to wait until it is sent. */
 static void offer(http_stream *stream)
 {
     if (stream->answer_state == HTTP_ANSWER_HELD && stream->list == NULL &&
@@ -329,7 +329,8 @@ int http_stream_await_output(http_stream *stream, uint32_t most)
     return result;
 }
 
-/* The part of the connection's window that waiting bytes of no stream will use. Bytes that a stream's own window holds back need none. */
+/* The part of the connection's window that waiting bytes of no stream will use. Bytes that a stream's own window holds
+   back need none. */
 static int64_t free_window(const http_streams *streams, const http_protocol *protocol)
 {
     int64_t left = protocol->connection_window(streams);
@@ -414,7 +415,8 @@ void http_end_aborted(http_stream *stream)
         http_reset(stream, protocol_of(stream)->internal_error);
 }
 
-/* The handler has failed. What it had flushed is sent first. A reset would take back what is on its way, so it comes when that is through. */
+/* The handler has failed. What it had flushed is sent first. A reset would take back what is on its way, so it comes
+   when that is through. */
 void http_abort(http_stream *stream)
 {
     if (is_gone(stream))
@@ -456,8 +458,9 @@ void http_note_accepted(http_stream *stream, uint64_t length)
     stream->moved_at = stream->engine->now;
 }
 
-/* The bytes of other streams count while the client's window of this one is open: then the stream waits behind the others, because they are more
- * urgent or have the connection's window. A stream whose own window is closed waits for its client, whatever else the client takes. */
+/* The bytes of other streams count while the client's window of this one is open: then the stream waits behind the
+ * others, because they are more urgent or have the connection's window. A stream whose own window is closed waits for
+ * its client, whatever else the client takes. */
 static uint64_t progress_of(http_stream *stream)
 {
     if (stream->streams != NULL) {
@@ -485,8 +488,8 @@ uint64_t http_stream_progress(http_stream *stream)
     return progress;
 }
 
-/* Has the stream made no progress for so long? The engine's time advances only with input, so the time since when output waits is not known. The
- * first call measures from its own time. */
+/* Has the stream made no progress for so long? The engine's time advances only with input, so the time since when
+ * output waits is not known. The first call measures from its own time. */
 static int is_still(http_stream *stream, uint64_t now, uint64_t limit)
 {
     int has_output = stream->output.length > 0 || (stream->accepted > 0 && !stream->is_through);

@@ -42,8 +42,8 @@ int http_body_append(http_body *body, const uint8_t *bytes, size_t length, http_
 /* Copies bytes from the front, and drops them. Nothing of the body may have been given out. */
 size_t http_body_take(http_body *body, uint8_t *destination, size_t room);
 
-/* Gives out the next bytes, at most `most`: stores where they are, and returns how many are there; 0: there are none. They stay in the
- * body until http_body_drop. */
+/* Gives out the next bytes, at most `most`: stores where they are, and returns how many are there; 0: there are none.
+ * They stay in the body until http_body_drop. */
 size_t http_body_give(http_body *body, const uint8_t **bytes, uint64_t most);
 
 /* Drops bytes from the front, which were given out. */

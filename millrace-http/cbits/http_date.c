@@ -119,7 +119,8 @@ static int64_t combine(int64_t year, int month, int64_t day, int64_t time_of_day
     return seconds < 0 ? 0 : seconds; /* No file is older than the epoch, and -1 means that there is no date. */
 }
 
-/* RFC 9110, section 5.6.7: if the year seems to be more than 50 years ahead, it is the latest past year with these digits. */
+/* RFC 9110, section 5.6.7: if the year seems to be more than 50 years ahead, it is the latest past year with these
+   digits. */
 static int64_t full_year(int64_t two_digits)
 {
     int64_t this_year;

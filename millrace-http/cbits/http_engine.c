@@ -211,9 +211,9 @@ int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length)
     return 0;
 }
 
-/* Is so little left of the request's body that it is read and dropped? Otherwise the client is told to stop. At least the stream's first
- * window is dropped, because this many bytes may be on their way already, and because some clients report an error if they are reset
- * while they send (curl 7.88). */
+/* Is so little left of the request's body that it is read and dropped? Otherwise the client is told to stop. At least
+ * the stream's first window is dropped, because this many bytes may be on their way already, and because some clients
+ * report an error if they are reset while they send (curl 7.88). */
 static int is_little_left(const http_stream *stream)
 {
     uint64_t most = stream->engine->skipped_max;

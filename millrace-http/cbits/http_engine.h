@@ -20,8 +20,8 @@
 
 #include "http_stream.h"
 
-/* The bytes of a stream's body that may wait although those of all bodies have no more room, so that streams whose windows are closed
- * hold up no other one. */
+/* The bytes of a stream's body that may wait although those of all bodies have no more room, so that streams whose
+ * windows are closed hold up no other one. */
 #define HTTP_OWN_OUTPUT_MIN 4096u
 
 /* An answer may go when it is complete or flushed, or has this many bytes. */
@@ -112,7 +112,8 @@ http_stream *http_take_listed(http_list *list);
 /* The next request, which its caller must serve. NULL: there is none. */
 http_stream *http_take_request(http_engine *engine);
 
-/* Counts the fields of a request, and `arriving` bytes of those that still arrive. Returns 0 if they exceed the limit of all. */
+/* Counts the fields of a request, and `arriving` bytes of those that still arrive. Returns 0 if they exceed the limit
+   of all. */
 int http_count_fields(http_stream *stream, uint64_t arriving);
 
 /* Wakes a writer that waits for room, one that waits for a window, or all threads that wait. */
@@ -124,10 +125,12 @@ void http_wake_all(http_stream *stream);
 void http_end_input(http_stream *stream);
 /* Bytes of the request's body have come. Returns -1 without memory. */
 int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length);
-/* Tells a client that has its answer, and has much of its request still to send, to stop (RFC 9113, section 8.1; RFC 9114, section 4.1). */
+/* Tells a client that has its answer, and has much of its request still to send, to stop (RFC 9113, section 8.1; RFC
+   9114, section 4.1). */
 void http_stop_client(http_stream *stream);
 
-/* The stream is closed, or its connection has ended. Returns whether nobody uses the record any more: the caller must free it then. */
+/* The stream is closed, or its connection has ended. Returns whether nobody uses the record any more: the caller must
+   free it then. */
 int http_close_stream(http_stream *stream, int was_reset);
 /* Its handler has ended. Returns as http_close_stream. */
 int http_end_handler(http_stream *stream, uint64_t now);
@@ -156,8 +159,8 @@ void http_reset(http_stream *stream, uint64_t code);
 /* Resets a stream that was aborted if all that was flushed is through. */
 void http_end_aborted(http_stream *stream);
 void http_abort(http_stream *stream);
-/* Resets the streams of a connection that have waited for the client for `limit` nanoseconds: they have output and made no progress, or,
- * after the answer, the client has not ended its request. Returns how many. */
+/* Resets the streams of a connection that have waited for the client for `limit` nanoseconds: they have output and made
+ * no progress, or, after the answer, the client has not ended its request. Returns how many. */
 uint32_t http_reset_stalled(http_streams *streams, uint64_t now, uint64_t limit);
 
 #endif

@@ -20,18 +20,19 @@ typedef struct http_file {
  */
 int http_file_open(const void *path, http_file *file);
 
-/* The same without waiting for the disk: -EAGAIN if the system would have to read directories. On systems other than Linux 5.12
- * and later it may wait. */
+/* The same without waiting for the disk: -EAGAIN if the system would have to read directories. On systems other than
+ * Linux 5.12 and later it may wait. */
 int http_file_open_at_once(const void *path, http_file *file);
 
 /* The same for an open descriptor, which the caller must still close. */
 int http_file_examine(int descriptor, http_file *file);
 
-/* Reads up to `length` bytes at an offset. Returns the number, smaller only at the end of the file; or a negative errno. */
+/* Reads up to `length` bytes at an offset. Returns the number, smaller only at the end of the file; or a negative
+   errno. */
 int64_t http_file_read(int descriptor, uint8_t *destination, size_t length, int64_t offset);
 
-/* The same without waiting for the disk: -EAGAIN if the system does not have all of it in memory. Where the system cannot tell, it
- * may wait. */
+/* The same without waiting for the disk: -EAGAIN if the system does not have all of it in memory. Where the system
+ * cannot tell, it may wait. */
 int64_t http_file_read_at_once(int descriptor, uint8_t *destination, size_t length, int64_t offset);
 
 void http_file_close(int descriptor);

@@ -73,7 +73,8 @@ static http_head_result put_line(http_head *head, const http_head_line *line)
     return HTTP_HEAD_OK;
 }
 
-/* Notes close. Removes a field with only close and keep-alive, which the server itself sends. Reads the value as it is written. */
+/* Notes close. Removes a field with only close and keep-alive, which the server itself sends. Reads the value as it is
+   written. */
 static http_head_result put_connection(http_head *head, const http_head_line *line)
 {
     uint8_t *start = head->at;

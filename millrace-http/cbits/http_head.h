@@ -83,14 +83,15 @@ size_t http_put_framing(uint8_t *at, http_connection_option option, http_framing
 
 #define HTTP_CHUNK_HEAD_LENGTH 10u /* eight digits, CR LF */
 
-/* Writes the size line of a chunk of less than 4 GiB, always HTTP_CHUNK_HEAD_LENGTH bytes: it can be written after the data. */
+/* Writes the size line of a chunk of less than 4 GiB, always HTTP_CHUNK_HEAD_LENGTH bytes: it can be written after the
+   data. */
 void http_put_chunk_head(uint8_t *at, uint32_t length);
 
 /* Writes the size line of a chunk of any length. Returns its length, at most 18 bytes. */
 size_t http_put_chunk_size(uint8_t *at, uint64_t length);
 
-/* Reads the value of a Content-Length field. `known` is the length that an earlier field gave, or negative; a second one must
- * give the same. */
+/* Reads the value of a Content-Length field. `known` is the length that an earlier field gave, or negative; a second
+ * one must give the same. */
 http_head_result http_head_note_length(int64_t *known, const uint8_t *value, size_t length);
 
 #endif

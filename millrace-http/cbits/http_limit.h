@@ -79,7 +79,8 @@ typedef struct http_cancellation {
     uint8_t is_one; /* 0: the request was not cancelled, or it was not served yet */
 } http_cancellation;
 
-/* What a request adds to the allowance for frames without use, unless the client cancels it before there is an answer. */
+/* What a request adds to the allowance for frames without use, unless the client cancels it before there is an
+   answer. */
 #define HTTP_REQUEST_FRAMES 2
 
 /* A handler that ends so soon after its request was cancelled has wasted little, in nanoseconds. */
@@ -129,8 +130,8 @@ static inline void http_conduct_exceed(http_conduct *conduct, http_limit limit)
         conduct->limit = limit;
 }
 
-/* The client cancels a request that has no answer yet, and with it what the request has earned. While its handler runs it counts as a reset: see
- * http_conduct_forgive. To be called once for a request. */
+/* The client cancels a request that has no answer yet, and with it what the request has earned. While its handler runs
+ * it counts as a reset: see http_conduct_forgive. To be called once for a request. */
 static inline http_verdict http_conduct_cancel(http_conduct *conduct, const http_allowances *allowances,
                                                http_cancellation *cancellation, int is_served, uint64_t now)
 {

@@ -166,7 +166,8 @@ void http_give(void *memory)
 }
 #endif
 
-/* Large blocks come from calloc, which need not write to fresh memory. So a large block that is mostly unused takes few pages. */
+/* Large blocks come from calloc, which need not write to fresh memory. So a large block that is mostly unused takes few
+   pages. */
 #define LARGE 1024u
 
 void *http_take_zeroed(size_t size)

@@ -1,4 +1,5 @@
-/* http_memory.h - like malloc, calloc and free, for memory that lives as long as a request. Must not know: GHC, sockets. */
+/* http_memory.h - like malloc, calloc and free, for memory that lives as long as a request. Must not know: GHC,
+   sockets. */
 #ifndef HTTP_MEMORY_H
 #define HTTP_MEMORY_H
 
@@ -11,8 +12,8 @@ void *http_take(size_t size);
 void *http_take_zeroed(size_t size);
 void http_give(void *memory);
 
-/* Memory of twice the size, or the first, for what must grow even where memory is short: a few kilobytes are kept for it. NULL if
- * these are used up, too. */
+/* Memory of twice the size, or the first, for what must grow even where memory is short: a few kilobytes are kept for
+ * it. NULL if these are used up, too. */
 void *http_grow(void *memory, size_t size);
 void http_give_grown(void *memory); /* or what http_take has returned; may be NULL */
 

@@ -31,7 +31,8 @@ static inline __attribute__((always_inline)) uint64_t difference(const uint8_t *
     return (left ^ right) & ~(uint64_t)0x2020202020202020u;
 }
 
-/* Compares four words, which may overlap or be the same. The length, 2 to 32, is a constant wherever this is inlined. */
+/* Compares four words, which may overlap or be the same. The length, 2 to 32, is a constant wherever this is
+   inlined. */
 static inline __attribute__((always_inline)) int same_folded(const uint8_t *bytes, const char *text, size_t length)
 {
     size_t word = length >= 8 ? 8 : length >= 4 ? 4 : 2, last = length - word;

@@ -129,7 +129,8 @@ static int version_byte_fits(uint32_t index, uint8_t byte)
     return byte == (uint8_t) "HTTP/1.1"[index];
 }
 
-/* Returns the end of what has arrived of the version that begins at `version`; NULL if that is not the beginning of a version. */
+/* Returns the end of what has arrived of the version that begins at `version`; NULL if that is not the beginning of a
+   version. */
 static const uint8_t *skip_version(const uint8_t *version, const uint8_t *at, const uint8_t *end)
 {
     if (at == version && (size_t)(end - at) >= VERSION_LENGTH && memcmp(at, "HTTP/1.1", VERSION_LENGTH) == 0)
@@ -251,7 +252,8 @@ static void unfinish_field(http_parser *parser, uint32_t offset)
     parser->state = field->value_length == 0 ? BEFORE_VALUE : VALUE;
 }
 
-/* Returns the position of the LF after a CR, or of a LF alone if that is allowed; NULL if the line does not end here. */
+/* Returns the position of the LF after a CR, or of a LF alone if that is allowed; NULL if the line does not end
+   here. */
 static const uint8_t *skip_cr(http_parser *parser, const uint8_t *at)
 {
     if (*at == '\r')
@@ -422,8 +424,8 @@ int64_t http_parser_run(http_parser *parser, const uint8_t *head, size_t length)
                 return HTTP_ERROR_VALUE;
             http_field *field = &parser->fields[parser->field_count];
             uint32_t value_end = (uint32_t)(at - head);
-            /* Removes blanks at the end: the only byte below SP here is HTAB. Earlier lines of a folded value are not looked at
-             * again. */
+            /* Removes blanks at the end: the only byte below SP here is HTAB. Earlier lines of a folded value are not
+             * looked at again. */
             while (value_end > parser->mark && head[value_end - 1] <= ' ')
                 value_end--;
             if (value_end > parser->mark)

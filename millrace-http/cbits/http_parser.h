@@ -115,8 +115,8 @@ int http_parser_is_idle(const http_parser *parser);
 /* Bytes that http_parser_copy needs for a head of this length: the fields first, then the text. */
 size_t http_parser_copy_size(const http_parser *parser, size_t head_length);
 
-/* Copies the fields and the text of a complete head; line ends within values become spaces. `destination` must be aligned
- * for http_field. */
+/* Copies the fields and the text of a complete head; line ends within values become spaces. `destination` must be
+ * aligned for http_field. */
 void http_parser_copy(const http_parser *parser, const uint8_t *head, size_t head_length, uint8_t *destination);
 
 #endif

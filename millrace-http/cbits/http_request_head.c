@@ -16,8 +16,8 @@
 
 #define TEXT_MIN 512u
 
-/* A head that is too long is still read, so that it can be answered with an error. But if it is about this many times too long, the
- * connection ends. */
+/* A head that is too long is still read, so that it can be answered with an error. But if it is about this many times
+ * too long, the connection ends. */
 #define PATIENCE 4u
 
 int http_building_begin(http_building **place, const http_head_limits *limits, http_section section, void *owner,
@@ -193,8 +193,8 @@ static int is_same_as_host(const http_building *building, const uint8_t *value, 
     return host->value_length == length && memcmp(building->text + host->value_offset, value, length) == 0;
 }
 
-/* Refuses a Host that differs from :authority, because other programs might use the other one. Returns whether to leave out this
- * field. */
+/* Refuses a Host that differs from :authority, because other programs might use the other one. Returns whether to leave
+ * out this field. */
 static int note_host(http_building *building, const uint8_t *value, size_t length)
 {
     if (building->seen->host != 0) {
@@ -248,8 +248,9 @@ static int note(http_building *building, http_name number, const uint8_t *value,
     }
 }
 
-/* Joins the parts of a cookie (RFC 9113, section 8.2.3; RFC 9114, section 4.2.1) in a separate buffer, so that each part is copied only once more
- * (put_cookie), even with other fields between them. The cookie takes the place of its first part. */
+/* Joins the parts of a cookie (RFC 9113, section 8.2.3; RFC 9114, section 4.2.1) in a separate buffer, so that each
+ * part is copied only once more (put_cookie), even with other fields between them. The cookie takes the place of its
+ * first part. */
 static int gather_cookie(http_building *building, const uint8_t *value, size_t length)
 {
     size_t needed = building->cookie_length + length + 2;
@@ -316,7 +317,8 @@ int http_building_field(http_building *building, const uint8_t *name, size_t nam
 {
     const http_head_limits *limits = &building->limits;
     int is_part = is_further_part(building, name, name_length);
-    /* RFC 9113, section 10.5.1, and RFC 9114, section 4.2.2, also count 32 bytes for each field. Here the number of fields has a limit instead. */
+    /* RFC 9113, section 10.5.1, and RFC 9114, section 4.2.2, also count 32 bytes for each field. Here the number of
+       fields has a limit instead. */
     uint64_t decoded = (uint64_t)building->decoded + (is_part ? sizeof "; " - 1 : name_length) + value_length;
     building->decoded = decoded > UINT32_MAX ? UINT32_MAX : (uint32_t)decoded;
     if (name[0] == ':') {

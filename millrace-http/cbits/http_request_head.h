@@ -37,11 +37,13 @@ typedef struct http_head_limits {
     uint32_t allowed;    /* HTTP_ALLOW_* */
 } http_head_limits;
 
-/* A client of HTTP/2 or HTTP/3 can name a large field by one byte (RFC 7541, section 6.1; RFC 9204, section 4.5.2). So the heads of all
- * unfinished requests of a connection have a common limit: this many heads of the largest size, or a hundred of a browser's. */
+/* A client of HTTP/2 or HTTP/3 can name a large field by one byte (RFC 7541, section 6.1; RFC 9204, section 4.5.2). So
+ * the heads of all unfinished requests of a connection have a common limit: this many heads of the largest size, or a
+ * hundred of a browser's. */
 #define HTTP_HEADS_AT_A_TIME 16u
 
-/* What a field takes beside its bytes while its request is served: in this table, and as a name and a value in the application's list. */
+/* What a field takes beside its bytes while its request is served: in this table, and as a name and a value in the
+   application's list. */
 #define HTTP_FIELD_COST 256u
 
 /* The memory of a head that was built. */
@@ -79,7 +81,8 @@ static inline uint64_t http_building_size(const http_building *building)
     return (uint64_t)HTTP_FIELD_COST * building->field_count + building->text_length + building->cookie_length;
 }
 
-/* Begins with a section. *building is NULL at first, and may be used again for the next section. Returns -1 without memory. */
+/* Begins with a section. *building is NULL at first, and may be used again for the next section. Returns -1 without
+   memory. */
 int http_building_begin(http_building **building, const http_head_limits *limits, http_section section, void *owner,
                         http_request_head *seen, http_request_fields *result);
 

@@ -17,8 +17,8 @@
 #define OWN_FIELDS 4u /* :status, content-length, date, server */
 #define OWN_BYTES  (3 + 20 + HTTP_DATE_LENGTH)
 
-/* An upper bound of what a library adds to the length of a head, for this many fields and our own. It is checked here, because
- * libnghttp2 reports a head that is too long only when it is about to send it. */
+/* An upper bound of what a library adds to the length of a head, for this many fields and our own. It is checked here,
+ * because libnghttp2 reports a head that is too long only when it is about to send it. */
 #define FIELDS_BYTES(count) (12 * ((size_t)(count) + OWN_FIELDS + 1) + 1024)
 
 typedef struct maker {
@@ -68,7 +68,8 @@ static void put_lower(uint8_t *at, const uint8_t *name, size_t length)
     }
 }
 
-/* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1; RFC 9114, section 4.2). Returns its length. */
+/* Copies a value without blanks at its ends and without control characters (RFC 9113, section 8.2.1; RFC 9114, section
+   4.2). Returns its length. */
 static size_t put_value(uint8_t *at, const uint8_t *value, size_t length)
 {
     while (length > 0 && (value[0] == ' ' || value[0] == '\t')) {

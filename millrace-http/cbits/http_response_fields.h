@@ -33,7 +33,8 @@ typedef struct http_nv {
 
 #define HTTP_NV_IS_LASTING 6u /* the library need not copy the name and the value */
 
-/* Fields in the form of the libraries. The names and values are in the same memory, behind the table; http_give frees it. */
+/* Fields in the form of the libraries. The names and values are in the same memory, behind the table; http_give frees
+   it. */
 typedef struct http_block {
     uint32_t count;
     http_nv fields[];

@@ -20,17 +20,17 @@ int64_t http_socket_quiet_millis(int descriptor);
 /* 1 if there are bytes to receive, or on a listening socket a connection to accept; else 0. Does not block. */
 int http_socket_pending(int descriptor);
 
-/* 1 if the connection is over in both directions, for example because the peer has reset it; else 0, also if the system does not say. Does
- * not block. */
+/* 1 if the connection is over in both directions, for example because the peer has reset it; else 0, also if the system
+ * does not say. Does not block. */
 int http_socket_is_over(int descriptor);
 
 /* Makes the kernel ignore new handshakes on a listening TCP socket. Handshakes that have begun continue. Clients try
- * again after a second, and then reach another socket on the port if there is one. Connections that are accepted from then on
- * need `http_socket_welcome`. Returns 0, or -1 if the kernel cannot do it. */
+ * again after a second, and then reach another socket on the port if there is one. Connections that are accepted from
+ * then on need `http_socket_welcome`. Returns 0, or -1 if the kernel cannot do it. */
 int http_socket_turn_away(int descriptor);
 
-/* Makes the kernel take what comes on a connection that was accepted from a socket that turns others away. Until then the client has to
- * send it again. */
+/* Makes the kernel take what comes on a connection that was accepted from a socket that turns others away. Until then
+ * the client has to send it again. */
 void http_socket_welcome(int descriptor);
 
 /* The kind of a descriptor that the server was given. */

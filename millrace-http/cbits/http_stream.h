@@ -22,8 +22,8 @@
 #define HTTP_HAS_REQUESTS (UINT64_C(1) << 32) /* there is a request to be served */
 #define HTTP_HAS_NOTICES  (UINT64_C(1) << 33) /* there is a notice */
 
-/* What a thread may wait for: input, room for output, or the end of the stream. A notice says that a thread that waits for an event of a
- * stream must be woken: 4 * key + event. */
+/* What a thread may wait for: input, room for output, or the end of the stream. A notice says that a thread that waits
+ * for an event of a stream must be woken: 4 * key + event. */
 typedef enum http_event { HTTP_READABLE = 0, HTTP_WRITABLE = 1, HTTP_CLOSED = 2 } http_event;
 
 /* Results. For invalid fields the functions return an http_head_result. */
@@ -95,17 +95,20 @@ typedef struct http_stream {
 /* Copies the head, field_count records of http_field and then text_length bytes, and frees it. Call it once. */
 void http_stream_copy_head(http_stream *stream, uint8_t *destination);
 
-/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP_GONE, or -HTTP_WAIT if none have arrived: then
- * there will be a notice of HTTP_READABLE if `waits` is set. What is read opens the client's window, of which the protocol may have to tell it. */
+/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP_GONE, or -HTTP_WAIT if none
+ * have arrived: then there will be a notice of HTTP_READABLE if `waits` is set. What is read opens the client's window,
+ * of which the protocol may have to tell it. */
 int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room, int waits);
 
 /* Makes reading fail from now on. A thread that waits to read gets a notice. */
 void http_stream_end_reading(http_stream *stream);
 
-/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none (yet). */
+/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none
+   (yet). */
 size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t room);
 
-/* Asks for a notice of HTTP_CLOSED. Returns HTTP_WAIT, or HTTP_GONE if the stream is closed or reset, or the client has left, already. */
+/* Asks for a notice of HTTP_CLOSED. Returns HTTP_WAIT, or HTTP_GONE if the stream is closed or reset, or the client has
+   left, already. */
 int http_stream_await_close(http_stream *stream);
 
 /*
@@ -117,23 +120,24 @@ int http_stream_await_close(http_stream *stream);
 int http_stream_answer(http_stream *stream, int status, const http_rows *fields, int64_t length, const uint8_t *body,
                        size_t body_length, int is_whole, int64_t *given);
 
-/* Takes an answer back, so that another one can be given. Returns HTTP_GONE if it was collected or flushed already, otherwise HTTP_OK. */
+/* Takes an answer back, so that another one can be given. Returns HTTP_GONE if it was collected or flushed already,
+   otherwise HTTP_OK. */
 int http_stream_take_back(http_stream *stream);
 
-/* Adds to the body. Takes all bytes. Returns HTTP_OK; HTTP_GONE; or HTTP_WAIT if the caller must call http_stream_await_output before it
- * writes more. */
+/* Adds to the body. Takes all bytes. Returns HTTP_OK; HTTP_GONE; or HTTP_WAIT if the caller must call
+ * http_stream_await_output before it writes more. */
 int http_stream_write(http_stream *stream, const uint8_t *bytes, size_t length);
 
-/* Adds the first `length` bytes of a piece to the body, without copying them. The piece is freed even if that fails. Otherwise as
- * http_stream_write. */
+/* Adds the first `length` bytes of a piece to the body, without copying them. The piece is freed even if that fails.
+ * Otherwise as http_stream_write. */
 int http_stream_write_piece(http_stream *stream, http_piece *piece, size_t length);
 
-/* Returns HTTP_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP_WRITABLE. Otherwise HTTP_OK or
- * HTTP_GONE. */
+/* Returns HTTP_WAIT if more than `most` bytes of the body are unsent; then there will be a notice of HTTP_WRITABLE.
+ * Otherwise HTTP_OK or HTTP_GONE. */
 int http_stream_await_output(http_stream *stream, uint32_t most);
 
-/* How many more bytes of the body the client's windows take now, at least 1. -HTTP_WAIT if they take none: a writer should leave the bytes
- * where they are, and there will be a notice of HTTP_WRITABLE. Or -HTTP_GONE. */
+/* How many more bytes of the body the client's windows take now, at least 1. -HTTP_WAIT if they take none: a writer
+ * should leave the bytes where they are, and there will be a notice of HTTP_WRITABLE. Or -HTTP_GONE. */
 int64_t http_stream_await_window(http_stream *stream);
 
 /* Ends the body, with trailers if there are any. Returns HTTP_OK, HTTP_GONE or an http_head_result. */
@@ -148,14 +152,15 @@ void http_stream_flush(http_stream *stream);
 /* Resets the stream at once, with an error code of its protocol. What is unsent is dropped. */
 void http_stream_reset(http_stream *stream, uint64_t code);
 
-/* The same with the protocol's code for an internal error, because the handler has failed. What it had flushed is sent first. */
+/* The same with the protocol's code for an internal error, because the handler has failed. What it had flushed is sent
+   first. */
 void http_stream_abort(http_stream *stream);
 
 /* The bytes of the response's body that have left the library at least once. */
 uint64_t http_stream_sent(http_stream *stream);
 
-/* A number that grows while the client takes what it can of the response: its bytes, and those of other streams behind which it had to
- * wait although the client's window of this stream was open. */
+/* A number that grows while the client takes what it can of the response: its bytes, and those of other streams behind
+ * which it had to wait although the client's window of this stream was open. */
 uint64_t http_stream_progress(http_stream *stream);
 
 #endif

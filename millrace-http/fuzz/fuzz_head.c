@@ -196,8 +196,8 @@ static void check_copy(const outcome *out, const uint8_t *bytes)
     free(copy);
 }
 
-/* Parses again with all deviations allowed. A head that the strict parser accepts must give the same result. A head with
- * a bare LF or a folded line (`relaxed`) must not keep its connection alive. */
+/* Parses again with all deviations allowed. A head that the strict parser accepts must give the same result. A head
+ * with a bare LF or a folded line (`relaxed`) must not keep its connection alive. */
 static void check_allowing(const outcome *strict, const uint8_t *bytes, size_t length, uint32_t seed)
 {
     static outcome whole, parts;

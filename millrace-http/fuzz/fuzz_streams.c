@@ -263,7 +263,8 @@ static void open_window(model *m, uint32_t size)
     *(m == NULL ? &w.window : &m->window) += size;
 }
 
-/* The client's side of it holds once the server has it: that is, at once, because what is sent is fed before the server sends. */
+/* The client's side of it holds once the server has it: that is, at once, because what is sent is fed before the server
+   sends. */
 static void change_initial_window(uint32_t size)
 {
     /* A frame that is made already may be larger than the new window. */

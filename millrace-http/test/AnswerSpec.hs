@@ -33,7 +33,11 @@ spec = do
         map (isJust . answerRefusal) answers `shouldBe` [True]
         map (hostOf . answerClient) answers `shouldBe` [Just (127, 0, 0, 1)]
     it "a head that is whole has its request" $ do
-      (_, answers) <- answersTo (setMaximumBodySize (Just 3)) pong (`exchange` "POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nUser-Agent: u\r\n\r\n")
+      (_, answers) <-
+        answersTo
+          (setMaximumBodySize (Just 3))
+          pong
+          (`exchange` "POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nUser-Agent: u\r\n\r\n")
       map asked answers `shouldBe` [Just ("POST", "/a", "?b", http11, Just "u")]
       map answerRefusal answers `shouldBe` [Just PayloadTooLarge]
       map (fmap (hostOf . remoteHost) . answerRequest) answers `shouldBe` [Just (Just (127, 0, 0, 1))]
@@ -52,12 +56,22 @@ spec = do
       map told answers `shouldBe` [(414, Just 20)]
       map (B.length . answerRequestLine) answers `shouldSatisfy` all (\size -> size >= 100 && size <= 200)
     it "a head that takes too long: 408, and the part of the line that has come" $ do
-      (_, answers) <- answersTo (setHeaderTimeout 1) pong (\port -> withConnection port (\client -> send client "GET /slo" >> receiveAll client))
+      (_, answers) <-
+        answersTo
+          (setHeaderTimeout 1)
+          pong
+          (\port -> withConnection port (\client -> send client "GET /slo" >> receiveAll client))
       map told answers `shouldBe` [(408, Just 15)]
       map answerRequestLine answers `shouldBe` ["GET /slo"]
       map answerRefusal answers `shouldBe` [Just RequestTimedOut]
     it "a head that is cut off: 400" $ do
-      (_, answers) <- answersTo id pong (\port -> withConnection port (\client -> send client "GET / HTTP/1.1\r\nHo" >> sendEnd client >> receiveAll client))
+      (_, answers) <-
+        answersTo
+          id
+          pong
+          ( \port ->
+              withConnection port (\client -> send client "GET / HTTP/1.1\r\nHo" >> sendEnd client >> receiveAll client)
+          )
       map told answers `shouldBe` [(400, Just 11)]
       map answerRequestLine answers `shouldBe` ["GET / HTTP/1.1"]
     it "behind a request that was served, both in order" $ do
@@ -66,16 +80,25 @@ spec = do
       map (fmap rawPathInfo . answerRequest) answers `shouldBe` [Just "/good", Nothing]
       map answerRequestLine answers `shouldBe` ["", "GET /bad HTTP/1.1"]
     it "the client is the one that the proxy has named" $ do
-      (_, answers) <- answersTo setProxyProtocolRequired pong (`exchange` "PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\nnonsense\r\n\r\n")
+      (_, answers) <-
+        answersTo
+          setProxyProtocolRequired
+          pong
+          (`exchange` "PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\nnonsense\r\n\r\n")
       map (hostOf . answerClient) answers `shouldBe` [Just (192, 0, 2, 7)]
       map answerRequestLine answers `shouldBe` ["nonsense"]
     it "what should have been the proxy's header is no request line" $ do
-      (_, answers) <- answersTo setProxyProtocolRequired pong (`exchange` "PROXY TCP9 x\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      (_, answers) <-
+        answersTo setProxyProtocolRequired pong (`exchange` "PROXY TCP9 x\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
       map told answers `shouldBe` [(400, Just 11)]
       map answerRequestLine answers `shouldBe` [""]
       map (isNothing . answerRequest) answers `shouldBe` [True]
     it "a response of the user's own is told of as it is" $ do
-      (_, answers) <- answersTo (setOnExceptionResponse (const (responseLBS status503 [] "busy"))) pong (`exchange` "nonsense\r\n\r\n")
+      (_, answers) <-
+        answersTo
+          (setOnExceptionResponse (const (responseLBS status503 [] "busy")))
+          pong
+          (`exchange` "nonsense\r\n\r\n")
       map told answers `shouldBe` [(503, Just 4)]
     it "a connection that says nothing is no answer" $ do
       (_, answers) <- answersTo id pong (\port -> withConnection port (\client -> sendEnd client >> receiveAll client))
@@ -83,7 +106,15 @@ spec = do
 
   describe "setOnAnswer, of what the application was asked" $ do
     it "is told of the response that was sent, no matter which code chose it" $ do
-      (_, answers) <- answersTo id faulty (`exchange` (C8.concat (map (`line` "") ["/fine", "/throw", "/body", "/missing"]) <> "HEAD /fine HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+      (_, answers) <-
+        answersTo
+          id
+          faulty
+          ( `exchange`
+              ( C8.concat (map (`line` "") ["/fine", "/throw", "/body", "/missing"])
+                  <> "HEAD /fine HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+              )
+          )
       map (\answer -> (rawPathInfo <$> answerRequest answer, told answer)) answers
         `shouldMatchList` [ (Just "/fine", (200, Just 4)),
                             (Just "/throw", (500, Just 20)),
@@ -97,20 +128,39 @@ spec = do
             "/own" -> respond (responseLBS (mkStatus 299 "Mine") [] "")
             "/200" -> respond (responseLBS (mkStatus 200 "Fine") [] "")
             _ -> throwIO (ErrorCall "fault")
-          busy = setOnExceptionResponse (\failure -> if isJust (fromException failure :: Maybe ErrorCall) then responseLBS (mkStatus 520 "Odd") [] "" else defaultOnExceptionResponse failure)
-      (_, answers) <- answersTo busy named (`exchange` B.concat [line "/own" "", line "/200" "", line "/throw" "", line "https://a/" ""])
+          busy =
+            setOnExceptionResponse
+              ( \failure ->
+                  if isJust (fromException failure :: Maybe ErrorCall)
+                    then responseLBS (mkStatus 520 "Odd") [] ""
+                    else defaultOnExceptionResponse failure
+              )
+      (_, answers) <-
+        answersTo
+          busy
+          named
+          (`exchange` B.concat [line "/own" "", line "/200" "", line "/throw" "", line "https://a/" ""])
       map ((\status -> (statusCode status, statusMessage status)) . answerStatus) answers
         `shouldMatchList` [(299, "Mine"), (200, "Fine"), (520, "Odd"), (421, "Misdirected Request")]
     it "a body that is refused while the application reads it has its status" $ do
-      (_, answers) <- answersTo (setMaximumBodySize (Just 3)) echo (`exchange` "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n")
-      map (\answer -> (rawPathInfo <$> answerRequest answer, told answer)) answers `shouldBe` [(Just "/x", (413, Just 24))]
+      (_, answers) <-
+        answersTo
+          (setMaximumBodySize (Just 3))
+          echo
+          (`exchange` "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n")
+      map (\answer -> (rawPathInfo <$> answerRequest answer, told answer)) answers
+        `shouldBe` [(Just "/x", (413, Just 24))]
     it "has the time that the application took" $ do
       told' <- newEmptyMVar
-      withServer (setOnAnswer (putMVar told')) (\request respond -> pong request (\response -> respond response <* pause)) $ \port -> do
-        void (exchange port (line "/" "Connection: close\r\n"))
-        -- The client may have the whole answer before the application has ended.
-        answer <- within "the answer's end" (takeMVar told')
-        answerNanoseconds answer `shouldSatisfy` \time -> time >= 20000000 && time < 20000000000
+      withServer
+        (setOnAnswer (putMVar told'))
+        (\request respond -> pong request (\response -> respond response <* pause))
+        $ \port ->
+          do
+            void (exchange port (line "/" "Connection: close\r\n"))
+            -- The client may have the whole answer before the application has ended.
+            answer <- within "the answer's end" (takeMVar told')
+            answerNanoseconds answer `shouldSatisfy` \time -> time >= 20000000 && time < 20000000000
     forM_ ["/file", "/builder", "/chunks"] $ \path ->
       it ("of a client that leaves, is told what has gone: " ++ show path) . withFolder $ \folder -> do
         let name = folder </> "large"
@@ -152,8 +202,9 @@ spec = do
       logged <- newIORef []
       let onException request failure = modifyIORef' reports ((rawPathInfo <$> request, fromException failure) :)
           logger request status size = modifyIORef' logged ((rawPathInfo request, statusCode status, size) :)
-      withServer (setOnException onException . setLogger logger . setOnAnswer (\_ -> throwIO (ErrorCall "told"))) pong $ \port ->
-        map replyBody . parseReplies <$> exchange port (line "/" "Connection: close\r\n") `shouldReturn` ["Pong"]
+      withServer (setOnException onException . setLogger logger . setOnAnswer (\_ -> throwIO (ErrorCall "told"))) pong $
+        \port ->
+          map replyBody . parseReplies <$> exchange port (line "/" "Connection: close\r\n") `shouldReturn` ["Pong"]
       readIORef reports `shouldReturn` [(Just "/", Just (ErrorCall "told"))]
       readIORef logged `shouldReturn` [("/", 200, Just 4)]
 
@@ -168,7 +219,10 @@ spec = do
       ]
       $ \(what, pieces, (code, reason), count) ->
         it ("is told once of one " ++ what) $ do
-          let application request = if rawPathInfo request == "/raw" then rawly (\_ give -> mapM_ give pieces) request else pong request
+          let application request =
+                if rawPathInfo request == "/raw"
+                  then rawly (\_ give -> mapM_ give pieces) request
+                  else pong request
           (bytes, answers) <- answersTo id application (`exchange` (line "/first" "" <> line "/raw" ""))
           bytes `shouldSatisfy` B.isSuffixOf (B.concat pieces)
           map (\answer -> (rawPathInfo <$> answerRequest answer, told answer, answerIsCutOff answer)) answers
@@ -176,25 +230,28 @@ spec = do
           map (statusMessage . answerStatus) (drop 1 answers) `shouldBe` [reason]
     it "is told when it is over, and not before" $ do
       told' <- newEmptyMVar
-      withServer (setOnAnswer (putMVar told')) (rawly (\get give -> give "a" >> get >>= give)) $ \port -> withConnection port $ \client -> do
-        send client (line "/" "")
-        receiveSome client 10 `shouldReturn` "a"
-        threadDelay 50000
-        tryTakeMVar told' >>= (`shouldBe` []) . map told . maybeToList
-        send client "bc"
-        receiveAll client `shouldReturn` "bc"
-        told <$> within "the answer" (takeMVar told') `shouldReturn` (101, Just 3)
+      withServer (setOnAnswer (putMVar told')) (rawly (\get give -> give "a" >> get >>= give)) $ \port ->
+        withConnection port $ \client -> do
+          send client (line "/" "")
+          receiveSome client 10 `shouldReturn` "a"
+          threadDelay 50000
+          tryTakeMVar told' >>= (`shouldBe` []) . map told . maybeToList
+          send client "bc"
+          receiveAll client `shouldReturn` "bc"
+          told <$> within "the answer" (takeMVar told') `shouldReturn` (101, Just 3)
     forM_ [("throws", throwIO (ErrorCall "fault")), ("is killed", myThreadId >>= killThread)] $ \(what, end) ->
       it ("is told once that it was cut off, if the application " ++ what) $ do
         (bytes, answers) <- answersTo id (rawly (\_ give -> give "mine" >> end)) (`exchange` line "/" "")
-        (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers) `shouldBe` ("mine", [((101, Just 4), True)])
+        (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers)
+          `shouldBe` ("mine", [((101, Just 4), True)])
     it "is told once of one in another thread" $ do
       let elsewhere request respond = do
             done <- newEmptyMVar
             void (forkIO (rawly (\_ give -> give "mine") request respond >>= putMVar done))
             takeMVar done
       (bytes, answers) <- answersTo id elsewhere (`exchange` line "/" "")
-      (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers) `shouldBe` ("mine", [((101, Just 4), False)])
+      (bytes, map (\answer -> (told answer, answerIsCutOff answer)) answers)
+        `shouldBe` ("mine", [((101, Just 4), False)])
 
   describe "setLogger, as in Warp" $
     it "is told of refused requests: of what is known, else of the client alone" $ do
@@ -209,8 +266,13 @@ spec = do
                        ]
   where
     told answer = (statusCode (answerStatus answer), answerBytes answer)
-    asked answer = (\request -> (requestMethod request, rawPathInfo request, rawQueryString request, httpVersion request, requestHeaderUserAgent request)) <$> answerRequest answer
-    hostOf (SockAddrInet _ host) = lookup host [(tupleToHostAddress address, address) | address <- [(127, 0, 0, 1), (192, 0, 2, 7)]]
+    asked answer =
+      ( \request ->
+          (requestMethod request, rawPathInfo request, rawQueryString request, httpVersion request, requestHeaderUserAgent request)
+      )
+        <$> answerRequest answer
+    hostOf (SockAddrInet _ host) =
+      lookup host [(tupleToHostAddress address, address) | address <- [(127, 0, 0, 1), (192, 0, 2, 7)]]
     hostOf _ = Nothing
     line path fields = "GET " <> path <> " HTTP/1.1\r\nHost: a\r\n" <> fields <> "\r\n"
     pause = threadDelay 20000

@@ -1,5 +1,5 @@
--- | What carries bytes between the tests' servers and clients: here, sockets alone. Tests of other packages have a module of the same
--- name, and run the same examples over something else.
+-- | What carries bytes between the tests' servers and clients: here, sockets alone. Tests of other packages have a
+-- module of the same name, and run the same examples over something else.
 module Carrier (serveOn, Ends (..), withEnds) where
 
 import Data.ByteString (ByteString)

@@ -19,7 +19,8 @@ spec = describe "chunked bodies (RFC 9112, 7.1)" $ do
     forM_ valid $ \(bytes, expected) -> do
       dechunkPieces [bytes] `shouldReturn` Right (Just expected)
       dechunkPieces (bytewise bytes) `shouldReturn` Right (Just expected)
-      forM_ [0 .. B.length bytes] $ \position -> dechunkPieces (piecesAt position bytes) `shouldReturn` Right (Just expected)
+      forM_ [0 .. B.length bytes] $ \position ->
+        dechunkPieces (piecesAt position bytes) `shouldReturn` Right (Just expected)
   it "are refused, in one piece, in two and byte by byte" $
     forM_ refused $ \(what, bytes) -> do
       whole <- dechunkPieces [bytes]
@@ -32,7 +33,8 @@ spec = describe "chunked bodies (RFC 9112, 7.1)" $ do
         many extension bytes = B.concat (replicate 300 (extended extension bytes) ++ ["0\r\n\r\n"])
         signature = "signature=0123456789"
     forM_ [(: []), bytewise] $ \pieces -> do
-      dechunkPieces (pieces (many signature (C8.replicate 32 'x'))) `shouldReturn` Right (Just (C8.replicate 9600 'x', ""))
+      dechunkPieces (pieces (many signature (C8.replicate 32 'x')))
+        `shouldReturn` Right (Just (C8.replicate 9600 'x', ""))
       short <- dechunkPieces (pieces (many signature "x"))
       either errorText (const "") short `shouldBe` "chunk extensions too long"
   it "are foreseen: what will be wrong with the bytes that are there" $ do

@@ -46,7 +46,16 @@ spec = do
           (code, output) `shouldBe` (ExitSuccess, "PongPong")
     it "uploads with 100 (Continue)" $
       withServer id echo $ \port -> do
-        (code, output, _) <- curl ["-H", "Expect: 100-continue", "-H", "Transfer-Encoding: chunked", "--data-binary", replicate 5000 'x', url port]
+        (code, output, _) <-
+          curl
+            [ "-H",
+              "Expect: 100-continue",
+              "-H",
+              "Transfer-Encoding: chunked",
+              "--data-binary",
+              replicate 5000 'x',
+              url port
+            ]
         (code, output) `shouldBe` (ExitSuccess, replicate 5000 'x')
     it "sees the response to an upload that was not read" $
       withServer id (\_ respond -> respond (responseLBS HTTP.status403 [] "no")) $ \port -> do
@@ -54,7 +63,8 @@ spec = do
         (code, output) `shouldBe` (ExitSuccess, "no")
   where
     url port = "http://127.0.0.1:" ++ show port ++ "/"
-    curl arguments = within "curl" (readProcessWithExitCode "curl" (["-sS", "--max-time", "8", "--noproxy", "*"] ++ arguments) "")
+    curl arguments =
+      within "curl" (readProcessWithExitCode "curl" (["-sS", "--max-time", "8", "--noproxy", "*"] ++ arguments) "")
     streamOf body needs = do
       left <- newIORef (L.toChunks body)
       needs (atomicModifyIORef' left (\chunks -> (drop 1 chunks, B.concat (take 1 chunks))))

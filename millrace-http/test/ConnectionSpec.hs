@@ -30,7 +30,8 @@ examples medium = do
     it "HTTP/1.1 keeps the connection, and says nothing about it" $ stays "GET / HTTP/1.1\r\nHost: a\r\n\r\n" Nothing
     it "HTTP/1.0 with keep-alive keeps it, and says so" $
       stays "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" (Just "keep-alive")
-    it "a list with other tokens keeps it" $ stays "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, upgrade\r\n\r\n" Nothing
+    it "a list with other tokens keeps it" $
+      stays "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, upgrade\r\n\r\n" Nothing
     it "HTTP/1.0 closes" $ closes "GET / HTTP/1.0\r\n\r\n"
     it "close closes" $ closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     it "close in a list closes" $ closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, Close\r\n\r\n"
@@ -39,30 +40,48 @@ examples medium = do
     it "HTTP/1.0 with keep-alive and close closes" $ closes "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n"
     it "RFC 9112, 9.6: nothing after a request with close is processed" $
       withServerOver medium id path $ \port -> do
-        bytes <- exchange port "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        bytes <-
+          exchange port "GET /1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["/1"]
     it "RFC 9110, 5.6.1: empty elements of a list mean nothing" $
       closes "GET / HTTP/1.1\r\nHost: a\r\nConnection: , ,\tclose ,\r\n\r\n"
     it "RFC 9112, 9.3: options that only contain close keep it" $
       stays "GET / HTTP/1.1\r\nHost: a\r\nConnection: not-close, closed, \"close\"\r\n\r\n" Nothing
     it "the application may close" $
-      withServerOver medium id (\_ respond -> respond (responseLBS status200 [("Connection", "Close")] "x")) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+      withServerOver medium id (\_ respond -> respond (responseLBS status200 [("Connection", "Close")] "x")) $ \port ->
+        do
+          bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
     it "the application's close counts as it is sent, without its control characters" $
-      withServerOver medium id (\_ respond -> respond (responseLBS status200 [("Connection", "close\0")] "x")) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)] `shouldBe` ["close"]
+      withServerOver medium id (\_ respond -> respond (responseLBS status200 [("Connection", "close\0")] "x")) $
+        \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)] `shouldBe` ["close"]
     it "other options of the application's are passed on" $
-      withServerOver medium id (\_ respond -> respond (responseLBS status200 [("Connection", "X-Hop, close"), ("X-Hop", "1")] "x")) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)] `shouldBe` ["X-Hop, close", "close"]
+      withServerOver
+        medium
+        id
+        (\_ respond -> respond (responseLBS status200 [("Connection", "X-Hop, close"), ("X-Hop", "1")] "x"))
+        $ \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            [value | ("connection", value) <- concatMap replyFields (parseReplies bytes)]
+              `shouldBe` ["X-Hop, close", "close"]
 
   describe "pipelining (RFC 9112, 9.3.2)" $ do
     it "answers in order, however many requests come at once" $
       withServerOver medium id path $ \port -> withConnection port $ \client -> do
         let count = 5000 :: Int
-            request number = B.concat ["GET /", C8.pack (show number), " HTTP/1.1\r\nHost: a\r\n", if number == count then "Connection: close\r\n\r\n" else "\r\n"]
+            request number =
+              B.concat
+                [ "GET /",
+                  C8.pack (show number),
+                  " HTTP/1.1\r\nHost: a\r\n",
+                  if number == count
+                    then "Connection: close\r\n\r\n"
+                    else "\r\n"
+                ]
         send client (B.concat (map request [1 .. count]))
         replies <- parseReplies <$> receiveAll client
         map replyBody replies `shouldBe` [C8.pack ('/' : show number) | number <- [1 .. count]]
@@ -97,7 +116,9 @@ examples medium = do
       withServerOver medium id echo $ \port -> withConnection port $ \client ->
         forM_ [0, 1, 1000, 14000, 16384, 200000] $ \size -> do
           let body = patterned size
-          send client (B.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body])
+          send
+            client
+            (B.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", body])
           reply <- receiveResponse client
           replyBody reply `shouldBe` body
     it "arrive whole, chunked" $
@@ -108,9 +129,20 @@ examples medium = do
           reply <- receiveResponse client
           replyBody reply `shouldBe` body
     it "have the length the client gave" $
-      withServerOver medium id (\request respond -> respond (responseLBS status200 [] (L.fromStrict (C8.pack (describe' (requestBodyLength request)))))) $ \port -> do
-        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.0\r\n\r\n"
-        map replyBody (parseReplies bytes) `shouldBe` ["3", "chunked", "0"]
+      withServerOver
+        medium
+        id
+        ( \request respond ->
+            respond (responseLBS status200 [] (L.fromStrict (C8.pack (describe' (requestBodyLength request)))))
+        )
+        $ \port ->
+          do
+            bytes <-
+              exchange
+                port
+                "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: \
+                \a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.0\r\n\r\n"
+            map replyBody (parseReplies bytes) `shouldBe` ["3", "chunked", "0"]
     it "are empty again and again at their end" $
       withServerOver medium id readsTwice $ \port -> do
         bytes <- exchange port "POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc"
@@ -128,11 +160,20 @@ examples medium = do
               ]
         map replyBody (parseReplies bytes) `shouldBe` ["/1", "/2", "/3"]
     it "RFC 9112, 9.6: broken ones that are not read end the connection, and the response says so" $
-      forM_ ["xyz\r\nhello", "5\r\nhello!\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\nnonsense\r\n\r\n", "5\nhello\n0\n\n"] $ \broken ->
-        forM_ [path, \_ _ -> throwIO (ErrorCall "fault")] $ \application ->
-          withServerOver medium id application $ \port -> do
-            bytes <- exchange port (B.concat ["POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", broken, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"])
-            map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
+      forM_ ["xyz\r\nhello", "5\r\nhello!\r\n0\r\n\r\n", "5\r\nhello\r\n0\r\nnonsense\r\n\r\n", "5\nhello\n0\n\n"] $
+        \broken ->
+          forM_ [path, \_ _ -> throwIO (ErrorCall "fault")] $ \application ->
+            withServerOver medium id application $ \port -> do
+              bytes <-
+                exchange
+                  port
+                  ( B.concat
+                      [ "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+                        broken,
+                        "GET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+                      ]
+                  )
+              map (headerOf "connection") (parseReplies bytes) `shouldBe` [Just "close"]
     it "those that are whole, or not all there, keep it" $
       forM_ [["3\r\nabc\r\n0\r\n\r\n"], ["3\r\na", "bc\r\n", "0", "\r\n\r\n"]] $ \pieces ->
         withServerOver medium id path $ \port -> withConnection port $ \client -> do
@@ -143,13 +184,20 @@ examples medium = do
           next <- parseReplies <$> receiveAll client
           (headerOf "connection" reply, map replyBody next) `shouldBe` (Nothing, ["/2"])
     it "their rest is waited for behind the response, wherever the client waits for that" $
-      forM_ [("", "5\r\nhello\r\n0\r\n\r\n"), ("5", "\r\nhello\r\n0\r\n\r\n"), ("5\r\nhel", "lo\r\n0\r\n\r\n"), ("5\r\nhello\r\n", "0\r\n\r\n"), ("5\r\nhello\r\n0\r\n", "\r\n")] $ \(begun, rest) ->
-        withServerOver medium id path $ \port -> withConnection port $ \client -> do
-          send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" begun)
-          (reply, seconds) <- timed (receiveResponse client)
-          (begun, replyBody reply, seconds < 15) `shouldBe` (begun, "/1", True)
-          send client (B.append rest "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-          map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/2"]
+      forM_
+        [ ("", "5\r\nhello\r\n0\r\n\r\n"),
+          ("5", "\r\nhello\r\n0\r\n\r\n"),
+          ("5\r\nhel", "lo\r\n0\r\n\r\n"),
+          ("5\r\nhello\r\n", "0\r\n\r\n"),
+          ("5\r\nhello\r\n0\r\n", "\r\n")
+        ]
+        $ \(begun, rest) ->
+          withServerOver medium id path $ \port -> withConnection port $ \client -> do
+            send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" begun)
+            (reply, seconds) <- timed (receiveResponse client)
+            (begun, replyBody reply, seconds < 15) `shouldBe` (begun, "/1", True)
+            send client (B.append rest "GET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["/2"]
     it "end the connection when they are too long to skip, without losing the response" $
       withServerOver medium id path $ \port ->
         replicateM_ 20 . withConnection port $ \client -> do
@@ -166,18 +214,34 @@ examples medium = do
     it "end the connection when they were malformed, even if the application makes nothing of that" $ do
       let application request respond = do
             outcome <- try (strictRequestBody request)
-            respond (responseLBS status200 [] (either (\reason -> L.fromStrict (C8.pack (show (reason :: InvalidRequest)))) id outcome))
+            respond
+              ( responseLBS
+                  status200
+                  []
+                  (either (\reason -> L.fromStrict (C8.pack (show (reason :: InvalidRequest)))) id outcome)
+              )
       withServerOver medium id application $ \port -> do
-        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+        bytes <-
+          exchange
+            port
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
           `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
     -- The server knows their size only if they have arrived.
-    when (movesAllAtOnce medium) . it "RFC 9112, 9.6: chunked ones that are known to be too long to skip end the connection, and the response says so" $
-      forM_ [["2001\r\n"], ["2000\r\n" <> C8.replicate 8192 'x' <> "\r\n1\r\n"], ["1\r\nx\r\n", "2000\r\n"], [chunked 100 (C8.replicate 8193 'x')]] $ \pieces ->
-        withServerOver medium id path $ \port -> withConnection port $ \client -> do
-          send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (B.concat pieces))
-          (replies, seconds) <- timed (parseReplies <$> receiveAll client)
-          (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
+    when (movesAllAtOnce medium)
+      . it
+        "RFC 9112, 9.6: chunked ones that are known to be too long to skip end the connection, and the response says so"
+      $ forM_
+        [ ["2001\r\n"],
+          ["2000\r\n" <> C8.replicate 8192 'x' <> "\r\n1\r\n"],
+          ["1\r\nx\r\n", "2000\r\n"],
+          [chunked 100 (C8.replicate 8193 'x')]
+        ]
+        $ \pieces ->
+          withServerOver medium id path $ \port -> withConnection port $ \client -> do
+            send client (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" (B.concat pieces))
+            (replies, seconds) <- timed (parseReplies <$> receiveAll client)
+            (map (headerOf "connection") replies, seconds < 15) `shouldBe` ([Just "close"], True)
     it "RFC 9112, 9.6: a stream that is not made of one, or only of its beginning, says so, too, if it is not flushed" $
       forM_ [const (return ()), void . getRequestBodyChunk] $ \reading -> do
         let streams request respond = respond (responseStream status200 [] (\write _ -> write "a" >> reading request >> write "b"))
@@ -195,7 +259,8 @@ examples medium = do
         threadDelay 50000
         send client "x\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
         replies <- parseReplies <$> receiveAll client
-        map (\reply -> (replyBody reply, headerOf "connection" reply)) replies `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
+        map (\reply -> (replyBody reply, headerOf "connection" reply)) replies
+          `shouldBe` [("BadRequest \"malformed chunk\"", Just "close")]
     it "those that a stream is made of may be as long as they like" $
       forM_ [streamsBody False, streamsBody True] $ \application ->
         withServerOver medium id application $ \port -> withConnection port $ \client ->
@@ -249,37 +314,51 @@ examples medium = do
   describe "100 (Continue) (RFC 9110, 10.1.1)" $ do
     it "is sent when the application reads the body" $
       withServerOver medium id echo $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n"
+        send
+          client
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-Continue\r\nConnection: close\r\n\r\n"
         interim <- receiveUntilThere "\r\n\r\n" 1 200000 client
         interim `shouldBe` ("HTTP/1.1 100 Continue\r\n\r\n", False)
         send client "hello"
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["hello"]
     it "is not sent when the body is there already" $
       withServerOver medium id echo $ \port -> do
-        bytes <- exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\nhello"
+        bytes <-
+          exchange
+            port
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\nhello"
         map replyStatus (parseReplies bytes) `shouldBe` [200]
     it "is not waited for by a client that has begun to send the body: the connection is kept" $
       forM_ [(echo, "hello"), (path, "/1")] $ \(application, expected) ->
         withServerOver medium id application $ \port -> do
           let next = "POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbye"
-          bytes <- exchange port (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello" next)
-          map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(200, Nothing), (200, Just "close")]
+          bytes <-
+            exchange
+              port
+              (B.append "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello" next)
+          map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes)
+            `shouldBe` [(200, Nothing), (200, Just "close")]
           map replyBody (take 1 (parseReplies bytes)) `shouldBe` [expected]
     it "nor when the application has read what had come of it, and no more" $ do
       let begins request respond = do
             begun <- getRequestBodyChunk request
             respond (responseLBS status200 [] (L.fromStrict begun))
-      forM_ [("Content-Length: 5\r\n\r\nhe", "llo"), ("Transfer-Encoding: chunked\r\n\r\n2\r\nhe", "\r\n3\r\nllo\r\n0\r\n\r\n")] $ \(start, end) ->
-        withServerOver medium id begins $ \port -> withConnection port $ \client -> do
-          send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" start)
-          reply <- receiveResponse client
-          (replyStatus reply, headerOf "connection" reply, replyBody reply) `shouldBe` (200, Nothing, "he")
-          send client (B.append end "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
-          replyBody <$> receiveResponse client `shouldReturn` "hi"
+      forM_
+        [ ("Content-Length: 5\r\n\r\nhe", "llo"),
+          ("Transfer-Encoding: chunked\r\n\r\n2\r\nhe", "\r\n3\r\nllo\r\n0\r\n\r\n")
+        ]
+        $ \(start, end) ->
+          withServerOver medium id begins $ \port -> withConnection port $ \client -> do
+            send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" start)
+            reply <- receiveResponse client
+            (replyStatus reply, headerOf "connection" reply, replyBody reply) `shouldBe` (200, Nothing, "he")
+            send client (B.append end "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+            replyBody <$> receiveResponse client `shouldReturn` "hi"
     it "is not sent when the application does not read the body, and the connection is closed" $
       withServerOver medium id path $ \port -> do
         bytes <- exchange port "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
-        map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [(200, Just "close")]
+        map (\reply -> (replyStatus reply, headerOf "connection" reply)) (parseReplies bytes)
+          `shouldBe` [(200, Just "close")]
     it "is not sent to HTTP/1.0" $
       withServerOver medium id echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
@@ -292,7 +371,10 @@ examples medium = do
             () <- sendBytes "HTTP/1.1 101 Switching Protocols\r\n\r\n"
             receiveBytes >>= sendBytes
       withServerOver medium id application $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n"
+        send
+          client
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: \
+          \100-continue\r\n\r\n"
         (first, _) <- receiveUntilThere "\r\n\r\n" 2 200000 client
         first `shouldBe` "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"
         send client "x"
@@ -305,24 +387,31 @@ examples medium = do
         send client "hello"
         replyBody <$> receiveResponse client `shouldReturn` "hello"
     forM_ [("short", 5), ("longer than what would be skipped", 100000)] $ \(length', size) ->
-      forM_ [("by length", \body -> B.concat ["Content-Length: ", C8.pack (show (B.length body)), "\r\n\r\n"], id), ("chunked", const "Transfer-Encoding: chunked\r\n\r\n", chunked 5000)] $ \(framing, fields, framed) ->
-        it ("and the connection is kept, for a body that is " ++ length' ++ ", " ++ framing) $
-          withServerOver medium id (streamsBody False) $ \port -> withConnection port $ \client ->
-            replicateM_ 2 $ do
-              let body = patterned size
-              send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" (fields body))
-              replyStatus <$> receiveResponse client `shouldReturn` 100
-              send client (framed body)
-              reply <- receiveResponse client
-              (headerOf "connection" reply, replyBody reply == body) `shouldBe` (Nothing, True)
+      forM_
+        [ ("by length", \body -> B.concat ["Content-Length: ", C8.pack (show (B.length body)), "\r\n\r\n"], id),
+          ("chunked", const "Transfer-Encoding: chunked\r\n\r\n", chunked 5000)
+        ]
+        $ \(framing, fields, framed) ->
+          it ("and the connection is kept, for a body that is " ++ length' ++ ", " ++ framing) $
+            withServerOver medium id (streamsBody False) $ \port -> withConnection port $ \client ->
+              replicateM_ 2 $ do
+                let body = patterned size
+                send client (B.append "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" (fields body))
+                replyStatus <$> receiveResponse client `shouldReturn` 100
+                send client (framed body)
+                reply <- receiveResponse client
+                (headerOf "connection" reply, replyBody reply == body) `shouldBe` (Nothing, True)
     it "is not sent to a client that gets a stream of something else, which says that the connection ends, however full the output is" $
       forM_ ([0, 1] ++ [15000, 15017 .. 16500] ++ [200000]) $ \size -> do
         let streams _ respond = respond . responseStream status200 [] $ \write _ -> do
               write (byteString (B.take (size `div` 2) (patterned size)))
               write (byteString (B.drop (size `div` 2) (patterned size)))
         withServerOver medium id streams $ \port -> do
-          replies <- parseReplies <$> exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
-          map (\reply -> (headerOf "connection" reply, replyBody reply == patterned size)) replies `shouldBe` [(Just "close", True)]
+          replies <-
+            parseReplies
+              <$> exchange port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+          map (\reply -> (headerOf "connection" reply, replyBody reply == patterned size)) replies
+            `shouldBe` [(Just "close", True)]
     it "and if the body turns out to be broken before that, the response is another one" $
       withServerOver medium id (streamsBody False) $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
@@ -361,7 +450,8 @@ examples medium = do
         (begun, _) <- receiveUntilTimeout 200000 client
         send client "hello"
         rest <- receiveAll client
-        map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies (B.append begun rest)) `shouldBe` [(200, "read: hello")]
+        map (\reply -> (replyStatus reply, replyBody reply)) (parseReplies (B.append begun rest))
+          `shouldBe` [(200, "read: hello")]
 
   describe "empty lines before a request (RFC 9112, 2.2)" $ do
     it "are ignored, also when they come alone" $
@@ -380,17 +470,20 @@ examples medium = do
         receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
     it "keep nobody connected who sends nothing else" $
       withServerOver medium (setIdleTimeout 1 . setHeaderTimeout 1) pong $ \port -> withConnection port $ \client ->
-        withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $ \_ ->
-          receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
+        withAsync (void (try (forever (send client "\r\n" >> threadDelay 200000)) :: IO (Either SomeException ()))) $
+          \_ ->
+            receiveUntilTimeout 10000000 client `shouldReturn` ("", True)
     it "are no request that was cut off when the client leaves" $ do
       refused <- newIORef []
-      withServerOver medium (setOnException (\_ failure -> modifyIORef refused (fromException failure :))) pong $ \port -> withConnection port $ \client -> do
-        send client "\r\n"
-        threadDelay 100000
-        send client "\r\n"
-        threadDelay 100000
-        sendEnd client
-        receiveAll client `shouldReturn` ""
+      withServerOver medium (setOnException (\_ failure -> modifyIORef refused (fromException failure :))) pong $
+        \port ->
+          withConnection port $ \client -> do
+            send client "\r\n"
+            threadDelay 100000
+            send client "\r\n"
+            threadDelay 100000
+            sendEnd client
+            receiveAll client `shouldReturn` ""
       readIORef refused `shouldReturn` [Just ConnectionClosedByPeer]
 
   describe "many connections" $

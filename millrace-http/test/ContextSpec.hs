@@ -106,16 +106,17 @@ spec = do
   describe "a request that is kept for longer than it is served" $ do
     it "is not connected, although its connection stays, and a callback runs at once" $ do
       (kept, told) <- (,) <$> newEmptyMVar <*> newEmptyMVar
-      withServer id (\request respond -> putMVar kept request >> pong request respond) $ \port -> withConnection port $ \client -> do
-        request <- send client get >> takeMVar kept
-        replyBody <$> receiveResponse client `shouldReturn` "Pong"
-        within "the end of the request" (untilIO (not <$> isConnected request))
-        within "the callback" (onDisconnect request (putMVar told ()) (takeMVar told))
-        send client get
-        next <- takeMVar kept
-        replyBody <$> receiveResponse client `shouldReturn` "Pong"
-        within "the end of the next one" (untilIO (not <$> isConnected next))
-        isConnected request `shouldReturn` False
+      withServer id (\request respond -> putMVar kept request >> pong request respond) $ \port ->
+        withConnection port $ \client -> do
+          request <- send client get >> takeMVar kept
+          replyBody <$> receiveResponse client `shouldReturn` "Pong"
+          within "the end of the request" (untilIO (not <$> isConnected request))
+          within "the callback" (onDisconnect request (putMVar told ()) (takeMVar told))
+          send client get
+          next <- takeMVar kept
+          replyBody <$> receiveResponse client `shouldReturn` "Pong"
+          within "the end of the next one" (untilIO (not <$> isConnected next))
+          isConnected request `shouldReturn` False
     it "ends the wait of a thread that waits for the end of its client" $ do
       told <- newEmptyMVar
       let application request respond = do
@@ -154,13 +155,25 @@ spec = do
             pauseTimeout request
             when (seed `mod` 7 == (0 :: Int)) (onDisconnect request (return ()) (threadDelay 100))
             late <- try (getRequestBodyChunk request) :: IO (Either SomeException B.ByteString)
-            either (const (return ())) (\bytes -> unless (B.isPrefixOf bytes (number request)) (note (number request, show bytes))) late
+            either
+              (const (return ()))
+              (\bytes -> unless (B.isPrefixOf bytes (number request)) (note (number request, show bytes)))
+              late
           hammer seed = do
             present <- readIORef kept
             forM_ (zip [seed ..] (everySeventh (drop (seed `mod` 7) present))) (uncurry ask)
             when (null present) yield
             hammer (seed + 1)
-          post at = B.concat ["POST /", at, " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n", at, "\r\n0\r\nx-number: ", at, "\r\n\r\n"]
+          post at =
+            B.concat
+              [ "POST /",
+                at,
+                " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n",
+                at,
+                "\r\n0\r\nx-number: ",
+                at,
+                "\r\n\r\n"
+              ]
           client' port which = withConnection port $ \client -> forM_ [1 .. 60] $ \count -> do
             let at = C8.pack (show (10000000 + 1000 * which + count :: Int))
             send client (post at)
@@ -180,9 +193,12 @@ spec = do
               info <- getFileInfo request path
               missing <- try (getFileInfo request (path ++ "-missing")) :: IO (Either IOException FileInfo)
               folder <- try (getFileInfo request "/") :: IO (Either IOException FileInfo)
-              writeIORef told (Just (fileInfoName info, fileInfoSize info, either (const ()) (const (error "found")) missing))
+              writeIORef
+                told
+                (Just (fileInfoName info, fileInfoSize info, either (const ()) (const (error "found")) missing))
               either (const (return ())) (const (fail "found")) folder
-              respond (responseLBS status200 [("Last-Modified", fileInfoDate info)] (LC8.pack (show (fileInfoSize info))))
+              respond
+                (responseLBS status200 [("Last-Modified", fileInfoDate info)] (LC8.pack (show (fileInfoSize info))))
         withServer id application $ \port -> statusOf <$> exchange port lastGet `shouldReturn` 200
         readIORef told `shouldReturn` Just (path, 5, ())
     it "looks again each time, unless it was told to remember" $
@@ -206,10 +222,11 @@ spec = do
   describe "setFdCacheDuration" $ do
     it "notices what is written to a file in place" $
       withFile "a" $ \path ->
-        withServer (setFdCacheDuration 60) (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> do
-          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["a"]
-          appendFile path "bc"
-          map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["abc"]
+        withServer (setFdCacheDuration 60) (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port ->
+          do
+            map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["a"]
+            appendFile path "bc"
+            map replyBody . parseReplies <$> exchange port lastGet `shouldReturn` ["abc"]
     it "keeps files open for so long, and those that are being sent until they are sent" $
       withFile (replicate 3000000 'a') $ \path -> do
         let application _ respond = respond (responseFile status200 [] path Nothing)

@@ -21,8 +21,17 @@ spec = do
     it "of the next 50 years" $ twoDigits 50 50
     it "of the past, when the future is further than 50 years" $ twoDigits 51 (-49)
   describe "is not read" $
-    forM_ ["", "yesterday", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 25:49:37 GMT", "Sun, 32 Nov 1994 08:49:37 GMT", "784111777", "Sun, 06 Nov 1994 08:49:37 GMT; length=3"] $ \text ->
-      it (show text) $ parseHttpDate text `shouldBe` Nothing
+    forM_
+      [ "",
+        "yesterday",
+        "Sun, 06 Nov 1994 08:49:37",
+        "Sun, 06 Nov 1994 25:49:37 GMT",
+        "Sun, 32 Nov 1994 08:49:37 GMT",
+        "784111777",
+        "Sun, 06 Nov 1994 08:49:37 GMT; length=3"
+      ]
+      $ \text ->
+        it (show text) $ parseHttpDate text `shouldBe` Nothing
   where
     -- A two-digit year that is at most 50 years ahead is in the future.
     twoDigits written meant = do

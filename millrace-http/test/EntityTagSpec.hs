@@ -15,13 +15,17 @@ spec = do
     it "empty" $ parseTag "\"\"" `shouldBe` Just (EntityTag Strong "")
     forM_ ["", "xyzzy", "\"xyzzy", "xyzzy\"", "w/\"x\"", "\"a\"b", "\"a b\"", "\"a\", \"b\"", "'a'"] $ \text ->
       it ("not " <> show text) $ parseTag text `shouldBe` Nothing
-    it "is rendered as it is read" $ map renderTag [EntityTag Strong "a", EntityTag Weak "b"] `shouldBe` ["\"a\"", "W/\"b\""]
+    it "is rendered as it is read" $
+      map renderTag [EntityTag Strong "a", EntityTag Weak "b"] `shouldBe` ["\"a\"", "W/\"b\""]
   describe "a list" $ do
     it "any" $ parseTagList " * " `shouldBe` Just AnyTag
     it "several" $
-      parseTagList "\"a\", W/\"b\" ,\"c\"" `shouldBe` Just (Tags [EntityTag Strong "a", EntityTag Weak "b", EntityTag Strong "c"])
-    it "a comma in a tag" $ parseTagList "\"a,b\",\"c\"" `shouldBe` Just (Tags [EntityTag Strong "a,b", EntityTag Strong "c"])
-    it "empty elements" $ parseTagList ", ,\"a\",,\"b\"," `shouldBe` Just (Tags [EntityTag Strong "a", EntityTag Strong "b"])
+      parseTagList "\"a\", W/\"b\" ,\"c\""
+        `shouldBe` Just (Tags [EntityTag Strong "a", EntityTag Weak "b", EntityTag Strong "c"])
+    it "a comma in a tag" $
+      parseTagList "\"a,b\",\"c\"" `shouldBe` Just (Tags [EntityTag Strong "a,b", EntityTag Strong "c"])
+    it "empty elements" $
+      parseTagList ", ,\"a\",,\"b\"," `shouldBe` Just (Tags [EntityTag Strong "a", EntityTag Strong "b"])
     forM_ ["a", "\"a\" \"b\"", "\"a\", b", "*, \"a\"", "\"a"] $ \text ->
       it ("not " <> show text) $ parseTagList text `shouldBe` Nothing
   describe "comparison (RFC 9110 section 8.8.3.2)" $ do

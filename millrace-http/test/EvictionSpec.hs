@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Which elements are evicted for new ones, how often that scans all of them, and what a connection that is evicted tells its client.
+-- | Which elements are evicted for new ones, how often that scans all of them, and what a connection that is evicted
+-- tells its client.
 module EvictionSpec (spec) where
 
 import Control.Concurrent (forkIO, threadDelay)
@@ -34,7 +35,8 @@ spec = describe "newcomers" $ do
   it "do not ask those behind one who does not give way yet, and ask it again" $ do
     crowd <- newCrowd [] [1, 2]
     patient <- newIORef False
-    eviction <- newEviction (find crowd) (\one -> readIORef patient >>= \now -> if now then endAll crowd one else return NotYet)
+    eviction <-
+      newEviction (find crowd) (\one -> readIORef patient >>= \now -> if now then endAll crowd one else return NotYet)
     evict eviction `shouldReturn` NoneGivesWay
     writeIORef patient True
     replicateM 2 (evict eviction) `shouldReturn` [OneGivesWay, OneGivesWay]
@@ -61,18 +63,22 @@ spec = describe "newcomers" $ do
           (take 1 answers, counted) `shouldBe` ([NoneGivesWay], 1)
           drop 1 answers `shouldSatisfy` all isPause
           return (Just ())
-  forM_ [("is told", \client _ -> clientEnd client, "HTTP/1.1 400 "), ("is not told, because the server did,", \_ served -> giveWay served, "")] $ \(what, end, expected) ->
-    it ("make connections give way: a client " ++ what ++ " that it has ended within a head") $ do
-      (transport, client) <- newMemoryTransport goodConditions (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
-      server <- newServerContext (quiet defaultSettings)
-      served <- newServed server transport
-      void . forkIO . mask_ $ runConnection served pong (closeTransport (servedTransport served))
-      let waitUntil condition = within "the server" $ let go = condition >>= \is -> unless is (threadDelay 1000 >> go) in go
-      waitUntil (isIdle served)
-      clientSend client "GET / HT"
-      waitUntil (not <$> isIdle served)
-      end client served
-      within "the end" (clientReceive client 13) `shouldReturn` expected
+  forM_
+    [ ("is told", \client _ -> clientEnd client, "HTTP/1.1 400 "),
+      ("is not told, because the server did,", \_ served -> giveWay served, "")
+    ]
+    $ \(what, end, expected) ->
+      it ("make connections give way: a client " ++ what ++ " that it has ended within a head") $ do
+        (transport, client) <- newMemoryTransport goodConditions (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
+        server <- newServerContext (quiet defaultSettings)
+        served <- newServed server transport
+        void . forkIO . mask_ $ runConnection served pong (closeTransport (servedTransport served))
+        let waitUntil condition = within "the server" $ let go = condition >>= \is -> unless is (threadDelay 1000 >> go) in go
+        waitUntil (isIdle served)
+        clientSend client "GET / HT"
+        waitUntil (not <$> isIdle served)
+        end client served
+        within "the end" (clientReceive client 13) `shouldReturn` expected
   where
     isPause (AskLater micros) = micros > 0 && micros <= 100001
     isPause _ = False
@@ -96,5 +102,10 @@ find crowd = do
 endAll :: Crowd -> Int -> IO Outcome
 endAll crowd one = do
   there <- elem one <$> ((++) <$> readIORef (preferred crowd) <*> readIORef (others crowd))
-  when there (modifyIORef (ended crowd) (one :) >> modifyIORef (preferred crowd) (delete one) >> modifyIORef (others crowd) (delete one))
+  when
+    there
+    ( modifyIORef (ended crowd) (one :)
+        >> modifyIORef (preferred crowd) (delete one)
+        >> modifyIORef (others crowd) (delete one)
+    )
   return (if there then GivesWay else Stays)

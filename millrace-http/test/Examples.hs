@@ -1,4 +1,5 @@
--- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold. Must not know: servers.
+-- | Runs examples, in the order in which they are written: each with a time limit, and without those that do not hold.
+-- Must not know: servers.
 module Examples (Title, isAbout, runExamples) where
 
 import Control.Concurrent.Async (AsyncCancelled (..))
@@ -29,7 +30,7 @@ runExamples isLeftOut examples = do
     -- A test that hangs fails, with its name.
     limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return
 
--- Examples cancel threads. With GHC 9.0 the instance of that exception may lose what it refers to once no code has needed it for a while: see
--- docs/HACKING.md. So it is always needed.
+-- Examples cancel threads. With GHC 9.0 the instance of that exception may lose what it refers to once no code has
+-- needed it for a while: see docs/HACKING.md. So it is always needed.
 keepInstance :: IO ()
 keepInstance = evaluate (toException AsyncCancelled) >>= void . newStablePtr

@@ -35,19 +35,22 @@ spec = describe "above an exchange" $ do
     forM_ [0, 5, 16384, 200000] $ \size ->
       it ("of a file of " ++ show size ++ " bytes is sent") . withFolder $ \folder -> do
         B.writeFile (folder </> "file") (C8.replicate size 'b')
-        (bodyOf <$> answered (always (responseFile status200 [] (folder </> "file") Nothing)) defaultRequest) `shouldReturn` Just (C8.replicate size 'b')
+        (bodyOf <$> answered (always (responseFile status200 [] (folder </> "file") Nothing)) defaultRequest)
+          `shouldReturn` Just (C8.replicate size 'b')
     forM_ [(204, NotAnnounced), (205, Announced 0), (304, AsGiven)] $ \(code, size) ->
       it ("is not sent with status " ++ show code) $
         contentFor defaultRequest (responseLBS (mkStatus code "") [] "never") `shouldReturn` Just (NoContent size)
     it "is not sent to HEAD, and its code is not run" $ do
       ran <- newIORef False
       let head' = defaultRequest {requestMethod = methodHead}
-      contentFor head' (responseStream status200 [] (\_ _ -> writeIORef ran True)) `shouldReturn` Just (NoContent AsGiven)
+      contentFor head' (responseStream status200 [] (\_ _ -> writeIORef ran True))
+        `shouldReturn` Just (NoContent AsGiven)
       contentFor head' (responseLBS status200 [] (error "evaluated")) `shouldReturn` Just (NoContent AsGiven)
       readIORef ran `shouldReturn` False
     it "of a file is not sent to HEAD, but its length is announced" . withFolder $ \folder -> do
       B.writeFile (folder </> "file") "12345"
-      contentFor defaultRequest {requestMethod = methodHead} (responseFile status200 [] (folder </> "file") Nothing) `shouldReturn` Just (NoContent (Announced 5))
+      contentFor defaultRequest {requestMethod = methodHead} (responseFile status200 [] (folder </> "file") Nothing)
+        `shouldReturn` Just (NoContent (Announced 5))
     it "does not follow a 2xx to CONNECT, which opens no tunnel" $ do
       result <- answered (always (responseLBS status200 [] "x")) defaultRequest {requestMethod = methodConnect}
       (finalContent <$> receivedFinal result, receivedAfterwards result) `shouldBe` (Just TunnelRefused, Closed)
@@ -56,7 +59,8 @@ spec = describe "above an exchange" $ do
     forM_ [0, 99, 100, 101, 103, 199, 1000, -1] $ \code ->
       it ("RFC 9110, 15: " ++ show code ++ ", which is no final one, is a 500") $ do
         reports <- newIORef []
-        result <- answeredTo goodClient (reportingTo reports) (always (responseLBS (Status code "") [] "x")) defaultRequest
+        result <-
+          answeredTo goodClient (reportingTo reports) (always (responseLBS (Status code "") [] "x")) defaultRequest
         statusIn result `shouldBe` Just 500
         map fromException <$> readIORef reports `shouldReturn` [Just (InvalidStatusCode code)]
 
@@ -64,30 +68,48 @@ spec = describe "above an exchange" $ do
     it "before it responds: 500, the exception is reported, and the connection stays" $ do
       reports <- newIORef []
       result <- answeredTo goodClient (reportingTo reports) (\_ _ -> throwIO (ErrorCall "fault")) defaultRequest
-      (statusIn result, bodyOf result, receivedAfterwards result) `shouldBe` (Just 500, Just "Something went wrong", KeptOpen)
+      (statusIn result, bodyOf result, receivedAfterwards result)
+        `shouldBe` (Just 500, Just "Something went wrong", KeptOpen)
       map fromException <$> readIORef reports `shouldReturn` [Just (ErrorCall "fault")]
     it "in a body of which nothing was sent: 500 in its place" $ do
       result <- answered (always (responseLBS status200 [] (L.append "begun" (error "fault")))) defaultRequest
       (statusIn result, bodyOf result) `shouldBe` (Just 500, Just "Something went wrong")
     it "in a body of which something was sent: it is cut off there, and the connection ends" $ do
-      result <- answered (always (responseStream status200 [] (\write flush -> write "begun" >> flush >> throwIO (ErrorCall "fault")))) defaultRequest
-      (finalContent <$> receivedFinal result, receivedAfterwards result) `shouldBe` (Just (Content "begun" Unfinished), Closed)
+      result <-
+        answered
+          (always (responseStream status200 [] (\write flush -> write "begun" >> flush >> throwIO (ErrorCall "fault"))))
+          defaultRequest
+      (finalContent <$> receivedFinal result, receivedAfterwards result)
+        `shouldBe` (Just (Content "begun" Unfinished), Closed)
     it "after it has responded: the response stays, and the connection ends" $ do
-      result <- answered (\_ respond -> respond (responseLBS status200 [] "whole") >> throwIO (ErrorCall "fault")) defaultRequest
-      (finalContent <$> receivedFinal result, receivedAfterwards result) `shouldBe` (Just (Content "whole" Complete), Closed)
+      result <-
+        answered
+          (\_ respond -> respond (responseLBS status200 [] "whole") >> throwIO (ErrorCall "fault"))
+          defaultRequest
+      (finalContent <$> receivedFinal result, receivedAfterwards result)
+        `shouldBe` (Just (Content "whole" Complete), Closed)
     it "an asynchronous exception: nothing is sent, and it reaches the caller" $ do
       let killed _ respond = myThreadId >>= killThread >> respond (responseLBS status200 [] "")
       (outcome, result) <- outcomeFor goodClient id killed defaultRequest
       (either fromException (const Nothing) outcome, receivedFinal result) `shouldBe` (Just ThreadKilled, Nothing)
     it "in the settings' own answer to exceptions: nothing is sent" $ do
-      (outcome, result) <- outcomeFor goodClient (setOnExceptionResponse (const (responseLBS status500 [] (throw (userError "second"))))) (\_ _ -> throwIO (ErrorCall "first")) defaultRequest
-      (either fromException (const Nothing) outcome, receivedFinal result) `shouldBe` (Just (userError "second"), Nothing)
+      (outcome, result) <-
+        outcomeFor
+          goodClient
+          (setOnExceptionResponse (const (responseLBS status500 [] (throw (userError "second")))))
+          (\_ _ -> throwIO (ErrorCall "first"))
+          defaultRequest
+      (either fromException (const Nothing) outcome, receivedFinal result)
+        `shouldBe` (Just (userError "second"), Nothing)
 
   describe "an application that" $ do
     it "catches what its first response raises may respond again" $ do
-      let application _ respond = respond (responseLBS status200 [("X", "first")] (error "fault")) `catch` \(ErrorCall _) -> respond (responseLBS status503 [] "second")
+      let application _ respond =
+            respond (responseLBS status200 [("X", "first")] (error "fault")) `catch` \(ErrorCall _) ->
+              respond (responseLBS status503 [] "second")
       result <- answered application defaultRequest
-      (statusIn result, bodyOf result, finalFields <$> receivedFinal result) `shouldBe` (Just 503, Just "second", Just [])
+      (statusIn result, bodyOf result, finalFields <$> receivedFinal result)
+        `shouldBe` (Just 503, Just "second", Just [])
     it "responds twice is told so, and the first response stays" $ do
       second <- newEmptyMVar
       let application _ respond = do
@@ -99,7 +121,15 @@ spec = describe "above an exchange" $ do
       takeMVar second `shouldReturn` Just RespondedTwice
     it "responds again within its stream is told so: 500, if nothing of the stream was sent" $ do
       reports <- newIORef []
-      result <- answeredTo goodClient (reportingTo reports) (\_ respond -> respond (responseStream status200 [] (\write _ -> write "a" >> void (respond (responseLBS status200 [] "b"))))) defaultRequest
+      result <-
+        answeredTo
+          goodClient
+          (reportingTo reports)
+          ( \_ respond ->
+              respond
+                (responseStream status200 [] (\write _ -> write "a" >> void (respond (responseLBS status200 [] "b"))))
+          )
+          defaultRequest
       (statusIn result, bodyOf result) `shouldBe` (Just 500, Just "Something went wrong")
       map fromException <$> readIORef reports `shouldReturn` [Just RespondedTwice]
     it "returns without having responded: 500" $ do
@@ -109,18 +139,29 @@ spec = describe "above an exchange" $ do
       length <$> readIORef reports `shouldReturn` 1
     it "responds in another thread is answered by that" $ do
       done <- newEmptyMVar
-      result <- answered (\_ respond -> forkIO (respond (responseLBS status200 [] "other") >>= putMVar done) >> takeMVar done) defaultRequest
+      result <-
+        answered
+          (\_ respond -> forkIO (respond (responseLBS status200 [] "other") >>= putMVar done) >> takeMVar done)
+          defaultRequest
       bodyOf result `shouldBe` Just "other"
     it "throws while another of its threads waits for the client ends that wait" $ do
       (begun, outcome) <- (,) <$> newEmptyMVar <*> newEmptyMVar
       let application _ respond = do
             void . forkIO $ do
-              let body = responseStream status200 [] $ \write flush -> write (lazyByteString (L.replicate 1000 0x61)) >> flush >> putMVar begun () >> write (lazyByteString (L.replicate 100000 0x61))
-              try (respond body) >>= putMVar outcome . either (Just . (id :: SomeException -> SomeException)) (const Nothing)
+              let body =
+                    responseStream status200 [] $ \write flush ->
+                      write (lazyByteString (L.replicate 1000 0x61))
+                        >> flush
+                        >> putMVar begun ()
+                        >> write (lazyByteString (L.replicate 100000 0x61))
+              try (respond body)
+                >>= putMVar outcome . either (Just . (id :: SomeException -> SomeException)) (const Nothing)
             takeMVar begun
             throwIO (ErrorCall "fault")
-      result <- within "the answer" (answeredTo goodClient {clientReading = StopsAfter 2000} id application defaultRequest)
-      (C8.length <$> bodyOf result, receivedAfterwards result) `shouldSatisfy` \(count, ending) -> maybe False (>= 1000) count && ending == Closed
+      result <-
+        within "the answer" (answeredTo goodClient {clientReading = StopsAfter 2000} id application defaultRequest)
+      (C8.length <$> bodyOf result, receivedAfterwards result) `shouldSatisfy` \(count, ending) ->
+        maybe False (>= 1000) count && ending == Closed
       ended <- within "the other thread" (takeMVar outcome)
       ended `shouldSatisfy` maybe False (\failure -> isLost failure || fromException failure == Just UsedTooLate)
 
@@ -134,46 +175,76 @@ spec = describe "above an exchange" $ do
               "file" -> responseFile status200 [] (folder </> "large") Nothing
               "builder" -> responseBuilder status200 [] (byteString (B.replicate 400000 0x78))
               _ -> responseStream status200 [] (\write _ -> write (byteString (B.replicate 400000 0x78)))
-        result <- answeredTo goodClient {clientReading = LeavesAfter 100000} (reportingTo reports . setOnAnswer (\answer -> modifyIORef' answers (answer :))) (always response) defaultRequest
+        result <-
+          answeredTo
+            goodClient {clientReading = LeavesAfter 100000}
+            (reportingTo reports . setOnAnswer (\answer -> modifyIORef' answers (answer :)))
+            (always response)
+            defaultRequest
         receivedAfterwards result `shouldBe` Closed
-        map (\answer -> (statusCode (answerStatus answer), answerBytes answer, answerIsCutOff answer)) <$> readIORef answers
+        map (\answer -> (statusCode (answerStatus answer), answerBytes answer, answerIsCutOff answer))
+          <$> readIORef answers
           `shouldReturn` [(200, Just 100000, True)]
         map defaultShouldDisplayException <$> readIORef reports `shouldReturn` [False]
 
   describe "observers" $ do
     it "are told of the answer that was given, no matter which code chose it" $
-      forM_ [("fine", 200, Just 4), ("throw", 500, Just 20), ("body", 500, Just 20), ("missing", 404, Just 14)] $ \(path, status, count) ->
-        toldOf (faulty path) defaultRequest `shouldReturn` [(status, count, False)]
-    it "are told that HEAD has no body" $ toldOf pong defaultRequest {requestMethod = methodHead} `shouldReturn` [(200, Nothing, False)]
+      forM_ [("fine", 200, Just 4), ("throw", 500, Just 20), ("body", 500, Just 20), ("missing", 404, Just 14)] $
+        \(path, status, count) ->
+          toldOf (faulty path) defaultRequest `shouldReturn` [(status, count, False)]
+    it "are told that HEAD has no body" $
+      toldOf pong defaultRequest {requestMethod = methodHead} `shouldReturn` [(200, Nothing, False)]
     it "are told of a raw response" $
-      toldOf (always (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))) defaultRequest `shouldReturn` [(101, Just 4, False)]
+      toldOf (always (responseRaw (\_ give -> give "mine") (responseLBS status500 [] ""))) defaultRequest
+        `shouldReturn` [(101, Just 4, False)]
     it "are told of the other response, if a raw one is not possible" $ do
       answers <- newIORef []
-      void (answeredTo goodClient {clientCanBeTakenOver = False} (setOnAnswer (\answer -> modifyIORef' answers (answer :))) (always (responseRaw (\_ give -> give "mine") (responseLBS status403 [] "no"))) defaultRequest)
+      void
+        ( answeredTo
+            goodClient {clientCanBeTakenOver = False}
+            (setOnAnswer (\answer -> modifyIORef' answers (answer :)))
+            (always (responseRaw (\_ give -> give "mine") (responseLBS status403 [] "no")))
+            defaultRequest
+        )
       map (statusCode . answerStatus) <$> readIORef answers `shouldReturn` [403]
     it "that throw are reported, and the answer stays" $ do
       reports <- newIORef []
-      result <- answeredTo goodClient (reportingTo reports . setOnAnswer (\_ -> throwIO (ErrorCall "told"))) pong defaultRequest
+      result <-
+        answeredTo goodClient (reportingTo reports . setOnAnswer (\_ -> throwIO (ErrorCall "told"))) pong defaultRequest
       bodyOf result `shouldBe` Just "Pong"
       map fromException <$> readIORef reports `shouldReturn` [Just (ErrorCall "told")]
 
   describe "a request that is refused" $
-    forM_ [(BadRequest "x", 400), (PayloadTooLarge, 413), (RequestTimedOut, 408), (UnsupportedVersion, 505)] $ \(reason, status) ->
-      it (show reason ++ ": " ++ show status ++ ", and the connection ends") $ do
-        answers <- newIORef []
-        memory <- newMemoryExchange goodClient
-        refuseExchange (setOnAnswer (\answer -> modifyIORef' answers (answer :)) (quiet defaultSettings)) (memoryExchange memory) methodGet reason
-        result <- received memory
-        (statusIn result, receivedAfterwards result) `shouldBe` (Just status, Closed)
-        map (\answer -> (answerRefusal answer, statusCode (answerStatus answer))) <$> readIORef answers `shouldReturn` [(Just reason, status)]
+    forM_ [(BadRequest "x", 400), (PayloadTooLarge, 413), (RequestTimedOut, 408), (UnsupportedVersion, 505)] $
+      \(reason, status) ->
+        it (show reason ++ ": " ++ show status ++ ", and the connection ends") $ do
+          answers <- newIORef []
+          memory <- newMemoryExchange goodClient
+          refuseExchange
+            (setOnAnswer (\answer -> modifyIORef' answers (answer :)) (quiet defaultSettings))
+            (memoryExchange memory)
+            methodGet
+            reason
+          result <- received memory
+          (statusIn result, receivedAfterwards result) `shouldBe` (Just status, Closed)
+          map (\answer -> (answerRefusal answer, statusCode (answerStatus answer)))
+            <$> readIORef answers `shouldReturn` [(Just reason, status)]
 
   describe "a raw response" $ do
     it "has what the client sends, and closes" $ do
       let raw take' give = take' >>= give . C8.map succ
-      result <- answeredTo goodClient {clientInput = "abc"} id (always (responseRaw raw (responseLBS status500 [] ""))) defaultRequest
+      result <-
+        answeredTo
+          goodClient {clientInput = "abc"}
+          id
+          (always (responseRaw raw (responseLBS status500 [] "")))
+          defaultRequest
       (receivedRaw result, receivedAfterwards result) `shouldBe` ("bcd", Closed)
     it "that throws is not followed by another one" $ do
-      result <- answered (always (responseRaw (\_ give -> give "a" >> throwIO (ErrorCall "fault")) (responseLBS status500 [] ""))) defaultRequest
+      result <-
+        answered
+          (always (responseRaw (\_ give -> give "a" >> throwIO (ErrorCall "fault")) (responseLBS status500 [] "")))
+          defaultRequest
       (receivedRaw result, receivedFinal result) `shouldBe` ("a", Nothing)
 
   describe "interim responses" $ do
@@ -194,7 +265,9 @@ spec = describe "above an exchange" $ do
             pong request respond
       receivedInterim <$> answered application defaultRequest `shouldReturn` []
     it "with a name that is no token are an exception" $
-      statusIn <$> answered (\request respond -> sendEarlyHints request [("a b", "")] >> pong request respond) defaultRequest `shouldReturn` Just 500
+      statusIn
+        <$> answered (\request respond -> sendEarlyHints request [("a b", "")] >> pong request respond) defaultRequest
+          `shouldReturn` Just 500
 
   describe "onDisconnect" $
     it "runs its callback when the client ends" $ do
@@ -209,8 +282,19 @@ spec = describe "above an exchange" $ do
       bodyOf <$> received memory `shouldReturn` Just "Pong"
   where
     always response _ respond = respond response
-    builder size = responseBuilder status200 [] (foldMap byteString (replicate (size `div` 1000) (C8.replicate 1000 'b') ++ [C8.replicate (size `mod` 1000) 'b']))
-    stream size = responseStream status200 [] $ \write flush -> write (byteString (C8.replicate (size `div` 2) 'b')) >> flush >> write (byteString (C8.replicate (size - size `div` 2) 'b'))
+    builder size =
+      responseBuilder
+        status200
+        []
+        ( foldMap
+            byteString
+            (replicate (size `div` 1000) (C8.replicate 1000 'b') ++ [C8.replicate (size `mod` 1000) 'b'])
+        )
+    stream size =
+      responseStream status200 [] $ \write flush ->
+        write (byteString (C8.replicate (size `div` 2) 'b'))
+          >> flush
+          >> write (byteString (C8.replicate (size - size `div` 2) 'b'))
     contentFor request response = fmap finalContent . receivedFinal <$> answered (always response) request
     reportingTo reports = setOnException (\_ failure -> modifyIORef' reports (failure :))
     isLost failure = maybe False isResourceVanishedError (fromException failure)

@@ -1,9 +1,10 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Hostile clients of HTTP/2, one test for each published attack. The server is a process of its own, with default limits
--- except for shorter times. While an attack runs, another connection asks and must be answered soon, and the server may use
--- only so much processor time and memory. How soon is judged by a second server, which nobody attacks, on the same machine.
+-- | Hostile clients of HTTP/2, one test for each published attack. The server is a process of its own, with default
+-- limits except for shorter times. While an attack runs, another connection asks and must be answered soon, and the
+-- server may use only so much processor time and memory. How soon is judged by a second server, which nobody attacks,
+-- on the same machine.
 module Http2AttackSpec (spec, serveAttacked) where
 
 import Control.Concurrent (threadDelay)
@@ -46,7 +47,9 @@ serveAttacked = do
     path -> counted $ case path of
       "/slow" -> threadDelay 300000 >> pong request respond
       "/big" -> respond (responseLBS status200 [] (L.replicate 10000000 0x78))
-      "/stream" -> respond . responseStream status200 [] $ \write _ -> replicateM_ 1000 (write (Builder.byteString (B.replicate 10000 0x78)))
+      "/stream" ->
+        respond . responseStream status200 [] $ \write _ ->
+          replicateM_ 1000 (write (Builder.byteString (B.replicate 10000 0x78)))
       "/read" -> strictRequestBody request >> pong request respond
       _ -> pong request respond
 
@@ -74,8 +77,8 @@ data Attack = Attack
     attackStep :: Http2 -> Word32 -> IO (),
     attackEars :: !Ears,
     attackFate :: !Fate,
-    -- | The most processor time that a step may cost the server, as a multiple of what a harmless request costs it, which comes alone on
-    -- its connection.
+    -- | The most processor time that a step may cost the server, as a multiple of what a harmless request costs it,
+    -- which comes alone on its connection.
     attackCost :: !Double
   }
 
@@ -114,16 +117,18 @@ data Damage = Damage
   }
   deriving (Show)
 
--- Limits for all attacks: processor time, memory, and others' waiting time. The processor time is measured in harmless requests, because how
--- long anything takes depends on the machine and on the compiler. The limits are about three times what was measured with -O2. A part of the
--- time is not the attack's: that of a connection, and what the others' requests cost more beside it. An attack that ends within some
--- milliseconds can hide behind that part. Others may wait as long as those of the other server, and as long as the attacked server had no
--- processor.
+-- Limits for all attacks: processor time, memory, and others' waiting time. The processor time is measured in harmless
+-- requests, because how long anything takes depends on the machine and on the compiler. The limits are about three
+-- times what was measured with -O2. A part of the time is not the attack's: that of a connection, and what the others'
+-- requests cost more beside it. An attack that ends within some milliseconds can hide behind that part. Others may wait
+-- as long as those of the other server, and as long as the attacked server had no processor.
 harmless :: Attack -> Damage -> Bool
 harmless attempted damage =
   (attackFate attempted == MayGoOn || damageEnded damage)
     && damageSeconds damage <= 0.9 * attackSeconds attempted + 0.3
-    && damageSeconds damage <= damageRequestSeconds damage * (attackCost attempted * fromIntegral (damageSteps damage) + 0.25 * fromIntegral (damageRequests damage)) + 0.02
+    && damageSeconds damage <= damageRequestSeconds damage
+      * (attackCost attempted * fromIntegral (damageSteps damage) + 0.25 * fromIntegral (damageRequests damage))
+      + 0.02
     && damageBytes damage <= 24000000 + 10000 * damageHandlers damage
     && damageOthers damage <= 0.2 + 2 * damageElsewhere damage + damageStarved damage
     && damageHandlers damage <= attackConnections attempted * streamsAtATime + 1
@@ -141,7 +146,8 @@ survives attempted servers = go (3 :: Int)
 data Servers = Servers !ServerProcess !ServerProcess
 
 withServers :: (Servers -> IO a) -> IO a
-withServers use = withServerProcess "attacked" 2000 $ \server -> withServerProcess "attacked" 2000 (use . Servers server)
+withServers use =
+  withServerProcess "attacked" 2000 $ \server -> withServerProcess "attacked" 2000 (use . Servers server)
 
 measure :: Attack -> Servers -> IO Damage
 measure attempted (Servers server elsewhere) = do
@@ -185,7 +191,8 @@ measure attempted (Servers server elsewhere) = do
       }
   where
     numberAt path http2 = maybe 0 fst . C8.readInt . answerBody <$> ask http2 (get path) ""
-    untilNoneRuns http2 = numberAt "/running" http2 >>= \count -> when (count > 0) (threadDelay 20000 >> untilNoneRuns http2)
+    untilNoneRuns http2 =
+      numberAt "/running" http2 >>= \count -> when (count > 0) (threadDelay 20000 >> untilNoneRuns http2)
     worst times = if null times then 0 else sort times !! (length times * 99 `div` 100)
     asking askedPort times action = withHttp2 askedPort $ \other -> do
       asked <- newIORef Nothing
@@ -218,10 +225,13 @@ attackOnce attempted port = withConnection port $ \client -> do
         when (now < end) $ do
           attackStep attempted http2 number
           modifyIORef' steps (+ 1)
-          ended <- if attackEars attempted == Listens && number `mod` 16 == 15 then hasEndedWithin 100 http2 else return False
+          ended <-
+            if attackEars attempted == Listens && number `mod` 16 == 15 then hasEndedWithin 100 http2 else return False
           unless ended (go (number + 1))
       begin = handshake http2 (attackSettings attempted) >> attackBegin attempted http2
-  _ <- try (timeout (ceiling (1000000 * (attackSeconds attempted + 4))) (begin >> go 0)) :: IO (Either IOError (Maybe ()))
+  _ <-
+    try (timeout (ceiling (1000000 * (attackSeconds attempted + 4))) (begin >> go 0)) ::
+      IO (Either IOError (Maybe ()))
   -- On a busy machine the server may need some time, but less than the time limit for clients that do nothing.
   ended <- hasEndedWithin 1500000 http2
   count <- readIORef steps
@@ -244,12 +254,17 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     it "rapid reset (CVE-2023-44487)" . survives . costing 0.1 . attack $ \http2 number ->
       sendFrames http2 [request number "/slow" [EndStream], resetFrame (streamOf number) Cancel]
     it "rapid reset of requests with bodies (CVE-2023-44487)" . survives . costing 0.15 . attack $ \http2 number ->
-      sendFrames http2 [request number "/read" [], dataFrame (streamOf number) [] "x", resetFrame (streamOf number) Cancel]
+      sendFrames
+        http2
+        [request number "/read" [], dataFrame (streamOf number) [] "x", resetFrame (streamOf number) Cancel]
     forM_ madeResets $ \(how, provoke) ->
-      it ("resets that the server is made to send (CVE-2025-8671): " ++ how) . survives . costing 0.2 . attack $ \http2 number ->
-        sendFrames http2 (request number "/slow" [EndStream] : provoke (streamOf number))
+      it ("resets that the server is made to send (CVE-2025-8671): " ++ how) . survives . costing 0.2 . attack $
+        \http2 number ->
+          sendFrames http2 (request number "/slow" [EndStream] : provoke (streamOf number))
     it "malformed requests, each of which is reset (CVE-2019-9514)" . survives . costing 0.1 . attack $ \http2 number ->
-      sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (literals (get "/" ++ [("Upper", "case")])))
+      sendFrame
+        http2
+        (headersFrame (streamOf number) [EndHeaders, EndStream] (literals (get "/" ++ [("Upper", "case")])))
     it "more streams than are allowed, each of which is refused" . survives . costing 0.15 . attack $ \http2 number ->
       sendFrame http2 (request number "/read" [])
     it "streams that are opened and never used" . survives . costing 4.5 $
@@ -271,35 +286,107 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     it "CONTINUATION of a stream that was never opened" . survives . costing 0.1 . attack $ \http2 _ ->
       sendFrame http2 (continuationFrame 1 [] (literals [("x", "y")]))
     it "a header bomb by references (CVE-2016-6581)" . survives . costing 0.2 $
-      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 15000 (indexed 62))))))
-        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", B.replicate 4000 0x79)))
+      ( attack
+          ( \http2 number ->
+              sendFrame
+                http2
+                ( headersFrame
+                    (streamOf (number + 1))
+                    [EndHeaders, EndStream]
+                    (literals (get "/") <> B.concat (replicate 15000 (indexed 62)))
+                )
+          )
+      )
+        { attackBegin =
+            \http2 ->
+              sendFrame
+                http2
+                (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", B.replicate 4000 0x79)))
         }
     it "a header bomb by references to nearly empty fields (CVE-2026-49975)" . survives . costing 0.2 $
-      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 16000 (indexed 62))))))
-        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", "")))
+      ( attack
+          ( \http2 number ->
+              sendFrame
+                http2
+                ( headersFrame
+                    (streamOf (number + 1))
+                    [EndHeaders, EndStream]
+                    (literals (get "/") <> B.concat (replicate 16000 (indexed 62)))
+                )
+          )
+      )
+        { attackBegin =
+            \http2 ->
+              sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", "")))
         }
     it "such bombs below the limit on many streams, with a window of nothing" . survives . costing 0.4 $
-      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/big") <> B.concat (replicate 100 (indexed 62))))))
-        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", ""))),
+      ( attack
+          ( \http2 number ->
+              sendFrame
+                http2
+                ( headersFrame
+                    (streamOf (number + 1))
+                    [EndHeaders, EndStream]
+                    (literals (get "/big") <> B.concat (replicate 100 (indexed 62)))
+                )
+          )
+      )
+        { attackBegin =
+            \http2 ->
+              sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("x", ""))),
           attackSettings = [(InitialWindowSize, 0)]
         }
     it "cookie crumbs (CVE-2026-47774)" . survives . costing 0.2 $
-      (attack (\http2 number -> sendFrame http2 (headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 16000 (indexed 62))))))
-        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("cookie", "")))
+      ( attack
+          ( \http2 number ->
+              sendFrame
+                http2
+                ( headersFrame
+                    (streamOf (number + 1))
+                    [EndHeaders, EndStream]
+                    (literals (get "/") <> B.concat (replicate 16000 (indexed 62)))
+                )
+          )
+      )
+        { attackBegin =
+            \http2 ->
+              sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("cookie", "")))
         }
     it "large cookie crumbs between other fields, on streams that wait" . survives . costing 0.2 $
       ( attack $ \http2 number ->
           when (number < 100) . sendFrame http2 . headersFrame (streamOf (number + 1)) [EndHeaders, EndStream] $
-            literals (get "/slow") <> B.concat (replicate 40 (indexed 63 <> indexed 62)) <> B.concat (replicate 9 (indexed 63))
+            literals (get "/slow")
+              <> B.concat (replicate 40 (indexed 63 <> indexed 62))
+              <> B.concat (replicate 9 (indexed 63))
       )
-        { attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndHeaders, EndStream] (literals (get "/") <> remembered ("cookie", B.replicate 900 0x79) <> remembered ("x", ""))),
+        { attackBegin =
+            \http2 ->
+              sendFrame
+                http2
+                ( headersFrame
+                    1
+                    [EndHeaders, EndStream]
+                    (literals (get "/") <> remembered ("cookie", B.replicate 900 0x79) <> remembered ("x", ""))
+                ),
           attackFate = MayGoOn
         }
     it "fields without names (CVE-2019-9516)" . survives . costing 0.25 . attack $ \http2 number ->
-      sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (literals (get "/") <> B.concat (replicate 100 "\0\0\0")))
+      sendFrame
+        http2
+        ( headersFrame
+            (streamOf number)
+            [EndHeaders, EndStream]
+            (literals (get "/") <> B.concat (replicate 100 "\0\0\0"))
+        )
     it "sizes of the dynamic table that change all the time" . survives . costing 2.5 $
       ( attack $ \http2 number ->
-          sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (B.concat (replicate 8000 (tableSize 0)) <> literals (get "/")))
+          sendFrame
+            http2
+            ( headersFrame
+                (streamOf number)
+                [EndHeaders, EndStream]
+                (B.concat (replicate 8000 (tableSize 0)) <> literals (get "/"))
+            )
       )
         { attackFate = MayGoOn
         }
@@ -307,10 +394,14 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
       sendFrame http2 (headersFrame (streamOf number) [EndHeaders, EndStream] (B.cons 0xff (B.replicate 100 0xff)))
 
   describe "frames of no use" $ do
-    it "PING (CVE-2019-9512)" . survives . costing 0.15 . attack $ \http2 _ -> sendFrames http2 (replicate 50 (pingFrame "12345678"))
-    it "PING, and nothing is read (CVE-2019-9512)" . survives . costing 0.02 $ deaf (\http2 _ -> sendFrames http2 (replicate 50 (pingFrame "12345678")))
-    it "SETTINGS (CVE-2019-9515)" . survives . costing 0.1 . attack $ \http2 _ -> sendFrames http2 (replicate 50 (settingsFrame []))
-    it "SETTINGS, and nothing is read (CVE-2019-9515)" . survives . costing 0.02 $ deaf (\http2 _ -> sendFrames http2 (replicate 50 (settingsFrame [(InitialWindowSize, 1000)])))
+    it "PING (CVE-2019-9512)" . survives . costing 0.15 . attack $ \http2 _ ->
+      sendFrames http2 (replicate 50 (pingFrame "12345678"))
+    it "PING, and nothing is read (CVE-2019-9512)" . survives . costing 0.02 $
+      deaf (\http2 _ -> sendFrames http2 (replicate 50 (pingFrame "12345678")))
+    it "SETTINGS (CVE-2019-9515)" . survives . costing 0.1 . attack $ \http2 _ ->
+      sendFrames http2 (replicate 50 (settingsFrame []))
+    it "SETTINGS, and nothing is read (CVE-2019-9515)" . survives . costing 0.02 $
+      deaf (\http2 _ -> sendFrames http2 (replicate 50 (settingsFrame [(InitialWindowSize, 1000)])))
     it "one large SETTINGS frame after the other (CVE-2020-11080)" . survives . costing 0.1 . attack $ \http2 _ ->
       sendFrame http2 (settingsFrame (replicate 2400 (HeaderTableSize, 4096)))
     it "acknowledgements of settings and pings that nobody sent" . survives . costing 0.1 . attack $ \http2 _ ->
@@ -329,7 +420,9 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
           attackFate = MayGoOn
         }
     it "priorities in a circle (CVE-2019-9513)" . survives . costing 0.1 . attack $ \http2 number ->
-      sendFrames http2 [priorityFrame (streamOf (number + place)) (streamOf (number + place + 1)) 7 | place <- [0 .. 49]]
+      sendFrames
+        http2
+        [priorityFrame (streamOf (number + place)) (streamOf (number + place + 1)) 7 | place <- [0 .. 49]]
     it "PRIORITY_UPDATE" . survives . costing 0.3 . attack $ \http2 number ->
       sendFrames http2 [priorityUpdate (streamOf (number + place)) "u=1" | place <- [0 .. 49]]
     it "WINDOW_UPDATE" . survives . costing 0.2 $
@@ -346,7 +439,8 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
   describe "windows" $ do
     it "large answers, a byte at a time (CVE-2019-9511)" . survives . costing 0.25 $
       ( attack $ \http2 number ->
-          sendFrames http2 [windowUpdate (streamOf ((number + place) `mod` 50)) 1 | place <- [0 .. 9]] >> sendFrame http2 (windowUpdate 0 10)
+          sendFrames http2 [windowUpdate (streamOf ((number + place) `mod` 50)) 1 | place <- [0 .. 9]]
+            >> sendFrame http2 (windowUpdate 0 10)
       )
         { attackSettings = [(InitialWindowSize, 0)],
           attackBegin = \http2 -> sendFrames http2 [request number "/big" [EndStream] | number <- [0 .. 49]]
@@ -355,7 +449,11 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
       (deaf (\_ _ -> threadDelay 100000))
         { attackSettings = [(InitialWindowSize, 0x7fffffff)],
           attackSeconds = 3.5,
-          attackBegin = \http2 -> sendFrames http2 (windowUpdate 0 0x7fff0000 : [request number "/stream" [EndStream] | number <- [0 .. 49]])
+          attackBegin =
+            \http2 ->
+              sendFrames
+                http2
+                (windowUpdate 0 0x7fff0000 : [request number "/stream" [EndStream] | number <- [0 .. 49]])
         }
     it "windows of nothing, held open" . survives . costing 3 $
       (attack (\_ _ -> threadDelay 100000))
@@ -383,7 +481,14 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
         { attackBegin = \http2 -> sendFrames http2 [request number "/stream" [EndStream] | number <- [0 .. 49]]
         }
     it "windows that grow beyond 2^31" . survives . costing 0.3 . attack $ \http2 number ->
-      sendFrames http2 [request number "/slow" [EndStream], windowUpdate (streamOf number) 0x7fffffff, windowUpdate (streamOf number) 0x7fffffff]
+      sendFrames
+        http2
+        [ request number "/slow" [EndStream],
+          windowUpdate (streamOf number) 0x7fffffff,
+          windowUpdate
+            (streamOf number)
+            0x7fffffff
+        ]
     it "a body that is larger than the window" . survives . costing 0.15 $
       (attack (\http2 _ -> sendFrame http2 (dataFrame 1 [] (B.replicate 16384 0x78))))
         { attackBegin = \http2 -> sendFrame http2 (request 0 "/slow" []),
@@ -395,15 +500,32 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     it "a slow preface" . survives . costing 1 $ slowly (C8.pack "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     it "a preface without settings" . survives . costing 1 $ (slowly "") {attackBegin = (`sendBytes` preface)}
     it "a slow HEADERS frame" . survives . costing 2 $
-      (slowly (B.drop 2 (encodeFrame (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)]))))))
-        { attackBegin = \http2 -> sendBytes http2 (B.take 2 (encodeFrame (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)])))))
+      ( slowly
+          ( B.drop
+              2
+              ( encodeFrame
+                  (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)])))
+              )
+          )
+      )
+        { attackBegin =
+            \http2 ->
+              sendBytes
+                http2
+                ( B.take
+                    2
+                    ( encodeFrame
+                        (headersFrame 1 [EndHeaders, EndStream] (literals (get "/" ++ [("x", B.replicate 1000 0x79)])))
+                    )
+                )
         }
     it "slow CONTINUATION" . survives . costing 3 $
       (attack (\http2 _ -> threadDelay 200000 >> sendFrame http2 (continuationFrame 1 [] (literals [("x", "y")]))))
         { attackSeconds = 5,
           attackBegin = \http2 -> sendFrame http2 (headersFrame 1 [EndStream] (literals (get "/")))
         }
-    it "nothing at all after the settings" . survives . costing 0.1 $ (attack (\_ _ -> threadDelay 100000)) {attackConnections = 100, attackSeconds = 3.5}
+    it "nothing at all after the settings" . survives . costing 0.1 $
+      (attack (\_ _ -> threadDelay 100000)) {attackConnections = 100, attackSeconds = 3.5}
     it "nothing but PING" . survives . costing 3 $
       (attack (\http2 _ -> threadDelay 200000 >> sendFrame http2 (pingFrame "12345678"))) {attackSeconds = 5}
     it "a slow body" . survives . costing 3 $
@@ -419,7 +541,12 @@ spec = describe "hostile clients of HTTP/2" . aroundAll withServers $ do
     path `with` flags = if EndStream `elem` flags then get path else post path
     deaf step = (attack step) {attackEars = IsDeaf}
     slowly bytes =
-      (attack (\http2 number -> threadDelay 100000 >> sendBytes http2 (B.take 1 (B.drop (fromIntegral number) (bytes <> B.replicate 1000 0)))))
+      ( attack
+          ( \http2 number ->
+              threadDelay 100000
+                >> sendBytes http2 (B.take 1 (B.drop (fromIntegral number) (bytes <> B.replicate 1000 0)))
+          )
+      )
         { attackSeconds = 5
         }
 

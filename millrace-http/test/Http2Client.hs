@@ -1,8 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A client of HTTP/2 for tests, one thread for each connection. It speaks in frames ('sendFrames', 'nextEvent'), or in
--- requests and answers ('ask'). It is polite unless told otherwise: it acknowledges settings and pings and gives the
+-- | A client of HTTP/2 for tests, one thread for each connection. It speaks in frames ('sendFrames', 'nextEvent'), or
+-- in requests and answers ('ask'). It is polite unless told otherwise: it acknowledges settings and pings and gives the
 -- server new room in its windows. Everything it waits for has a time limit.
 --
 -- The connection is a pair of functions on bytes, so it may be a socket, memory or TLS ('http2Over').
@@ -132,7 +132,11 @@ http2OnClient conduct client = http2Over conduct (send client) (receive client)
 -- | A client over any connection: how bytes are sent, and how some are received (none at the end). Sends nothing yet.
 http2Over :: Conduct -> (ByteString -> IO ()) -> IO ByteString -> IO Http2
 http2Over conduct sending receiving =
-  Http2 sending receiving conduct <$> newIORef "" <*> newDecoder <*> newIORef Nothing <*> newIORef 1 <*> newIORef Map.empty
+  Http2 sending receiving conduct <$> newIORef ""
+    <*> newDecoder
+    <*> newIORef Nothing
+    <*> newIORef 1
+    <*> newIORef Map.empty
     <*> newIORef (Room 65535 65535 Map.empty)
 
 -- | Sends the preface and settings. Waits for nothing.
@@ -188,7 +192,8 @@ nextEventBy :: (IO ByteString -> IO (Maybe ByteString)) -> Http2 -> IO (Maybe Ev
 nextEventBy limited http2 = do
   held <- readIORef (http2Held http2)
   case decodeFrame held of
-    Just (frame, rest) -> writeIORef (http2Held http2) rest >> interpret http2 frame >>= maybe (nextEventBy limited http2) (known frame)
+    Just (frame, rest) ->
+      writeIORef (http2Held http2) rest >> interpret http2 frame >>= maybe (nextEventBy limited http2) (known frame)
     Nothing ->
       limited more >>= \case
         Nothing -> return Nothing
@@ -239,7 +244,8 @@ ending frame = if hasFlag EndStream frame then Last else MoreComes
 
 unpadded :: Frame -> ByteString
 unpadded frame
-  | hasFlag Padded frame = let payload = framePayload frame in B.drop 1 (B.take (B.length payload - padding payload) payload)
+  | hasFlag Padded frame =
+    let payload = framePayload frame in B.drop 1 (B.take (B.length payload - padding payload) payload)
   | otherwise = framePayload frame
   where
     padding payload = if B.null payload then 0 else fromIntegral (B.head payload)
@@ -320,12 +326,20 @@ answerField name = lookup name . answerHead
 note :: Http2 -> Event -> IO ()
 note http2 event = case event of
   GotHeaders stream fields end -> change stream (ended end . gotFields fields)
-  GotData stream bytes end -> change stream (ended end . (\answer -> answer {answerPieces = bytes : answerPieces answer}))
+  GotData stream bytes end ->
+    change stream (ended end . (\answer -> answer {answerPieces = bytes : answerPieces answer}))
   -- An answer that was complete before stays so (RFC 9113, 8.1).
-  GotReset stream code -> change stream (\answer -> if answerEnd answer == Complete then answer else answer {answerEnd = ResetWith code})
-  GotWindow 0 size -> modifyIORef' (http2Room http2) (\room -> room {roomConnection = roomConnection room + fromIntegral size})
-  GotWindow stream size -> modifyIORef' (http2Room http2) (\room -> room {roomStreams = Map.insertWith (+) stream (fromIntegral size) (roomStreams room)})
-  GotSettings settings -> forM_ (lookup InitialWindowSize settings) $ \size -> modifyIORef' (http2Room http2) (\room -> room {roomInitial = fromIntegral size})
+  GotReset stream code ->
+    change stream (\answer -> if answerEnd answer == Complete then answer else answer {answerEnd = ResetWith code})
+  GotWindow 0 size ->
+    modifyIORef' (http2Room http2) (\room -> room {roomConnection = roomConnection room + fromIntegral size})
+  GotWindow stream size ->
+    modifyIORef'
+      (http2Room http2)
+      (\room -> room {roomStreams = Map.insertWith (+) stream (fromIntegral size) (roomStreams room)})
+  GotSettings settings ->
+    forM_ (lookup InitialWindowSize settings) $ \size ->
+      modifyIORef' (http2Room http2) (\room -> room {roomInitial = fromIntegral size})
   _ -> return ()
   where
     change stream f = modifyIORef' (http2Answers http2) (Map.alter (Just . f . fromMaybe nothingYet) stream)
@@ -338,7 +352,8 @@ nothingYet = Answer [] [] [] [] Open
 gotFields :: Fields -> Answer -> Answer
 gotFields fields answer
   | not (null (answerHead answer)) = answer {answerTrailers = fields}
-  | maybe False ("1" `B.isPrefixOf`) (lookup ":status" fields) = answer {answerInterim = answerInterim answer ++ [fields]}
+  | maybe False ("1" `B.isPrefixOf`) (lookup ":status" fields) =
+    answer {answerInterim = answerInterim answer ++ [fields]}
   | otherwise = answer {answerHead = fields}
 
 -- | The number that the next stream gets.
@@ -374,7 +389,13 @@ sendBody http2 stream flags = within "room in the server's windows" . go
         if size == 0
           then nextEvent http2 >>= \event -> unless (event == Closed) (go bytes)
           else do
-            writeIORef (http2Room http2) room {roomConnection = roomConnection room - size, roomStreams = Map.insert stream (spent - size) (roomStreams room)}
+            writeIORef
+              (http2Room http2)
+              room
+                { roomConnection =
+                    roomConnection room - size,
+                  roomStreams = Map.insert stream (spent - size) (roomStreams room)
+                }
             sendFrame http2 (dataFrame stream (if B.null rest then flags else []) piece)
             unless (B.null rest) (go rest)
 
@@ -383,7 +404,10 @@ block :: StreamId -> [Flag] -> Fields -> [Frame]
 block stream flags fields = case split (literals fields) of
   [] -> [headersFrame stream (EndHeaders : flags) ""]
   [only] -> [headersFrame stream (EndHeaders : flags) only]
-  first : rest -> headersFrame stream flags first : map (continuationFrame stream []) (init rest) ++ [continuationFrame stream [EndHeaders] (last rest)]
+  first : rest ->
+    headersFrame stream flags first :
+    map (continuationFrame stream []) (init rest)
+      ++ [continuationFrame stream [EndHeaders] (last rest)]
   where
     split bytes
       | B.null bytes = []

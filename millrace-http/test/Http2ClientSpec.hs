@@ -49,7 +49,23 @@ spec = describe "the tests' client of HTTP/2" $ do
     decoder <- newDecoder
     decodeBlock decoder (indexed 100) `shouldThrow` anyIOException
   where
-    kindOf kind = ([Data, Headers, Priority, Reset, Settings, PushPromise, Ping, GoAway, WindowUpdate, Continuation, PriorityUpdate, OtherType 0xee] :: [FrameType]) !! (kind `mod` 12)
+    kindOf kind =
+      ( [ Data,
+          Headers,
+          Priority,
+          Reset,
+          Settings,
+          PushPromise,
+          Ping,
+          GoAway,
+          WindowUpdate,
+          Continuation,
+          PriorityUpdate,
+          OtherType 0xee
+        ] ::
+          [FrameType]
+      )
+        !! (kind `mod` 12)
     common :: ByteString -> Fields
     common status =
       [ (":status", status),

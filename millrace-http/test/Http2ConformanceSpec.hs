@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | h2spec, a program that tries what RFC 9113 demands of a server in 145 tests. It is no package of Debian: scripts/interop/http2
--- builds it and runs this test. Without it, the test is pending.
+-- | h2spec, a program that tries what RFC 9113 demands of a server in 145 tests. It is no package of Debian:
+-- scripts/interop/http2 builds it and runs this test. Without it, the test is pending.
 module Http2ConformanceSpec (spec) where
 
 import Control.Monad (void)
@@ -35,7 +35,13 @@ failsIn change expected = do
       (_, output, _) <- readProcessWithExitCode program ["-h", "127.0.0.1", "-p", show port, "--timeout", "5"] ""
       let failures = takeWhile (not . ("Finished" `isInfixOf`)) (dropWhile (not . ("Failures" `isInfixOf`)) (lines output))
           names = [name | line <- failures, "\215" `isInfixOf` line, name <- [drop 2 (dropWhile (/= ':') line)]]
-          whole = (show (145 - length expected) ++ " passed, 0 skipped, " ++ show (length expected) ++ " failed") `isInfixOf` output
+          whole =
+            ( show (145 - length expected)
+                ++ " passed, 0 skipped, "
+                ++ show (length expected)
+                ++ " failed"
+            )
+              `isInfixOf` output
       -- On a busy machine an answer may come too late for it.
       if (names == expected && whole) || tries <= 1
         then (names, whole, unlines failures) `shouldSatisfy` \(found, complete', _) -> found == expected && complete'
@@ -44,4 +50,5 @@ failsIn change expected = do
 -- h2spec sends its malformed frames after the head of a request. They precede the answer only if the answer waits for
 -- the request's end. The body has some bytes because one of the tests needs them.
 complete :: Application
-complete request respond = void (strictRequestBody request) >> respond (responseLBS status200 [] "A whole request has come.")
+complete request respond =
+  void (strictRequestBody request) >> respond (responseLBS status200 [] "A whole request has come.")

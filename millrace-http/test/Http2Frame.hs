@@ -76,7 +76,8 @@ import Foreign.Storable (peek)
 
 type StreamId = Word32
 
--- | A frame as it is on the wire, with its flags as they are: two kinds of frames use the same bit for different things.
+-- | A frame as it is on the wire, with its flags as they are: two kinds of frames use the same bit for different
+-- things.
 data Frame = Frame
   { frameType :: !FrameType,
     frameFlags :: !Word8,
@@ -140,7 +141,13 @@ encodeAnnouncing size (Frame kind flags stream payload) =
 decodeFrame :: ByteString -> Maybe (Frame, ByteString)
 decodeFrame bytes
   | B.length bytes < 9 || B.length bytes < 9 + size = Nothing
-  | otherwise = Just (Frame (typeOf (B.index bytes 3)) (B.index bytes 4) stream (B.take size (B.drop 9 bytes)), B.drop (9 + size) bytes)
+  | otherwise =
+    Just
+      ( Frame (typeOf (B.index bytes 3)) (B.index bytes 4) stream (B.take size (B.drop 9 bytes)),
+        B.drop
+          (9 + size)
+          bytes
+      )
   where
     size = fromIntegral (word32At 0 bytes `shiftR` 8)
     stream = word32At 5 bytes .&. 0x7fffffff
@@ -166,7 +173,8 @@ resetFrame :: StreamId -> ErrorCode -> Frame
 resetFrame stream code = Frame Reset 0 stream (word32 (errorNumber code))
 
 settingsFrame :: [(Setting, Word32)] -> Frame
-settingsFrame settings = Frame Settings 0 0 (B.concat [word16 (settingNumber name) <> word32 value | (name, value) <- settings])
+settingsFrame settings =
+  Frame Settings 0 0 (B.concat [word16 (settingNumber name) <> word32 value | (name, value) <- settings])
 
 settingsAck :: Frame
 settingsAck = Frame Settings (flagBit Ack) 0 ""
@@ -220,7 +228,8 @@ settingsOf = go . framePayload
     go bytes
       | B.length bytes < 6 = []
       | otherwise = (setting (word32At 0 bytes `shiftR` 16), word32At 2 bytes) : go (B.drop 6 bytes)
-    setting number = maybe (OtherSetting (fromIntegral number)) fst (find ((== number) . fromIntegral . snd) settingNumbers)
+    setting number =
+      maybe (OtherSetting (fromIntegral number)) fst (find ((== number) . fromIntegral . snd) settingNumbers)
 
 data ErrorCode
   = NoError
@@ -275,7 +284,8 @@ word32 value = B.pack [fromIntegral (value `shiftR` places) | places <- [24, 16,
 
 -- | The number at an offset; missing bytes are zeros.
 word32At :: Int -> ByteString -> Word32
-word32At offset bytes = B.foldl' (\value byte -> value `shiftL` 8 .|. fromIntegral byte) 0 (B.take 4 (B.drop offset bytes <> B.replicate 4 0))
+word32At offset bytes =
+  B.foldl' (\value byte -> value `shiftL` 8 .|. fromIntegral byte) 0 (B.take 4 (B.drop offset bytes <> B.replicate 4 0))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Header blocks (RFC 7541). They are written without Huffman coding.
@@ -339,14 +349,15 @@ newDecoder = do
 
 -- | The fields of a block; fails for one that is malformed.
 decodeBlock :: Decoder -> ByteString -> IO Fields
-decodeBlock (Decoder pointer) block = withForeignPtr pointer $ \decoder -> BU.unsafeUseAsCStringLen block $ \(bytes, size) -> do
-  written <- BI.createAndTrim' room $ \target -> do
-    result <- c_inflateBlock decoder (castPtr bytes) (fromIntegral size) target (fromIntegral room)
-    return (0, max 0 (fromIntegral result), result)
-  case written of
-    (flat, result)
-      | result >= 0 -> fieldsOf flat
-      | otherwise -> fail ("malformed header block " ++ show block)
+decodeBlock (Decoder pointer) block =
+  withForeignPtr pointer $ \decoder -> BU.unsafeUseAsCStringLen block $ \(bytes, size) -> do
+    written <- BI.createAndTrim' room $ \target -> do
+      result <- c_inflateBlock decoder (castPtr bytes) (fromIntegral size) target (fromIntegral room)
+      return (0, max 0 (fromIntegral result), result)
+    case written of
+      (flat, result)
+        | result >= 0 -> fieldsOf flat
+        | otherwise -> fail ("malformed header block " ++ show block)
   where
     room = 131072
 

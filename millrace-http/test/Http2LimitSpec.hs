@@ -1,8 +1,8 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What the allowances of HTTP/2 cost honest clients: nothing, whatever they read, return and cancel. And how a connection ends whose client
--- goes beyond one: what was begun is finished.
+-- | What the allowances of HTTP/2 cost honest clients: nothing, whatever they read, return and cancel. And how a
+-- connection ends whose client goes beyond one: what was begun is finished.
 module Http2LimitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
@@ -17,7 +17,17 @@ import Data.IORef
 import Http2Client
 import Network.HTTP.Types (status200)
 import Network.Wai
-import Network.Wai.Handler.Millrace (ConnectionLimit (..), ConnectionLimitExceeded (..), setHTTP2MaximumFrames, setHTTP2MaximumResets, setHTTP2MaximumStreams, setIdleTimeout, setOnException, setOnLimit, setTimeout)
+import Network.Wai.Handler.Millrace
+  ( ConnectionLimit (..),
+    ConnectionLimitExceeded (..),
+    setHTTP2MaximumFrames,
+    setHTTP2MaximumResets,
+    setHTTP2MaximumStreams,
+    setIdleTimeout,
+    setOnException,
+    setOnLimit,
+    setTimeout,
+  )
 import Support
 import Test.Hspec
 
@@ -31,15 +41,16 @@ spec = describe "allowances of HTTP/2" $ do
           (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
     it "are refused beyond the limit, and the others go on" $ do
       gate <- newEmptyMVar
-      withServer (setHTTP2MaximumStreams 5) (\request respond -> readMVar gate >> pong request respond) $ \port -> withHttp2 port $ \http2 -> do
-        roundTrip http2 >>= (`shouldBe` []) . goAways
-        streams <- replicateM 5 (openStream http2 [EndStream] (get "/"))
-        replicateM_ 10 $ do
-          refused <- openStream http2 [EndStream] (get "/")
-          (answerEnd <$> awaitAnswer http2 refused) `shouldReturn` ResetWith RefusedStream
-        putMVar gate ()
-        mapM (fmap answerStatus . awaitAnswer http2) streams `shouldReturn` replicate 5 (Just 200)
-        (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
+      withServer (setHTTP2MaximumStreams 5) (\request respond -> readMVar gate >> pong request respond) $ \port ->
+        withHttp2 port $ \http2 -> do
+          roundTrip http2 >>= (`shouldBe` []) . goAways
+          streams <- replicateM 5 (openStream http2 [EndStream] (get "/"))
+          replicateM_ 10 $ do
+            refused <- openStream http2 [EndStream] (get "/")
+            (answerEnd <$> awaitAnswer http2 refused) `shouldReturn` ResetWith RefusedStream
+          putMVar gate ()
+          mapM (fmap answerStatus . awaitAnswer http2) streams `shouldReturn` replicate 5 (Just 200)
+          (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
   describe "frames without use" $ do
     it "are not those that give back four bytes or more of what was sent" $
       withServer (setHTTP2MaximumFrames 50 0) large $ \port -> withHttp2As sparing [] port $ \http2 -> do
@@ -65,11 +76,12 @@ spec = describe "allowances of HTTP/2" $ do
         last <$> eventsUntilEnd http2 `shouldReturn` Closed
     it "end a connection at once when they do not stop" $ do
       gate <- newEmptyMVar
-      withServer (setHTTP2MaximumFrames 50 0) (\request respond -> readMVar gate >> pong request respond) $ \port -> withHttp2 port $ \http2 -> do
-        slow <- openStream http2 [EndStream] (get "/slow")
-        sendFrames http2 (replicate 150 (pingFrame "12345678"))
-        (answerEnd <$> awaitAnswer http2 slow) `shouldReturn` Broken
-        putMVar gate ()
+      withServer (setHTTP2MaximumFrames 50 0) (\request respond -> readMVar gate >> pong request respond) $ \port ->
+        withHttp2 port $ \http2 -> do
+          slow <- openStream http2 [EndStream] (get "/slow")
+          sendFrames http2 (replicate 150 (pingFrame "12345678"))
+          (answerEnd <$> awaitAnswer http2 slow) `shouldReturn` Broken
+          putMVar gate ()
 
   describe "cancelled requests" $ do
     it "cost nothing when the answer has begun" $
@@ -83,7 +95,8 @@ spec = describe "allowances of HTTP/2" $ do
       begun <- newEmptyMVar
       ended <- newEmptyMVar
       let application request respond = case rawPathInfo request of
-            "/read" -> putMVar begun () >> (strictRequestBody request >> pong request respond) `finally` putMVar ended ()
+            "/read" ->
+              putMVar begun () >> (strictRequestBody request >> pong request respond) `finally` putMVar ended ()
             _ -> pong request respond
       strictly application $ \http2 -> do
         replicateM_ 100 $ do
@@ -111,15 +124,20 @@ spec = describe "allowances of HTTP/2" $ do
   it "tell of each connection that they end, and report one a second" $ do
     told <- newIORef []
     reported <- newIORef []
-    let settings = setHTTP2MaximumFrames 50 0 . setOnLimit (\limit _ -> modifyIORef' told (limit :)) . setOnException (\_ failure -> modifyIORef' reported (failure :))
+    let settings =
+          setHTTP2MaximumFrames 50 0
+            . setOnLimit (\limit _ -> modifyIORef' told (limit :))
+            . setOnException (\_ failure -> modifyIORef' reported (failure :))
     withServer settings pong $ \port -> do
       replicateM_ 20 . withHttp2 port $ \http2 -> do
         sendFrames http2 (replicate 60 (pingFrame "12345678"))
         last <$> eventsUntilEnd http2 `shouldReturn` Closed
-      let allTold = readIORef told >>= \limits -> if length limits < 20 then threadDelay 1000 >> allTold else return limits
+      let allTold =
+            readIORef told >>= \limits -> if length limits < 20 then threadDelay 1000 >> allTold else return limits
       within "the report of each" allTold `shouldReturn` replicate 20 FramesWithoutUse
       reports <- readIORef reported
-      length [() | failure <- reports, Just (ConnectionLimitExceeded FramesWithoutUse _) <- [fromException failure]] `shouldSatisfy` (\count -> count >= 1 && count < 10)
+      length [() | failure <- reports, Just (ConnectionLimitExceeded FramesWithoutUse _) <- [fromException failure]]
+        `shouldSatisfy` (\count -> count >= 1 && count < 10)
   describe "the time without a request" $ do
     it "is not prolonged by PING or unknown frames" $
       withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withHttp2 port $ \http2 -> do
@@ -137,14 +155,15 @@ spec = describe "allowances of HTTP/2" $ do
           handshake http2 []
           (answerStatus <$> ask http2 (get "/") "") `shouldReturn` Just 200
   where
-    strictly application use = withServer (setHTTP2MaximumFrames 50 0 . setHTTP2MaximumResets 10 0) application (`withHttp2` use)
+    strictly application use =
+      withServer (setHTTP2MaximumFrames 50 0 . setHTTP2MaximumResets 10 0) application (`withHttp2` use)
 
 -- Gives back nothing by itself.
 sparing :: Conduct
 sparing = polite {conductWindows = conductWindows silent}
 
--- Receives a body, and gives each twenty bytes back to both windows as soon as they are there: as clients do whose programs read little at a
--- time. Each frame comes in two parts. Returns the number of bytes.
+-- Receives a body, and gives each twenty bytes back to both windows as soon as they are there: as clients do whose
+-- programs read little at a time. Each frame comes in two parts. Returns the number of bytes.
 takeAll :: Http2 -> StreamId -> IO Int
 takeAll http2 stream = go 0 0
   where
@@ -152,7 +171,11 @@ takeAll http2 stream = go 0 0
       nextEvent http2 >>= \case
         GotData _ bytes end -> do
           let (times, left) = (owed + B.length bytes) `quotRem` 20
-          mapM_ (sendBytes http2) (pieces (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 20, windowUpdate stream 20])))))
+          mapM_
+            (sendBytes http2)
+            ( pieces
+                (B.concat (replicate times (B.concat (map encodeFrame [windowUpdate 0 20, windowUpdate stream 20]))))
+            )
           if end == Last then return (taken + B.length bytes) else go (taken + B.length bytes) left
         Closed -> return taken
         _ -> go taken owed
@@ -177,5 +200,7 @@ largeSize = 1000000
 large, endless :: Application
 large _ respond = respond (responseLBS status200 [] (L.replicate (fromIntegral largeSize) 0x78))
 endless request respond = case rawPathInfo request of
-  "/endless" -> respond . responseStream status200 [] $ \write flush -> forever (write (byteString (B.replicate 10000 0x78)) >> flush)
+  "/endless" ->
+    respond . responseStream status200 [] $ \write flush ->
+      forever (write (byteString (B.replicate 10000 0x78)) >> flush)
   _ -> pong request respond

@@ -25,7 +25,9 @@ spec = describe "HTTP/2" $ do
 
   -- HTTP/3 gives the same answers: its suite runs these examples, too.
   describe "targets" . forM_ targets $ \(rule, verdict, fields) ->
-    it rule $ verdictOn fields >>= (`shouldSatisfy` (`elem` (if verdict == Refused then [Answered 400, Malformed] else [verdict])))
+    it rule $
+      verdictOn fields
+        >>= (`shouldSatisfy` (`elem` (if verdict == Refused then [Answered 400, Malformed] else [verdict])))
 
   describe "bodies and trailers that are refused" . forM_ (belied ++ badTrailers) $ \(rule, frames) ->
     it rule $ do
@@ -82,10 +84,11 @@ data Verdict
   deriving (Eq, Show)
 
 verdictOn :: Fields -> IO Verdict
-verdictOn fields = withServer id (\_ respond -> respond (responseLBS status200 [] "")) $ \port -> withHttp2 port $ \http2 -> do
-  sendFrame http2 (headersFrame 1 [EndStream, EndHeaders] (literals fields))
-  events <- eventsUntil (isJust . verdictOf) http2
-  maybe (fail (show events)) return (listToMaybe (mapMaybe verdictOf events))
+verdictOn fields =
+  withServer id (\_ respond -> respond (responseLBS status200 [] "")) $ \port -> withHttp2 port $ \http2 -> do
+    sendFrame http2 (headersFrame 1 [EndStream, EndHeaders] (literals fields))
+    events <- eventsUntil (isJust . verdictOf) http2
+    maybe (fail (show events)) return (listToMaybe (mapMaybe verdictOf events))
 
 verdictOf :: Event -> Maybe Verdict
 verdictOf event = case event of
@@ -96,17 +99,28 @@ verdictOf event = case event of
 
 targets :: [(String, Verdict, Fields)]
 targets =
-  [("RFC 9113, 8.3.1: " ++ rule, verdict, requesting method (Just path) (Just "a")) | (rule, verdict, method, path) <- paths]
-    ++ [("RFC 9113, 8.3.1: " ++ rule, verdict, requesting "GET" (Just "/") authority) | (rule, verdict, authority) <- authorities]
+  [ ("RFC 9113, 8.3.1: " ++ rule, verdict, requesting method (Just path) (Just "a"))
+    | (rule, verdict, method, path) <-
+        paths
+  ]
+    ++ [ ("RFC 9113, 8.3.1: " ++ rule, verdict, requesting "GET" (Just "/") authority)
+         | (rule, verdict, authority) <-
+             authorities
+       ]
     ++ [("RFC 9113, 8.3.1: no :path", Malformed, requesting "GET" Nothing (Just "a"))]
-    ++ [("RFC 9113, 8.5: CONNECT to " ++ show authority, verdict, [(":method", "CONNECT"), (":authority", authority)]) | (authority, verdict) <- tunnels]
+    ++ [ ("RFC 9113, 8.5: CONNECT to " ++ show authority, verdict, [(":method", "CONNECT"), (":authority", authority)])
+         | (authority, verdict) <-
+             tunnels
+       ]
     ++ [ ("RFC 9113, 8.5: CONNECT without :authority", Malformed, [(":method", "CONNECT")]),
          ("RFC 9113, 8.5: CONNECT with :path", Malformed, requesting "CONNECT" (Just "/") (Just "a:1")),
          ("RFC 9113, 8.5: CONNECT with :scheme", Malformed, requesting "CONNECT" Nothing (Just "a:1"))
        ]
   where
     requesting method path authority =
-      [(":method", method), (":scheme", "http")] ++ [(":authority", value) | Just value <- [authority]] ++ [(":path", value) | Just value <- [path]]
+      [(":method", method), (":scheme", "http")]
+        ++ [(":authority", value) | Just value <- [authority]]
+        ++ [(":path", value) | Just value <- [path]]
     paths =
       [ ("a path", Answered 200, "GET", "/a/b?c=d&e"),
         ("two slashes", Answered 200, "GET", "//a"),
@@ -209,7 +223,10 @@ refused =
     ("RFC 9113, 8.3: unknown pseudo-field", (":unknown", "x") : get "/"),
     ("RFC 9113, 8.3: pseudo-field of responses", (":status", "200") : get "/"),
     ("RFC 9113, 8.3: pseudo-field after a regular one", replaced ":path" [] (get "/") ++ [("x", "y"), (":path", "/")]),
-    ("RFC 9113, 8.3: :authority after a regular one", replaced ":authority" [] (get "/") ++ [("x", "y"), (":authority", "a")]),
+    ( "RFC 9113, 8.3: :authority after a regular one",
+      replaced ":authority" [] (get "/")
+        ++ [("x", "y"), (":authority", "a")]
+    ),
     ("RFC 9113, 8.3: :method twice", (":method", "GET") : get "/"),
     ("RFC 9113, 8.3: :path twice", get "/" ++ [(":path", "/b")]),
     ("RFC 9113, 8.3: :scheme twice", (":scheme", "http") : get "/"),
@@ -226,13 +243,20 @@ refused =
     ("RFC 9110, 7.2: Host twice", replaced ":authority" [] (get "/") ++ [("host", "a"), ("host", "b")]),
     ("RFC 9110, 7.2: invalid Host", replaced ":authority" [] (get "/") ++ [("host", "a b")]),
     ("RFC 9113, 8.3.1: neither :authority nor Host", replaced ":authority" [] (get "/")),
-    ("RFC 9113, 8.5: CONNECT with :path", (":method", "CONNECT") : [(":scheme", "http"), (":authority", "a:1"), (":path", "/")]),
+    ( "RFC 9113, 8.5: CONNECT with :path",
+      (":method", "CONNECT") :
+      [(":scheme", "http"), (":authority", "a:1"), (":path", "/")]
+    ),
     ("RFC 9113, 8.5: CONNECT with :scheme", [(":method", "CONNECT"), (":scheme", "http"), (":authority", "a:1")]),
     ("RFC 9113, 8.5: CONNECT without :authority", [(":method", "CONNECT")]),
     ("RFC 9113, 8.5: CONNECT to something without a port", [(":method", "CONNECT"), (":authority", "a")]),
     ("RFC 8441, 4: :protocol with another method", (":protocol", "websocket") : get "/"),
-    ("RFC 8441, 4: extended CONNECT without :path", [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a")]),
-    ("RFC 8441, 4: extended CONNECT without :scheme", [(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/"), (":authority", "a")]),
+    ( "RFC 8441, 4: extended CONNECT without :path",
+      [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a")]
+    ),
+    ( "RFC 8441, 4: extended CONNECT without :scheme",
+      [(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/"), (":authority", "a")]
+    ),
     ("RFC 9110, 8.6: Content-Length no number", post "/" ++ [("content-length", "abc")]),
     ("RFC 9110, 8.6: negative Content-Length", post "/" ++ [("content-length", "-5")]),
     ("RFC 9110, 8.6: Content-Length with a sign", post "/" ++ [("content-length", "+5")]),
@@ -252,8 +276,12 @@ refused =
 
 belied :: [(String, [Frame])]
 belied =
-  [ ("RFC 9113, 8.1.1: less than Content-Length says", [headersFrame 1 [EndHeaders] (sized "5"), dataFrame 1 [EndStream] "1234"]),
-    ("RFC 9113, 8.1.1: more than Content-Length says", [headersFrame 1 [EndHeaders] (sized "5"), dataFrame 1 [EndStream] "123456"]),
+  [ ( "RFC 9113, 8.1.1: less than Content-Length says",
+      [headersFrame 1 [EndHeaders] (sized "5"), dataFrame 1 [EndStream] "1234"]
+    ),
+    ( "RFC 9113, 8.1.1: more than Content-Length says",
+      [headersFrame 1 [EndHeaders] (sized "5"), dataFrame 1 [EndStream] "123456"]
+    ),
     ("RFC 9113, 8.1.1: nothing", [headersFrame 1 [EndHeaders] (sized "5"), dataFrame 1 [EndStream] ""])
   ]
   where
@@ -261,7 +289,15 @@ belied =
 
 badTrailers :: [(String, [Frame])]
 badTrailers =
-  [ (rule, [headersFrame 1 [EndHeaders] (literals (post "/")), dataFrame 1 [] "body", headersFrame 1 (EndHeaders : flags) (literals fields)])
+  [ ( rule,
+      [ headersFrame 1 [EndHeaders] (literals (post "/")),
+        dataFrame 1 [] "body",
+        headersFrame
+          1
+          (EndHeaders : flags)
+          (literals fields)
+      ]
+    )
     | (rule, flags, fields) <-
         [ ("RFC 9113, 8.1: a pseudo-field in trailers", [EndStream], [(":path", "/")]),
           ("RFC 9113, 8.1: a pseudo-field of responses in trailers", [EndStream], [(":status", "200")]),
@@ -278,12 +314,31 @@ badTrailers =
 served :: [(String, Fields, [Frame], ByteString)]
 served =
   [ ("RFC 9113, 8.2.2: TE: trailers", get "/" ++ [("te", "trailers")], [], "GET / Just \"a\" \"\""),
-    ("RFC 9113, 8.3.1: Host instead of :authority", filter ((/= ":authority") . fst) (get "/") ++ [("host", "b")], [], "GET / Just \"b\" \"\""),
+    ( "RFC 9113, 8.3.1: Host instead of :authority",
+      filter ((/= ":authority") . fst) (get "/")
+        ++ [("host", "b")],
+      [],
+      "GET / Just \"b\" \"\""
+    ),
     ("RFC 9113, 8.3.1: Host that is the same as :authority", get "/" ++ [("host", "a")], [], "GET / Just \"a\" \"\""),
     ("RFC 9113, 8.3.1: OPTIONS *", (":method", "OPTIONS") : drop 1 (get "*"), [], "OPTIONS * Just \"a\" \"\""),
-    ("RFC 9113, 8.1: trailers", post "/" ++ [("content-length", "5")], [dataFrame 1 [] "hello", headersFrame 1 [EndHeaders, EndStream] (literals [("x", "y")])], "POST / Just \"a\" \"hello\""),
-    ("a body in several frames, some of them empty", post "/", [dataFrame 1 [] "he", dataFrame 1 [] "", dataFrame 1 [] "llo", dataFrame 1 [EndStream] ""], "POST / Just \"a\" \"hello\""),
-    ("a padded body", post "/" ++ [("content-length", "5")], [dataFrame 1 [Padded, EndStream] "\4hello\0\0\0\0"], "POST / Just \"a\" \"hello\""),
+    ( "RFC 9113, 8.1: trailers",
+      post "/"
+        ++ [("content-length", "5")],
+      [dataFrame 1 [] "hello", headersFrame 1 [EndHeaders, EndStream] (literals [("x", "y")])],
+      "POST / Just \"a\" \"hello\""
+    ),
+    ( "a body in several frames, some of them empty",
+      post "/",
+      [dataFrame 1 [] "he", dataFrame 1 [] "", dataFrame 1 [] "llo", dataFrame 1 [EndStream] ""],
+      "POST / Just \"a\" \"hello\""
+    ),
+    ( "a padded body",
+      post "/"
+        ++ [("content-length", "5")],
+      [dataFrame 1 [Padded, EndStream] "\4hello\0\0\0\0"],
+      "POST / Just \"a\" \"hello\""
+    ),
     ("a method that nobody knows", (":method", "X-Y!") : drop 1 (get "/"), [], "X-Y! / Just \"a\" \"\"")
   ]
 
@@ -291,4 +346,9 @@ tellRequest :: Application
 tellRequest request respond = do
   body <- strictRequestBody request
   respond . responseLBS status200 [] . L.fromStrict . C8.pack . unwords $
-    [C8.unpack (requestMethod request), C8.unpack (rawPathInfo request), show (requestHeaderHost request), show (L.toStrict body)]
+    [ C8.unpack (requestMethod request),
+      C8.unpack (rawPathInfo request),
+      show (requestHeaderHost request),
+      show
+        (L.toStrict body)
+    ]

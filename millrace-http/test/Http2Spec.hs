@@ -36,9 +36,21 @@ spec = describe "HTTP/2" $ do
   overSocketsAndMemory $ \medium -> do
     let serving application use = withServerOver medium id application (`withHttp2` use)
     it "is what a connection speaks that begins with its preface" $
-      serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (C8.pack (show (httpVersion request == http20, rawPathInfo request, requestHeaderHost request)))))) $ \http2 -> do
-        answer <- ask http2 (get "/path?query" []) ""
-        (answerStatus answer, answerBody answer) `shouldBe` (Just 200, "(True,\"/path\",Just \"a\")")
+      serving
+        ( \request respond ->
+            respond
+              ( responseLBS
+                  status200
+                  []
+                  ( L.fromStrict
+                      (C8.pack (show (httpVersion request == http20, rawPathInfo request, requestHeaderHost request)))
+                  )
+              )
+        )
+        $ \http2 ->
+          do
+            answer <- ask http2 (get "/path?query" []) ""
+            (answerStatus answer, answerBody answer) `shouldBe` (Just 200, "(True,\"/path\",Just \"a\")")
     it "carries many requests at a time, and answers each when it is ready" $ do
       gate <- newEmptyMVar
       let application request respond = case rawPathInfo request of
@@ -64,7 +76,8 @@ spec = describe "HTTP/2" $ do
       serving echo $ \http2 -> do
         let body = B.concat (replicate 100000 "0123456789abcdef")
         answer <- ask http2 (post "/" []) body
-        (answerStatus answer, B.length (answerBody answer), answerBody answer == body) `shouldBe` (Just 200, B.length body, True)
+        (answerStatus answer, B.length (answerBody answer), answerBody answer == body)
+          `shouldBe` (Just 200, B.length body, True)
     forM_ [("whole", Nothing), ("known when its bytes have been sent", Just 0), ("with trailers", Just 1)] $ \(how, streamed) ->
       it ("ends an answer that uses up the client's window, and waits for nothing: " ++ how) $ do
         sent <- newEmptyMVar
@@ -72,23 +85,29 @@ spec = describe "HTTP/2" $ do
             application request respond = case streamed of
               Nothing -> respond (responseLBS status200 [] (L.fromStrict bytes))
               Just count -> do
-                setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = \_ -> return (Trailers (trailerLines count))})
-                respond . responseStream status200 [] $ \write flush -> write (byteString bytes) >> flush >> takeMVar sent
-        withServerOver medium id application $ \server -> withHttp2As polite {conductWindows = conductWindows silent} [] server $ \http2 -> do
-          stream <- openStream http2 [EndStream] (get "/" [])
-          forM_ streamed $ \_ -> do
-            _ <- awaitStream ((== 65535) . B.length . answerBody) http2 stream
-            putMVar sent ()
-          answer <- awaitAnswer http2 stream
-          (answerEnd answer, B.length (answerBody answer), answerTrailers answer) `shouldBe` (Complete, 65535, maybe [] trailerLines streamed)
+                setHTTP2Data
+                  request
+                  (Just defaultHTTP2Data {http2dataTrailers = \_ -> return (Trailers (trailerLines count))})
+                respond . responseStream status200 [] $ \write flush ->
+                  write (byteString bytes) >> flush >> takeMVar sent
+        withServerOver medium id application $ \server ->
+          withHttp2As polite {conductWindows = conductWindows silent} [] server $ \http2 -> do
+            stream <- openStream http2 [EndStream] (get "/" [])
+            forM_ streamed $ \_ -> do
+              _ <- awaitStream ((== 65535) . B.length . answerBody) http2 stream
+              putMVar sent ()
+            answer <- awaitAnswer http2 stream
+            (answerEnd answer, B.length (answerBody answer), answerTrailers answer)
+              `shouldBe` (Complete, 65535, maybe [] trailerLines streamed)
     it "ends an empty answer while the client's window is closed" $ do
       flushed <- newEmptyMVar
       let application _ respond = respond . responseStream status200 [] $ \_ flush -> flush >> takeMVar flushed
-      withServerOver medium id application $ \server -> withHttp2As silent [(InitialWindowSize, 0)] server $ \http2 -> do
-        stream <- openStream http2 [EndStream] (get "/" [])
-        _ <- awaitHead http2 stream
-        putMVar flushed ()
-        (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` Complete
+      withServerOver medium id application $ \server ->
+        withHttp2As silent [(InitialWindowSize, 0)] server $ \http2 -> do
+          stream <- openStream http2 [EndStream] (get "/" [])
+          _ <- awaitHead http2 stream
+          putMVar flushed ()
+          (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` Complete
     it "does not let a body that nobody reads hold up another one" $ do
       gate <- newEmptyMVar
       let application request respond = case rawPathInfo request of
@@ -103,13 +122,14 @@ spec = describe "HTTP/2" $ do
         sendBody http2 lazy [EndStream] "b"
         (B.length . answerBody <$> awaitAnswer http2 lazy) `shouldReturn` 100001
     it "does not let a client that takes nothing of one answer hold up another one" $
-      withServerOver medium id large $ \server -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000)] server $ \http2 -> do
-        sendFrame http2 (windowUpdate 0 10000000)
-        stuck <- openStream http2 [EndStream] (get "/" [])
-        void (awaitHead http2 stuck)
-        other <- openStream http2 [EndStream] (get "/" [])
-        sendFrame http2 (windowUpdate other 2000000)
-        (B.length . answerBody <$> awaitAnswer http2 other) `shouldReturn` 1000000
+      withServerOver medium id large $ \server ->
+        withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000)] server $ \http2 -> do
+          sendFrame http2 (windowUpdate 0 10000000)
+          stuck <- openStream http2 [EndStream] (get "/" [])
+          void (awaitHead http2 stuck)
+          other <- openStream http2 [EndStream] (get "/" [])
+          sendFrame http2 (windowUpdate other 2000000)
+          (B.length . answerBody <$> awaitAnswer http2 other) `shouldReturn` 1000000
     it "sends a stream piece by piece as the application flushes" $ do
       gate <- newEmptyMVar
       let application _ respond = respond . responseStream status200 [] $ \write flush -> do
@@ -144,20 +164,22 @@ spec = describe "HTTP/2" $ do
               timeout 300000 (endless write flush :: IO ()) `finally` putMVar over () >>= (`shouldBe` Nothing)
               write "the end"
             _ -> pong request respond
-      withServerOver medium id application $ \server -> withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
-        sendFrame http2 (windowUpdate 0 1000000000)
-        streams <- forM [1 .. 3 :: Int] $ \_ -> openStream http2 [EndStream] (get "/endless" [])
-        forM_ streams $ \_ -> within "the timeouts" (takeMVar over)
-        forM_ streams $ \stream -> do
-          answer <- awaitAnswer http2 stream
-          answerEnd answer `shouldBe` Complete
-          C8.dropWhile (== 'a') (answerBody answer) `shouldBe` "the end"
-          (B.length (answerBody answer) - 7) `mod` 16384 `shouldBe` 0
-        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+      withServerOver medium id application $ \server ->
+        withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
+          sendFrame http2 (windowUpdate 0 1000000000)
+          streams <- forM [1 .. 3 :: Int] $ \_ -> openStream http2 [EndStream] (get "/endless" [])
+          forM_ streams $ \_ -> within "the timeouts" (takeMVar over)
+          forM_ streams $ \stream -> do
+            answer <- awaitAnswer http2 stream
+            answerEnd answer `shouldBe` Complete
+            C8.dropWhile (== 'a') (answerBody answer) `shouldBe` "the end"
+            (B.length (answerBody answer) - 7) `mod` 16384 `shouldBe` 0
+          (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
     it "resets a stream if a timeout interrupts a write in the middle" $ do
       over <- newEmptyMVar
       let application _ respond = respond . responseStream status200 [] $ \write _ -> do
-            timeout 100000 (write (byteString (B.replicate 1000000 97))) `finally` putMVar over () >>= (`shouldBe` Nothing)
+            timeout 100000 (write (byteString (B.replicate 1000000 97))) `finally` putMVar over ()
+              >>= (`shouldBe` Nothing)
             write "the end"
       serving application $ \http2 -> do
         stream <- openStream http2 [EndStream] (get "/" [])
@@ -175,7 +197,8 @@ spec = describe "HTTP/2" $ do
       serving pong $ \http2 -> do
         stream <- openStream http2 [] (post "/" [])
         (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
-        -- What comes before the application has returned does not count. The reset may come while this waits for a window.
+        -- What comes before the application has returned does not count. The reset may come while this waits for a
+        -- window.
         sendBody http2 stream [] (B.replicate 1000000 97)
         (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith NoError
     it "resets a stream that is answered when its client has filled the stream's window" $ do
@@ -206,14 +229,17 @@ spec = describe "HTTP/2" $ do
         closing (void (awaitInterim http2 stream))
         sendBody http2 stream [EndStream] "body"
         answer <- awaitAnswer http2 stream
-        (map (lookup ":status") (answerInterim answer), answerBody answer) `shouldBe` ([Just "103", Just "102", Just "100"], "body")
+        (map (lookup ":status") (answerInterim answer), answerBody answer)
+          `shouldBe` ([Just "103", Just "102", Just "100"], "body")
     it "ends a stream with the head if a body of unknown length turns out to be empty, and makes up no length" $
       serving (\_ respond -> respond (responseStream status200 [] (\_ _ -> return ()))) $ \http2 -> do
         stream <- openStream http2 [EndStream] (get "/" [])
         answer <- awaitAnswer http2 stream
-        (answerStatus answer, answerBody answer, lookup "content-length" (answerHead answer)) `shouldBe` (Just 200, "", Nothing)
+        (answerStatus answer, answerBody answer, lookup "content-length" (answerHead answer))
+          `shouldBe` (Just 200, "", Nothing)
     it "resets a stream with the code of an application that asks for that, and goes on" $ do
-      let application request respond = resetRequest request 8 >>= \done -> respond (responseLBS status200 [] (if done then "unseen" else "seen"))
+      let application request respond =
+            resetRequest request 8 >>= \done -> respond (responseLBS status200 [] (if done then "unseen" else "seen"))
       serving application $ \http2 -> forM_ [(), ()] $ \_ -> do
         stream <- openStream http2 [EndStream] (get "/" [])
         (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith Cancel
@@ -243,21 +269,26 @@ spec = describe "HTTP/2" $ do
             setHTTP2Data request (Just defaultHTTP2Data {http2dataTrailers = saying seen})
             respond (responseLBS status200 [] "x")
           saying seen (Just _) = return (NextTrailersMaker (saying seen))
-          saying seen Nothing = return (Trailers (seen ++ [("Content-Length", "9"), ("Set-Cookie", "a=b"), ("X-Own", "1")]))
+          saying seen Nothing =
+            return (Trailers (seen ++ [("Content-Length", "9"), ("Set-Cookie", "a=b"), ("X-Own", "1")]))
       serving application $ \http2 -> do
         stream <- openStream http2 [] (post "/" [])
         sendBody http2 stream [] "12345"
         sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("host", "b"), ("authorization", "forged")])
         (answerTrailers <$> awaitAnswer http2 stream) `shouldReturn` [("x-trailer", "t"), ("x-own", "1")]
     it "drops a length in trailers" $ do
-      let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
+      let application request respond =
+            consume request >> getRequestTrailers request
+              >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
       serving application $ \http2 -> do
         stream <- openStream http2 [] (post "/" [])
         sendBody http2 stream [] "12345"
         sendFrames http2 (block stream [EndStream] [("x-trailer", "t"), ("content-length", "5")])
         (answerBody <$> awaitAnswer http2 stream) `shouldReturn` "[(\"x-trailer\",\"t\")]"
     it "lets an application see the client's trailers" $ do
-      let application request respond = consume request >> getRequestTrailers request >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
+      let application request respond =
+            consume request >> getRequestTrailers request
+              >>= respond . responseLBS status200 [] . L.fromStrict . C8.pack . show
       serving application $ \http2 -> do
         stream <- openStream http2 [] (post "/" [])
         sendBody http2 stream [] "12345"
@@ -276,7 +307,8 @@ spec = describe "HTTP/2" $ do
     it "tells everyone who wants to know it, also within another onDisconnect" $ do
       (begun, inner, outer) <- (,,) <$> newEmptyMVar <*> newEmptyMVar <*> newEmptyMVar
       let application request respond = do
-            onDisconnect request (putMVar outer ()) . onDisconnect request (putMVar inner ()) $ putMVar begun () >> threadDelay 20000000
+            onDisconnect request (putMVar outer ()) . onDisconnect request (putMVar inner ()) $
+              putMVar begun () >> threadDelay 20000000
             pong request respond
       serving application $ \http2 -> do
         stream <- openStream http2 [EndStream] (get "/" [])
@@ -301,7 +333,9 @@ spec = describe "HTTP/2" $ do
       arrived <- newEmptyMVar
       let application request respond = case rawPathInfo request of
             "/early" -> throwIO (userError "early")
-            _ -> respond . responseStream status200 [] $ \write flush -> write "part" >> flush >> takeMVar arrived >> throwIO (userError "late")
+            _ ->
+              respond . responseStream status200 [] $ \write flush ->
+                write "part" >> flush >> takeMVar arrived >> throwIO (userError "late")
       serving application $ \http2 -> do
         (answerStatus <$> ask http2 (get "/early" []) "") `shouldReturn` Just 500
         stream <- openStream http2 [EndStream] (get "/late" [])
@@ -313,7 +347,9 @@ spec = describe "HTTP/2" $ do
     it "answers once more when a stream fails that was not flushed, though another answer was sent meanwhile" $ do
       (written, gate) <- (,) <$> newEmptyMVar <*> newEmptyMVar
       let application request respond = case rawPathInfo request of
-            "/fails" -> respond . responseStream status200 [] $ \write _ -> write "part" >> putMVar written () >> takeMVar gate >> throwIO (userError "late")
+            "/fails" ->
+              respond . responseStream status200 [] $ \write _ ->
+                write "part" >> putMVar written () >> takeMVar gate >> throwIO (userError "late")
             _ -> pong request respond
       serving application $ \http2 -> do
         stream <- openStream http2 [EndStream] (get "/fails" [])
@@ -323,36 +359,51 @@ spec = describe "HTTP/2" $ do
         answer <- awaitAnswer http2 stream
         (answerStatus answer, answerEnd answer) `shouldBe` (Just 500, Complete)
     it "joins the parts of a cookie" $
-      serving (\request respond -> respond (responseLBS status200 [] (L.fromStrict (fromMaybe "" (lookup "Cookie" (requestHeaders request)))))) $ \http2 ->
-        (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "") `shouldReturn` "a=b; c=d"
+      serving
+        ( \request respond ->
+            respond (responseLBS status200 [] (L.fromStrict (fromMaybe "" (lookup "Cookie" (requestHeaders request)))))
+        )
+        $ \http2 ->
+          (answerBody <$> ask http2 (get "/" [("cookie", "a=b"), ("x", "y"), ("cookie", "c=d")]) "")
+            `shouldReturn` "a=b; c=d"
     it "counts the parts of a cookie as one field, and their bytes as HTTP/1 does" $
-      serving (\request respond -> respond (responseLBS status200 [] (maybe "" L.fromStrict (lookup "Cookie" (requestHeaders request))))) $ \http2 -> do
-        let crumbs count size = replicate count ("cookie", B.replicate size 97)
-        answer <- ask http2 (get "/" (crumbs 400 100)) ""
-        (answerStatus answer, answerBody answer) `shouldBe` (Just 200, B.intercalate "; " (replicate 400 (B.replicate 100 97)))
-        (answerStatus <$> ask http2 (get "/" (crumbs 502 100)) "") `shouldReturn` Just 431
-        (answerStatus <$> ask http2 (get "/" (crumbs 10 100 ++ [("x", "y") | _ <- [1 .. 128 :: Int]])) "") `shouldReturn` Just 431
+      serving
+        ( \request respond ->
+            respond (responseLBS status200 [] (maybe "" L.fromStrict (lookup "Cookie" (requestHeaders request))))
+        )
+        $ \http2 -> do
+          let crumbs count size = replicate count ("cookie", B.replicate size 97)
+          answer <- ask http2 (get "/" (crumbs 400 100)) ""
+          (answerStatus answer, answerBody answer)
+            `shouldBe` (Just 200, B.intercalate "; " (replicate 400 (B.replicate 100 97)))
+          (answerStatus <$> ask http2 (get "/" (crumbs 502 100)) "") `shouldReturn` Just 431
+          (answerStatus <$> ask http2 (get "/" (crumbs 10 100 ++ [("x", "y") | _ <- [1 .. 128 :: Int]])) "")
+            `shouldReturn` Just 431
     it "refuses a name that is longer than those of HTTP/1 can be, whatever the limit of heads is" $
       withServer (setMaxTotalHeaderLength 1000000) pong $ \port -> withHttp2 port $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" [(B.replicate 65535 97, "x")]) "") `shouldReturn` Just 200
         (answerStatus <$> ask http2 (get "/" [(B.replicate 65536 97, "x")]) "") `shouldReturn` Just 431
-    it "refuses requests when the heads of those that are not finished are too large together, and takes them when one is" $ do
-      gate <- newEmptyMVar
-      let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond
-          heavy = get "/wait" [("x", B.replicate 15000 97)]
-      serving application $ \http2 -> do
-        streams <- replicateM 70 (openStream http2 [EndStream] heavy)
-        events <- eventsUntil (\event -> any (`isReset` event) streams) http2
-        [code | GotReset _ code <- events] `shouldBe` [RefusedStream]
-        putMVar gate ()
-        ends <- mapM (awaitAnswer http2) streams
-        length [() | answer <- ends, answerStatus answer == Just 200] `shouldSatisfy` (\count -> count >= 40 && count < 70)
-        [code | ResetWith code <- map answerEnd ends] `shouldSatisfy` all (== RefusedStream)
-        (answerStatus <$> ask http2 heavy "") `shouldReturn` Just 200
+    it "refuses requests when the heads of those that are not finished are too large together, and takes them when one is" $
+      do
+        gate <- newEmptyMVar
+        let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond
+            heavy = get "/wait" [("x", B.replicate 15000 97)]
+        serving application $ \http2 -> do
+          streams <- replicateM 70 (openStream http2 [EndStream] heavy)
+          events <- eventsUntil (\event -> any (`isReset` event) streams) http2
+          [code | GotReset _ code <- events] `shouldBe` [RefusedStream]
+          putMVar gate ()
+          ends <- mapM (awaitAnswer http2) streams
+          length [() | answer <- ends, answerStatus answer == Just 200]
+            `shouldSatisfy` (\count -> count >= 40 && count < 70)
+          [code | ResetWith code <- map answerEnd ends] `shouldSatisfy` all (== RefusedStream)
+          (answerStatus <$> ask http2 heavy "") `shouldReturn` Just 200
     it "counts small fields of unfinished requests for what they take, and trailers" $ do
       gate <- newEmptyMVar
       let application request respond = when (rawPathInfo request == "/wait") (readMVar gate) >> pong request respond
-          codesOf http2 streams = (\events -> [code | GotReset _ code <- events]) <$> eventsUntil (\event -> any (`isReset` event) streams) http2
+          codesOf http2 streams =
+            (\events -> [code | GotReset _ code <- events])
+              <$> eventsUntil (\event -> any (`isReset` event) streams) http2
       serving application $ \http2 -> do
         streams <- replicateM 70 (openStream http2 [EndStream] (get "/wait" [("x", "y") | _ <- [1 .. 120 :: Int]]))
         codesOf http2 streams `shouldReturn` [RefusedStream]
@@ -366,9 +417,12 @@ spec = describe "HTTP/2" $ do
       written <- newIORef (0 :: Int)
       let size = 300000
           piece = B.replicate 10000 97
-          application request respond = respond . responseStream status200 [] $ \write _ -> replicateM_ (size `div` B.length piece) $ do
-            write (byteString piece)
-            when (rawPathInfo request == "/counted") (atomicModifyIORef' written (\count -> (count + B.length piece, ())))
+          application request respond =
+            respond . responseStream status200 [] $ \write _ -> replicateM_ (size `div` B.length piece) $ do
+              write (byteString piece)
+              when
+                (rawPathInfo request == "/counted")
+                (atomicModifyIORef' written (\count -> (count + B.length piece, ())))
           settled before' = do
             threadDelay 300000
             now <- readIORef written
@@ -391,10 +445,20 @@ spec = describe "HTTP/2" $ do
             receive' >>= send'
       serving application $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 426
-        stream <- openStream http2 [] [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+        stream <-
+          openStream
+            http2
+            []
+            [ (":method", "CONNECT"),
+              (":protocol", "websocket"),
+              (":scheme", "http"),
+              (":authority", "a"),
+              (":path", "/chat")
+            ]
         sendBody http2 stream [EndStream] "world"
         answer <- awaitAnswer http2 stream
-        (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer) `shouldBe` (Just 200, Just "1", Nothing, "hello world")
+        (answerStatus answer, answerField "x-own" answer, answerField "upgrade" answer, answerBody answer)
+          `shouldBe` (Just 200, Just "1", Nothing, "hello world")
     it "answers an extended CONNECT with 501 if the application answers it as a GET" $ do
       let application request respond = respond (responseLBS (statusFor (rawPathInfo request)) [] "page")
           statusFor path = if path == "/" then status200 else status404
@@ -410,7 +474,9 @@ spec = describe "HTTP/2" $ do
     it "hands on an ordinary CONNECT with its authority, and opens the tunnel that the application wants" $ do
       asked <- newIORef []
       let application request respond = do
-            modifyIORef' asked ((requestMethod request, rawPathInfo request, requestHeaderHost request, extendedConnect request) :)
+            modifyIORef'
+              asked
+              ((requestMethod request, rawPathInfo request, requestHeaderHost request, extendedConnect request) :)
             respond $ case requestHeaderHost request of
               Just "tunnel:443" -> responseRaw raw (responseLBS status200 [] "other")
               Just "page:443" -> responseLBS status200 [] "page"
@@ -432,22 +498,59 @@ spec = describe "HTTP/2" $ do
           raw :: IO ByteString -> (ByteString -> IO ()) -> IO ()
           raw receive' send' = send' "HTTP/1.1 101 Switching Protocols\r\n\r\nown" >> putMVar kept (receive', send')
       serving application $ \http2 -> forM_ [1 .. 3 :: Int] $ \_ -> do
-        stream <- openStream http2 [EndStream] [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+        stream <-
+          openStream
+            http2
+            [EndStream]
+            [ (":method", "CONNECT"),
+              (":protocol", "websocket"),
+              (":scheme", "http"),
+              (":authority", "a"),
+              (":path", "/chat")
+            ]
         answerBody <$> awaitAnswer http2 stream `shouldReturn` "own"
         (receive', send') <- takeMVar kept
         (try (send' "late") >>= either return (const (fail "was sent"))) `shouldReturn` UsedTooLate
-        (either id (\bytes -> if B.null bytes then UsedTooLate else error "received") <$> try receive') `shouldReturn` UsedTooLate
+        (either id (\bytes -> if B.null bytes then UsedTooLate else error "received") <$> try receive')
+          `shouldReturn` UsedTooLate
     it "gives an application of WebSockets a key, whatever the client has sent, and drops what it makes of it (RFC 8441, section 5)" $ do
       let application request respond = respond (responseRaw (raw request) (responseLBS status200 [] ""))
           raw :: Request -> IO ByteString -> (ByteString -> IO ()) -> IO ()
           raw request _ send' = do
-            send' "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
-            send' (C8.pack (show ([value | (name, value) <- requestHeaders request, name `elem` ["Sec-WebSocket-Key", "Sec-WebSocket-Version"]], requestMethod request)))
+            send'
+              "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
+              \Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+            send'
+              ( C8.pack
+                  ( show
+                      ( [ value
+                          | (name, value) <-
+                              requestHeaders request,
+                            name `elem` ["Sec-WebSocket-Key", "Sec-WebSocket-Version"]
+                        ],
+                        requestMethod request
+                      )
+                  )
+              )
       serving application $ \http2 -> forM_ [[], [("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")]] $ \key -> do
-        stream <- openStream http2 [EndStream] ([(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat"), ("sec-websocket-version", "13")] ++ key)
+        stream <-
+          openStream
+            http2
+            [EndStream]
+            ( [ (":method", "CONNECT"),
+                (":protocol", "websocket"),
+                (":scheme", "http"),
+                (":authority", "a"),
+                (":path", "/chat"),
+                ("sec-websocket-version", "13")
+              ]
+                ++ key
+            )
         answer <- awaitAnswer http2 stream
         (answerBody answer, [field | field@(name, _) <- answerHead answer, name `notElem` ["date", "server"]])
-          `shouldBe` ("([\"13\",\"AAAAAAAAAAAAAAAAAAAAAA==\"],\"GET\")", [(":status", "200"), ("sec-websocket-protocol", "chat")])
+          `shouldBe` ( "([\"13\",\"AAAAAAAAAAAAAAAAAAAAAA==\"],\"GET\")",
+                       [(":status", "200"), ("sec-websocket-protocol", "chat")]
+                     )
     it "refuses requests as HTTP/1 does, and goes on" $
       serving pong $ \http2 -> do
         (answerStatus <$> ask http2 (get "/" [("host", "b")]) "") `shouldReturn` Just 400
@@ -465,10 +568,22 @@ spec = describe "HTTP/2" $ do
               (413, post "/e" [("content-length", "4")], "body"),
               (200, get "/f" [], "")
             ]
-          observe answer = atomicModifyIORef' told (\others -> ((statusCode (Server.answerStatus answer), isJust (Server.answerRefusal answer), isJust (Server.answerRequest answer)) : others, ()))
-      withServerOver medium (setOnAnswer observe . setMaximumBodySize (Just 3)) pong $ \server -> withHttp2 server $ \http2 -> do
-        forM_ refused $ \(status, fields, body) -> (answerStatus <$> ask http2 fields body) `shouldReturn` Just status
-        untilM ((>= length refused) . length <$> readIORef told)
+          observe answer =
+            atomicModifyIORef'
+              told
+              ( \others ->
+                  ( ( statusCode (Server.answerStatus answer),
+                      isJust (Server.answerRefusal answer),
+                      isJust (Server.answerRequest answer)
+                    ) :
+                    others,
+                    ()
+                  )
+              )
+      withServerOver medium (setOnAnswer observe . setMaximumBodySize (Just 3)) pong $ \server ->
+        withHttp2 server $ \http2 -> do
+          forM_ refused $ \(status, fields, body) -> (answerStatus <$> ask http2 fields body) `shouldReturn` Just status
+          untilM ((>= length refused) . length <$> readIORef told)
       sort <$> readIORef told `shouldReturn` sort [(status, status /= 200, True) | (status, _, _) <- refused]
   describe "setOnAnswer, of an extended CONNECT" $ do
     forM_
@@ -478,19 +593,21 @@ spec = describe "HTTP/2" $ do
       $ \(what, pieces, (code, reason), count) ->
         it ("that " ++ what ++ ": is told once, when the stream is over") $ do
           told <- newEmptyMVar
-          withServer (setOnAnswer (putMVar told)) (rawly (\get' give -> mapM_ give pieces >> void get')) $ \port -> withHttp2 port $ \http2 -> do
-            stream <- openStream http2 [] chat
-            threadDelay 50000
-            isEmptyMVar told `shouldReturn` True
-            sendBody http2 stream [EndStream] "end"
-            (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just code
-            answer <- within "the answer" (takeMVar told)
-            summary answer `shouldBe` (code, reason, Just count, False)
-            threadDelay 50000
-            isEmptyMVar told `shouldReturn` True
+          withServer (setOnAnswer (putMVar told)) (rawly (\get' give -> mapM_ give pieces >> void get')) $ \port ->
+            withHttp2 port $ \http2 -> do
+              stream <- openStream http2 [] chat
+              threadDelay 50000
+              isEmptyMVar told `shouldReturn` True
+              sendBody http2 stream [EndStream] "end"
+              (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just code
+              answer <- within "the answer" (takeMVar told)
+              summary answer `shouldBe` (code, reason, Just count, False)
+              threadDelay 50000
+              isEmptyMVar told `shouldReturn` True
     forM_ [("throws", throwIO (userError "fault")), ("is killed", myThreadId >>= killThread)] $ \(what, end) ->
       it ("whose application " ++ what ++ ": is told once that it was cut off") $
-        toldOf (\_ give -> give "HTTP/1.1 101 Switching Protocols\r\n\r\nab" >> end) `shouldReturn` [(200, "OK", Just 2, True)]
+        toldOf (\_ give -> give "HTTP/1.1 101 Switching Protocols\r\n\r\nab" >> end)
+          `shouldReturn` [(200, "OK", Just 2, True)]
     it "whose application sends something else: is told once of the 500 in its place, which is cut off" $
       toldOf (\_ give -> give "mine\r\n\r\n") `shouldReturn` [(500, "Internal Server Error", Nothing, True)]
     forM_ [("a part of a head", ["HTTP/1.1 101 "]), ("nothing", [])] $ \(what, pieces) ->
@@ -501,13 +618,15 @@ spec = describe "HTTP/2" $ do
       let path = folder </> "file"
           content = B.concat (replicate 20000 "0123456789")
       B.writeFile path content
-      withServer id (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port -> withHttp2 port $ \http2 -> do
-        whole <- ask http2 (get "/" []) ""
-        (answerBody whole == content, answerField "content-length" whole) `shouldBe` (True, Just "200000")
-        part <- ask http2 (get "/" [("range", "bytes=5-14")]) ""
-        (answerStatus part, answerBody part) `shouldBe` (Just 206, "5678901234")
-        headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
-        (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly) `shouldBe` (Just 200, "", Just "200000")
+      withServer id (\_ respond -> respond (responseFile status200 [] path Nothing)) $ \port ->
+        withHttp2 port $ \http2 -> do
+          whole <- ask http2 (get "/" []) ""
+          (answerBody whole == content, answerField "content-length" whole) `shouldBe` (True, Just "200000")
+          part <- ask http2 (get "/" [("range", "bytes=5-14")]) ""
+          (answerStatus part, answerBody part) `shouldBe` (Just 206, "5678901234")
+          headOnly <- ask http2 ((":method", "HEAD") : drop 1 (get "/" [])) ""
+          (answerStatus headOnly, answerBody headOnly, answerField "content-length" headOnly)
+            `shouldBe` (Just 200, "", Just "200000")
   it "resets a stream whose file becomes shorter when its head is out, and tells observers that the answer was cut off" $
     withFolder $ \folder -> do
       let path = folder </> "file"
@@ -515,15 +634,17 @@ spec = describe "HTTP/2" $ do
       B.writeFile path (B.replicate 3000000 97)
       reported <- newIORef []
       told <- newEmptyMVar
-      let observed = setOnException (\_ failure -> modifyIORef reported (fromException failure :)) . setOnAnswer (putMVar told)
-      withServer observed file $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [] port $ \http2 -> do
-        stream <- openStream http2 [EndStream] (get "/" [])
-        (answerStatus <$> awaitHead http2 stream) `shouldReturn` Just 200
-        withBinaryFile path ReadWriteMode (`hSetFileSize` 1000)
-        sendFrames http2 [windowUpdate 0 10000000, windowUpdate stream 10000000]
-        (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith InternalError
-        answer <- within "what observers are told" (takeMVar told)
-        (statusCode (Server.answerStatus answer), Server.answerIsCutOff answer) `shouldBe` (200, True)
+      let observed =
+            setOnException (\_ failure -> modifyIORef reported (fromException failure :)) . setOnAnswer (putMVar told)
+      withServer observed file $ \port ->
+        withHttp2As polite {conductWindows = conductWindows silent} [] port $ \http2 -> do
+          stream <- openStream http2 [EndStream] (get "/" [])
+          (answerStatus <$> awaitHead http2 stream) `shouldReturn` Just 200
+          withBinaryFile path ReadWriteMode (`hSetFileSize` 1000)
+          sendFrames http2 [windowUpdate 0 10000000, windowUpdate stream 10000000]
+          (answerEnd <$> awaitAnswer http2 stream) `shouldReturn` ResetWith InternalError
+          answer <- within "what observers are told" (takeMVar told)
+          (statusCode (Server.answerStatus answer), Server.answerIsCutOff answer) `shouldBe` (200, True)
       readIORef reported `shouldReturn` [Just (FileTruncated path)]
   it "sends what is more urgent first (RFC 9218)" $
     withWaitingAnswers ["u=7", "u=3", "u=0"] $ \http2 streams -> do
@@ -540,17 +661,23 @@ spec = describe "HTTP/2" $ do
     withWaitingAnswers ["u=3, i", "u=3, i"] order >>= (`shouldSatisfy` (> 1)) . switches
   it "sends in another order when the client changes the priorities of waiting answers" $
     withWaitingAnswers ["u=1", "u=2", "u=3"] $ \http2 streams -> do
-      sendFrames http2 ([priorityUpdate stream priority | (stream, priority) <- zip streams ["u=6", "u=5", "u=4"]] ++ [windowUpdate 0 200000])
+      sendFrames
+        http2
+        ( [priorityUpdate stream priority | (stream, priority) <- zip streams ["u=6", "u=5", "u=4"]]
+            ++ [windowUpdate 0 200000]
+        )
       finished http2 streams `shouldReturn` reverse streams
   it "alone refuses HTTP/1, and HTTP/1 alone refuses its preface" $ do
     withServer setHTTP1Disabled pong $ \port -> do
       statusOf <$> Support.exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" `shouldReturn` 505
       withHttp2 port $ \http2 -> (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
-    withServer setHTTP2Disabled pong $ \port -> statusOf <$> Support.exchange port "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" `shouldReturn` 400
+    withServer setHTTP2Disabled pong $ \port ->
+      statusOf <$> Support.exchange port "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" `shouldReturn` 400
   it "closes without an answer of HTTP/1 when the preface is wrong behind its first two lines, wherever it is cut" $
     withServer id pong $ \port -> forM_ [8, 16, 20, 24] $ \cut -> do
       let (first, second) = B.splitAt cut "PRI * HTTP/2.0\r\n\r\nXM\r\n\r\n"
-      answer <- withConnection port $ \client -> send client first >> threadDelay 20000 >> closing (send client second) >> receiveAll client
+      answer <- withConnection port $ \client ->
+        send client first >> threadDelay 20000 >> closing (send client second) >> receiveAll client
       answer `shouldSatisfy` not . ("HTTP" `B.isInfixOf`)
   it "ends a connection in an orderly way after setMaximumRequests, and answers what is on its way" $
     withServer (setMaximumRequests (Just 2)) pong $ \port -> withHttp2 port $ \http2 -> do
@@ -584,14 +711,15 @@ spec = describe "HTTP/2" $ do
       (rest, seconds) <- timed (within "the end" (eventsUntilEnd http2))
       (last rest, seconds < 8) `shouldBe` (Closed, True)
   it "does not wait for a client that has ended its side and cannot take the rest of an answer" $
-    withServer (setSendTimeout 0) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port -> withConnection port $ \client -> do
-      http2 <- http2OnClient silent client
-      handshake http2 []
-      stream <- openStream http2 [EndStream] (get "/" [])
-      sendEnd client
-      answer <- awaitAnswer http2 stream
-      (answerEnd answer, B.length (answerBody answer)) `shouldBe` (ResetWith Cancel, 65535)
-      last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
+    withServer (setSendTimeout 0) (\_ respond -> respond (responseLBS status200 [] (L.replicate 80000 97))) $ \port ->
+      withConnection port $ \client -> do
+        http2 <- http2OnClient silent client
+        handshake http2 []
+        stream <- openStream http2 [EndStream] (get "/" [])
+        sendEnd client
+        answer <- awaitAnswer http2 stream
+        (answerEnd answer, B.length (answerBody answer)) `shouldBe` (ResetWith Cancel, 65535)
+        last <$> within "the end" (eventsUntilEnd http2) `shouldReturn` Closed
   it "ends a connection also when its client sends something all the time" $
     withServer (setMaximumRequests (Just 1)) pong $ \port -> withHttp2 port $ \http2 -> do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
@@ -603,39 +731,45 @@ spec = describe "HTTP/2" $ do
           write "first" >> flush
           threadDelay 2500000
           write (byteString (B.replicate 100000 97))
-    -- The server looks every second whether a client has stopped taking what is sent. Nothing has moved since the pause began.
+    -- The server looks every second whether a client has stopped taking what is sent. Nothing has moved since the pause
+    -- began.
     withServer (setSendTimeout 2) application $ \port -> withHttp2 port $ \http2 -> do
       stream <- openStream http2 [EndStream] (get "/" [])
       threadDelay 3300000
       answer <- awaitAnswer http2 stream
       (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, 100005)
   it "does not blame the client for an answer that waits behind a more urgent one, but for one whose window it keeps closed" $ do
-    let application request respond = respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/small" then 100 else 400000) 97))
+    let application request respond =
+          respond (responseLBS status200 [] (L.replicate (if rawPathInfo request == "/small" then 100 else 400000) 97))
         urgency number = [("priority", C8.pack ("u=" ++ show (number :: Int)))]
-    withServer (setSendTimeout 2) application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 0)] port $ \http2 -> do
-      let ask' path number room = do
-            stream <- openStream http2 [EndStream] (get path (urgency number))
-            stream <$ sendFrames http2 [windowUpdate stream room | room > 0]
-          -- The connection's window opens by a little at a time, all of which goes to the most urgent answer.
-          trickle = sendFrame http2 (windowUpdate 0 100) >> threadDelay 50000
-          trickleUntilReset [] = return ()
-          trickleUntilReset streams = do
-            trickle
-            events <- untilSilence 1000 http2
-            unless (Closed `elem` events) (trickleUntilReset [stream | stream <- streams, not (any (isReset stream) events)])
-      urgent <- ask' "/" 0 1000000
-      void (awaitStream ((>= 65535) . B.length . answerBody) http2 urgent)
-      waiting <- mapM (\path -> ask' path 7 1000000) ["/", "/small"]
-      closed <- mapM (\path -> ask' path 7 0) ["/", "/small"]
-      within "the resets" (trickleUntilReset closed)
-      replicateM_ 20 trickle
-      sendFrame http2 (windowUpdate 0 2000000)
-      forM_ (zip (urgent : waiting) [400000, 400000, 100]) $ \(stream, size) -> do
-        answer <- awaitAnswer http2 stream
-        (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, size)
+    withServer (setSendTimeout 2) application $ \port ->
+      withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 0)] port $ \http2 -> do
+        let ask' path number room = do
+              stream <- openStream http2 [EndStream] (get path (urgency number))
+              stream <$ sendFrames http2 [windowUpdate stream room | room > 0]
+            -- The connection's window opens by a little at a time, all of which goes to the most urgent answer.
+            trickle = sendFrame http2 (windowUpdate 0 100) >> threadDelay 50000
+            trickleUntilReset [] = return ()
+            trickleUntilReset streams = do
+              trickle
+              events <- untilSilence 1000 http2
+              unless
+                (Closed `elem` events)
+                (trickleUntilReset [stream | stream <- streams, not (any (isReset stream) events)])
+        urgent <- ask' "/" 0 1000000
+        void (awaitStream ((>= 65535) . B.length . answerBody) http2 urgent)
+        waiting <- mapM (\path -> ask' path 7 1000000) ["/", "/small"]
+        closed <- mapM (\path -> ask' path 7 0) ["/", "/small"]
+        within "the resets" (trickleUntilReset closed)
+        replicateM_ 20 trickle
+        sendFrame http2 (windowUpdate 0 2000000)
+        forM_ (zip (urgent : waiting) [400000, 400000, 100]) $ \(stream, size) -> do
+          answer <- awaitAnswer http2 stream
+          (answerEnd answer, B.length (answerBody answer)) `shouldBe` (Complete, size)
   it "lets a handler go on that flushes a little while another answer is endless" $ do
     -- The client takes everything at once, and by the time of the next send the other handler has more.
-    (gate, flushing, sends, made) <- (,,,) <$> newEmptyMVar <*> newIORef Nothing <*> newIORef (0 :: Int) <*> newIORef (0 :: Int)
+    (gate, flushing, sends, made) <-
+      (,,,) <$> newEmptyMVar <*> newIORef Nothing <*> newIORef (0 :: Int) <*> newIORef (0 :: Int)
     let application request respond = case rawPathInfo request of
           "/endless" -> respond . responseStream status200 [] $ \write flush -> do
             flush
@@ -657,16 +791,18 @@ spec = describe "HTTP/2" $ do
         awaitMore left had = do
           has <- readIORef made
           when (left > 0 && has == had) (threadDelay 1000 >> awaitMore (left - 1) had)
-    withServerOver (overMemoryWhere beforeSend) id application $ \server -> withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
-      sendFrame http2 (windowUpdate 0 1000000000)
-      endless <- openStream http2 [EndStream] (get "/endless" [])
-      void (awaitHead http2 endless)
-      (answerBody <$> ask http2 (get "/" []) "") `shouldReturn` "first"
-      (B.length . answerBody <$> awaitAnswer http2 endless) `shouldReturn` (640 * 16384)
+    withServerOver (overMemoryWhere beforeSend) id application $ \server ->
+      withHttp2As polite [(InitialWindowSize, 1000000000)] server $ \http2 -> do
+        sendFrame http2 (windowUpdate 0 1000000000)
+        endless <- openStream http2 [EndStream] (get "/endless" [])
+        void (awaitHead http2 endless)
+        (answerBody <$> ask http2 (get "/" []) "") `shouldReturn` "first"
+        (B.length . answerBody <$> awaitAnswer http2 endless) `shouldReturn` (640 * 16384)
     readIORef sends >>= (`shouldSatisfy` \count -> count > 0 && count <= 8)
   it "counts the time of an idle connection from the end of its last request" $ do
     let application request respond = threadDelay 700000 >> pong request respond
-    -- Every half second the server looks whether clients take what is sent, and then it may find that nothing is served any more.
+    -- Every half second the server looks whether clients take what is sent, and then it may find that nothing is served
+    -- any more.
     withServer (setSendTimeout 1) application $ \port -> withHttp2 port $ \http2 -> do
       (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
       threadDelay 1000000
@@ -674,28 +810,34 @@ spec = describe "HTTP/2" $ do
   it "keeps setIdleTimeout also after a request that another thread has answered, whatever the time for sending" $
     forM_ [0, 30] $ \sendSeconds -> do
       let application request respond = threadDelay 300000 >> pong request respond
-      withServer (setSendTimeout sendSeconds . setIdleTimeout 1) application $ \port -> withHttp2As silent [] port $ \http2 -> do
-        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
-        (_, seconds) <- timed (within "the end" (eventsUntilEnd http2))
-        seconds `shouldSatisfy` \value -> value > 0.7 && value < 8
+      withServer (setSendTimeout sendSeconds . setIdleTimeout 1) application $ \port ->
+        withHttp2As silent [] port $ \http2 -> do
+          (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+          (_, seconds) <- timed (within "the end" (eventsUntilEnd http2))
+          seconds `shouldSatisfy` \value -> value > 0.7 && value < 8
   it "serves a request that comes when the idle time is over and the server has not looked yet" $ do
     -- Such as on a busy machine, where the server's thread runs late.
     afterWait <- newIORef (return ())
     let once = join (atomicModifyIORef' afterWait (return (),))
-    withServerOver (overMemoryAfter once) (setIdleTimeout 1) pong $ \server -> withHttp2As silent [] server $ \http2 -> do
-      (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
-      late <- newEmptyMVar
-      writeIORef afterWait (openStream http2 [EndStream] (get "/" []) >>= putMVar late)
-      stream <- within "the end of the idle time" (takeMVar late)
-      (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
+    withServerOver (overMemoryAfter once) (setIdleTimeout 1) pong $ \server ->
+      withHttp2As silent [] server $ \http2 -> do
+        (answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200
+        late <- newEmptyMVar
+        writeIORef afterWait (openStream http2 [EndStream] (get "/" []) >>= putMVar late)
+        stream <- within "the end of the idle time" (takeMVar late)
+        (answerStatus <$> awaitAnswer http2 stream) `shouldReturn` Just 200
   it "reports once that an exception has ended a handler's thread" $ do
     seen <- newIORef []
     let application _ _ = threadDelay 100000 >> throwIO ThreadKilled
-    withServer (setOnException (\_ failure -> atomicModifyIORef' seen (\others -> (fromException failure : others, ())))) application $ \port -> do
-      withHttp2 port $ \http2 -> do
-        void (openStream http2 [EndStream] (get "/" []))
-        void (within "the end" (eventsUntilEnd http2))
-      untilM (not . null <$> readIORef seen)
+    withServer
+      (setOnException (\_ failure -> atomicModifyIORef' seen (\others -> (fromException failure : others, ()))))
+      application
+      $ \port ->
+        do
+          withHttp2 port $ \http2 -> do
+            void (openStream http2 [EndStream] (get "/" []))
+            void (within "the end" (eventsUntilEnd http2))
+          untilM (not . null <$> readIORef seen)
     readIORef seen `shouldReturn` [Just ThreadKilled]
   it "ends a connection in an orderly way, and loses no request" $ do
     stopping <- newEmptyMVar
@@ -729,8 +871,15 @@ spec = describe "HTTP/2" $ do
       (events ++) <$> finishedEvents http2 left
     rawly :: (IO ByteString -> (ByteString -> IO ()) -> IO ()) -> Application
     rawly use _ respond = respond (responseRaw use (responseLBS status200 [] "other"))
-    chat = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
-    summary answer = (statusCode (Server.answerStatus answer), statusMessage (Server.answerStatus answer), Server.answerBytes answer, Server.answerIsCutOff answer)
+    chat =
+      [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "a"), (":path", "/chat")]
+    summary answer =
+      ( statusCode (Server.answerStatus answer),
+        statusMessage
+          (Server.answerStatus answer),
+        Server.answerBytes answer,
+        Server.answerIsCutOff answer
+      )
     -- What observers are told of an extended CONNECT.
     toldOf use = do
       told <- newEmptyMVar
@@ -752,8 +901,8 @@ spec = describe "HTTP/2" $ do
     isContinue stream (GotHeaders at fields _) = at == stream && lookup ":status" fields == Just "100"
     isContinue _ _ = False
 
--- Asks for answers of 40,000 bytes with these priorities. Their heads have come when the action runs, and the connection's window is used
--- up, so that none can end before the others begin.
+-- Asks for answers of 40,000 bytes with these priorities. Their heads have come when the action runs, and the
+-- connection's window is used up, so that none can end before the others begin.
 withWaitingAnswers :: [ByteString] -> (Http2 -> [StreamId] -> IO a) -> IO a
 withWaitingAnswers priorities use = do
   gate <- newEmptyMVar
@@ -764,14 +913,15 @@ withWaitingAnswers priorities use = do
           atomicModifyIORef' ready (\count -> (count + 1, ()))
           readMVar gate
           respond (responseLBS status200 [] (L.replicate 40000 97))
-  withServer id application $ \port -> withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
-    answer <- ask http2 (get "/fill" []) ""
-    B.length (answerBody answer) `shouldBe` 65535
-    streams <- forM priorities $ \priority -> openStream http2 [EndStream] (get "/" [("priority", priority)])
-    untilM ((== length priorities) <$> readIORef ready)
-    putMVar gate ()
-    forM_ streams (awaitHead http2)
-    use http2 streams
+  withServer id application $ \port ->
+    withHttp2As polite {conductWindows = conductWindows silent} [(InitialWindowSize, 1000000)] port $ \http2 -> do
+      answer <- ask http2 (get "/fill" []) ""
+      B.length (answerBody answer) `shouldBe` 65535
+      streams <- forM priorities $ \priority -> openStream http2 [EndStream] (get "/" [("priority", priority)])
+      untilM ((== length priorities) <$> readIORef ready)
+      putMVar gate ()
+      forM_ streams (awaitHead http2)
+      use http2 streams
 
 spin :: IORef Bool -> Int -> IO ()
 spin over count = do

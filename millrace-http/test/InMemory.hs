@@ -61,7 +61,13 @@ asReply result = case receivedFinal result of
       Content bytes Complete -> return bytes
       Content bytes Unfinished -> fail ("cut off after " ++ show (B.length bytes) ++ " bytes")
       _ -> return B.empty
-    return (Reply (statusCode (finalStatus final)) (statusMessage (finalStatus final)) [(C8.map toLower (CI.original name), value) | (name, value) <- finalFields final] body)
+    return
+      ( Reply
+          (statusCode (finalStatus final))
+          (statusMessage (finalStatus final))
+          [(C8.map toLower (CI.original name), value) | (name, value) <- finalFields final]
+          body
+      )
   Nothing -> fail "no response"
 
 bodyOf :: Received -> Maybe ByteString

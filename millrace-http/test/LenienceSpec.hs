@@ -33,18 +33,19 @@ data Case = Case
 
 spec :: Spec
 spec = describe "switches of strictness" $ do
-  forM_ cases $ \Case {caseName = name, caseSwitch = switch, caseRequest = request, caseSeen = seen, caseAnswers = count} ->
-    describe name $ do
-      it "off: 400, and the application sees nothing" $
-        forM_ [id, switch False, allOtherSwitches name] $ \change -> do
-          (replies, calls) <- ask change [request, closing]
-          (map replyStatus replies, map (headerOf "connection") replies, calls) `shouldBe` ([400], [Just "close"], 0)
-      it "on: it is served" $ do
-        (replies, calls) <- ask (switch True) [request, request, closing]
-        map replyStatus replies `shouldBe` replicate count 200
-        map (C8.unpack . replyBody) (take 1 replies) `shouldBe` [seen]
-        calls `shouldBe` count
-        headerOf "connection" (last replies) `shouldBe` Just "close"
+  forM_ cases $
+    \Case {caseName = name, caseSwitch = switch, caseRequest = request, caseSeen = seen, caseAnswers = count} ->
+      describe name $ do
+        it "off: 400, and the application sees nothing" $
+          forM_ [id, switch False, allOtherSwitches name] $ \change -> do
+            (replies, calls) <- ask change [request, closing]
+            (map replyStatus replies, map (headerOf "connection") replies, calls) `shouldBe` ([400], [Just "close"], 0)
+        it "on: it is served" $ do
+          (replies, calls) <- ask (switch True) [request, request, closing]
+          map replyStatus replies `shouldBe` replicate count 200
+          map (C8.unpack . replyBody) (take 1 replies) `shouldBe` [seen]
+          calls `shouldBe` count
+          headerOf "connection" (last replies) `shouldBe` Just "close"
   it "leave everything else refused" $
     withServer allSwitches pong $ \port ->
       forM_ (filter (not . concerned) refusedRequests) $ \(rule, status, request) -> do
@@ -55,9 +56,22 @@ spec = describe "switches of strictness" $ do
       bytes <- exchange port "POST / HTTP/1.1\nHost: a\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n"
       statusOf bytes `shouldBe` 400
   it "do not let pass, in a folded line, what the server goes by" $
-    forM_ ["Host: a\r\n b", "Content-Length: 1\r\n 2", "Transfer-Encoding:\r\n chunked", "Connection: close,\r\n x", "Expect: 100-\r\n continue", "Upgrade:\r\n x", "Range: bytes=\r\n 0-"] $ \field -> do
-      (replies, calls) <- ask allSwitches ["POST / HTTP/1.1\r\n", if "Host" `B.isPrefixOf` field then "" else "Host: a\r\n", field, "\r\n\r\n"]
-      (field, map replyStatus replies, calls) `shouldBe` (field, [400], 0)
+    forM_
+      [ "Host: a\r\n b",
+        "Content-Length: 1\r\n 2",
+        "Transfer-Encoding:\r\n chunked",
+        "Connection: close,\r\n x",
+        "Expect: 100-\r\n continue",
+        "Upgrade:\r\n x",
+        "Range: bytes=\r\n 0-"
+      ]
+      $ \field ->
+        do
+          (replies, calls) <-
+            ask
+              allSwitches
+              ["POST / HTTP/1.1\r\n", if "Host" `B.isPrefixOf` field then "" else "Host: a\r\n", field, "\r\n\r\n"]
+          (field, map replyStatus replies, calls) `shouldBe` (field, [400], 0)
   it "do not let a folded line follow the request line, nor a field that HTTP/1.0 does not have" $
     forM_ ["GET / HTTP/1.0\r\n x\r\n\r\n", "GET / HTTP/1.0\r\nA: b\r\nUpgrade: c\r\n d\r\n\r\n"] $ \request -> do
       (replies, calls) <- ask allSwitches [request]
@@ -70,7 +84,8 @@ spec = describe "switches of strictness" $ do
   it "parse the same in two pieces, wherever they are split" $
     forM_ (map caseRequest cases ++ filter ((< 200) . B.length) (map third refusedRequests)) $ \request -> do
       whole <- parsePiecesAllowing everything [request]
-      forM_ [0 .. B.length request] $ \position -> parsePiecesAllowing everything (piecesAt position request) `shouldReturn` whole
+      forM_ [0 .. B.length request] $ \position ->
+        parsePiecesAllowing everything (piecesAt position request) `shouldReturn` whole
   it "change nothing for requests that need none of them" $
     forM_ validRequests $ \request -> do
       strict <- parsePieces [request]
@@ -84,7 +99,8 @@ spec = describe "switches of strictness" $ do
         (,) replies <$> readIORef calls
     closing = "GET /closing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     allSwitches = foldr (\(_, switch) rest -> switch True . rest) id switches
-    allOtherSwitches name = foldr (\switch rest -> switch True . rest) id [switch | (word, switch) <- switches, not (word `isInfixOf` name)]
+    allOtherSwitches name =
+      foldr (\switch rest -> switch True . rest) id [switch | (word, switch) <- switches, not (word `isInfixOf` name)]
     concerned (rule, _, _) = any (`isInfixOf` rule) (["bare LF", "folded line", "no Host", "beyond ASCII"] :: [String])
     third (_, _, request) = request
     everything = sum [allowBareLineFeed, allowFolding, allowNoHost, allowNonAscii]
@@ -100,14 +116,49 @@ switches =
 
 cases :: [Case]
 cases =
-  [ Case "RFC 9112, 2.2: bare LF" setAllowBareLineFeed "\nGET /x HTTP/1.1\nHost: a\nX: b \n\n" "/x [(\"Host\",\"a\"),(\"X\",\"b\")]" 1,
-    Case "RFC 9112, 2.2: bare LF in one line" setAllowBareLineFeed "GET /x HTTP/1.1\r\nHost: a\nX: b\r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b\")]" 1,
-    Case "RFC 9112, 2.2: bare LF at the end" setAllowBareLineFeed "GET /x HTTP/1.1\r\nHost: a\r\n\n" "/x [(\"Host\",\"a\")]" 1,
-    Case "RFC 9112, 5.2: folded line" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX: b\r\n\t c \r\nY: d\r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b  \\t c\"),(\"Y\",\"d\")]" 1,
-    Case "RFC 9112, 5.2: folded line after an empty one" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX:\r\n b\r\n \r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b\")]" 1,
-    Case "RFC 9112, 5.2: folded line behind blank ones" setAllowFolding "GET /x HTTP/1.1\r\nHost: a\r\nX: b \r\n\t\r\n \r\n c \r\n  \r\n\r\n" "/x [(\"Host\",\"a\"),(\"X\",\"b   \\t      c\")]" 1,
+  [ Case
+      "RFC 9112, 2.2: bare LF"
+      setAllowBareLineFeed
+      "\nGET /x HTTP/1.1\nHost: a\nX: b \n\n"
+      "/x [(\"Host\",\"a\"),(\"X\",\"b\")]"
+      1,
+    Case
+      "RFC 9112, 2.2: bare LF in one line"
+      setAllowBareLineFeed
+      "GET /x HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"
+      "/x [(\"Host\",\"a\"),(\"X\",\"b\")]"
+      1,
+    Case
+      "RFC 9112, 2.2: bare LF at the end"
+      setAllowBareLineFeed
+      "GET /x HTTP/1.1\r\nHost: a\r\n\n"
+      "/x [(\"Host\",\"a\")]"
+      1,
+    Case
+      "RFC 9112, 5.2: folded line"
+      setAllowFolding
+      "GET /x HTTP/1.1\r\nHost: a\r\nX: b\r\n\t c \r\nY: d\r\n\r\n"
+      "/x [(\"Host\",\"a\"),(\"X\",\"b  \\t c\"),(\"Y\",\"d\")]"
+      1,
+    Case
+      "RFC 9112, 5.2: folded line after an empty one"
+      setAllowFolding
+      "GET /x HTTP/1.1\r\nHost: a\r\nX:\r\n b\r\n \r\n\r\n"
+      "/x [(\"Host\",\"a\"),(\"X\",\"b\")]"
+      1,
+    Case
+      "RFC 9112, 5.2: folded line behind blank ones"
+      setAllowFolding
+      "GET /x HTTP/1.1\r\nHost: a\r\nX: b \r\n\t\r\n \r\n c \r\n  \r\n\r\n"
+      "/x [(\"Host\",\"a\"),(\"X\",\"b   \\t      c\")]"
+      1,
     Case "RFC 9112, 3.2: no Host" setAllowMissingHost "GET /x HTTP/1.1\r\nX: y\r\n\r\n" "/x [(\"X\",\"y\")]" 3,
-    Case "RFC 9112, 3.2: target beyond ASCII" setAllowNonAsciiTarget "GET /\xc3\xa4?\xff HTTP/1.1\r\nHost: a\r\n\r\n" "/\195\164?\255 [(\"Host\",\"a\")]" 3
+    Case
+      "RFC 9112, 3.2: target beyond ASCII"
+      setAllowNonAsciiTarget
+      "GET /\xc3\xa4?\xff HTTP/1.1\r\nHost: a\r\n\r\n"
+      "/\195\164?\255 [(\"Host\",\"a\")]"
+      3
   ]
 
 describing :: Application

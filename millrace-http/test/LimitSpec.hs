@@ -25,19 +25,31 @@ spec :: Spec
 spec = do
   describe "limits beyond all measure" $ do
     it "are none" $ do
-      let settings = setMaxTotalHeaderLength 4294967296 . setTimeout maxBound . setTotalTimeout maxBound . setMinimumRate 1 maxBound . setFdCacheDuration maxBound . setFileInfoCacheDuration maxBound
+      let settings =
+            setMaxTotalHeaderLength 4294967296
+              . setTimeout maxBound
+              . setTotalTimeout maxBound
+              . setMinimumRate 1 maxBound
+              . setFdCacheDuration maxBound
+              . setFileInfoCacheDuration maxBound
       withServer settings echo $ \port -> withConnection port $ \client -> do
-        forM_ ["POST / HT", "TP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhello", "world"] $ \piece -> threadDelay 20000 >> send client piece
+        forM_ ["POST / HT", "TP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhello", "world"] $
+          \piece ->
+            threadDelay 20000 >> send client piece
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["helloworld"]
     it "hold for a shutdown" $ do
       begun <- newEmptyMVar
       stopper <- newEmptyMVar
       let application _ respond = putMVar begun () >> threadDelay 300000 >> respond (responseLBS status200 [] "late")
-      withServer (setGracefulShutdownTimeout (Just maxBound) . setInstallShutdownHandler (putMVar stopper)) application $ \port -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        takeMVar begun
-        () <- join (takeMVar stopper)
-        map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["late"]
+      withServer
+        (setGracefulShutdownTimeout (Just maxBound) . setInstallShutdownHandler (putMVar stopper))
+        application
+        $ \port ->
+          withConnection port $ \client -> do
+            send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            takeMVar begun
+            () <- join (takeMVar stopper)
+            map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["late"]
   describe "phases with times of their own" $ do
     it "setIdleTimeout is for the time between requests" $
       withServer (setTimeout 30 . setIdleTimeout 1) pong $ \port -> withConnection port $ \client -> do
@@ -73,14 +85,18 @@ spec = do
         withSmallConnection port $ \client -> do
           send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
           (pieces, seconds) <- timed (dribblingReceive client (fromIntegral size `div` 40))
-          (map (B.length . replyBody) (parseReplies (B.concat pieces)), seconds > 3) `shouldBe` ([fromIntegral size], True)
+          (map (B.length . replyBody) (parseReplies (B.concat pieces)), seconds > 3)
+            `shouldBe` ([fromIntegral size], True)
 
   describe "setTotalTimeout" $ do
     it "interrupts an application that takes longer, and the client gets a 503" $ do
       caught <- newIORef Nothing
       let application request respond = do
             outcome <- try (threadDelay 20000000)
-            either (\failure -> writeIORef caught (Just (failure :: SomeException)) >> ioError (userError "late")) return outcome
+            either
+              (\failure -> writeIORef caught (Just (failure :: SomeException)) >> ioError (userError "late"))
+              return
+              outcome
             pong request respond
       withServer (setTotalTimeout 1) application $ \port -> do
         (bytes, seconds) <- timed (exchange port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -92,7 +108,10 @@ spec = do
       caught <- newIORef []
       let application request respond = do
             outcome <- try (strictRequestBody request)
-            either (\failure -> modifyIORef caught (fromException failure :) >> ioError (userError "late")) (const (return ())) outcome
+            either
+              (\failure -> modifyIORef caught (fromException failure :) >> ioError (userError "late"))
+              (const (return ()))
+              outcome
             pong request respond
       withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
@@ -113,7 +132,8 @@ spec = do
               pauseTimeout request
               body <- strictRequestBody request
               threadDelay 1500000
-              respond . responseStream status200 [] $ \write flush -> write (lazyByteString body) >> flush >> threadDelay 300000 >> write "!"
+              respond . responseStream status200 [] $ \write flush ->
+                write (lazyByteString body) >> flush >> threadDelay 300000 >> write "!"
             | otherwise = threadDelay 20000000 >> pong request respond
       withServer (setTotalTimeout 1) application $ \port -> withConnection port $ \client -> do
         send client "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe"
@@ -133,14 +153,23 @@ spec = do
     it "ends a body that comes more slowly" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-        withAsync (void (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))) $ \_ -> do
-          (bytes, seconds) <- timed (receiveAll client)
-          (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
+        withAsync
+          ( void
+              (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))
+          )
+          $ \_ ->
+            do
+              (bytes, seconds) <- timed (receiveAll client)
+              (statusOf bytes, aboutOne seconds) `shouldBe` (408, True)
     it "ends a body that comes more slowly than can be counted" $
       withServer (setTimeout 30 . setMinimumRate maxBound 2) echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
-        withAsync (void (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))) $ \_ ->
-          statusOf <$> receiveAll client `shouldReturn` 408
+        withAsync
+          ( void
+              (try (forever (send client (C8.replicate 500 'x') >> threadDelay 100000)) :: IO (Either SomeException ()))
+          )
+          $ \_ ->
+            statusOf <$> receiveAll client `shouldReturn` 408
     it "reads one that comes faster to its end" $
       withServer rated echo $ \port -> withConnection port $ \client -> do
         send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 240000\r\n\r\n"
@@ -167,40 +196,75 @@ spec = do
         bytes <- exchange port (B.concat (replicate 5 "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
         map (headerOf "connection") (parseReplies bytes) `shouldBe` [Nothing, Just "close"]
     it "setMaximumHeaderCount refuses more with a 431" $ do
-      let fields count = B.concat ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" : replicate (count - 2) "X: y\r\n" ++ ["\r\n"])
+      let fields count =
+            B.concat
+              ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" : replicate (count - 2) "X: y\r\n" ++ ["\r\n"])
       forM_ [(5, 5, 200), (5, 6, 431), (200, 200, 200), (200, 201, 431)] $ \(limit, count, status) ->
-        withServer (setMaximumHeaderCount limit) pong $ \port -> statusOf <$> exchange port (fields count) `shouldReturn` status
+        withServer (setMaximumHeaderCount limit) pong $ \port ->
+          statusOf <$> exchange port (fields count) `shouldReturn` status
     it "setMaximumTargetLength refuses longer ones with a 414" $ do
-      let target size = B.concat ["GET /", C8.replicate (size - 1) 'x', " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"]
+      let target size =
+            B.concat ["GET /", C8.replicate (size - 1) 'x', " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"]
       forM_ [(100, 100, 200), (100, 101, 414), (20000, 20000, 200), (20000, 20001, 414)] $ \(limit, size, status) ->
-        withServer (setMaximumTargetLength limit) pong $ \port -> statusOf <$> exchange port (target size) `shouldReturn` status
+        withServer (setMaximumTargetLength limit) pong $ \port ->
+          statusOf <$> exchange port (target size) `shouldReturn` status
     it "setMaxTotalHeaderLength refuses a longer head with a 431" $ do
-      let ofSize size = let fields = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " in B.concat [fields, C8.replicate (size - B.length fields - 4) 'x', "\r\n\r\n"]
+      let ofSize size =
+            let fields =
+                  "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: "
+             in B.concat [fields, C8.replicate (size - B.length fields - 4) 'x', "\r\n\r\n"]
       forM_ [(200, 200, 200), (200, 201, 431), (60000, 60000, 200), (60000, 60001, 431)] $ \(limit, size, status) ->
-        withServer (setMaxTotalHeaderLength limit) pong $ \port -> statusOf <$> exchange port (ofSize size) `shouldReturn` status
+        withServer (setMaxTotalHeaderLength limit) pong $ \port ->
+          statusOf <$> exchange port (ofSize size) `shouldReturn` status
     it "setMaximumBodyFlush bounds the body that is dropped to keep the connection" $
-      forM_ [(Just 20000, 20000, 2), (Just 20000, 20001, 1), (Just 0, 1, 1), (Nothing, 300000, 2 :: Int)] $ \(limit, size, count) -> do
-        let body = B.concat ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", C8.replicate size 'x']
-        withServer (setMaximumBodyFlush limit) pong $ \port -> do
-          bytes <- exchange port (body <> "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-          (limit, size, map replyStatus (parseReplies bytes)) `shouldBe` (limit, size, replicate count 200)
+      forM_ [(Just 20000, 20000, 2), (Just 20000, 20001, 1), (Just 0, 1, 1), (Nothing, 300000, 2 :: Int)] $
+        \(limit, size, count) ->
+          do
+            let body =
+                  B.concat
+                    [ "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ",
+                      C8.pack
+                        (show size),
+                      "\r\n\r\n",
+                      C8.replicate size 'x'
+                    ]
+            withServer (setMaximumBodyFlush limit) pong $ \port -> do
+              bytes <- exchange port (body <> "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+              (limit, size, map replyStatus (parseReplies bytes)) `shouldBe` (limit, size, replicate count 200)
     it "setSlowlorisSize is how much of a body renews its time" $ do
-      let slow size = withServer (setBodyTimeout 2 . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
-            send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
-            withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
+      let slow size =
+            withServer (setBodyTimeout 2 . setSlowlorisSize size) echo $ \port -> withConnection port $ \client -> do
+              send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 30\r\n\r\n"
+              withAsync (sendSlowly client) (const (statusOf <$> receiveAll client))
       mapM slow [1, 1000] `shouldReturn` [200, 408]
     it "setMaximumBodySize refuses an announced body before the application runs" $ do
       ran <- newIORef (0 :: Int)
-      withServer (setMaximumBodySize (Just 10)) (\request respond -> modifyIORef ran (+ 1) >> echo request respond) $ \port -> do
-        statuses <- forM [10, 11 :: Int] $ \size ->
-          statusOf <$> exchange port (B.concat ["POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ", C8.pack (show size), "\r\n\r\n", C8.replicate size 'x'])
-        statuses `shouldBe` [200, 413]
-        readIORef ran `shouldReturn` 1
-        statusOf <$> exchange port "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n" `shouldReturn` 413
+      withServer (setMaximumBodySize (Just 10)) (\request respond -> modifyIORef ran (+ 1) >> echo request respond) $
+        \port -> do
+          statuses <- forM [10, 11 :: Int] $ \size ->
+            statusOf
+              <$> exchange
+                port
+                ( B.concat
+                    [ "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ",
+                      C8.pack
+                        (show size),
+                      "\r\n\r\n",
+                      C8.replicate size 'x'
+                    ]
+                )
+          statuses `shouldBe` [200, 413]
+          readIORef ran `shouldReturn` 1
+          statusOf
+            <$> exchange port "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n"
+              `shouldReturn` 413
     it "setMaximumBodySize refuses a chunked body where it grows too long" $
       withServer (setMaximumBodySize (Just 10)) echo $ \port -> do
         statuses <- forM ["5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n", "5\r\nhello\r\n6\r\nworld!\r\n0\r\n\r\n"] $ \body ->
-          statusOf <$> exchange port ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" <> body)
+          statusOf
+            <$> exchange
+              port
+              ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" <> body)
         statuses `shouldBe` [200, 413]
     it "setMaximumConnections makes the oldest idle connection give way" $
       withServer (setMaximumConnections (Just 2)) pong $ \port ->
@@ -247,7 +311,11 @@ spec = do
 endless :: IORef (Maybe Double) -> Application
 endless ended _ respond = do
   start <- getMonotonicTime
-  outcome <- try (respond (responseStream status200 [] (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush))))
+  outcome <-
+    try
+      ( respond
+          (responseStream status200 [] (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush)))
+      )
   end <- getMonotonicTime
   writeIORef ended (Just (end - start))
   either (\failure -> ioError (userError (show (failure :: SomeException)))) return outcome

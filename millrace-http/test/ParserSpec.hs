@@ -42,7 +42,8 @@ spec = do
     it "parse the same byte by byte" $
       forM_ (validRequests ++ map third refusedRequests) $ \request -> do
         whole <- parsePieces [request]
-        parsePieces (zipWith (between request) (positionsOf request) (drop 1 (positionsOf request))) `shouldReturn` whole
+        parsePieces (zipWith (between request) (positionsOf request) (drop 1 (positionsOf request)))
+          `shouldReturn` whole
     it "parse the same in any pieces, however damaged" $
       property $ \(Damaged request) ->
         forAll (cuts request) $ \pieces -> ioProperty $ do
@@ -70,7 +71,8 @@ spec = do
   describe "field names" $ do
     it "are found by number in any case" $
       forM_ [1 .. nameCount - 1] $ \number ->
-        forM_ [id, map toLower, map toUpper] $ \spell -> numberOf (C8.pack (spell (nameText number))) `shouldReturn` number
+        forM_ [id, map toLower, map toUpper] $ \spell ->
+          numberOf (C8.pack (spell (nameText number))) `shouldReturn` number
     it "are not found when one letter differs" $
       forM_ [1 .. nameCount - 1] $ \number ->
         forM_ [0 .. length (nameText number) - 1] $ \position -> do
@@ -81,7 +83,12 @@ spec = do
     third (_, _, request) = request
     between request start end = B.take (end - start) (B.drop start request)
     -- All of them; of a head that is too long, some of those between its beginning and the limit: each costs a copy.
-    positionsOf request = [position | position <- [0 .. B.length request], position < 9000 || position > B.length request - 1200 || position `mod` 50 == 0]
+    positionsOf request =
+      [ position
+        | position <-
+            [0 .. B.length request],
+          position < 9000 || position > B.length request - 1200 || position `mod` 50 == 0
+      ]
     isParsed (Parsed {}) = True
     isParsed _ = False
     isRefusedWith status (Refused number) = errorStatus number == status

@@ -52,7 +52,8 @@ examples medium = describe "a slow request behind fast ones" $ do
     gate <- newEmptyMVar
     let streaming request respond
           | rawPathInfo request == "/1" = named request respond
-          | otherwise = respond (responseStream status200 [] (\write _ -> write "early " >> takeMVar gate >> write "late"))
+          | otherwise =
+            respond (responseStream status200 [] (\write _ -> write "early " >> takeMVar gate >> write "late"))
     withServerOver medium id streaming $ \port -> withConnection port $ \client -> do
       send client (B.concat [get "/1", get "/stream", get "/stream"])
       replyBody <$> receiveResponse client `shouldReturn` "/1"
@@ -74,16 +75,23 @@ examples medium = describe "a slow request behind fast ones" $ do
     gate <- newEmptyMVar
     let lazily request respond = do
           late <- unsafeInterleaveIO (takeMVar gate >>= either ioError return)
-          respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, if rawPathInfo request == "/lazy" then late else ""]))
+          respond
+            ( responseLBS
+                status200
+                []
+                (L.fromChunks [rawPathInfo request, if rawPathInfo request == "/lazy" then late else ""])
+            )
     withServerOver medium id lazily $ \port -> withConnection port $ \client ->
-      forM_ [(Right " late", (200, "/lazy late")), (Left (userError "late"), (500, "Something went wrong"))] $ \(outcome, expected) -> do
-        send client (B.concat [get "/1", get "/2", get "/lazy", get "/3"])
-        early <- mapM (const (receiveResponse client)) [1, 2 :: Int]
-        map replyBody early `shouldBe` ["/1", "/2"]
-        receiveUntilTimeout 100000 client `shouldReturn` ("", False)
-        putMVar gate outcome
-        replies <- mapM (const (receiveResponse client)) [1, 2 :: Int]
-        map (\reply -> (replyStatus reply, replyBody reply)) replies `shouldBe` [expected, (200, "/3")]
+      forM_ [(Right " late", (200, "/lazy late")), (Left (userError "late"), (500, "Something went wrong"))] $
+        \(outcome, expected) ->
+          do
+            send client (B.concat [get "/1", get "/2", get "/lazy", get "/3"])
+            early <- mapM (const (receiveResponse client)) [1, 2 :: Int]
+            map replyBody early `shouldBe` ["/1", "/2"]
+            receiveUntilTimeout 100000 client `shouldReturn` ("", False)
+            putMVar gate outcome
+            replies <- mapM (const (receiveResponse client)) [1, 2 :: Int]
+            map (\reply -> (replyStatus reply, replyBody reply)) replies `shouldBe` [expected, (200, "/3")]
   -- The second one was woken by something else than I/O.
   forM_ [("", return ()), (", nor if it was asleep before", threadDelay 20000)] $ \(what, prepare) ->
     it ("nor does an application that goes on after it has responded" ++ what) $ do
@@ -119,14 +127,16 @@ examples medium = describe "a slow request behind fast ones" $ do
     let lazily request respond = do
           late <- unsafeInterleaveIO (B.empty <$ threadDelay 300)
           let size = 10 ^ (B.length (rawPathInfo request) + 1)
-          respond (responseLBS status200 [] (L.fromChunks [rawPathInfo request, late, " ", C8.replicate size 'x', late]))
+          respond
+            (responseLBS status200 [] (L.fromChunks [rawPathInfo request, late, " ", C8.replicate size 'x', late]))
     withServerOver medium id lazily $ \port -> withConnection port $ \client ->
       forM_ [1 .. 10 :: Int] $ \_ -> do
         let paths = [C8.pack ('/' : show number) | number <- [1 .. 20] ++ [95 .. 105 :: Int]]
         send client (B.concat (map get paths))
         forM_ paths $ \path -> do
           reply <- receiveResponse client
-          (C8.takeWhile (/= ' ') (replyBody reply), B.length (replyBody reply)) `shouldBe` (path, B.length path + 1 + 10 ^ (B.length path + 1))
+          (C8.takeWhile (/= ' ') (replyBody reply), B.length (replyBody reply))
+            `shouldBe` (path, B.length path + 1 + 10 ^ (B.length path + 1))
   it "lets a client that does not read go, and the server end" $
     withServerOver medium (setTimeout 1) large $ \port -> withConnection port $ \client -> do
       send client (B.concat (replicate 50 (get "/large")))
@@ -145,30 +155,52 @@ examples medium = describe "a slow request behind fast ones" $ do
   describe "an application that stops waiting for a client that does not read" $
     forM_ [("and responds again", id), ("and throws", \_ -> throwIO GivenUp)] $ \(what, next) ->
       -- What waits is sent by another thread then.
-      forM_ [("", return (), False), (", when it has waited before it responded", threadDelay 300, False), (", when its responses take long to make", return (), True)] $ \(when', prepare, isSlow) ->
-        it (what ++ when' ++ ": is told no fault of its own, and nothing is sent twice or in part before something else") $ do
-          (impatient, reports) <- (,) <$> newEmptyMVar <*> newIORef []
-          let application request respond = do
-                prepare
-                let number = pageNumber request
-                stillPatient <- isEmptyMVar impatient
-                let body = if isSlow && stillPatient && number `mod` 5 == 0 then computedFor number `seq` pageOf number else pageOf number
-                    answering = respond (responseLBS status200 [] (L.fromStrict body))
-                outcome <- timeout 300000 answering
-                maybe (tryPutMVar impatient () >> next answering) return outcome
-          withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port -> withSmallConnection port $ \client -> do
-            let count = 2000
-            withAsync (void (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))) $ \_ -> do
-              early <- within "the application's patience" (receiveUntilFilled impatient client)
-              bodies <- replyBodies early client count
-              zip [1 ..] bodies `shouldSatisfy` all (\(number, body) -> body == pageOf number || body == "Something went wrong")
-          faults <- readIORef reports
-          filter (\failure -> isNothing (fromException failure :: Maybe IOException)) faults
-            `shouldSatisfy` all ((== Just GivenUp) . fromException)
+      forM_
+        [ ("", return (), False),
+          (", when it has waited before it responded", threadDelay 300, False),
+          (", when its responses take long to make", return (), True)
+        ]
+        $ \(when', prepare, isSlow) ->
+          it
+            ( what
+                ++ when'
+                ++ ": is told no fault of its own, and nothing is sent twice or in part before something else"
+            )
+            $ do
+              (impatient, reports) <- (,) <$> newEmptyMVar <*> newIORef []
+              let application request respond = do
+                    prepare
+                    let number = pageNumber request
+                    stillPatient <- isEmptyMVar impatient
+                    let body =
+                          if isSlow && stillPatient && number `mod` 5 == 0
+                            then computedFor number `seq` pageOf number
+                            else pageOf number
+                        answering = respond (responseLBS status200 [] (L.fromStrict body))
+                    outcome <- timeout 300000 answering
+                    maybe (tryPutMVar impatient () >> next answering) return outcome
+              withServerOver medium (setOnException (\_ failure -> modifyIORef' reports (failure :))) application $ \port ->
+                withSmallConnection port $ \client -> do
+                  let count = 2000
+                  withAsync
+                    ( void
+                        (try (send client (B.concat (map (get . nameOf) [1 .. count]))) :: IO (Either IOException ()))
+                    )
+                    $ \_ ->
+                      do
+                        early <- within "the application's patience" (receiveUntilFilled impatient client)
+                        bodies <- replyBodies early client count
+                        zip [1 ..] bodies
+                          `shouldSatisfy` all
+                            (\(number, body) -> body == pageOf number || body == "Something went wrong")
+              faults <- readIORef reports
+              filter (\failure -> isNothing (fromException failure :: Maybe IOException)) faults
+                `shouldSatisfy` all ((== Just GivenUp) . fromException)
   it "survives a connection that is cut off while its answers are being sent" $ do
     gate <- newEmptyMVar
     withServerOver medium id (waiting gate) $ \port -> do
-      -- The server may notice before it has asked the application for the second answer, and does not ask any more then.
+      -- The server may notice before it has asked the application for the second answer, and does not ask any more
+      -- then.
       replicateM_ 20 . withConnection port $ \client -> send client (B.concat [get "/1", get "/wait"])
       replicateM_ 20 . withConnection port $ \client -> do
         send client (B.concat [get "/1", get "/wait"])
@@ -184,17 +216,21 @@ examples medium = describe "a slow request behind fast ones" $ do
     pageNumber request = read (C8.unpack (B.drop 1 (rawPathInfo request)))
     nameOf number = C8.pack ('/' : show (number :: Int))
     -- No part of it can stand for another part, or for another page.
-    pageOf number = B.take 6000 (C8.unwords [C8.pack (show (number :: Int) ++ "." ++ show line) | line <- [1 .. 2000 :: Int]])
-    -- Until a request is not looked at any more, because the responses to earlier ones are stuck. Returns how many were sent.
+    pageOf number =
+      B.take 6000 (C8.unwords [C8.pack (show (number :: Int) ++ "." ++ show line) | line <- [1 .. 2000 :: Int]])
+    -- Until a request is not looked at any more, because the responses to earlier ones are stuck. Returns how many were
+    -- sent.
     askUntilStuck asked client sent = do
       send client (get (nameOf (sent + 1)))
       looked <- timeout 1000000 (waitQSem asked)
       if isJust looked && sent < 20000 then askUntilStuck asked client (sent + 1) else return (sent + 1 :: Int)
-    -- The server may be stuck between two requests, where no application waits. It goes on when the client reads something.
+    -- The server may be stuck between two requests, where no application waits. It goes on when the client reads
+    -- something.
     receiveUntilFilled place client = do
       filled <- timeout 1000000 (takeMVar place)
       if isJust filled then return B.empty else B.append <$> receive client <*> receiveUntilFilled place client
-    -- Of this many responses, or of those that are whole when the connection ends. They begin with bytes that were received already.
+    -- Of this many responses, or of those that are whole when the connection ends. They begin with bytes that were
+    -- received already.
     replyBodies early client count = go (early, count :: Int)
       where
         go (_, 0) = return []

@@ -36,10 +36,12 @@ spec = do
           onLoss request (putMVar lost ()) (probeClient request >> readMVar lost)
           respond (responseLBS status200 [] "")
     withServer id application $ \port -> do
-      withConnection port $ \client -> send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> within "the request" (takeMVar entered)
+      withConnection port $ \client ->
+        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> within "the request" (takeMVar entered)
       within "the callback" (readMVar lost)
   it "probes no client that still sends" $ do
-    let application request respond = probeClient request >> getPresence request >>= respond . responseLBS status200 [] . LC8.pack . show
+    let application request respond =
+          probeClient request >> getPresence request >>= respond . responseLBS status200 [] . LC8.pack . show
     withServer id application $ \port -> withConnection port $ \client -> do
       send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
       map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["Present"]

@@ -37,7 +37,8 @@ spec = do
           statusOf <$> exchange port (header <> request) `shouldReturn` 400
     it "all requests of the connection have the address" $
       withServer setProxyProtocolRequired peer $ \port -> do
-        bytes <- exchange port ("PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n" <> request)
+        bytes <-
+          exchange port ("PROXY TCP4 192.0.2.7 192.0.2.1 1234 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n" <> request)
         map replyBody (parseReplies bytes) `shouldBe` ["192.0.2.7:1234", "192.0.2.7:1234"]
     it "a header that stops gets a 408" $
       withServer (setTimeout 1 . setProxyProtocolRequired) peer $ \port -> withConnection port $ \client -> do
@@ -75,9 +76,19 @@ valid =
     ("version 2 with extensions", binary 0x21 0x11 (ipv4 <> ports <> "\x04\0\x03xyz"), "192.0.2.7:4660"),
     ("version 2 over IPv6", binary 0x21 0x21 (ipv6 <> ipv6 <> ports), "[2001:db8::7]:4660"),
     ("version 2 over a Unix socket", binary 0x21 0x31 (path "/run/client" <> path "/run/server"), "/run/client"),
-    ("version 2 over a Unix socket, with a path of 108 bytes", binary 0x21 0x31 (B.replicate 108 97 <> path "/run/server"), B.replicate 108 97),
+    ( "version 2 over a Unix socket, with a path of 108 bytes",
+      binary
+        0x21
+        0x31
+        (B.replicate 108 97 <> path "/run/server"),
+      B.replicate 108 97
+    ),
     ("version 2 over a Unix socket without a name", binary 0x21 0x31 (path "" <> path "/run/server"), ""),
-    ("version 2 over a Unix socket with an abstract name", binary 0x21 0x31 (path "\0client\0b" <> path "/run/server"), LC8.toStrict (LC8.pack (show (SockAddrUnix "\0client\0b"))))
+    ( "version 2 over a Unix socket with an abstract name",
+      binary 0x21 0x31 (path "\0client\0b" <> path "/run/server"),
+      LC8.toStrict
+        (LC8.pack (show (SockAddrUnix "\0client\0b")))
+    )
   ]
   where
     ipv4 = B.pack [192, 0, 2, 7, 192, 0, 2, 1]
@@ -124,6 +135,12 @@ binary :: Int -> Int -> ByteString -> ByteString
 binary command family body =
   B.concat
     [ "\r\n\r\n\0\r\nQUIT\n",
-      B.pack [fromIntegral command, fromIntegral family, fromIntegral (B.length body `div` 256), fromIntegral (B.length body `mod` 256)],
+      B.pack
+        [ fromIntegral command,
+          fromIntegral family,
+          fromIntegral (B.length body `div` 256),
+          fromIntegral
+            (B.length body `mod` 256)
+        ],
       body
     ]

@@ -47,7 +47,10 @@ refusedRequests =
     ("RFC 9110, 15.6.6: HTTP/3.0", 505, "GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 15.6.6: HTTP/9.9", 505, "GET / HTTP/9.9\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 15.6.6: HTTP/0.9 by name", 505, "GET / HTTP/0.9\r\n\r\n"),
-    ("RFC 9113, 3.4: what begins like the HTTP/2 preface, with a method that is not OPTIONS", 400, "PRI * HTTP/2.0\r\nHost: a\r\n\r\n"),
+    ( "RFC 9113, 3.4: what begins like the HTTP/2 preface, with a method that is not OPTIONS",
+      400,
+      "PRI * HTTP/2.0\r\nHost: a\r\n\r\n"
+    ),
     ("RFC 9112, 3: separator in the method", 400, "GE(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9112, 3: method too long", 501, B.concat [C8.replicate 33 'X', " / HTTP/1.1\r\nHost: a\r\n\r\n"]),
     ("RFC 9112, 3: target too long", 414, B.concat ["GET /", C8.replicate 8192 'x', " HTTP/1.1\r\nHost: a\r\n\r\n"]),
@@ -61,7 +64,10 @@ refusedRequests =
     ("RFC 9112, 3.2.3: authority form without CONNECT", 400, "GET example.org:80 HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 4.2.1: empty host before a port in absolute form", 400, "GET http://:80/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9112, 3.2.2: scheme that is not HTTP's", 400, "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("RFC 9112, 3.2.2: an absolute form does not excuse an invalid Host", 400, "GET http://a/ HTTP/1.1\r\nHost: b c\r\n\r\n"),
+    ( "RFC 9112, 3.2.2: an absolute form does not excuse an invalid Host",
+      400,
+      "GET http://a/ HTTP/1.1\r\nHost: b c\r\n\r\n"
+    ),
     ("RFC 9110, 7.4: https on a connection that is not protected", 421, "GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9112, 3.2.3: CONNECT without a port", 400, "CONNECT example.org HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("RFC 9110, 9.3.6: CONNECT with an empty port", 400, "CONNECT example.org: HTTP/1.1\r\nHost: a\r\n\r\n"),
@@ -113,8 +119,16 @@ refusedRequests =
     ("RFC 9112, 2.2: bare LF at the end", 400, "GET / HTTP/1.1\r\nHost: a\r\n\n"),
     ("RFC 9112, 2.2: bare CR in a value", 400, "GET / HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n"),
     ("RFC 9112, 2.2: bare CR before the request line", 400, "\rGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ("RFC 6585, 5: head too long", 431, B.concat ["GET / HTTP/1.1\r\nHost: a\r\nX: ", C8.replicate 52000 'x', "\r\n\r\n"]),
-    ("RFC 6585, 5: too many fields", 431, B.concat ["GET / HTTP/1.1\r\nHost: a\r\n", B.concat (replicate 128 "X: y\r\n"), "\r\n"]),
+    ( "RFC 6585, 5: head too long",
+      431,
+      B.concat
+        ["GET / HTTP/1.1\r\nHost: a\r\nX: ", C8.replicate 52000 'x', "\r\n\r\n"]
+    ),
+    ( "RFC 6585, 5: too many fields",
+      431,
+      B.concat
+        ["GET / HTTP/1.1\r\nHost: a\r\n", B.concat (replicate 128 "X: y\r\n"), "\r\n"]
+    ),
     ("RFC 9112, 6.3: Content-Length no number", 400, post "Content-Length: abc"),
     ("RFC 9112, 6.3: negative Content-Length", 400, post "Content-Length: -5"),
     ("RFC 9112, 6.3: Content-Length with a sign", 400, post "Content-Length: +5"),
@@ -127,9 +141,16 @@ refusedRequests =
     ("RFC 9112, 6.3: two equal lengths", 400, post "Content-Length: 5\r\nContent-Length: 5"),
     ("RFC 9112, 6.1: length and coding together", 400, post "Content-Length: 5\r\nTransfer-Encoding: chunked"),
     ("RFC 9112, 6.1: coding and length together", 400, post "Transfer-Encoding: chunked\r\nContent-Length: 5"),
-    ("RFC 9112, 6.1: Transfer-Encoding in HTTP/1.0", 400, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ( "RFC 9112, 6.1: Transfer-Encoding in HTTP/1.0",
+      400,
+      "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ),
     ("RFC 9112, 6.1: unknown coding before chunked", 501, post "Transfer-Encoding: gzip, chunked"),
-    ("RFC 9112, 6.1: unknown coding in another line", 501, post "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"),
+    ( "RFC 9112, 6.1: unknown coding in another line",
+      501,
+      post
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked"
+    ),
     ("RFC 9112, 6.3: chunked is not the last coding", 400, post "Transfer-Encoding: chunked, gzip"),
     ("RFC 9112, 6.1: chunked twice", 400, post "Transfer-Encoding: chunked, chunked"),
     ("RFC 9112, 6.1: chunked twice in two lines", 400, post "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),

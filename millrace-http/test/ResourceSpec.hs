@@ -32,7 +32,13 @@ import System.IO (IOMode (..), hSetFileSize, withBinaryFile)
 import System.Mem (performMajorGC, performMinorGC)
 import System.Posix.Files (readSymbolicLink)
 import System.Posix.IO (closeFd, dup, stdInput)
-import System.Posix.Resource (Resource (..), ResourceLimit (..), ResourceLimits (..), getResourceLimit, setResourceLimit)
+import System.Posix.Resource
+  ( Resource (..),
+    ResourceLimit (..),
+    ResourceLimits (..),
+    getResourceLimit,
+    setResourceLimit,
+  )
 import System.Posix.Types (Fd (..))
 import Test.Hspec
 
@@ -160,12 +166,14 @@ spec = do
         -- A weak reference to its thread would be 48 bytes and more.
         (after' - before') `div` (several * rounds) `shouldSatisfy` (< 20)
   describe "slow clients" $
-    it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $ do
-      count <- manyDescriptors
-      withOtherServer 256 $ \empty -> withOtherServer (count + 1100) $ \crowded -> withMany count crowded $ \crowd -> do
-        mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
-        ratio <- atMost 2 3 (slowdown empty crowded (cycle crowd))
-        (count, ratio) `shouldSatisfy` ((<= 2) . snd)
+    it "ten thousand of them, or as many as there are descriptors for, leave the slowest of fast answers within twice what they are" $
+      do
+        count <- manyDescriptors
+        withOtherServer 256 $ \empty ->
+          withOtherServer (count + 1100) $ \crowded -> withMany count crowded $ \crowd -> do
+            mapM_ (`send` "GET / HTTP/1.1\r\nHost: a\r\nX: ") crowd
+            ratio <- atMost 2 3 (slowdown empty crowded (cycle crowd))
+            (count, ratio) `shouldSatisfy` ((<= 2) . snd)
   describe "a file that shrinks while it is sent" $
     it "ends the connection in the middle: nothing else tells the truth" . withFolder $ \folder -> do
       let path = folder </> "shrinking"
@@ -199,8 +207,8 @@ dribble clients = do
   threadDelay 10000
   dribble (drop 20 clients)
 
--- How much longer the slowest answers of a server take among slow clients than those of another one without. In turn, so
--- that a machine that is busy otherwise concerns both, and the middle of many.
+-- How much longer the slowest answers of a server take among slow clients than those of another one without. In turn,
+-- so that a machine that is busy otherwise concerns both, and the middle of many.
 slowdown :: Int -> Int -> [Client] -> IO Double
 slowdown empty crowded crowd = withConnection empty $ \alone -> withConnection crowded $ \among -> do
   ratios <- replicateM 11 $ do
@@ -246,23 +254,24 @@ withOtherServer descriptors use = withServerProcess "resources" descriptors (use
 serveInherited :: IO ()
 serveInherited = do
   reported <- newIORef ""
-  runSettingsInherited (setOnException (note reported) defaultSettings) $ \request respond -> case rawPathInfo request of
-    "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
-    "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
-    "/later" -> threadDelay 1000 >> pong request respond
-    "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
-    "/busy" -> waiting "begun" request respond
-    "/open" -> listDirectory descriptors >>= tell respond . length
-    "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
-    "/boundary" -> newBoundary >>= respond . responseLBS status200 [] . L8.fromStrict
-    "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
-    _ -> pong request respond
+  runSettingsInherited (setOnException (note reported) defaultSettings) $ \request respond ->
+    case rawPathInfo request of
+      "/allocated" -> performMinorGC >> getRTSStats >>= tell respond . allocated_bytes
+      "/live" -> performMajorGC >> getRTSStats >>= tell respond . gcdetails_live_bytes . gc
+      "/later" -> threadDelay 1000 >> pong request respond
+      "/exhaust" -> awaitClock 100 >> bracket (takeAll []) (mapM_ closeFd) (\_ -> waiting "full" request respond)
+      "/busy" -> waiting "begun" request respond
+      "/open" -> listDirectory descriptors >>= tell respond . length
+      "/file" -> respond (responseFile status200 [] "/etc/passwd" Nothing)
+      "/boundary" -> newBoundary >>= respond . responseLBS status200 [] . L8.fromStrict
+      "/reported" -> readIORef reported >>= respond . responseLBS status200 [] . L8.pack
+      _ -> pong request respond
   where
     -- Goes on until the request body ends.
     waiting word request respond =
       respond . responseStream status200 [] $ \write flush -> write word >> flush >> void (strictRequestBody request)
-    -- The run-time system takes a descriptor for its clock in a thread of that, some time after the program has begun: where
-    -- there is none left then, it ends the program. On another system the clock may need none.
+    -- The run-time system takes a descriptor for its clock in a thread of that, some time after the program has begun:
+    -- where there is none left then, it ends the program. On another system the clock may need none.
     awaitClock :: Int -> IO ()
     awaitClock 0 = return ()
     awaitClock tries = do

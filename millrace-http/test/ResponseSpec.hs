@@ -42,11 +42,22 @@ spec = do
       reply <- get11 (responseBuilder status200 [] (foldMap byteString (replicate 300 (C8.replicate 100 'x'))))
       headerOf "transfer-encoding" reply `shouldBe` Just "chunked"
     it "and ends with the connection on HTTP/1.0, kept or not" $ do
-      reply <- oneReply (const (responseBuilder status200 [] (foldMap byteString (replicate 300 (C8.replicate 100 'x'))))) "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
-      (headerOf "transfer-encoding" reply, headerOf "content-length" reply, headerOf "connection" reply) `shouldBe` (Nothing, Nothing, Just "close")
+      reply <-
+        oneReply
+          (const (responseBuilder status200 [] (foldMap byteString (replicate 300 (C8.replicate 100 'x')))))
+          "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+      (headerOf "transfer-encoding" reply, headerOf "content-length" reply, headerOf "connection" reply)
+        `shouldBe` (Nothing, Nothing, Just "close")
     it "the application's Content-Length is used for long bodies" $ do
-      reply <- get11 (responseBuilder status200 [("Content-Length", "30000")] (foldMap byteString (replicate 300 (C8.replicate 100 'x'))))
-      (headerOf "content-length" reply, headerOf "transfer-encoding" reply, B.length (replyBody reply)) `shouldBe` (Just "30000", Nothing, 30000)
+      reply <-
+        get11
+          ( responseBuilder
+              status200
+              [("Content-Length", "30000")]
+              (foldMap byteString (replicate 300 (C8.replicate 100 'x')))
+          )
+      (headerOf "content-length" reply, headerOf "transfer-encoding" reply, B.length (replyBody reply))
+        `shouldBe` (Just "30000", Nothing, 30000)
     forM_ [("too short", "4"), ("too long", "6"), ("no number", "x")] $ \(what, value) ->
       it ("a Content-Length that is " ++ what ++ " is a 500") $ do
         reply <- get11 (responseLBS status200 [("Content-Length", value)] "12345")
@@ -64,14 +75,21 @@ spec = do
     forM_ [status204, status304] $ \status ->
       it (show (statusCode status) ++ " has neither body nor framing, and the next response follows") $
         withServer id (\_ respond -> respond (responseLBS status [] "never")) $ \port -> do
-          bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+          bytes <-
+            exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
           let replies = parseReplies bytes
           map replyStatus replies `shouldBe` [statusCode status, statusCode status]
           map (headerOf "content-length") replies `shouldBe` [Nothing, Nothing]
     forM_ [(status204, Nothing), (status304, Just "5")] $ \(status, expected) ->
-      it ("RFC 9110, 8.6: a Content-Length of the application's for " ++ show (statusCode status) ++ " is " ++ maybe "dropped" (const "kept") expected) $ do
-        reply <- get11 (responseLBS status [("Content-Length", "5")] "12345")
-        (headerOf "content-length" reply, replyBody reply) `shouldBe` (expected, "")
+      it
+        ( "RFC 9110, 8.6: a Content-Length of the application's for "
+            ++ show (statusCode status)
+            ++ " is "
+            ++ maybe "dropped" (const "kept") expected
+        )
+        $ do
+          reply <- get11 (responseLBS status [("Content-Length", "5")] "12345")
+          (headerOf "content-length" reply, replyBody reply) `shouldBe` (expected, "")
     it "RFC 9110, 15.3.6: 205 has an empty one" $ do
       reply <- get11 (responseLBS status205 [] "never")
       (replyBody reply, headerOf "content-length" reply) `shouldBe` ("", Just "0")
@@ -86,7 +104,11 @@ spec = do
             ["length"] -> respond (responseLBS status200 [("Content-Length", "7")] (error "evaluated"))
             _ -> respond (responseLBS status200 [] (error "evaluated"))
       withServer id application $ \port -> withConnection port $ \client -> do
-        send client (B.concat [B.concat ["HEAD /", name, " HTTP/1.1\r\nHost: a\r\n\r\n"] | name <- ["stream", "length", "builder"]])
+        send
+          client
+          ( B.concat
+              [B.concat ["HEAD /", name, " HTTP/1.1\r\nHost: a\r\n\r\n"] | name <- ["stream", "length", "builder"]]
+          )
         (bytes, closed) <- receiveUntilThere "HTTP/1.1" 3 300000 client
         closed `shouldBe` False
         let heads = filter (not . B.null) (splitHeads bytes)
@@ -105,7 +127,8 @@ spec = do
       fmap (\at -> abs (diffUTCTime at now) < 20) date `shouldBe` Just True
     it "the application's Date and Server are kept, and not repeated" $ do
       reply <- get11 (responseLBS status200 [("Date", "then"), ("Server", "mine")] "x")
-      [field | field@(name, _) <- replyFields reply, name `elem` ["date", "server"]] `shouldBe` [("date", "then"), ("server", "mine")]
+      [field | field@(name, _) <- replyFields reply, name `elem` ["date", "server"]]
+        `shouldBe` [("date", "then"), ("server", "mine")]
     it "Server is ours otherwise" $ do
       reply <- get11 (responseLBS status200 [] "x")
       headerOf "server" reply `shouldBe` Just (C8.pack ("Millrace/" ++ millraceVersion))
@@ -169,11 +192,12 @@ spec = do
       counted <- get11 (stream [("Content-Length", C8.pack (show (B.length body)))])
       (headerOf "transfer-encoding" counted, replyBody counted == body) `shouldBe` (Nothing, True)
     it "leave the connection open" $
-      withServer id (\_ respond -> respond (responseStream status200 [] (\write _ -> write "abc"))) $ \port -> withConnection port $ \client ->
-        forM_ [1 .. 5 :: Int] $ \_ -> do
-          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-          reply <- receiveResponse client
-          replyBody reply `shouldBe` "abc"
+      withServer id (\_ respond -> respond (responseStream status200 [] (\write _ -> write "abc"))) $ \port ->
+        withConnection port $ \client ->
+          forM_ [1 .. 5 :: Int] $ \_ -> do
+            send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            reply <- receiveResponse client
+            replyBody reply `shouldBe` "abc"
     it "may read the request while they write" $ do
       let application request respond = respond . responseStream status200 [] $ \write flush ->
             let loop = do
@@ -181,16 +205,25 @@ spec = do
                   if B.null bytes then return () else write (byteString bytes) >> flush >> loop
              in loop
       withServer id application $ \port -> withConnection port $ \client -> do
-        send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        send
+          client
+          "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
         (begun, _) <- receiveUntilThere "hello" 1 100000 client
         begun `shouldSatisfy` B.isInfixOf "hello"
         send client "5\r\nworld\r\n0\r\n\r\n"
         rest <- receiveAll client
         map replyBody (parseReplies (B.append begun rest)) `shouldBe` ["helloworld"]
     it "never exceed their Content-Length" $
-      withServer id (\_ respond -> respond (responseStream status200 [("Content-Length", "3")] (\write flush -> write "abc" >> flush >> write "def"))) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        map replyBody (parseReplies bytes) `shouldBe` ["abc"]
+      withServer
+        id
+        ( \_ respond ->
+            respond
+              (responseStream status200 [("Content-Length", "3")] (\write flush -> write "abc" >> flush >> write "def"))
+        )
+        $ \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+            map replyBody (parseReplies bytes) `shouldBe` ["abc"]
     it "cannot be written to when they are over" $ do
       kept <- newIORef (return ())
       let application _ respond = respond (responseStream status200 [] (\write _ -> writeIORef kept (write "late") >> write "abc"))
@@ -247,11 +280,12 @@ oneReply :: (Request -> Response) -> ByteString -> IO Reply
 oneReply = oneReplyWith id
 
 oneReplyWith :: (Settings -> Settings) -> (Request -> Response) -> ByteString -> IO Reply
-oneReplyWith change response request = withServer change (\incoming respond -> respond (response incoming)) $ \port -> do
-  bytes <- exchange port request
-  case parseReplies bytes of
-    [reply] -> return reply
-    replies -> fail ("expected one response, got " ++ show (map replyStatus replies))
+oneReplyWith change response request =
+  withServer change (\incoming respond -> respond (response incoming)) $ \port -> do
+    bytes <- exchange port request
+    case parseReplies bytes of
+      [reply] -> return reply
+      replies -> fail ("expected one response, got " ++ show (map replyStatus replies))
 
 fromBytes :: ByteString -> HeaderName
 fromBytes = CI.mk

@@ -40,13 +40,14 @@ variable = "MILLRACE_HTTP_TEST_SERVER"
 
 -- | A server with a limit on descriptors. It has inherited its listening socket, so clients need not wait for it.
 withServerProcess :: String -> Int -> (ServerProcess -> IO a) -> IO a
-withServerProcess role descriptors use = bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \descriptor -> do
-  setFdOption (Fd descriptor) CloseOnExec False
-  program <- getExecutablePath
-  let arguments = ["-c", script, show descriptor, show descriptors, program, variable, role]
-  withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> do
-    pid <- getPid process >>= maybe (fail "the server has ended") return
-    use (ServerProcess port pid) `finally` terminateProcess process
+withServerProcess role descriptors use =
+  bracket openFreePort (close . snd) $ \(port, listener) -> withFdSocket listener $ \descriptor -> do
+    setFdOption (Fd descriptor) CloseOnExec False
+    program <- getExecutablePath
+    let arguments = ["-c", script, show descriptor, show descriptors, program, variable, role]
+    withCreateProcess (proc "python3" arguments) $ \_ _ _ process -> do
+      pid <- getPid process >>= maybe (fail "the server has ended") return
+      use (ServerProcess port pid) `finally` terminateProcess process
   where
     script =
       unlines
@@ -64,12 +65,13 @@ data ProcessorTime = ProcessorTime
     secondsWaited :: !Double
   }
 
--- | The processor time of all its threads, including the kernel's part, exact to the nanosecond: @stat@ counts hundredths of a second. The
--- time of threads that have ended does not count; the run-time system keeps its own.
+-- | The processor time of all its threads, including the kernel's part, exact to the nanosecond: @stat@ counts
+-- hundredths of a second. The time of threads that have ended does not count; the run-time system keeps its own.
 processorTime :: ServerProcess -> IO ProcessorTime
 processorTime server = do
   threads <- listDirectory (path server "task")
-  times <- forM threads $ \thread -> either nothing numbers <$> try (readProc server ("task/" ++ thread ++ "/schedstat"))
+  times <- forM threads $ \thread ->
+    either nothing numbers <$> try (readProc server ("task/" ++ thread ++ "/schedstat"))
   return (ProcessorTime (seconds [used | used : _ <- times]) (seconds [waited | _ : waited : _ <- times]))
   where
     seconds nanoseconds = fromIntegral (sum nanoseconds) / 1e9

@@ -70,18 +70,19 @@ spec = do
           get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
       -- The listening socket's queue holds only these two: the connection that the server has room for, and the one
       -- that waits for room.
-      forM_ [False, True] $ \share -> stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
-        first <- async (exchange port get)
-        takeMVar started
-        withMany 20 port $ \others -> do
-          mapM_ (`send` get) others
-          stop
-          replicateM 20 (within "a request" (takeMVar started)) >>= (`shouldBe` replicate 20 ())
-          putMVar finish ()
-          answers <- (:) <$> wait first <*> mapM receiveAll others
-          takeMVar finish
-          (share, map statusOf answers) `shouldBe` (share, replicate 21 200)
-        within "the end" (takeMVar ended)
+      forM_ [False, True] $ \share ->
+        stopping port (setReusePort share . setMaximumConnections (Just 1)) application $ \stop ended -> do
+          first <- async (exchange port get)
+          takeMVar started
+          withMany 20 port $ \others -> do
+            mapM_ (`send` get) others
+            stop
+            replicateM 20 (within "a request" (takeMVar started)) >>= (`shouldBe` replicate 20 ())
+            putMVar finish ()
+            answers <- (:) <$> wait first <*> mapM receiveAll others
+            takeMVar finish
+            (share, map statusOf answers) `shouldBe` (share, replicate 21 200)
+          within "the end" (takeMVar ended)
     it "lets busy ones finish their response, which says that it is the last" $ do
       port <- freePort
       started <- newEmptyMVar
@@ -102,37 +103,40 @@ spec = do
       reported <- newIORef []
       let application request respond = putMVar started () >> threadDelay 60000000 >> pong request respond
           noting _ failure = modifyIORef reported (fromException failure :)
-      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        takeMVar started
-        start <- getMonotonicTime
-        stop
-        within "the end" (takeMVar ended)
-        end <- getMonotonicTime
-        end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
-        receiveAll client `shouldReturn` ""
-        readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
+      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended ->
+        withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          takeMVar started
+          start <- getMonotonicTime
+          stop
+          within "the end" (takeMVar ended)
+          end <- getMonotonicTime
+          end - start `shouldSatisfy` \seconds -> seconds > 0.9 && seconds < 20
+          receiveAll client `shouldReturn` ""
+          readIORef reported >>= (`shouldSatisfy` elem (Just (ConnectionsCutOff 1)))
     it "does not say that it has cut off what was answered, and waits for its client's end" $ do
       port <- freePort
       reported <- newIORef []
       let noting _ failure = modifyIORef reported (fromException failure :)
           application request respond = threadDelay 500000 >> pong request respond
-      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        threadDelay 100000
-        stop
-        replyBody <$> receiveResponse client `shouldReturn` "Pong"
-        within "the end" (takeMVar ended)
-        readIORef reported >>= (`shouldSatisfy` notElem (Just (ConnectionsCutOff 1)))
+      stopping port (setGracefulShutdownTimeout (Just 1) . setOnException noting) application $ \stop ended ->
+        withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          threadDelay 100000
+          stop
+          replyBody <$> receiveResponse client `shouldReturn` "Pong"
+          within "the end" (takeMVar ended)
+          readIORef reported >>= (`shouldSatisfy` notElem (Just (ConnectionsCutOff 1)))
     it "ends the handlers that take longer" $ do
       port <- freePort
       (started, outcome, application) <- endless
-      stopping port (setGracefulShutdownTimeout (Just 0)) application $ \stop ended -> withConnection port $ \client -> do
-        send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-        takeMVar started
-        stop
-        within "the end" (takeMVar ended)
-        tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
+      stopping port (setGracefulShutdownTimeout (Just 0)) application $ \stop ended ->
+        withConnection port $ \client -> do
+          send client "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+          takeMVar started
+          stop
+          within "the end" (takeMVar ended)
+          tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
 
   describe "an exception thrown to the server" $ do
     it "ends its handlers, tells nobody of that, and closes and counts as ever" $ do
@@ -151,8 +155,9 @@ spec = do
       forM_ [1 .. 50 :: Int] . const $ do
         (started, outcome, application) <- endless
         told <- newIORef (0 :: Int)
-        withApplicationSettings (setOnException (\_ _ -> modifyIORef told (+ 1)) defaultSettings) (return application) $ \port ->
-          forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
+        withApplicationSettings (setOnException (\_ _ -> modifyIORef told (+ 1)) defaultSettings) (return application) $
+          \port ->
+            forkIO (void (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")) >> takeMVar started
         tryReadMVar outcome `shouldReturn` Just (Just ThreadKilled)
         readIORef told `shouldReturn` 0
     it "ends a connection that was just being accepted before it is over itself" $ do
@@ -161,7 +166,8 @@ spec = do
       (state, settings) <- makeServerState defaultSettings
       let slowly listener = accept listener <* putMVar taken () <* threadDelay 20000
           counting = setOnOpen (\_ -> True <$ modifyIORef opened (+ 1)) settings
-      withApplicationSettings (setAccept slowly counting) (return pong) $ \port -> withConnection port (const (takeMVar taken))
+      withApplicationSettings (setAccept slowly counting) (return pong) $ \port ->
+        withConnection port (const (takeMVar taken))
       readIORef opened `shouldReturn` 1
       currentOpenConnections state `shouldReturn` 0
     it "does not wait for a handler that no exception reaches" $ do
@@ -190,7 +196,9 @@ spec = do
       (port, listener) <- openFreePort
       stopper <- newEmptyMVar
       (started, finish, application) <- waiting
-      server <- async (runSettingsSocket (setInstallShutdownHandler (putMVar stopper) (quiet defaultSettings)) listener application)
+      server <-
+        async
+          (runSettingsSocket (setInstallShutdownHandler (putMVar stopper) (quiet defaultSettings)) listener application)
       answer <- async (exchange port "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
       takeMVar started
       join (takeMVar stopper)
@@ -201,11 +209,12 @@ spec = do
       socketPort listener `shouldThrow` (const True :: IOException -> Bool)
 
   describe "a handler" $
-    it "that waits for what nobody will give is told so" . withServer id (\_ _ -> newEmptyMVar >>= takeMVar) $ \port -> do
-      answer <- async (exchange port "GET / HTTP/1.0\r\n\r\n")
-      collector <- async (forever (threadDelay 50000 >> performMajorGC))
-      statusOf <$> wait answer `shouldReturn` 500
-      cancel collector
+    it "that waits for what nobody will give is told so" . withServer id (\_ _ -> newEmptyMVar >>= takeMVar) $ \port ->
+      do
+        answer <- async (exchange port "GET / HTTP/1.0\r\n\r\n")
+        collector <- async (forever (threadDelay 50000 >> performMajorGC))
+        statusOf <$> wait answer `shouldReturn` 500
+        cancel collector
   where
     run' port = runSettings (setPort port (setHost "127.0.0.1" (quiet defaultSettings))) pong
 
@@ -225,7 +234,8 @@ requestsAfterStop application = do
         end <- getMonotonicTime
         answers <- mapM (try' . receiveAll) [kept, new, another]
         within "the end" (takeMVar ended)
-        return (if end - start > 0.1 then Nothing else Just (map (either (const []) (map facts . parseReplies)) answers))
+        return
+          (if end - start > 0.1 then Nothing else Just (map (either (const []) (map facts . parseReplies)) answers))
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     facts reply = (replyBody reply, headerOf "connection" reply)
@@ -250,7 +260,8 @@ endless = do
   outcome <- newEmptyMVar
   let stream write flush = putMVar started () >> forever (write "x" >> flush >> threadDelay 1000)
       application _ respond =
-        respond (responseStream status200 [] stream) `catch` \failure -> putMVar outcome (fromException failure) >> throwIO failure
+        respond (responseStream status200 [] stream) `catch` \failure ->
+          putMVar outcome (fromException failure) >> throwIO failure
   return (started, outcome, application)
 
 freePort :: IO Int

@@ -90,7 +90,12 @@ data Arrival
 
 newConnection :: Ends -> IO Connection
 newConnection ends =
-  Connection ends <$> newMVar () <*> newTVarIO "" <*> newTVarIO False <*> newTVarIO 65535 <*> newTVarIO 65535 <*> newTVarIO Map.empty
+  Connection ends <$> newMVar ()
+    <*> newTVarIO ""
+    <*> newTVarIO False
+    <*> newTVarIO 65535
+    <*> newTVarIO 65535
+    <*> newTVarIO Map.empty
     <*> newTVarIO Nothing
     <*> newTQueueIO
     <*> newTVarIO ""
@@ -174,7 +179,12 @@ sendRequest connection stream text = do
       frame = headersFrame stream ([EndHeaders | fits] ++ [EndStream | not hasBody])
       encoded = literals (pseudo method target version protocol ++ filter ((`notElem` dropped protocol) . fst) fields)
       fits = B.length encoded <= 16384
-      continued bytes = let (part, after) = B.splitAt 16384 bytes in continuationFrame stream [EndHeaders | B.null after] part : if B.null after then [] else continued after
+      continued bytes =
+        let (part, after) = B.splitAt 16384 bytes
+         in continuationFrame stream [EndHeaders | B.null after] part :
+            if B.null after
+              then []
+              else continued after
   atomically (writeTVar (current connection) (Just (Exchange stream method version isLast (isJust protocol) NoneYet)))
   sendFrames connection (frame (B.take 16384 encoded) : if fits then [] else continued (B.drop 16384 encoded))
   case size of
@@ -188,19 +198,31 @@ sendRequest connection stream text = do
     field bytes = let (name, value) = C8.break (== ':') bytes in (C8.map toLower name, trim (B.drop 1 value))
     trim = fst . C8.spanEnd isSpace . C8.dropWhile isSpace
     host = lookup "host" fields
-    dropped protocol = ["host", "connection", "keep-alive", "transfer-encoding", "upgrade"] ++ ["sec-websocket-key" | isJust protocol]
+    dropped protocol =
+      ["host", "connection", "keep-alive", "transfer-encoding", "upgrade"] ++ ["sec-websocket-key" | isJust protocol]
     pseudo method target version protocol
       | method == "CONNECT" = [(":method", method), (":authority", target)]
       | otherwise =
         [(":method", if isJust protocol then "CONNECT" else method)]
           ++ [(":protocol", value) | Just value <- [protocol]]
           ++ [(":scheme", scheme)]
-          ++ [(":authority", value) | Just value <- [if B.null authority then if version == "HTTP/1.0" then Just (fromMaybe "a" host) else host else Just authority]]
+          ++ [ (":authority", value)
+               | Just value <-
+                   [ if B.null authority
+                       then
+                         if version == "HTTP/1.0"
+                           then Just (fromMaybe "a" host)
+                           else host
+                       else Just authority
+                   ]
+             ]
           ++ [(":path", path)]
       where
         (scheme, authority, path) = case B.breakSubstring "://" target of
           (_, "") -> ("http", "", target)
-          (named', after) -> let (place, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after) in (named', place, if B.isPrefixOf "/" behind then behind else "/" <> behind)
+          (named', after) ->
+            let (place, behind) = C8.break (`C8.elem` "/?") (B.drop 3 after)
+             in (named', place, if B.isPrefixOf "/" behind then behind else "/" <> behind)
 
 linesOf :: ByteString -> [ByteString]
 linesOf text
@@ -235,16 +257,22 @@ sendChunks connection stream =
       _ -> fail ("no size of a chunk: " ++ show digits)
   where
     chunk left
-      | left == (0 :: Int) = takeThrough connection "\r\n" >>= maybe (giveUp connection stream) (const (sendChunks connection stream))
+      | left == (0 :: Int) =
+        takeThrough connection "\r\n" >>= maybe (giveUp connection stream) (const (sendChunks connection stream))
       | otherwise = do
         bytes <- takeSome connection (min 16384 left)
-        if B.null bytes then giveUp connection stream else sendData connection stream bytes False >> chunk (left - B.length bytes)
+        if B.null bytes
+          then giveUp connection stream
+          else sendData connection stream bytes False >> chunk (left - B.length bytes)
     trailers given =
       takeThrough connection "\r\n" >>= \case
         Nothing -> giveUp connection stream
         Just "" | null given -> sendData connection stream "" True
         Just "" -> sendFrames connection [headersFrame stream [EndHeaders, EndStream] (literals (reverse given))]
-        Just line -> let (name, value) = C8.break (== ':') line in trailers ((C8.map toLower name, C8.dropWhile (== ' ') (B.drop 1 value)) : given)
+        Just line ->
+          let (name, value) = C8.break (== ':') line
+           in trailers
+                ((C8.map toLower name, C8.dropWhile (== ' ') (B.drop 1 value)) : given)
 
 -- Waits for room in the windows. Stops sending when the response is complete.
 sendData :: Connection -> StreamId -> ByteString -> Bool -> IO ()
@@ -288,7 +316,8 @@ receiveFrames connection = do
 frameArrived :: Connection -> Decoder -> IORef (Maybe (Bool, [ByteString])) -> Frame -> IO ()
 frameArrived connection decoder held frame = case frameType frame of
   Headers -> blockPart (hasFlag EndStream frame) [unpadded]
-  Continuation -> readIORef held >>= maybe (fail "CONTINUATION out of place") (\(end, parts) -> blockPart end (payload : parts))
+  Continuation ->
+    readIORef held >>= maybe (fail "CONTINUATION out of place") (\(end, parts) -> blockPart end (payload : parts))
   Data -> came (Bytes unpadded (B.length payload) (hasFlag EndStream frame))
   Reset -> came Cut
   Settings | not (hasFlag Ack frame) -> do
@@ -304,7 +333,8 @@ frameArrived connection decoder held frame = case frameType frame of
     payload = framePayload frame
     increment = fromIntegral (word32At 0 payload)
     unpadded
-      | hasFlag Padded frame = let size = fromIntegral (B.head payload) in B.drop 1 (B.take (B.length payload - size) payload)
+      | hasFlag Padded frame =
+        let size = fromIntegral (B.head payload) in B.drop 1 (B.take (B.length payload - size) payload)
       | otherwise = payload
     blockPart end parts
       | hasFlag EndHeaders frame = do
@@ -336,9 +366,12 @@ receive connection most = do
     next <- if B.length bytes < most && not ended then tryReadTQueue (arrived connection) else return Nothing
     case next of
       Just arrival -> (,) (Left arrival) <$> readTVar (current connection)
-      _ | not (B.null bytes) -> (Right (B.take most bytes), Nothing) <$ writeTVar (output connection) (B.drop most bytes)
+      _
+        | not (B.null bytes) ->
+          (Right (B.take most bytes), Nothing) <$ writeTVar (output connection) (B.drop most bytes)
       _ | ended -> return (Right "", Nothing)
-      Nothing -> readTVar (over connection) >>= maybe (awaitEnough enough) (either throwSTM (const (return (Right "", Nothing))))
+      Nothing ->
+        readTVar (over connection) >>= maybe (awaitEnough enough) (either throwSTM (const (return (Right "", Nothing))))
   case result of
     Right bytes -> return bytes
     Left arrival -> do
@@ -357,9 +390,15 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
   (Block fields end, NoneYet) -> do
     let isTunnel = B.isPrefixOf "2" (statusOf fields) && (exchangeIsUpgrade exchange || exchangeMethod exchange == "CONNECT")
         status = if isTunnel && exchangeIsUpgrade exchange then "101" else statusOf fields
-        isPlain = isTunnel || isJust (lookup "content-length" fields) || exchangeMethod exchange == "HEAD" || status `elem` ["204", "304"]
+        isPlain =
+          isTunnel
+            || isJust (lookup "content-length" fields)
+            || exchangeMethod exchange == "HEAD"
+            || status `elem` ["204", "304"]
         isChunked = not isPlain && exchangeVersion exchange /= "HTTP/1.0"
-        framing = [("transfer-encoding", "chunked") | isChunked] ++ [("connection", "close") | exchangeIsLast exchange && not isTunnel]
+        framing =
+          [("transfer-encoding", "chunked") | isChunked]
+            ++ [("connection", "close") | exchangeIsLast exchange && not isTunnel]
         begun = exchange {exchangeFraming = if isChunked then Chunked else Plain}
     atomically (writeTVar (current connection) (Just begun) >> writeTVar (hasFailed connection) (status >= "400"))
     write (headOf status (ordinary fields ++ framing))
@@ -370,12 +409,17 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
       Chunked -> C8.pack (showHex (B.length bytes) "\r\n") <> bytes <> "\r\n"
       _ -> bytes
     when (size > 0) $
-      sendFrames connection (windowUpdate 0 (fromIntegral size) : [windowUpdate (exchangeStream exchange) (fromIntegral size) | not end])
+      sendFrames
+        connection
+        (windowUpdate 0 (fromIntegral size) : [windowUpdate (exchangeStream exchange) (fromIntegral size) | not end])
     when end (finish exchange [])
   (Cut, _) -> atomically (writeTVar (current connection) Nothing >> endBoth) >> endSending connection
   where
     -- What the example has sent behind the last request gets nowhere.
-    endBoth = writeTVar (outputHasEnded connection) True >> writeTVar (input connection) "" >> writeTVar (inputHasEnded connection) True
+    endBoth =
+      writeTVar (outputHasEnded connection) True
+        >> writeTVar (input connection) ""
+        >> writeTVar (inputHasEnded connection) True
     write bytes = atomically (modifyTVar' (output connection) (<> bytes))
     statusOf = fromMaybe "" . lookup ":status"
     ordinary = filter (not . B.isPrefixOf ":" . fst)
@@ -391,7 +435,12 @@ translate connection arrival exchange = case (arrival, exchangeFraming exchange)
       when isLast (endSending connection)
 
 headOf :: ByteString -> Fields -> ByteString
-headOf status fields = B.concat (["HTTP/1.1 ", status, " ", statusMessage (toEnum (maybe 0 fst (C8.readInt status))), "\r\n"] ++ map row fields ++ ["\r\n"])
+headOf status fields =
+  B.concat
+    ( ["HTTP/1.1 ", status, " ", statusMessage (toEnum (maybe 0 fst (C8.readInt status))), "\r\n"]
+        ++ map row fields
+        ++ ["\r\n"]
+    )
 
 -- A field name in its usual spelling.
 row :: (ByteString, ByteString) -> ByteString

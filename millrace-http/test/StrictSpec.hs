@@ -84,27 +84,48 @@ examples medium = do
     it "RFC 9110, 2.5: HTTP/1.2 is served as HTTP/1.1" $
       serves "GET / HTTP/1.2\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"a\""
     it "RFC 9112, 3.2.2: the authority of an absolute target replaces Host" $
-      serves "GET http://b:8/x/y?z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 /x/y [(\"z\",Nothing)] Just \"b:8\""
+      serves
+        "GET http://b:8/x/y?z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        "1.1 /x/y [(\"z\",Nothing)] Just \"b:8\""
     it "RFC 9112, 3.2.2: an absolute target gives HTTP/1.0 a Host" $
       serves "GET http://b HTTP/1.0\r\n\r\n" "1.0 / [] Just \"b\""
     it "RFC 9112, 3.2: an empty Host" $
       serves "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n" "1.1 / [] Just \"\""
     it "RFC 9112, 3.2.3: authority form with CONNECT" $
-      withServerOver medium id (\request respond -> respond (responseLBS status403 [] (L.fromStrict (rawPathInfo request)))) $ \port -> do
-        bytes <- exchange port "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\nGET /tunnelled HTTP/1.1\r\nHost: a\r\n\r\n"
-        map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes) `shouldBe` [("b:443", Just "close")]
+      withServerOver
+        medium
+        id
+        (\request respond -> respond (responseLBS status403 [] (L.fromStrict (rawPathInfo request))))
+        $ \port -> do
+          bytes <-
+            exchange port "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\nGET /tunnelled HTTP/1.1\r\nHost: a\r\n\r\n"
+          map (\reply -> (replyBody reply, headerOf "connection" reply)) (parseReplies bytes)
+            `shouldBe` [("b:443", Just "close")]
     it "RFC 9110, 9.1: a method that nobody knows is the application's to judge, and methods have a case" $
       withServerOver medium id (\request respond -> respond (responseLBS' (requestMethod request))) $ \port -> do
-        bytes <- exchange port "get / HTTP/1.1\r\nHost: a\r\n\r\nX-Y! / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        bytes <-
+          exchange port "get / HTTP/1.1\r\nHost: a\r\n\r\nX-Y! / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         map replyBody (parseReplies bytes) `shouldBe` ["get", "X-Y!"]
     it "RFC 9110, 7.8: Upgrade does not exist in HTTP/1.0" $
-      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show (map fst (requestHeaders request)))))) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.0\r\nA: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
-        map replyBody (parseReplies bytes) `shouldBe` ["[\"A\",\"Connection\"]"]
+      withServerOver
+        medium
+        id
+        (\request respond -> respond (responseLBS' (C8.pack (show (map fst (requestHeaders request))))))
+        $ \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.0\r\nA: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+            map replyBody (parseReplies bytes) `shouldBe` ["[\"A\",\"Connection\"]"]
     it "RFC 9110, 5.3: lines of the same name keep their order" $
-      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show [value | ("Accept", value) <- requestHeaders request])))) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.0\r\nAccept: a\r\nX: y\r\nAccept: b, c\r\n\r\n"
-        map replyBody (parseReplies bytes) `shouldBe` ["[\"a\",\"b, c\"]"]
+      withServerOver
+        medium
+        id
+        ( \request respond ->
+            respond (responseLBS' (C8.pack (show [value | ("Accept", value) <- requestHeaders request])))
+        )
+        $ \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.0\r\nAccept: a\r\nX: y\r\nAccept: b, c\r\n\r\n"
+            map replyBody (parseReplies bytes) `shouldBe` ["[\"a\",\"b, c\"]"]
     it "RFC 9112, 3.2.4: asterisk form with OPTIONS" $
       serves "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" "1.1 * [] Just \"a\""
     it "RFC 9112, 3.2.4: OPTIONS with an absolute target without a path means the same" $ do
@@ -133,9 +154,11 @@ examples medium = do
         forM_ (B.unpack "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") (send client . B.singleton)
         map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["1.1 /a [] Just \"a\""]
     it "header fields arrive in order, and unknown names as they were spelled" $
-      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show (requestHeaders request))))) $ \port -> do
-        bytes <- exchange port "GET / HTTP/1.0\r\nX-one: 1\r\nACCEPT: 2\r\nx-One: 3\r\n\r\n"
-        map replyBody (parseReplies bytes) `shouldBe` ["[(\"X-one\",\"1\"),(\"Accept\",\"2\"),(\"x-One\",\"3\")]"]
+      withServerOver medium id (\request respond -> respond (responseLBS' (C8.pack (show (requestHeaders request))))) $
+        \port ->
+          do
+            bytes <- exchange port "GET / HTTP/1.0\r\nX-one: 1\r\nACCEPT: 2\r\nx-One: 3\r\n\r\n"
+            map replyBody (parseReplies bytes) `shouldBe` ["[(\"X-one\",\"1\"),(\"Accept\",\"2\"),(\"x-One\",\"3\")]"]
   where
     serves request expected = withServerOver medium id describeRequest $ \port -> do
       bytes <- exchange port request
@@ -157,7 +180,8 @@ streamed =
   [ "GET /a?b HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n",
     "\r\nGET http://b/c HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
-    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n00b\r\n0\r\n\r\nGET / \r\n0\r\nX: y\r\n\r\n"
+    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n00b\r\n0\r\n\r\nGET / \
+    \\r\n0\r\nX: y\r\n\r\n"
   ]
 
 -- Splits the bytes: anything between one piece and one piece per byte.

@@ -85,7 +85,11 @@ withServer = withServerEndedBy killThread
 withServerToItsEnd :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
 withServerToItsEnd change application use = do
   shutDown <- newEmptyMVar
-  withServerEndedBy (\_ -> join (takeMVar shutDown)) (change . setInstallShutdownHandler (putMVar shutDown)) application use
+  withServerEndedBy
+    (\_ -> join (takeMVar shutDown))
+    (change . setInstallShutdownHandler (putMVar shutDown))
+    application
+    use
 
 withServerEndedBy :: (ThreadId -> IO ()) -> (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
 withServerEndedBy end change application use = bracket start stop (use . fst)
@@ -120,7 +124,8 @@ overSocketsAndMemory examples = do
   describe "over sockets" (examples Loopback)
   describe "over memory" (examples (Memory goodConditions))
 
--- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is room for everything.
+-- | Memory, where an action runs before each of the server's sends, in the thread that sends. There is room for
+-- everything.
 overMemoryWhere :: IO () -> Medium
 overMemoryWhere beforeSend = Memory goodConditions {conditionsBeforeSend = beforeSend, conditionsCapacity = maxBound}
 
@@ -150,7 +155,9 @@ withServerOver Loopback change application use = withServer change application (
 withServerOver (Memory conditions) change application use = bracket (newMVar []) stop $ \sessions ->
   use . InMemory conditions $ \transport -> do
     ended <- newEmptyMVar
-    thread <- forkIO (void (try (serveTransport settings application transport) :: IO (Either SomeException ())) >> putMVar ended ())
+    thread <-
+      forkIO
+        (void (try (serveTransport settings application transport) :: IO (Either SomeException ())) >> putMVar ended ())
     modifyMVar_ sessions (return . ((thread, ended) :))
   where
     settings = change (quiet defaultSettings)
@@ -170,10 +177,12 @@ instance Reachable Int where
 
 instance Reachable Server where
   withConnectionOf room (OnPort port) use = withSocket room port use
-  withConnectionOf room (InMemory conditions serve) use = bracket open Memory.clientClose (\opened -> withClient (inMemory opened) use)
+  withConnectionOf room (InMemory conditions serve) use =
+    bracket open Memory.clientClose (\opened -> withClient (inMemory opened) use)
     where
       open = do
-        (transport, opened) <- newMemoryTransport (maybe id narrow room conditions) (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
+        (transport, opened) <-
+          newMemoryTransport (maybe id narrow room conditions) (SockAddrInet 1 (tupleToHostAddress (127, 0, 0, 1)))
         opened <$ serve transport
       narrow capacity given = given {conditionsCapacity = capacity}
       inMemory opened = Ends (Memory.clientSend opened) (Memory.clientEnd opened) (Memory.clientReceive opened)
@@ -220,7 +229,8 @@ newtype Speech = Speech (forall a. Ends -> (Ends -> IO a) -> IO a)
 -- | While the action runs, clients send and receive with these functions instead of sending the examples' bytes
 -- unchanged.
 speaking :: Speech -> IO a -> IO a
-speaking speech = bracket (readIORef currentSpeech <* writeIORef currentSpeech speech) (writeIORef currentSpeech) . const
+speaking speech =
+  bracket (readIORef currentSpeech <* writeIORef currentSpeech speech) (writeIORef currentSpeech) . const
 
 currentSpeech :: IORef Speech
 currentSpeech = unsafePerformIO (newIORef (Speech (\ends use -> use ends)))
@@ -298,8 +308,8 @@ receiveUntilTimeout micros client = go B.empty
           | B.null bytes -> return (got, True)
           | otherwise -> go (B.append got bytes)
 
--- | Receives until these bytes have come this many times, and then until there is a pause of this many microseconds. Also
--- returns whether that is the end of the stream.
+-- | Receives until these bytes have come this many times, and then until there is a pause of this many microseconds.
+-- Also returns whether that is the end of the stream.
 receiveUntilThere :: ByteString -> Int -> Int -> Client -> IO (ByteString, Bool)
 receiveUntilThere mark count micros client = do
   begun <- within (show count ++ " times " ++ show mark) (go B.empty)

@@ -72,7 +72,15 @@ spec = describe "time limits, of one second" $ do
     ended <- newIORef Nothing
     let application _ respond = do
           start <- getMonotonicTime
-          outcome <- try (respond (responseStream status200 [] (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush))))
+          outcome <-
+            try
+              ( respond
+                  ( responseStream
+                      status200
+                      []
+                      (\write flush -> forever (write (byteString (C8.replicate 10000 'x')) >> flush))
+                  )
+              )
           end <- getMonotonicTime
           writeIORef ended (Just (end - start))
           either (\failure -> ioError (userError (show (failure :: SomeException)))) return outcome
@@ -81,10 +89,11 @@ spec = describe "time limits, of one second" $ do
       seconds <- within "the server's patience" (untilJust (readIORef ended))
       seconds `shouldSatisfy` \value -> value > 0.9 && value < 8
   it "a large response to a slow reader arrives whole" $
-    withServer limited (\_ respond -> respond (responseLBS status200 [] (L.replicate 3000000 0x78))) $ \port -> withConnection port $ \client -> do
-      send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-      pieces <- slowly client
-      map (B.length . replyBody) (parseReplies (B.concat pieces)) `shouldBe` [3000000]
+    withServer limited (\_ respond -> respond (responseLBS status200 [] (L.replicate 3000000 0x78))) $ \port ->
+      withConnection port $ \client -> do
+        send client "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        pieces <- slowly client
+        map (B.length . replyBody) (parseReplies (B.concat pieces)) `shouldBe` [3000000]
   it "an application may take as long as it likes, in all its phases" $ do
     let application request respond = do
           threadDelay 1500000
@@ -97,7 +106,10 @@ spec = describe "time limits, of one second" $ do
             threadDelay 1500000
             write (byteString begun <> byteString (L.toStrict rest))
     withServer limited application $ \port -> withConnection port $ \client -> do
-      send client "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n"
+      send
+        client
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: \
+        \chunked\r\n\r\n5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n"
       map replyBody . parseReplies <$> receiveAll client `shouldReturn` ["first, helloworld"]
   where
     limited = setTimeout 1

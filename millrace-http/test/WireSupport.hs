@@ -60,9 +60,10 @@ parsePieces = parsePiecesAllowing 0
 
 -- | The same with a parser that accepts some deviations.
 parsePiecesAllowing :: Word32 -> [ByteString] -> IO HeadOutcome
-parsePiecesAllowing allowed pieces = allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do
-  initParser parser fields fieldsMax 51200 8192 allowed
-  go parser fields (drop 1 (scanl B.append B.empty pieces))
+parsePiecesAllowing allowed pieces =
+  allocaBytes parserSize $ \parser -> allocaBytes (fieldsMax * fieldSize) $ \fields -> do
+    initParser parser fields fieldsMax 51200 8192 allowed
+    go parser fields (drop 1 (scanl B.append B.empty pieces))
   where
     fieldsMax = 128
     go _ _ [] = return Incomplete
@@ -111,7 +112,8 @@ dechunkPieces pieces = allocaBytes chunksSize $ \chunks -> do
 
 -- | The result of 'foreseeChunks' for this beginning of a chunked body.
 foreseen :: ByteString -> IO Int
-foreseen bytes = allocaBytes chunksSize $ \chunks -> initChunks chunks TrailersSkipped >> guarded bytes (foreseeChunks chunks)
+foreseen bytes =
+  allocaBytes chunksSize $ \chunks -> initChunks chunks TrailersSkipped >> guarded bytes (foreseeChunks chunks)
 
 -- | Two pieces.
 piecesAt :: Int -> ByteString -> [ByteString]

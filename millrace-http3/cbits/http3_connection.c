@@ -61,8 +61,8 @@ static int on_stream_data(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_
                : 0;
 }
 
-/* libnghttp3 1.8 forgets an end without bytes that waits, for instance for the congestion window, when it hears that all before it was
- * acknowledged. So it hears that later. */
+/* libnghttp3 1.8 forgets an end without bytes that waits, for instance for the congestion window, when it hears that
+ * all before it was acknowledged. So it hears that later. */
 static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint64_t length, void *data,
                            void *stream_data)
 {
@@ -298,8 +298,8 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     }
     settings.no_pmtud = limits->datagram_max <= NGTCP2_MAX_UDP_PAYLOAD_SIZE;
 #if NGTCP2_VERSION_NUM >= 0x010f00 /* 1.15 */
-    /* It counts useless frames, also those of honest clients: windows of streams of which all was sent. This engine's limit (frames_max)
-     * allows them to clients that take what they ask for. */
+    /* It counts useless frames, also those of honest clients: windows of streams of which all was sent. This engine's
+     * limit (frames_max) allows them to clients that take what they ask for. */
     settings.glitch_ratelim_burst = UINT32_MAX;
     settings.glitch_ratelim_rate = UINT32_MAX;
 #endif
@@ -328,7 +328,8 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
         return -1;
     connection->quic = quic;
     connection->credentials = http3_credentials_share(endpoint->credentials);
-    /* Without a token of an earlier connection, the sender's address may be a lie. Then only the tickets are for 0-RTT. */
+    /* Without a token of an earlier connection, the sender's address may be a lie. Then only the tickets are for
+       0-RTT. */
     if (endpoint->settings.early)
         http3_early_note(&endpoint->early, now);
     connection->takes_early = endpoint->settings.early && token_type == NGTCP2_TOKEN_TYPE_NEW_TOKEN;
@@ -525,8 +526,8 @@ static void note_address(http3_connection *connection, const ngtcp2_addr *remote
     connection->looks_until = now + LOOK_TIME;
 }
 
-/* Tells ngtcp2 when packets were sent, so that it sets the time for the next ones. That is when it wants to be called again, even if there are
- * no next ones. So it is told just before its next call: until then it wants none for that. */
+/* Tells ngtcp2 when packets were sent, so that it sets the time for the next ones. That is when it wants to be called
+ * again, even if there are no next ones. So it is told just before its next call: until then it wants none for that. */
 void http3_note_sent(http3_connection *connection)
 {
     if (connection->sent_at == 0)
@@ -560,7 +561,8 @@ int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uin
         return 0;
     }
     if (connection->is_established && connection->tls != NULL) {
-        /* The handshake is over, and session tickets are with ngtcp2: the session is of no more use, and has much memory. */
+        /* The handshake is over, and session tickets are with ngtcp2: the session is of no more use, and has much
+           memory. */
         end_tls(connection);
         ngtcp2_conn_set_tls_native_handle(connection->quic, NULL);
     }

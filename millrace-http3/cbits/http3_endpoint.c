@@ -225,7 +225,8 @@ static void answer_version(http3_endpoint *endpoint, const ngtcp2_path *path, co
     push_packet(endpoint, path, packet, (size_t)length);
 }
 
-/* The answer is shorter than the packet, so that two servers do not answer each other for ever (RFC 9000, section 10.3.3). */
+/* The answer is shorter than the packet, so that two servers do not answer each other for ever (RFC 9000, section
+   10.3.3). */
 static void answer_reset(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_version_cid *ids,
                          size_t received)
 {

@@ -51,8 +51,8 @@ void http3_libraries(char *text, size_t room);
 #define HTTP3_SERVER_NAME_MAX 255u
 #define HTTP3_SECRET_LENGTH   32u
 
-/* How a connection finds out how fast it may send. CUBIC takes each loss, and each mark of a router (ECN), for a sign that the path is full.
- * BBR measures what arrives, and becomes slower when some per cent are lost. */
+/* How a connection finds out how fast it may send. CUBIC takes each loss, and each mark of a router (ECN), for a sign
+ * that the path is full. BBR measures what arrives, and becomes slower when some per cent are lost. */
 typedef enum http3_congestion { HTTP3_BBR = 0, HTTP3_CUBIC = 1 } http3_congestion;
 
 /* The settings of an endpoint. They are copied. */
@@ -98,15 +98,16 @@ int http3_settings_default(http3_settings *settings);
 /* Makes an endpoint. Returns NULL without memory. */
 http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *credentials);
 
-/* Makes another endpoint for the same port, with the settings and secrets of the first one, but its own beginning of connection IDs. The
- * limits of connections and handshakes count for all endpoints of the port together. Returns NULL without memory. */
+/* Makes another endpoint for the same port, with the settings and secrets of the first one, but its own beginning of
+ * connection IDs. The limits of connections and handshakes count for all endpoints of the port together. Returns NULL
+ * without memory. */
 http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner);
 
 /* Replaces the certificates. Later handshakes use the new ones. */
 void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials);
 
-/* Ends all connections with the HTTP/3 error code (H3_NO_ERROR: 0x100), and takes no new ones. The next http3_collect has what is to be
- * sent about it. Threads that wait get notices. */
+/* Ends all connections with the HTTP/3 error code (H3_NO_ERROR: 0x100), and takes no new ones. The next http3_collect
+ * has what is to be sent about it. Threads that wait get notices. */
 void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now);
 
 /* Frees a closed endpoint. All streams must have been released. No thread may use it afterwards. */
@@ -123,8 +124,8 @@ void http3_free(http3_endpoint *endpoint);
 /* ------------------------------------------------------------------------------------------------------------------
  * Datagrams */
 
-/* The owner in a datagram's connection ID, or -1 if the datagram's ID is not one of a server of this kind. If a datagram has arrived at
- * one loop and another one is its owner, it must be given to that one. Reads only the bytes. */
+/* The owner in a datagram's connection ID, or -1 if the datagram's ID is not one of a server of this kind. If a
+ * datagram has arrived at one loop and another one is its owner, it must be given to that one. Reads only the bytes. */
 int32_t http3_owner_of(const uint8_t *bytes, size_t length);
 
 /*
@@ -175,28 +176,30 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
 /* Gives the right to send back without another call of http3_collect, after sending has failed. */
 void http3_stop_sending(http3_endpoint *endpoint);
 
-/* True unless a thread sends, or a thread is about to call http3_collect anyway, or nothing is to be sent. After giving output to the
- * engine, a thread must call http3_collect with HTTP3_SENDER_NEW, or make another one do so, if this is true. */
+/* True unless a thread sends, or a thread is about to call http3_collect anyway, or nothing is to be sent. After giving
+ * output to the engine, a thread must call http3_collect with HTTP3_SENDER_NEW, or make another one do so, if this is
+ * true. */
 int http3_needs_sender(http3_endpoint *endpoint);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Connections */
 
-/* Announces the end of all connections by GOAWAY: HTTP3_END_NOTICE first, then HTTP3_END_LAST, when clients have had time to stop. From
- * the first call on, no new connections are accepted. After the second one, each connection ends a second after its last request. */
+/* Announces the end of all connections by GOAWAY: HTTP3_END_NOTICE first, then HTTP3_END_LAST, when clients have had
+ * time to stop. From the first call on, no new connections are accepted. After the second one, each connection ends a
+ * second after its last request. */
 typedef enum http3_end { HTTP3_END_NOTICE = 0, HTTP3_END_LAST = 1 } http3_end;
 void http3_announce_end(http3_endpoint *endpoint, http3_end end);
 
-/* Ends connections without a request that have had none for `limit` nanoseconds, or, if they had none at all, for `fresh` since the end of
- * their handshake. 0: no limit. Returns how many. The setting idle_ms does that, too, but is counted anew with each packet, also with
- * a PING. */
+/* Ends connections without a request that have had none for `limit` nanoseconds, or, if they had none at all, for
+ * `fresh` since the end of their handshake. 0: no limit. Returns how many. The setting idle_ms does that, too, but is
+ * counted anew with each packet, also with a PING. */
 uint32_t http3_end_idle(http3_endpoint *endpoint, uint64_t now, uint64_t limit, uint64_t fresh);
 
 /* Ends the connection with this number, with all its requests. It has no effect if there is none (any more). */
 void http3_end_one(http3_endpoint *endpoint, uint64_t number, uint64_t now);
 
-/* Packs the libraries' memory of connections that have been quiet for `quiet` nanoseconds, so that each takes half; `most` of them. Returns
- * how many. The next packet unpacks it. */
+/* Packs the libraries' memory of connections that have been quiet for `quiet` nanoseconds, so that each takes half;
+ * `most` of them. Returns how many. The next packet unpacks it. */
 uint32_t http3_rest_quiet(http3_endpoint *endpoint, uint64_t now, uint64_t quiet, uint32_t most);
 
 /* Resets streams whose output has waited for the client for `limit` nanoseconds. Returns how many. */
@@ -209,7 +212,8 @@ uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t
 uint32_t http3_connection_count(http3_endpoint *endpoint);
 uint32_t http3_stream_count(http3_endpoint *endpoint);
 
-/* What happens to a connection: its handshake is complete; its client has gone beyond a limit, for which it ends; it has ended. */
+/* What happens to a connection: its handshake is complete; its client has gone beyond a limit, for which it ends; it
+   has ended. */
 typedef enum http3_change_kind { HTTP3_OPENED = 0, HTTP3_LIMITED = 1, HTTP3_ENDED = 2 } http3_change_kind;
 
 typedef struct http3_change {
@@ -220,7 +224,8 @@ typedef struct http3_change {
     uint8_t remote[28];
 } http3_change;
 
-/* The next change, oldest first. Returns 0 if there is none. The endpoint keeps at most a few thousand; more are lost. */
+/* The next change, oldest first. Returns 0 if there is none. The endpoint keeps at most a few thousand; more are
+   lost. */
 int http3_next_change(http3_endpoint *endpoint, http3_change *change);
 
 /* Counts since the endpoint was made. */
@@ -280,8 +285,9 @@ int64_t http3_next_notice(http3_endpoint *endpoint);
 #define HTTP3_CONNECT_ERROR      UINT64_C(0x10f)
 #define HTTP3_VERSION_FALLBACK   UINT64_C(0x110)
 
-/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. `now` counts if the request was
- * cancelled: a handler that runs on after that wastes work, which allowances.resets_max limits. */
+/* Gives the stream back after its handler has ended. Resets it if the response is incomplete. Returns flags. `now`
+ * counts if the request was cancelled: a handler that runs on after that wastes work, which allowances.resets_max
+ * limits. */
 uint64_t http3_release(http_stream *stream, uint64_t now);
 
 #endif

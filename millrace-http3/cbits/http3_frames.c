@@ -28,8 +28,8 @@ static int take_number(http3_frames *frames, uint8_t byte)
     return --frames->more == 0;
 }
 
-/* Takes the first byte of an integer of QPACK. `bits` of that byte belong to it (RFC 7541, section 5.1). Returns whether it
- * is complete. */
+/* Takes the first byte of an integer of QPACK. `bits` of that byte belong to it (RFC 7541, section 5.1). Returns
+ * whether it is complete. */
 static int take_prefix(http3_frames *frames, uint8_t byte, unsigned bits)
 {
     uint8_t most = (uint8_t)((1u << bits) - 1);

@@ -9,8 +9,8 @@
 
 #include "http_request_head.h"
 
-/* This many field lines are given to libnghttp3 at a time. It looks at this many at most after one that it drops: a line
- * takes one byte, and as much time as the entry of the table has bytes. */
+/* This many field lines are given to libnghttp3 at a time. It looks at this many at most after one that it drops: a
+ * line takes one byte, and as much time as the entry of the table has bytes. */
 #define HTTP3_SLICE_LINES 32u
 
 /* What comes next. */

@@ -32,8 +32,8 @@
 
 typedef struct http3_register http3_register;
 
-/* Adds an ID of at least 16 unpredictable bytes, for so long. Returns 0 if it is there already, or if there is no room. *place is NULL
- * at first. */
+/* Adds an ID of at least 16 unpredictable bytes, for so long. Returns 0 if it is there already, or if there is no room.
+ * *place is NULL at first. */
 int http3_register_add(http3_register **place, const uint8_t *id, size_t length, uint64_t now, uint64_t time);
 void http3_register_free(http3_register *seen);
 
@@ -58,7 +58,8 @@ typedef struct http3_early {
 /* A session will give out tickets for 0-RTT. */
 void http3_early_note(http3_early *early, uint64_t now);
 void http3_early_close(http3_early *early);
-/* Lets a session accept 0-RTT that was made with HTTP3_EARLY_DATA. To be called each time before it reads what the client says. */
+/* Lets a session accept 0-RTT that was made with HTTP3_EARLY_DATA. To be called each time before it reads what the
+   client says. */
 void http3_early_protect(http3_early *early, gnutls_session_t session, uint64_t now);
 
 http3_credentials *http3_credentials_share(http3_credentials *credentials);
@@ -315,12 +316,12 @@ int http3_tell_acknowledged(http3_connection *connection, int64_t id, uint64_t l
 /* ------------------------------------------------------------------------------------------------------------------
  * http3_connection.c */
 
-/* Makes a connection for a client's first packet. `original`: the ID that the client chose before a Retry; NULL: there was none.
- * Returns NULL without memory. */
+/* Makes a connection for a client's first packet. `original`: the ID that the client chose before a Retry; NULL: there
+ * was none. Returns NULL without memory. */
 http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2_pkt_hd *head,
                                        const ngtcp2_cid *original, ngtcp2_token_type token_type, uint64_t now);
-/* Gives the connection a datagram. Returns NGTCP2_ERR_RETRY if the client must be asked to prove its address; the connection is freed
- * then. */
+/* Gives the connection a datagram. Returns NGTCP2_ERR_RETRY if the client must be asked to prove its address; the
+ * connection is freed then. */
 int http3_read_packet(http3_connection *connection, const ngtcp2_path *path, uint32_t ecn, const uint8_t *bytes,
                       size_t length, uint64_t now);
 /* Does what is due. */

@@ -67,8 +67,8 @@ int http3_is_refused_too_often(http3_connection *connection)
                 http_conduct_reset(&connection->streams.conduct, &endpoint->settings.allowances, endpoint->engine.now));
 }
 
-/* The client cancels a request, with RESET_STREAM or STOP_SENDING. That is no waste if there is an answer already. NULL: nothing of
- * the request has come. */
+/* The client cancels a request, with RESET_STREAM or STOP_SENDING. That is no waste if there is an answer already.
+ * NULL: nothing of the request has come. */
 int http3_is_cancelled_too_often(http3_connection *connection, http_stream *stream)
 {
     const http3_endpoint *endpoint = connection->endpoint;
@@ -101,8 +101,8 @@ void http3_announce(http3_connection *connection, http3_end end)
     http3_make_pending(connection);
 }
 
-/* When the client has gone beyond a limit, or made as many requests as it may, it is told once, and the connection ends when what was begun
- * is finished. Not within callbacks. */
+/* When the client has gone beyond a limit, or made as many requests as it may, it is told once, and the connection ends
+ * when what was begun is finished. Not within callbacks. */
 void http3_begin_end(http3_connection *connection)
 {
     const http3_endpoint *endpoint = connection->endpoint;
@@ -124,8 +124,9 @@ void http3_begin_end(http3_connection *connection)
 /* ------------------------------------------------------------------------------------------------------------------
  * Memory */
 
-/* What a client sends in the wrong order waits in small records, which may have a hundred times the size of its bytes. So the libraries'
- * memory for a connection has a limit. It does not make allocation fail: the connection ends when the library has returned. */
+/* What a client sends in the wrong order waits in small records, which may have a hundred times the size of its bytes.
+ * So the libraries' memory for a connection has a limit. It does not make allocation fail: the connection ends when the
+ * library has returned. */
 #define HANDSHAKE_MEMORY_MAX 262144u
 #define MEMORY_SPARE         4194304u
 

@@ -49,7 +49,8 @@ void *http3_memory_take_zeroed(http3_memory *memory, size_t size);
 void *http3_memory_resize(http3_memory *memory, void *block, size_t size);
 void http3_memory_give(http3_memory *memory, void *block);
 
-/* Packs the room: the blocks must not be touched until it is unpacked. They are where they were then. Returns whether it is packed. */
+/* Packs the room: the blocks must not be touched until it is unpacked. They are where they were then. Returns whether
+   it is packed. */
 int http3_memory_pack(http3_memory *memory);
 void http3_memory_unpack(http3_memory *memory);
 

@@ -125,8 +125,8 @@ static int note_accepted(http3_connection *connection, int64_t id, ngtcp2_ssize 
     return is_end ? note_end(connection, stream) : 0;
 }
 
-/* ngtcp2 takes no more of a stream. Either it was reset here, or the client wants nothing more of it (STOP_SENDING), which ngtcp2 answers with a
- * reset, and does not tell. */
+/* ngtcp2 takes no more of a stream. Either it was reset here, or the client wants nothing more of it (STOP_SENDING),
+ * which ngtcp2 answers with a reset, and does not tell. */
 static void lose_output(http3_connection *connection, int64_t id)
 {
     http_stream *stream = ngtcp2_is_bidi_stream(id) ? stream_with(connection, id) : NULL;
@@ -139,7 +139,8 @@ static void lose_output(http3_connection *connection, int64_t id)
 
 #define PIECES 16u
 
-/* Writes one packet. Returns its length, 0 if there is none to be sent now, or a negative number when the connection must end. */
+/* Writes one packet. Returns its length, 0 if there is none to be sent now, or a negative number when the connection
+   must end. */
 static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path, ngtcp2_pkt_info *info, uint8_t *out,
                                  size_t room, uint64_t now)
 {
@@ -180,8 +181,8 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
     }
 }
 
-/* How long a connection that was told to end stays after its last request. The client has received the answer, but its program may not have
- * read all of it, and clients forget what was not read when the connection ends. */
+/* How long a connection that was told to end stays after its last request. The client has received the answer, but its
+ * program may not have read all of it, and clients forget what was not read when the connection ends. */
 #define LINGER HTTP3_SECOND
 
 /* When a connection that was told to end does so. UINT64_MAX: not before other things happen. */
@@ -194,9 +195,10 @@ static uint64_t end_of(const http3_connection *connection)
     return connection->active_at + LINGER;
 }
 
-/* When a client seems to be at another address, ngtcp2 asks there for a confirmation, and goes back to the old address if none comes. But
- * version 1.11 forgets to look at the time if it may not send more to the new address. Then somebody who repeats a packet from another
- * address could stop a response. So it is called so often, for a time in which the confirmation must have come. */
+/* When a client seems to be at another address, ngtcp2 asks there for a confirmation, and goes back to the old address
+ * if none comes. But version 1.11 forgets to look at the time if it may not send more to the new address. Then somebody
+ * who repeats a packet from another address could stop a response. So it is called so often, for a time in which the
+ * confirmation must have come. */
 #define LOOK_STEP (500 * HTTP3_MILLISECOND)
 
 static void set_next_expiry(http3_connection *connection, uint64_t now)

@@ -81,8 +81,8 @@ static int count_fields(http_stream *stream)
     return http_count_fields(stream, building == NULL ? 0 : http_building_size(building));
 }
 
-/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9114, section 4.1.1). If its
- * trailers are what is too much, it is served already. */
+/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9114, section
+ * 4.1.1). If its trailers are what is too much, it is served already. */
 static int refuse_fields(http3_connection *connection, http_stream *stream, http_section section)
 {
     end_building(stream);
@@ -111,8 +111,8 @@ static int on_header(nghttp3_conn *http, int64_t id, int32_t token, nghttp3_rcbu
     return NGHTTP3_ERR_CALLBACK_FAILURE;
 }
 
-/* A request of 0-RTT may be one that somebody repeats. The application learns of that by a field (RFC 8470, section 5.1), as it would from a
- * proxy. */
+/* A request of 0-RTT may be one that somebody repeats. The application learns of that by a field (RFC 8470, section
+ * 5.1), as it would from a proxy. */
 static int mark_early(http_stream *stream)
 {
     static const char name[] = "early-data", value[] = "1";

@@ -20,8 +20,9 @@
 /* ------------------------------------------------------------------------------------------------------------------
  * Records */
 
-/* While a request is served, and neither side sends, the client is asked now and then whether it is there. Otherwise the connection would
- * end when it has been idle for so long as one without requests may be. A client that has gone does not answer: then it does end. */
+/* While a request is served, and neither side sends, the client is asked now and then whether it is there. Otherwise
+ * the connection would end when it has been idle for so long as one without requests may be. A client that has gone
+ * does not answer: then it does end. */
 static void watch_client(http3_connection *connection)
 {
     uint64_t idle = connection->endpoint->settings.idle_ms * HTTP3_MILLISECOND;
@@ -166,7 +167,8 @@ static void stop(http_stream *stream)
 /* ------------------------------------------------------------------------------------------------------------------
  * Windows */
 
-/* ngtcp2 tells the client when half of a window has been read. So sending is of no use before an eighth of the first window has been. */
+/* ngtcp2 tells the client when half of a window has been read. So sending is of no use before an eighth of the first
+   window has been. */
 static void consume(http_stream *stream, uint64_t length)
 {
     const http3_settings *settings = &http3_endpoint_of(stream)->settings;

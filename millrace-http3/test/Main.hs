@@ -16,7 +16,21 @@ import Data.IORef
 import Data.List (isInfixOf, isPrefixOf, isSuffixOf, nub, sort)
 import Data.Maybe (listToMaybe)
 import GHC.Clock (getMonotonicTime)
-import Millrace.Socket (Family (..), SockAddr (..), Socket, SocketType (..), accept, bind, close, connect, defaultProtocol, getSocketName, listen, socket, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    Socket,
+    SocketType (..),
+    accept,
+    bind,
+    close,
+    connect,
+    defaultProtocol,
+    getSocketName,
+    listen,
+    socket,
+    tupleToHostAddress,
+  )
 import Millrace.Socket.ByteString (recv, sendAll)
 import Millrace.Socket.Unix (abstractName)
 import Millrace.Tls (systemTrust)
@@ -55,7 +69,9 @@ withFolder use = do
 makeCertificate :: FilePath -> String -> IO ()
 makeCertificate folder name =
   callProcess "openssl" $
-    words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -batch -quiet"
+    words
+      "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext \
+      \subjectAltName=DNS:localhost,IP:127.0.0.1 -batch -quiet"
       ++ ["-keyout", folder </> (name ++ ".key"), "-out", folder </> (name ++ ".pem")]
 
 spec :: FilePath -> Spec
@@ -151,7 +167,11 @@ spec folder = do
     scene folder "failure" ["500", "reset 0x102", "200"] "sees the failure of an application in its request alone"
     let broken = ["no path", "upper case", "connection", "two lengths", "two hosts", "line end", "colon"]
     scene folder "broken" (map (++ " refused") broken) "is refused what no client may send"
-    scene folder "rebinding" ["200 2048000 True", "in its middle True True"] "gets a response while its address changes without its knowledge"
+    scene
+      folder
+      "rebinding"
+      ["200 2048000 True", "in its middle True True"]
+      "gets a response while its address changes without its knowledge"
     scene folder "wandering" ["16 16 None"] "is served at many addresses, by whichever socket receives from them"
     scene folder "update" ["200 2048000 True"] "changes keys and connection IDs while a response comes"
 
@@ -166,7 +186,12 @@ spec folder = do
     attack folder "late_crypto" ["closed", "others are served", "bounded"] "the same after the handshake"
     attack folder "streams" ["closed 0x4", "closed 0x4"] "too many streams"
     attack folder "empty_streams" ["closed 0x107", "others are served", "bounded"] "streams without a request"
-    attackWith (setHTTP2MaximumFrames 500 50 . setHTTP2MaximumResets 100 10) folder "resets" ["closed 0x107 after fewer than 5000", "others are served", "bounded"] "resets"
+    attackWith
+      (setHTTP2MaximumFrames 500 50 . setHTTP2MaximumResets 100 10)
+      folder
+      "resets"
+      ["closed 0x107 after fewer than 5000", "others are served", "bounded"]
+      "resets"
     attack folder "fragments" [tooManyPieces, "others are served", "bounded"] "bodies in pieces, out of order"
     attack folder "stalled" ["open", "others are served", "bounded"] "windows that stay closed"
     attack folder "unacknowledged" ["at most 20 MiB", "others are served", "bounded"] "no acknowledgements"
@@ -181,13 +206,20 @@ spec folder = do
     attack folder "optimistic" ["closed 0xa"] "acknowledgements of packets that were not sent"
     attack folder "bomb" ["closed 0x107 []", "others are served", "bounded"] "fields from the QPACK table"
     attack folder "table" ["closed 0x201", "others are served", "bounded"] "changes of the QPACK table"
-    attack folder "blocked" ["open", "closed 0x200", "others are served", "bounded"] "heads that wait for the QPACK table"
+    attack
+      folder
+      "blocked"
+      ["open", "closed 0x200", "others are served", "bounded"]
+      "heads that wait for the QPACK table"
 
   describe "ngtcp2's client" $ do
     ngtcp2 folder [] "gets a file"
     ngtcp2 folder ["--change-local-addr=20ms"] "gets a file while it moves to another address"
     -- Later, this client would have nothing to send, and so no server could learn its new address.
-    ngtcp2 folder ["--change-local-addr=20ms", "--nat-rebinding", "--delay-stream=60ms"] "gets a file after its address has changed without its knowledge"
+    ngtcp2
+      folder
+      ["--change-local-addr=20ms", "--nat-rebinding", "--delay-stream=60ms"]
+      "gets a file after its address has changed without its knowledge"
     ngtcp2 folder ["--key-update=20ms"] "gets a file while it changes the keys"
 
     it "sends a file, whose datagrams the kernel joins" $
@@ -197,7 +229,24 @@ spec folder = do
             received = folder </> "received-by-ngtcp2"
         B.writeFile (folder </> "sent") bytes
         createDirectoryIfMissing True received
-        (code, _, errors) <- readProcessWithExitCode client ["-q", "--exit-on-all-streams-close", "--download=" ++ received, "-m", "POST", "-d", folder </> "sent", "127.0.0.1", port, "https://localhost:" ++ port ++ "/echo"] ""
+        (code, _, errors) <-
+          readProcessWithExitCode
+            client
+            [ "-q",
+              "--exit-on-all-streams-close",
+              "--download="
+                ++ received,
+              "-m",
+              "POST",
+              "-d",
+              folder </> "sent",
+              "127.0.0.1",
+              port,
+              "https://localhost:"
+                ++ port
+                ++ "/echo"
+            ]
+            ""
         unless (code == ExitSuccess) (expectationFailure errors)
         B.readFile (received </> "echo") >>= (`shouldBe` True) . (== bytes)
 
@@ -205,7 +254,16 @@ spec folder = do
       withNgtcp2 $ \client -> withServer folder $ \server -> do
         B.writeFile (folder </> "file") (B.replicate 2000000 65)
         let port = show (serverPort server)
-            arguments = ["--no-quic-dump", "--no-http-dump", "--exit-on-all-streams-close", "127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]
+            arguments =
+              [ "--no-quic-dump",
+                "--no-http-dump",
+                "--exit-on-all-streams-close",
+                "127.0.0.1",
+                port,
+                "https://localhost:"
+                  ++ port
+                  ++ "/file"
+              ]
         (code, _, said) <- readProcessWithExitCode client arguments ""
         code `shouldBe` ExitSuccess
         let telling = [line | line <- lines said, "frm rx" `isInfixOf` line, " ACK" `isInfixOf` line]
@@ -230,7 +288,10 @@ spec folder = do
           change =
             setOnOpen (\_ -> True <$ tell "open")
               . setOnClose (\_ -> tell "close")
-              . setLogger (\request status size -> tell (show (httpVersion request) ++ " " ++ show (statusCode status) ++ " " ++ show size))
+              . setLogger
+                ( \request status size ->
+                    tell (show (httpVersion request) ++ " " ++ show (statusCode status) ++ " " ++ show size)
+                )
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
         (code, _) <- curl folder server ["/"]
         code `shouldBe` ExitSuccess
@@ -238,17 +299,28 @@ spec folder = do
 
     forM_
       [ (NoEarlyData, ["host", "body", "False"], "serves nothing before a handshake is over (0-RTT)"),
-        (SafeEarlyData, ["host early-data", "body", "True"], "serves what changes nothing before a handshake is over, if it may")
+        ( SafeEarlyData,
+          ["host early-data", "body", "True"],
+          "serves what changes nothing before a handshake is over, if it may"
+        )
       ]
       $ \(setting, expected, says) ->
         it says . withAioquic $
-          withServerOf folder (uncurry tlsSettings (pair folder)) {tlsEarlyData = setting} id (\server -> play folder server "early") >>= (`shouldBe` expected)
+          withServerOf
+            folder
+            (uncurry tlsSettings (pair folder)) {tlsEarlyData = setting}
+            id
+            (\server -> play folder server "early")
+            >>= (`shouldBe` expected)
 
     it "tells of each connection that a limit ends, and reports one a second" . withAioquic $ do
       told <- newIORef []
       reported <- newIORef []
       let note place what = atomicModifyIORef' place (\others -> (what : others, ()))
-          change = setHTTP2MaximumFrames 20 0 . setOnLimit (\limit _ -> note told limit) . setOnException (\_ failure -> note reported (displayException failure))
+          change =
+            setHTTP2MaximumFrames 20 0
+              . setOnLimit (\limit _ -> note told limit)
+              . setOnException (\_ failure -> note reported (displayException failure))
       begun <- getMonotonicTime
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
         forM_ [1, 2 :: Int] $ \_ -> play folder server "useless" >>= (`shouldBe` ["0x107 too many frames without use"])
@@ -268,12 +340,19 @@ spec folder = do
         -- The system chooses the socket by the client's port.
         let ask seen left
               | length seen == 2 || left == 0 = return seen
-              | otherwise = curl folder server ["/capability"] >>= \(_, output) -> ask (nub (output : seen)) (left - 1 :: Int)
+              | otherwise =
+                curl folder server ["/capability"] >>= \(_, output) -> ask (nub (output : seen)) (left - 1 :: Int)
         if able then ask [] 30 >>= (`shouldBe` ["0", "1"]) . sort else pendingWith "this curl has no HTTP/3"
 
     it "throws if its address is taken" $
       withServer folder $ \server ->
-        withHTTP3 (uncurry tlsSettings (pair folder)) defaultSettings [serverListener server] application0 (const (return ())) `shouldThrow` anyIOException
+        withHTTP3
+          (uncurry tlsSettings (pair folder))
+          defaultSettings
+          [serverListener server]
+          application0
+          (const (return ()))
+          `shouldThrow` anyIOException
 
     describe "throws if the settings demand what it cannot do:" $ do
       let tls = uncurry tlsSettings (pair folder)
@@ -329,7 +408,8 @@ spec folder = do
           bracket (fst <$> accept beside) close $ \link -> do
             handed <- recv link 65536
             -- Its length comes first.
-            (B.length handed, B.drop (B.length handed - 100) handed) `shouldBe` (2 + 256 * fromIntegral (B.head handed) + fromIntegral (B.index handed 1), forFifth 100)
+            (B.length handed, B.drop (B.length handed - 100) handed)
+              `shouldBe` (2 + 256 * fromIntegral (B.head handed) + fromIntegral (B.index handed 1), forFifth 100)
 
     it "throws if there is no certificate" $
       runHTTP3 defaultTlsSettings (setPort 0 defaultSettings) application0 `shouldThrow` anyException
@@ -351,7 +431,8 @@ eventually check = go (100 :: Int)
   where
     go left = do
       done <- check
-      unless done $ if left == 0 then expectationFailure "not within five seconds" else threadDelay 50000 >> go (left - 1)
+      unless done $
+        if left == 0 then expectationFailure "not within five seconds" else threadDelay 50000 >> go (left - 1)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The server
@@ -376,7 +457,11 @@ withServerOf folder tls change use = do
   ended <- newEmptyMVar
   shared <- newShared
   let settings =
-        change . setPort 0 . setHost "127.0.0.1" . setInstallShutdownHandler (putMVar stops) . setGracefulShutdownTimeout (Just 5)
+        change
+          . setPort 0
+          . setHost "127.0.0.1"
+          . setInstallShutdownHandler (putMVar stops)
+          . setGracefulShutdownTimeout (Just 5)
           . setOnException (\_ _ -> return ())
           $ defaultSettings
       app = application folder shared (join (readMVar stops))
@@ -387,7 +472,10 @@ withServerOf folder tls change use = do
           case name of
             SockAddrInet port _ -> putMVar begun (Server (fromIntegral port) http3 listener)
             _ -> fail "no port"
-          runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 app)
+          runSettingsListeners
+            (besideHTTP3 http3 (protectedBy protection settings))
+            listeners
+            (announcingHTTP3 http3 app)
   bracket
     (forkIO ((try serve :: IO (Either SomeException ())) >>= putMVar ended))
     (\_ -> takeMVar ended >>= either throwIO return)
@@ -399,7 +487,19 @@ beginShared folder port = do
   begun <- newEmptyMVar
   over <- newEmptyMVar
   ended <- newEmptyMVar
-  _ <- forkIO ((try (withServerOf folder (uncurry tlsSettings (pair folder)) (setReusePort True . setPort port) (\server -> putMVar begun server >> takeMVar over)) :: IO (Either SomeException ())) >>= putMVar ended)
+  _ <-
+    forkIO
+      ( ( try
+            ( withServerOf
+                folder
+                (uncurry tlsSettings (pair folder))
+                (setReusePort True . setPort port)
+                (\server -> putMVar begun server >> takeMVar over)
+            ) ::
+            IO (Either SomeException ())
+        )
+          >>= putMVar ended
+      )
   server <- takeMVar begun
   return (server, putMVar over () >> takeMVar ended >>= either throwIO return)
 
@@ -415,8 +515,17 @@ application :: FilePath -> Shared -> IO () -> Application
 application folder shared stop request respond = case pathInfo request of
   [] ->
     respond . responseLBS ok200 [("X-Path", rawPathInfo request)] . L.fromStrict $
-      C8.unwords [C8.pack (show (httpVersion request)), requestMethod request, rawPathInfo request, rawQueryString request, if isSecure request then "secure" else "open"]
-  ["names"] -> respond . responseLBS ok200 [] . L.fromStrict . C8.unwords . map (CI.foldedCase . fst) $ requestHeaders request
+      C8.unwords
+        [ C8.pack (show (httpVersion request)),
+          requestMethod request,
+          rawPathInfo request,
+          rawQueryString request,
+          if isSecure request
+            then "secure"
+            else "open"
+        ]
+  ["names"] ->
+    respond . responseLBS ok200 [] . L.fromStrict . C8.unwords . map (CI.foldedCase . fst) $ requestHeaders request
   ["port"] -> respond . responseLBS ok200 [] . L.fromStrict $ case remoteHost request of
     SockAddrInet port _ -> C8.pack (show port)
     _ -> ""
@@ -425,7 +534,8 @@ application folder shared stop request respond = case pathInfo request of
   ["echo"] -> respond . responseStream ok200 [] $ \write _ ->
     let go = getRequestBodyChunk request >>= \bytes -> unless (B.null bytes) (write (Builder.byteString bytes) >> go) in go
   ["file"] -> respond (responseFile ok200 [] (folder </> "file") Nothing)
-  ["large"] -> respond . responseStream ok200 [] $ \write _ -> mapM_ (const (write (Builder.byteString piece))) [1 .. 20 :: Int]
+  ["large"] ->
+    respond . responseStream ok200 [] $ \write _ -> mapM_ (const (write (Builder.byteString piece))) [1 .. 20 :: Int]
   ["stream"] -> respond . responseStream ok200 [] $ \write flush -> do
     write "first"
     flush
@@ -464,7 +574,9 @@ curl = curlAt "127.0.0.1"
 curlAt :: String -> FilePath -> Server -> [String] -> IO (ExitCode, String)
 curlAt address folder server arguments = do
   able <- canHttp3
-  if able then curlWithAt address folder server (["--http3-only", "--cacert", folder </> "first.pem"] ++ arguments) else (ExitSuccess, "") <$ pendingWith "this curl has no HTTP/3"
+  if able
+    then curlWithAt address folder server (["--http3-only", "--cacert", folder </> "first.pem"] ++ arguments)
+    else (ExitSuccess, "") <$ pendingWith "this curl has no HTTP/3"
 
 canHttp3 :: IO Bool
 canHttp3 = (\(_, output, _) -> "HTTP3" `isInfixOf` output) <$> readProcessWithExitCode "curl" ["-V"] ""
@@ -475,14 +587,32 @@ curlWith = curlWithAt "127.0.0.1"
 curlWithAt :: String -> FilePath -> Server -> [String] -> IO (ExitCode, String)
 curlWithAt address folder server arguments = do
   (code, output, errors) <-
-    readProcessWithExitCode "curl" (["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"] ++ init arguments ++ ["https://localhost:" ++ show (serverPort server) ++ last arguments, "--resolve", "localhost:" ++ show (serverPort server) ++ ":" ++ address]) ""
+    readProcessWithExitCode
+      "curl"
+      ( ["-s", "-S", "-m", "20", "--noproxy", "*", "--cacert", folder </> "first.pem"]
+          ++ init arguments
+          ++ [ "https://localhost:"
+                 ++ show (serverPort server)
+                 ++ last arguments,
+               "--resolve",
+               "localhost:"
+                 ++ show (serverPort server)
+                 ++ ":"
+                 ++ address
+             ]
+      )
+      ""
   unless (code == ExitSuccess) (hPutStr stderr errors)
   return (code, output)
 
 withAioquic :: IO () -> IO ()
 withAioquic test = do
   python <- findExecutable "python3"
-  code <- maybe (return (ExitFailure 1)) (\path -> (\(code, _, _) -> code) <$> readProcessWithExitCode path ["-c", "import aioquic"] "") python
+  code <-
+    maybe
+      (return (ExitFailure 1))
+      (\path -> (\(code, _, _) -> code) <$> readProcessWithExitCode path ["-c", "import aioquic"] "")
+      python
   if code == ExitSuccess then test else pendingWith "aioquic is missing"
 
 play, playAttack :: FilePath -> Server -> String -> IO [String]
@@ -491,7 +621,8 @@ playAttack = playFrom "test/attacks.py"
 
 playFrom :: FilePath -> FilePath -> Server -> String -> IO [String]
 playFrom script folder server name = do
-  (code, output, errors) <- readProcessWithExitCode "python3" [script, show (serverPort server), folder </> "first.pem", name] ""
+  (code, output, errors) <-
+    readProcessWithExitCode "python3" [script, show (serverPort server), folder </> "first.pem", name] ""
   unless (code == ExitSuccess) (expectationFailure (output ++ errors))
   return (lines output)
 
@@ -505,17 +636,20 @@ data Load = Load
 -- | Runs an action while clients ask without a pause.
 underLoad :: FilePath -> Int -> IO a -> IO (a, Load)
 underLoad folder port action =
-  withCreateProcess (proc "python3" ["test/load.py", show port, folder </> "first.pem"]) {std_in = CreatePipe, std_out = CreatePipe} $ \input output _ process -> case (input, output) of
-    (Just toLoad, Just fromLoad) -> do
-      threadDelay 1000000
-      result <- action
-      hClose toLoad
-      text <- C8.unpack <$> B.hGetContents fromLoad
-      waitForProcess process `shouldReturn` ExitSuccess
-      case lines text of
-        answers : repeated : lost -> return (result, Load (read answers) (read repeated) lost)
-        _ -> fail text
-    _ -> fail "no pipes"
+  withCreateProcess
+    (proc "python3" ["test/load.py", show port, folder </> "first.pem"]) {std_in = CreatePipe, std_out = CreatePipe}
+    $ \input output _ process ->
+      case (input, output) of
+        (Just toLoad, Just fromLoad) -> do
+          threadDelay 1000000
+          result <- action
+          hClose toLoad
+          text <- C8.unpack <$> B.hGetContents fromLoad
+          waitForProcess process `shouldReturn` ExitSuccess
+          case lines text of
+            answers : repeated : lost -> return (result, Load (read answers) (read repeated) lost)
+            _ -> fail text
+        _ -> fail "no pipes"
 
 -- | An example of a client that gets a file of 20 MB.
 ngtcp2 :: FilePath -> [String] -> String -> Spec
@@ -525,7 +659,14 @@ ngtcp2 folder options says = it says . withNgtcp2 $ \client -> withServer folder
       received = folder </> "received-by-ngtcp2"
   B.writeFile (folder </> "file") bytes
   createDirectoryIfMissing True received
-  (code, _, errors) <- readProcessWithExitCode client (["-q", "--exit-on-all-streams-close", "--download=" ++ received] ++ options ++ ["127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]) ""
+  (code, _, errors) <-
+    readProcessWithExitCode
+      client
+      ( ["-q", "--exit-on-all-streams-close", "--download=" ++ received]
+          ++ options
+          ++ ["127.0.0.1", port, "https://localhost:" ++ port ++ "/file"]
+      )
+      ""
   unless (code == ExitSuccess) (expectationFailure errors)
   B.readFile (received </> "file") >>= (`shouldBe` True) . (== bytes)
 
@@ -541,4 +682,5 @@ attack = attackWith id
 
 attackWith :: (Settings -> Settings) -> FilePath -> String -> [String] -> String -> Spec
 attackWith change folder name expected says =
-  it says . withAioquic . withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> playAttack folder server name >>= (`shouldBe` expected)
+  it says . withAioquic . withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server ->
+    playAttack folder server name >>= (`shouldBe` expected)

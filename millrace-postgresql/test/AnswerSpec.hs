@@ -20,7 +20,18 @@ import Data.Time (Day, LocalTime, TimeOfDay, UTCTime)
 import Data.Word (Word32)
 import Millrace.Postgresql
 import Millrace.Postgresql.Parameter (Format (..), Value (..))
-import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), accept, bind, defaultProtocol, listen, socket, socketPort, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    SocketType (..),
+    accept,
+    bind,
+    defaultProtocol,
+    listen,
+    socket,
+    socketPort,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.ByteString (recv, sendAll)
 import Server (failsWith, within)
@@ -29,21 +40,27 @@ import Test.Hspec
 spec :: Spec
 spec = describe "answers" $ do
   forM_ types $ \(name, oid, sizes, read') ->
-    it ("of the type " ++ name ++ " are refused if their length is wrong") . forM_ [0 .. 17] $ \size -> unless (size `elem` sizes) $ do
-      problem <- answeredBy oid Binary (ByteString.replicate size 0) (failsWith . read')
-      case problem of
-        WrongColumn _ at column' reason -> do
-          (at, column') `shouldBe` (1, "price")
-          -- The type, and the length that came.
-          Text.unpack reason `shouldContain` ("the type " ++ name ++ " came with " ++ show size ++ " bytes")
-        other -> expectationFailure (show other)
+    it ("of the type " ++ name ++ " are refused if their length is wrong") . forM_ [0 .. 17] $ \size ->
+      unless (size `elem` sizes) $ do
+        problem <- answeredBy oid Binary (ByteString.replicate size 0) (failsWith . read')
+        case problem of
+          WrongColumn _ at column' reason -> do
+            (at, column') `shouldBe` (1, "price")
+            -- The type, and the length that came.
+            Text.unpack reason `shouldContain` ("the type " ++ name ++ " came with " ++ show size ++ " bytes")
+          other -> expectationFailure (show other)
   it "of the type numeric are refused if their digits are none" $ do
     let digits = ByteString.pack [0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x10]
     problem <- answeredBy 1700 Binary digits (\connection -> failsWith (one connection :: IO Scientific))
     problem `shouldSatisfy` isWrongColumn
   it "are refused in text format, and not taken for binary ones" $ do
     problem <- answeredBy 20 AsTextual "12345678" (\connection -> failsWith (one connection :: IO Int64))
-    problem `shouldBe` WrongColumn "SELECT price" 1 "price" "the server sent it in text format, but was asked for the binary one"
+    problem
+      `shouldBe` WrongColumn
+        "SELECT price"
+        1
+        "price"
+        "the server sent it in text format, but was asked for the binary one"
     answeredBy 20 Binary (ByteString.pack [0, 0, 0, 0, 0, 0, 0, 7]) one `shouldReturn` (7 :: Int64)
   it "do not come to a parameter of two gibibytes, which a message cannot have" $
     forM_ [AsText, AsBinary] $ \format -> do
@@ -90,7 +107,8 @@ types =
 data Sent = AsTextual | Binary
   deriving (Eq)
 
--- | Runs an action with a connection to a server that answers each statement with one row of one column of this type, in this format.
+-- | Runs an action with a connection to a server that answers each statement with one row of one column of this type,
+-- in this format.
 answeredBy :: Word32 -> Sent -> ByteString -> (Connection -> IO a) -> IO a
 answeredBy oid format bytes action = bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \listening -> do
   bind listening (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
@@ -98,7 +116,10 @@ answeredBy oid format bytes action = bracket (socket AF_INET Stream defaultProto
   port <- socketPort listening
   bracket (forkIO (serve listening)) killThread $ \_ ->
     within 20 "the answer" $
-      bracket (connect (Char8.pack ("host=127.0.0.1 user=x dbname=x sslmode=disable gssencmode=disable port=" ++ show port))) close action
+      bracket
+        (connect (Char8.pack ("host=127.0.0.1 user=x dbname=x sslmode=disable gssencmode=disable port=" ++ show port)))
+        close
+        action
   where
     serve listening = void . (try :: IO () -> IO (Either SomeException ())) $ do
       (client, _) <- accept listening
@@ -115,19 +136,26 @@ answeredBy oid format bytes action = bracket (socket AF_INET Stream defaultProto
       "B" -> message '2' mempty
       "D" ->
         message 'T' $
-          Builder.int16BE 1 <> Builder.byteString "price\0" <> Builder.word32BE 0 <> Builder.int16BE 0 <> Builder.word32BE oid
+          Builder.int16BE 1
+            <> Builder.byteString "price\0"
+            <> Builder.word32BE 0
+            <> Builder.int16BE 0
+            <> Builder.word32BE oid
             <> Builder.int16BE (-1)
             <> Builder.word32BE 0xffffffff
             <> Builder.int16BE (if format == Binary then 1 else 0)
       "E" ->
-        message 'D' (Builder.int16BE 1 <> Builder.int32BE (fromIntegral (ByteString.length bytes)) <> Builder.byteString bytes)
+        message
+          'D'
+          (Builder.int16BE 1 <> Builder.int32BE (fromIntegral (ByteString.length bytes)) <> Builder.byteString bytes)
           <> message 'C' (Builder.byteString "SELECT 1\0")
       "S" -> ready
       _ -> ""
     ready = message 'Z' (Builder.char7 'I')
 
 message :: Char -> Builder.Builder -> ByteString
-message kind content = Lazy.toStrict (Builder.toLazyByteString (Builder.char7 kind <> size <> Builder.lazyByteString body))
+message kind content =
+  Lazy.toStrict (Builder.toLazyByteString (Builder.char7 kind <> size <> Builder.lazyByteString body))
   where
     body = Builder.toLazyByteString content
     size = Builder.word32BE (fromIntegral (Lazy.length body) + 4)
@@ -140,4 +168,6 @@ exactly client size
   | size == 0 = return ""
   | otherwise = do
     bytes <- recv client size
-    if ByteString.null bytes then fail "the client has left" else (bytes <>) <$> exactly client (size - ByteString.length bytes)
+    if ByteString.null bytes
+      then fail "the client has left"
+      else (bytes <>) <$> exactly client (size - ByteString.length bytes)

@@ -12,7 +12,17 @@ import Data.Int (Int32)
 import Data.List (isInfixOf)
 import Millrace.Deadline
 import Millrace.Postgresql
-import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), bind, defaultProtocol, listen, socket, socketPort, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    SocketType (..),
+    bind,
+    defaultProtocol,
+    listen,
+    socket,
+    socketPort,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Timer as Timer
 import Server
@@ -32,11 +42,28 @@ spec server = describe "connections" $ do
       bracket (connect address) close $ \connection ->
         query connection number [value (1 :: Int)] `shouldReturn` [1]
   it "are made with the first of several servers that answers" $
-    bracket (connect (Char8.pack ("host=127.0.0.1,localhost port=1," ++ show (serverPort server) ++ " user=millrace password=secret dbname=postgres"))) close $ \connection ->
-      query connection number [value (1 :: Int)] `shouldReturn` [1]
+    bracket
+      ( connect
+          ( Char8.pack
+              ( "host=127.0.0.1,localhost port=1,"
+                  ++ show (serverPort server)
+                  ++ " user=millrace password=secret dbname=postgres"
+              )
+          )
+      )
+      close
+      $ \connection ->
+        query connection number [value (1 :: Int)] `shouldReturn` [1]
   it "are made although the first of several names is not found" $ do
     -- No name server is asked for such a name.
-    let servers names = Char8.pack ("host=" ++ names ++ " port=" ++ show (serverPort server) ++ " user=millrace password=secret dbname=postgres")
+    let servers names =
+          Char8.pack
+            ( "host="
+                ++ names
+                ++ " port="
+                ++ show (serverPort server)
+                ++ " user=millrace password=secret dbname=postgres"
+            )
     bracket (connect (servers "not..a.name,localhost")) close $ \connection ->
       query connection number [value (1 :: Int)] `shouldReturn` [1]
     problem <- failsWith (connect (servers "not..a.name"))
@@ -44,35 +71,50 @@ spec server = describe "connections" $ do
   it "say why they cannot be made" $ do
     let refusal address = displayException <$> (failsWith (connect address) :: IO PostgresqlProblem)
         port = Char8.pack (show (serverPort server))
-    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres") >>= (`shouldContain` "password authentication failed")
-    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/nowhere") >>= (`shouldContain` "\"nowhere\" does not exist")
+    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres")
+      >>= (`shouldContain` "password authentication failed")
+    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/nowhere")
+      >>= (`shouldContain` "\"nowhere\" does not exist")
     refusal "postgres://127.0.0.1:1/postgres" >>= (`shouldContain` "refused")
     refusal "host=/nowhere" >>= (`shouldContain` "/nowhere")
     refusal "nonsense" >>= (`shouldContain` "nonsense")
     -- Bytes are passed on as they are, whatever the locale is.
-    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/t\195\188r") >>= (`shouldContain` "database \"t\252r\" does not exist")
+    refusal ("postgres://millrace:secret@127.0.0.1:" <> port <> "/t\195\188r")
+      >>= (`shouldContain` "database \"t\252r\" does not exist")
     -- No message has the password.
-    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres") >>= (`shouldSatisfy` (not . isInfixOf "wrong"))
+    refusal ("postgres://millrace:wrong@127.0.0.1:" <> port <> "/postgres")
+      >>= (`shouldSatisfy` (not . isInfixOf "wrong"))
   it "are given up at their deadline when the server says nothing" $
     bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \silent -> do
       bind silent (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
       listen silent 5
       port <- socketPort silent
       soon <- deadlineAfter 100000
-      problem <- within 20 "the deadline" (failsWith (connectBefore soon (Char8.pack ("postgres://127.0.0.1:" ++ show port ++ "/x"))))
+      problem <-
+        within
+          20
+          "the deadline"
+          (failsWith (connectBefore soon (Char8.pack ("postgres://127.0.0.1:" ++ show port ++ "/x"))))
       isDeadlineError problem `shouldBe` True
   it "end at a deadline, and the server gives the statement up" $
     withConnectionTo server $ \watcher -> do
       connection <- connect (serverAddress server)
       soon <- deadlineAfter 100000
-      problem <- within 20 "the deadline" (failsWith (query (untilDeadline soon connection) late [value (1 :: Int), value (60 :: Double)]))
+      problem <-
+        within
+          20
+          "the deadline"
+          (failsWith (query (untilDeadline soon connection) late [value (1 :: Int), value (60 :: Double)]))
       isDeadlineError problem `shouldBe` True
       refusal <- failsWith (query connection number [value (1 :: Int)])
       displayException (refusal :: PostgresqlProblem) `shouldContain` "interrupted"
       isReusable connection `shouldReturn` False
       close connection
       close connection
-      let sleepers = statement "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep($2)' AND state = 'active'" column
+      let sleepers =
+            statement
+              "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep($2)' AND state = 'active'"
+              column
       gone <- eventually 20000 ((== [0 :: Int]) <$> query watcher sleepers [])
       gone `shouldBe` True
       closed <- failsWith (query connection number [value (1 :: Int)])
@@ -121,7 +163,10 @@ spec server = describe "connections" $ do
       statusMade <$> poolStatus pool `shouldReturn` 2
   it "are waited for until a deadline when all are in use" $
     withPool (postgresqlPool (serverLocal server)) {poolLimit = 2, poolWait = 100000} $ \pool -> do
-      busy <- replicateM 2 (start (withResource pool (\connection -> query connection late [value (5 :: Int), value (1 :: Double)])))
+      busy <-
+        replicateM
+          2
+          (start (withResource pool (\connection -> query connection late [value (5 :: Int), value (1 :: Double)])))
       inUse <- eventually 20000 ((== 2) . statusInUse <$> poolStatus pool)
       inUse `shouldBe` True
       problem <- within 20 "the deadline" (failsWith (withResource pool return))
@@ -130,9 +175,12 @@ spec server = describe "connections" $ do
   it "are made anew when the server has ended an idle one" $
     withConnectionTo server $ \other ->
       withPool (postgresqlPool (serverAddress server)) {poolLimit = 1, poolUnchecked = 0} $ \pool -> do
-        let backend = withResource pool (\connection -> query connection (statement "SELECT pg_backend_pid()" column) []) :: IO [Int32]
+        let backend =
+              withResource pool (\connection -> query connection (statement "SELECT pg_backend_pid()" column) []) ::
+                IO [Int32]
         first <- backend
-        let running = query other (statement "SELECT count(*) FROM pg_stat_activity WHERE pid = $1" column) (map value first)
+        let running =
+              query other (statement "SELECT count(*) FROM pg_stat_activity WHERE pid = $1" column) (map value first)
         _ <- query other (statement "SELECT pg_terminate_backend($1)" column :: Statement Bool) (map value first)
         gone <- eventually 20000 ((== [0 :: Int]) <$> running)
         gone `shouldBe` True
@@ -142,7 +190,8 @@ spec server = describe "connections" $ do
     withPool (postgresqlPool (serverAddress server)) {poolLimit = 3, poolUnchecked = 0} $ \pool -> do
       let ask n = withResource pool (\connection -> query connection number [value (n :: Int)])
       ask 1 `shouldReturn` [1]
-      waiting <- start (withResource pool (\connection -> query connection late [value (1 :: Int), value (60 :: Double)]))
+      waiting <-
+        start (withResource pool (\connection -> query connection late [value (1 :: Int), value (60 :: Double)]))
       _ <- eventually 20000 ((== 1) . statusInUse <$> poolStatus pool)
       within 60 "the restart" (restart server)
       lost <- within 20 "the end of the statement" (outcomeOf waiting)

@@ -33,5 +33,7 @@ spec server = describe "pipelines" . around (withConnectionTo server) $ do
     pipeline connection numbers `shouldReturn` map pure [1 .. 20]
   it "are not stopped by answers that are larger than the sockets' buffers" $ \connection -> do
     let long = statement "SELECT repeat('x', 200000)" column :: Statement Text
-        sent = step (statement "SELECT length($1)" column) [value (mconcat (replicate 200000 "y") :: Text)] :: Pipeline [Int]
-    within 30 "the answers" (pipeline connection (replicateM 50 (step long [] *> sent))) `shouldReturn` replicate 50 [200000]
+        sent =
+          step (statement "SELECT length($1)" column) [value (mconcat (replicate 200000 "y") :: Text)] :: Pipeline [Int]
+    within 30 "the answers" (pipeline connection (replicateM 50 (step long [] *> sent)))
+      `shouldReturn` replicate 50 [200000]

@@ -21,7 +21,9 @@ number text = statement text column
 spec :: Server -> Spec
 spec server = describe "statements" . around (withConnectionTo server) $ do
   it "return rows in their order, and the first one" $ \connection -> do
-    let pairs = statement "SELECT n, 'no. ' || n FROM generate_series(1, $1) n" ((,) <$> column <*> column) :: Statement (Int, Text)
+    let pairs =
+          statement "SELECT n, 'no. ' || n FROM generate_series(1, $1) n" ((,) <$> column <*> column) ::
+            Statement (Int, Text)
     rows <- query connection pairs [value (1000 :: Int)]
     rows `shouldBe` [(n, "no. " <> Text.pack (show n)) | n <- [1 .. 1000]]
     queryOne connection pairs [value (3 :: Int)] `shouldReturn` Just (1, "no. 1")
@@ -39,7 +41,8 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
     query connection (number "SELECT 1") [] `shouldReturn` [1]
   it "say how many rows they have changed" $ \connection -> do
     script connection "CREATE TEMPORARY TABLE t (a int, b text)"
-    execute connection (command "INSERT INTO t SELECT n, $1 FROM generate_series(1, 7) n") [value ("x" :: Text)] `shouldReturn` 7
+    execute connection (command "INSERT INTO t SELECT n, $1 FROM generate_series(1, 7) n") [value ("x" :: Text)]
+      `shouldReturn` 7
     execute connection (command "UPDATE t SET b = 'y' WHERE a > $1") [value (4 :: Int)] `shouldReturn` 3
     execute connection (command "SELECT * FROM t") [] `shouldReturn` 7
   it "that are refused say why, and leave the connection usable" $ \connection -> do
@@ -48,7 +51,8 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
     _ <- execute connection insert [value (1 :: Int)]
     problem <- failsWith (execute connection insert [value (1 :: Int)])
     let refusal = problemRefusal problem
-    (refusalState refusal, refusalTable refusal, refusalConstraint refusal) `shouldBe` ("23505", Just "unique_ones", Just "only_once")
+    (refusalState refusal, refusalTable refusal, refusalConstraint refusal)
+      `shouldBe` ("23505", Just "unique_ones", Just "only_once")
     refusalDetail refusal `shouldBe` Just "Key (a)=(1) already exists."
     displayException problem `shouldContain` "refused the statement \"INSERT INTO unique_ones VALUES ($1)\""
     mistake <- failsWith (query connection (number "SELECT nonsense") [])
@@ -79,7 +83,9 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
     refusedFor "the value of $2 has a zero byte" (query connection echo values)
     refusedFor "the value of $2 has a zero byte" (query connection (once echo) values)
     refusedFor "the value of $2 has a zero byte" (pipeline connection (step (number "SELECT 1") [] *> step echo values))
-    refusedFor "the value of $1 has a zero byte" (query connection (statement "SELECT $1::json" column :: Statement Json) [value (Json "1\0")])
+    refusedFor
+      "the value of $1 has a zero byte"
+      (query connection (statement "SELECT $1::json" column :: Statement Json) [value (Json "1\0")])
     refusedFor "its text has a zero byte" (script connection "SELECT 1\0; SELECT 2")
     refusedFor "its text has a zero byte" (query connection (number "SELECT 1\0") [])
     refusedFor "its text has a zero byte" (query connection (once (number "SELECT 1\0")) [])
@@ -96,13 +102,19 @@ spec server = describe "statements" . around (withConnectionTo server) $ do
       failsWith (transaction connection (insert 3 >> throwIO Overflow)) `shouldReturn` Overflow
       all' `shouldReturn` [1, 2]
       -- A refusal that the action hides.
-      hidden <- failsWith (transaction connection (insert 4 >> (try (script connection "nonsense") :: IO (Either PostgresqlProblem ()))))
+      hidden <-
+        failsWith
+          ( transaction
+              connection
+              (insert 4 >> (try (script connection "nonsense") :: IO (Either PostgresqlProblem ())))
+          )
       displayException (hidden :: PostgresqlProblem) `shouldContain` "undone"
       all' `shouldReturn` [1, 2]
       isReusable connection `shouldReturn` True
     it "that cannot be undone in time end with the exception of their action" $ \connection -> do
       soon <- deadlineAfter 50000
-      failsWith (transaction (untilDeadline soon connection) (threadDelay 100000 >> throwIO Overflow)) `shouldReturn` Overflow
+      failsWith (transaction (untilDeadline soon connection) (threadDelay 100000 >> throwIO Overflow))
+        `shouldReturn` Overflow
       isReusable connection `shouldReturn` False
     it "cannot be nested, and the outer one is undone" $ \connection -> do
       script connection "CREATE TEMPORARY TABLE t (a int)"

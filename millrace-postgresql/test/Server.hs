@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A PostgreSQL server for the tests: on a free port of 127.0.0.1 with passwords, and on a Unix socket without. And jobs, as in the tests
--- of the library millrace.
+-- | A PostgreSQL server for the tests: on a free port of 127.0.0.1 with passwords, and on a Unix socket without. And
+-- jobs, as in the tests of the library millrace.
 module Server
   ( Server (..),
     withServer,
@@ -54,7 +54,21 @@ withServer action = bracket newFolder removePathForcibly $ \folder -> do
   makeOwned folder
   writeFile (folder </> "password") "secret\n"
   makeOwned (folder </> "password")
-  run folder (programs </> "initdb") ["-D", folder </> "data", "-U", "millrace", "--auth-host=scram-sha-256", "--auth-local=trust", "--pwfile=" ++ folder </> "password", "-E", "UTF8", "--no-sync"]
+  run
+    folder
+    (programs </> "initdb")
+    [ "-D",
+      folder </> "data",
+      "-U",
+      "millrace",
+      "--auth-host=scram-sha-256",
+      "--auth-local=trust",
+      "--pwfile="
+        ++ folder </> "password",
+      "-E",
+      "UTF8",
+      "--no-sync"
+    ]
   port <- freePort
   bracket (launch folder programs port >>= newIORef) (readIORef >=> end) $ \process -> do
     let address = Char8.pack ("postgres://millrace:secret@localhost:" ++ show port ++ "/postgres")
@@ -97,7 +111,22 @@ run folder program arguments = do
 
 launch :: FilePath -> FilePath -> Int -> IO ProcessHandle
 launch folder programs port = do
-  process <- asPostgres (programs </> "postgres") ["-D", folder </> "data", "-k", folder, "-p", show port, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "max_connections=60"]
+  process <-
+    asPostgres
+      (programs </> "postgres")
+      [ "-D",
+        folder </> "data",
+        "-k",
+        folder,
+        "-p",
+        show port,
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        "fsync=off",
+        "-c",
+        "max_connections=60"
+      ]
   withFile (folder </> "log") AppendMode $ \output -> do
     (_, _, _, handle') <- createProcess process {std_out = UseHandle output, std_err = UseHandle output, cwd = Just "/"}
     return handle'
@@ -115,7 +144,11 @@ awaitReady server = do
   ready <- eventually 30000 $ do
     outcome <- try (connect (serverLocal server) >>= close)
     return (either (noConnection :: SomeException -> Bool) (const True) outcome)
-  if ready then return () else readFile (serverFolder server </> "log") >>= \text -> ioError (userError ("the server does not start:\n" ++ text))
+  if ready
+    then return ()
+    else
+      readFile (serverFolder server </> "log") >>= \text ->
+        ioError (userError ("the server does not start:\n" ++ text))
 
 -- | Stops the server, which ends all connections, and starts it again.
 restart :: Server -> IO ()
@@ -153,7 +186,8 @@ kill (Job thread _) = killThread thread
 
 within :: Int -> String -> IO a -> IO a
 within seconds what action =
-  Base.timeout (seconds * 1000000) action >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
+  Base.timeout (seconds * 1000000) action
+    >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
 
 eventually :: Int -> IO Bool -> IO Bool
 eventually millis condition = do

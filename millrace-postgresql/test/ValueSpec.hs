@@ -18,7 +18,9 @@ spec :: Server -> Spec
 spec server = describe "values" . aroundAll (withConnectionTo server) $ do
   it "come back as they were sent" $ \connection -> do
     let same :: (Parameter a, Column a, Eq a, Show a) => ByteString -> [a] -> IO ()
-        same kind = mapM_ (\given -> query connection (statement ("SELECT $1::" <> kind) column) [value given] `shouldReturn` [given])
+        same kind =
+          mapM_
+            (\given -> query connection (statement ("SELECT $1::" <> kind) column) [value given] `shouldReturn` [given])
     same "boolean" [True, False]
     same "smallint" [minBound, -1, 0, maxBound :: Int16]
     same "integer" [minBound, -1, 0, maxBound :: Int32]
@@ -40,16 +42,27 @@ spec server = describe "values" . aroundAll (withConnectionTo server) $ do
   it "are not sent when they are outside the range of their type" $ \connection -> do
     let refused :: Parameter a => ByteString -> a -> IO ()
         refused kind given = do
-          problem <- failsWith (query connection (statement ("SELECT $1::" <> kind <> "::text") column :: Statement Text) [value given])
+          problem <-
+            failsWith
+              (query connection (statement ("SELECT $1::" <> kind <> "::text") column :: Statement Text) [value given])
           problem `shouldSatisfy` isNotSendable
         isNotSendable problem = case problem of
           NotSendable _ reason -> "the value of $1 is outside the range of " `Text.isPrefixOf` reason
           _ -> False
-    mapM_ (refused "numeric") [scientific 1 131072, scientific 1 200000, scientific 1 1000000000, scientific (-1) (-20000), scientific 1 (-300000) :: Scientific]
+    mapM_
+      (refused "numeric")
+      [ scientific 1 131072,
+        scientific 1 200000,
+        scientific 1 1000000000,
+        scientific (-1) (-20000),
+        scientific 1 (-300000) ::
+          Scientific
+      ]
     refused "date" (fromGregorian 10000000 1 1)
     refused "timestamp" (LocalTime (fromGregorian 400000 1 1) midnight)
     refused "timestamptz" (UTCTime (fromGregorian (-400000) 1 1) 0)
-    query connection (statement "SELECT $1::numeric" column) [value (scientific 1 131071 :: Scientific)] `shouldReturn` [scientific 1 131071 :: Scientific]
+    query connection (statement "SELECT $1::numeric" column) [value (scientific 1 131071 :: Scientific)]
+      `shouldReturn` [scientific 1 131071 :: Scientific]
   it "are read from columns of related types" $ \connection -> do
     let one :: (Column a, Eq a, Show a) => ByteString -> a -> Expectation
         one text wanted = query connection (statement ("SELECT " <> text) column) [] `shouldReturn` [wanted]
@@ -69,7 +82,9 @@ spec server = describe "values" . aroundAll (withConnectionTo server) $ do
     query connection (statement "SELECT ($1 = 'sad'::mood)" column) [value ("sad" :: Text)] `shouldReturn` [True]
     script connection "DROP TYPE mood"
   it "are refused where the type is another one, with the column's name" $ \connection -> do
-    problem <- failsWith (query connection (statement "SELECT 1 AS one, 'two' AS two" ((,) <$> column <*> column :: Row (Int, Int))) [])
+    problem <-
+      failsWith
+        (query connection (statement "SELECT 1 AS one, 'two' AS two" ((,) <$> column <*> column :: Row (Int, Int))) [])
     problemColumn problem `shouldBe` 2
     problemColumnName problem `shouldBe` "two"
     problemReason problem `shouldBe` "it has the type text, but the program reads an integer"

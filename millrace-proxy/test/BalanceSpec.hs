@@ -28,13 +28,14 @@ spec = do
     come <- newEmptyMVar
     answer <- newEmptyMVar
     let slow _ peer = receiveHead peer >> putMVar come () >> takeMVar answer >> answerWith peer "slow"
-    withTarget slow $ \one -> withTarget (named "b") $ \other -> withFront quiet {balancing = LeastConnections} [one, other] $ \port -> do
-      done <- newEmptyMVar
-      bracket (forkIO (ask port (get "/") >>= putMVar done)) killThread $ \_ -> do
-        within 20 "the slow one" (takeMVar come)
-        replicateM 4 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 4 "b"
-        putMVar answer ()
-        bodyOf <$> takeMVar done `shouldReturn` "slow"
+    withTarget slow $ \one ->
+      withTarget (named "b") $ \other -> withFront quiet {balancing = LeastConnections} [one, other] $ \port -> do
+        done <- newEmptyMVar
+        bracket (forkIO (ask port (get "/") >>= putMVar done)) killThread $ \_ -> do
+          within 20 "the slow one" (takeMVar come)
+          replicateM 4 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 4 "b"
+          putMVar answer ()
+          bodyOf <$> takeMVar done `shouldReturn` "slow"
   it "takes the same one for the same key, and moves only the keys of one that is gone" $
     withTarget (named "a") $ \one -> withTarget (named "b") $ \second -> do
       let settings = quiet {balancing = HashOf rawPathInfo}
@@ -59,7 +60,10 @@ spec = do
     withTarget mute $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
       replicateM 6 (bodyOf <$> ask port (get "/")) `shouldReturn` replicate 6 "b"
       readIORef asked >>= (`shouldSatisfy` (>= 2))
-      codes <- replicateM 2 (statusOf <$> ask port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
+      codes <-
+        replicateM
+          2
+          (statusOf <$> ask port "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx")
       sort codes `shouldBe` ["200", "502"]
   it "leaves out one that answers badly, for a time" $ do
     asked <- newIORef (0 :: Int)
@@ -83,11 +87,18 @@ spec = do
           request <- receiveHead peer
           well <- readIORef isWell
           if maybe False ("GET /health " `ByteString.isPrefixOf`) request
-            then sendAll peer (if well then "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" else "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+            then
+              sendAll
+                peer
+                ( if well
+                    then "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+                    else "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
+                )
             else answerWith peer "a"
         settings =
           quiet
-            { activeCheck = Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000},
+            { activeCheck =
+                Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000},
               onHealth = \_ reason -> modifyMVar_ told (return . (reason :))
             }
     withTarget checked $ \one -> withTarget (named "b") $ \other -> withFront settings [one, other] $ \port -> do
@@ -122,12 +133,17 @@ spec = do
         replicateM_ 2 (ask port (get "/"))
         map stateHealth <$> states `shouldReturn` [RequestsFailed, Well]
     it "says which one fails its checks" $ do
-      let settings = quiet {activeCheck = Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000}}
+      let settings =
+            quiet
+              { activeCheck =
+                  Just defaultActiveCheck {checkPath = "/health", checkEveryMicros = 10000, checkLimitMicros = 20000000}
+              }
           unwell _ peer = receiveHead peer >> sendAll peer "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"
       withTarget unwell $ \one -> withTarget (named "b") $ \other -> withWatched settings [one, other] $ \states _ ->
         eventually "it is left out" ((== [ChecksFailed, Well]) . map stateHealth <$> states)
   where
-    withWatched settings targets use = withWatchedProxy settings targets $ \proxy states -> withApplication (return proxy) (use states)
+    withWatched settings targets use =
+      withWatchedProxy settings targets $ \proxy states -> withApplication (return proxy) (use states)
     named name = answering (\_ _ -> name)
 
 get :: ByteString -> ByteString

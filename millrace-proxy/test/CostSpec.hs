@@ -29,12 +29,22 @@ spec :: Spec
 spec = do
   describe "in a request" $
     forM_ (requestLists <> bothLists) $ \(name, member) ->
-      forM_ shapes $ \(shape, fieldsOf) -> it (Char8.unpack name <> ": " <> shape) $ costOfRequest (fieldsOf name member) `isAtMost` costOfRequest ordinary
+      forM_ shapes $ \(shape, fieldsOf) ->
+        it (Char8.unpack name <> ": " <> shape) $ costOfRequest (fieldsOf name member) `isAtMost` costOfRequest ordinary
   describe "in a response" $
     forM_ (bothLists <> [("Set-Cookie", "a=b; "), ("Cache-Control", "a=b, "), ("Vary", "a, ")]) $ \(name, member) ->
-      forM_ shapes $ \(shape, fieldsOf) -> it (Char8.unpack name <> ": " <> shape) $ costOfResponse (fieldsOf name member) `isAtMost` costOfResponse ordinary
+      forM_ shapes $ \(shape, fieldsOf) ->
+        it (Char8.unpack name <> ": " <> shape) $
+          costOfResponse (fieldsOf name member) `isAtMost` costOfResponse ordinary
   where
-    bothLists = [("Connection", "a,"), ("Connection", "X-Ordinary,"), ("Connection", ","), ("Upgrade", "a,"), ("Via", "1.1 a, "), ("Trailer", "a, ")]
+    bothLists =
+      [ ("Connection", "a,"),
+        ("Connection", "X-Ordinary,"),
+        ("Connection", ","),
+        ("Upgrade", "a,"),
+        ("Via", "1.1 a, "),
+        ("Trailer", "a, ")
+      ]
     requestLists =
       [ ("TE", "a;q=1,"),
         ("Forwarded", "for=a, "),
@@ -54,12 +64,21 @@ headSize = 50000
 fieldsMax = 100
 
 ordinary :: [Header]
-ordinary = [(CI.mk ("X-Ordinary-" <> Char8.pack (show number)), Char8.replicate (headSize `div` fieldsMax - 20) 'v') | number <- [1 .. fieldsMax]]
+ordinary =
+  [ (CI.mk ("X-Ordinary-" <> Char8.pack (show number)), Char8.replicate (headSize `div` fieldsMax - 20) 'v')
+    | number <-
+        [1 .. fieldsMax]
+  ]
 
 oneLine, manyLines, longMembers :: ByteString -> ByteString -> [Header]
 oneLine name member = [(CI.mk name, Char8.concat (replicate (headSize `div` Char8.length member) member))]
-manyLines name member = replicate fieldsMax (CI.mk name, Char8.concat (replicate (headSize `div` fieldsMax `div` Char8.length member) member))
-longMembers name member = [(CI.mk name, Char8.concat (replicate 100 (Char8.replicate (headSize `div` 100 - Char8.length member) 'm' <> member)))]
+manyLines name member =
+  replicate fieldsMax (CI.mk name, Char8.concat (replicate (headSize `div` fieldsMax `div` Char8.length member) member))
+longMembers name member =
+  [ ( CI.mk name,
+      Char8.concat (replicate 100 (Char8.replicate (headSize `div` 100 - Char8.length member) 'm' <> member))
+    )
+  ]
 
 -- Something to work on, and the work on it.
 data Cost = forall input. Cost input (input -> Int)
@@ -72,10 +91,15 @@ costOfResponse fields = Cost bytes $ \given -> case parseResponseHead given of
   Parsed found size -> size + length (headFields found)
   _ -> 0
   where
-    bytes = Char8.concat (["HTTP/1.1 200 OK\r\n"] <> concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- fields] <> ["\r\n"])
+    bytes =
+      Char8.concat
+        ( ["HTTP/1.1 200 OK\r\n"]
+            <> concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- fields]
+            <> ["\r\n"]
+        )
 
--- The first one takes at most three times the processor time of the second one: medians, measured in turns in one thread of the system,
--- so that other programs do not matter.
+-- The first one takes at most three times the processor time of the second one: medians, measured in turns in one
+-- thread of the system, so that other programs do not matter.
 isAtMost :: Cost -> Cost -> Expectation
 isAtMost one reference = runInBoundThread $ do
   times <- replicateM 9 ((,) <$> timeOf one <*> timeOf reference)

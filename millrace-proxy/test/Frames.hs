@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | HTTP\/2 in frames, for targets and clients that send what a test wants. A peer is known by what takes the given number of bytes from
--- it, or fewer at the end.
+-- | HTTP\/2 in frames, for targets and clients that send what a test wants. A peer is known by what takes the given
+-- number of bytes from it, or fewer at the end.
 module Frames
   ( -- * Frames
     frame,
@@ -37,7 +37,13 @@ import Support
 
 -- | A frame: its type, flags, stream and content, which is short.
 frame :: Int -> Int -> Int -> ByteString -> ByteString
-frame kind flags stream content = ByteString.pack (map fromIntegral [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]) <> content
+frame kind flags stream content =
+  ByteString.pack
+    ( map
+        fromIntegral
+        [0, ByteString.length content `div` 256, ByteString.length content `mod` 256, kind, flags, 0, 0, 0, stream]
+    )
+    <> content
 
 -- | A field without compression (RFC 7541, section 6.2.2).
 literal :: (ByteString, ByteString) -> ByteString

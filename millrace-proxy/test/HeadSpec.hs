@@ -32,39 +32,67 @@ spec = do
             }
           (ByteString.length whole - 5)
     it "is incomplete wherever it is cut" $
-      forM_ [0 .. ByteString.length whole - 6] $ \count -> parseResponseHead (ByteString.take count whole) `shouldBe` Incomplete
+      forM_ [0 .. ByteString.length whole - 6] $ \count ->
+        parseResponseHead (ByteString.take count whole) `shouldBe` Incomplete
     it "says how the connection goes on" $ do
       fmap headKeeping (parsed "HTTP/1.1 200 OK\r\nConnection: x, Close\r\n\r\n") `shouldBe` Just MustClose
       fmap headKeeping (parsed "HTTP/1.0 200 OK\r\n\r\n") `shouldBe` Just MustClose
       fmap headKeeping (parsed "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n") `shouldBe` Just MayStay
     it "loses what concerns the connection" $
-      fmap headFields (parsed "HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nKeep-Alive: 5\r\nX-Secret: 1\r\nProxy-Authenticate: x\r\nTrailer: a\r\nTransfer-Encoding: chunked\r\nX-Other: 2\r\n\r\n")
+      fmap
+        headFields
+        ( parsed
+            "HTTP/1.1 200 OK\r\nConnection: X-Secret\r\nKeep-Alive: 5\r\nX-Secret: 1\r\nProxy-Authenticate: \
+            \x\r\nTrailer: a\r\nTransfer-Encoding: chunked\r\nX-Other: 2\r\n\r\n"
+        )
         `shouldBe` Just [("X-Other", "2")]
-    it "has a status without a reason" $ fmap headStatus (parsed "HTTP/1.1 204\r\n\r\n") `shouldBe` Just (mkStatus 204 "")
+    it "has a status without a reason" $
+      fmap headStatus (parsed "HTTP/1.1 204\r\n\r\n") `shouldBe` Just (mkStatus 204 "")
     forM_ malformed $ \bytes -> it ("is refused: " ++ show bytes) $ parseResponseHead bytes `shouldSatisfy` isMalformed
   describe "the head of a request" $ do
     it "has no field in which a client speaks as a proxy would, unless it is trusted" $ do
       let claims = ["X-Forwarded-Port", "X-Forwarded-Prefix", "X-Real-IP", "X-Client-IP", "True-Client-IP", "X_Real_IP"]
           request = plain {requestHeaders = [(name, "forged") | name <- claims]}
-          named policy = either (const []) (\bytes -> filter ((`ByteString.isInfixOf` bytes) . original) claims) (composeHead outgoing {outgoingForwarding = policy} request)
+          named policy =
+            either
+              (const [])
+              (\bytes -> filter ((`ByteString.isInfixOf` bytes) . original) claims)
+              (composeHead outgoing {outgoingForwarding = policy} request)
       named ReplaceForwarded `shouldBe` []
       named AppendForwarded `shouldBe` init claims
     describe "names the client" $
       forM_
-        [ (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)) 0, "2001:db8::1", "\"[2001:db8::1]\""),
-          (SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 1, 1, 1, 0, 0xA)) 3, "2001:db8:0:1:1:1:0:a", "\"[2001:db8:0:1:1:1:0:a]\""),
+        [ ( SockAddrInet6 80 0 (tupleToHostAddress6 (0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)) 0,
+            "2001:db8::1",
+            "\"[2001:db8::1]\""
+          ),
+          ( SockAddrInet6
+              80
+              0
+              (tupleToHostAddress6 (0x2001, 0xdb8, 0, 1, 1, 1, 0, 0xA))
+              3,
+            "2001:db8:0:1:1:1:0:a",
+            "\"[2001:db8:0:1:1:1:0:a]\""
+          ),
           (SockAddrInet6 80 0 (tupleToHostAddress6 (0, 0, 0, 0, 0, 0xffff, 0xc000, 0x201)) 0, "192.0.2.1", "192.0.2.1"),
           (SockAddrInet 80 (tupleToHostAddress (192, 0, 2, 1)), "192.0.2.1", "192.0.2.1"),
           (SockAddrUnix "/run/a", "unknown", "unknown")
         ]
         $ \(address, plainly, inForwarded) -> it (show address) $ do
-          found <- either fail return (composeHead outgoing {outgoingForwarding = ReplaceForwarded} plain {remoteHost = address})
+          found <-
+            either
+              fail
+              return
+              (composeHead outgoing {outgoingForwarding = ReplaceForwarded} plain {remoteHost = address})
           found `shouldSatisfy` (("\r\nX-Forwarded-For: " <> plainly <> "\r\n") `ByteString.isInfixOf`)
-          found `shouldSatisfy` (("\r\nForwarded: for=" <> inForwarded <> ";proto=http;host=a\r\n") `ByteString.isInfixOf`)
+          found
+            `shouldSatisfy` (("\r\nForwarded: for=" <> inForwarded <> ";proto=http;host=a\r\n") `ByteString.isInfixOf`)
     it "has tracestate with a valid traceparent only" $
       forM_
         [ ([valid], [valid, "tracestate: a=b"]),
-          (["01" <> ByteString.drop 2 valid <> "-more"], ["01" <> ByteString.drop 2 valid <> "-more", "tracestate: a=b"]),
+          ( ["01" <> ByteString.drop 2 valid <> "-more"],
+            ["01" <> ByteString.drop 2 valid <> "-more", "tracestate: a=b"]
+          ),
           ([valid <> "-more"], ["made"]),
           (["ff" <> ByteString.drop 2 valid], ["made"]),
           ([valid, valid], ["made"]),
@@ -73,8 +101,12 @@ spec = do
         $ \(given, wanted) -> do
           let request = plain {requestHeaders = [("traceparent", value) | value <- given] ++ [("tracestate", "a=b")]}
           found <- either fail return (composeHead outgoing {outgoingIdentifiers = Just ("id", "made")} request)
-          filter (`ByteString.isInfixOf` found) [valid, "01" <> ByteString.drop 2 valid <> "-more", "made", "tracestate: a=b"] `shouldBe` wanted
-    forM_ unsafe $ \(what, request) -> it ("is refused with " ++ what) $ composeHead outgoing request `shouldSatisfy` isLeft
+          filter
+            (`ByteString.isInfixOf` found)
+            [valid, "01" <> ByteString.drop 2 valid <> "-more", "made", "tracestate: a=b"]
+            `shouldBe` wanted
+    forM_ unsafe $ \(what, request) ->
+      it ("is refused with " ++ what) $ composeHead outgoing request `shouldSatisfy` isLeft
   describe "a target" $ do
     forM_
       [ ("https://example.org", Target Https (AtHost "example.org" 443)),
@@ -84,8 +116,10 @@ spec = do
         ("unix:/run/a b", Target Http (AtPath "/run/a b"))
       ]
       $ \(text, target) -> it ("is " ++ text) $ parseTarget text `shouldBe` Right target
-    forM_ ["", "http://", "http://a/b", "http://a:0", "a:65536", "a", "unix:", "http://a b", "http://[::1", "ftp://a:1"] $ \text ->
-      it ("is none: " ++ show text) $ parseTarget text `shouldSatisfy` isLeft
+    forM_
+      ["", "http://", "http://a/b", "http://a:0", "a:65536", "a", "unix:", "http://a b", "http://[::1", "ftp://a:1"]
+      $ \text ->
+        it ("is none: " ++ show text) $ parseTarget text `shouldSatisfy` isLeft
   where
     whole = "HTTP/1.1 200 Very OK\r\nContent-Length: 5\r\nX-One: \ta b \r\n\r\nHello"
     outgoing = Outgoing "1.1 millrace" KeepHost PassForwarded "target" Nothing NoBody SendsAtOnce Nothing
@@ -100,7 +134,12 @@ spec = do
         ("a line feed in a value", plain {requestHeaders = [("X", "a\r\nY: b")]}),
         ("a NUL in a value", plain {requestHeaders = [("X", "a\0b")]}),
         ("a colon in a name", plain {requestHeaders = [("X: y", "a")]}),
-        ("more options of the connection than anybody needs", plain {requestHeaders = [("Connection", many), ("Connection", many)]}),
+        ( "more options of the connection than anybody needs",
+          plain
+            { requestHeaders =
+                [("Connection", many), ("Connection", many)]
+            }
+        ),
         ("a line feed in the host", plain {requestHeaderHost = Just "a\r\nX: b"})
       ]
     many = ByteString.intercalate "," (replicate 65 "a")

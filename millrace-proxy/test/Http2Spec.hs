@@ -30,11 +30,21 @@ import Test.Hspec
 spec :: Spec
 spec = do
   it "gets what a target of HTTP/1.1 gets, and knows its own version" $
-    behind (\request respond -> respond (responseLBS status200 [("X-Seen", Char8.pack (show (httpVersion request)))] (Lazy.fromStrict (requestMethod request <> rawPathInfo request <> rawQueryString request)))) $ \port -> do
-      answer <- ask port "GET /a%20b?c HTTP/1.1\r\nHost: a\r\nConnection: close, X-One\r\nX-One: 1\r\n\r\n"
-      answer `shouldSatisfy` ("HTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
-      answer `shouldSatisfy` ("HTTP/2.0" `ByteString.isInfixOf`)
-      bodyOf answer `shouldBe` "GET/a%20b?c"
+    behind
+      ( \request respond ->
+          respond
+            ( responseLBS
+                status200
+                [("X-Seen", Char8.pack (show (httpVersion request)))]
+                (Lazy.fromStrict (requestMethod request <> rawPathInfo request <> rawQueryString request))
+            )
+      )
+      $ \port ->
+        do
+          answer <- ask port "GET /a%20b?c HTTP/1.1\r\nHost: a\r\nConnection: close, X-One\r\nX-One: 1\r\n\r\n"
+          answer `shouldSatisfy` ("HTTP/1.1 200 OK\r\n" `ByteString.isPrefixOf`)
+          answer `shouldSatisfy` ("HTTP/2.0" `ByteString.isInfixOf`)
+          bodyOf answer `shouldBe` "GET/a%20b?c"
   it "passes a head alone on as a head alone, without a length" $ do
     let answer stream = frame 1 5 stream ("\x88" <> literal ("grpc-status", "5"))
         answering' _ peer = opening peer >> forever (requestOn peer >>= sendAll peer . answer)
@@ -45,23 +55,68 @@ spec = do
       -- content-length: 0, as libnghttp2 writes it (RFC 7541, section 6.2.2).
       block `shouldSatisfy` not . ("\x0f\x0d\1\&0" `ByteString.isInfixOf`)
   it "passes bodies of both framings on, both ways" $
-    behind (\request respond -> respond (responseStream status200 [] (\write flush -> let loop = getRequestBodyChunk request >>= \piece -> unless (ByteString.null piece) (write (Builder.byteString piece) >> flush >> loop) in loop))) $ \port ->
-      forM_ [0, 1, 16384, 16385, 100000, 3000000] $ \size -> do
-        let body = Char8.pack (take size (cycle ['a' .. 'z']))
-        counted <- ask port (ByteString.concat ["POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ", Char8.pack (show size), "\r\n\r\n", body])
-        plainBody counted `shouldBe` body
-        unless (size == 0) $ do
-          chunked <- ask port (ByteString.concat ["POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n", hex size, "\r\n", body, "\r\n0\r\n\r\n"])
-          plainBody chunked `shouldBe` body
+    behind
+      ( \request respond ->
+          respond
+            ( responseStream
+                status200
+                []
+                ( \write flush ->
+                    let loop =
+                          getRequestBodyChunk request >>= \piece ->
+                            unless (ByteString.null piece) (write (Builder.byteString piece) >> flush >> loop)
+                     in loop
+                )
+            )
+      )
+      $ \port ->
+        forM_ [0, 1, 16384, 16385, 100000, 3000000] $ \size -> do
+          let body = Char8.pack (take size (cycle ['a' .. 'z']))
+          counted <-
+            ask
+              port
+              ( ByteString.concat
+                  [ "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ",
+                    Char8.pack
+                      (show size),
+                    "\r\n\r\n",
+                    body
+                  ]
+              )
+          plainBody counted `shouldBe` body
+          unless (size == 0) $ do
+            chunked <-
+              ask
+                port
+                ( ByteString.concat
+                    [ "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+                      hex size,
+                      "\r\n",
+                      body,
+                      "\r\n0\r\n\r\n"
+                    ]
+                )
+            plainBody chunked `shouldBe` body
   it "shares a connection" $ do
     peers <- newIORef []
-    behind (\request respond -> atomicModifyIORef' peers (\known -> (show (remoteHost request) : known, ())) >> respond (responseLBS status200 [] "yes")) $ \port -> do
-      replicateM_ 20 (ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >>= (`shouldBe` "yes") . bodyOf)
-      -- At most one for each capability.
-      readIORef peers >>= (`shouldSatisfy` (<= 2)) . length . nub
+    behind
+      ( \request respond ->
+          atomicModifyIORef' peers (\known -> (show (remoteHost request) : known, ()))
+            >> respond (responseLBS status200 [] "yes")
+      )
+      $ \port ->
+        do
+          replicateM_
+            20
+            (ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" >>= (`shouldBe` "yes") . bodyOf)
+          -- At most one for each capability.
+          readIORef peers >>= (`shouldSatisfy` (<= 2)) . length . nub
   it "changes WebSockets into extended CONNECT, and adds what a client of HTTP/1.1 expects" $
     behind upgrading $ \port -> withClient port $ \client -> do
-      sendAll client "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+      sendAll
+        client
+        "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: \
+        \13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
       answer <- receiveUntil "hello" client
       answer `shouldSatisfy` ("HTTP/1.1 101 Switching Protocols\r\n" `ByteString.isPrefixOf`)
       -- The example of RFC 6455, section 1.3.
@@ -72,19 +127,57 @@ spec = do
         receiveUntil text client `shouldReturn` text
   it "goes from extended CONNECT to extended CONNECT" $
     behind upgrading $ \port -> withClient port $ \client -> do
-      sendAll client (ByteString.concat ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame 4 0 0 "", frame 1 4 1 (ByteString.concat (map literal [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", "/chat"), (":authority", "a")]))])
+      sendAll
+        client
+        ( ByteString.concat
+            [ "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+              frame 4 0 0 "",
+              frame
+                1
+                4
+                1
+                ( ByteString.concat
+                    ( map
+                        literal
+                        [ (":method", "CONNECT"),
+                          (":protocol", "websocket"),
+                          (":scheme", "http"),
+                          (":path", "/chat"),
+                          (":authority", "a")
+                        ]
+                    )
+                )
+            ]
+        )
       _ <- receiveUntil "hello" client
       sendAll client (frame 0 0 1 "over streams")
       void (receiveUntil "over streams" client)
   it "opens another connection when the places are taken, however soon they are free again" $
-    withApplicationSettings (setHTTP2MaximumStreams 1 Server.defaultSettings) (return (\_ respond -> respond (responseLBS status200 [] "yes"))) $ \answers ->
-      withFront quiet [Target H2c (AtHost "127.0.0.1" answers)] $ \port -> do
-        ended <- replicateM 16 newEmptyMVar
-        forM_ ended $ \end -> forkIO (try (replicateM 150 (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")) >>= putMVar end)
-        outcomes <- mapM takeMVar ended
-        nub (concatMap (either (\failure -> [Char8.pack (show (failure :: SomeException))]) id) outcomes) `shouldBe` ["yes"]
+    withApplicationSettings
+      (setHTTP2MaximumStreams 1 Server.defaultSettings)
+      (return (\_ respond -> respond (responseLBS status200 [] "yes")))
+      $ \answers ->
+        withFront quiet [Target H2c (AtHost "127.0.0.1" answers)] $ \port -> do
+          ended <- replicateM 16 newEmptyMVar
+          forM_ ended $ \end ->
+            forkIO
+              ( try (replicateM 150 (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+                  >>= putMVar end
+              )
+          outcomes <- mapM takeMVar ended
+          nub (concatMap (either (\failure -> [Char8.pack (show (failure :: SomeException))]) id) outcomes)
+            `shouldBe` ["yes"]
   it "sends a request again that was refused unseen" $ do
-    let refusing _ peer = opening peer >> forM_ [1 ..] (\number -> requestOn peer >>= \stream -> if number == (1 :: Int) then sendAll peer (frame 3 0 stream "\0\0\0\7") else sendAll peer (plainAnswer stream "second"))
+    let refusing _ peer =
+          opening peer
+            >> forM_
+              [1 ..]
+              ( \number ->
+                  requestOn peer >>= \stream ->
+                    if number == (1 :: Int)
+                      then sendAll peer (frame 3 0 stream "\0\0\0\7")
+                      else sendAll peer (plainAnswer stream "second")
+              )
     withTarget refusing $ \target -> withFront quiet [speaking target] $ \port -> do
       answer <- ask port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
       bodyOf answer `shouldBe` "second"
@@ -92,13 +185,18 @@ spec = do
     let leaving count peer = do
           opening peer
           stream <- requestOn peer
-          if count == 1 then sendAll peer (frame 7 0 0 "\0\0\0\0\0\0\0\0") else sendAll peer (plainAnswer stream "elsewhere")
+          if count == 1
+            then sendAll peer (frame 7 0 0 "\0\0\0\0\0\0\0\0")
+            else sendAll peer (plainAnswer stream "elsewhere")
           void (recv peer 100)
     withTarget leaving $ \target -> withFront quiet [speaking target] $ \port ->
       (bodyOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "elsewhere"
   it "ends a request that uses up the target's window, and waits for nothing" $ do
     full <- newEmptyMVar
-    let until' left peer = when (left > 0) $ oneFrame peer >>= \(kind, _, _, content) -> until' (if kind == 0 then left - ByteString.length content else left) peer
+    let until' left peer =
+          when (left > 0) $
+            oneFrame peer >>= \(kind, _, _, content) ->
+              until' (if kind == 0 then left - ByteString.length content else left) peer
         closed _ peer = do
           opening peer
           until' (65535 :: Int) peer
@@ -106,41 +204,60 @@ spec = do
           requestOn peer >>= sendAll peer . (`plainAnswer` "whole")
           void (recv peer 100)
     withTarget closed $ \target -> withFront quiet [speaking target] $ \port -> withClient port $ \client -> do
-      sendAll client ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n" <> ByteString.replicate 65535 97 <> "\r\n")
+      sendAll
+        client
+        ( "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\n"
+            <> ByteString.replicate 65535 97
+            <> "\r\n"
+        )
       within 30 "the body" (takeMVar full)
       sendAll client "0\r\n\r\n"
       within 30 "the answer" (void (receiveUntil "whole" client))
   it "answers a reset with 502" $
-    withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frame 3 0 stream "\0\0\0\2"))) $ \target -> withFront quiet [speaking target] $ \port ->
-      (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"
+    withTarget
+      (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frame 3 0 stream "\0\0\0\2")))
+      $ \target ->
+        withFront quiet [speaking target] $ \port ->
+          (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"
   it "answers 502 for a target that does not speak HTTP/2" $
     withTarget (answering (\_ _ -> "one")) $ \target -> withFront quiet [speaking target] $ \port ->
       (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "502"
   it "answers 504 for a target that says nothing, and cancels" $ do
     cancelled <- newEmptyMVar
-    withTarget (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ()) $ \target ->
-      withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [speaking target] $ \port -> do
-        (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "504"
-        within 20 "the reset" (takeMVar cancelled)
+    withTarget
+      (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ())
+      $ \target ->
+        withFront quiet {limits = defaultLimits {firstByteLimit = microseconds 200000}} [speaking target] $ \port -> do
+          (statusOf <$> ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") `shouldReturn` "504"
+          within 20 "the reset" (takeMVar cancelled)
   it "cancels when the client leaves" $ do
     cancelled <- newEmptyMVar
-    withTarget (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ()) $ \target -> withFront quiet [speaking target] $ \port -> do
-      withClient port (\client -> sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> threadDelayBriefly)
-      within 20 "the reset" (takeMVar cancelled)
+    withTarget
+      (\_ peer -> opening peer >> requestOn peer >>= \stream -> awaitReset stream peer >> putMVar cancelled ())
+      $ \target ->
+        withFront quiet [speaking target] $ \port -> do
+          withClient port (\client -> sendAll client "GET / HTTP/1.1\r\nHost: a\r\n\r\n" >> threadDelayBriefly)
+          within 20 "the reset" (takeMVar cancelled)
   forM_ malformed $ \(what, frames) ->
     it ("refuses " ++ what) $
-      withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frames stream))) $ \target -> withFront quiet [speaking target] $ \port -> do
-        answer <- ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-        -- If the head was good, the client may have it before the proxy knows of the rest. The body is missing then.
-        (statusOf answer, bodyOf answer) `shouldSatisfy` \(status, body) -> status == "502" || body == ""
+      withTarget (\_ peer -> opening peer >> forever (requestOn peer >>= \stream -> sendAll peer (frames stream))) $
+        \target ->
+          withFront quiet [speaking target] $ \port -> do
+            answer <- ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            -- If the head was good, the client may have it before the proxy knows of the rest. The body is missing then.
+            (statusOf answer, bodyOf answer) `shouldSatisfy` \(status, body) -> status == "502" || body == ""
   it "never takes a response for whole that is not, wherever the target dies" $ do
     let whole = plainAnswer 1 "all of it"
     forM_ [0 .. ByteString.length whole] $ \cut ->
-      withTarget (\_ peer -> opening peer >> requestOn peer >> sendAll peer (ByteString.take cut whole)) $ \target -> withFront quiet [speaking target] $ \port -> do
-        answer <- ask port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        if cut == ByteString.length whole
-          then bodyOf answer `shouldBe` "all of it"
-          else (cut, statusOf answer, "\r\n0\r\n\r\n" `ByteString.isSuffixOf` answer) `shouldSatisfy` \(_, status, ends) -> status == "502" || not ends
+      withTarget (\_ peer -> opening peer >> requestOn peer >> sendAll peer (ByteString.take cut whole)) $ \target ->
+        withFront quiet [speaking target] $ \port -> do
+          answer <- ask port "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+          if cut == ByteString.length whole
+            then bodyOf answer `shouldBe` "all of it"
+            else
+              (cut, statusOf answer, "\r\n0\r\n\r\n" `ByteString.isSuffixOf` answer)
+                `shouldSatisfy` \(_, status, ends) ->
+                  status == "502" || not ends
   it "gives every descriptor back, and ends every exchange, however clients and targets leave" $ do
     -- Each connection of the target ends in its own way: after some requests, by a GOAWAY, or in the middle of a frame.
     let moody count peer = do
@@ -156,13 +273,21 @@ spec = do
     oneRound moody
     eventually "as many descriptors as before" ((<= former) <$> descriptors)
   where
-    oneRound moody = withTarget moody $ \target -> withWatchedProxy quiet {limits = defaultLimits {failuresMax = 1000000}} [speaking target] $ \proxy states -> withApplication (return proxy) $ \port -> do
-      done <- newEmptyMVar
-      forM_ [1 .. 60 :: Int] $ \number -> forkIO . (`finally` putMVar done ()) . withClient port $ \client -> do
-        sendAll client (if even number then "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" else "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\nhalf")
-        when (even number) (void (receiveCount client maxBound))
-      within 60 "the clients" (replicateM_ 60 (takeMVar done))
-      eventually "the end of all exchanges" (all ((== 0) . stateRequests) <$> states)
+    oneRound moody =
+      withTarget moody $ \target ->
+        withWatchedProxy quiet {limits = defaultLimits {failuresMax = 1000000}} [speaking target] $ \proxy states ->
+          withApplication (return proxy) $ \port -> do
+            done <- newEmptyMVar
+            forM_ [1 .. 60 :: Int] $ \number -> forkIO . (`finally` putMVar done ()) . withClient port $ \client -> do
+              sendAll
+                client
+                ( if even number
+                    then "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+                    else "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\nhalf"
+                )
+              when (even number) (void (receiveCount client maxBound))
+            within 60 "the clients" (replicateM_ 60 (takeMVar done))
+            eventually "the end of all exchanges" (all ((== 0) . stateRequests) <$> states)
     descriptors = length <$> listDirectory "/proc/self/fd"
     threadDelayBriefly = within 20 "waiting" (eventually' 0)
     eventually' :: Int -> IO ()
@@ -170,7 +295,9 @@ spec = do
 
 -- The flags and the content of the first HEADERS.
 headOn :: Socket -> IO (Int, ByteString)
-headOn client = within 20 "a head" (oneFrame client) >>= \(kind, flags, _, content) -> if kind == 1 then return (flags, content) else headOn client
+headOn client =
+  within 20 "a head" (oneFrame client) >>= \(kind, flags, _, content) ->
+    if kind == 1 then return (flags, content) else headOn client
 
 -- A front for an application over HTTP/2 without TLS.
 behind :: Application -> (Int -> IO a) -> IO a
@@ -186,9 +313,19 @@ upgrading _ respond = respond . flip responseRaw (responseLBS status404 [] "") $
 -- | What a target must not send.
 malformed :: [(String, Int -> ByteString)]
 malformed =
-  [ ("a length that the body exceeds", \stream -> frame 1 4 stream ("\x88" <> literal ("content-length", "2")) <> frame 0 1 stream "three"),
-    ("two lengths", \stream -> frame 1 4 stream ("\x88" <> literal ("content-length", "2") <> literal ("content-length", "3")) <> frame 0 1 stream "ab"),
-    ("a field of the connection", \stream -> frame 1 4 stream ("\x88" <> literal ("transfer-encoding", "chunked")) <> frame 0 1 stream "ab"),
+  [ ( "a length that the body exceeds",
+      \stream ->
+        frame 1 4 stream ("\x88" <> literal ("content-length", "2")) <> frame 0 1 stream "three"
+    ),
+    ( "two lengths",
+      \stream ->
+        frame 1 4 stream ("\x88" <> literal ("content-length", "2") <> literal ("content-length", "3"))
+          <> frame 0 1 stream "ab"
+    ),
+    ( "a field of the connection",
+      \stream ->
+        frame 1 4 stream ("\x88" <> literal ("transfer-encoding", "chunked")) <> frame 0 1 stream "ab"
+    ),
     ("a line end in a value", \stream -> frame 1 4 stream ("\x88" <> literal ("x", "a\r\nb")) <> frame 0 1 stream "ab"),
     ("a name in capitals", \stream -> frame 1 4 stream ("\x88" <> literal ("X", "a")) <> frame 0 1 stream "ab"),
     ("a head without a status", \stream -> frame 1 4 stream (literal ("x", "a")) <> frame 0 1 stream "ab"),
@@ -202,13 +339,18 @@ hex = Lazy.toStrict . Builder.toLazyByteString . Builder.wordHex . fromIntegral
 
 -- The body of an answer of either framing.
 plainBody :: ByteString -> ByteString
-plainBody answer = if "Transfer-Encoding: chunked" `ByteString.isInfixOf` answer then unchunked (bodyOf answer) else bodyOf answer
+plainBody answer =
+  if "Transfer-Encoding: chunked" `ByteString.isInfixOf` answer then unchunked (bodyOf answer) else bodyOf answer
 
 -- The body in a chunked one.
 unchunked :: ByteString -> ByteString
 unchunked bytes = case Char8.breakSubstring "\r\n" bytes of
   (size, rest)
-    | [(count, "")] <- readsHex (Char8.unpack size), count > 0 -> let (piece, others) = ByteString.splitAt count (ByteString.drop 2 rest) in piece <> unchunked (ByteString.drop 2 others)
+    | [(count, "")] <- readsHex (Char8.unpack size),
+      count > 0 ->
+      let (piece, others) =
+            ByteString.splitAt count (ByteString.drop 2 rest)
+       in piece <> unchunked (ByteString.drop 2 others)
     | otherwise -> ""
   where
     readsHex text = [(number, rest) | not (null text), (number, rest) <- reads ("0x" ++ text) :: [(Int, String)]]

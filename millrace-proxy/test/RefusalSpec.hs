@@ -18,18 +18,26 @@ spec = do
   describe "a malformed response is answered with 502, and its connection closed" $
     forM_ heads $ \(what, bytes) -> it what $ do
       ended <- newEmptyMVar
-      withTarget (\_ peer -> receiveHead peer >> unlessReset (sendAll peer bytes >> recv peer 10) >>= putMVar ended) $ \target ->
-        withFront quiet [target] $ \port -> do
-          statusOf <$> ask port simple `shouldReturn` "502"
-          within 20 "the end" (takeMVar ended) `shouldReturn` ""
+      withTarget (\_ peer -> receiveHead peer >> unlessReset (sendAll peer bytes >> recv peer 10) >>= putMVar ended) $
+        \target ->
+          withFront quiet [target] $ \port -> do
+            statusOf <$> ask port simple `shouldReturn` "502"
+            within 20 "the end" (takeMVar ended) `shouldReturn` ""
   describe "a malformed body is cut off, and its connection closed" $
     forM_ bodies $ \(what, bytes) -> it what $ do
       ended <- newEmptyMVar
-      withTarget (\_ peer -> receiveHead peer >> sendAll peer ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n" <> bytes) >> recv peer 10 >>= putMVar ended) $ \target ->
-        withFront quiet [target] $ \port -> do
-          answer <- ask port simple
-          answer `shouldSatisfy` not . ("0\r\n\r\n" `ByteString.isSuffixOf`)
-          within 20 "the end" (takeMVar ended) `shouldReturn` ""
+      withTarget
+        ( \_ peer ->
+            receiveHead peer
+              >> sendAll peer ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n" <> bytes)
+              >> recv peer 10
+              >>= putMVar ended
+        )
+        $ \target ->
+          withFront quiet [target] $ \port -> do
+            answer <- ask port simple
+            answer `shouldSatisfy` not . ("0\r\n\r\n" `ByteString.isSuffixOf`)
+            within 20 "the end" (takeMVar ended) `shouldReturn` ""
   describe "a response that ends too early is not taken for a whole one" $
     forM_ early $ \(what, bytes, isEarly) -> it what $
       withTarget (\_ peer -> receiveHead peer >> sendAll peer bytes) $ \target ->
@@ -37,7 +45,10 @@ spec = do
   it "what a target sends behind a response is no response" $ do
     -- In one piece: bytes that come when the next request has been sent are its response.
     connections <- newIORef 0
-    let twice count peer = writeIORef connections count >> receiveHead peer >>= mapM_ (\_ -> sendAll peer (answerOf "first" <> answerOf "poison") >> void (recv peer 10) >> twice count peer)
+    let twice count peer =
+          writeIORef connections count >> receiveHead peer
+            >>= mapM_
+              (\_ -> sendAll peer (answerOf "first" <> answerOf "poison") >> void (recv peer 10) >> twice count peer)
     withTarget twice $ \target -> withFront quiet [target] $ \port ->
       replicateM 5 (bodyOf <$> ask port simple) `shouldReturn` replicate 5 "first"
     readIORef connections `shouldReturn` 5
@@ -47,7 +58,11 @@ spec = do
     let later count peer = do
           _ <- receiveHead peer
           answerWith peer "first"
-          when (count == (1 :: Int)) $ takeMVar say >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison" >> putMVar said () >> void (recv peer 10)
+          when (count == (1 :: Int)) $
+            takeMVar say
+              >> sendAll peer "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+              >> putMVar said ()
+              >> void (recv peer 10)
     withTarget later $ \target -> withFront quiet [target] $ \port -> do
       bodyOf <$> ask port simple `shouldReturn` "first"
       putMVar say () >> takeMVar said
@@ -92,13 +107,19 @@ heads =
     ("a list of lengths", "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nHello"),
     ("a length of twenty digits", "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nHello"),
     ("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nHello"),
-    ("a length and a coding", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"),
+    ( "a length and a coding",
+      "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"
+    ),
     ("a coding in HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"),
-    ("a coding twice", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"),
+    ( "a coding twice",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"
+    ),
     ("an unknown coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n"),
     ("a coding before chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n"),
     ("a coding behind chunked", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n5\r\nHello\r\n0\r\n\r\n"),
-    ("a protocol that was not asked for", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"),
+    ( "a protocol that was not asked for",
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    ),
     ("interim responses without end", ByteString.concat (replicate 5000 "HTTP/1.1 100 Continue\r\n\r\n")),
     ("a field that is too large", "HTTP/1.1 200 OK\r\nX: " <> ByteString.replicate 70000 97),
     ("too many fields", "HTTP/1.1 200 OK\r\n" <> ByteString.concat (replicate 20000 "X: a\r\n"))
@@ -130,7 +151,11 @@ early =
     ("in the status line", "HTTP/1.", isRefused),
     ("in the head", "HTTP/1.1 200 OK\r\nContent-Le", isRefused),
     ("behind an interim response", "HTTP/1.1 100 Continue\r\n\r\n", isRefused),
-    ("in a body of known length", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nHello", \answer -> isRefused answer || "Hello" `ByteString.isSuffixOf` answer),
+    ( "in a body of known length",
+      "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nHello",
+      \answer ->
+        isRefused answer || "Hello" `ByteString.isSuffixOf` answer
+    ),
     ("in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nHello", hasNoEnd),
     ("before the last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n", hasNoEnd)
   ]

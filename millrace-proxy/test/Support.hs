@@ -76,7 +76,8 @@ serving listener handler use = do
 
 -- | A server of millrace-http.
 withApplicationBehind :: Application -> (Target -> IO a) -> IO a
-withApplicationBehind application use = testWithApplication (return application) $ \port -> use (Target Http (AtHost "127.0.0.1" port))
+withApplicationBehind application use =
+  testWithApplication (return application) $ \port -> use (Target Http (AtHost "127.0.0.1" port))
 
 -- | The head of a request, or nothing at the end. What is behind it must not have arrived yet.
 receiveHead :: Socket -> IO (Maybe ByteString)
@@ -97,14 +98,16 @@ receiveCount peer count
     if ByteString.null bytes then return "" else (bytes <>) <$> receiveCount peer (count - ByteString.length bytes)
 
 answerOf :: ByteString -> ByteString
-answerOf body = "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
+answerOf body =
+  "HTTP/1.1 200 OK\r\nContent-Length: " <> Char8.pack (show (ByteString.length body)) <> "\r\n\r\n" <> body
 
 answerWith :: Socket -> ByteString -> IO ()
 answerWith peer = sendAll peer . answerOf
 
 -- | Answers each request on a connection with a text that its number and its head make.
 answering :: (Int -> ByteString -> ByteString) -> Int -> Socket -> IO ()
-answering text number peer = receiveHead peer >>= mapM_ (\request -> answerWith peer (text number request) >> answering text number peer)
+answering text number peer =
+  receiveHead peer >>= mapM_ (\request -> answerWith peer (text number request) >> answering text number peer)
 
 -- | Settings without identifiers, so that a head is always the same.
 quiet :: Settings

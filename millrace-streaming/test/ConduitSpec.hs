@@ -54,33 +54,40 @@ spec = do
       close here
       runConduit (yield "x" .| sinkSocket here) `shouldThrow` anyIOException
     it "need constant memory for 100 MB" . withPair $ \here there -> do
-      withThread (runConduit (replicateC 1600 (bytesOf 0 65536) .| sinkSocket there) >> shutdown there ShutdownSend) $ \_ ->
-        staysSmall (\watch -> runConduit (sourceSocket here .| watch .| lengthCE)) `shouldReturn` (1600 * 65536 :: Int)
+      withThread (runConduit (replicateC 1600 (bytesOf 0 65536) .| sinkSocket there) >> shutdown there ShutdownSend) $
+        \_ ->
+          staysSmall (\watch -> runConduit (sourceSocket here .| watch .| lengthCE))
+            `shouldReturn` (1600 * 65536 :: Int)
 
   describe "streams" $ do
     it "are sources and sinks" $ do
       source <- fromPieces ["one", "two", "three"]
       got <- newIORef []
-      runConduit (sourceStream source .| (yield "" >> awaitForever yield) .| sinkStream (\piece -> modifyIORef' got (piece :)))
+      runConduit
+        (sourceStream source .| (yield "" >> awaitForever yield) .| sinkStream (\piece -> modifyIORef' got (piece :)))
       readIORef got `shouldReturn` ["three", "two", "one"]
     it "may be files that are read through a buffer" . withFolder $ \folder -> do
       let path = folder </> "file"
       runConduitRes (yield (bytesOf 0 200000) .| sinkFile path)
       withFile path ForReading $ \file -> do
         buffered <- newReader file 10
-        runConduit (sourceStream (readBytes buffered 65536) .| sinkLazy) `shouldReturn` Lazy.fromStrict (bytesOf 10 199990)
+        runConduit (sourceStream (readBytes buffered 65536) .| sinkLazy)
+          `shouldReturn` Lazy.fromStrict (bytesOf 10 199990)
 
   describe "consume" $ do
     it "keeps what is given back, and what was not asked for" $
       forM_ [1 .. 30] $ \seed -> do
         let pieces = map (`mod` 50) (take 40 (randoms seed))
-        reader <- fromPieces [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] >>= newStreamReader
+        reader <-
+          fromPieces [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] >>= newStreamReader
         got <- mapM (\size -> consume reader (takeCE (size `mod` 70) .| foldC)) (take 20 (randoms (seed + 100)))
         rest <- readAll (nextPiece reader)
         ByteString.concat got <> rest `shouldBe` bytesOf 0 (sum pieces)
     it "keeps several pieces in order" $ do
       reader <- fromPieces ["one", "two", "three"] >>= newStreamReader
-      consume reader (await >>= \one -> await >>= \two -> mapM_ leftover two >> mapM_ leftover one >> leftover "" >> leftover "zero")
+      consume
+        reader
+        (await >>= \one -> await >>= \two -> mapM_ leftover two >> mapM_ leftover one >> leftover "" >> leftover "zero")
       runConduit (sourceStream (nextPiece reader) .| sinkList) `shouldReturn` ["zero", "one", "two", "three"]
     it "is a stream again" $ do
       reader <- fromPieces ["head\nline", " one\nline two"] >>= newStreamReader
@@ -102,7 +109,8 @@ spec = do
       let collect _ before | length before == 3000 = return (reverse before)
           collect [] before = return before
           collect (limit : limits) before =
-            Timer.timeout (1 + limit `mod` 400) (attempt reader line) >>= maybe (modifyIORef' passed (+ 1) >> collect limits before) (collect limits . (: before))
+            Timer.timeout (1 + limit `mod` 400) (attempt reader line)
+              >>= maybe (modifyIORef' passed (+ 1) >> collect limits before) (collect limits . (: before))
       got <- collect (randoms 5) []
       (got == [bytesOf i 25 | i <- [1 .. 3000]]) `shouldBe` True
       readIORef passed >>= (`shouldSatisfy` (> 10))
@@ -111,20 +119,27 @@ spec = do
       let total = 3000 * 26
           collect _ before | sum (map ByteString.length before) >= total = return (ByteString.concat (reverse before))
           collect [] _ = return "no more numbers"
-          collect (limit : limits) before = Timer.timeout (1 + limit `mod` 100) (attempt reader (await <* liftIO (Timer.threadDelay 50))) >>= collect limits . maybe before (maybe before (: before))
+          collect (limit : limits) before =
+            Timer.timeout (1 + limit `mod` 100) (attempt reader (await <* liftIO (Timer.threadDelay 50)))
+              >>= collect limits . maybe before (maybe before (: before))
       got <- collect (randoms 6) []
       (got == ByteString.concat [bytesOf i 25 <> "\n" | i <- [1 .. 3000]]) `shouldBe` True
     it "leaves the reader as it was when its consumer fails" $ do
       reader <- fromPieces ["one", "two", "three"] >>= newStreamReader
       consume reader (mapM_ leftover =<< await)
-      attempt reader (await >> await >>= mapM_ leftover >> liftIO (failing "no")) `shouldThrow` (\(ErrorCall text) -> text == "no")
+      attempt reader (await >> await >>= mapM_ leftover >> liftIO (failing "no"))
+        `shouldThrow` (\(ErrorCall text) -> text == "no")
       attempt reader (takeCE 5 .| foldC) `shouldReturn` "onetw"
       runConduit (sourceStream (nextPiece reader) .| foldC) `shouldReturn` "othree"
 
   describe "files" $ do
     it "carry random sizes" . withFolder $ \folder -> withoutLeaks $ do
       let pieces = sizes 11 100
-      runConduitRes (yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] .| sinkFile (folder </> "file"))
+      runConduitRes
+        ( yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces]
+            .| sinkFile
+              (folder </> "file")
+        )
       got <- runConduitRes (sourceFile (folder </> "file") .| sinkLazy)
       (Lazy.toStrict got == bytesOf 0 (sum pieces)) `shouldBe` True
     it "are closed when a consumer ends early" . withFolder $ \folder -> withoutLeaks $ do
@@ -132,22 +147,26 @@ spec = do
       runConduitRes (sourceFile (folder </> "file") .| takeCE 10 .| foldC) `shouldReturn` bytesOf 0 10
     it "have what came before an exception" . withFolder $ \folder -> withoutLeaks $ do
       let path = folder </> "file"
-      runConduitRes ((yield (bytesOf 0 100000) >> yield "end" >> liftIO (failing "no")) .| sinkFile path) `shouldThrow` errorCall "no"
+      runConduitRes ((yield (bytesOf 0 100000) >> yield "end" >> liftIO (failing "no")) .| sinkFile path)
+        `shouldThrow` errorCall "no"
       ByteString.readFile path `shouldReturn` bytesOf 0 100000 <> "end"
     it "pass their errors through" . withFolder $ \folder ->
       runConduitRes (sourceFile (folder </> "missing") .| sinkNull) `shouldThrow` isDoesNotExistError
     it "need constant memory for 100 MB" . withFolder $ \folder -> do
       staysSmall (\watch -> runConduitRes (replicateC 1600 (bytesOf 0 65536) .| watch .| sinkFile (folder </> "file")))
-      staysSmall (\watch -> runConduitRes (sourceFile (folder </> "file") .| watch .| lengthCE)) `shouldReturn` (1600 * 65536 :: Int)
+      staysSmall (\watch -> runConduitRes (sourceFile (folder </> "file") .| watch .| lengthCE))
+        `shouldReturn` (1600 * 65536 :: Int)
 
   describe "directories" $ do
     it "are given as conduit gives them" . withFolder $ \folder -> withoutLeaks $ do
-      forM_ [1 .. 3000 :: Int] $ \i -> createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+      forM_ [1 .. 3000 :: Int] $ \i ->
+        createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
       expected <- runConduitRes (Conduit.sourceDirectory folder .| sinkList)
       got <- runConduitRes (sourceDirectory folder .| sinkList)
       (length got, sort got) `shouldBe` (3000, sort expected)
     it "are closed when a consumer ends early, or fails" . withFolder $ \folder -> withoutLeaks $ do
-      forM_ [1 .. 3000 :: Int] $ \i -> createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
+      forM_ [1 .. 3000 :: Int] $ \i ->
+        createSymbolicLink "nowhere" (folder </> ("a name that needs some room " ++ show i))
       runConduitRes (sourceDirectory folder .| takeC 10 .| lengthC) `shouldReturn` (10 :: Int)
       runConduitRes (sourceDirectory folder .| mapM_C (\_ -> liftIO (failing "no"))) `shouldThrow` errorCall "no"
     it "pass their errors through" . withFolder $ \folder ->
@@ -156,26 +175,45 @@ spec = do
   describe "servers and clients" $ do
     it "work in both directions" . withTCP id (\app -> runConduit (appSource app .| appSink app)) $ \settings ->
       runTCPClient settings (withConduits 21 appSource appSink)
-    it "work for clients of conduit-extra" . withTCP id (\app -> runConduit (appSource app .| appSink app)) $ \settings ->
-      Extra.runTCPClient settings (withConduits 22 Extra.appSource Extra.appSink)
+    it "work for clients of conduit-extra" . withTCP id (\app -> runConduit (appSource app .| appSink app)) $
+      \settings ->
+        Extra.runTCPClient settings (withConduits 22 Extra.appSource Extra.appSink)
     it "work with servers of conduit-extra" $ do
       port <- newEmptyMVar
-      bracket (Extra.forkTCPServer (tellPort port (serverSettings 0 "127.0.0.1")) (\app -> runConduit (Extra.appSource app .| Extra.appSink app))) killThread $ \_ -> do
-        number <- takeMVar port
-        runGeneralTCPClient (clientSettings number "127.0.0.1") (withConduits 23 appSource appSink)
+      bracket
+        ( Extra.forkTCPServer
+            (tellPort port (serverSettings 0 "127.0.0.1"))
+            (\app -> runConduit (Extra.appSource app .| Extra.appSink app))
+        )
+        killThread
+        $ \_ ->
+          do
+            number <- takeMVar port
+            runGeneralTCPClient (clientSettings number "127.0.0.1") (withConduits 23 appSource appSink)
     it "run in other monads" . withoutLeaks $ do
       port <- newEmptyMVar
       let serve app = runConduit (appSource app .| appSink app)
       withThread (runResourceT (runGeneralTCPServer (tellPort port (serverSettings 0 "127.0.0.1")) serve)) $ \_ -> do
         number <- takeMVar port
-        runResourceT (runGeneralTCPClient (clientSettings number "127.0.0.1") (\app -> runConduit (yield "echo" .| appSink app) >> liftIO (appRead app)))
+        runResourceT
+          ( runGeneralTCPClient
+              (clientSettings number "127.0.0.1")
+              (\app -> runConduit (yield "echo" .| appSink app) >> liftIO (appRead app))
+          )
           `shouldReturn` "echo"
     it "run in a thread of their own" . withoutLeaks $ do
       port <- newEmptyMVar
-      bracket (forkTCPServer (tellPort port (serverSettings 0 "127.0.0.1")) (\app -> runConduit (appSource app .| appSink app))) killThread $ \_ -> do
-        -- It has told its port already.
-        Just number <- tryTakeMVar port
-        runTCPClient (clientSettings number "127.0.0.1") (withConduits 24 appSource appSink)
+      bracket
+        ( forkTCPServer
+            (tellPort port (serverSettings 0 "127.0.0.1"))
+            (\app -> runConduit (appSource app .| appSink app))
+        )
+        killThread
+        $ \_ ->
+          do
+            -- It has told its port already.
+            Just number <- tryTakeMVar port
+            runTCPClient (clientSettings number "127.0.0.1") (withConduits 24 appSource appSink)
     it "tell that they cannot listen" $ do
       port <- newEmptyMVar
       bracket (forkTCPServer (tellPort port (serverSettings 0 "127.0.0.1")) (\_ -> return ())) killThread $ \_ -> do
@@ -199,7 +237,8 @@ slowly s = go (map (\n -> 1 + n `mod` 90) (randoms 4)) (ByteString.concat [bytes
     go [] _ = return ()
 
 withPair :: (Socket -> Socket -> IO a) -> IO a
-withPair use = bracket (socketPair AF_UNIX Stream defaultProtocol) (\(here, there) -> close here >> close there) (uncurry use)
+withPair use =
+  bracket (socketPair AF_UNIX Stream defaultProtocol) (\(here, there) -> close here >> close there) (uncurry use)
 
 failing :: String -> IO a
 failing = throwIO . ErrorCall
@@ -208,16 +247,20 @@ failing = throwIO . ErrorCall
 withConduits :: Int -> (app -> ConduitT () ByteString IO ()) -> (app -> ConduitT ByteString Void IO ()) -> app -> IO ()
 withConduits seed source sink app = do
   let pieces = sizes (fromIntegral seed) 30
-  withThread (runConduit (yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] .| sink app)) $ \_ -> do
-    back <- runConduit (source app .| takeCE (sum pieces) .| sinkLazy)
-    (Lazy.toStrict back == bytesOf 0 (sum pieces)) `shouldBe` True
+  withThread
+    (runConduit (yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] .| sink app))
+    $ \_ ->
+      do
+        back <- runConduit (source app .| takeCE (sum pieces) .| sinkLazy)
+        (Lazy.toStrict back == bytesOf 0 (sum pieces)) `shouldBe` True
 
 -- Runs a conduit that has a part which measures what is alive after each 8 MB, and checks that it hardly grows.
 staysSmall :: MonadIO m => (ConduitT ByteString ByteString m () -> IO a) -> IO a
 staysSmall run = do
   before <- liveBytes
   most <- newIORef 0
-  let watch size = await >>= mapM_ (\piece -> look (size + ByteString.length piece) >>= \next -> yield piece >> watch next)
+  let watch size =
+        await >>= mapM_ (\piece -> look (size + ByteString.length piece) >>= \next -> yield piece >> watch next)
       look size
         | size < 8000000 = return size
         | otherwise = 0 <$ liftIO (liveBytes >>= modifyIORef' most . max)

@@ -40,7 +40,8 @@ spec = do
       lengths <- newEmptyMVar
       withTCP (setReadBufferSize 7) (\app -> lengthsOf (appRead app) >>= putMVar lengths) $ \settings -> do
         runTCPClient settings (`appWrite` bytesOf 0 1000)
-        within 10 "the lengths" (takeMVar lengths) >>= (`shouldSatisfy` (\all' -> sum all' == 1000 && maximum all' <= 7))
+        within 10 "the lengths" (takeMVar lengths)
+          >>= (`shouldSatisfy` (\all' -> sum all' == 1000 && maximum all' <= 7))
       withTCP id (\app -> appWrite app (bytesOf 0 1000000)) $ \settings ->
         runTCPClient (setReadBufferSize 1000000 settings) $ \app -> do
           found <- lengthsOf (appRead app)
@@ -49,11 +50,15 @@ spec = do
       runTCPClient (setReadBufferSize 0 settings) appRead `shouldThrow` (not . isUserError)
     it "give addresses" $ do
       seen <- newEmptyMVar
-      withTCP (setNeedLocalAddr True) (\app -> putMVar seen (appLocalAddr app, appSockAddr app, isNothing (appRawSocket app))) $ \settings -> do
-        there <- runTCPClient settings (return . appSockAddr)
-        (local, _, noSocket) <- takeMVar seen
-        local `shouldBe` Just there
-        noSocket `shouldBe` True
+      withTCP
+        (setNeedLocalAddr True)
+        (\app -> putMVar seen (appLocalAddr app, appSockAddr app, isNothing (appRawSocket app)))
+        $ \settings ->
+          do
+            there <- runTCPClient settings (return . appSockAddr)
+            (local, _, noSocket) <- takeMVar seen
+            local `shouldBe` Just there
+            noSocket `shouldBe` True
       withTCP id (putMVar seen . (\app -> (appLocalAddr app, appSockAddr app, True))) $ \settings -> do
         runTCPClient settings (const (return ()))
         (local, _, _) <- takeMVar seen
@@ -64,9 +69,12 @@ spec = do
     it "give Millrace's socket to runTCPServerWithHandle" $ do
       port <- newEmptyMVar
       let serve s _ local = Millrace.sendAll s (if isJust local then "local" else "none") >> shutdown s ShutdownSend
-      withThread (runTCPServerWithHandle (setNeedLocalAddr True (tellPort port (serverSettingsTCP 0 "127.0.0.1"))) serve) $ \_ -> do
-        number <- takeMVar port
-        runTCPClient (clientSettingsTCP number "127.0.0.1") (readAll . appRead) `shouldReturn` "local"
+      withThread
+        (runTCPServerWithHandle (setNeedLocalAddr True (tellPort port (serverSettingsTCP 0 "127.0.0.1"))) serve)
+        $ \_ ->
+          do
+            number <- takeMVar port
+            runTCPClient (clientSettingsTCP number "127.0.0.1") (readAll . appRead) `shouldReturn` "local"
 
   describe "ends" $ do
     it "of one connection by a reset do not concern the server" . withoutLeaks $ do
@@ -91,7 +99,8 @@ spec = do
     it "of the server leave its connections" . withoutLeaks $ do
       port <- newEmptyMVar
       listens <- newEmptyMVar
-      server <- forkIO (runTCPServer (tellPort port (serverSettingsTCP 0 "127.0.0.1")) echo `finally` putMVar listens ())
+      server <-
+        forkIO (runTCPServer (tellPort port (serverSettingsTCP 0 "127.0.0.1")) echo `finally` putMVar listens ())
       number <- takeMVar port
       let settings = clientSettingsTCP number "127.0.0.1"
       runTCPClient settings $ \app -> do
@@ -126,13 +135,15 @@ spec = do
       -- It is still open.
       void (Network.getSocketName listener)
 
-  -- If the timeout's exception interrupted closing, it would replace the one that has killed the thread, and the thread would continue.
+  -- If the timeout's exception interrupted closing, it would replace the one that has killed the thread, and the thread
+  -- would continue.
   it "ends when it is killed while a timeout passes" . withoutLeaks $
     forM_ (take 500 (randoms 12)) $ \delay -> do
       ended <- newEmptyMVar
       server <- mask_ $
         forkIOWithUnmask $ \unmask ->
-          unmask (forever (void (Timer.timeout 300 (runTCPServer (serverSettingsTCP 0 "127.0.0.1") (\_ -> return ()))))) `finally` putMVar ended ()
+          unmask (forever (void (Timer.timeout 300 (runTCPServer (serverSettingsTCP 0 "127.0.0.1") (\_ -> return ())))))
+            `finally` putMVar ended ()
       Timer.threadDelay (delay `mod` 1000)
       killThread server
       within 10 "the end of the server" (takeMVar ended)
@@ -147,13 +158,15 @@ roundTrip :: HasReadWrite app => Int -> app -> IO ()
 roundTrip seed app = do
   let pieces = sizes (fromIntegral seed) 30
       total = sum pieces
-  withThread (mapM_ (\(offset, size) -> appWrite app (bytesOf offset size)) (zip (scanl (+) 0 pieces) pieces)) $ \_ -> do
-    back <- readExactly total (appRead app)
-    (back == bytesOf 0 total) `shouldBe` True
+  withThread (mapM_ (\(offset, size) -> appWrite app (bytesOf offset size)) (zip (scanl (+) 0 pieces) pieces)) $ \_ ->
+    do
+      back <- readExactly total (appRead app)
+      (back == bytesOf 0 total) `shouldBe` True
 
 -- How many bytes each read returned, until the end.
 lengthsOf :: IO ByteString.ByteString -> IO [Int]
-lengthsOf next = next >>= \piece -> if ByteString.null piece then return [] else (ByteString.length piece :) <$> lengthsOf next
+lengthsOf next =
+  next >>= \piece -> if ByteString.null piece then return [] else (ByteString.length piece :) <$> lengthsOf next
 
 -- Each connection is used before and after all are there.
 thousand :: Int -> ClientSettings -> IO ()
@@ -174,16 +187,19 @@ thousand count settings = do
   outcomes <- mapM (within 60 "a connection" . takeMVar) done
   length (filter id outcomes) `shouldBe` count
   where
-    exchange offset app = appWrite app (bytesOf offset 1000) >> (== bytesOf offset 1000) <$> readExactly 1000 (appRead app)
+    exchange offset app =
+      appWrite app (bytesOf offset 1000) >> (== bytesOf offset 1000) <$> readExactly 1000 (appRead app)
 
 -- Writes 60,000 bytes in small pieces.
 slowly :: AppData -> IO ()
-slowly app = forM_ [0, 30 .. 59970] $ \offset -> appWrite app (bytesOf offset 30) >> when (offset `mod` 600 == 0) (threadDelay 200)
+slowly app =
+  forM_ [0, 30 .. 59970] $ \offset -> appWrite app (bytesOf offset 30) >> when (offset `mod` 600 == 0) (threadDelay 200)
 
 -- Connects, and resets the connection, while a server reads.
 resetting :: ClientSettings -> IO ()
-resetting settings = bracket (Theirs.getSocketTCP (getHost settings) (getPort settings)) (Network.close . fst) $ \(s, _) ->
-  Network.setSockOpt s Network.Linger (Network.StructLinger 1 0)
+resetting settings =
+  bracket (Theirs.getSocketTCP (getHost settings) (getPort settings)) (Network.close . fst) $ \(s, _) ->
+    Network.setSockOpt s Network.Linger (Network.StructLinger 1 0)
 
 unusedPort :: IO Int
 unusedPort = do

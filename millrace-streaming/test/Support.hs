@@ -44,11 +44,18 @@ import Test.Hspec (expectationFailure)
 
 -- | Pseudo-random numbers: the same ones for the same seed.
 randoms :: Word64 -> [Int]
-randoms seed = map (fromIntegral . (`shiftR` 33)) (drop 1 (iterate (\n -> n * 6364136223846793005 + 1442695040888963407) (seed + 1)))
+randoms seed =
+  map (fromIntegral . (`shiftR` 33)) (drop 1 (iterate (\n -> n * 6364136223846793005 + 1442695040888963407) (seed + 1)))
 
 -- | Sizes of pieces, from small to larger than the system takes at once.
 sizes :: Word64 -> Int -> [Int]
-sizes seed count = take count [if kind `mod` 4 == 0 then n `mod` 400000 else n `mod` 2000 | (kind, n) <- zip (randoms seed) (randoms (seed + 1000))]
+sizes seed count =
+  take
+    count
+    [ if kind `mod` 4 == 0 then n `mod` 400000 else n `mod` 2000
+      | (kind, n) <-
+          zip (randoms seed) (randoms (seed + 1000))
+    ]
 
 -- | This many bytes of an endless text, from an offset on.
 bytesOf :: Int -> Int -> ByteString
@@ -125,8 +132,8 @@ within seconds what action =
   Timer.timeout (seconds * 1000000) action
     >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
 
--- | Checks that no more descriptors are open after an action than before it. Connections may close a little later than their action
--- ends. Managers open some when they start, but only once; so if there are more, the action runs again.
+-- | Checks that no more descriptors are open after an action than before it. Connections may close a little later than
+-- their action ends. Managers open some when they start, but only once; so if there are more, the action runs again.
 withoutLeaks :: IO () -> IO ()
 withoutLeaks action = do
   hasMore <- leaves

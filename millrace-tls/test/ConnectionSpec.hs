@@ -34,23 +34,24 @@ only version = defaultAlgorithms {lowestVersion = version, highestVersion = vers
 
 handshakes :: SpecWith Credentials
 handshakes = do
-  forM_ [(version, name) | version <- [Tls12, Tls13], name <- ["server", "rsa", "ed25519", "chained"]] $ \(version, name) ->
-    it ("works with " ++ show version ++ " and the certificate " ++ name) $ \credentials -> do
-      server <- contextOf credentials [name] (\settings -> settings {serverAlgorithms = only version})
-      client <- clientWith credentials id
-      withPairOf client server $ \one other -> do
-        negotiatedVersion (negotiated one) `shouldBe` version
-        negotiatedVersion (negotiated other) `shouldBe` version
-        negotiatedCipher (negotiated one) `shouldBe` negotiatedCipher (negotiated other)
-        negotiatedGroup (negotiated one) `shouldBe` Just "x25519"
-        negotiatedServerName (negotiated other) `shouldBe` Just "localhost"
-        negotiatedProtocol (negotiated one) `shouldBe` Nothing
-        fmap certificateSubject (negotiatedPeerCertificate (negotiated one)) `shouldBe` Just ("CN=" ++ name)
-        negotiatedPeerCertificate (negotiated other) `shouldBe` Nothing
-        sendAll one "question"
-        recv other 100 `shouldReturn` "question"
-        sendAll other "answer"
-        recv one 100 `shouldReturn` "answer"
+  forM_ [(version, name) | version <- [Tls12, Tls13], name <- ["server", "rsa", "ed25519", "chained"]] $
+    \(version, name) ->
+      it ("works with " ++ show version ++ " and the certificate " ++ name) $ \credentials -> do
+        server <- contextOf credentials [name] (\settings -> settings {serverAlgorithms = only version})
+        client <- clientWith credentials id
+        withPairOf client server $ \one other -> do
+          negotiatedVersion (negotiated one) `shouldBe` version
+          negotiatedVersion (negotiated other) `shouldBe` version
+          negotiatedCipher (negotiated one) `shouldBe` negotiatedCipher (negotiated other)
+          negotiatedGroup (negotiated one) `shouldBe` Just "x25519"
+          negotiatedServerName (negotiated other) `shouldBe` Just "localhost"
+          negotiatedProtocol (negotiated one) `shouldBe` Nothing
+          fmap certificateSubject (negotiatedPeerCertificate (negotiated one)) `shouldBe` Just ("CN=" ++ name)
+          negotiatedPeerCertificate (negotiated other) `shouldBe` Nothing
+          sendAll one "question"
+          recv other 100 `shouldReturn` "question"
+          sendAll other "answer"
+          recv one 100 `shouldReturn` "answer"
   it "prefers AES-128 and X25519" $ \credentials -> withPair credentials $ \one _ ->
     negotiatedCipher (negotiated one) `shouldBe` "TLS_AES_128_GCM_SHA256"
   it "takes the lists of algorithms that it is given" $ \credentials -> do
@@ -69,10 +70,20 @@ handshakes = do
   it "chooses the certificate by name, by wildcard, or takes the first" $ \credentials -> do
     server <- contextOf credentials ["other", "server", "rsa"] id
     client <- newClientContext clientSettings {clientVerification = DoNotVerify}
-    forM_ [("localhost", "CN=server"), ("LOCALHOST", "CN=server"), ("a.wild.test", "CN=server"), ("a.b.wild.test", "CN=other"), ("other.test", "CN=other"), ("wild.test", "CN=other"), ("127.0.0.1", "CN=other")] $ \(name, subject) ->
-      withSockets $ \one other -> do
-        (mine, _) <- bothSides (clientHandshake client name one) (serverHandshake server other)
-        either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) mine `shouldReturn` Just subject
+    forM_
+      [ ("localhost", "CN=server"),
+        ("LOCALHOST", "CN=server"),
+        ("a.wild.test", "CN=server"),
+        ("a.b.wild.test", "CN=other"),
+        ("other.test", "CN=other"),
+        ("wild.test", "CN=other"),
+        ("127.0.0.1", "CN=other")
+      ]
+      $ \(name, subject) ->
+        withSockets $ \one other -> do
+          (mine, _) <- bothSides (clientHandshake client name one) (serverHandshake server other)
+          either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) mine
+            `shouldReturn` Just subject
   forM_ [Tls12, Tls13] $ \version ->
     it ("shows the identities that an action has looked up for the name, with " ++ show version) $ \credentials -> do
       asked <- newIORef []
@@ -86,9 +97,23 @@ handshakes = do
               Just "rsa.wild.test" -> [rsa]
               _ -> []
           algorithms = only version
-      server <- newServerContext (serverSettings other) {serverIdentities = [other, one], serverIdentitiesFor = Just lookUp, serverAlgorithms = algorithms}
+      server <-
+        newServerContext
+          (serverSettings other)
+            { serverIdentities =
+                [other, one],
+              serverIdentitiesFor = Just lookUp,
+              serverAlgorithms = algorithms
+            }
       client <- newClientContext clientSettings {clientVerification = DoNotVerify, clientResumption = FullHandshakes}
-      rsaOnly <- newClientContext clientSettings {clientVerification = DoNotVerify, clientAlgorithms = defaultAlgorithms {highestVersion = Tls12, ciphersFor12 = Just ["ECDHE-RSA-AES128-GCM-SHA256"]}}
+      rsaOnly <-
+        newClientContext
+          clientSettings
+            { clientVerification =
+                DoNotVerify,
+              clientAlgorithms =
+                defaultAlgorithms {highestVersion = Tls12, ciphersFor12 = Just ["ECDHE-RSA-AES128-GCM-SHA256"]}
+            }
       let shown from name = withSockets $ \mine theirs -> do
             (outcome, _) <- bothSides (clientHandshake from name mine) (serverHandshake server theirs)
             either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) outcome
@@ -99,11 +124,22 @@ handshakes = do
       shown client "rsa.wild.test" `shouldReturn` Just "CN=rsa"
       shown client "both.test" `shouldReturn` Just "CN=server"
       when (version == Tls12) $ shown rsaOnly "both.test" `shouldReturn` Just "CN=rsa"
-      readIORef asked >>= (`shouldBe` [Just "both.test" | version == Tls12] ++ [Just "both.test", Just "rsa.wild.test", Nothing, Just "localhost", Just "other.test"])
+      readIORef asked
+        >>= ( `shouldBe`
+                [Just "both.test" | version == Tls12]
+                  ++ [Just "both.test", Just "rsa.wild.test", Nothing, Just "localhost", Just "other.test"]
+            )
   it "looks identities up also when the client's first message comes in pieces, and must come twice" $ \credentials -> do
     one <- identity credentials "server"
     asked <- newIORef (0 :: Int)
-    server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just (const ([one] <$ modifyIORef asked (+ 1))), serverAlgorithms = defaultAlgorithms {keyGroups = Just ["P-384"]}}
+    server <-
+      newServerContext
+        (serverSettings one)
+          { serverIdentities =
+              [],
+            serverIdentitiesFor = Just (const ([one] <$ modifyIORef asked (+ 1))),
+            serverAlgorithms = defaultAlgorithms {keyGroups = Just ["P-384"]}
+          }
     client <- clientWith credentials id
     withSockets $ \mine between -> withSockets $ \between' theirs -> do
       forM_ [(between, between'), (between', between)] $ \(from, to) -> inBackground (drip from to)
@@ -111,25 +147,28 @@ handshakes = do
       either throwIO (return . negotiatedGroup . negotiated) ours `shouldReturn` Just "secp384r1"
       either throwIO (return . negotiatedServerName . negotiated) peers `shouldReturn` Just "localhost"
     readIORef asked `shouldReturn` 1
-  it "refuses clients for whose name nothing is found, or for whom the action throws or is interrupted" $ \credentials -> do
-    one <- identity credentials "server"
-    let lookUp name = case name of
-          Just "broken.test" -> ioError (userError "the table is broken")
-          Just "slow.test" -> threadDelay 20000000 >> return [one]
-          _ -> return []
-    server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just lookUp}
-    client <- clientWith credentials id
-    let meet name limit = withSockets $ \mine theirs -> bothSides (clientHandshake client name mine) (limit (serverHandshake server theirs))
-        alertOf = either (tlsAlert <=< fromException) (const Nothing)
-    (nobody, refused) <- meet "nobody.test" id
-    alertOf nobody `shouldBe` Just (AlertReceived UnrecognizedName)
-    problemOf refused `shouldBe` Just UnknownServerName
-    (broken, thrown) <- meet "broken.test" id
-    alertOf broken `shouldBe` Just (AlertReceived InternalError)
-    fmap show (ioErrorOf thrown) `shouldBe` Just "user error (the table is broken)"
-    (slow, interrupted) <- meet "slow.test" (timeout 20000)
-    alertOf slow `shouldBe` Just (AlertReceived InternalError)
-    either (const False) isNothing interrupted `shouldBe` True
+  it "refuses clients for whose name nothing is found, or for whom the action throws or is interrupted" $ \credentials ->
+    do
+      one <- identity credentials "server"
+      let lookUp name = case name of
+            Just "broken.test" -> ioError (userError "the table is broken")
+            Just "slow.test" -> threadDelay 20000000 >> return [one]
+            _ -> return []
+      server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just lookUp}
+      client <- clientWith credentials id
+      let meet name limit =
+            withSockets $ \mine theirs ->
+              bothSides (clientHandshake client name mine) (limit (serverHandshake server theirs))
+          alertOf = either (tlsAlert <=< fromException) (const Nothing)
+      (nobody, refused) <- meet "nobody.test" id
+      alertOf nobody `shouldBe` Just (AlertReceived UnrecognizedName)
+      problemOf refused `shouldBe` Just UnknownServerName
+      (broken, thrown) <- meet "broken.test" id
+      alertOf broken `shouldBe` Just (AlertReceived InternalError)
+      fmap show (ioErrorOf thrown) `shouldBe` Just "user error (the table is broken)"
+      (slow, interrupted) <- meet "slow.test" (timeout 20000)
+      alertOf slow `shouldBe` Just (AlertReceived InternalError)
+      either (const False) isNothing interrupted `shouldBe` True
   it "chooses among keys of several kinds what the client can use" $ \credentials -> do
     server <- contextOf credentials ["server", "rsa"] id
     client <- clientWith credentials $ \settings ->
@@ -137,13 +176,21 @@ handshakes = do
     withPairOf client server $ \one _ ->
       fmap certificateSubject (negotiatedPeerCertificate (negotiated one)) `shouldBe` Just "CN=rsa"
   it "asks for a client's certificate and tells it" $ \credentials -> do
-    server <- contextOf credentials ["server"] (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
+    server <-
+      contextOf
+        credentials
+        ["server"]
+        (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
     mine <- identity credentials "client"
     client <- clientWith credentials (\settings -> settings {clientIdentity = Just mine})
     withPairOf client server $ \_ other ->
       fmap certificateSubject (negotiatedPeerCertificate (negotiated other)) `shouldBe` Just "CN=client"
   it "takes clients without a certificate when it only asks" $ \credentials -> do
-    server <- contextOf credentials ["server"] (\settings -> settings {serverClientCertificates = Asked (rootTrust credentials)})
+    server <-
+      contextOf
+        credentials
+        ["server"]
+        (\settings -> settings {serverClientCertificates = Asked (rootTrust credentials)})
     client <- clientWith credentials id
     withPairOf client server $ \_ other -> negotiatedPeerCertificate (negotiated other) `shouldBe` Nothing
   it "has the settings that replaced others from the next handshake on" $ \credentials -> do
@@ -152,7 +199,8 @@ handshakes = do
     withPairOf client server $ \one other -> do
       next <- identity credentials "rsa"
       replaceServerSettings server (serverSettings next)
-      replaceServerSettings server (serverSettings next) {serverProtocols = [""]} `shouldThrow` ((== BadProtocols) . settingsProblem)
+      replaceServerSettings server (serverSettings next) {serverProtocols = [""]}
+        `shouldThrow` ((== BadProtocols) . settingsProblem)
       withPairOf client server $ \later _ ->
         fmap certificateSubject (negotiatedPeerCertificate (negotiated later)) `shouldBe` Just "CN=rsa"
       sendAll one "still here"
@@ -194,18 +242,20 @@ drip from to = do
 receiving :: SpecWith Credentials
 receiving = do
   forM_ [1, 100, 16384, 16385, 1000000] $ \size ->
-    it ("gets " ++ show size ++ " bytes, in pieces of any size") $ \credentials -> withPair credentials $ \one other -> do
-      job <- inBackground (sendAll one (bytesAt 0 size) >> endSending one)
-      let go position [] = go position [1, 7, 500, 16384, 20000, 100000]
-          go position (most : more) = do
-            bytes <- recv other most
-            bytes `shouldBe` bytesAt position (ByteString.length bytes)
-            ByteString.length bytes `shouldSatisfy` (<= most)
-            if ByteString.null bytes then return position else go (position + ByteString.length bytes) more
-      go 0 [] `shouldReturn` size
-      finish job
+    it ("gets " ++ show size ++ " bytes, in pieces of any size") $ \credentials ->
+      withPair credentials $ \one other -> do
+        job <- inBackground (sendAll one (bytesAt 0 size) >> endSending one)
+        let go position [] = go position [1, 7, 500, 16384, 20000, 100000]
+            go position (most : more) = do
+              bytes <- recv other most
+              bytes `shouldBe` bytesAt position (ByteString.length bytes)
+              ByteString.length bytes `shouldSatisfy` (<= most)
+              if ByteString.null bytes then return position else go (position + ByteString.length bytes) more
+        go 0 [] `shouldReturn` size
+        finish job
   it "loses nothing when its deadline passes" $ \credentials -> withPair credentials $ \one other -> do
-    job <- inBackground . forM_ [0 .. 299] $ \piece -> sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
+    job <- inBackground . forM_ [0 .. 299] $ \piece ->
+      sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
     let go position
           | position >= 210000 = return ()
           | otherwise = do
@@ -220,7 +270,8 @@ receiving = do
     go 0
     finish job
   it "loses nothing when it is interrupted" $ \credentials -> withPair credentials $ \one other -> do
-    job <- inBackground . forM_ [0 .. 299] $ \piece -> sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
+    job <- inBackground . forM_ [0 .. 299] $ \piece ->
+      sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
     interrupted <- newIORef (0 :: Int)
     let go position
           | position >= 210000 = return ()
@@ -234,24 +285,25 @@ receiving = do
     go 0
     readIORef interrupted >>= (`shouldSatisfy` (> 10))
     finish job
-  it "finds quiet a peer that has sent nothing but tickets, and loses nothing of others" $ \credentials -> withPair credentials $ \one other -> do
-    let arrival = void (perform (waitReadableRequest (Socket.socketHandle (connectionSocket one))))
-        noise = within 20 "noise" $ let look = isQuiet one >>= \quiet -> when quiet (arrival >> look) in look
-    -- The server sends its tickets when it waits for a request.
-    request <- inBackground (recv other 100)
-    within 20 "tickets" arrival
-    isQuiet one `shouldReturn` True
-    sendAll one "request"
-    finish request `shouldReturn` "request"
-    sendAll other "answer"
-    noise
-    isQuiet one `shouldReturn` False
-    recv one 100 `shouldReturn` "answer"
-    isQuiet one `shouldReturn` True
-    endSending other
-    noise
-    recv one 100 `shouldReturn` ""
-    isQuiet one `shouldReturn` False
+  it "finds quiet a peer that has sent nothing but tickets, and loses nothing of others" $ \credentials ->
+    withPair credentials $ \one other -> do
+      let arrival = void (perform (waitReadableRequest (Socket.socketHandle (connectionSocket one))))
+          noise = within 20 "noise" $ let look = isQuiet one >>= \quiet -> when quiet (arrival >> look) in look
+      -- The server sends its tickets when it waits for a request.
+      request <- inBackground (recv other 100)
+      within 20 "tickets" arrival
+      isQuiet one `shouldReturn` True
+      sendAll one "request"
+      finish request `shouldReturn` "request"
+      sendAll other "answer"
+      noise
+      isQuiet one `shouldReturn` False
+      recv one 100 `shouldReturn` "answer"
+      isQuiet one `shouldReturn` True
+      endSending other
+      noise
+      recv one 100 `shouldReturn` ""
+      isQuiet one `shouldReturn` False
   it "tells an end that was cut off from one that was said" $ \credentials -> do
     withPair credentials $ \one other -> do
       sendAll one "all"
@@ -270,14 +322,17 @@ receiving = do
     withSockets $ \one between -> withSockets $ \between' other -> do
       broken <- newIORef False
       never <- newIORef False
-      forM_ [(broken, between, between'), (never, between', between)] $ \(flag, from, to) -> inBackground (spoil flag from to)
+      forM_ [(broken, between, between'), (never, between', between)] $ \(flag, from, to) ->
+        inBackground (spoil flag from to)
       (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
       first <- either throwIO return mine
       second <- either throwIO return theirs
       writeIORef broken True
       sendAll first "spoilt"
-      recv second 100 `shouldThrow` \problem -> tlsProblem problem == ProtocolViolated && tlsAlert problem == Just (AlertSent BadRecordMac)
-      recv first 100 `shouldThrow` \problem -> tlsProblem problem == RefusedByPeer && tlsAlert problem == Just (AlertReceived BadRecordMac)
+      recv second 100 `shouldThrow` \problem ->
+        tlsProblem problem == ProtocolViolated && tlsAlert problem == Just (AlertSent BadRecordMac)
+      recv first 100 `shouldThrow` \problem ->
+        tlsProblem problem == RefusedByPeer && tlsAlert problem == Just (AlertReceived BadRecordMac)
   it "wakes when the connection is closed" $ \credentials -> withPair credentials $ \_ other -> do
     job <- inBackground (recv other 100)
     threadDelay 20000
@@ -296,7 +351,9 @@ receiving = do
       bytes <- Plain.recv from 16384
       unless (ByteString.null bytes) $ do
         isBroken <- takeFlag broken
-        Plain.sendAll to (if isBroken then ByteString.init bytes <> ByteString.singleton (ByteString.last bytes + 1) else bytes)
+        Plain.sendAll
+          to
+          (if isBroken then ByteString.init bytes <> ByteString.singleton (ByteString.last bytes + 1) else bytes)
         spoil broken from to
 
 sending :: SpecWith Credentials
@@ -337,37 +394,42 @@ sending = do
     within 30 "an attempt that runs out of time" awaitTimeout
     receiveExactly other 0 total
     finish job
-  it "gives up at its deadline, and wakes when the connection is closed" $ \credentials -> withPair credentials $ \one _ -> do
-    deadline <- deadlineAfter 50000
-    sendAllBefore deadline one (bytesAt 0 20000000) `shouldThrow` isDeadlineError
-    job <- inBackground (sendAll one (bytesAt 0 20000000))
-    threadDelay 20000
-    close one
-    try (within 5 "the send" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
-  forM_ [("its deadline passes", byDeadline), ("it is interrupted", byInterruption)] $ \(what, cutting) -> do
-    it ("leaves the connection whole when " ++ what ++ " within a message") $ \credentials -> withPair credentials $ \one other -> do
-      cutting (\deadline -> sendAllBefore deadline one (bytesAt 0 20000000))
-      -- The sent part precedes what is sent next, and nothing is lost or repeated between them.
-      job <- inBackground (sendAll one "the rest" >> endSending one)
-      received <- receiveAll other
-      finish job
-      let count = ByteString.length received - 8
-      ByteString.drop count received `shouldBe` "the rest"
-      (ByteString.take count received == bytesAt 0 count) `shouldBe` True
-    it ("does not let the peer take the message for whole when " ++ what ++ ", and the connection is closed") $ \credentials -> withPair credentials $ \one other -> do
-      let path = fileOf credentials "large"
-      ByteString.writeFile path (bytesAt 0 20000000)
-      withFile path ForReading $ \file -> cutting (\deadline -> void (sendFileBefore deadline one (fileDescriptor file) 0 20000000))
+  it "gives up at its deadline, and wakes when the connection is closed" $ \credentials ->
+    withPair credentials $ \one _ -> do
+      deadline <- deadlineAfter 50000
+      sendAllBefore deadline one (bytesAt 0 20000000) `shouldThrow` isDeadlineError
+      job <- inBackground (sendAll one (bytesAt 0 20000000))
+      threadDelay 20000
       close one
-      let go position = do
-            outcome <- try (recv other 100000)
-            case outcome of
-              Left problem -> return (tlsProblem problem)
-              Right bytes | ByteString.null bytes -> ioError (userError "the end was said")
-              Right bytes -> do
-                (bytes == bytesAt position (ByteString.length bytes)) `shouldBe` True
-                go (position + ByteString.length bytes)
-      within 20 "the end" (go 0) `shouldReturn` Truncated
+      try (within 5 "the send" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
+  forM_ [("its deadline passes", byDeadline), ("it is interrupted", byInterruption)] $ \(what, cutting) -> do
+    it ("leaves the connection whole when " ++ what ++ " within a message") $ \credentials ->
+      withPair credentials $ \one other -> do
+        cutting (\deadline -> sendAllBefore deadline one (bytesAt 0 20000000))
+        -- The sent part precedes what is sent next, and nothing is lost or repeated between them.
+        job <- inBackground (sendAll one "the rest" >> endSending one)
+        received <- receiveAll other
+        finish job
+        let count = ByteString.length received - 8
+        ByteString.drop count received `shouldBe` "the rest"
+        (ByteString.take count received == bytesAt 0 count) `shouldBe` True
+    it ("does not let the peer take the message for whole when " ++ what ++ ", and the connection is closed") $
+      \credentials ->
+        withPair credentials $ \one other -> do
+          let path = fileOf credentials "large"
+          ByteString.writeFile path (bytesAt 0 20000000)
+          withFile path ForReading $ \file ->
+            cutting (\deadline -> void (sendFileBefore deadline one (fileDescriptor file) 0 20000000))
+          close one
+          let go position = do
+                outcome <- try (recv other 100000)
+                case outcome of
+                  Left problem -> return (tlsProblem problem)
+                  Right bytes | ByteString.null bytes -> ioError (userError "the end was said")
+                  Right bytes -> do
+                    (bytes == bytesAt position (ByteString.length bytes)) `shouldBe` True
+                    go (position + ByteString.length bytes)
+          within 20 "the end" (go 0) `shouldReturn` Truncated
   it "is refused after the end was said" $ \credentials -> withPair credentials $ \one other -> do
     endSending one
     sendAll one "more" `shouldThrow` (const True :: IOException -> Bool)

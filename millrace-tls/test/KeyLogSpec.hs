@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The log of secrets, as Wireshark reads it: compared with what OpenSSL's own client writes about the same connections.
+-- | The log of secrets, as Wireshark reads it: compared with what OpenSSL's own client writes about the same
+-- connections.
 module KeyLogSpec (spec) where
 
 import Control.Concurrent.MVar
@@ -53,7 +54,13 @@ spec = do
       `shouldThrow` (const True :: IOException -> Bool)
   where
     secretsOf12 = ["CLIENT_RANDOM"]
-    secretsOf13 = ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0", "EXPORTER_SECRET", "SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0"]
+    secretsOf13 =
+      [ "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "EXPORTER_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_TRAFFIC_SECRET_0"
+      ]
     isHex = Char8.all isHexDigit
 
 type Secret = (ByteString.ByteString, ByteString.ByteString, ByteString.ByteString)
@@ -62,9 +69,10 @@ type Secret = (ByteString.ByteString, ByteString.ByteString, ByteString.ByteStri
 secretsIn :: FilePath -> IO [Secret]
 secretsIn path = do
   content <- ByteString.readFile path
-  fmap sort . forM (filter (not . ("#" `ByteString.isPrefixOf`)) (Char8.lines content)) $ \line -> case Char8.words line of
-    [label, random, secret] -> return (label, random, secret)
-    _ -> ioError (userError ("a line is wrong: " ++ show line))
+  fmap sort . forM (filter (not . ("#" `ByteString.isPrefixOf`)) (Char8.lines content)) $ \line ->
+    case Char8.words line of
+      [label, random, secret] -> return (label, random, secret)
+      _ -> ioError (userError ("a line is wrong: " ++ show line))
 
 -- One connection of OpenSSL's client, with an exchange of bytes.
 talk :: ServerContext -> [String] -> IO ()
@@ -76,12 +84,17 @@ talk server options = withListener $ \listener address -> do
       sendAll connection "hello\n"
       endSending connection
       receiveAll connection
-  let arguments = ["s_client", "-connect", "127.0.0.1:" ++ portOf address, "-servername", "localhost", "-quiet", "-no_ign_eof"] ++ options
-  withCreateProcess (proc "openssl" arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $ \input output _ process -> do
-    forM_ output ByteString.hGetContents
-    mapM_ hClose input
-    void (waitForProcess process)
-  within 20 "the server" (takeMVar served) >>= either (\problem -> throwIO (problem :: SomeException)) (const (return ()))
+  let arguments =
+        ["s_client", "-connect", "127.0.0.1:" ++ portOf address, "-servername", "localhost", "-quiet", "-no_ign_eof"]
+          ++ options
+  withCreateProcess (proc "openssl" arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $
+    \input output _ process ->
+      do
+        forM_ output ByteString.hGetContents
+        mapM_ hClose input
+        void (waitForProcess process)
+  within 20 "the server" (takeMVar served)
+    >>= either (\problem -> throwIO (problem :: SomeException)) (const (return ()))
   where
     portOf address = case address of
       SockAddrInet port _ -> show port

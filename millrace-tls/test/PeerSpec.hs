@@ -12,7 +12,17 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf, stripPrefix)
 import Data.Maybe (isNothing, mapMaybe)
 import Millrace.Deadline (deadlineAfter)
-import Millrace.Socket (Family (..), SockAddr (..), SocketType (..), accept, connect, defaultProtocol, socket, socketPort, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    SocketType (..),
+    accept,
+    connect,
+    defaultProtocol,
+    socket,
+    socketPort,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
 import Support
@@ -33,18 +43,44 @@ spec = do
     forM_ ["1.2", "1.3"] $ \version ->
       it ("curl, TLS " ++ version) $ \credentials ->
         withHttp credentials $ \port -> do
-          (code, output, problems) <- readProcessWithExitCode "curl" ["--silent", "--show-error", "--ipv4", "--cacert", fileOf credentials "root.pem", "--tls-max", version, "https://localhost:" ++ show port ++ "/"] ""
+          (code, output, problems) <-
+            readProcessWithExitCode
+              "curl"
+              [ "--silent",
+                "--show-error",
+                "--ipv4",
+                "--cacert",
+                fileOf credentials "root.pem",
+                "--tls-max",
+                version,
+                "https://localhost:"
+                  ++ show port
+                  ++ "/"
+              ]
+              ""
           (code, output, problems) `shouldBe` (ExitSuccess, "hello", "")
     it "curl, which refuses another name" $ \credentials -> do
       needing "curl"
       refused credentials "other" $ \port -> do
-        (code, _, _) <- readProcessWithExitCode "curl" ["--silent", "--ipv4", "--cacert", fileOf credentials "root.pem", "https://localhost:" ++ show port ++ "/"] ""
+        (code, _, _) <-
+          readProcessWithExitCode
+            "curl"
+            ["--silent", "--ipv4", "--cacert", fileOf credentials "root.pem", "https://localhost:" ++ show port ++ "/"]
+            ""
         code `shouldBe` ExitFailure 60
     forM_ ["NORMAL:-VERS-ALL:+VERS-TLS1.2", "NORMAL:-VERS-ALL:+VERS-TLS1.3"] $ \priority ->
       it ("gnutls-cli " ++ priority) $ \credentials ->
-        answering credentials "gnutls-cli" (\port -> ["--x509cafile", fileOf credentials "root.pem", "--priority", priority, "-p", show port, "localhost"])
+        answering
+          credentials
+          "gnutls-cli"
+          ( \port ->
+              ["--x509cafile", fileOf credentials "root.pem", "--priority", priority, "-p", show port, "localhost"]
+          )
     it "Python" $ \credentials ->
-      answering credentials "python3" (\port -> ["test/peers/peer.py", "client", show port, fileOf credentials "root.pem"])
+      answering
+        credentials
+        "python3"
+        (\port -> ["test/peers/peer.py", "client", show port, fileOf credentials "root.pem"])
     it "Go" $ \credentials -> withGo credentials $ \program ->
       answering credentials program (\port -> ["client", show port, fileOf credentials "root.pem"])
     it "Node" $ \credentials ->
@@ -52,38 +88,95 @@ spec = do
     it "Java" $ \credentials ->
       answering credentials "java" (\port -> ["test/peers/Peer.java", show port, fileOf credentials "root.pem"])
     it "openssl s_client, which changes its keys and wants us to" $ \credentials ->
-      commanding credentials "-tls1_3" ["K\n", "question\n"] $ \outcome -> outcome `shouldSatisfy` either (const False) (== "question\n")
+      commanding credentials "-tls1_3" ["K\n", "question\n"] $ \outcome ->
+        outcome `shouldSatisfy` either (const False) (== "question\n")
     it "openssl s_client, which may not renegotiate" $ \credentials ->
-      commanding credentials "-tls1_2" ["R\n", "question\n"] $ \outcome -> outcome `shouldSatisfy` either (const True) (const False)
+      commanding credentials "-tls1_2" ["R\n", "question\n"] $ \outcome ->
+        outcome `shouldSatisfy` either (const True) (const False)
   describe "that is a server" $ do
     forM_ ["-tls1_2", "-tls1_3"] $ \version ->
       it ("openssl s_server " ++ version) $ \credentials ->
-        asking credentials "openssl" ["s_server", "-accept", "127.0.0.1:0", "-cert", fileOf credentials "server.pem", "-key", keyOf credentials "server", "-rev", "-naccept", "1", version]
+        asking
+          credentials
+          "openssl"
+          [ "s_server",
+            "-accept",
+            "127.0.0.1:0",
+            "-cert",
+            fileOf credentials "server.pem",
+            "-key",
+            keyOf credentials "server",
+            "-rev",
+            "-naccept",
+            "1",
+            version
+          ]
     it "gnutls-serv" $ \credentials -> do
       port <- freePort
-      askingOn port credentials "gnutls-serv" ["--echo", "--port", show port, "--x509certfile", fileOf credentials "server.pem", "--x509keyfile", keyOf credentials "server"] "question\n"
+      askingOn
+        port
+        credentials
+        "gnutls-serv"
+        [ "--echo",
+          "--port",
+          show port,
+          "--x509certfile",
+          fileOf credentials "server.pem",
+          "--x509keyfile",
+          keyOf
+            credentials
+            "server"
+        ]
+        "question\n"
     it "Python" $ \credentials ->
-      asking credentials "python3" ["test/peers/peer.py", "server", fileOf credentials "server.pem", keyOf credentials "server"]
+      asking
+        credentials
+        "python3"
+        ["test/peers/peer.py", "server", fileOf credentials "server.pem", keyOf credentials "server"]
     it "Go" $ \credentials -> withGo credentials $ \program ->
       asking credentials program ["server", fileOf credentials "server.pem", keyOf credentials "server"]
 
   describe "that is a server to refuse" $
     forM_ refusals $ \(name, problem) -> do
       it ("openssl s_server, " ++ name) $ \credentials ->
-        refusing credentials name problem "openssl" ["s_server", "-accept", "127.0.0.1:0", "-cert", fileOf credentials (name ++ ".pem"), "-key", keyOf credentials name]
+        refusing
+          credentials
+          name
+          problem
+          "openssl"
+          [ "s_server",
+            "-accept",
+            "127.0.0.1:0",
+            "-cert",
+            fileOf
+              credentials
+              (name ++ ".pem"),
+            "-key",
+            keyOf credentials name
+          ]
       it ("Go, " ++ name) $ \credentials -> withGo credentials $ \program ->
-        refusing credentials name problem program ["server", fileOf credentials (name ++ ".pem"), keyOf credentials name]
+        refusing
+          credentials
+          name
+          problem
+          program
+          ["server", fileOf credentials (name ++ ".pem"), keyOf credentials name]
       it ("nginx, " ++ name) $ \credentials -> do
         needing "nginx"
         port <- freePort
         let folder = fileOf credentials ("nginx-" ++ name)
         createDirectory folder
-        writeFile (folder ++ "/nginx.conf") (nginxConfiguration folder port (fileOf credentials (name ++ ".pem")) (keyOf credentials name))
-        withCreateProcess (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe} $ \_ _ _ process -> do
-          outcome <- within 20 "the refusal" (whenItListens (handshakeWith credentials name port))
-          refusalOf outcome `shouldBe` Just problem
-          terminateProcess process
-          void (waitForProcess process)
+        writeFile
+          (folder ++ "/nginx.conf")
+          (nginxConfiguration folder port (fileOf credentials (name ++ ".pem")) (keyOf credentials name))
+        withCreateProcess
+          (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe}
+          $ \_ _ _ process ->
+            do
+              outcome <- within 20 "the refusal" (whenItListens (handshakeWith credentials name port))
+              refusalOf outcome `shouldBe` Just problem
+              terminateProcess process
+              void (waitForProcess process)
 
 -- Certificates that a client must refuse, with the reason.
 refusals :: [(String, CertificateProblem)]
@@ -100,16 +193,19 @@ refusals =
 refusing :: Credentials -> String -> CertificateProblem -> String -> [String] -> IO ()
 refusing credentials name problem program arguments = do
   needing program
-  withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $ \_ output _ process -> do
-    port <- maybe (ioError (userError "no output")) (within 20 "the port" . findPort) output
-    outcome <- handshakeWith credentials name port
-    refusalOf outcome `shouldBe` Just problem
-    terminateProcess process
+  withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $
+    \_ output _ process ->
+      do
+        port <- maybe (ioError (userError "no output")) (within 20 "the port" . findPort) output
+        outcome <- handshakeWith credentials name port
+        refusalOf outcome `shouldBe` Just problem
+        terminateProcess process
 
 -- The client trusts the root. It uses the revocation list only in the test of revocation.
 handshakeWith :: Credentials -> String -> Int -> IO (Either TlsException ())
 handshakeWith credentials name port = do
-  let trust = (rootTrust credentials) {trustRevocationLists = [PemFile (fileOf credentials "root.crl") | name == "revoked"]}
+  let trust =
+        (rootTrust credentials) {trustRevocationLists = [PemFile (fileOf credentials "root.crl") | name == "revoked"]}
   context <- newClientContext (trusting trust)
   bracket (socket AF_INET Stream defaultProtocol) Socket.close $ \raw -> do
     connect raw (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
@@ -126,8 +222,16 @@ nginxConfiguration :: FilePath -> Int -> FilePath -> FilePath -> String
 nginxConfiguration folder port certificate key =
   unlines
     [ "daemon off; error_log stderr; pid nginx.pid; worker_processes 1; events { }",
-      "http { access_log off; " ++ concat [kind ++ "_temp_path " ++ folder ++ "; " | kind <- ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]],
-      "server { listen 127.0.0.1:" ++ show port ++ " ssl; ssl_certificate " ++ certificate ++ "; ssl_certificate_key " ++ key ++ "; } }"
+      "http { access_log off; "
+        ++ concat
+          [kind ++ "_temp_path " ++ folder ++ "; " | kind <- ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]],
+      "server { listen 127.0.0.1:"
+        ++ show port
+        ++ " ssl; ssl_certificate "
+        ++ certificate
+        ++ "; ssl_certificate_key "
+        ++ key
+        ++ "; } }"
     ]
 
 needing :: String -> IO ()
@@ -146,7 +250,15 @@ withGo credentials use = do
 
 clientOfOpenssl :: Credentials -> Int -> [String]
 clientOfOpenssl credentials port =
-  ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-CAfile", fileOf credentials "root.pem"]
+  [ "s_client",
+    "-connect",
+    "127.0.0.1:"
+      ++ show port,
+    "-servername",
+    "localhost",
+    "-CAfile",
+    fileOf credentials "root.pem"
+  ]
     ++ ["-verify_return_error", "-verify_hostname", "localhost"]
 
 -- A server for one client.
@@ -166,7 +278,8 @@ serving credentials name serve use = do
 answering :: Credentials -> String -> (Int -> [String]) -> IO ()
 answering credentials program arguments = do
   needing program
-  (outcome, (_, output, problems)) <- serving credentials "server" serve (\port -> readProcessWithExitCode program (arguments port) "question\n")
+  (outcome, (_, output, problems)) <-
+    serving credentials "server" serve (\port -> readProcessWithExitCode program (arguments port) "question\n")
   either throwIO return outcome
   (output ++ problems) `shouldSatisfy` isInfixOf "answer to question"
   where
@@ -206,7 +319,13 @@ commanding credentials version typed check = do
   context <- contextOf credentials ["server"] id
   withListener $ \listener _ -> do
     port <- socketPort listener
-    let command = (proc "openssl" (clientOfOpenssl credentials (fromIntegral port) ++ [version])) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe}
+    let command =
+          (proc "openssl" (clientOfOpenssl credentials (fromIntegral port) ++ [version]))
+            { std_in =
+                CreatePipe,
+              std_out = CreatePipe,
+              std_err = CreatePipe
+            }
     withCreateProcess command $ \input output problems process -> do
       job <- inBackground . bracket (fst <$> accept listener) Socket.close $ \peer ->
         bracket (serverHandshake context peer) close $ \connection -> do
@@ -230,10 +349,12 @@ commanding credentials version typed check = do
 asking :: Credentials -> String -> [String] -> IO ()
 asking credentials program arguments = do
   needing program
-  withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $ \_ output _ process -> do
-    port <- maybe (ioError (userError "no output")) (within 20 "the port" . findPort) output
-    ask credentials port `shouldReturn` "noitseuq\n"
-    terminateProcess process
+  withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $
+    \_ output _ process ->
+      do
+        port <- maybe (ioError (userError "no output")) (within 20 "the port" . findPort) output
+        ask credentials port `shouldReturn` "noitseuq\n"
+        terminateProcess process
 
 -- The same for a server that gets the port, and repeats lines.
 askingOn :: Int -> Credentials -> String -> [String] -> ByteString -> IO ()

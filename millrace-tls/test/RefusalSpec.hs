@@ -98,14 +98,33 @@ spec = do
       (good, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
       either throwIO (return . const ()) good
     it "that has no version in common" $ \credentials -> do
-      server <- contextOf credentials ["server"] (\settings -> settings {serverAlgorithms = defaultAlgorithms {lowestVersion = Tls13}})
-      client <- clientWith credentials (\settings -> settings {clientAlgorithms = defaultAlgorithms {highestVersion = Tls12}})
+      server <-
+        contextOf
+          credentials
+          ["server"]
+          (\settings -> settings {serverAlgorithms = defaultAlgorithms {lowestVersion = Tls13}})
+      client <-
+        clientWith credentials (\settings -> settings {clientAlgorithms = defaultAlgorithms {highestVersion = Tls12}})
       (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
       problemOf theirs `shouldBe` Just NoCommonVersion
       alertOf mine `shouldBe` Just (AlertReceived ProtocolVersion)
     it "that has no cipher in common" $ \credentials -> do
-      server <- contextOf credentials ["server"] (\settings -> settings {serverAlgorithms = defaultAlgorithms {ciphersFor13 = Just ["TLS_AES_256_GCM_SHA384"]}})
-      client <- clientWith credentials (\settings -> settings {clientAlgorithms = defaultAlgorithms {lowestVersion = Tls13, ciphersFor13 = Just ["TLS_AES_128_GCM_SHA256"]}})
+      server <-
+        contextOf
+          credentials
+          ["server"]
+          ( \settings ->
+              settings {serverAlgorithms = defaultAlgorithms {ciphersFor13 = Just ["TLS_AES_256_GCM_SHA384"]}}
+          )
+      client <-
+        clientWith
+          credentials
+          ( \settings ->
+              settings
+                { clientAlgorithms =
+                    defaultAlgorithms {lowestVersion = Tls13, ciphersFor13 = Just ["TLS_AES_128_GCM_SHA256"]}
+                }
+          )
       (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
       problemOf theirs `shouldBe` Just NoCommonCipher
       alertOf mine `shouldBe` Just (AlertReceived HandshakeFailure)
@@ -117,17 +136,27 @@ spec = do
       alertOf mine `shouldBe` Just (AlertReceived NoApplicationProtocol)
     it "that speaks plain HTTP, or something else" $ \credentials -> do
       server <- contextOf credentials ["server"] id
-      forM_ [("GET / HTTP/1.1\r\nHost: here\r\n\r\n", NotTls PlainHttp), ("SSH-2.0-OpenSSH_9.2\r\n", NotTls SomethingElse)] $ \(bytes, problem) -> do
-        (_, theirs) <- meet (\socket -> Plain.sendAll socket bytes >> Plain.recv socket 100) (serverHandshake server)
-        problemOf theirs `shouldBe` Just problem
+      forM_
+        [("GET / HTTP/1.1\r\nHost: here\r\n\r\n", NotTls PlainHttp), ("SSH-2.0-OpenSSH_9.2\r\n", NotTls SomethingElse)]
+        $ \(bytes, problem) ->
+          do
+            (_, theirs) <-
+              meet (\socket -> Plain.sendAll socket bytes >> Plain.recv socket 100) (serverHandshake server)
+            problemOf theirs `shouldBe` Just problem
     it "that leaves during the handshake" $ \credentials -> do
       server <- contextOf credentials ["server"] id
-      (_, theirs) <- meet (\socket -> Plain.sendAll socket "\x16\x03\x01" >> Socket.shutdown socket Socket.ShutdownSend) (serverHandshake server)
+      (_, theirs) <-
+        meet
+          (\socket -> Plain.sendAll socket "\x16\x03\x01" >> Socket.shutdown socket Socket.ShutdownSend)
+          (serverHandshake server)
       problemOf theirs `shouldBe` Just Truncated
   describe "a client finds" $ do
     it "a server that does not speak TLS" $ \credentials -> do
       client <- clientWith credentials id
-      (mine, _) <- meet (clientHandshake client "localhost") (\socket -> Plain.recv socket 1000 >> Plain.sendAll socket "HTTP/1.1 400 Bad Request\r\n\r\n")
+      (mine, _) <-
+        meet
+          (clientHandshake client "localhost")
+          (\socket -> Plain.recv socket 1000 >> Plain.sendAll socket "HTTP/1.1 400 Bad Request\r\n\r\n")
       problemOf mine `shouldBe` Just (NotTls SomethingElse)
     it "no meaning in an empty name" $ \credentials -> do
       client <- clientWith credentials id
@@ -146,7 +175,8 @@ spec = do
           (pem "server.pem", pem "locked.key", PasswordNeeded)
         ]
         $ \(chain, key, problem) -> loadIdentity chain key `shouldThrow` ((== problem) . settingsProblem)
-      loadIdentityWith (return (Just "wrong")) (pem "server.pem") (pem "locked.key") `shouldThrow` ((== BrokenPrivateKey) . settingsProblem)
+      loadIdentityWith (return (Just "wrong")) (pem "server.pem") (pem "locked.key")
+        `shouldThrow` ((== BrokenPrivateKey) . settingsProblem)
       unlocked <- loadIdentityWith (return (Just "secret")) (pem "server.pem") (pem "locked.key")
       certificateNames (identityCertificate unlocked) `shouldBe` ["localhost", "*.wild.test"]
       certificateAddresses (identityCertificate unlocked) `shouldBe` ["127.0.0.1"]
@@ -156,16 +186,37 @@ spec = do
       forM_
         [ ((serverSettings mine) {serverIdentities = []}, NoIdentity),
           ((serverSettings mine) {serverProtocols = [ByteString.replicate 256 0]}, BadProtocols),
-          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {ciphersFor12 = Just ["nonsense"]}}, UnknownAlgorithms),
-          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {keyGroups = Just ["nonsense"]}}, UnknownAlgorithms),
-          ((serverSettings mine) {serverAlgorithms = defaultAlgorithms {lowestVersion = Tls13, highestVersion = Tls12}}, BadVersions),
+          ( (serverSettings mine)
+              { serverAlgorithms =
+                  defaultAlgorithms {ciphersFor12 = Just ["nonsense"]}
+              },
+            UnknownAlgorithms
+          ),
+          ( (serverSettings mine)
+              { serverAlgorithms =
+                  defaultAlgorithms {keyGroups = Just ["nonsense"]}
+              },
+            UnknownAlgorithms
+          ),
+          ( (serverSettings mine)
+              { serverAlgorithms =
+                  defaultAlgorithms {lowestVersion = Tls13, highestVersion = Tls12}
+              },
+            BadVersions
+          ),
           ((serverSettings mine) {serverClientCertificates = Asked (trustIn (PemBytes ""))}, NoCertificate),
           ((serverSettings mine) {serverClientCertificates = Asked (trustIn broken)}, BrokenCertificate)
         ]
         $ \(settings, problem) -> newServerContext settings `shouldThrow` ((== problem) . settingsProblem)
 
 -- The client gets an exception of its own, the server gets the alert.
-refusesServer :: String -> String -> (ClientSettings -> ClientSettings) -> CertificateProblem -> AlertDescription -> SpecWith Credentials
+refusesServer ::
+  String ->
+  String ->
+  (ClientSettings -> ClientSettings) ->
+  CertificateProblem ->
+  AlertDescription ->
+  SpecWith Credentials
 refusesServer what name change problem alert = it what $ \credentials -> do
   server <- contextOf credentials [name] id
   client <- clientWith credentials change
@@ -182,11 +233,17 @@ meet one other = withSockets $ \client server ->
 -- With TLS 1.3 a client learns at its first receive whether the server accepts its certificate.
 meetWithCertificate :: Credentials -> Maybe String -> IO (Either SomeException (), Either SomeException Connection)
 meetWithCertificate credentials name = do
-  server <- contextOf credentials ["server"] (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
+  server <-
+    contextOf
+      credentials
+      ["server"]
+      (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
   mine <- mapM (identity credentials) name
   client <- clientWith credentials (\settings -> settings {clientIdentity = mine})
   withSockets $ \one other ->
-    bothSides (clientHandshake client "localhost" one >>= \connection -> void (recv connection 100)) (serverHandshake server other)
+    bothSides
+      (clientHandshake client "localhost" one >>= \connection -> void (recv connection 100))
+      (serverHandshake server other)
 
 refusal :: Either SomeException a -> Maybe CertificateProblem
 refusal outcome = case problemOf outcome of

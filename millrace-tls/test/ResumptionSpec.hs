@@ -38,20 +38,23 @@ visitWith client server name look = withSockets $ \one other -> do
   isResumed <$ (close ours >> close peers)
 
 onlyServer :: Version -> ServerSettings -> ServerSettings
-onlyServer version settings = settings {serverAlgorithms = defaultAlgorithms {lowestVersion = version, highestVersion = version}}
+onlyServer version settings =
+  settings {serverAlgorithms = defaultAlgorithms {lowestVersion = version, highestVersion = version}}
 
 versions :: Version -> SpecWith Credentials
 versions version = do
   it "is resumed by the second connection and by later ones, with the certificate of the first" $ \credentials -> do
     server <- contextOf credentials ["server"] (onlyServer version)
     client <- clientWith credentials id
-    let certificateShown one = fmap certificateSubject (negotiatedPeerCertificate (negotiated one)) `shouldBe` Just "CN=server"
+    let certificateShown one =
+          fmap certificateSubject (negotiatedPeerCertificate (negotiated one)) `shouldBe` Just "CN=server"
     results <- replicateM 4 (visitWith client server "localhost" certificateShown)
     results `shouldBe` [False, True, True, True]
   it "is the same whatever the letters of the name are, and another one for another name" $ \credentials -> do
     server <- contextOf credentials ["server"] (onlyServer version)
     client <- clientWith credentials id
-    results <- mapM (visit client server) ["localhost", "a.wild.test", "127.0.0.1", "LocalHost", "a.wild.test.", "127.0.0.1"]
+    results <-
+      mapM (visit client server) ["localhost", "a.wild.test", "127.0.0.1", "LocalHost", "a.wild.test.", "127.0.0.1"]
     results `shouldBe` [False, False, False, True, True, True]
   it "is not that of another context" $ \credentials -> do
     server <- contextOf credentials ["server"] (onlyServer version)
@@ -89,7 +92,11 @@ servers = do
   it "opens tickets of servers with the same keys, before and after a restart" $ \credentials ->
     forM_ [Tls12, Tls13] $ \version -> do
       let key = ByteString.replicate 80
-          serverWith keys = contextOf credentials ["server"] (\settings -> onlyServer version settings {serverTickets = SharedTicketKeys keys})
+          serverWith keys =
+            contextOf
+              credentials
+              ["server"]
+              (\settings -> onlyServer version settings {serverTickets = SharedTicketKeys keys})
       client <- clientWith credentials id
       one <- serverWith [key 1]
       other <- serverWith [key 1]
@@ -123,17 +130,23 @@ servers = do
       replaceServerSettings server (onlyServer version (serverSettings renewed))
       visit client server "localhost" `shouldReturn` True
       visit client stranger "localhost" `shouldReturn` False
-  it "opens no tickets when other certificates of clients are asked for, although the keys are the same" $ \credentials -> do
-    let keys = SharedTicketKeys [ByteString.replicate 80 1]
-    lenient <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys})
-    asking <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys, serverClientCertificates = Asked (rootTrust credentials)})
-    client <- clientWith credentials id
-    visit client lenient "localhost" `shouldReturn` False
-    visit client asking "localhost" `shouldReturn` False
+  it "opens no tickets when other certificates of clients are asked for, although the keys are the same" $ \credentials ->
+    do
+      let keys = SharedTicketKeys [ByteString.replicate 80 1]
+      lenient <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys})
+      asking <-
+        contextOf
+          credentials
+          ["server"]
+          (\settings -> settings {serverTickets = keys, serverClientCertificates = Asked (rootTrust credentials)})
+      client <- clientWith credentials id
+      visit client lenient "localhost" `shouldReturn` False
+      visit client asking "localhost" `shouldReturn` False
   it "refuses keys of another length, none, and too many" $ \credentials -> do
     mine <- identity credentials "server"
     forM_ [[], [ByteString.replicate 79 1], replicate 17 (ByteString.replicate 80 1)] $ \keys ->
-      newServerContext (serverSettings mine) {serverTickets = SharedTicketKeys keys} `shouldThrow` ((== BadTicketKeys) . settingsProblem)
+      newServerContext (serverSettings mine) {serverTickets = SharedTicketKeys keys}
+        `shouldThrow` ((== BadTicketKeys) . settingsProblem)
 
 clients :: SpecWith Credentials
 clients = do

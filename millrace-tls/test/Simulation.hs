@@ -65,7 +65,9 @@ conversation client server = bracket (socket AF_INET Stream defaultProtocol) Soc
   listen listener 16
   served <- newEmptyMVar
   _ <- forkFinally (serveOne server listener) (putMVar served)
-  received <- try (bracket (socket AF_INET Stream defaultProtocol) Socket.close (askFrom client)) :: IO (Either SomeException Int)
+  received <-
+    try (bracket (socket AF_INET Stream defaultProtocol) Socket.close (askFrom client)) ::
+      IO (Either SomeException Int)
   -- No client will come for a server that still waits.
   Socket.close listener
   _ <- takeMVar served
@@ -85,7 +87,10 @@ askFrom context raw = do
   bracket (clientHandshake context "localhost" raw) close $ \connection -> do
     sent <- newEmptyMVar
     -- A thread that receives must not wait for the answer to something that could not be sent.
-    _ <- forkFinally ((sendAll connection (bytesAt 0 total) >> endSending connection) `onException` Socket.close raw) (putMVar sent)
+    _ <-
+      forkFinally
+        ((sendAll connection (bytesAt 0 total) >> endSending connection) `onException` Socket.close raw)
+        (putMVar sent)
     received <- receive connection 0 `onException` (close connection >> takeMVar sent)
     received <$ (takeMVar sent >>= either throwIO return)
   where

@@ -43,7 +43,21 @@ import Data.Bits (shiftR)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import Data.Word (Word64)
-import Millrace.Socket (Family (..), SockAddr (..), SocketOption (..), SocketType (..), accept, bind, connect, defaultProtocol, getSocketName, listen, setSocketOption, socket, tupleToHostAddress)
+import Millrace.Socket
+  ( Family (..),
+    SockAddr (..),
+    SocketOption (..),
+    SocketType (..),
+    accept,
+    bind,
+    connect,
+    defaultProtocol,
+    getSocketName,
+    listen,
+    setSocketOption,
+    socket,
+    tupleToHostAddress,
+  )
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
 import System.Directory (createDirectoryIfMissing, getTemporaryDirectory, removeDirectoryRecursive)
@@ -70,7 +84,8 @@ keyOf :: Credentials -> String -> FilePath
 keyOf credentials name = fileOf credentials (name ++ ".key")
 
 identity :: Credentials -> String -> IO Identity
-identity credentials name = loadIdentity (PemFile (fileOf credentials (name ++ ".pem"))) (PemFile (keyOf credentials name))
+identity credentials name =
+  loadIdentity (PemFile (fileOf credentials (name ++ ".pem"))) (PemFile (keyOf credentials name))
 
 -- | Trusts only the root of the tests.
 rootTrust :: Credentials -> Trust
@@ -156,7 +171,8 @@ period = 65521
 twoPeriods :: ByteString
 twoPeriods = once <> once
   where
-    once = fst (ByteString.unfoldrN period (\x -> Just (fromIntegral (x `shiftR` 33), x * 6364136223846793005 + 1)) seed)
+    once =
+      fst (ByteString.unfoldrN period (\x -> Just (fromIntegral (x `shiftR` 33), x * 6364136223846793005 + 1)) seed)
     seed = 42 :: Word64
 {-# NOINLINE twoPeriods #-}
 
@@ -175,7 +191,8 @@ receiveExactly :: Connection -> Int -> Int -> IO ()
 receiveExactly connection position count = unless (count == 0) $ do
   bytes <- recv connection (min count 65536)
   unless (not (ByteString.null bytes) && bytes == bytesAt position (ByteString.length bytes)) $
-    ioError (userError ("the stream is wrong within " ++ show (ByteString.length bytes) ++ " bytes from " ++ show position))
+    ioError
+      (userError ("the stream is wrong within " ++ show (ByteString.length bytes) ++ " bytes from " ++ show position))
   receiveExactly connection (position + ByteString.length bytes) (count - ByteString.length bytes)
 
 -- | Receives everything until the end of the stream.

@@ -1,8 +1,8 @@
 -- | Millrace, in one import: sockets, receiving and sending, timers, deadlines.
 --
--- For the parts see "Millrace.Socket", "Millrace.Socket.ByteString", "Millrace.Socket.File", "Millrace.Socket.Borrowed",
--- "Millrace.Socket.Datagram", "Millrace.File", "Millrace.Timer", "Millrace.Deadline", "Millrace.Wait",
--- "Millrace.Manager", and "Millrace.Operation" for what they are made of.
+-- For the parts see "Millrace.Socket", "Millrace.Socket.ByteString", "Millrace.Socket.File",
+-- "Millrace.Socket.Borrowed", "Millrace.Socket.Datagram", "Millrace.File", "Millrace.Timer", "Millrace.Deadline",
+-- "Millrace.Wait", "Millrace.Manager", and "Millrace.Operation" for what they are made of.
 module Millrace
   ( module Millrace.Deadline,
     module Millrace.Socket,

@@ -127,7 +127,12 @@ spec = do
         failsWith (recvFromBefore soon receiver 100) >>= (`shouldSatisfy` isDeadlineError)
     it "receives only from a source" $
       withGroup $ \receiver sender loopback address -> do
-        let from source = (group address) {groupInterface = Just loopback, groupSource = Just (SockAddrInet 0 (tupleToHostAddress source))}
+        let from source =
+              (group address)
+                { groupInterface =
+                    Just loopback,
+                  groupSource = Just (SockAddrInet 0 (tupleToHostAddress source))
+                }
         joinGroup receiver (from (127, 0, 0, 2))
         sendAllTo sender "from somebody else" address
         soon <- deadlineAfter 20000

@@ -46,7 +46,8 @@ spec = describe "borrowed buffers" $ do
   it "bring what was kept from an interrupted receive, in order" $
     withTcpPair $ \from to -> do
       let total = 20000 :: Int
-      sender <- start (forM_ [1 .. total] $ \number -> sendAll from (Char8.singleton (toEnum (number `mod` 256))) >> yield)
+      sender <-
+        start (forM_ [1 .. total] $ \number -> sendAll from (Char8.singleton (toEnum (number `mod` 256))) >> yield)
       bytes <- collect total to
       finish sender
       ByteString.unpack bytes `shouldBe` [fromIntegral (number `mod` 256) | number <- [1 .. total]]
@@ -112,7 +113,8 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
 askOnce :: Socket -> TimeLimit -> ByteString -> IO (Either Int ByteString)
 askOnce s limit bytes = do
   buffer <- borrow
-  ByteString.useAsCStringLen bytes $ \(source, count) -> copyBytes (borrowedBytes buffer `plusPtr` 7) (castPtr source) count
+  ByteString.useAsCStringLen bytes $ \(source, count) ->
+    copyBytes (borrowedBytes buffer `plusPtr` 7) (castPtr source) count
   sendThenReceiveWithin limit s (Slice buffer 7 (ByteString.length bytes)) (answerOf buffer)
   where
     answerOf buffer (NotSent sent) = Left sent <$ giveBack buffer
@@ -123,13 +125,17 @@ recvExactly from count
   | count <= 0 = return ByteString.empty
   | otherwise = do
     bytes <- recv from count
-    if ByteString.null bytes then return bytes else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
+    if ByteString.null bytes
+      then return bytes
+      else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
 
 -- What came and was sent back until the end of the stream.
 echoAll :: Socket -> IO ByteString
 echoAll s = do
   bytes <- recv s 4096
-  if ByteString.null bytes then bytes <$ shutdown s ShutdownSend else sendAll s bytes >> ByteString.append bytes <$> echoAll s
+  if ByteString.null bytes
+    then bytes <$ shutdown s ShutdownSend
+    else sendAll s bytes >> ByteString.append bytes <$> echoAll s
 
 untilEnd :: Socket -> IO ByteString
 untilEnd s = do

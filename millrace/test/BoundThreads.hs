@@ -33,8 +33,8 @@ boundThreads = do
   mapM_ (either throwIO return) results
   inFlightNow `shouldBecome` 0
 
--- | This many bound threads that are on a capability. Where a bound thread begins cannot be chosen, so the others are kept
--- busy, and threads that begin there end at once.
+-- | This many bound threads that are on a capability. Where a bound thread begins cannot be chosen, so the others are
+-- kept busy, and threads that begin there end at once.
 boundThreadsOn :: Int -> Int -> IO () -> IO [MVar (Either SomeException ())]
 boundThreadsOn wanted count action = within 10 "finding bound threads on another capability" $ do
   found <- newIORef []

@@ -28,7 +28,8 @@ spec :: Spec
 spec = do
   describe "Millrace.File.Buffered" $ do
     describe "on the system" (onFiles id)
-    describe "on a simulated machine" . needingKnownLayout $ onFiles (simulate (calm 1) >=> either throwIO return . outcomeResult)
+    describe "on a simulated machine" . needingKnownLayout $
+      onFiles (simulate (calm 1) >=> either throwIO return . outcomeResult)
     it "gives each line to one of several threads" $
       withLines (Char8.unlines [Char8.pack (show i) | i <- [1 .. 20000 :: Int]]) $ \file -> do
         reader <- newReader file 0
@@ -41,7 +42,10 @@ spec = do
         writer <- newWriter file 0
         done <- newMVar (0 :: Int)
         -- Masked: otherwise an exception may come when the line is written, and before the number says so.
-        let writeNext = mask_ . modifyMVar_ done $ \i -> if i == 3000 then return i else (i + 1) <$ writeLine writer (wanted !! i)
+        let writeNext = mask_ . modifyMVar_ done $ \i ->
+              if i == 3000
+                then return i
+                else (i + 1) <$ writeLine writer (wanted !! i)
         forM_ [1 .. 60] $ \seed -> do
           random <- newRandom seed
           delay <- below random 500
@@ -144,13 +148,29 @@ spec = do
         Nothing -> pendingWith "strace is not installed"
         Just _ ->
           scenarioPassesIn
-            ["sh", "-c", injected ++ "true 2>/dev/null || exit 77; MILLRACE_BACKEND=epoll exec " ++ injected ++ "\"$@\"", "sh"]
+            [ "sh",
+              "-c",
+              injected
+                ++ "true 2>/dev/null || exit 77; MILLRACE_BACKEND=epoll exec "
+                ++ injected
+                ++ "\"$@\"",
+              "sh"
+            ]
             "writes-of-nothing"
     it "do not wait for a disk that has stopped" $ do
       strace <- findExecutable "strace"
       case strace of
         Nothing -> pendingWith "strace is not installed"
-        Just _ -> scenarioPassesIn ["sh", "-c", "strace -qq -f -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=3000000 true 2>/dev/null || exit 77; MILLRACE_BACKEND=epoll exec strace -qq -f -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=3000000 \"$@\"", "sh"] "stopped-disk"
+        Just _ ->
+          scenarioPassesIn
+            [ "sh",
+              "-c",
+              "strace -qq -f -o /dev/null -e trace=fsync -e inject=fsync:delay_enter=3000000 true 2>/dev/null || \
+              \exit 77; MILLRACE_BACKEND=epoll exec strace -qq -f -o /dev/null -e trace=fsync -e \
+              \inject=fsync:delay_enter=3000000 \"$@\"",
+              "sh"
+            ]
+            "stopped-disk"
 
 onFiles :: (IO () -> IO ()) -> Spec
 onFiles run = do
@@ -198,13 +218,18 @@ onFiles run = do
       flush writer
       reader <- newReader file 0
       readLine reader 10 `shouldReturn` Just "before."
-      let go position = readBytes reader 10000 >>= \bytes -> if ByteString.null bytes then return position else checkFrom position bytes >>= go
+      let go position =
+            readBytes reader 10000 >>= \bytes ->
+              if ByteString.null bytes
+                then return position
+                else checkFrom position bytes >>= go
       go 0 `shouldReturn` 300000
   it "flushes at the end of an action, unless it throws" . run $
     withLines "" $ \file -> do
       withWriter file 0 (`writeBytes` "whole")
       fileSize file `shouldReturn` 5
-      void (failsWith (withWriter file 5 (\writer -> writeBytes writer "lost" >> throwIO (userError "no"))) :: IO IOError)
+      void
+        (failsWith (withWriter file 5 (\writer -> writeBytes writer "lost" >> throwIO (userError "no"))) :: IO IOError)
       fileSize file `shouldReturn` 5
   where
     withReturn text = if text == "with a return" then text <> "\r" else text
@@ -213,9 +238,12 @@ linesUntilEnd :: Reader -> Int -> IO [ByteString]
 linesUntilEnd reader most = readLine reader most >>= maybe (return []) (\line -> (line :) <$> linesUntilEnd reader most)
 
 bytesWithoutEnds :: Int -> ByteString
-bytesWithoutEnds i = Char8.pack (show i ++ ":") <> ByteString.map (\byte -> if byte `elem` [10, 13] then 0 else byte) (bytesAt i (i `mod` 700))
+bytesWithoutEnds i =
+  Char8.pack (show i ++ ":")
+    <> ByteString.map (\byte -> if byte `elem` [10, 13] then 0 else byte) (bytesAt i (i `mod` 700))
 
 withLines :: ByteString -> (File -> IO a) -> IO a
 withLines content use = do
   path <- ("millrace-buffered-" ++) . show <$> getProcessID
-  (withFile path ForWriting (\file -> writeAt file 0 content) >> withFile path ForUpdating use) `finally` removeFile path
+  (withFile path ForWriting (\file -> writeAt file 0 content) >> withFile path ForUpdating use)
+    `finally` removeFile path

@@ -63,14 +63,17 @@ sentBefore = within 60 "all rounds" . forM_ [tcpPair, unixPair] $ \create -> for
 receiveAll :: Socket -> IO ByteString.ByteString
 receiveAll s = go []
   where
-    go parts = recv s 65536 >>= \part -> if ByteString.null part then return (ByteString.concat (reverse parts)) else go (part : parts)
+    go parts =
+      recv s 65536 >>= \part ->
+        if ByteString.null part then return (ByteString.concat (reverse parts)) else go (part : parts)
 
 -- Runs an action while connections of the first capability exchange bytes without a pause.
 amongBusyConnections :: IO a -> IO a
-amongBusyConnections action = bracket (replicateM 8 unixPair) (mapM_ (\(one, other) -> close one >> close other)) $ \pairs -> do
-  jobs <- forM (concat [[one, other] | (one, other) <- pairs]) $ \from ->
-    startOn 0 (forever (sendAll from (bytesAt 0 1000) >> recv from 4000))
-  action `finally` mapM_ stop jobs
+amongBusyConnections action =
+  bracket (replicateM 8 unixPair) (mapM_ (\(one, other) -> close one >> close other)) $ \pairs -> do
+    jobs <- forM (concat [[one, other] | (one, other) <- pairs]) $ \from ->
+      startOn 0 (forever (sendAll from (bytesAt 0 1000) >> recv from 4000))
+    action `finally` mapM_ stop jobs
 
 busyConnections :: IO ()
 busyConnections = within 60 "all of it" . withoutLeaks . amongBusyConnections $ do
@@ -98,17 +101,20 @@ floodOfTimers = within 60 "all of it" . withUnixPair $ \one other -> do
     flood = 100000
 
 floodOfConnections :: IO ()
-floodOfConnections = within 60 "all of it" . withoutLeaks . withListener $ \listener address -> withTcpPair $ \one other -> do
-  acceptor <- startOn 0 (forever (accept listener >>= close . fst))
-  clients <- replicateM 8 (startOn 1 (forever (bracket (connectTo address) close (`recv` 1))))
-  echo <- startOn 0 (echoStream other 0)
-  within 30 "the connection that was accepted" . forM_ [0, 10 .. 290] $ \position -> sendStream one position 10 >> receiveExactly one position 10
-  mapM_ stop clients
-  shutdown one ShutdownSend
-  finish echo `shouldReturn` 300
-  stop acceptor
+floodOfConnections =
+  within 60 "all of it" . withoutLeaks . withListener $ \listener address -> withTcpPair $ \one other -> do
+    acceptor <- startOn 0 (forever (accept listener >>= close . fst))
+    clients <- replicateM 8 (startOn 1 (forever (bracket (connectTo address) close (`recv` 1))))
+    echo <- startOn 0 (echoStream other 0)
+    within 30 "the connection that was accepted" . forM_ [0, 10 .. 290] $ \position ->
+      sendStream one position 10 >> receiveExactly one position 10
+    mapM_ stop clients
+    shutdown one ShutdownSend
+    finish echo `shouldReturn` 300
+    stop acceptor
 
--- The descriptor is closed on the capability whose loop lets go of it last. A thread of each one notes its longest pause.
+-- The descriptor is closed on the capability whose loop lets go of it last. A thread of each one notes its longest
+-- pause.
 lingering :: IO ()
 lingering = within 60 "all of it" . withListener $ \listener address -> do
   s <- socket AF_INET Stream defaultProtocol
@@ -202,7 +208,8 @@ stoppedProcess = withUnixPair $ \one other -> do
     end <- monotonicNanoseconds
     sendAll one (Char8.pack (show (end - begin)))
   _ <- within 10 "the child" (receiveExactly other 0 1)
-  -- Its manager must be asleep: systems take only relative times, so one that is stopped when it has computed its own sleeps too long.
+  -- Its manager must be asleep: systems take only relative times, so one that is stopped when it has computed its own
+  -- sleeps too long.
   pause 300000
   begin <- monotonicNanoseconds
   signalProcess sigSTOP child
@@ -212,4 +219,5 @@ stoppedProcess = withUnixPair $ \one other -> do
   taken <- within 15 "the child" (read . Char8.unpack <$> recv other 100)
   succeeds child
   -- A busy machine may have stopped it for longer than the delay.
-  unless (taken < max 3000000000 (end - begin) + 1500000000) $ expectationFailure ("it took " ++ show taken ++ ", " ++ show (end - begin) ++ " of them stopped")
+  unless (taken < max 3000000000 (end - begin) + 1500000000) $
+    expectationFailure ("it took " ++ show taken ++ ", " ++ show (end - begin) ++ " of them stopped")

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Files and directories of simulated machines: what a disk has after a crash, and that programs which sync survive it.
+-- | Files and directories of simulated machines: what a disk has after a crash, and that programs which sync survive
+-- it.
 module CrashedDiskSpec (spec) where
 
 import Control.Concurrent (getNumCapabilities, setNumCapabilities)
@@ -77,7 +78,8 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       length (filter (== new) found) `shouldSatisfy` (> 100)
     it "have the new file once it has returned" $
       forM_ [1 .. 300] $ \seed -> do
-        found <- run seed (prepare >> replaceFile "settings" (\file -> writeAt file 0 new) >> crash >> contents "settings")
+        found <-
+          run seed (prepare >> replaceFile "settings" (\file -> writeAt file 0 new) >> crash >> contents "settings")
         (found == new) `shouldBe` True
     it "have torn files if the program does not sync" $ do
       found <- forM [1 .. 1000] $ \seed -> run seed $ do
@@ -92,7 +94,8 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       failsWith (removeDirectory "a/b") >>= (`shouldSatisfy` hasCode eNOTEMPTY)
       rename "a/b" "a/d"
       entries <- list "a/d"
-      sort (map (\entry -> (entryPath entry, entryKind entry)) entries) `shouldBe` [("a/d/c", Directory), ("a/d/file", RegularFile)]
+      sort (map (\entry -> (entryPath entry, entryKind entry)) entries)
+        `shouldBe` [("a/d/c", Directory), ("a/d/file", RegularFile)]
       exists "a/b/file" `shouldReturn` False
       failsWith (createDirectory "x/y" ownerOnly) >>= (`shouldSatisfy` hasCode eNOENT)
       (statusPermissions <$> status "a") `shouldReturn` ownerOnly
@@ -102,7 +105,8 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       removeTree "a"
       contents "link" `shouldReturn` "text"
     it "have all ways of reading and writing" . forAll $ do
-      withFileWith "file" ReadWrite [CreateWith (Permissions 0o600), Exclusive, Append] $ \file -> append file "one " >> append file "two"
+      withFileWith "file" ReadWrite [CreateWith (Permissions 0o600), Exclusive, Append] $ \file ->
+        append file "one " >> append file "two"
       withFile "file" ForUpdating $ \file -> do
         writeVectorAt file 4 ["three", " ", "four"]
         readVectorAt file 0 [4, 5, 100] `shouldReturn` ["one ", "three", " four"]
@@ -118,7 +122,11 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       show (problem :: IOException) `shouldContain` "has no simulation"
     it "may be late, full or broken at any call" $
       forM_ [1 .. 300] $ \seed -> do
-        let plan = (calm seed) {planFaultRates = [(Delay, 100000), (DiskFull, 20000), (DiskError, 20000), (ShortTransfer, 200000)]}
+        let plan =
+              (calm seed)
+                { planFaultRates =
+                    [(Delay, 100000), (DiskFull, 20000), (DiskError, 20000), (ShortTransfer, 200000)]
+                }
         found <- runOn plan $ do
           prepared <- try prepare :: IO (Either IOException ())
           replaced <- try (replaceFile "settings" (\file -> writeAt file 0 new)) :: IO (Either IOException ())
@@ -171,7 +179,8 @@ syncDirectory :: FilePath -> IO ()
 syncDirectory path = withFile path ForReading sync
 
 sectors :: ByteString -> [ByteString]
-sectors bytes = if ByteString.null bytes then [] else let (one, others) = ByteString.splitAt 512 bytes in one : sectors others
+sectors bytes =
+  if ByteString.null bytes then [] else let (one, others) = ByteString.splitAt 512 bytes in one : sectors others
 
 run :: Int -> IO a -> IO a
 run seed = runOn (calm (fromIntegral seed))

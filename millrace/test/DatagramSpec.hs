@@ -51,11 +51,14 @@ spec = describe "Millrace.Socket.Datagram" $ do
           setSocketOption here SendBuffer 400000
           let large = bytesAt 0 300000
               inPieces size = [bytesAt position size | position <- [0, size .. 300000 - size]]
-          forM_ [sendAll here large, sendMany here (inPieces 100000), sendMany here (inPieces 100), sendMany here [large]] $ \sending -> do
-            sender <- start sending
-            message <- recv there 400000
-            checkFrom 0 message `shouldReturn` 300000
-            finish sender
+          forM_
+            [sendAll here large, sendMany here (inPieces 100000), sendMany here (inPieces 100), sendMany here [large]]
+            $ \sending ->
+              do
+                sender <- start sending
+                message <- recv there 400000
+                checkFrom 0 message `shouldReturn` 300000
+                finish sender
     it "says to whom it could not send" $
       withSockets $ \here _ _ -> do
         let nowhere = SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1))
@@ -171,8 +174,8 @@ onSockets run = do
     received `shouldBe` Char8.pack "to the peer, and back"
 
 -- Two threads receive, messages are sent to them, and both are killed at once, again and again. Whatever they have not
--- returned another thread receives. The messages are taken out of what they return later, since code behind a receive could
--- lose them.
+-- returned another thread receives. The messages are taken out of what they return later, since code behind a receive
+-- could lose them.
 raceWithArrival :: (Socket -> IO a) -> (a -> ByteString) -> (Socket -> IO ByteString) -> IO ()
 raceWithArrival receive messageOf receiveRest = within 60 "all races" $
   withSockets $ \here there address -> do

@@ -106,13 +106,19 @@ spec = do
         mapM_ finish ends
         (sort . map entryPath <$> list root) `shouldReturn` sort names
       it "reads of a large directory only as much as its consumer wants" $ \root -> withMany root $ \many -> do
-        (seen, calls) <- countingCalls (foldEntries many (0 :: Int) (\count _ -> return (if count == 9 then Stop 10 else Proceed (count + 1))))
+        (seen, calls) <-
+          countingCalls
+            (foldEntries many (0 :: Int) (\count _ -> return (if count == 9 then Stop 10 else Proceed (count + 1))))
         (seen, calls) `shouldBe` (10, 1)
         (first, callsOfStream) <- countingCalls (withDirectory many (replicateM 10 . nextEntry))
         (length first, callsOfStream) `shouldBe` (10, 1)
-        (below', callsOfTree) <- countingCalls (foldTree root Never (0 :: Int) (\count _ -> return (if count == 10 then Stop 10 else Proceed (count + 1))))
+        (below', callsOfTree) <-
+          countingCalls
+            (foldTree root Never (0 :: Int) (\count _ -> return (if count == 10 then Stop 10 else Proceed (count + 1))))
         (below', callsOfTree) `shouldBe` (10, 2)
-        (names, callsOfAll) <- countingCalls (foldEntries many Set.empty (\names entry -> return (Proceed (Set.insert (entryName entry) names))))
+        (names, callsOfAll) <-
+          countingCalls
+            (foldEntries many Set.empty (\names entry -> return (Proceed (Set.insert (entryName entry) names))))
         Set.size names `shouldBe` manyNames
         callsOfAll `shouldSatisfy` (\calls' -> calls' > 5 && calls' < 40)
       it "needs constant memory for a large directory" $ \root -> withMany root $ \many -> do
@@ -125,23 +131,38 @@ spec = do
             going step count entry = Proceed <$> step count entry
         growthOf (foldEntries many 0 . going) >>= (`shouldSatisfy` (< 1000000))
         growthOf (foldTree many Never 0 . going) >>= (`shouldSatisfy` (< 1000000))
-        growthOf (\step -> withDirectory many (\stream -> let next count = nextEntry stream >>= maybe (return count) (step count >=> next) in next 0))
+        growthOf
+          ( \step ->
+              withDirectory
+                many
+                (\stream -> let next count = nextEntry stream >>= maybe (return count) (step count >=> next) in next 0)
+          )
           >>= (`shouldSatisfy` (< 1000000))
-      it "loses no name when a thread is interrupted, and returns none twice" $ \root -> withMany root $ \many -> withDirectory many $ \stream -> do
-        random <- newRandom 3
-        interrupted <- newIORef (0 :: Int)
-        let collect found = do
-              delay <- below random 200
-              outcome <- Timer.timeout (fromIntegral delay) (nextEntry stream)
-              case outcome of
-                Nothing -> modifyIORef' interrupted (+ 1) >> collect found
-                Just Nothing -> return found
-                Just (Just entry) -> collect (entryName entry : found)
-        found <- collect []
-        (length found, Set.size (Set.fromList found)) `shouldBe` (manyNames, manyNames)
-        readIORef interrupted >>= (`shouldSatisfy` (> 5))
+      it "loses no name when a thread is interrupted, and returns none twice" $ \root ->
+        withMany root $ \many -> withDirectory many $ \stream -> do
+          random <- newRandom 3
+          interrupted <- newIORef (0 :: Int)
+          let collect found = do
+                delay <- below random 200
+                outcome <- Timer.timeout (fromIntegral delay) (nextEntry stream)
+                case outcome of
+                  Nothing -> modifyIORef' interrupted (+ 1) >> collect found
+                  Just Nothing -> return found
+                  Just (Just entry) -> collect (entryName entry : found)
+          found <- collect []
+          (length found, Set.size (Set.fromList found)) `shouldBe` (manyNames, manyNames)
+          readIORef interrupted >>= (`shouldSatisfy` (> 5))
       it "closes a directory whatever happens, at whatever moment" $ \root -> withMany root $ \many -> do
-        let failing run = void (run (\count _ -> if count == 15000 then throwIO (userError "no") else return (Proceed (count + 1 :: Int)))) `shouldThrow` anyIOException
+        let failing run =
+              void
+                ( run
+                    ( \count _ ->
+                        if count == 15000
+                          then throwIO (userError "no")
+                          else return (Proceed (count + 1 :: Int))
+                    )
+                )
+                `shouldThrow` anyIOException
         failing (foldEntries many 0)
         failing (foldTree root Never 0)
         random <- newRandom 5
@@ -186,14 +207,16 @@ spec = do
         withFileWith path WriteOnly [CreateWith (Permissions 0o600), Exclusive] (`append` "one ")
         withFileWith path WriteOnly [Append] (`append` "two")
         contents path `shouldReturn` "one two"
-        failsWith (openFileWith path WriteOnly [CreateWith (Permissions 0o600), Exclusive]) >>= (`shouldSatisfy` hasCode eEXIST)
+        failsWith (openFileWith path WriteOnly [CreateWith (Permissions 0o600), Exclusive])
+          >>= (`shouldSatisfy` hasCode eEXIST)
         createSymbolicLink path (root ++ "/link")
         failsWith (openFileWith (root ++ "/link") ReadOnly [NoFollow]) >>= (`shouldSatisfy` hasCode eLOOP)
         withFileWith path ReadWrite [Truncate] fileSize `shouldReturn` 0
       it "writes whole pieces when many threads append" $ \root -> do
         let path = root ++ "/log"
         withFileWith path WriteOnly [CreateWith (Permissions 0o600), Append] $ \file -> do
-          jobs <- forM [0 .. 19] $ \i -> start (forM_ [1 .. 20 :: Int] (\_ -> append file (ByteString.replicate 1000 i)))
+          jobs <- forM [0 .. 19] $ \i ->
+            start (forM_ [1 .. 20 :: Int] (\_ -> append file (ByteString.replicate 1000 i)))
           mapM_ finish jobs
         whole <- contents path
         ByteString.length whole `shouldBe` 20 * 20 * 1000
@@ -209,7 +232,8 @@ spec = do
       it "reads and writes memory, also past the system's" $ \root -> do
         let path = root ++ "/direct"
         memory <- directMemory 8192
-        withForeignPtr memory $ \place -> ByteString.useAsCStringLen (bytesAt 0 8192) $ \(from, size) -> copyBytes place (castPtr from) size
+        withForeignPtr memory $ \place ->
+          ByteString.useAsCStringLen (bytesAt 0 8192) $ \(from, size) -> copyBytes place (castPtr from) size
         outcome <- try (openFileWith path ReadWrite [CreateWith (Permissions 0o600), Direct])
         case outcome of
           Left problem -> pendingWith ("no direct access here: " ++ show (problem :: IOError))
@@ -262,7 +286,8 @@ spec = do
         Timer.timeout 20000 (lockFile other Sole) `shouldReturn` Nothing
         begin <- monotonicNanoseconds
         soon <- deadlineAfter 20000
-        failsWith (withLockedFileBefore soon other Shared (expectationFailure "it is locked twice")) >>= (`shouldSatisfy` isDeadlineError)
+        failsWith (withLockedFileBefore soon other Shared (expectationFailure "it is locked twice"))
+          >>= (`shouldSatisfy` isDeadlineError)
         end <- monotonicNanoseconds
         (end - begin) `shouldSatisfy` (\spent -> spent >= 20000000 && spent < 2000000000)
         waiter <- start (withLockedFile other Sole (return ()))
@@ -273,7 +298,8 @@ spec = do
         closeFile one >> closeFile other
       it "copies a file with its permissions, and leaves nothing behind if it is interrupted" $ \root -> do
         let path = root ++ "/file"
-        withFile path ForWriting $ \file -> forM_ [0 .. 39] $ \i -> writeAt file (i * 1000000) (bytesAt (fromIntegral i * 1000000) 1000000)
+        withFile path ForWriting $ \file ->
+          forM_ [0 .. 39] $ \i -> writeAt file (i * 1000000) (bytesAt (fromIntegral i * 1000000) 1000000)
         setPermissions path (Permissions 0o751)
         copyFile path (root ++ "/copy")
         (statusPermissions <$> status (root ++ "/copy")) `shouldReturn` Permissions 0o751
@@ -287,7 +313,8 @@ spec = do
         withFile (root ++ "/copy") ForReading (`readAll` 0) `shouldReturn` bytesAt 0 40000000
         failsWith (copyFile path (root ++ "/copy")) >>= (`shouldSatisfy` hasCode eEXIST)
         began <- newEmptyMVar
-        copying <- start (copyFileReporting path (root ++ "/second") (\_ _ -> putMVar began () >> Timer.threadDelay 10000000))
+        copying <-
+          start (copyFileReporting path (root ++ "/second") (\_ _ -> putMVar began () >> Timer.threadDelay 10000000))
         takeMVar began
         stop copying
         exists (root ++ "/second") `shouldReturn` False
@@ -306,9 +333,14 @@ spec = do
   describe "Millrace.File.Temporary" $
     around inTree $ do
       it "removes what it has made, whatever the action does" $ \root -> do
-        path <- withTemporaryFile root "name" $ \path file -> writeAt file 0 "x" >> (exists path `shouldReturn` True) >> return path
+        path <- withTemporaryFile root "name" $ \path file ->
+          writeAt file 0 "x" >> (exists path `shouldReturn` True) >> return path
         exists path `shouldReturn` False
-        outcome <- try (withTemporaryDirectory root "name" $ \directory -> write (directory ++ "/file") "x" >> ioError (userError "no"))
+        outcome <-
+          try
+            ( withTemporaryDirectory root "name" $ \directory ->
+                write (directory ++ "/file") "x" >> ioError (userError "no")
+            )
         either (const (return ())) (const (expectationFailure "no exception")) (outcome :: Either IOError ())
         list root `shouldReturn` []
         withNamelessFile root (\file -> writeAt file 0 "x" >> list root) `shouldReturn` []
@@ -325,20 +357,21 @@ spec = do
         (map entryName <$> list root) `shouldReturn` ["file"]
   describe "Millrace.Watch" $
     around inTree $ do
-      it "reports what happens in a tree that grows, and pairs renames" $ \root -> withWatch [root] Recursive $ \watch -> do
-        createDirectories (root ++ "/a/b") ownerOnly
-        seen <- eventsUntil watch (Event (root ++ "/a/b") Created)
-        seen `shouldSatisfy` elem (Event (root ++ "/a") Created)
-        write (root ++ "/a/b/file") "x"
-        void $ eventsUntil watch (Event (root ++ "/a/b/file") Written)
-        rename (root ++ "/a/b/file") (root ++ "/a/other")
-        void $ eventsUntil watch (Event (root ++ "/a/b/file") (RenamedTo (root ++ "/a/other")))
-        rename (root ++ "/a/b") (root ++ "/c")
-        void $ eventsUntil watch (Event (root ++ "/a/b") (RenamedTo (root ++ "/c")))
-        write (root ++ "/c/file") "x"
-        void $ eventsUntil watch (Event (root ++ "/c/file") Created)
-        removeFile (root ++ "/c/file")
-        void $ eventsUntil watch (Event (root ++ "/c/file") Removed)
+      it "reports what happens in a tree that grows, and pairs renames" $ \root ->
+        withWatch [root] Recursive $ \watch -> do
+          createDirectories (root ++ "/a/b") ownerOnly
+          seen <- eventsUntil watch (Event (root ++ "/a/b") Created)
+          seen `shouldSatisfy` elem (Event (root ++ "/a") Created)
+          write (root ++ "/a/b/file") "x"
+          void $ eventsUntil watch (Event (root ++ "/a/b/file") Written)
+          rename (root ++ "/a/b/file") (root ++ "/a/other")
+          void $ eventsUntil watch (Event (root ++ "/a/b/file") (RenamedTo (root ++ "/a/other")))
+          rename (root ++ "/a/b") (root ++ "/c")
+          void $ eventsUntil watch (Event (root ++ "/a/b") (RenamedTo (root ++ "/c")))
+          write (root ++ "/c/file") "x"
+          void $ eventsUntil watch (Event (root ++ "/c/file") Created)
+          removeFile (root ++ "/c/file")
+          void $ eventsUntil watch (Event (root ++ "/c/file") Removed)
       it "tells what has left and what has come" $ \root -> do
         createDirectories (root ++ "/in") ownerOnly
         write (root ++ "/outside") "x"
@@ -398,16 +431,22 @@ spec = do
         user <- getEffectiveUserID
         -- Root may read all of them, unless it has given that up.
         let without = "setpriv --bounding-set -dac_override,-dac_read_search"
-        scenarioPassesIn (if user == 0 then ["sh", "-c", without ++ " true || exit 77; exec " ++ without ++ " \"$@\"", "sh"] else ["env"]) "unreadable-directories"
-      it "watches a directory that is renamed before it was noticed, and those below it" $ \root -> watching root $ \watch -> do
-        createDirectories (root ++ "/x/a") ownerOnly
-        rename (root ++ "/x/a") (root ++ "/x/b")
-        rename (root ++ "/x") (root ++ "/y")
-        createDirectory (root ++ "/x") ownerOnly
-        void $ eventsUntil watch (Event (root ++ "/x") (RenamedTo (root ++ "/y")))
-        forM_ ["/y/file", "/y/b/file", "/x/file"] $ \name -> do
-          write (root ++ name) "x"
-          void $ eventsUntil watch (Event (root ++ name) Written)
+        scenarioPassesIn
+          ( if user == 0
+              then ["sh", "-c", without ++ " true || exit 77; exec " ++ without ++ " \"$@\"", "sh"]
+              else ["env"]
+          )
+          "unreadable-directories"
+      it "watches a directory that is renamed before it was noticed, and those below it" $ \root ->
+        watching root $ \watch -> do
+          createDirectories (root ++ "/x/a") ownerOnly
+          rename (root ++ "/x/a") (root ++ "/x/b")
+          rename (root ++ "/x") (root ++ "/y")
+          createDirectory (root ++ "/x") ownerOnly
+          void $ eventsUntil watch (Event (root ++ "/x") (RenamedTo (root ++ "/y")))
+          forM_ ["/y/file", "/y/b/file", "/x/file"] $ \name -> do
+            write (root ++ name) "x"
+            void $ eventsUntil watch (Event (root ++ name) Written)
       it "watches all of many directories that a rename publishes" $ \root -> watching root $ \watch -> do
         let names = map show [1 .. 300 :: Int]
             final name = root ++ "/final" ++ name
@@ -517,7 +556,8 @@ withMany :: FilePath -> (FilePath -> IO a) -> IO a
 withMany root use = do
   let many = root ++ "/many"
   createDirectory many ownerOnly
-  forM_ [1 .. manyNames] $ \i -> Files.createSymbolicLink "nowhere" (many ++ "/one of the many names, number " ++ show i)
+  forM_ [1 .. manyNames] $ \i ->
+    Files.createSymbolicLink "nowhere" (many ++ "/one of the many names, number " ++ show i)
   use many
 
 manyNames :: Int

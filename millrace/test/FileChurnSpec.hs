@@ -2,9 +2,9 @@
 
 -- | GHC retires operating system threads while reads that they submitted wait for the disk; nobody may notice.
 --
--- Reads must wait for the disk, as those of a file that is larger than the memory. This file is small, so that the test is short:
--- what the system keeps of it in memory is dropped every five milliseconds, and half of the readers read past the memory (O_DIRECT).
--- In the end the test asks the system how much came from the disk.
+-- Reads must wait for the disk, as those of a file that is larger than the memory. This file is small, so that the test
+-- is short: what the system keeps of it in memory is dropped every five milliseconds, and half of the readers read past
+-- the memory (O_DIRECT). In the end the test asks the system how much came from the disk.
 module FileChurnSpec (spec) where
 
 import Control.Exception (bracket_, finally, try)
@@ -56,7 +56,10 @@ spec = describe "reads of a file that is not in memory, while threads end" $
             untilTrue over $ do
               block <- below random blocks
               let offset = fromIntegral (block * 4096)
-              bytes <- if even seed then readAt file offset 4096 else fromForeignPtr place 0 <$> readIntoMemory other offset place 4096
+              bytes <-
+                if even seed
+                  then readAt file offset 4096
+                  else fromForeignPtr place 0 <$> readIntoMemory other offset place 4096
               void $ checkFrom (block * 4096) bytes
               require (ByteString.length bytes == 4096) "a block that is not whole"
               modifyIORef' count (+ 1)

@@ -130,7 +130,8 @@ onFiles run = do
       closeFile file
       try (readAt file 0 1)
     either show show (problem :: Either IOError ByteString)
-      `shouldSatisfy` \text -> all (\part -> part `ByteString.isInfixOf` Char8.pack text) [Char8.pack "readAt", Char8.pack "file"]
+      `shouldSatisfy` \text ->
+        all (\part -> part `ByteString.isInfixOf` Char8.pack text) [Char8.pack "readAt", Char8.pack "file"]
 
   it "throws what the action throws, although closing fails" $ do
     outcome <- run $ \directory -> try $
@@ -168,7 +169,9 @@ large = 2500000
 readAll :: File -> Int64 -> IO ByteString
 readAll file offset = do
   part <- readAt file offset large
-  if ByteString.null part then return part else (part <>) <$> readAll file (offset + fromIntegral (ByteString.length part))
+  if ByteString.null part
+    then return part
+    else (part <>) <$> readAll file (offset + fromIntegral (ByteString.length part))
 
 -- Threads that write to one file until they have met an error or come to their end.
 manyWriters :: IO ()
@@ -180,7 +183,11 @@ manyWriters = do
             end <- newEmptyMVar
             void $
               forkIO $
-                ( try (replicateM_ 10 (chance 6000 >>= \offset -> writeAt file (fromIntegral offset) (bytesAt i 100) >> sync file)) ::
+                ( try
+                    ( replicateM_
+                        10
+                        (chance 6000 >>= \offset -> writeAt file (fromIntegral offset) (bytesAt i 100) >> sync file)
+                    ) ::
                     IO (Either IOError ())
                 )
                   >>= putMVar end

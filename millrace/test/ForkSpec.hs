@@ -36,7 +36,9 @@ spec = describe "forkProcess" $ do
     withParentBusy $ \_ -> inChild childWorks
   it "lets the child accept on an inherited listener" $
     withListener $ \listener address -> withParentBusy $ \_ -> do
-      child <- forked $ bracket (fst <$> accept listener) close $ \s -> receiveExactly s 0 100 >> sendAll s (bytesAt 0 200)
+      child <- forked $
+        bracket (fst <$> accept listener) close $ \s ->
+          receiveExactly s 0 100 >> sendAll s (bytesAt 0 200)
       bracket (connectTo address) close $ \s -> do
         void (sendStream s 0 100)
         within 5 "the child's answer" (receiveExactly s 0 200) `shouldReturn` 200
@@ -64,8 +66,9 @@ spec = describe "forkProcess" $ do
       waiting <- inFlightNow
       require (waiting == 0) (show waiting ++ " operations are in flight")
 
--- | What a child inherits: a file of ten bytes, another that was opened to append, both ends of a pipe with three bytes, two connected
--- sockets the second of which has three bytes to receive, and a listener to which somebody connects.
+-- | What a child inherits: a file of ten bytes, another that was opened to append, both ends of a pipe with three
+-- bytes, two connected sockets the second of which has three bytes to receive, and a listener to which somebody
+-- connects.
 data Inherited = Inherited
   { regular :: File,
     appended :: File,
@@ -121,12 +124,21 @@ firstCalls =
     ("sendAll", \i -> sendAll (far i) "x" >> recv (near i) 10 >>= (`mustBe` "x")),
     ("shutdown", \i -> shutdown (near i) ShutdownSend >> receiveExactly (far i) 0 0 >>= (`mustBe` 0)),
     ("close", \i -> close (near i) >> refused (recv (near i) 1)),
-    ("accept", \i -> withStreamTo (listeningAt i) (\_ -> bracket (fst <$> accept (listening i)) close (\_ -> return ()))),
+    ( "accept",
+      \i ->
+        withStreamTo (listeningAt i) (\_ -> bracket (fst <$> accept (listening i)) close (\_ -> return ()))
+    ),
     ("options", \i -> getSocketOption (near i) RecvBuffer >>= \size -> require (size > 0) "no buffer"),
     ("names", \i -> getSocketName (listening i) >>= (`mustBe` listeningAt i)),
-    ("a deadline", \i -> setReadDeadline (near i) noDeadline >> deadlineAfter 0 >>= setReadDeadline (near i) >> refused (recv (near i) 1)),
+    ( "a deadline",
+      \i ->
+        setReadDeadline (near i) noDeadline >> deadlineAfter 0 >>= setReadDeadline (near i) >> refused (recv (near i) 1)
+    ),
     ("threadWaitRead", threadWaitRead . readEndDescriptor . out),
-    ("sendPassing", \i -> void (sendPassing (near i) nothingPassed {passedDescriptors = [readEndDescriptor (out i)]} "x")),
+    ( "sendPassing",
+      \i ->
+        void (sendPassing (near i) nothingPassed {passedDescriptors = [readEndDescriptor (out i)]} "x")
+    ),
     ("runProcess", \_ -> runProcess (command "true" []) >>= (`mustBe` Exited 0)),
     ("lookUp", \_ -> lookUp (host "127.0.0.1" "80") >>= \found -> require (not (null found)) "no address"),
     ("list", \_ -> list "." >>= \names -> require (not (null names)) "no name"),

@@ -210,7 +210,8 @@ raceOfRecvFrom = within 60 "all races" $
             stop victim
             outcomeOf victim >>= either (const (return position)) (checkFrom position . bytesOf)
               >>= within 5 "the rest" . receiveTo (position + 100) receiveRest
-          receiveTo end receive position = unless (position == end) $ receive >>= checkFrom position >>= receiveTo end receive
+          receiveTo end receive position =
+            unless (position == end) $ receive >>= checkFrom position >>= receiveTo end receive
       forM_ [0, 200 .. 200000] $ \position -> do
         race position (recvFrom to 100) fst (recv to 7)
         race (position + 100) (recv to 100) id (fst <$> recvFrom to 7)
@@ -236,8 +237,8 @@ raceWithReset = within 60 "all races" $
               return 1
     late `shouldSatisfy` (> (0 :: Int))
 
--- Two threads wait on each capability for the same bytes, and one that may have got them is killed: another one gets them.
--- The bytes are taken out of what it returns later, since code behind a receive could lose them.
+-- Two threads wait on each capability for the same bytes, and one that may have got them is killed: another one gets
+-- them. The bytes are taken out of what it returns later, since code behind a receive could lose them.
 leavesTo :: ((Socket -> Socket -> IO ()) -> IO ()) -> (Socket -> IO a) -> (a -> ByteString) -> IO ()
 leavesTo withPair receive bytesOf = within 60 "all rounds" $
   withoutLeaks $ do
@@ -258,7 +259,8 @@ leavesConnections = within 60 "all rounds" $
           bracket (return server) close (`sendAll` bytesAt 0 10)
           receiveExactly client 0 10 `shouldReturn` 10
 
--- A receive takes the bytes that have come, so that the transaction goes on waiting, and is killed before it returns them.
+-- A receive takes the bytes that have come, so that the transaction goes on waiting, and is killed before it returns
+-- them.
 disturbsNoTransaction :: IO ()
 disturbsNoTransaction = within 60 "all rounds" $
   withoutLeaks $ do

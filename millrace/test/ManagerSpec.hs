@@ -20,9 +20,14 @@ spec = describe "Millrace.Manager" $ do
   it "uses the backend that MILLRACE_BACKEND names, and the first that works if it names none" $ do
     named <- lookupEnv "MILLRACE_BACKEND"
     chosen <- chosenBackend
-    expected <- maybe (fmap backendName . listToMaybe <$> filterM (fmap isNothing . probeBackend) [minBound ..]) (return . Just) named
+    expected <-
+      maybe
+        (fmap backendName . listToMaybe <$> filterM (fmap isNothing . probeBackend) [minBound ..])
+        (return . Just)
+        named
     expected `shouldBe` Just (backendName chosen)
-  it "knows the names of the backends" $ map backendName [minBound ..] `shouldBe` ["hybrid", "epoll", "io_uring", "kqueue", "iocp"]
+  it "knows the names of the backends" $
+    map backendName [minBound ..] `shouldBe` ["hybrid", "epoll", "io_uring", "kqueue", "iocp"]
   it "finds that the backend in use works" $ (chosenBackend >>= probeBackend) `shouldReturn` Nothing
   it "has a loop for each capability" $ do
     capabilities <- getNumCapabilities
@@ -66,7 +71,8 @@ spec = describe "Millrace.Manager" $ do
   describe "atNextTurn" $ do
     it "has the manager run actions, in their order, when this thread has waited for something" $ do
       ran <- newIORef []
-      besideItsManager (mapM (\number -> atNextTurn (modifyIORef ran (number :))) [1 .. 100 :: Int]) `shouldReturn` replicate 100 True
+      besideItsManager (mapM (\number -> atNextTurn (modifyIORef ran (number :))) [1 .. 100 :: Int])
+        `shouldReturn` replicate 100 True
       readIORef ran `shouldReturn` reverse [1 .. 100]
     it "goes on when an action throws" $ do
       ran <- newIORef False

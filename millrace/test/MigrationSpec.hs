@@ -43,7 +43,8 @@ spec = describe "capabilities" $ do
         received <- within 5 "the receives" (mapM finish readers)
         received `shouldBe` replicate 4 (bytesAt 0 10)
         within 5 "the sleepers" (mapM_ finish sleepers)
-  it "that are switched off: bound threads that stay there can do everything" $ keepingCapabilities (loopCount >> boundThreads)
+  it "that are switched off: bound threads that stay there can do everything" $
+    keepingCapabilities (loopCount >> boundThreads)
   it "that are switched off before their first operation: bound threads that stay there can do everything" $
     scenarioPasses "bound-before-first-operation"
   it "that are switched off while they get their loops have them later" $
@@ -79,8 +80,9 @@ whileTrafficFlows = within 60 "the traffic" . attended $ do
   where
     launch number = if even number then start else startOn number
 
--- While something collects garbage ten times a second. After setNumCapabilities GHC 9.0's scheduler may leave a capability to nobody, with
--- threads that can run and with idle workers. A collection takes all capabilities and gives them back, and wakes none of Millrace's managers.
+-- While something collects garbage ten times a second. After setNumCapabilities GHC 9.0's scheduler may leave a
+-- capability to nobody, with threads that can run and with idle workers. A collection takes all capabilities and gives
+-- them back, and wakes none of Millrace's managers.
 attended :: IO a -> IO a
 attended action = bracket (start (forever (pause 100000 >> performMajorGC))) stop (const action)
 

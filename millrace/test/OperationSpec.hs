@@ -20,4 +20,8 @@ spec = describe "Millrace.Operation" $
 
 timesOut :: (Request () -> Request ()) -> IO ()
 timesOut limit = withUnixPair $ \s _ ->
-  within 5 "the operation" (either (== eTIMEDOUT) (const False) <$> perform (limit (waitReadableRequest (socketHandle s)))) `shouldReturn` True
+  within
+    5
+    "the operation"
+    (either (== eTIMEDOUT) (const False) <$> perform (limit (waitReadableRequest (socketHandle s))))
+    `shouldReturn` True

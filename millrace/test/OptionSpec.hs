@@ -30,7 +30,8 @@ spec = describe "Millrace.Socket.Option" $ do
       (setKeepAlive s Nothing >> getKeepAlive s) `shouldReturn` Nothing
       (setUnacknowledgedLimit s (Just 1500) >> getUnacknowledgedLimit s) `shouldReturn` Just 1500
       (setUnacknowledgedLimit s Nothing >> getUnacknowledgedLimit s) `shouldReturn` Nothing
-      forM_ [DeliverFirst 3, ResetConnection, DeliverLater] $ \atClose -> (setAtClose s atClose >> getAtClose s) `shouldReturn` atClose
+      forM_ [DeliverFirst 3, ResetConnection, DeliverLater] $ \atClose ->
+        (setAtClose s atClose >> getAtClose s) `shouldReturn` atClose
       (setSendBuffer s 20000 >> getSendBuffer s) `shouldReturn` 40000
       (setReceiveBuffer s 20000 >> getReceiveBuffer s) `shouldReturn` 40000
   it "names the function and the socket in errors" $
@@ -87,5 +88,12 @@ spec = describe "Millrace.Socket.Option" $ do
       if isJust unshare then scenarioPassesIn networkOfItsOwn "fast-open" else pendingWith "unshare is not installed"
   where
     -- Without a user namespace where the kernel allows none: in a chroot, root needs none.
-    networkOfItsOwn = ["sh", "-c", "for way in -Urn -n; do unshare $way true 2>/dev/null && exec unshare $way sh -c '" ++ fastOpen ++ "' sh \"$@\"; done; exit 77", "sh"]
+    networkOfItsOwn =
+      [ "sh",
+        "-c",
+        "for way in -Urn -n; do unshare $way true 2>/dev/null && exec unshare $way sh -c '"
+          ++ fastOpen
+          ++ "' sh \"$@\"; done; exit 77",
+        "sh"
+      ]
     fastOpen = "ip link set lo up && echo 3 >/proc/sys/net/ipv4/tcp_fastopen || exit 77; exec \"$@\""

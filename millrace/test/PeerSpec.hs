@@ -121,7 +121,8 @@ withResettingPeer use = withListener $ \listener address -> do
   bracket (fst <$> accept listener) close $ \s ->
     use s (Network.setSockOpt peer Network.Linger (Network.StructLinger 1 0) >> Network.close peer)
 
--- | A connection on which every long send is short. (TCP with still smaller buffers waits for delayed acknowledgements.)
+-- | A connection on which every long send is short. (TCP with still smaller buffers waits for delayed
+-- acknowledgements.)
 withSmallBuffers :: IO (Socket, Socket) -> (Socket -> Socket -> IO a) -> IO a
 withSmallBuffers create use = withPairOf create $ \one other -> setSocketOption one SendBuffer 65536 >> use one other
 

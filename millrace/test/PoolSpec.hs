@@ -78,7 +78,8 @@ spec = describe "Millrace.Pool" $ do
     numbers <- newNumbers
     withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
       release <- newEmptyMVar
-      holder <- start (try (withResource pool (\_ -> takeMVar release >> throwIO Overflow)) :: IO (Either ArithException ()))
+      holder <-
+        start (try (withResource pool (\_ -> takeMVar release >> throwIO Overflow)) :: IO (Either ArithException ()))
       shouldBecomeTrue ((== 1) . statusInUse <$> poolStatus pool)
       next <- start (withResource pool return)
       shouldBecomeTrue ((== 1) . statusWaiting <$> poolStatus pool)
@@ -98,15 +99,17 @@ spec = describe "Millrace.Pool" $ do
     numbers <- newNumbers
     bad <- newIORef []
     let healthy n = notElem n <$> readIORef bad
-    withPool (settingsOf numbers) {poolUnchecked = 0, poolHealthy = healthy, poolAge = 400000, poolIdle = 50000} $ \pool -> do
-      withResource pool (`shouldBe` 1)
-      writeIORef bad [1]
-      withResource pool (`shouldBe` 2)
-      statusUnhealthy <$> poolStatus pool `shouldReturn` 1
-      -- The pool's own thread finds it.
-      shouldBecomeTrue ((== 0) . statusIdle <$> poolStatus pool)
-      withResource pool (\n -> (n `shouldBe` 3) >> pause 500000)
-      shouldBecomeTrue (elem 3 <$> readIORef (gone numbers))
+    withPool (settingsOf numbers) {poolUnchecked = 0, poolHealthy = healthy, poolAge = 400000, poolIdle = 50000} $
+      \pool ->
+        do
+          withResource pool (`shouldBe` 1)
+          writeIORef bad [1]
+          withResource pool (`shouldBe` 2)
+          statusUnhealthy <$> poolStatus pool `shouldReturn` 1
+          -- The pool's own thread finds it.
+          shouldBecomeTrue ((== 0) . statusIdle <$> poolStatus pool)
+          withResource pool (\n -> (n `shouldBe` 3) >> pause 500000)
+          shouldBecomeTrue (elem 3 <$> readIORef (gone numbers))
   it "refuses when it was closed, also those that wait, and ends what comes back" $ do
     numbers <- newNumbers
     pool <- newPool (settingsOf numbers) {poolLimit = 1}

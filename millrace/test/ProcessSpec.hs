@@ -84,18 +84,36 @@ spec = do
   describe "Millrace.Process" $ do
     it "gives a program its arguments, environment, directory and streams" $
       withoutLeaks $ do
-        let what = (command "sh" ["-c", "echo $0 $1; echo $COLOUR; pwd; cat; echo bad >&2; exit 7", "zero", "one two"]) {commandEnvironment = Just [("COLOUR", "green"), ("PATH", "/usr/bin:/bin")], commandDirectory = Just "/"}
+        let what =
+              (command "sh" ["-c", "echo $0 $1; echo $COLOUR; pwd; cat; echo bad >&2; exit 7", "zero", "one two"])
+                { commandEnvironment =
+                    Just [("COLOUR", "green"), ("PATH", "/usr/bin:/bin")],
+                  commandDirectory = Just "/"
+                }
         readProcess what "input" `shouldReturn` (Exited 7, "zero one two\ngreen\n/\ninput", "bad\n")
     it "throws what exec fails with" $
       withoutLeaks $ do
         failsWith (startProcess (command "/none" [])) >>= (`shouldSatisfy` hasCode eNOENT)
         failsWith (startProcess (command "/etc/passwd" [])) >>= (`shouldSatisfy` hasCode eACCES)
-        failsWith (startProcess (command "true" []) {commandDirectory = Just "/etc/passwd"}) >>= (`shouldSatisfy` hasCode eNOTDIR)
+        failsWith (startProcess (command "true" []) {commandDirectory = Just "/etc/passwd"})
+          >>= (`shouldSatisfy` hasCode eNOTDIR)
     it "gives a program the user of any number, or fails, and refuses the number of none" $ do
       -- Beyond 2147483647, where a number with a sign would be "unchanged".
-      let asked numbers = try (readProcess (command "sh" ["-c", "id -u; id -g"]) {commandUser = Just numbers} "") :: IO (Either IOError (Exit, ByteString, ByteString))
+      let asked numbers =
+            try
+              ( readProcess
+                  (command "sh" ["-c", "id -u; id -g"])
+                    { commandUser =
+                        Just numbers
+                    }
+                  ""
+              ) ::
+              IO (Either IOError (Exit, ByteString, ByteString))
       outcome <- asked (3000000000, 3000000001)
-      outcome `shouldSatisfy` either (\problem -> hasCode ePERM problem || hasCode eINVAL problem) (== (Exited 0, "3000000000\n3000000001\n", ""))
+      outcome
+        `shouldSatisfy` either
+          (\problem -> hasCode ePERM problem || hasCode eINVAL problem)
+          (== (Exited 0, "3000000000\n3000000001\n", ""))
       forM_ [(maxBound, 0), (0, maxBound)] $ \numbers -> do
         problem <- failsWith (asked numbers >>= either throwIO return)
         (hasCode eINVAL problem, "4294967295" `isInfixOf` show problem) `shouldBe` (True, True)
@@ -115,29 +133,38 @@ spec = do
         exit `shouldBe` Exited 0
         (out == bytes) `shouldBe` True
     it "gives a program pipes that block for it, and not here" $
-      withoutLeaks . withPipe $ \numbers intoNumbers -> withPipe $ \unsorted intoUnsorted -> withPipe $ \sorted intoSorted -> do
-        let bytes = Char8.unlines (map (Char8.pack . show) [1 .. 100000 :: Int])
-            both = Descriptor (writeEndDescriptor intoNumbers)
-        withProcess (command "seq" ["1", "100000"]) {commandOutput = both, commandErrors = both} $ \process -> do
-          closeWriteEnd intoNumbers
-          pause 20000 -- It fills the pipe.
-          counted <- readAll numbers
-          counted == bytes `shouldBe` True
-          waitProcess process `shouldReturn` Exited 0
-        withProcess (command "sort" ["-n"]) {commandInput = Descriptor (readEndDescriptor unsorted), commandOutput = Descriptor (writeEndDescriptor intoSorted)} $ \process -> do
-          closeReadEnd unsorted >> closeWriteEnd intoSorted
-          soon <- deadlineAfter 20000
-          failsWith (readPipeBefore soon sorted 10) >>= (`shouldSatisfy` isDeadlineError)
-          writer <- start (writePipe intoUnsorted bytes >> closeWriteEnd intoUnsorted)
-          back <- readAll sorted
-          finish writer
-          back == bytes `shouldBe` True
-          waitProcess process `shouldReturn` Exited 0
+      withoutLeaks . withPipe $ \numbers intoNumbers ->
+        withPipe $ \unsorted intoUnsorted -> withPipe $ \sorted intoSorted -> do
+          let bytes = Char8.unlines (map (Char8.pack . show) [1 .. 100000 :: Int])
+              both = Descriptor (writeEndDescriptor intoNumbers)
+          withProcess (command "seq" ["1", "100000"]) {commandOutput = both, commandErrors = both} $ \process -> do
+            closeWriteEnd intoNumbers
+            pause 20000 -- It fills the pipe.
+            counted <- readAll numbers
+            counted == bytes `shouldBe` True
+            waitProcess process `shouldReturn` Exited 0
+          withProcess
+            (command "sort" ["-n"])
+              { commandInput =
+                  Descriptor (readEndDescriptor unsorted),
+                commandOutput = Descriptor (writeEndDescriptor intoSorted)
+              }
+            $ \process ->
+              do
+                closeReadEnd unsorted >> closeWriteEnd intoSorted
+                soon <- deadlineAfter 20000
+                failsWith (readPipeBefore soon sorted 10) >>= (`shouldSatisfy` isDeadlineError)
+                writer <- start (writePipe intoUnsorted bytes >> closeWriteEnd intoUnsorted)
+                back <- readAll sorted
+                finish writer
+                back == bytes `shouldBe` True
+                waitProcess process `shouldReturn` Exited 0
     it "starts a program whose FIFO has no other end" $
       withoutLeaks . withTemporaryDirectory "." "fifo" $ \root -> do
         createFifo (root ++ "/fifo") (Permissions 0o600)
         bracket (openFifoForReading (root ++ "/fifo")) closeReadEnd $ \out ->
-          within 5 "the end" (runProcess (command "cat" []) {commandInput = Descriptor (readEndDescriptor out)}) `shouldReturn` Exited 0
+          within 5 "the end" (runProcess (command "cat" []) {commandInput = Descriptor (readEndDescriptor out)})
+            `shouldReturn` Exited 0
     it "ends a group at its deadline, with all that it has started" $
       withoutLeaks . withTemporaryDirectory "." "group" $ \root -> do
         soon <- deadlineAfter 300000
@@ -155,16 +182,23 @@ spec = do
           ]
           $ \(group, script, expected) -> do
             soon <- deadlineAfter 500000
-            (exit, out, _) <- within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
+            (exit, out, _) <-
+              within 10 "the deadline" (readProcessBefore soon (command "sh" ["-c", script]) {commandGroup = group} "")
             exit `shouldBe` expected
             let other = Char8.unpack (Char8.takeWhile (/= '\n') out)
             void (runProcess (command "sh" ["-c", "kill " ++ other]))
             isGone other `shouldBecome` True
     it "asks politely first" $
       withoutLeaks $
-        withProcess (command "sh" ["-c", "trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"]) {commandOutput = NewPipe} $ \process -> do
-          readPipe (fromJust (processOutput process)) 100 `shouldReturn` "ready\n"
-          terminateProcess 20000000 process `shouldReturn` Exited 4
+        withProcess
+          (command "sh" ["-c", "trap 'exit 4' TERM; echo ready; while :; do sleep 0.01; done"])
+            { commandOutput =
+                NewPipe
+            }
+          $ \process ->
+            do
+              readPipe (fromJust (processOutput process)) 100 `shouldReturn` "ready\n"
+              terminateProcess 20000000 process `shouldReturn` Exited 4
     it "gives the rest of a group its time when it asks that to end" $
       withoutLeaks $ do
         let cleansUp = "(trap 'sleep 0.3; echo clean; exit' TERM; echo ready; while :; do sleep 0.01; done) & wait"
@@ -192,7 +226,8 @@ spec = do
       withoutLeaks $ do
         let leaves = command "perl" ["-e", "setpgrp(0, getpgrp(getppid())) or die; $| = 1; print \"left\"; sleep 20"]
         begin <- monotonicNanoseconds
-        withProcess leaves {commandOutput = NewPipe} $ \process -> readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
+        withProcess leaves {commandOutput = NewPipe} $ \process ->
+          readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
         -- Asked to end, it does so before its time of grace is over.
         withProcess leaves {commandOutput = NewPipe} $ \process -> do
           readPipe (fromJust (processOutput process)) 4 `shouldReturn` "left"
@@ -211,7 +246,8 @@ spec = do
         noChildren
     it "limits what a program may use" $
       withoutLeaks $ do
-        (_, out, _) <- readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = [Limit OpenFiles (Just 33) (Just 40)]} ""
+        (_, out, _) <-
+          readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = [Limit OpenFiles (Just 33) (Just 40)]} ""
         out `shouldBe` "33\n"
         let many = replicate 40 (Limit CoreBytes (Just 0) (Just 0)) ++ [Limit OpenFiles (Just 34) (Just 40)]
         (_, later, _) <- readProcess (command "sh" ["-c", "ulimit -n"]) {commandLimits = many} ""
@@ -221,14 +257,22 @@ spec = do
       scenarioPasses "children-reaped-by-others"
     it "has a terminal of its own for a program" $
       withoutLeaks $
-        withProcess (command "sh" ["-c", "tty >/dev/null && stty -echo && read line && echo \"got $line\""]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do
-          let terminal = fromJust (processTerminal process)
-          soon <- deadlineAfter 5000
-          failsWith (readPseudoTerminalBefore soon terminal 100) >>= (`shouldSatisfy` isDeadlineError)
-          writePseudoTerminal terminal "hello\n"
-          out <- readTerminalAll terminal
-          waitProcess process `shouldReturn` Exited 0
-          Char8.unpack out `shouldContain` "got hello"
+        withProcess
+          (command "sh" ["-c", "tty >/dev/null && stty -echo && read line && echo \"got $line\""])
+            { commandInput =
+                NewTerminal,
+              commandOutput = NewTerminal,
+              commandErrors = NewTerminal
+            }
+          $ \process ->
+            do
+              let terminal = fromJust (processTerminal process)
+              soon <- deadlineAfter 5000
+              failsWith (readPseudoTerminalBefore soon terminal 100) >>= (`shouldSatisfy` isDeadlineError)
+              writePseudoTerminal terminal "hello\n"
+              out <- readTerminalAll terminal
+              waitProcess process `shouldReturn` Exited 0
+              Char8.unpack out `shouldContain` "got hello"
   describe "Millrace.Signal" $ do
     it "gives every listener each signal" $
       withSignals [User1, User2] $ \one -> withSignals [User1] $ \other -> do
@@ -295,22 +339,33 @@ spec = do
       withoutLeaks . forM_ [("terminal-at-user2", 12), ("terminal-at-terminate", 15 :: Int)] $ \(name, signal) -> do
         program <- getExecutablePath
         let script = "\"$0\" --scenario " ++ name ++ "; echo ended $?; stty -a"
-        within 30 name . withProcess (command "sh" ["-c", script, program]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = NewTerminal} $ \process -> do
-          out <- readTerminalAll (fromJust (processTerminal process))
-          waitProcess process `shouldReturn` Exited 0
-          let found = Char8.words out
-          found `shouldContain` ["ended", Char8.pack (show (128 + signal))]
-          found `shouldSatisfy` (\modes -> all (`elem` modes) ["icanon", "isig", "opost"])
+        within 30 name
+          . withProcess
+            (command "sh" ["-c", script, program])
+              { commandInput =
+                  NewTerminal,
+                commandOutput = NewTerminal,
+                commandErrors = NewTerminal
+              }
+          $ \process ->
+            do
+              out <- readTerminalAll (fromJust (processTerminal process))
+              waitProcess process `shouldReturn` Exited 0
+              let found = Char8.words out
+              found `shouldContain` ["ended", Char8.pack (show (128 + signal))]
+              found `shouldSatisfy` (\modes -> all (`elem` modes) ["icanon", "isig", "opost"])
     it "leaves nothing behind when threads are killed at random" $
       withoutLeaks $
         withScenario "terminal-functions" NewTerminal $ \process -> do
           out <- readTerminalAll (fromJust (processTerminal process))
           exit <- waitProcess process
-          unless (exit == Exited 0) $ expectationFailure (show exit ++ Char8.unpack (ByteString.drop (ByteString.length out - 1000) out))
+          unless (exit == Exited 0) $
+            expectationFailure (show exit ++ Char8.unpack (ByteString.drop (ByteString.length out - 1000) out))
   describe "Millrace.Name" $ do
     it "finds addresses of numbers and of names that the system knows by itself" $
       withoutLeaks $ do
-        (map addrAddress <$> lookUp (host "127.0.0.1" "8080")) `shouldReturn` [SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1))]
+        (map addrAddress <$> lookUp (host "127.0.0.1" "8080"))
+          `shouldReturn` [SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1))]
         found <- map addrAddress <$> lookUp (host "localhost" "80")
         found `shouldSatisfy` (not . null)
         (name, service) <- lookUpName (SockAddrInet 80 (tupleToHostAddress (127, 0, 0, 1))) []
@@ -326,7 +381,10 @@ spec = do
       show problem `shouldSatisfy` isInfixOf "IDNA"
     it "looks up a thousand names at the same time" $
       withoutLeaks $ do
-        jobs <- forM [1 .. 1000 :: Int] (\i -> start (lookUp (host ("127.0." ++ show (i `div` 256) ++ "." ++ show (i `mod` 256)) "80")))
+        jobs <-
+          forM
+            [1 .. 1000 :: Int]
+            (\i -> start (lookUp (host ("127.0." ++ show (i `div` 256) ++ "." ++ show (i `mod` 256)) "80")))
         found <- mapM finish jobs
         length (concat found) `shouldBe` 1000
     it "remembers" $ do
@@ -353,7 +411,15 @@ spec = do
         go = readPipe out 65536 >>= \part -> if ByteString.null part then return [] else (part :) <$> go
     withScenario name errors use = do
       program <- getExecutablePath
-      within 30 name $ withProcess (command program ["--scenario", name]) {commandInput = NewTerminal, commandOutput = NewTerminal, commandErrors = errors} use
+      within 30 name $
+        withProcess
+          (command program ["--scenario", name])
+            { commandInput =
+                NewTerminal,
+              commandOutput = NewTerminal,
+              commandErrors = errors
+            }
+          use
     -- What is read until this has come.
     awaitText terminal text = go ByteString.empty
       where
@@ -361,7 +427,11 @@ spec = do
           | text `ByteString.isInfixOf` come = return come
           | otherwise = do
             part <- readPseudoTerminal terminal 65536
-            if ByteString.null part then fail ("there is no " ++ show text ++ " in " ++ show (ByteString.drop (ByteString.length come - 1000) come)) else go (come <> part)
+            if ByteString.null part
+              then
+                fail
+                  ("there is no " ++ show text ++ " in " ++ show (ByteString.drop (ByteString.length come - 1000) come))
+              else go (come <> part)
     readTerminalAll terminal = ByteString.concat <$> go
       where
         go = readPseudoTerminal terminal 1000 >>= \part -> if ByteString.null part then return [] else (part :) <$> go
@@ -378,7 +448,9 @@ spec = do
               | ByteString.null part -> return (ByteString.concat (reverse parts))
               | otherwise -> go (part : parts)
     -- It may go while its file is read.
-    isGone child = either isDoesNotExistError (isInfixOf "Z (zombie)") <$> try (readFile ("/proc/" ++ child ++ "/status") >>= \text -> length text `seq` return text)
+    isGone child =
+      either isDoesNotExistError (isInfixOf "Z (zombie)")
+        <$> try (readFile ("/proc/" ++ child ++ "/status") >>= \text -> length text `seq` return text)
     noChildren = childCount `shouldBecome` (0 :: Int)
     childCount = do
       tasks <- listDirectory "/proc/self/task"

@@ -62,7 +62,8 @@ scenarioPasses name = do
   (code, printed) <- runAgain [] name
   unless (code == ExitSuccess) $ ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
 
--- | The same by means of a program that runs the one that its last arguments name. The test is pending if that program ends with 77.
+-- | The same by means of a program that runs the one that its last arguments name. The test is pending if that program
+-- ends with 77.
 scenarioPassesIn :: [String] -> String -> IO ()
 scenarioPassesIn within' name = do
   (code, printed) <- runAgainBy within' [] name
@@ -92,7 +93,12 @@ runAgainBy starter settings name = do
   let environment = settings ++ filter ((`notElem` map fst settings) . fst) inherited
   within 30 name $
     withCreateProcess
-      (uncurry proc (fromMaybe (program, []) (uncons starter) `followedBy` [program | not (null starter)] `followedBy` ["--scenario", name]))
+      ( uncurry
+          proc
+          ( fromMaybe (program, []) (uncons starter) `followedBy` [program | not (null starter)]
+              `followedBy` ["--scenario", name]
+          )
+      )
         { env = Just environment,
           std_err = CreatePipe,
           std_in = NoStream
@@ -152,13 +158,19 @@ endBesideOthers = do
   let holding with = void (start (with (putMVar ready () >> threadDelay 60000000)))
       held with = holding with >> takeMVar ready
   held $ \hold -> withTemporaryDirectory root "temporary" (const hold)
-  held $ \hold -> withFile (root ++ "/written") ForWriting (\file -> withWriter file 0 (\writer -> writeBytes writer (bytesAt 0 10) >> hold))
-  held $ \hold -> Process.withProcess ((Process.command "sleep" ["30"]) {Process.commandErrors = Process.Null}) $ \process -> do
-    withFile (root ++ "/child") ForWriting (\file -> writeAt file 0 (Char8.pack (show (Process.processId process))))
-    hold
+  held $ \hold ->
+    withFile
+      (root ++ "/written")
+      ForWriting
+      (\file -> withWriter file 0 (\writer -> writeBytes writer (bytesAt 0 10) >> hold))
+  held $ \hold ->
+    Process.withProcess ((Process.command "sleep" ["30"]) {Process.commandErrors = Process.Null}) $ \process -> do
+      withFile (root ++ "/child") ForWriting (\file -> writeAt file 0 (Char8.pack (show (Process.processId process))))
+      hold
 
--- Exceptions of several timeouts come to one thread at the same time. On eight capabilities, GHC 9.0's run-time system ends, loses a
--- thread or lets an exception out if they come from several of these, or if a thread is killed while it throws one.
+-- Exceptions of several timeouts come to one thread at the same time. On eight capabilities, GHC 9.0's run-time system
+-- ends, loses a thread or lets an exception out if they come from several of these, or if a thread is killed while it
+-- throws one.
 nestedTimeouts :: IO ()
 nestedTimeouts = do
   setNumCapabilities 8
@@ -177,15 +189,20 @@ unreadableDirectories :: IO ()
 unreadableDirectories = withTemporaryDirectory "." "unreadable" $ \root -> do
   let unreadable name = createDirectory (root ++ name) (Permissions 0)
       readable name = exists (root ++ name) >>= \isThere -> when isThere (setPermissions (root ++ name) ownerOnly)
-  bracket_ (unreadable "/closed" >> createDirectory (root ++ "/open") ownerOnly) (mapM_ readable ["/closed", "/later"]) $ do
-    failsWith (withWatch [root ++ "/closed"] Recursive (\_ -> return ())) >>= \problem -> require (hasCode eACCES problem) (show problem)
-    withWatch [root] Recursive $ \watch -> do
-      unreadable "/later"
-      nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created]) (show events)
-      createDirectory (root ++ "/open/new") ownerOnly
-      nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created]) (show events)
+  bracket_
+    (unreadable "/closed" >> createDirectory (root ++ "/open") ownerOnly)
+    (mapM_ readable ["/closed", "/later"])
+    $ do
+      failsWith (withWatch [root ++ "/closed"] Recursive (\_ -> return ())) >>= \problem ->
+        require (hasCode eACCES problem) (show problem)
+      withWatch [root] Recursive $ \watch -> do
+        unreadable "/later"
+        nextEvents watch >>= \events -> require (events == [Event (root ++ "/later") Created]) (show events)
+        createDirectory (root ++ "/open/new") ownerOnly
+        nextEvents watch >>= \events -> require (events == [Event (root ++ "/open/new") Created]) (show events)
 
--- The first operation on new capabilities, which gives them their loops one after the other, races with switching them off.
+-- The first operation on new capabilities, which gives them their loops one after the other, races with switching them
+-- off.
 capabilitiesGoWhileManagersStart :: IO ()
 capabilitiesGoWhileManagersStart = forM_ [8, 16 .. 64] $ \count -> do
   setNumCapabilities count
@@ -209,8 +226,8 @@ withoutDescriptors action = do
   when (null fillers) $ ioError (userError "the limit of descriptors does not work")
   action (mapM_ closeFd fillers)
 
--- GHC's ticker makes a descriptor for itself, in a thread of its own that starts with the program, and ends the program if
--- it cannot. Other systems than Linux need none.
+-- GHC's ticker makes a descriptor for itself, in a thread of its own that starts with the program, and ends the program
+-- if it cannot. Other systems than Linux need none.
 awaitTicker :: IO ()
 awaitTicker = go (100 :: Int)
   where
@@ -340,7 +357,8 @@ ignoringErrors action = action `catch` ignore
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
--- From 1,048,576 on there are numbers only where the system was told so (fs.nr_open). In a simulation they mean its machine's.
+-- From 1,048,576 on there are numbers only where the system was told so (fs.nr_open). In a simulation they mean its
+-- machine's.
 highDescriptors :: IO ()
 highDescriptors = do
   raised <- try (setResourceLimit ResourceOpenFiles (ResourceLimits limit limit))
@@ -428,7 +446,8 @@ selectBeforeStart = do
 -- Nothing has been started before.
 chooseWithinSimulation :: IO ()
 chooseWithinSimulation = do
-  outcome <- simulate (calm 1) (chosenBackend <* withUnixPair (\one other -> sendStream one 0 10 >> receiveExactly other 0 10))
+  outcome <-
+    simulate (calm 1) (chosenBackend <* withUnixPair (\one other -> sendStream one 0 10 >> receiveExactly other 0 10))
   inside <- either throwIO return (outcomeResult outcome)
   chosenBackend >>= \outside -> require (inside == outside) ("it was " ++ show inside ++ ", and is " ++ show outside)
   withUnixPair $ \one other -> sendStream one 0 10 >> void (receiveExactly other 0 10)
@@ -467,7 +486,9 @@ fastOpen = withListener $ \listener address -> do
         void (receiveExactly client 0 10)
   known <- pairs . map words . lines <$> readFile "/proc/net/netstat"
   let count name = sum [read value | (names, values) <- known, (here, value) <- zip names values, here == name] :: Int
-  require (count "TCPFastOpenActive" >= 4) ("of five connections only so many began with bytes: " ++ show (count "TCPFastOpenActive"))
+  require
+    (count "TCPFastOpenActive" >= 4)
+    ("of five connections only so many began with bytes: " ++ show (count "TCPFastOpenActive"))
   require (count "TCPFastOpenPassive" >= 4) ("so many were accepted with bytes: " ++ show (count "TCPFastOpenPassive"))
   where
     pairs (names : values : others) = (names, values) : pairs others
@@ -491,4 +512,5 @@ replaceForEver = getEnv "MILLRACE_TEST_PATH" >>= \path -> forever (mapM_ (replac
 replaceOnce = getEnv "MILLRACE_TEST_PATH" >>= (`replaceBy` 66)
 
 replaceBy :: FilePath -> Word8 -> IO ()
-replaceBy path byte = replaceFile path $ \file -> forM_ [0 .. 3] $ \i -> writeAt file (i * 50000) (ByteString.replicate 50000 byte)
+replaceBy path byte =
+  replaceFile path $ \file -> forM_ [0 .. 3] $ \i -> writeAt file (i * 50000) (ByteString.replicate 50000 byte)

@@ -256,7 +256,9 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
 
   it "gives the same trace when every operation fails" $ do
     let failures = replicateM_ 50 (replicateM_ 4 (forkIO one) >> threadDelay 1000)
-        one = quietly (socket AF_INET Stream defaultProtocol >>= \s -> connect s (SockAddrInet 9 0x0100007f)) `finally` note "failed"
+        one =
+          quietly (socket AF_INET Stream defaultProtocol >>= \s -> connect s (SockAddrInet 9 0x0100007f))
+            `finally` note "failed"
     first <- simulate (troubled 27) failures
     second <- simulate (troubled 27) failures
     firstDifference (outcomeTrace first) (outcomeTrace second) `shouldBe` "one of them goes on"
@@ -278,7 +280,9 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
   it "finds a deadlock behind delays without end" $ do
     outcome <- simulate (calm 22) (forever (threadDelay maxBound))
     case outcomeResult outcome of
-      Left problem | Just (Deadlock waiting) <- fromException problem -> map waitingOperation waiting `shouldBe` ["timeout"]
+      Left problem
+        | Just (Deadlock waiting) <- fromException problem ->
+          map waitingOperation waiting `shouldBe` ["timeout"]
       other -> expectationFailure ("no deadlock, but " ++ show (other :: Either SomeException ()))
 
   it "says so when threads go on, and leaves everything working" $ do
@@ -347,14 +351,15 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
     inside `shouldBe` outside
     scenarioPasses "choose-within-a-simulation"
   it "leaves real operations in flight alone" $
-    bracket (socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> close one >> close other) $ \(one, other) -> do
-      received <- newEmptyMVar
-      void (forkIO (recv one 10 >>= putMVar received))
-      Base.threadDelay 20000
-      outcome <- simulate (calm 15) (echoes 3 3)
-      outcomeResult outcome `shouldSatisfy` isRight
-      sendAll other (Char8.pack "later")
-      Base.timeout 5000000 (takeMVar received) >>= (`shouldBe` Just (Char8.pack "later"))
+    bracket (socketPair AF_UNIX Stream defaultProtocol) (\(one, other) -> close one >> close other) $ \(one, other) ->
+      do
+        received <- newEmptyMVar
+        void (forkIO (recv one 10 >>= putMVar received))
+        Base.threadDelay 20000
+        outcome <- simulate (calm 15) (echoes 3 3)
+        outcomeResult outcome `shouldSatisfy` isRight
+        sendAll other (Char8.pack "later")
+        Base.timeout 5000000 (takeMVar received) >>= (`shouldBe` Just (Char8.pack "later"))
 
   it "has no descriptors beyond its limit" $ do
     outcome <- simulate (calm 16) {planDescriptors = 3} $ do

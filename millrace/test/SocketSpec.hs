@@ -47,13 +47,15 @@ spec = do
       bracket getFileSystemEncoding setFileSystemEncoding $ \_ -> do
         mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
         -- The last one is a byte that is not UTF-8.
-        forM_ ["s\246ck", "\8364", "\xDCFF"] $ \name -> withPath name $ \path -> bracket (socket AF_UNIX Datagram defaultProtocol) close $ \there -> do
-          bind there (SockAddrUnix path)
-          doesPathExist path `shouldReturn` True
-          getSocketName there `shouldReturn` SockAddrUnix path
-          conversation (SockAddrUnix (path ++ "2")) AF_UNIX `finally` removeFile (path ++ "2")
+        forM_ ["s\246ck", "\8364", "\xDCFF"] $ \name ->
+          withPath name $ \path -> bracket (socket AF_UNIX Datagram defaultProtocol) close $ \there -> do
+            bind there (SockAddrUnix path)
+            doesPathExist path `shouldReturn` True
+            getSocketName there `shouldReturn` SockAddrUnix path
+            conversation (SockAddrUnix (path ++ "2")) AF_UNIX `finally` removeFile (path ++ "2")
         let tooLong = SockAddrUnix (replicate 60 '\246')
-        bracket (socket AF_UNIX Stream defaultProtocol) close (\s -> failsWith (bind s tooLong)) >>= (`shouldSatisfy` hasCode eNAMETOOLONG)
+        bracket (socket AF_UNIX Stream defaultProtocol) close (\s -> failsWith (bind s tooLong))
+          >>= (`shouldSatisfy` hasCode eNAMETOOLONG)
     it "takes IPv4 connections on an IPv6 socket" $
       bracket (socket AF_INET6 Stream defaultProtocol) close $ \listener -> do
         bind listener (SockAddrInet6 0 0 (0, 0, 0, 0) 0)
@@ -192,7 +194,8 @@ spec = do
     it "passes descriptors to the network package, and takes its own" $
       withUnixPair $ \one other -> withUnixPair $ \this _ -> do
         theirs <- socketToFd other >>= Network.mkSocket
-        withFdSocket this $ \passed -> replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
+        withFdSocket this $ \passed ->
+          replicateM_ 2 (sendFd one passed >> Network.recvFd theirs >>= closeFd . fromIntegral)
         withFdSocket this $ \passed -> replicateM_ 2 (Network.sendFd theirs passed)
         replicateM_ 2 (recvFd one >>= closeFd . fromIntegral)
         Network.close theirs

@@ -50,7 +50,8 @@ spec = describe "Millrace.Splice" $ do
     withTemporaryFile "." "splice" $ \_ source -> withTemporaryFile "." "splice" $ \_ target -> do
       writeAt source 0 content
       past <- deadlineAfter 0
-      failsWith (spliceBefore past (FromFile source 0) (ToFile target 0) everything) >>= (`shouldSatisfy` isDeadlineError)
+      failsWith (spliceBefore past (FromFile source 0) (ToFile target 0) everything)
+        >>= (`shouldSatisfy` isDeadlineError)
   it "loses no byte when it is interrupted" $
     withoutLeaks $
       withUnixPair $ \client here -> withUnixPair $ \there server -> do
@@ -135,7 +136,8 @@ spec = describe "Millrace.Splice" $ do
         withDevice "/dev/null" WriteMode writeEndFromDescriptor closeWriteEnd $ \null' -> do
           splice (FromPipe zero) (ToPipe null') 3000000 `shouldReturn` 3000000
           soon <- deadlineAfter 50000
-          failsWith (within 30 "moving" (spliceBefore soon (FromPipe zero) (ToPipe null') everything)) >>= (`shouldSatisfy` isDeadlineError)
+          failsWith (within 30 "moving" (spliceBefore soon (FromPipe zero) (ToPipe null') everything))
+            >>= (`shouldSatisfy` isDeadlineError)
     it "finds the end of a device without bytes" $
       withDevice "/dev/null" ReadMode readEndFromDescriptor closeReadEnd $ \null' -> withUnixPair $ \near _ ->
         splice (FromPipe null') (ToSocket near) everything `shouldReturn` 0
@@ -165,7 +167,8 @@ spec = describe "Millrace.Splice" $ do
         failsWith (splice (FromSocket here) (ToFile file (-1)) 10) >>= (`shouldSatisfy` hasCode eINVAL)
   where
     -- A terminal that passes bytes on as they are.
-    withTerminalPair use = bracket rawTerminal (\(master, slave) -> closeWriteEnd master >> closeReadEnd slave) (uncurry use)
+    withTerminalPair use =
+      bracket rawTerminal (\(master, slave) -> closeWriteEnd master >> closeReadEnd slave) (uncurry use)
     rawTerminal = do
       (master, slave) <- openPseudoTerminal
       (`onException` (closeFd master >> closeFd slave)) $ do
@@ -189,9 +192,20 @@ spec = describe "Millrace.Splice" $ do
     total = 1000000
     content = bytesAt 0 total
     sources =
-      [ ("socket", \use -> withUnixPair $ \far near -> feeding (sendAll far content >> shutdown far ShutdownSend) (use (FromSocket near))),
-        ("TCP connection", \use -> withTcpPair $ \far near -> feeding (sendAll far content >> shutdown far ShutdownSend) (use (FromSocket near))),
-        ("pipe", \use -> withPipe $ \out into -> feeding (writePipe into content >> closeWriteEnd into) (use (FromPipe out))),
+      [ ( "socket",
+          \use ->
+            withUnixPair $ \far near ->
+              feeding (sendAll far content >> shutdown far ShutdownSend) (use (FromSocket near))
+        ),
+        ( "TCP connection",
+          \use ->
+            withTcpPair $ \far near ->
+              feeding (sendAll far content >> shutdown far ShutdownSend) (use (FromSocket near))
+        ),
+        ( "pipe",
+          \use ->
+            withPipe $ \out into -> feeding (writePipe into content >> closeWriteEnd into) (use (FromPipe out))
+        ),
         ("file", \use -> withTemporaryFile "." "splice" $ \_ file -> writeAt file 3 content >> use (FromFile file 3))
       ]
     targets =

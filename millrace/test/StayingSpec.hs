@@ -53,7 +53,8 @@ spec = around_ (keepingCapabilities . (setNumCapabilities 2 >>)) $
         within 60 "one that moves" untilMoved `finally` mapM_ stop workers
   where
     -- Of what has come: a constant would be computed once.
-    compute bytes = void (evaluate (length (show (product [1 .. 2499 + fromIntegral (ByteString.length bytes) :: Integer]))))
+    compute bytes =
+      void (evaluate (length (show (product [1 .. 2499 + fromIntegral (ByteString.length bytes) :: Integer]))))
     note seen = do
       (capability, _) <- myThreadId >>= threadCapability
       atomicModifyIORef' seen (\others -> (capability : others, ()))

@@ -50,7 +50,8 @@ spec = do
       reports <- newIORef []
       (source, count) <- fromPieces ["ab", "", "cde", "f"] >>= counting
       limited <- atMost 4 source
-      copyReporting limited (\piece -> modifyIORef received (piece :)) (\n -> modifyIORef reports (n :)) `shouldReturn` 4
+      copyReporting limited (\piece -> modifyIORef received (piece :)) (\n -> modifyIORef reports (n :))
+        `shouldReturn` 4
       readIORef received `shouldReturn` ["cd", "ab"]
       readIORef reports `shouldReturn` [4, 2]
       count `shouldReturn` 5
@@ -131,7 +132,10 @@ spec = do
           pause 20000
           readIORef taken >>= (`shouldSatisfy` (<= 5))
           whole 100 ahead
-      either (\problem -> show (problem :: IOError) `shouldContain` "ten") (const (expectationFailure "no exception")) outcome
+      either
+        (\problem -> show (problem :: IOError) `shouldContain` "ten")
+        (const (expectationFailure "no exception"))
+        outcome
     it "hands over every exception of a source that is read ahead" $ do
       forM_ [toException ThreadKilled, toException StackOverflow, toException ForTest] $ \problem -> do
         outcome <- within 10 "the exception" (try (concurrently 2 (throwIO problem) (whole 100)))
@@ -186,7 +190,8 @@ spec = do
               putMVar begun ()
               bytes <- recv connection 10
               when (bytes == "fail") $ ioError (userError "asked to fail")
-            server = defaultServer {serverGraceMicros = 1000, serverProblem = \_ problem -> modifyIORef told (show problem :)}
+            server =
+              defaultServer {serverGraceMicros = 1000, serverProblem = \_ problem -> modifyIORef told (show problem :)}
         clients <- withServed server serve $ \query -> do
           let connected = Connect.connectTo query <* takeMVar begun
           failing <- connected
@@ -237,9 +242,12 @@ spec = do
             hangs = uninterruptibleMask_ (takeMVar release)
             serve connection = putMVar begun () >> void (recv connection 10) `finally` hangs
             -- It waits for its client, and ends when the connection is closed.
-            waits connection = putMVar begun () >> uninterruptibleMask_ (void (try (recv connection 10) :: IO (Either IOError ByteString.ByteString)))
+            waits connection =
+              putMVar begun ()
+                >> uninterruptibleMask_ (void (try (recv connection 10) :: IO (Either IOError ByteString.ByteString)))
         forM_ [serve, waits] $ \handler -> do
-          client <- within 10 "the end" (withServed server handler (\query -> Connect.connectTo query <* takeMVar begun))
+          client <-
+            within 10 "the end" (withServed server handler (\query -> Connect.connectTo query <* takeMVar begun))
           close client
         putMVar release ()
     it "waits for the end of connections also if it is interrupted again" $
@@ -248,7 +256,13 @@ spec = do
         begun <- newEmptyMVar
         ended <- newEmptyMVar
         let serve connection = (putMVar begun () >> void (recv connection 10)) `finally` (pause 100000 >> putMVar ended ())
-        server <- start (withServer defaultServer {serverGraceMicros = 0, serverReady = mapM_ (putMVar ready) . take 1} (passive "0") {queryHost = Just "127.0.0.1"} serve)
+        server <-
+          start
+            ( withServer
+                defaultServer {serverGraceMicros = 0, serverReady = mapM_ (putMVar ready) . take 1}
+                (passive "0") {queryHost = Just "127.0.0.1"}
+                serve
+            )
         address <- takeMVar ready
         client <- connectTo address
         takeMVar begun

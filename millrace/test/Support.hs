@@ -157,7 +157,8 @@ within seconds what action =
   Base.timeout (seconds * 1000000) action
     >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
 
--- | Kills threads in each of these actions, which get a number each, at random moments. They may also end at a deadline, but not fail.
+-- | Kills threads in each of these actions, which get a number each, at random moments. They may also end at a
+-- deadline, but not fail.
 killInEach :: [(String, Int -> IO ())] -> IO ()
 killInEach actions =
   forM_ actions $ \(name, action) -> do
@@ -279,7 +280,8 @@ period = 65521
 twoPeriods :: ByteString
 twoPeriods = once <> once
   where
-    once = fst (ByteString.unfoldrN period (\x -> Just (fromIntegral (x `shiftR` 33), x * 6364136223846793005 + 1)) seed)
+    once =
+      fst (ByteString.unfoldrN period (\x -> Just (fromIntegral (x `shiftR` 33), x * 6364136223846793005 + 1)) seed)
     seed = 42 :: Word64
 {-# NOINLINE twoPeriods #-}
 
@@ -407,7 +409,9 @@ withoutLeaks action = do
   descriptorsBefore <- descriptorCount
   result <- action
   -- Otherwise the count may include something that an earlier test was just releasing.
-  (max operationsBefore <$> inFlightNow) `shouldBecome` operationsBefore `Exception.catch` explain "operations in flight"
+  (max operationsBefore <$> inFlightNow) `shouldBecome` operationsBefore
+    `Exception.catch` explain
+      "operations in flight"
   (max descriptorsBefore <$> descriptorCount) `shouldBecome` descriptorsBefore `Exception.catch` explain "descriptors"
   return result
   where

@@ -32,9 +32,17 @@ talkToTest terminal = do
   require (size == Size 24 80) (show size)
   soon <- deadlineAfter 20000
   waitForNewSizeBefore soon terminal size >>= \new -> require (null new) (show new)
-  forM_ [void (readTerminalBefore soon terminal 1), void (readStandardInputBefore soon 1), fill (writeTerminalBefore soon terminal), fill (writeStandardOutputBefore soon)] $ \action -> do
-    problem <- failsWith action
-    require (isDeadlineError problem) (show problem)
+  forM_
+    [ void (readTerminalBefore soon terminal 1),
+      void (readStandardInputBefore soon 1),
+      fill (writeTerminalBefore soon terminal),
+      fill
+        (writeStandardOutputBefore soon)
+    ]
+    $ \action ->
+      do
+        problem <- failsWith action
+        require (isDeadlineError problem) (show problem)
   writeStandardError "read!"
   writeTerminal terminal "\nsize?\n"
   waitForNewSize terminal size >>= \new -> require (new == Size 30 100) (show new)
@@ -82,10 +90,21 @@ functions terminal =
     ("writeTerminalBefore", \i -> deadlineAfter (i * 100) >>= \soon -> writeTerminalBefore soon terminal bytes),
     ("splicing from it", \_ -> void (splice (FromTerminal terminal) ToStandardError everything)),
     ("splicing from standard input", \_ -> void (splice FromStandardInput (ToTerminal terminal) everything)),
-    ("splicing to it", \_ -> withPipe (\out into -> writePipe into bytes >> closeWriteEnd into >> void (splice (FromPipe out) (ToTerminal terminal) everything))),
+    ( "splicing to it",
+      \_ ->
+        withPipe
+          ( \out into ->
+              writePipe into bytes
+                >> closeWriteEnd into
+                >> void (splice (FromPipe out) (ToTerminal terminal) everything)
+          )
+    ),
     ("withMode", \i -> oneAtATime i (withMode terminal Unechoed (void (readTerminal terminal 1)))),
     ("waitForNewSize", \_ -> terminalSize terminal >>= void . waitForNewSize terminal),
-    ("waitForNewSizeBefore", \i -> deadlineAfter (i * 100) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal),
+    ( "waitForNewSizeBefore",
+      \i ->
+        deadlineAfter (i * 100) >>= \soon -> terminalSize terminal >>= void . waitForNewSizeBefore soon terminal
+    ),
     ("readStandardInput", \_ -> void (readStandardInput 1)),
     ("readStandardInputBefore", \i -> deadlineAfter (i * 100) >>= \soon -> void (readStandardInputBefore soon 1)),
     ("writeStandardOutput", \_ -> writeStandardOutput bytes),

@@ -58,7 +58,8 @@ spec = describe "Millrace.Timer" $ do
     it "leaves nothing in flight" $ withoutLeaks $ replicateM_ 1000 (timeout 1000000 yield)
     it "throws no exception after it has returned (100,000 races)" strayExceptions
     it "nests: in races every result is one that can be (20,000 races)" nestedRaces
-    it "nests on many capabilities, whatever exceptions come to one thread at the same time" $ scenarioPasses "nested-timeouts"
+    it "nests on many capabilities, whatever exceptions come to one thread at the same time" $
+      scenarioPasses "nested-timeouts"
     it "takes no exception but its own, also if it ends while others come, masked or not" exceptionsAtItsEnd
     it "can be lifted while the action runs" $
       withoutLeaks $ do
@@ -113,7 +114,9 @@ timeoutLikeBase = do
   like "the inner one of two fires" $ \run -> run 5000000 (run 5000 (pause 5000000))
   like "the outer one of two fires" $ \run -> run 5000 (run 5000000 (pause 5000000))
   like "three, the middle one fires" $ \run -> run 5000000 (run 5000 (run 5000000 (pause 5000000)))
-  like "an exception of the action" $ \run -> try (run 5000000 (throwIO (Mine 1) :: IO ())) :: IO (Either Mine (Maybe ()))
+  like "an exception of the action" $ \run ->
+    try (run 5000000 (throwIO (Mine 1) :: IO ())) ::
+      IO (Either Mine (Maybe ()))
   like "an exception of the action after the time" $ \run ->
     try (run 5000 (pause 5000000 `catch` \(_ :: SomeException) -> throwIO (Mine 2))) ::
       IO (Either Mine (Maybe ()))
@@ -140,7 +143,8 @@ timeoutLikeBase = do
     void (start (pause 5000 >> throwTo self (Mine 3)))
     try (run 5000000 (pause 5000000)) :: IO (Either Mine (Maybe ()))
   -- Limit and action are seconds apart, because on a busy machine both would have ended when somebody looks.
-  like "one after the other in one thread" $ \run -> mapM (\(limit, micros) -> run limit (pause micros)) (take 6 (cycle [(1000, 5000000), (5000000, 20000)]))
+  like "one after the other in one thread" $ \run ->
+    mapM (\(limit, micros) -> run limit (pause micros)) (take 6 (cycle [(1000, 5000000), (5000000, 20000)]))
   where
     like :: (Eq a, Show a) => String -> ((forall b. Int -> IO b -> IO (Maybe b)) -> IO a) -> Spec
     like name run = it ("is like base's: " ++ name) $
@@ -213,15 +217,18 @@ nestedRaces = within 60 "all races" $
     results <- concat <$> mapM finish jobs
     forM_ "oiw" $ \kind -> length (filter (== kind) results) `shouldSatisfy` (> 500)
 
--- The timeout expires while its action cannot be interrupted, and so does another exception. Both are on their way when it ends: it takes
--- its own, in every state, and the other one comes when it may.
+-- The timeout expires while its action cannot be interrupted, and so does another exception. Both are on their way when
+-- it ends: it takes its own, in every state, and the other one comes when it may.
 exceptionsAtItsEnd :: IO ()
 exceptionsAtItsEnd = within 60 "all rounds" $
   withoutLeaks . forM_ [1 .. 200 :: Int] $ \number -> do
     self <- myThreadId
     (thrower, result) <- mask $ \restore -> do
       thrower <- start (threadDelay 500 >> throwTo self (Mine number))
-      ended <- if even number then uninterruptibleMask_ (timeout 500 (busy 2000000)) else timeout 500 (uninterruptibleMask_ (busy 2000000))
+      ended <-
+        if even number
+          then uninterruptibleMask_ (timeout 500 (busy 2000000))
+          else timeout 500 (uninterruptibleMask_ (busy 2000000))
       ended `shouldBe` Just ()
       result <- try (restore (threadDelay 10000000))
       return (thrower, result)
@@ -333,7 +340,8 @@ callbacks = do
     forM_ [0, 1] $ \capability -> do
       manager <- getSystemTimerManager
       place <- newEmptyMVar
-      void $ startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
+      void $
+        startOn capability (registerTimeout manager 1000 (myThreadId >>= threadCapability >>= putMVar place)) >>= finish
       within 5 "the callback" (takeMVar place) >>= (`shouldBe` (capability, True))
   it "can be moved forwards and backwards, from any capability" $
     forM_ [0, 1] $ \capability -> do

@@ -21,35 +21,38 @@ import Test.Hspec hiding (after, before)
 
 spec :: Spec
 spec = describe "Millrace.Socket.Train" $ do
-  forM_ [(AF_INET, "IPv4", v4), (AF_INET6, "IPv6", v6), (AF_INET6, "IPv4 on a socket of IPv6", mapped)] $ \(family, name, at) -> do
-    it ("tells the marks over " ++ name) $
-      withSockets family $ \here there -> do
-        setMarkReport here True
-        port <- socketPort here
-        forM_ [False, True] $ \isLong -> forM_ [minBound .. maxBound] $ \mark -> do
-          let train = Train (Path (at 1 port) Nothing) mark (if isLong then 3 else 7) "one two"
-          sendTrains there [train] `shouldReturn` []
-          got <- receiveCount here (length (trainDatagrams train))
-          concatMap trainDatagrams got `shouldBe` trainDatagrams train
-          nub (map trainMark got) `shouldBe` [mark]
-        setMarkReport here False
-        sendTrains there [Train (Path (at 1 port) Nothing) Congested 7 "one two"] `shouldReturn` []
-        (map trainMark <$> receiveCount here 1) `shouldReturn` [NotCapable]
-    it ("tells which address was the target, and sends from a given one, over " ++ name) $
-      withSockets family $ \here there -> do
-        setLocalReport here True
-        setLocalReport there True
-        port <- socketPort here
-        -- IPv6 has only one address for the loopback.
-        forM_ (if name == "IPv6" then [1] else [1, 2, 3]) $ \number -> forM_ [3, 7] $ \segment -> do
-          sendTrains there [Train (Path (at number port) (Just (at 1 0))) NotCapable segment "one two"] `shouldReturn` []
-          got <- receiveCount here (if segment == 7 then 1 else 3)
-          nub (map (pathLocal . trainPath) got) `shouldBe` [Just (at number 0)]
-          forM_ (take 1 got) $ \one -> do
-            let back = one {trainBytes = "answer", trainSegment = segment}
-            sendTrains here [back] `shouldReturn` []
-            answer <- receiveCount there (length (trainDatagrams back))
-            nub (map (pathPeer . trainPath) answer) `shouldBe` [at number port]
+  forM_ [(AF_INET, "IPv4", v4), (AF_INET6, "IPv6", v6), (AF_INET6, "IPv4 on a socket of IPv6", mapped)] $
+    \(family, name, at) ->
+      do
+        it ("tells the marks over " ++ name) $
+          withSockets family $ \here there -> do
+            setMarkReport here True
+            port <- socketPort here
+            forM_ [False, True] $ \isLong -> forM_ [minBound .. maxBound] $ \mark -> do
+              let train = Train (Path (at 1 port) Nothing) mark (if isLong then 3 else 7) "one two"
+              sendTrains there [train] `shouldReturn` []
+              got <- receiveCount here (length (trainDatagrams train))
+              concatMap trainDatagrams got `shouldBe` trainDatagrams train
+              nub (map trainMark got) `shouldBe` [mark]
+            setMarkReport here False
+            sendTrains there [Train (Path (at 1 port) Nothing) Congested 7 "one two"] `shouldReturn` []
+            (map trainMark <$> receiveCount here 1) `shouldReturn` [NotCapable]
+        it ("tells which address was the target, and sends from a given one, over " ++ name) $
+          withSockets family $ \here there -> do
+            setLocalReport here True
+            setLocalReport there True
+            port <- socketPort here
+            -- IPv6 has only one address for the loopback.
+            forM_ (if name == "IPv6" then [1] else [1, 2, 3]) $ \number -> forM_ [3, 7] $ \segment -> do
+              sendTrains there [Train (Path (at number port) (Just (at 1 0))) NotCapable segment "one two"]
+                `shouldReturn` []
+              got <- receiveCount here (if segment == 7 then 1 else 3)
+              nub (map (pathLocal . trainPath) got) `shouldBe` [Just (at number 0)]
+              forM_ (take 1 got) $ \one -> do
+                let back = one {trainBytes = "answer", trainSegment = segment}
+                sendTrains here [back] `shouldReturn` []
+                answer <- receiveCount there (length (trainDatagrams back))
+                nub (map (pathPeer . trainPath) answer) `shouldBe` [at number port]
   it "sends many trains to many peers in one call, and in order" $
     withSockets AF_INET $ \here there -> do
       setReceiveBuffer here 4000000
@@ -94,7 +97,8 @@ spec = describe "Millrace.Socket.Train" $ do
           nowhere = Path (v4 1 0) Nothing
       refused <- sendTrains there [train to, train stranger, train to, train nowhere, train to]
       -- Whole, or one by one.
-      forM_ [stranger, nowhere] $ \path -> ByteString.concat [trainBytes one | (one, _) <- refused, trainPath one == path] `shouldBe` "abc"
+      forM_ [stranger, nowhere] $ \path ->
+        ByteString.concat [trainBytes one | (one, _) <- refused, trainPath one == path] `shouldBe` "abc"
       map (trainPath . fst) refused `shouldNotContain` [to]
       got <- receiveCount here 6
       concatMap trainDatagrams got `shouldBe` concat (replicate 3 ["ab", "c"])
@@ -108,7 +112,8 @@ spec = describe "Millrace.Socket.Train" $ do
       close here
       within 5 "the waiter" (outcomeOf waiter) >>= (`shouldSatisfy` isErrno eBADF)
       close there
-      failsWith (sendTrains there [Train (Path (v4 1 port) Nothing) NotCapable 2 "abc"]) >>= (`shouldSatisfy` hasCode eBADF)
+      failsWith (sendTrains there [Train (Path (v4 1 port) Nothing) NotCapable 2 "abc"])
+        >>= (`shouldSatisfy` hasCode eBADF)
   it "loses no datagram to exceptions that race with arrivals" $
     withSockets AF_INET $ \here there -> do
       port <- socketPort here
@@ -116,7 +121,12 @@ spec = describe "Millrace.Socket.Train" $ do
         random <- newRandom seed
         delay <- below random 300
         receiver <- start (receiveTrains here 4)
-        sender <- start (sendTrains there [Train (Path (v4 1 port) Nothing) NotCapable 1 (Char8.pack (show i)) | i <- [1 .. 4 :: Int]])
+        sender <-
+          start
+            ( sendTrains
+                there
+                [Train (Path (v4 1 port) Nothing) NotCapable 1 (Char8.pack (show i)) | i <- [1 .. 4 :: Int]]
+            )
         pause delay
         stop receiver
         _ <- finish sender
@@ -133,7 +143,8 @@ spec = describe "Millrace.Socket.Train" $ do
             (,) (length refused) <$> receiveCount here 2
         )
         >>= either throwIO return . outcomeResult
-    fmap (map (\train -> (trainBytes train, trainMark train))) got `shouldBe` (0, [("ab", NotCapable), ("c", NotCapable)])
+    fmap (map (\train -> (trainBytes train, trainMark train))) got
+      `shouldBe` (0, [("ab", NotCapable), ("c", NotCapable)])
   where
     described train = [(bytes, trainMark train) | bytes <- trainDatagrams train]
 

@@ -24,7 +24,10 @@ spec = describe "Millrace.Socket.Unix" $ do
     withoutLeaks $
       forM_ [Stream, Datagram, SeqPacket] $ \kind ->
         withPairOf (socketPair AF_UNIX kind defaultProtocol) $ \here there -> withPipe $ \out into -> do
-          sendPassing here nothingPassed {passedDescriptors = [writeEndDescriptor into, readEndDescriptor out]} "two ends"
+          sendPassing
+            here
+            nothingPassed {passedDescriptors = [writeEndDescriptor into, readEndDescriptor out]}
+            "two ends"
           (bytes, passed) <- receivePassing there 100
           bytes `shouldBe` "two ends"
           case passed of
@@ -37,7 +40,11 @@ spec = describe "Millrace.Socket.Unix" $ do
     withoutLeaks $
       withUnixPair $ \here there -> withPipe $ \_ into -> do
         let many = replicate 253 (writeEndDescriptor into)
-        sender <- start (sendPassing here nothingPassed {passedDescriptors = many} (bytesAt 0 2000000) >> shutdown here ShutdownSend)
+        sender <-
+          start
+            ( sendPassing here nothingPassed {passedDescriptors = many} (bytesAt 0 2000000)
+                >> shutdown here ShutdownSend
+            )
         (bytes, passed) <- receivePassing there 100000
         length (passedDescriptors passed) `shouldBe` 253
         mapM_ closeFd (passedDescriptors passed)
@@ -45,10 +52,14 @@ spec = describe "Millrace.Socket.Unix" $ do
         receiveStream there 65536 next `shouldReturn` 2000000
         finish sender
         (fst <$> receivePassing there 10) `shouldReturn` ""
-        failsWith (sendPassing here nothingPassed {passedDescriptors = many ++ many} "x") >>= (`shouldSatisfy` hasCode eINVAL)
+        failsWith (sendPassing here nothingPassed {passedDescriptors = many ++ many} "x")
+          >>= (`shouldSatisfy` hasCode eINVAL)
         failsWith (sendPassing here nothingPassed "") >>= (`shouldSatisfy` hasCode eINVAL)
   it "passes credentials, asked for by either side" $ do
-    me <- Credentials <$> (fromIntegral <$> getProcessID) <*> (fromIntegral <$> getRealUserID) <*> (fromIntegral <$> getRealGroupID)
+    me <-
+      Credentials <$> (fromIntegral <$> getProcessID)
+        <*> (fromIntegral <$> getRealUserID)
+        <*> (fromIntegral <$> getRealGroupID)
     withUnixPair $ \here there -> do
       peerCredentials here `shouldReturn` me
       getReceivesCredentials there `shouldReturn` False

@@ -1,5 +1,6 @@
--- | Prints the parts of packages on 64-bit Windows, as Cabal itself computes them: a line with component, field and value
--- for each module, C file, option and dependency. Leaves out test suites and components that are not buildable there.
+-- | Prints the parts of packages on 64-bit Windows, as Cabal itself computes them: a line with component, field and
+-- value for each module, C file, option and dependency. Leaves out test suites and components that are not buildable
+-- there.
 --
 -- > runghc Components.hs millrace/millrace.cabal
 module Main (main) where
@@ -30,7 +31,9 @@ describe path = do
       let name = prettyShow (pkgName (specVersionless package))
       mapM_ (putStr . component name . libraryFields) (library package)
       mapM_
-        (\program -> putStr (component (name ++ ":" ++ unUnqualComponentName (exeName program)) (programFields program)))
+        ( \program ->
+            putStr (component (name ++ ":" ++ unUnqualComponentName (exeName program)) (programFields program))
+        )
         (executables package)
   where
     specVersionless = Distribution.PackageDescription.package

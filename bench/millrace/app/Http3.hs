@@ -33,6 +33,12 @@ pong _ respond = respond (responseLBS status200 [("Content-Type", "text/plain"),
 -- The load asks only for files that are there. A browser does not run a page of another type (scripts/interop/http3).
 files :: FilePath -> Application
 files directory request respond =
-  respond (responseFile status200 [("Content-Type", if ".html" `C8.isSuffixOf` path then "text/html" else "application/octet-stream")] (directory ++ C8.unpack path) Nothing)
+  respond
+    ( responseFile
+        status200
+        [("Content-Type", if ".html" `C8.isSuffixOf` path then "text/html" else "application/octet-stream")]
+        (directory ++ C8.unpack path)
+        Nothing
+    )
   where
     path = rawPathInfo request

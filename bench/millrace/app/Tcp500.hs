@@ -42,9 +42,10 @@ reply :: Bool -> Ptr Word8 -> Socket -> Ptr Word8 -> IO ()
 reply hasDeadline answer connection bytes = when (bytes /= nullPtr) $ do
   copyBytes bytes answer answerSize
   pushDeadline hasDeadline connection
-  next <- sendThenReceiveWithin noTimeLimit connection (Slice (borrowedAt bytes) 0 answerSize) $ \outcome -> case outcome of
-    NotSent sent -> sendRest connection bytes sent
-    Sent received -> taken received
+  next <- sendThenReceiveWithin noTimeLimit connection (Slice (borrowedAt bytes) 0 answerSize) $ \outcome ->
+    case outcome of
+      NotSent sent -> sendRest connection bytes sent
+      Sent received -> taken received
   if next == nothingTaken then serve hasDeadline answer connection else reply hasDeadline answer connection next
 
 pushDeadline :: Bool -> Socket -> IO ()

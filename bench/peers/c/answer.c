@@ -47,8 +47,8 @@ static const struct answer *dialogue_answer(const struct dialogue *dialogue)
     return dialogue->closing ? &closing_answer : &keep_alive_answer;
 }
 
-/* Counts the requests that end in these bytes: each ends with a blank line. `matched` carries a blank line that is split
- * between two reads. */
+/* Counts the requests that end in these bytes: each ends with a blank line. `matched` carries a blank line that is
+ * split between two reads. */
 static uint64_t requests_ended(struct dialogue *dialogue, const char *bytes, size_t length)
 {
     static const char blank[4] = {'\r', '\n', '\r', '\n'};

@@ -68,7 +68,8 @@ static bool serve(struct connection *connection, char *buffer, size_t size)
         dialogue_received(&connection->dialogue, buffer, (size_t)received);
         if (!send_owed(connection))
             return false;
-        /* A read that does not fill the buffer has emptied the socket (epoll(7)). Another read would only return EAGAIN. */
+        /* A read that does not fill the buffer has emptied the socket (epoll(7)). Another read would only return
+           EAGAIN. */
         if ((size_t)received < size)
             return true;
     }

@@ -1,4 +1,5 @@
-/* watch.c: makes files and waits for the report of each by inotify, the least possible cost. Usage: watch DIRECTORY FILES */
+/* watch.c: makes files and waits for the report of each by inotify, the least possible cost. Usage: watch DIRECTORY
+   FILES */
 #define _GNU_SOURCE
 #include "toolkit.h"
 

@@ -19,8 +19,8 @@ answer = Char8.append headPart (Char8.replicate (500 - Char8.length headPart) 'x
   where
     headPart = Char8.pack "HTTP/1.1 200 OK\r\nContent-Length: 460\r\n\r\n"
 
--- The loop is a tail call: GHC visits all frames of a stack each time its thread blocks, so there must not be a frame per
--- request. State is passed in arguments, because a closure per connection would have left the cache.
+-- The loop is a tail call: GHC visits all frames of a stack each time its thread blocks, so there must not be a frame
+-- per request. State is passed in arguments, because a closure per connection would have left the cache.
 serve :: Socket -> Ptr Word8 -> Int -> IO ()
 serve connection buffer size = do
   received <- recvBuf connection buffer size

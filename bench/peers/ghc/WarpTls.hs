@@ -19,7 +19,9 @@ pong _ respond = respond (responseLBS ok200 [(hContentType, "text/plain"), (hCon
 
 files :: FilePath -> Application
 files directory request respond = respond $ case pathInfo request of
-  [name] | name /= ".." -> responseFile ok200 [(hContentType, "application/octet-stream")] (directory ++ '/' : Text.unpack name) Nothing
+  [name]
+    | name /= ".." ->
+      responseFile ok200 [(hContentType, "application/octet-stream")] (directory ++ '/' : Text.unpack name) Nothing
   _ -> responseLBS notFound404 [] ""
 
 main :: IO ()
@@ -32,5 +34,7 @@ main = do
         _ -> error "usage: warp-tls PORT pong|h2pong|files DIR CERTIFICATE KEY"
   runTLS
     (tlsSettings certificate key) {tlsSessionManagerConfig = Just defaultConfig}
-    (setPort port . setHost "127.0.0.1" . protocols . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $ defaultSettings)
+    ( setPort port . setHost "127.0.0.1" . protocols . setFdCacheDuration 10 . setFileInfoCacheDuration 10 $
+        defaultSettings
+    )
     application

@@ -146,7 +146,8 @@ static bool flush(mr_loop *loop)
     return mr_readiness_flush(loop, &poller);
 }
 
-/* Waits with poll on the queue's descriptor. kevent would take the events out, and only the loop's owner may do that. */
+/* Waits with poll on the queue's descriptor. kevent would take the events out, and only the loop's owner may do
+   that. */
 static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(queue_of(loop), until_ns);

@@ -331,7 +331,8 @@ ssize_t mr_contents_write(mr_machine *machine, mr_contents *contents, const void
 int mr_contents_resize(mr_machine *machine, mr_contents *contents, uint64_t size);
 /* The disk has all of it now. */
 void mr_contents_sync(mr_contents *contents);
-/* The disk will never have what it does not have now, although reads still find it: after an error, Linux forgets what was to be written. */
+/* The disk will never have what it does not have now, although reads still find it: after an error, Linux forgets what
+   was to be written. */
 void mr_contents_forget_changes(mr_contents *contents);
 /* What a crash leaves of it; `keeps` tells whether one thing that was not synced is kept. */
 void mr_contents_crash(mr_machine *machine, mr_contents *contents, bool (*keeps)(mr_machine *machine));

@@ -54,7 +54,8 @@ static void all_at_once(void)
     driver_free(s.d);
 }
 
-/* One byte for two receives: the second has begun because the socket was readable, and is cancelled when it is not any more. */
+/* One byte for two receives: the second has begun because the socket was readable, and is cancelled when it is not any
+   more. */
 static void what_lost_the_race_for_bytes_ends(void)
 {
     connection c = local_connection();

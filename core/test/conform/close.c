@@ -194,7 +194,8 @@ static void it_cannot_be_cancelled(void)
     driver_free(c.d);
 }
 
-/* Waits that have only the number, on the loop that closes and on another one, whether these have worked on it before. */
+/* Waits that have only the number, on the loop that closes and on another one, whether these have worked on it
+   before. */
 static void waits_with_its_number_end(void)
 {
     for (int has_worked = 0; has_worked < 2; has_worked++) {

@@ -1,4 +1,5 @@
-/* cold_file.c: reads of what is in no cache: they wait for a disk, on Linux's backends. And what is sent only from a cache. */
+/* cold_file.c: reads of what is in no cache: they wait for a disk, on Linux's backends. And what is sent only from a
+   cache. */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -137,7 +138,8 @@ static void closing_while_the_disk_works(void)
     }
 }
 
-/* More than one of them, or the question itself may bring in what it asks for, if its thread pauses at the wrong moment. */
+/* More than one of them, or the question itself may bring in what it asks for, if its thread pauses at the wrong
+   moment. */
 static mr_request send_pieces(const connection *c, int file, int first, int pieces)
 {
     return (mr_request){.kind = MR_SEND_FILE,

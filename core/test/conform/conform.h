@@ -128,8 +128,8 @@ bool has_arrived(driver *d, mr_token token);
 /* Polls and waits like an owner until the completion has come, takes it and releases the token. */
 #define finish(d, token) (NOTE_PLACE(), driver_finish(d, token))
 mr_completion driver_finish(driver *d, mr_token token);
-/* The same for what waits for room, while the peer reads all that comes. TCP may send what a full socket holds at a slow pace. A peer that
- * read only what is there at once would then make too little room. */
+/* The same for what waits for room, while the peer reads all that comes. TCP may send what a full socket holds at a
+ * slow pace. A peer that read only what is there at once would then make too little room. */
 #define finish_while_read(d, token, peer) (NOTE_PLACE(), driver_finish_while_read(d, token, peer))
 mr_completion driver_finish_while_read(driver *d, mr_token token, int peer);
 

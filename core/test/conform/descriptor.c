@@ -212,7 +212,8 @@ static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
     driver_free(c.d);
 }
 
-/* What cannot be watched any longer ends the operations that wait for an event. A send-then-receive that has yet to send is not one of them. */
+/* What cannot be watched any longer ends the operations that wait for an event. A send-then-receive that has yet to
+   send is not one of them. */
 static void a_send_then_receive_does_not_end_with_those_who_wait(void)
 {
     driver *d = driver_new();

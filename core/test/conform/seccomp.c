@@ -138,7 +138,8 @@ static void epoll_by_name_never_touches_io_uring(void)
     CHECK_EQ(backend_of_new_group(MR_BACKEND_EPOLL), MR_BACKEND_EPOLL);
 }
 
-/* A probe needs less of RLIMIT_MEMLOCK than a loop does, on kernels that count the memory of rings. Root has no limit. */
+/* A probe needs less of RLIMIT_MEMLOCK than a loop does, on kernels that count the memory of rings. Root has no
+   limit. */
 static void too_little_memory_for_all_loops_falls_back(void)
 {
     enum { COUNT = 4, NOBODY = 65534 };

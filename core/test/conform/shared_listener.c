@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Connects when it is told to, on a thread of its own: the other one makes no system call meanwhile, in which the kernel
- * would deliver to it. */
+/* Connects when it is told to, on a thread of its own: the other one makes no system call meanwhile, in which the
+ * kernel would deliver to it. */
 typedef struct connector {
     struct sockaddr_in address;
     atomic_bool may_connect, has_connected;

@@ -1,4 +1,5 @@
-/* writes.c: a write of some bytes that returns 0 is an error, for every operation that writes; see has_written_nothing. */
+/* writes.c: a write of some bytes that returns 0 is an error, for every operation that writes; see
+   has_written_nothing. */
 #include "../conform/conform.h"
 #include "fault.h"
 

@@ -4,8 +4,8 @@
 #ifndef MILLRACE_TEST_FILTER_H
 #define MILLRACE_TEST_FILTER_H
 
-/* From here on, one system call gets `action` (SECCOMP_RET_...). 0, or a negative errno: -ENOTSUP on a processor that is
- * not known here. */
+/* From here on, one system call gets `action` (SECCOMP_RET_...). 0, or a negative errno: -ENOTSUP on a processor that
+ * is not known here. */
 int filter_system_call(unsigned number, unsigned action);
 
 #endif

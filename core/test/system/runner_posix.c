@@ -34,8 +34,8 @@ place *runner_place(void)
 extern void __gcov_dump(void) __attribute__((weak));
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* _exit, because other threads are still running. What happens at exit otherwise: a program notes what it has reached, and finds leaks. A
- * test that failed a check still holds much, but on its stack. */
+/* _exit, because other threads are still running. What happens at exit otherwise: a program notes what it has reached,
+ * and finds leaks. A test that failed a check still holds much, but on its stack. */
 void runner_leave(int status)
 {
     if (__gcov_dump)

@@ -45,8 +45,8 @@ streamSum call = do
       reply number = field 1 fields + field 2 fields + fromIntegral number
   sendMessages call (messagesOf (reply >$< encodedReply) [0 .. max 1 (fromIntegral (field 3 fields)) - 1])
 
--- Protocol buffers: each field begins with its number and its kind, 0 for a varint. A varint has seven bits in each byte, the lowest
--- first. A field that is 0 is left out.
+-- Protocol buffers: each field begins with its number and its kind, 0 for a varint. A varint has seven bits in each
+-- byte, the lowest first. A field that is 0 is left out.
 
 field :: Word64 -> [(Word64, Word64)] -> Int32
 field number = maybe 0 fromIntegral . lookup number
@@ -55,7 +55,10 @@ decoded :: ByteString -> IO [(Word64, Word64)]
 decoded bytes
   | B.null bytes = return []
   | otherwise = case varint bytes of
-    Just (tag, rest) | tag .&. 7 == 0, Just (value, others) <- varint rest -> ((tag `shiftR` 3, value) :) <$> decoded others
+    Just (tag, rest)
+      | tag .&. 7 == 0,
+        Just (value, others) <- varint rest ->
+        ((tag `shiftR` 3, value) :) <$> decoded others
     _ -> throwIO (Status InvalidArgument "a message is malformed")
 
 varint :: ByteString -> Maybe (Word64, ByteString)
@@ -68,7 +71,9 @@ varint bytes = case B.splitAt (B.length continued + 1) bytes of
 
 -- At most a byte for the field and ten for the number.
 encodedReply :: BoundedPrim Int32
-encodedReply = boundedPrim 11 $ \result start -> if result == 0 then return start else poke start 0x08 >> write (fromIntegral result) (start `plusPtr` 1)
+encodedReply =
+  boundedPrim 11 $ \result start ->
+    if result == 0 then return start else poke start 0x08 >> write (fromIntegral result) (start `plusPtr` 1)
   where
     write :: Word64 -> Ptr Word8 -> IO (Ptr Word8)
     write bits at

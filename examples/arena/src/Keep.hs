@@ -5,7 +5,8 @@ import qualified Data.ByteString.Lazy as Lazy
 import qualified Data.IntMap.Strict as IntMap
 import Data.Word (Word64)
 
--- | When all that is old was last removed, and the rest, with the time at which each becomes old. All times are in nanoseconds.
+-- | When all that is old was last removed, and the rest, with the time at which each becomes old. All times are in
+-- nanoseconds.
 data Kept = Kept !Word64 !(IntMap.IntMap (Word64, Lazy.ByteString))
 
 nothingKept :: Kept

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The application that HttpArena asks for: sums, JSON, uploads, files, rows of PostgreSQL, WebSocket and gRPC, by HTTP/1.1 and HTTP/2, with
--- and without TLS. Environment variables say where: see ../README.md.
+-- | The application that HttpArena asks for: sums, JSON, uploads, files, rows of PostgreSQL, WebSocket and gRPC, by
+-- HTTP/1.1 and HTTP/2, with and without TLS. Environment variables say where: see ../README.md.
 module Main (main) where
 
 import Calls (calls, isCall)
@@ -55,7 +55,8 @@ route things files rows request respond = case (requestMethod request, pathInfo 
   (_, [path]) | path == "baseline11" || path == "baseline2" -> addUp request >>= respond
   ("GET", ["json", count]) -> gzip def (answerThings things count) request respond
   ("POST", ["upload"]) -> countBytes request >>= respond
-  ("GET", "static" : names) -> files request {pathInfo = names, rawPathInfo = ByteString.drop 7 (rawPathInfo request)} respond
+  ("GET", "static" : names) ->
+    files request {pathInfo = names, rawPathInfo = ByteString.drop 7 (rawPathInfo request)} respond
   ("GET", ["async-db"]) -> searchRows rows request >>= respond
   ("GET", ["crud", "items"]) -> pageOfRows rows request >>= respond
   ("GET", ["crud", "items", number]) -> readRow rows number >>= respond

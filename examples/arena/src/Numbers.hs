@@ -14,7 +14,15 @@ import Network.Wai
 addUp :: Request -> IO Response
 addUp request = do
   body <- if requestMethod request == methodPost then Lazy.toStrict <$> strictRequestBody request else return "0"
-  return (textAnswer (intDec (numberOr 0 "a" request + numberOr 0 "b" request + maybe 0 fst (Char8.readInt (Char8.dropWhile (== ' ') body)))))
+  return
+    ( textAnswer
+        ( intDec
+            ( numberOr 0 "a" request
+                + numberOr 0 "b" request
+                + maybe 0 fst (Char8.readInt (Char8.dropWhile (== ' ') body))
+            )
+        )
+    )
 
 sayOk :: Response
 sayOk = textAnswer (byteString "ok")

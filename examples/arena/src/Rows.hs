@@ -35,7 +35,8 @@ data Item = Item
   }
 
 itemRow :: Row Item
-itemRow = Item <$> column <*> column <*> column <*> column <*> column <*> column <*> column <*> (Rating <$> column <*> column)
+itemRow =
+  Item <$> column <*> column <*> column <*> column <*> column <*> column <*> column <*> (Rating <$> column <*> column)
 
 encodeItem :: Item -> Encoding
 encodeItem item =
@@ -51,11 +52,22 @@ encodeItem item =
       <> "rating" .= itemRating item
 
 -- | What a client sends. The number is in the address when a row is changed.
-data Draft = Draft {draftId :: !(Maybe Int), draftName :: !Text, draftCategory :: !(Maybe Text), draftPrice :: !Int, draftQuantity :: !Int}
+data Draft = Draft
+  { draftId ::
+      !(Maybe Int),
+    draftName :: !Text,
+    draftCategory :: !(Maybe Text),
+    draftPrice :: !Int,
+    draftQuantity :: !Int
+  }
 
 instance FromJSON Draft where
   parseJSON = withObject "item" $ \fields ->
-    Draft <$> fields .:? "id" <*> fields .: "name" <*> fields .:? "category" <*> fields .: "price" <*> fields .: "quantity"
+    Draft <$> fields .:? "id"
+      <*> fields .: "name"
+      <*> fields .:? "category"
+      <*> fields .: "price"
+      <*> fields .: "quantity"
 
 search, page, one, insert, update :: Statement Item
 search = statement ("SELECT " <> columns <> " FROM items WHERE price BETWEEN $1 AND $2 LIMIT $3") itemRow
@@ -80,7 +92,8 @@ data Rows = Rows (Maybe (Pool Connection)) (IORef Kept)
 openRows :: Maybe String -> IO Rows
 openRows address = do
   most <- maybe 32 read <$> lookupEnv "DATABASE_MAX_CONN"
-  Rows <$> traverse (\text -> newPool (postgresqlPool (Char8.pack text)) {poolLimit = most}) address <*> newIORef nothingKept
+  Rows <$> traverse (\text -> newPool (postgresqlPool (Char8.pack text)) {poolLimit = most}) address
+    <*> newIORef nothingKept
 
 -- | With a connection, or the other result if there is no database or it fails.
 withDatabase :: Rows -> a -> (Connection -> IO a) -> IO a
@@ -93,7 +106,11 @@ withDatabase (Rows pool _) other action = maybe (return other) (`withResource` a
 -- | @/async-db?min=MIN&max=MAX&limit=LIMIT@
 searchRows :: Rows -> Request -> IO Response
 searchRows rows request = do
-  items <- withDatabase rows [] (\connection -> query connection search (map value [numberOr 10 "min" request, numberOr 50 "max" request, limit]))
+  items <-
+    withDatabase
+      rows
+      []
+      (\connection -> query connection search (map value [numberOr 10 "min" request, numberOr 50 "max" request, limit]))
   return (jsonAnswer status200 [] (pairs (pairStr "items" (list encodeItem items) <> "count" .= length items)))
   where
     limit = max 1 (min 50 (numberOr 50 "limit" request))
@@ -101,7 +118,11 @@ searchRows rows request = do
 -- | @/crud/items?category=CATEGORY&page=PAGE&limit=LIMIT@
 pageOfRows :: Rows -> Request -> IO Response
 pageOfRows rows request = do
-  items <- withDatabase rows [] (\connection -> query connection page [value category, value limit, value ((number - 1) * limit)])
+  items <-
+    withDatabase
+      rows
+      []
+      (\connection -> query connection page [value category, value limit, value ((number - 1) * limit)])
   return . jsonAnswer status200 [] . pairs $
     pairStr "items" (list encodeItem items) <> "total" .= length items <> "page" .= number <> "limit" .= limit
   where
@@ -132,14 +153,26 @@ createRow rows request = withDraft request $ \draft -> case draftId draft of
   Nothing -> return (responseLBS status400 [] "")
   Just number -> do
     made <- withDatabase rows Nothing $ \connection ->
-      queryOne connection insert [value number, value (draftName draft), value (fromMaybe "" (draftCategory draft)), value (draftPrice draft), value (draftQuantity draft)]
+      queryOne
+        connection
+        insert
+        [ value number,
+          value (draftName draft),
+          value (fromMaybe "" (draftCategory draft)),
+          value (draftPrice draft),
+          value
+            (draftQuantity draft)
+        ]
     return (maybe unavailable (jsonAnswer status201 [] . encodeItem) made)
 
 -- | Changes a row, and forgets what was kept of it.
 updateRow :: Rows -> Text -> Request -> IO Response
 updateRow rows@(Rows _ kept) text request = withNumber text $ \number -> withDraft request $ \draft -> do
   changed <- withDatabase rows Nothing $ \connection ->
-    queryOne connection update [value number, value (draftName draft), value (draftPrice draft), value (draftQuantity draft)]
+    queryOne
+      connection
+      update
+      [value number, value (draftName draft), value (draftPrice draft), value (draftQuantity draft)]
   atomicModifyIORef' kept (\old -> (forget number old, ()))
   return (maybe notFound (jsonAnswer status200 [] . encodeItem) changed)
 

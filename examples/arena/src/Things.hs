@@ -25,7 +25,11 @@ data Thing = Thing
 
 instance FromJSON Thing where
   parseJSON = withObject "thing" $ \fields ->
-    Thing <$> fields .: "id" <*> fields .: "name" <*> fields .: "category" <*> fields .: "price" <*> fields .: "quantity"
+    Thing <$> fields .: "id"
+      <*> fields .: "name"
+      <*> fields .: "category"
+      <*> fields .: "price"
+      <*> fields .: "quantity"
       <*> fields .: "active"
       <*> fields .: "tags"
       <*> fields .: "rating"

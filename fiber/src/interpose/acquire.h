@@ -42,7 +42,8 @@ static inline int mf_acquire(void *lock, mf_try try_lock, uint64_t deadline_ns, 
 bool mf_wake_one(const void *address);
 bool mf_wake_all(const void *address);
 
-/* Passes `error` on. If the running fiber has taken the lock, the reports learn where (`place`): see report/report.h. */
+/* Passes `error` on. If the running fiber has taken the lock, the reports learn where (`place`): see
+   report/report.h. */
 static inline int mf_note_taken(const void *lock, int error, const void *place)
 {
     if (error == 0 || error == EOWNERDEAD)

@@ -85,8 +85,8 @@ static ssize_t attempt_without_waiting(const transfer *t)
                          : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }
 
-/* For systems without preadv2, where libc says EOPNOTSUPP. A socket can be asked without waiting. To poll it first would be wrong: a receive
- * may also end when poll says nothing. */
+/* For systems without preadv2, where libc says EOPNOTSUPP. A socket can be asked without waiting. To poll it first
+ * would be wrong: a receive may also end when poll says nothing. */
 static ssize_t attempt_on_socket(const transfer *t)
 {
     struct msghdr message = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};

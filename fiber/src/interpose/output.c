@@ -187,8 +187,8 @@ static ssize_t write_nothing(void *cookie, const char *bytes, size_t size)
     return 0;
 }
 
-/* When a line buffer takes all bytes but cannot be flushed, fwrite returns their full count before glibc 2.43 and 0 since.
- * The libc that is loaded decides, so ask it, with a stream that cannot be flushed. */
+/* When a line buffer takes all bytes but cannot be flushed, fwrite returns their full count before glibc 2.43 and 0
+ * since. The libc that is loaded decides, so ask it, with a stream that cannot be flushed. */
 static bool asks_libc_whether_unflushed_counts(void)
 {
     char buffer[16];

@@ -21,7 +21,8 @@ static clockid_t clock_of(const pthread_cond_t *condition)
     return condition->__data.__wrefs & 2 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
 }
 
-/* The fiber enters the table before it releases the mutex. So a signal that is sent under the mutex, or later, finds it. */
+/* The fiber enters the table before it releases the mutex. So a signal that is sent under the mutex, or later, finds
+   it. */
 static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns,
                               const void *place)
 {

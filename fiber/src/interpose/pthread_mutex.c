@@ -22,8 +22,8 @@ static bool knows_its_owner(const pthread_mutex_t *mutex)
     return type == PTHREAD_MUTEX_RECURSIVE_NP || type == PTHREAD_MUTEX_ERRORCHECK_NP;
 }
 
-/* When the owner of a robust mutex has died and the mutex was not made consistent, glibc writes NOT_RECOVERABLE in place
- * of the owner (pthreadP.h). trylock on such a mutex returns ENOTRECOVERABLE but keeps the mutex locked
+/* When the owner of a robust mutex has died and the mutex was not made consistent, glibc writes NOT_RECOVERABLE in
+ * place of the owner (pthreadP.h). trylock on such a mutex returns ENOTRECOVERABLE but keeps the mutex locked
  * (pthread_mutex_trylock.c), and the next caller would wait for ever. So do not try. */
 static bool is_lost(const pthread_mutex_t *mutex)
 {
@@ -63,8 +63,8 @@ static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
     return error;
 }
 
-/* A free lock is taken even when the deadline is invalid. EINVAL is returned only when the caller would have to wait, as
- * glibc does. */
+/* A free lock is taken even when the deadline is invalid. EINVAL is returned only when the caller would have to wait,
+ * as glibc does. */
 static int lock_mutex_at_once(pthread_mutex_t *mutex)
 {
     int error = is_own_errorcheck(mutex) ? EDEADLK : try_mutex(mutex);

@@ -62,8 +62,8 @@ static void wait_for_initializer(pthread_once_t *control)
 
 static _Thread_local void (*next_initializer)(void);
 
-/* libc puts a cleanup around the initializer, in case it throws. The fiber must not park with that record in the list of
- * its thread: see cleanups.h. */
+/* libc puts a cleanup around the initializer, in case it throws. The fiber must not park with that record in the list
+ * of its thread: see cleanups.h. */
 static void initialize_leaving_cleanups(void)
 {
     void (*initialize)(void) = next_initializer;

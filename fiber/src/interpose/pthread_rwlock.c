@@ -15,7 +15,8 @@
 
 MF_ALWAYS_LINKED(pthread_rwlock);
 
-/* Fibers that wait to write. libc does not see them, but a lock that prefers writers must make readers wait for them. */
+/* Fibers that wait to write. libc does not see them, but a lock that prefers writers must make readers wait for
+   them. */
 typedef struct writer {
     struct writer *next;
     const void *lock;

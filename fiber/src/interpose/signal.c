@@ -25,7 +25,8 @@ static int change_fibers(int how, const sigset_t *set, sigset_t *before)
     return 0;
 }
 
-/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's; between vfork and exec, the child's. */
+/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's; between vfork and exec, the
+   child's. */
 static int change_threads(int how, const sigset_t *set, sigset_t *before)
 {
     int error = LIBC(pthread_sigmask)(how, set, before);

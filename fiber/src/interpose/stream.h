@@ -43,8 +43,8 @@ typedef struct mf_stream_user {
     bool is_programs;          /* by flockfile, until funlockfile */
 } mf_stream_user;
 
-/* On fibers. Between the two calls the record belongs to the stream. A stream with locking by its users (fsetlocking, and
- * libc's own streams for snprintf, which have no lock) is not locked. */
+/* On fibers. Between the two calls the record belongs to the stream. A stream with locking by its users (fsetlocking,
+ * and libc's own streams for snprintf, which have no lock) is not locked. */
 void mf_stream_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_unlock(FILE *stream, mf_stream_user *own);
 
@@ -57,15 +57,16 @@ bool mf_stream_is_held(const FILE *stream);
 /* Releases all locks that the running fiber took by flockfile: the stream is about to be closed. */
 void mf_stream_let_go(FILE *stream);
 
-/* Drops the records of those locks, but does not touch the stream: a freopen has failed, and since glibc 2.41 the stream no
- * longer exists then. A record that stayed would belong to the next stream at that address. */
+/* Drops the records of those locks, but does not touch the stream: a freopen has failed, and since glibc 2.41 the
+ * stream no longer exists then. A record that stayed would belong to the next stream at that address. */
 void mf_stream_forget(const FILE *stream);
 
-/* output.c: writes what the buffer of a locked stream holds, so that libc has nothing left to write. False after an error. */
+/* output.c: writes what the buffer of a locked stream holds, so that libc has nothing left to write. False after an
+   error. */
 bool mf_stream_write_out(FILE *stream);
 
-/* flush.c: the same for a stream that is not locked, before it is closed. The fiber itself must write, so that the SIGPIPE
- * of a broken pipe reaches it and not a helper thread. */
+/* flush.c: the same for a stream that is not locked, before it is closed. The fiber itself must write, so that the
+ * SIGPIPE of a broken pipe reaches it and not a helper thread. */
 bool mf_stream_end_writing(FILE *stream);
 
 #endif

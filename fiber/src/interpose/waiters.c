@@ -30,8 +30,8 @@ static bucket *bucket_of(const void *address)
     return &buckets[mf_address_bucket(address)];
 }
 
-/* A waiter first writes that it waits and then reads the word. A waker first writes the word and then reads whether anyone
- * waits. With a full fence in between on both sides, at least one of them sees the other. */
+/* A waiter first writes that it waits and then reads the word. A waker first writes the word and then reads whether
+ * anyone waits. With a full fence in between on both sides, at least one of them sees the other. */
 static void write_before_look(bucket *own)
 {
 #ifdef __SANITIZE_THREAD__

@@ -1,5 +1,5 @@
-/* uncovered.c: finds functions of libc that may block a carrier: the program or a library imports them, and Millrace does not
- * interpose them. */
+/* uncovered.c: finds functions of libc that may block a carrier: the program or a library imports them, and Millrace
+ * does not interpose them. */
 #include "../interpose/libc.h"
 #include "report.h"
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The functions of libc that are not interposed and may wait: for a peer, another process, a terminal, time or a name service.
- * Functions that use only the processor or a disk are not listed. */
+/* The functions of libc that are not interposed and may wait: for a peer, another process, a terminal, time or a name
+ * service. Functions that use only the processor or a disk are not listed. */
 static const char *const blocking[] = {
     "__fgetws_chk",
     "__fgetws_unlocked_chk",
@@ -231,8 +231,8 @@ typedef struct symbols {
     const ElfW(Word) * hash;
 } symbols;
 
-/* The address of a table in memory. glibc's loader has added the object's base address to the entries of the dynamic section,
- * but not to the vDSO's, nor on some processors. An address below the base was not adjusted yet. */
+/* The address of a table in memory. glibc's loader has added the object's base address to the entries of the dynamic
+ * section, but not to the vDSO's, nor on some processors. An address below the base was not adjusted yet. */
 static const void *relocated(const struct dl_phdr_info *object, ElfW(Addr) address)
 {
     return (const void *)(address < object->dlpi_addr ? object->dlpi_addr + address : address);
@@ -255,8 +255,8 @@ static symbols find_symbols(const struct dl_phdr_info *object, const ElfW(Dyn) *
     return found;
 }
 
-/* The index behind the last imported symbol; ELF does not store it. The GNU hash table begins with the first defined symbol, and
- * all imported ones are before that. The older DT_HASH table has the number of all symbols. */
+/* The index behind the last imported symbol; ELF does not store it. The GNU hash table begins with the first defined
+ * symbol, and all imported ones are before that. The older DT_HASH table has the number of all symbols. */
 static size_t imported_symbols_end(const symbols *s)
 {
     if (s->gnu_hash)

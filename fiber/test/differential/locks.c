@@ -18,8 +18,8 @@ static void open_nothing(world *w)
 }
 
 #ifdef __SANITIZE_THREAD__
-/* GCC 12's TSan does not know pthread_mutex_clocklock and pthread_rwlock_clock*lock, and misses the locks taken. GCC 15's takes a call with
- * an invalid time for one with an invalid mutex. */
+/* GCC 12's TSan does not know pthread_mutex_clocklock and pthread_rwlock_clock*lock, and misses the locks taken. GCC
+ * 15's takes a call with an invalid time for one with an invalid mutex. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {

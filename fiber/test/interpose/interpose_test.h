@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* From GCC 14 on, AddressSanitizer gives a new thread its creator's signal mask, whatever its attributes say, and calls of libc go through
- * its own functions. With GCC 15's, sigaction does not tell of the earlier action, so that a call that waits in the kernel cannot be
- * interrupted: such calls are tried again and again. */
+/* From GCC 14 on, AddressSanitizer gives a new thread its creator's signal mask, whatever its attributes say, and calls
+ * of libc go through its own functions. With GCC 15's, sigaction does not tell of the earlier action, so that a call
+ * that waits in the kernel cannot be interrupted: such calls are tried again and again. */
 #if defined __SANITIZE_ADDRESS__ && defined __GNUC__
 #define SKIP_UNDER_ASAN_FROM_GCC(version)                                                  \
     do {                                                                                   \

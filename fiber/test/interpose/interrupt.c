@@ -423,8 +423,8 @@ typedef struct interruption {
     void *argument;
 } interruption;
 
-/* The sleep of what is to happen then is over by the time at which the carrier looks for messages, which is after it has
- * looked at its timers. */
+/* The sleep of what is to happen then is over by the time at which the carrier looks for messages, which is after it
+ * has looked at its timers. */
 static void *interrupt_and_spin(void *argument)
 {
     const interruption *i = argument;

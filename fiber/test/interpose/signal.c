@@ -194,8 +194,8 @@ static void *ask_for_it(void *argument)
     return argument;
 }
 
-/* The program's only thread blocks it, after the carriers have started. It may wait for the signal by sigwait, so no fiber
- * takes it unasked. */
+/* The program's only thread blocks it, after the carriers have started. It may wait for the signal by sigwait, so no
+ * fiber takes it unasked. */
 static void a_signal_to_the_process_comes_to_a_fiber_that_asks(void)
 {
     SKIP_UNDER_TSAN();

@@ -466,7 +466,8 @@ typedef struct vain_attempt {
     size_t put_by_fwrite;
 } vain_attempt;
 
-/* fprintf and fputs fail when the line cannot be written. fwrite returns the full count before glibc 2.43, and 0 since. */
+/* fprintf and fputs fail when the line cannot be written. fwrite returns the full count before glibc 2.43, and 0
+   since. */
 static void *print_lines_in_vain(void *argument)
 {
     vain_attempt *attempt = argument;
@@ -892,8 +893,8 @@ static void *fail_to_reopen_locked(void *argument)
     return argument;
 }
 
-/* A failed freopen ends the stream, and its locks with it. The next stream at its address is nobody's: using it does not wait
-   until the fiber ends that had locked the first one. */
+/* A failed freopen ends the stream, and its locks with it. The next stream at its address is nobody's: using it does
+   not wait until the fiber ends that had locked the first one. */
 static void a_locked_stream_is_not_reopened(void)
 {
     CHECK_EQ(mr_event_create(&has_failed), 0);

@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* Whether the hash is that of the password. Takes as long as the kind of hash is meant to take: often a tenth of a second. */
+/* Whether the hash is that of the password. Takes as long as the kind of hash is meant to take: often a tenth of a
+   second. */
 bool password_matches(const char *password, const char *hash);
 
 /* Whether crypt(3) knows this kind of hash and calls it safe: yescrypt, bcrypt, SHA-512 and others. */

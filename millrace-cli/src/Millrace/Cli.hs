@@ -68,8 +68,15 @@ explained arguments failure program = case parse (map (map (shifted surrogates p
 
 perform :: Command -> IO ()
 perform command = case command of
-  Serve files options -> newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
-  Proxy targets options -> newUpstreams >>= \upstreams -> serveWith options HangupEnds (readUpstreams upstreams) (\_ use -> withProxy upstreams targets (\_ application -> use application id))
+  Serve files options ->
+    newCompressor compressedBytesMax >>= \compressor -> site compressor files >>= serve options . staticFiles
+  Proxy targets options ->
+    newUpstreams >>= \upstreams ->
+      serveWith
+        options
+        HangupEnds
+        (readUpstreams upstreams)
+        (\_ use -> withProxy upstreams targets (\_ application -> use application id))
   Pong options -> serve options pong
   Print (Serve files options) -> printFor (ServeFiles files) options
   Print (Proxy targets options) -> printFor (PassOn targets) options
@@ -85,9 +92,19 @@ perform command = case command of
     unless (isHealthy examination) exitFailure
 
 printFor :: Action -> ServerOptions -> IO ()
-printFor action options = either (throwIO . unwritable) say (renderConfiguration (Configuration options Nothing [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy action]]))
+printFor action options =
+  either
+    (throwIO . unwritable)
+    say
+    ( renderConfiguration
+        (Configuration options Nothing [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy action]])
+    )
   where
-    unwritable name = Failure "print a configuration" ("the name " <> name <> " is not UTF-8, and such a file is") "Rename it, or go on with options."
+    unwritable name =
+      Failure
+        "print a configuration"
+        ("the name " <> name <> " is not UTF-8, and such a file is")
+        "Rename it, or go on with options."
 
 -- All sites share the memory for what was compressed.
 newMakers :: IO Makers
@@ -101,30 +118,37 @@ newMakers = do
         madeUpstreams = readUpstreams upstreams
       }
 
--- A proxy's pages for errors are used for what the proxy itself answers, and for what the server answers on the proxy's routes.
+-- A proxy's pages for errors are used for what the proxy itself answers, and for what the server answers on the proxy's
+-- routes.
 withProxy :: Upstreams -> ProxyOptions -> (OwnAnswers -> Application -> IO ()) -> IO ()
 withProxy upstreams options use = case proxyErrorPages options of
   Nothing -> withReverseProxy upstreams pure options (use AsTheyAre)
   Just path -> do
     pages <- (`newErrorPages` pageMicros) =<< handle (throwIO . failure path) (openRoot StayInside path)
-    withReverseProxy upstreams (withErrorPage pages) options (use (Adapted (withErrorPage pages)) . answeringFailures pages)
+    withReverseProxy
+      upstreams
+      (withErrorPage pages)
+      options
+      (use (Adapted (withErrorPage pages)) . answeringFailures pages)
   where
     pageMicros = 1000000
     failure path exception =
       Failure
         { failureAttempt = "use the pages for errors in " <> path,
           failureReason = ioe_description (exception :: IOException),
-          failureRemedy = "'error-pages' of a proxy is a directory with files 502.html, 503.html, 504.html and the like."
+          failureRemedy =
+            "'error-pages' of a proxy is a directory with files 502.html, 503.html, 504.html and the like."
         }
 
--- An exception ends a request whose body is too large or too slow, and one whose target fails before the first bytes of its response are
--- sent on.
+-- An exception ends a request whose body is too large or too slow, and one whose target fails before the first bytes of
+-- its response are sent on.
 answeringFailures :: ErrorPages -> Middleware
 answeringFailures pages application request respond = application request respond `catch` answered
   where
     answered failure
       | isJust (fromException failure :: Maybe SomeAsyncException) = throwIO (failure :: SomeException)
-      | otherwise = withErrorPage pages (failureResponse failure) >>= \response -> throwIO (FailedWithAnswer response failure)
+      | otherwise =
+        withErrorPage pages (failureResponse failure) >>= \response -> throwIO (FailedWithAnswer response failure)
 
 site :: Compressor -> FilesOptions -> IO Site
 site compressor options = do

@@ -20,7 +20,8 @@
 --
 -- * If C code ignores the error and waits again, or computes, the call waits for it, however long that takes. Further
 --   exceptions stay pending meanwhile.
--- * Waits for locks, files, names (@getaddrinfo@), threads (@pthread_join@), and for @system@, @posix_spawn@, @popen@ and
+-- * Waits for locks, files, names (@getaddrinfo@), threads (@pthread_join@), and for @system@, @posix_spawn@, @popen@
+--   and
 --   @pclose@ are not interrupted.
 -- * The result of an interrupted call is dropped. If that would lose something, such as an opened descriptor, make the
 --   call in 'Control.Exception.uninterruptibleMask_' and limit it with 'callDeadline'.

@@ -447,7 +447,8 @@ static void server_leaves(uintptr_t argument)
     end_world(&w);
 }
 
-/* A server that does not speak the protocol. Its answer is lost, and that of a stream that nobody releases is freed with the connection. */
+/* A server that does not speak the protocol. Its answer is lost, and that of a stream that nobody releases is freed
+   with the connection. */
 static void no_protocol(uintptr_t argument)
 {
     static const uint8_t no_frame[] = "HTTP/1.1 400 Bad Request\r\n\r\n";

@@ -1,4 +1,5 @@
-/* nghttp2_faults.c - libnghttp2's functions as http2_client.c calls them where calls fail (fault.h): each one may find no memory. */
+/* nghttp2_faults.c - libnghttp2's functions as http2_client.c calls them where calls fail (fault.h): each one may find
+   no memory. */
 #include "fault/fault.h"
 
 #include <nghttp2/nghttp2.h>

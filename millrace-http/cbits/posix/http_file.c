@@ -44,8 +44,8 @@ static int descriptor_in(const char *path)
     return *end == '\0' && errno == 0 && number <= INT_MAX ? (int)number : -1;
 }
 
-/* The path may be that of a file that the application has open. Another descriptor of it costs much less than opening it
- * by that path. The two share an offset, which nobody here uses. -1 if it is not open for reading. */
+/* The path may be that of a file that the application has open. Another descriptor of it costs much less than opening
+ * it by that path. The two share an offset, which nobody here uses. -1 if it is not open for reading. */
 static int duplicate_open_file(const char *path)
 {
     int number = descriptor_in(path);
@@ -68,8 +68,8 @@ static int open_by_path(const char *path)
 }
 
 #ifdef RESOLVE_CACHED
-/* EAGAIN: some directory entry of the path is not in memory. Linux before 5.12 does not know that question (EINVAL, ENOSYS), and a
- * container may forbid it (EPERM). */
+/* EAGAIN: some directory entry of the path is not in memory. Linux before 5.12 does not know that question (EINVAL,
+ * ENOSYS), and a container may forbid it (EPERM). */
 static int open_cached(const char *path)
 {
     static atomic_bool is_missing;

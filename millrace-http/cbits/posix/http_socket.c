@@ -54,8 +54,9 @@ static int set_least_hops(int descriptor, int hops)
     return of_ipv4 == 0 || of_ipv6 == 0 ? 0 : -1;
 }
 
-/* A segment that ends a handshake is not looked at in this way: it belongs to no socket yet. A filter (SO_ATTACH_FILTER) would tell
- * first segments from others, but kernels of 2026 let only privileged processes have one on TCP. */
+/* A segment that ends a handshake is not looked at in this way: it belongs to no socket yet. A filter
+ * (SO_ATTACH_FILTER) would tell first segments from others, but kernels of 2026 let only privileged processes have one
+ * on TCP. */
 int http_socket_turn_away(int descriptor)
 {
     enum { MORE_THAN_USUAL = 255 }; /* systems send with 64 or 128 */

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Uploads and a download of HTTP\/2 over a long link, on a simulated machine: the windows must grow until the link is what limits
--- them. A body that nobody reads must not hold up another one, however large they are then.
+-- | Uploads and a download of HTTP\/2 over a long link, on a simulated machine: the windows must grow until the link is
+-- what limits them. A body that nobody reads must not hold up another one, however large they are then.
 module LongLink (Direction (..), application, transfer) where
 
 import Control.Concurrent (forkIO, killThread, myThreadId, throwTo)
@@ -34,26 +34,38 @@ application :: Int -> Application
 application size request respond
   | rawPathInfo request == lazyPath = threadDelay 600000000 >> respond (responseLBS status200 [] "late")
   | requestMethod request == "POST" = discard >> respond (responseLBS status200 [] "taken")
-  | otherwise = respond (responseLBS status200 [] (L.take (fromIntegral size) (L.fromChunks (repeat (B.replicate 65536 97)))))
+  | otherwise =
+    respond (responseLBS status200 [] (L.take (fromIntegral size) (L.fromChunks (repeat (B.replicate 65536 97)))))
   where
     discard = getRequestBodyChunk request >>= \piece -> unless (B.null piece) discard
 
 lazyPath :: ByteString
 lazyPath = "/lazy"
 
--- | Requests on a connection of their own, whose body or whose response's body has this many bytes. Returns how many nanoseconds passed from
--- the first request to the end of the last response.
+-- | Requests on a connection of their own, whose body or whose response's body has this many bytes. Returns how many
+-- nanoseconds passed from the first request to the end of the last response.
 transfer :: Direction -> Int -> SockAddr -> IO Word64
 transfer direction size address = bracket (socket AF_INET Stream defaultProtocol) close $ \connection -> do
   connect connection address
-  sendAll connection (preface <> B.concat (map encodeFrame [settingsFrame [(InitialWindowSize, windowMax)], windowUpdate 0 (windowMax - 65535)]))
+  sendAll
+    connection
+    ( preface
+        <> B.concat
+          (map encodeFrame [settingsFrame [(InitialWindowSize, windowMax)], windowUpdate 0 (windowMax - 65535)])
+    )
   sending <- newMVar ()
   room <- newMVar (Room 65535 65535 Map.empty)
   news <- newEmptyMVar
   answered <- newEmptyMVar
   let say frames = withMVar sending (\_ -> sendAll connection (B.concat (map encodeFrame frames)))
       change f = modifyMVar_ room (return . f) >> void (tryPutMVar news ())
-      ask stream method path = say [headersFrame stream ([EndStream | method == "GET"] ++ [EndHeaders]) (literals [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)])]
+      ask stream method path =
+        say
+          [ headersFrame
+              stream
+              ([EndStream | method == "GET"] ++ [EndHeaders])
+              (literals [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)])
+          ]
       whole stream = ask stream "POST" "/" >> upload say room news stream (Just size) >> takeMVar answered
       requests = case direction of
         Download -> ask 1 "GET" "/" >> takeMVar answered
@@ -83,7 +95,8 @@ listenTo connection say change ended = go B.empty
         go (held <> more)
     react frame = case frameType frame of
       Settings | not (hasFlag Ack frame) -> do
-        forM_ [size | (InitialWindowSize, size) <- settingsOf frame] $ \size -> change (\room -> room {roomInitial = fromIntegral size})
+        forM_ [size | (InitialWindowSize, size) <- settingsOf frame] $ \size ->
+          change (\room -> room {roomInitial = fromIntegral size})
         say [settingsAck]
       Ping | not (hasFlag Ack frame) -> say [pingAck (framePayload frame)]
       WindowUpdate -> change (widen (frameStream frame) (fromIntegral (word32At 0 (framePayload frame))))
@@ -106,7 +119,16 @@ upload say room news stream = go
         if size <= 0
           then takeMVar news >> go left
           else do
-            modifyMVar_ room (\now -> return now {roomConnection = roomConnection now - size, roomStreams = Map.insertWith (+) stream (negate size) (roomStreams now)})
+            modifyMVar_
+              room
+              ( \now ->
+                  return
+                    now
+                      { roomConnection =
+                          roomConnection now - size,
+                        roomStreams = Map.insertWith (+) stream (negate size) (roomStreams now)
+                      }
+              )
             say [dataFrame stream [EndStream | Just size == left] (if size == 16384 then full else B.take size full)]
             unless (Just size == left) (go (subtract size <$> left))
     full = B.replicate 16384 98 :: ByteString

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The server on simulated machines: random clients of HTTP\/1 and HTTP\/2, random failures, thousands of seeds. A seed
--- that fails is named in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace.
+-- | The server on simulated machines: random clients of HTTP\/1 and HTTP\/2, random failures, thousands of seeds. A
+-- seed that fails is named in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace.
 -- MILLRACE_SEEDS=n: how many; MILLRACE_FIRST_SEED=n: from which on.
 module Main (main) where
 
@@ -88,7 +88,8 @@ idleSeconds :: Int
 idleSeconds = 30
 
 settings :: Settings
-settings = setTimeout idleSeconds (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) defaultSettings))
+settings =
+  setTimeout idleSeconds (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) defaultSettings))
 
 -- | Runs clients against the server on a machine. Fails if anything of the machine was not released.
 crowdOn :: Bool -> Plan -> IO Crowd
@@ -106,7 +107,9 @@ crowdOn mustAnswer plan = do
       require ("descriptors left open: " ++ show (outcomeOpenDescriptors outcome)) (outcomeOpenDescriptors outcome == 0)
       require ("operations left: " ++ show (outcomeWaiting outcome)) (null (outcomeWaiting outcome))
       require "bytes left in buffers" (outcomeBufferedBytes outcome == 0)
-      require ("buffers not given back: " ++ show (outcomeBorrowedBuffers outcome)) (outcomeBorrowedBuffers outcome == 0)
+      require
+        ("buffers not given back: " ++ show (outcomeBorrowedBuffers outcome))
+        (outcomeBorrowedBuffers outcome == 0)
       require (show bad ++ " connections were cut off without a fault") (bad == 0 || outcomeFaults outcome > 0)
       return (Crowd good bad (outcomeFaults outcome))
 
@@ -133,7 +136,8 @@ application request respond = case (requestMethod request, pathInfo request) of
   (_, [kind, size, _]) | kind == "stream" -> respond $
     responseStream status200 (tagOf request) $ \write flush -> do
       forM_ (pieces 700 (bytesFor (rawPathInfo request) (number size))) $ \piece -> write (byteString piece) >> flush
-  (_, [_, size, _]) -> respond (responseLBS status200 (tagOf request) (L.fromStrict (bytesFor (rawPathInfo request) (number size))))
+  (_, [_, size, _]) ->
+    respond (responseLBS status200 (tagOf request) (L.fromStrict (bytesFor (rawPathInfo request) (number size))))
   _ -> respond (responseLBS status404 [] "")
   where
     number = fromMaybe 0 . readMaybe . filter (`elem` ['0' .. '9']) . show
@@ -223,7 +227,10 @@ speakHttp2 s client got = do
     burst <- (+ 1) <$> chance 6
     asked <- forM [1 .. burst] $ \place -> do
       (kind, path, padding, body) <- wantedAnswer (client * 1000 + roundNumber * 10 + place)
-      let fields = if kind == Upload then post path else Http2Client.get path ++ [("x-padding", C8.replicate padding 'p')]
+      let fields =
+            if kind == Upload
+              then post path
+              else Http2Client.get path ++ [("x-padding", C8.replicate padding 'p')]
       stream <- sendRequest http2 fields (if kind == Upload then body else "")
       unwanted <- (== 0) <$> chance 8
       when unwanted (sendFrame http2 (resetFrame stream Cancel))
@@ -232,9 +239,17 @@ speakHttp2 s client got = do
       answer <- awaitAnswer http2 stream
       let field name = lookup name (answerHead answer)
       -- A request that was stalled may get a 408.
-      when (answerEnd answer /= Complete || answerStatus answer `elem` [Just 400, Just 408]) $ ioError (userError "the request was cut short")
+      when (answerEnd answer /= Complete || answerStatus answer `elem` [Just 400, Just 408]) $
+        ioError (userError "the request was cut short")
       unless ((answerStatus answer, field "x-tag", answerBody answer) == (Just 200, Just path, body)) $
-        Replies.wrong ("for " ++ show path ++ ", of " ++ show (B.length body) ++ " bytes: " ++ show (answerHead answer, B.length (answerBody answer)))
+        Replies.wrong
+          ( "for "
+              ++ show path
+              ++ ", of "
+              ++ show (B.length body)
+              ++ " bytes: "
+              ++ show (answerHead answer, B.length (answerBody answer))
+          )
       modifyIORef' got (+ 1)
 
 ignore :: IOError -> IO ()
@@ -248,8 +263,25 @@ wantedRequest :: Int -> IO Wanted
 wantedRequest tag = do
   (kind, path, padding, body) <- wantedAnswer tag
   return $ case kind of
-    Upload -> Wanted (B.concat ["POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", C8.pack (show (B.length body)), "\r\n\r\n", body]) path body
-    _ -> Wanted (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\nX-Padding: ", C8.replicate padding 'p', "\r\n\r\n"]) path body
+    Upload ->
+      Wanted
+        ( B.concat
+            [ "POST ",
+              path,
+              " HTTP/1.1\r\nHost: a\r\nContent-Length: ",
+              C8.pack
+                (show (B.length body)),
+              "\r\n\r\n",
+              body
+            ]
+        )
+        path
+        body
+    _ ->
+      Wanted
+        (B.concat ["GET ", path, " HTTP/1.1\r\nHost: a\r\nX-Padding: ", C8.replicate padding 'p', "\r\n\r\n"])
+        path
+        body
 
 data Kind = Plain | Streamed | Upload
   deriving (Eq)
@@ -343,23 +375,48 @@ sameTrace seeds = do
         then return (B.length first)
         else if left > 1 then traceSize (left - 1) seed else ioError (userError ("two traces for seed " ++ show seed))
 
--- | An upload and a download of 100 MB on one stream of HTTP\/2, where a round trip takes 50 ms. Windows must grow to what is on the way, so
--- they get nearly all of what the link gives. A fast link is done in 16 round trips, and the windows need some of them to grow. Then an
--- upload beside a body that nobody reads, which has the largest window of a stream.
+-- | An upload and a download of 100 MB on one stream of HTTP\/2, where a round trip takes 50 ms. Windows must grow to
+-- what is on the way, so they get nearly all of what the link gives. A fast link is done in 16 round trips, and the
+-- windows need some of them to grow. Then an upload beside a body that nobody reads, which has the largest window of a
+-- stream.
 longLink :: IO String
-longLink = unwords <$> sequence ([travel direction megabytes least | (megabytes, least) <- links, direction <- [LongLink.Download, LongLink.Upload]] ++ [travel LongLink.TwoUploads 20 0.3])
+longLink =
+  unwords
+    <$> sequence
+      ( [ travel direction megabytes least
+          | (megabytes, least) <-
+              links,
+            direction <- [LongLink.Download, LongLink.Upload]
+        ]
+          ++ [travel LongLink.TwoUploads 20 0.3]
+      )
   where
     links = [(5, 0.9), (20, 0.9), (40, 0.9), (60, 0.9), (80, 0.87), (125, 0.75)]
     size = 100000000 :: Int
     travel :: LongLink.Direction -> Int -> Double -> IO String
     travel direction megabytes least = do
       outcome <-
-        simulate (calm 8) {planLatencyMicros = 25000, planBytesPerSecond = 1000000 * megabytes, planBufferBytes = 16777216, planTraces = False} $
-          withServer (LongLink.application size) (LongLink.transfer direction size)
+        simulate
+          (calm 8)
+            { planLatencyMicros =
+                25000,
+              planBytesPerSecond = 1000000 * megabytes,
+              planBufferBytes = 16777216,
+              planTraces = False
+            }
+          $ withServer (LongLink.application size) (LongLink.transfer direction size)
       nanoseconds <- either throwIO return (outcomeResult outcome)
       let share = fromIntegral size / fromIntegral megabytes * 1000 / fromIntegral nanoseconds
-          described = show direction ++ " at " ++ show megabytes ++ " MB/s: " ++ show (fromIntegral (round (1000 * share) :: Int) / 1000 :: Double) ++ ";"
-      if share >= least then return described else ioError (userError (described ++ " of what the link gives is not enough"))
+          described =
+            show direction
+              ++ " at "
+              ++ show megabytes
+              ++ " MB/s: "
+              ++ show (fromIntegral (round (1000 * share) :: Int) / 1000 :: Double)
+              ++ ";"
+      if share >= least
+        then return described
+        else ioError (userError (described ++ " of what the link gives is not enough"))
 
 -- | How a client leaves while its request is being answered, and whether it counts as gone then.
 data Leaving = Stays | Closes | EndsItsHalf | SendsMoreAndCloses
@@ -400,6 +457,7 @@ leaveWhileAnswered leaving = do
   let stays = case leaving of Stays -> True; _ -> False
       seconds = fmap (\time -> fromIntegral (time - left) / 1e9) end :: Maybe Double
       holds = before && after == stays && maybe stays (\delay -> not stays && delay > 0 && delay < 0.3) seconds
-  unless holds $ ioError (userError (show leaving ++ ": connected " ++ show (before, after) ++ ", told after " ++ show seconds))
+  unless holds $
+    ioError (userError (show leaving ++ ": connected " ++ show (before, after) ++ ", told after " ++ show seconds))
   where
     get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

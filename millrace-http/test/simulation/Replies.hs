@@ -32,7 +32,8 @@ expectReply more held tag body = do
       field name = [C8.strip (B.drop (B.length name + 1) line) | line <- fields, (name <> ":") `B.isPrefixOf` line]
   -- A request that was stalled may get a 408, and one whose stream ended too early a 400.
   when (any (`B.isPrefixOf` head') ["HTTP/1.1 408 ", "HTTP/1.1 400 "]) $ ioError (userError "the request was cut short")
-  unless ("HTTP/1.1 200 " `B.isPrefixOf` head') $ wrong ("instead of the response for " ++ show tag ++ ": " ++ show head')
+  unless ("HTTP/1.1 200 " `B.isPrefixOf` head') $
+    wrong ("instead of the response for " ++ show tag ++ ": " ++ show head')
   unless (field "X-Tag" == [tag]) $ wrong ("tag " ++ show (field "X-Tag") ++ " instead of " ++ show tag)
   content <- case (field "Content-Length", field "Transfer-Encoding") of
     ([size], []) -> maybe (wrong ("length " ++ show size)) (takeBytes . fst) (C8.readInt size)

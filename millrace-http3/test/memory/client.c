@@ -242,7 +242,8 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
     return c->http == NULL || nghttp3_conn_add_ack_offset(c->http, id, length) == 0 ? 0 : NGTCP2_ERR_CALLBACK_FAILURE;
 }
 
-/* libnghttp3 1.9 and later lose a response that still waits for the QPACK table when its stream is closed. So they hear of that later. */
+/* libnghttp3 1.9 and later lose a response that still waits for the QPACK table when its stream is closed. So they hear
+   of that later. */
 static int on_stream_close(ngtcp2_conn *quic, uint32_t flags, int64_t id, uint64_t code, void *data, void *stream_data)
 {
     client *c = data;

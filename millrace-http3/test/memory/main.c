@@ -161,7 +161,8 @@ static void transfer_both_ways(world *w, client *c)
     CHECK_EQ(counts_of(w).violations, 0);
 }
 
-/* Marks (ECN): each side finds out by the other one's acknowledgements whether they arrive (RFC 9000, section 13.4.2). */
+/* Marks (ECN): each side finds out by the other one's acknowledgements whether they arrive (RFC 9000, section
+   13.4.2). */
 static void marks(uintptr_t argument)
 {
     world *w = ordinary_world(5);
@@ -190,8 +191,8 @@ static world *world_with(uint64_t seed, http3_congestion congestion)
     return w;
 }
 
-/* Where routers mark what they would otherwise have to drop, senders become slower, and nothing is sent twice. BBR does not: it takes marks
- * for losses, of which a few tell it nothing. */
+/* Where routers mark what they would otherwise have to drop, senders become slower, and nothing is sent twice. BBR does
+ * not: it takes marks for losses, of which a few tell it nothing. */
 static void congestion(uintptr_t argument)
 {
     uint64_t times[2];
@@ -709,7 +710,8 @@ static void end_beside_others(uintptr_t is_urgent)
 
 typedef enum end_kind { END_WITH_BODY, END_LATER } end_kind;
 
-/* Answers so that the body just fits into the client's window, or does not, and ends. The client opens no window. Returns whether all has come. */
+/* Answers so that the body just fits into the client's window, or does not, and ends. The client opens no window.
+   Returns whether all has come. */
 static int end_in_window(uint32_t length, client_settings settings, end_kind kind)
 {
     world *w = ordinary_world(47);
@@ -826,8 +828,8 @@ static void aborted_answer(uintptr_t argument)
     end_world(w);
 }
 
-/* The end of an answer waits because another one's bytes fill the congestion window, and still does when all before it was acknowledged,
- * which takes 100 milliseconds. */
+/* The end of an answer waits because another one's bytes fill the congestion window, and still does when all before it
+ * was acknowledged, which takes 100 milliseconds. */
 static void waiting_end(uintptr_t argument)
 {
     (void)argument;
@@ -950,7 +952,8 @@ static void race(exchange *e[3], const char *const priorities[3], const char *co
     end_world(w);
 }
 
-/* Answers of one urgency come one after the other, unless they are of use in parts; then they share the link (RFC 9218, section 10). */
+/* Answers of one urgency come one after the other, unless they are of use in parts; then they share the link (RFC 9218,
+   section 10). */
 static void incremental(uintptr_t argument)
 {
     exchange *e[3];
@@ -993,7 +996,8 @@ static void reset_by_client(uintptr_t argument)
     end_world(w);
 }
 
-/* A client wants nothing more of a response (STOP_SENDING): its handler learns of it, also if it has not answered yet. */
+/* A client wants nothing more of a response (STOP_SENDING): its handler learns of it, also if it has not answered
+   yet. */
 static void stopped_by_client(uintptr_t argument)
 {
     (void)argument;
@@ -1106,7 +1110,8 @@ static void many_early_requests(uintptr_t argument)
     end_world(w);
 }
 
-/* Without the setting, or without a token for the client's address, nothing is served early. It is served after the handshake. */
+/* Without the setting, or without a token for the client's address, nothing is served early. It is served after the
+   handshake. */
 static void early_refused(uintptr_t has_setting)
 {
     world *w = early_world(47, has_setting ? EARLY_ON : EARLY_OFF);
@@ -1215,8 +1220,8 @@ static void amplification(uintptr_t argument)
     end_world(w);
 }
 
-/* Clients that begin handshakes and do not end them: from a number on they must prove their addresses, and beyond another
- * they are ignored. */
+/* Clients that begin handshakes and do not end them: from a number on they must prove their addresses, and beyond
+ * another they are ignored. */
 static void handshake_flood(uintptr_t argument)
 {
     (void)argument;
@@ -1294,7 +1299,8 @@ static void neighbours(uintptr_t argument)
     CHECK_EQ(http3_connection_count(first), 2);
     w->endpoint = second;
     mute->is_over = c->is_over = 1;
-    /* A handshake waits at the first endpoint, so clients must prove their addresses at the second one, too. The first client has a token. */
+    /* A handshake waits at the first endpoint, so clients must prove their addresses at the second one, too. The first
+       client has a token. */
     settings = ordinary;
     settings.token = c->token;
     settings.token_length = c->token_length;
@@ -1342,8 +1348,8 @@ static void check_limit(const client *c, http_limit limit)
     CHECK_EQ(counts_of(c->world).violations, 1);
 }
 
-/* A client opens requests, and resets them or wants no answer, as fast as it can, while the application works for nobody. No more handlers run
- * than it may have requests, and in the end the connection is closed. */
+/* A client opens requests, and resets them or wants no answer, as fast as it can, while the application works for
+ * nobody. No more handlers run than it may have requests, and in the end the connection is closed. */
 static void rapid_reset(uintptr_t wants_no_answer)
 {
     world *w = new_world(24);
@@ -1529,7 +1535,8 @@ static int is_told(world *w)
     return w->clients[0]->goaways > 0;
 }
 
-/* A client that sends packets without any use, while it has a request. If it stops when it is told, it gets the answer. */
+/* A client that sends packets without any use, while it has a request. If it stops when it is told, it gets the
+   answer. */
 static void useless_packets(uintptr_t stops)
 {
     world *w = new_world(28);
@@ -1668,8 +1675,8 @@ static void release_all(world *w)
     w->is_stuck = 0;
 }
 
-/* Sends it in pieces of a given number of bytes, and tells whether it is served or reset as it should be. What should be reset is
- * not answered before. */
+/* Sends it in pieces of a given number of bytes, and tells whether it is served or reset as it should be. What should
+ * be reset is not answered before. */
 static int is_as_it_should_be(client *c, const raw_request *request, size_t piece)
 {
     world *w = c->world;
@@ -1859,8 +1866,8 @@ static void waiting_upload(uintptr_t argument)
     end_world(w);
 }
 
-/* Frames that have no place where they are (RFC 9114, section 7), and streams that must not end: the connection ends with the code
- * that the RFC names. */
+/* Frames that have no place where they are (RFC 9114, section 7), and streams that must not end: the connection ends
+ * with the code that the RFC names. */
 static void wrong_frames(uintptr_t argument)
 {
     static const struct {
@@ -1940,7 +1947,8 @@ static void many_unfinished_heads(uintptr_t argument)
     end_world(w);
 }
 
-/* Handlers write until they have to wait. All bodies together have a limit beyond which each stream may have little more. */
+/* Handlers write until they have to wait. All bodies together have a limit beyond which each stream may have little
+   more. */
 static void many_unread_answers(uintptr_t argument)
 {
     (void)argument;

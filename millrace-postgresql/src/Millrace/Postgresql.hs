@@ -2,9 +2,10 @@
 
 -- | PostgreSQL: statements with typed parameters and rows.
 --
--- libpq speaks the protocol, with all its ways to log in and to encrypt. It never blocks: Millrace waits for its socket. So a query
--- occupies a green thread and nothing else, can have a deadline, and can be interrupted. An interrupted statement leaves its
--- connection unusable, and a pool then replaces it; the server is asked to give the statement up.
+-- libpq speaks the protocol, with all its ways to log in and to encrypt. It never blocks: Millrace waits for its
+-- socket. So a query occupies a green thread and nothing else, can have a deadline, and can be interrupted. An
+-- interrupted statement leaves its connection unusable, and a pool then replaces it; the server is asked to give the
+-- statement up.
 --
 -- > data Item = Item {itemNumber :: Int, itemName :: Text, itemPrice :: Int}
 -- >
@@ -91,16 +92,18 @@ import Millrace.Postgresql.Row (Column, Row, checked, column)
 connect :: ByteString -> IO Connection
 connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline text
 
--- | The same connection, on which everything ends at this deadline with an 'IOError' ('Millrace.Deadline.isDeadlineError'). A statement
--- that this ends leaves the connection unusable, as an interruption does; one that was still waiting for another thread's does not.
+-- | The same connection, on which everything ends at this deadline with an 'IOError'
+-- ('Millrace.Deadline.isDeadlineError'). A statement that this ends leaves the connection unusable, as an interruption
+-- does; one that was still waiting for another thread's does not.
 --
 -- > deadline <- deadlineAfter 500000
 -- > items <- query (untilDeadline deadline connection) itemsBetween values
 untilDeadline :: Deadline -> Connection -> Connection
 untilDeadline deadline connection = connection {connectionDeadline = deadline}
 
--- | A pool of connections to a server. After an exception a connection is kept if 'isReusable' says so, so an error in the program or a
--- refused statement costs no connection. Idle ones are checked with 'isAlive', so after a restart of the server the pool connects anew.
+-- | A pool of connections to a server. After an exception a connection is kept if 'isReusable' says so, so an error in
+-- the program or a refused statement costs no connection. Idle ones are checked with 'isAlive', so after a restart of
+-- the server the pool connects anew.
 --
 -- > withPool (postgresqlPool "dbname=shop") {poolLimit = 20} serve
 postgresqlPool :: ByteString -> PoolSettings Connection

@@ -7,19 +7,25 @@
 -- >   target <- either fail return (parseTarget "http://127.0.0.1:3000")
 -- >   withProxy defaultSettings [target] (run 8080)
 --
--- * Bodies are streamed both ways: at most 64 KiB of one are held. A body of a request up to 16 KiB is read before it is sent.
--- * Connections to targets are kept. A request on one that the target closed before it answered is sent again on a new one, if
+-- * Bodies are streamed both ways: at most 64 KiB of one are held. A body of a request up to 16 KiB is read before it
+--   is sent.
+-- * Connections to targets are kept. A request on one that the target closed before it answered is sent again on a new
+--   one, if
 --   the method is idempotent and there is no body. When no connection can be made, the next target is tried.
 -- * Fields that concern the connection are left out (RFC 9110, section 7.6.1), and those of 'Forwarding', X-Request-Id,
 --   @traceparent@ and Via are added.
--- * Requests share the connections of HTTP\/2. Those that a target has not looked at are sent again on another one. Trailers, resets and
+-- * Requests share the connections of HTTP\/2. Those that a target has not looked at are sent again on another one.
+--   Trailers, resets and
 --   extended CONNECT are passed on, so gRPC and WebSockets are, too.
 -- * A client that leaves ends its request. The target may answer before it has all of a request.
--- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings than @chunked@, bare line
+-- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings
+--   than @chunked@, bare line
 --   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
 --   that connection, and the client gets 502. If a target sends anything without a request, its connection is closed.
--- * A connection on which a target authenticates a client (NTLM, Negotiate) belongs to that client, and ends with its connection.
--- * CONNECT and TRACE are not passed on. OPTIONS goes as far as its Max-Forwards says. A request that comes a second time is answered
+-- * A connection on which a target authenticates a client (NTLM, Negotiate) belongs to that client, and ends with its
+--   connection.
+-- * CONNECT and TRACE are not passed on. OPTIONS goes as far as its Max-Forwards says. A request that comes a second
+--   time is answered
 --   with 508.
 --
 -- Trailers are passed from and to clients of HTTP\/2. On HTTP\/1 the server drops them.
@@ -123,17 +129,17 @@ data Proxy = Proxy
     proxyPins :: !Pins
   }
 
--- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that were kept
--- are closed. Throws a @SettingsError@ of "Millrace.Tls" for settings of TLS that cannot be used.
+-- | Runs an action with a proxy for these targets, of which there must be one at least. Afterwards the connections that
+-- were kept are closed. Throws a @SettingsError@ of "Millrace.Tls" for settings of TLS that cannot be used.
 --
--- The application waits for targets and clients without occupying an operating system thread. Before it has responded it throws
--- only what reading the request's body throws; a 'Problem' is answered. Behind that it throws the 'Problem' of a response that
--- broke off, so that the server cuts the client's response off as well.
+-- The application waits for targets and clients without occupying an operating system thread. Before it has responded
+-- it throws only what reading the request's body throws; a 'Problem' is answered. Behind that it throws the 'Problem'
+-- of a response that broke off, so that the server cuts the client's response off as well.
 withProxy :: Settings -> [Target] -> (Application -> IO a) -> IO a
 withProxy settings targets use = withWatchedProxy settings targets (\application _ -> use application)
 
--- | The same. The action also gets what tells the state of the targets, in the order of the list. Asking for it does not block, and
--- asks no target.
+-- | The same. The action also gets what tells the state of the targets, in the order of the list. Asking for it does
+-- not block, and asks no target.
 --
 -- > withWatchedProxy defaultSettings targets $ \proxy states ->
 -- >   run 8080 (\request respond -> if rawPathInfo request == "/targets" then states >>= respond . shown else proxy request respond)
@@ -146,7 +152,8 @@ withWatchedProxy settings targets use = do
   pins <- newPins
   let proxy = Proxy settings balancer secured identifiers (newProxyName identifiers) pins
       checks = maybe [] (\check -> map (watchHealth settings (proxySecured proxy) check) members) (activeCheck settings)
-  alongside (tidying proxy members : checks) (use (serve proxy) (mapM memberState members)) `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
+  alongside (tidying proxy members : checks) (use (serve proxy) (mapM memberState members))
+    `finally` mapM_ (\member -> closePool (memberPool member) >> closeShared (memberShared member)) members
   where
     tidying proxy members = forever $ do
       threadDelay tidyingMicros
@@ -173,7 +180,8 @@ serve proxy request respond
     refuse cause = refuseWith (proxySettings proxy) request respond (Problem Nothing cause)
 
 refuseWith :: Settings -> Request -> (Response -> IO ResponseReceived) -> Problem -> IO ResponseReceived
-refuseWith settings request respond reason = onProblem settings request reason >> respondToProblem settings request reason >>= respond
+refuseWith settings request respond reason =
+  onProblem settings request reason >> respondToProblem settings request reason >>= respond
 
 -- Passes a request on to one target after the other, until one answers.
 passOn :: Proxy -> Application
@@ -201,7 +209,8 @@ passOn proxy request respond = do
     settings = proxySettings proxy
     upgrade = wantedUpgrade settings request
     refuse reason = do
-      -- A reset says more than 502 to a client that knows resets: calls of gRPC are cancelled so. Responding throws then.
+      -- A reset says more than 502 to a client that knows resets: calls of gRPC are cancelled so. Responding throws
+      -- then.
       mapM_ (resetRequest request) (resetOf reason)
       refuseWith settings request respond reason
 
@@ -253,7 +262,8 @@ passInBytes proxy passing origin member = mask $ \restore -> do
       outcome <- synchronously (connectLink deadline (onlyVersion1 (proxySecured proxy)) target)
       return (either (Left . Problem (Just target) . unconnected) (Right . fst) outcome)
     -- Connections that are only kept make room for one that is needed.
-    withRoom (Left (Problem _ (NothingLeft _))) = mapM_ (closeKept . memberPool) (balancerMembers (proxyBalancer proxy)) >> connected
+    withRoom (Left (Problem _ (NothingLeft _))) =
+      mapM_ (closeKept . memberPool) (balancerMembers (proxyBalancer proxy)) >> connected
     withRoom made = return made
     takeKept = do
       own <- takePinned (proxyPins proxy) (passingRequest passing) member
@@ -290,7 +300,8 @@ onLink proxy passing member held@(Holding link _ _) = case composeHead outgoing 
       Right () -> withSender exchange (passingBody passing) $ do
         outcome <- try (receiveHead exchange source >>= checked)
         case outcome of
-          Left reason -> readIORef (exchangeHeard exchange) >>= \heard -> return (Left (reason, if heard then Heard else Silent))
+          Left reason ->
+            readIORef (exchangeHeard exchange) >>= \heard -> return (Left (reason, if heard then Heard else Silent))
           Right found -> do
             noteSuccess member
             Right <$> deliver proxy passing member held exchange source found
@@ -313,9 +324,15 @@ deliver proxy passing member held@(Holding link _ _) exchange source found
     rest <- takeRest
     respond $
       responseRaw
-        (\receive send -> send (switchingHead (fromMaybe "" (passingUpgrade passing)) found) >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) link rest receive send)
-        (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
-  | hasNoBody = letGo >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
+        ( \receive send ->
+            send (switchingHead (fromMaybe "" (passingUpgrade passing)) found)
+              >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) link rest receive send
+        )
+        ( problemResponse
+            (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol"))
+        )
+  | hasNoBody =
+    letGo >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
   | otherwise = case headFraming found of
     Counted count -> do
       rest <- readIORef (sourceRest source)
@@ -341,7 +358,8 @@ deliver proxy passing member held@(Holding link _ _) exchange source found
       (received, extent) <- respondStreaming passing status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
             failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))
-        withoutNamed (headOptions found) <$> passBody (headFraming found) source {sourceMore = more} write `catch` failed
+        withoutNamed (headOptions found)
+          <$> passBody (headFraming found) source {sourceMore = more} write `catch` failed
       when (extent == Whole && headFraming found /= UntilEnd) letGo
       return received
 

@@ -1,12 +1,12 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The proxy on simulated machines: random requests in random pieces from clients of both versions of HTTP, a target of either version
--- that answers, breaks off, or breaks the rules, and machines on which connections fail. What a client gets must be what the target
--- sent, byte by byte, or visibly broken off.
+-- | The proxy on simulated machines: random requests in random pieces from clients of both versions of HTTP, a target
+-- of either version that answers, breaks off, or breaks the rules, and machines on which connections fail. What a
+-- client gets must be what the target sent, byte by byte, or visibly broken off.
 --
 -- A seed that fails is named in the message; MILLRACE_SEED=n runs it alone and leaves its trace in simulation.trace.
--- MILLRACE_FIRST_SEED=n: from which on; MILLRACE_SEEDS=n: how many, however long that takes. Otherwise each test begins no further seed
--- after four seconds of processor time.
+-- MILLRACE_FIRST_SEED=n: from which on; MILLRACE_SEEDS=n: how many, however long that takes. Otherwise each test begins
+-- no further seed after four seconds of processor time.
 module Main (main) where
 
 import Control.Exception (SomeException, throwIO, try)
@@ -59,7 +59,12 @@ unhindered seed = (troubled seed) {planFaultRates = []}
 
 describe :: [Tally] -> String
 describe tallies =
-  show (length tallies) ++ " seeds, " ++ total tallyExact ++ " responses exact, " ++ total tallyRefused ++ " refused with 5xx, "
+  show (length tallies)
+    ++ " seeds, "
+    ++ total tallyExact
+    ++ " responses exact, "
+    ++ total tallyRefused
+    ++ " refused with 5xx, "
     ++ total tallyBroken
     ++ " broken off, "
     ++ total tallyLeft
@@ -72,7 +77,10 @@ worldOn :: Nature -> Plan -> IO Tally
 worldOn nature plan = do
   alone <- lookupEnv "MILLRACE_SEED"
   let isSound = null (planFaultRates plan)
-  outcome <- simulate plan {planTraces = isJust alone} (world nature isSound (isSound && planBytesPerSecond plan == 0 && planBufferBytes plan > 4096))
+  outcome <-
+    simulate
+      plan {planTraces = isJust alone}
+      (world nature isSound (isSound && planBytesPerSecond plan == 0 && planBufferBytes plan > 4096))
   maybe (return ()) (const (B.writeFile "simulation.trace" (outcomeTrace outcome))) alone
   let require what holds = unless holds (ioError (userError ("seed " ++ show (outcomeSeed outcome) ++ ": " ++ what)))
   case outcomeResult outcome of
@@ -83,5 +91,7 @@ worldOn nature plan = do
       require (unlines wrongs) (null wrongs)
       require ("descriptors left open: " ++ show (outcomeOpenDescriptors outcome)) (outcomeOpenDescriptors outcome == 0)
       require ("operations left: " ++ show (outcomeWaiting outcome)) (null (outcomeWaiting outcome))
-      require ("buffers not given back: " ++ show (outcomeBorrowedBuffers outcome)) (outcomeBorrowedBuffers outcome == 0)
+      require
+        ("buffers not given back: " ++ show (outcomeBorrowedBuffers outcome))
+        (outcomeBorrowedBuffers outcome == 0)
       return tally

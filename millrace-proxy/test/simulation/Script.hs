@@ -87,7 +87,10 @@ newScript :: Nature -> Int -> IO Script
 newScript nature which = do
   method <- oneOf ["GET", "GET", "HEAD", "POST", "PUT"]
   size <- oneOf [0, 1, 100, 16384, 16385, 40000]
-  framing <- if method `elem` ["POST", "PUT"] then oneOf [NoRequestBody, CountedRequest size, ChunkedRequest (max 1 size)] else return NoRequestBody
+  framing <-
+    if method `elem` ["POST", "PUT"]
+      then oneOf [NoRequestBody, CountedRequest size, ChunkedRequest (max 1 size)]
+      else return NoRequestBody
   status <- oneOf [200, 200, 200, 200, 404, 500, 204, 304]
   response <- oneOf [CountedResponse, CountedResponse, LastResponse, ChunkedResponse, UntilEndResponse]
   responseSize <- oneOf [0, 1, 5, 1000, 16384, 50000]
@@ -97,9 +100,16 @@ newScript nature which = do
   trouble <-
     if nature == Faultless
       then return NoTrouble
-      else oneOf (replicate 7 NoTrouble ++ [CutAt place, ResetAt place code, StallAt place, Garbage, BadHead, BadBody, SilentClose])
+      else
+        oneOf
+          ( replicate 7 NoTrouble
+              ++ [CutAt place, ResetAt place code, StallAt place, Garbage, BadHead, BadBody, SilentClose]
+          )
   leaving <- chance 1000
-  departure <- if nature == Faultless then return Stays else oneOf (replicate 8 Stays ++ [LeavesInRequest leaving, LeavesInResponse leaving])
+  departure <-
+    if nature == Faultless
+      then return Stays
+      else oneOf (replicate 8 Stays ++ [LeavesInRequest leaving, LeavesInResponse leaving])
   -- HEAD has no body that could be bad.
   let possible = if trouble == BadBody && method == "HEAD" then BadHead else trouble
   return (Script which method framing status response responseSize hints possible departure)
@@ -115,10 +125,11 @@ isSafeTwice script = scriptMethod script /= "POST" && B.null (requestBody script
       ResetAt _ 7 -> True
       _ -> False
 
--- The codes of these characters in HPACK are as long as themselves. So libnghttp2 does not use them, and the path can be found in
--- compressed heads.
+-- The codes of these characters in HPACK are as long as themselves. So libnghttp2 does not use them, and the path can
+-- be found in compressed heads.
 pathOf :: Script -> ByteString
-pathOf script = "/&&" <> C8.pack [if odd (scriptNumber script `div` (2 ^ bit)) then 'X' else 'Z' | bit <- [0 .. 9 :: Int]]
+pathOf script =
+  "/&&" <> C8.pack [if odd (scriptNumber script `div` (2 ^ bit)) then 'X' else 'Z' | bit <- [0 .. 9 :: Int]]
 
 -- | The script whose path is in these bytes.
 scriptOf :: [Script] -> ByteString -> Maybe Script
@@ -143,7 +154,9 @@ number :: Int -> ByteString
 number = C8.pack . show
 
 chunks :: Int -> ByteString -> ByteString
-chunks size bytes = B.concat ([C8.pack (showHex (B.length piece) "\r\n") <> piece <> "\r\n" | piece <- pieces size bytes] ++ ["0\r\n\r\n"])
+chunks size bytes =
+  B.concat
+    ([C8.pack (showHex (B.length piece) "\r\n") <> piece <> "\r\n" | piece <- pieces size bytes] ++ ["0\r\n\r\n"])
 
 pieces :: Int -> ByteString -> [ByteString]
 pieces size bytes
@@ -169,7 +182,8 @@ responseBytes script = hints <> "HTTP/1.1 " <> number (scriptStatus script) <> "
     body = responseBody script
     hints = B.concat (replicate (scriptHints script) "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
     rest
-      | scriptStatus script == 204 = (if scriptResponse script == LastResponse then "Connection: close\r\n" else "") <> "\r\n"
+      | scriptStatus script == 204 =
+        (if scriptResponse script == LastResponse then "Connection: close\r\n" else "") <> "\r\n"
       | otherwise = case scriptResponse script of
         CountedResponse -> "Content-Length: " <> number (scriptSize script) <> "\r\n\r\n" <> body
         LastResponse -> "Connection: close\r\nContent-Length: " <> number (scriptSize script) <> "\r\n\r\n" <> body
@@ -180,15 +194,29 @@ responseBytes script = hints <> "HTTP/1.1 " <> number (scriptStatus script) <> "
 responseFrames :: Script -> Int -> ByteString
 responseFrames script stream
   | hasNoBody script = hints <> frame 1 5 stream fields
-  | otherwise = hints <> frame 1 4 stream fields <> B.concat (map (frame 0 0 stream) (pieces 5000 (responseBody script))) <> frame 0 1 stream ""
+  | otherwise =
+    hints
+      <> frame 1 4 stream fields
+      <> B.concat (map (frame 0 0 stream) (pieces 5000 (responseBody script)))
+      <> frame 0 1 stream ""
   where
-    hints = B.concat (replicate (scriptHints script) (frame 1 4 stream (literal (":status", "103") <> literal ("link", "</a>"))))
-    fields = literal (":status", number (scriptStatus script)) <> (if scriptResponse script `elem` [CountedResponse, LastResponse] && scriptStatus script /= 204 then literal ("content-length", number (scriptSize script)) else "")
+    hints =
+      B.concat
+        (replicate (scriptHints script) (frame 1 4 stream (literal (":status", "103") <> literal ("link", "</a>"))))
+    fields =
+      literal (":status", number (scriptStatus script))
+        <> ( if scriptResponse script `elem` [CountedResponse, LastResponse] && scriptStatus script /= 204
+               then literal ("content-length", number (scriptSize script))
+               else ""
+           )
 
 -- | The response on HTTP/1.1 or HTTP/2 that breaks the rules in its head or in its body, and so never ends.
 brokenResponse :: Maybe Int -> Trouble -> ByteString
 brokenResponse version trouble = case (version, trouble) of
   (Nothing, BadHead) -> "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nHello"
   (Nothing, _) -> "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello!\r\n0\r\n\r\n"
-  (Just stream, BadHead) -> frame 1 4 stream (literal (":status", "200") <> literal ("content-length", "5") <> literal ("content-length", "6")) <> frame 0 1 stream "Hello"
-  (Just stream, _) -> frame 1 4 stream (literal (":status", "200") <> literal ("content-length", "5")) <> frame 0 1 stream "Hell"
+  (Just stream, BadHead) ->
+    frame 1 4 stream (literal (":status", "200") <> literal ("content-length", "5") <> literal ("content-length", "6"))
+      <> frame 0 1 stream "Hello"
+  (Just stream, _) ->
+    frame 1 4 stream (literal (":status", "200") <> literal ("content-length", "5")) <> frame 0 1 stream "Hell"

@@ -27,7 +27,14 @@ import Millrace.Simulation (chance)
 import Millrace.Socket
 import Millrace.Socket.ByteString
 import Millrace.Timer
-import Network.Wai.Handler.Millrace (defaultSettings, runSettingsListener, setGracefulShutdownTimeout, setOnException, setOnExceptionResponse, setTimeout)
+import Network.Wai.Handler.Millrace
+  ( defaultSettings,
+    runSettingsListener,
+    setGracefulShutdownTimeout,
+    setOnException,
+    setOnExceptionResponse,
+    setTimeout,
+  )
 import Numeric (readHex)
 import Script
 
@@ -56,7 +63,8 @@ data Knowledge = Knowledge
 wrong :: Knowledge -> String -> IO ()
 wrong knowledge text = atomicModifyIORef' (knownWrongs knowledge) (\known -> (text : known, ()))
 
--- | Runs clients that ask by scripts, on a machine on which nothing fails, or which is fast. Returns what they saw, and what must not have been.
+-- | Runs clients that ask by scripts, on a machine on which nothing fails, or which is fast. Returns what they saw, and
+-- what must not have been.
 world :: Nature -> Bool -> Bool -> IO (Tally, [String])
 world nature isSound isFast = do
   count <- (+ 1) <$> chance 4
@@ -67,31 +75,43 @@ world nature isSound isFast = do
       requests <- if version == 0 then return 1 else (+ 1) <$> chance 4
       scripts <- mapM (newScript nature) [client * 100 + connection * 10 + request | request <- [0 .. requests - 1]]
       return (if version == 0 then askInFrames else askInBytes, scripts)
-  knowledge <- Knowledge (concatMap (concatMap snd) plans) nature isSound isFast <$> newIORef IntMap.empty <*> newIORef []
+  knowledge <-
+    Knowledge (concatMap (concatMap snd) plans) nature isSound isFast <$> newIORef IntMap.empty <*> newIORef []
   byFrames <- (== 0) <$> chance 2
-  outcomes <- onAddress (SockAddrUnix targetPath) $ \targets _ -> serving targets (if byFrames then answerInFrames knowledge else answerInBytes knowledge) $
-    onAddress (SockAddrInet 80 (tupleToHostAddress (10, 0, 0, 1))) $ \listener address -> do
-      let target = Target (if byFrames then H2c else Http) (AtPath targetPath)
-          settings = Proxy.defaultSettings {tracing = PassIdentifiers, forwarding = PassForwarded}
-      withProxy settings [target] $ \proxy -> do
-        ended <- newEmptyMVar
-        void . forkIO $ (try (runSettingsListener quietly listener proxy) :: IO (Either SomeException ())) >>= putMVar ended
-        results <- forM plans $ \connections -> inThread . forM connections $ \(ask, scripts) -> ask knowledge address scripts
-        outcomes <- concatMap concat <$> mapM takeMVar results
-        close listener
-        takeMVar ended >>= either throwIO return
-        return outcomes
+  outcomes <- onAddress (SockAddrUnix targetPath) $ \targets _ ->
+    serving targets (if byFrames then answerInFrames knowledge else answerInBytes knowledge) $
+      onAddress (SockAddrInet 80 (tupleToHostAddress (10, 0, 0, 1))) $ \listener address -> do
+        let target = Target (if byFrames then H2c else Http) (AtPath targetPath)
+            settings = Proxy.defaultSettings {tracing = PassIdentifiers, forwarding = PassForwarded}
+        withProxy settings [target] $ \proxy -> do
+          ended <- newEmptyMVar
+          void . forkIO $
+            (try (runSettingsListener quietly listener proxy) :: IO (Either SomeException ())) >>= putMVar ended
+          results <- forM plans $ \connections ->
+            inThread . forM connections $ \(ask, scripts) -> ask knowledge address scripts
+          outcomes <- concatMap concat <$> mapM takeMVar results
+          close listener
+          takeMVar ended >>= either throwIO return
+          return outcomes
   threadDelay 400000000 -- All stalls and all deadlines are over by then.
   arrivals <- readIORef (knownArrivals knowledge)
-  forM_ (knownScripts knowledge) $ \script -> case (IntMap.findWithDefault 0 (scriptNumber script) arrivals, scriptDeparture script) of
-    (0, _) -> return ()
-    (_, LeavesInRequest _) -> wrong knowledge ("a request that its client broke off came as a whole: " ++ show script)
-    (times, _) -> when (times > 1 && not (isSafeTwice script)) (wrong knowledge (show times ++ " times: " ++ show script))
+  forM_ (knownScripts knowledge) $ \script ->
+    case (IntMap.findWithDefault 0 (scriptNumber script) arrivals, scriptDeparture script) of
+      (0, _) -> return ()
+      (_, LeavesInRequest _) -> wrong knowledge ("a request that its client broke off came as a whole: " ++ show script)
+      (times, _) ->
+        when (times > 1 && not (isSafeTwice script)) (wrong knowledge (show times ++ " times: " ++ show script))
   wrongs <- readIORef (knownWrongs knowledge)
   let tally outcome = length (filter (== outcome) outcomes)
   return (Tally (tally Exact) (tally Refused) (tally Broken) (tally Left'), wrongs)
   where
-    quietly = setTimeout 300 (setGracefulShutdownTimeout (Just 5) (setOnException (\_ _ -> return ()) (setOnExceptionResponse onExceptionResponse defaultSettings)))
+    quietly =
+      setTimeout
+        300
+        ( setGracefulShutdownTimeout
+            (Just 5)
+            (setOnException (\_ _ -> return ()) (setOnExceptionResponse onExceptionResponse defaultSettings))
+        )
 
 inThread :: IO [[a]] -> IO (MVar [[a]])
 inThread action = do
@@ -183,7 +203,9 @@ takeHead reader@(Reader _ held) = do
   bytes <- readIORef held
   case B.breakSubstring "\r\n\r\n" bytes of
     (found, rest) | not (B.null rest) -> Just (found <> "\r\n\r\n") <$ writeIORef held (B.drop 4 rest)
-    _ -> more reader >>= maybe (if B.null bytes then return Nothing else throwIO (Ended "in a head")) (const (takeHead reader))
+    _ ->
+      more reader
+        >>= maybe (if B.null bytes then return Nothing else throwIO (Ended "in a head")) (const (takeHead reader))
 
 takeCount :: Reader -> Int -> IO ByteString
 takeCount reader@(Reader _ held) count = do
@@ -197,7 +219,8 @@ takeFrames :: Reader -> Int -> IO ByteString
 takeFrames reader count = takeCount reader count `catch` \(Ended _) -> return ""
 
 takeToEnd :: Reader -> IO ByteString
-takeToEnd reader@(Reader _ held) = more reader >>= maybe (readIORef held <* writeIORef held "") (const (takeToEnd reader))
+takeToEnd reader@(Reader _ held) =
+  more reader >>= maybe (readIORef held <* writeIORef held "") (const (takeToEnd reader))
 
 takeChunks :: Reader -> IO ByteString
 takeChunks reader = do
@@ -213,7 +236,8 @@ takeChunks reader = do
     takeLine line
       | "\r\n" `B.isSuffixOf` line = return (B.take (B.length line - 2) line)
       | otherwise = takeCount reader 1 >>= \byte -> takeLine (line <> byte)
-    expect text = takeCount reader (B.length text) >>= \found -> when (found /= text) (throwIO (Ended ("no " ++ show text)))
+    expect text =
+      takeCount reader (B.length text) >>= \found -> when (found /= text) (throwIO (Ended ("no " ++ show text)))
 
 fieldOf :: ByteString -> ByteString -> Maybe ByteString
 fieldOf name bytes = case B.breakSubstring ("\r\n" <> name <> ": ") bytes of
@@ -228,7 +252,9 @@ fieldOf name bytes = case B.breakSubstring ("\r\n" <> name <> ": ") bytes of
 arrived :: Knowledge -> Script -> ByteString -> IO ()
 arrived knowledge script body = do
   atomicModifyIORef' (knownArrivals knowledge) (\known -> (IntMap.insertWith (+) (scriptNumber script) 1 known, ()))
-  when (body /= requestBody script) (wrong knowledge ("a body of " ++ show (B.length body) ++ " bytes came for " ++ show script))
+  when
+    (body /= requestBody script)
+    (wrong knowledge ("a body of " ++ show (B.length body) ++ " bytes came for " ++ show script))
 
 answerInBytes :: Knowledge -> Socket -> IO ()
 answerInBytes knowledge peer = newReader peer >>= loop
@@ -262,9 +288,12 @@ answerInBytes knowledge peer = newReader peer >>= loop
     -- No further request may come on this connection.
     staysSilent reader script = do
       rest <- takeToEnd reader
-      unless (B.null rest) (wrong knowledge ("a connection was used again after " ++ show script ++ ": " ++ show (B.take 100 rest)))
+      unless
+        (B.null rest)
+        (wrong knowledge ("a connection was used again after " ++ show script ++ ": " ++ show (B.take 100 rest)))
     -- Elsewhere, what is behind a response may come after the next request has been sent.
-    staysSilentOnFast reader script = if knownIsFast knowledge then staysSilent reader script else void (takeToEnd reader)
+    staysSilentOnFast reader script =
+      if knownIsFast knowledge then staysSilent reader script else void (takeToEnd reader)
 
 answerInFrames :: Knowledge -> Socket -> IO ()
 answerInFrames knowledge peer = do
@@ -282,7 +311,10 @@ answerInFrames knowledge peer = do
         1 -> case scriptOf (knownScripts knowledge) content of
           Nothing -> wrong knowledge ("nobody asked for " ++ show content)
           Just script -> part reader say open stream script (odd flags) ""
-        0 -> forM_ (IntMap.lookup stream open) (\(script, before) -> part reader say open stream script (odd flags) (before <> content))
+        0 ->
+          forM_
+            (IntMap.lookup stream open)
+            (\(script, before) -> part reader say open stream script (odd flags) (before <> content))
         6 | even flags -> say (frame 6 1 0 content) >> loop reader say open
         _ -> loop reader say open
     part reader say open stream script ends body
@@ -307,7 +339,8 @@ answerInFrames knowledge peer = do
 framesOf :: ByteString -> [ByteString]
 framesOf bytes
   | B.length bytes < 9 = []
-  | otherwise = let (one, rest) = B.splitAt (9 + 256 * fromIntegral (B.index bytes 1) + fromIntegral (B.index bytes 2)) bytes in one : framesOf rest
+  | otherwise =
+    let (one, rest) = B.splitAt (9 + 256 * fromIntegral (B.index bytes 1) + fromIntegral (B.index bytes 2)) bytes in one : framesOf rest
 
 -- | Never all of them.
 framesUpTo :: Int -> ByteString -> [ByteString]
@@ -331,7 +364,9 @@ judged knowledge script got = case got of
     | status == scriptStatus script && isOpenEnded && body `B.isPrefixOf` responseBody script -> mayFail Broken
     | status `elem` [400, 408, 502, 503, 504] -> mayFail Refused
   Whole Nothing _ -> mayFail Refused
-  Whole status body -> Broken <$ wrong knowledge ("taken for whole: " ++ show (status, B.length body, B.take 60 body) ++ " for " ++ show script)
+  Whole status body ->
+    Broken
+      <$ wrong knowledge ("taken for whole: " ++ show (status, B.length body, B.take 60 body) ++ " for " ++ show script)
   Partial -> mayFail Broken
   where
     isOpenEnded =
@@ -339,7 +374,11 @@ judged knowledge script got = case got of
         CutAt _ -> True
         ResetAt _ _ -> True
         _ -> False
-    mayFail outcome = outcome <$ when (knownNature knowledge == Faultless && knownIsSound knowledge) (wrong knowledge ("not exact, although nothing failed: " ++ show script))
+    mayFail outcome =
+      outcome
+        <$ when
+          (knownNature knowledge == Faultless && knownIsSound knowledge)
+          (wrong knowledge ("not exact, although nothing failed: " ++ show script))
 
 connected :: SockAddr -> (Socket -> IO a) -> IO a
 connected address use = bracket (socket AF_INET Stream defaultProtocol) close $ \client -> do
@@ -348,7 +387,8 @@ connected address use = bracket (socket AF_INET Stream defaultProtocol) close $ 
 
 -- | Asks one after the other on a connection of HTTP/1.1.
 askInBytes :: Knowledge -> SockAddr -> [Script] -> IO [Outcome]
-askInBytes knowledge address scripts = fromMaybe [] <$> attempt (connected address (\client -> newReader client >>= \reader -> go client reader scripts))
+askInBytes knowledge address scripts =
+  fromMaybe [] <$> attempt (connected address (\client -> newReader client >>= \reader -> go client reader scripts))
   where
     go _ _ [] = return []
     go client reader (script : others) = case scriptDeparture script of
@@ -358,13 +398,17 @@ askInBytes knowledge address scripts = fromMaybe [] <$> attempt (connected addre
         sent <- newEmptyMVar
         _ <- forkIO (attempt (sendInPieces client (requestBytes script)) >>= putMVar sent)
         case scriptDeparture script of
-          LeavesInResponse place -> [Left'] <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseBytes script) * place `div` 1000)))
+          LeavesInResponse place ->
+            [Left']
+              <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseBytes script) * place `div` 1000)))
           _ -> do
             found <- attempt (response reader script)
             outcome <- judged knowledge script (maybe Partial fst found)
             when (maybe True snd found) (shutdown client ShutdownBoth `catch` ignored)
             wasSent <- takeMVar sent
-            if maybe True snd found || isNothing wasSent then return [outcome] else (outcome :) <$> go client reader others
+            if maybe True snd found || isNothing wasSent
+              then return [outcome]
+              else (outcome :) <$> go client reader others
     -- With whether the connection ends.
     response reader script = do
       bytes <- takeHead reader >>= maybe (throwIO (Ended "before the head")) return
@@ -389,12 +433,20 @@ askInFrames knowledge address scripts = fromMaybe [] <$> attempt (mapM one scrip
       let request = requestFrames script
           whole = clientOpening <> frame 8 0 0 "\x70\0\0\0" <> request
       case scriptDeparture script of
-        LeavesInRequest place -> Left' <$ attempt (sendInPieces client (B.take (B.length whole - B.length request + B.length request * place `div` 1000) whole))
+        LeavesInRequest place ->
+          Left'
+            <$ attempt
+              ( sendInPieces
+                  client
+                  (B.take (B.length whole - B.length request + B.length request * place `div` 1000) whole)
+              )
         departure -> do
           sent <- newEmptyMVar
           _ <- forkIO (attempt (sendInPieces client whole) >>= putMVar sent)
           case departure of
-            LeavesInResponse place -> Left' <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseFrames script 1) * place `div` 1000)))
+            LeavesInResponse place ->
+              Left'
+                <$ (takeMVar sent >> attempt (takeCount reader (B.length (responseFrames script 1) * place `div` 1000)))
             _ -> do
               got <- fromMaybe Partial <$> attempt (response reader Nothing "")
               shutdown client ShutdownBoth `catch` ignored
@@ -405,24 +457,35 @@ askInFrames knowledge address scripts = fromMaybe [] <$> attempt (mapM one scrip
       case kind of
         _ | stream /= 1 -> response reader status body
         0 -> (if odd flags then return . Whole status else response reader status) (body <> content)
-        1 -> (if odd flags then \found -> return (Whole found body) else \found -> response reader found body) (statusOf' content)
+        1 ->
+          (if odd flags then \found -> return (Whole found body) else \found -> response reader found body)
+            (statusOf' content)
         3 -> return Partial
         _ -> response reader status body
     -- Of the static table. The proxy's own have no index.
-    statusOf' content = lookup (B.take 1 content) [("\x88", 200), ("\x89", 204), ("\x8b", 304), ("\x8d", 404), ("\x8e", 500)]
+    statusOf' content =
+      lookup (B.take 1 content) [("\x88", 200), ("\x89", 204), ("\x8b", 304), ("\x8d", 404), ("\x8e", 500)]
 
 -- | The request on stream 1.
 requestFrames :: Script -> ByteString
 requestFrames script = frame 1 (if B.null body then 5 else 4) 1 fields <> go body
   where
     body = requestBody script
-    fields = B.concat (map literal ([(":method", scriptMethod script), (":scheme", "http"), (":path", pathOf script), (":authority", "a")] ++ lengthOf))
+    fields =
+      B.concat
+        ( map
+            literal
+            ( [(":method", scriptMethod script), (":scheme", "http"), (":path", pathOf script), (":authority", "a")]
+                ++ lengthOf
+            )
+        )
     lengthOf = case scriptRequest script of
       CountedRequest size -> [("content-length", C8.pack (show size))]
       _ -> []
     go bytes
       | B.null bytes = ""
-      | otherwise = let (piece, rest) = B.splitAt 4000 bytes in frame 0 (if B.null rest then 1 else 0) 1 piece <> go rest
+      | otherwise =
+        let (piece, rest) = B.splitAt 4000 bytes in frame 0 (if B.null rest then 1 else 0) 1 piece <> go rest
 
 -- | 'Nothing' if the connection failed.
 attempt :: forall a. IO a -> IO (Maybe a)

@@ -1,12 +1,14 @@
--- | Names in the file system: files and directories by their paths, directories as streams, links, permissions and times.
+-- | Names in the file system: files and directories by their paths, directories as streams, links, permissions and
+-- times.
 --
 -- > main = walk "src" Never (\entry -> when (entryKind entry == RegularFile) (putStrLn (entryPath entry)))
 --
 -- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
--- network. Directories are read some thousand names at a time. All functions are interruptible. A call that a helper has begun then
--- continues without its caller. They wait only for the file system, so none has a deadline of its own:
--- 'Millrace.Timer.finishBefore' gives one to any of them. They throw an 'IOError' that names the function and the path ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on
--- the simulated machine, which has no symbolic links and no owners: functions that need these are refused.
+-- network. Directories are read some thousand names at a time. All functions are interruptible. A call that a helper
+-- has begun then continues without its caller. They wait only for the file system, so none has a deadline of its own:
+-- 'Millrace.Timer.finishBefore' gives one to any of them. They throw an 'IOError' that names the function and the path
+-- ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on the simulated machine, which has
+-- no symbolic links and no owners: functions that need these are refused.
 --
 -- >>> import Millrace.File
 -- >>> createDirectory "example" ownerOnly
@@ -162,11 +164,14 @@ ownerOnly = Permissions 0o700
 everybody :: Permissions
 everybody = Permissions 0o777
 
--- | Whether a name exists. A symbolic link to nothing does not, and neither does a name below a file. Throws if that cannot be found out.
+-- | Whether a name exists. A symbolic link to nothing does not, and neither does a name below a file. Throws if that
+-- cannot be found out.
 exists :: FilePath -> IO Bool
 exists path =
   (True <$ statusBy "Millrace.Directory.exists" Always path) `catch` \problem ->
-    if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR then return False else throwIO problem
+    if isDoesNotExistError problem || fmap Errno (ioe_errno problem) == Just eNOTDIR
+      then return False
+      else throwIO problem
 
 -- | The status of a path, after following symbolic links.
 status :: FilePath -> IO Status
@@ -220,7 +225,8 @@ kindOfMode mode = fromMaybe UnknownKind (lookup (mode .&. modeKindMask) table)
 
 -- | The absolute path without symbolic links, @.@ and @..@. All of it must exist.
 canonicalPath :: FilePath -> IO FilePath
-canonicalPath path = onPath "Millrace.Directory.canonicalPath" path c_realpath [] (\_ output -> outputBytes output >>= pathFrom)
+canonicalPath path =
+  onPath "Millrace.Directory.canonicalPath" path c_realpath [] (\_ output -> outputBytes output >>= pathFrom)
 
 -- | The space of a file system, in bytes.
 data Space = Space
@@ -274,11 +280,12 @@ dropLast path = case dropWhile (== '/') (reverse path) of
 removeDirectory :: FilePath -> IO ()
 removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 
--- | Removes a directory with everything in it, or a file. Does not follow symbolic links, also if one takes the place of a directory
--- meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others remove meanwhile cause no error.
+-- | Removes a directory with everything in it, or a file. Does not follow symbolic links, also if one takes the place
+-- of a directory meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others
+-- remove meanwhile cause no error.
 --
--- Every call is about a whole path. Do not use it with privileges below a directory in which other users may write: they could put a link in
--- the place of a directory above, after that was listed.
+-- Every call is about a whole path. Do not use it with privileges below a directory in which other users may write:
+-- they could put a link in the place of a directory above, after that was listed.
 removeTree :: FilePath -> IO ()
 removeTree path = do
   kind <- statusKind <$> statusBy function Never path
@@ -286,8 +293,9 @@ removeTree path = do
   where
     function = "Millrace.Directory.removeTree"
     removeKind kind name = do
-      when (kind == Directory) . void . foldDirectory (ReadingDirectory function Never nothingThere) name () $ \() entry ->
-        Proceed () <$ removeKind (entryKind entry) (entryPath entry)
+      when (kind == Directory) . void . foldDirectory (ReadingDirectory function Never nothingThere) name () $
+        \() entry ->
+          Proceed () <$ removeKind (entryKind entry) (entryPath entry)
       removeName function kind name `catch` ignoreMissing
     nothingThere problem = if isDoesNotExistError problem then return (noNames, Complete) else throwIO problem
     ignoreMissing problem = unless (isDoesNotExistError problem) (throwIO problem)
@@ -296,15 +304,18 @@ removeTree path = do
 removeName :: String -> Kind -> FilePath -> IO ()
 removeName function kind path = onPath function path c_unlink [if kind == Directory then 1 else 0] (\_ _ -> return ())
 
--- | The names in a directory, in no particular order, without @.@ and @..@. All of them are in memory then: 'foldEntries' has some
--- thousand at a time.
+-- | The names in a directory, in no particular order, without @.@ and @..@. All of them are in memory then:
+-- 'foldEntries' has some thousand at a time.
 list :: FilePath -> IO [Entry]
-list path = stateOf <$> foldDirectory (reading "Millrace.Directory.list") path [] (\found entry -> return (Proceed (entry : found)))
+list path =
+  stateOf
+    <$> foldDirectory (reading "Millrace.Directory.list") path [] (\found entry -> return (Proceed (entry : found)))
 
--- | @foldEntries directory state step@ gives each name in a directory to an action, in no particular order, without @.@ and @..@,
--- until there is no more or the action returns 'Stop'. It reads some thousand names at a time, when those before have been used: so its
--- memory does not grow with the directory, and of a large one that it does not need it reads the beginning only. Of names that are
--- created or removed meanwhile it may give some and not others. The directory is closed whatever happens.
+-- | @foldEntries directory state step@ gives each name in a directory to an action, in no particular order, without @.@
+-- and @..@, until there is no more or the action returns 'Stop'. It reads some thousand names at a time, when those
+-- before have been used: so its memory does not grow with the directory, and of a large one that it does not need it
+-- reads the beginning only. Of names that are created or removed meanwhile it may give some and not others. The
+-- directory is closed whatever happens.
 --
 -- >>> createDirectory "many" ownerOnly
 -- >>> mapM_ (\i -> createSymbolicLink "nowhere" ("many/" ++ show i)) [1 .. 100]
@@ -318,8 +329,8 @@ foldEntries path begin step = stateOf <$> foldDirectory (reading "Millrace.Direc
 reading :: String -> Reading
 reading function = ReadingDirectory function Always throwIO
 
--- | An open directory, whose names are read when they are asked for: for loops for which 'foldEntries' has the wrong form. For one
--- thread at a time.
+-- | An open directory, whose names are read when they are asked for: for loops for which 'foldEntries' has the wrong
+-- form. For one thread at a time.
 data DirectoryStream = DirectoryStream !FilePath !Prefix !(Maybe Open) !(IORef Unread)
 
 data Unread
@@ -335,8 +346,8 @@ openDirectory path = handOver closeDirectory $ do
     opened Complete = Nothing
     opened (More open _) = Just open
 
--- | The next name, as 'foldEntries' gives it; 'Nothing' at the end. If it is interrupted, another call returns the same name. Throws if
--- the directory was closed.
+-- | The next name, as 'foldEntries' gives it; 'Nothing' at the end. If it is interrupted, another call returns the same
+-- name. Throws if the directory was closed.
 nextEntry :: DirectoryStream -> IO (Maybe Entry)
 nextEntry (DirectoryStream path prefix _ unread) = do
   before <- readIORef unread
@@ -353,7 +364,8 @@ nextEntry (DirectoryStream path prefix _ unread) = do
         Complete -> return Nothing
         More open position -> nextBatch function path open position >>= go . uncurry Unread
 
--- | Closes a directory. Does not wait, also if a call that was interrupted still reads: then that closes it. Closing it twice is no error.
+-- | Closes a directory. Does not wait, also if a call that was interrupted still reads: then that closes it. Closing it
+-- twice is no error.
 closeDirectory :: DirectoryStream -> IO ()
 closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Closed >> mapM_ closeListing open)
 
@@ -366,10 +378,11 @@ closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Clos
 withDirectory :: FilePath -> (DirectoryStream -> IO a) -> IO a
 withDirectory path = bracket (openDirectory path) closeDirectory
 
--- | @walk directory follow visit@ visits everything below a directory, and reads a directory only when it has visited what
--- came before. So it needs memory for the current path, with some thousand names for each of its directories, and not for the whole
--- tree. A directory is visited before its contents. Directories that are removed meanwhile, or that may not be read, are skipped after
--- their visit. Of names that are created or removed while their directory is read it may visit some and not others.
+-- | @walk directory follow visit@ visits everything below a directory, and reads a directory only when it has visited
+-- what came before. So it needs memory for the current path, with some thousand names for each of its directories, and
+-- not for the whole tree. A directory is visited before its contents. Directories that are removed meanwhile, or that
+-- may not be read, are skipped after their visit. Of names that are created or removed while their directory is read it
+-- may visit some and not others.
 walk :: FilePath -> Follow -> (Entry -> IO ()) -> IO ()
 walk root follow visit = foldTreeFor "Millrace.Directory.walk" root follow () (\() entry -> Proceed () <$ visit entry)
 
@@ -397,17 +410,21 @@ foldTreeFor function root follow begin step = do
       (Always, kind) | kind `elem` [Directory, SymbolicLink] -> do
         found <- attempt (statusBy function Always (entryPath entry))
         case found of
-          Right known | statusKind known == Directory && identity known `notElem` above -> children (identity known : above) entry state
+          Right known
+            | statusKind known == Directory && identity known `notElem` above ->
+              children (identity known : above) entry state
           _ -> return (Proceed state)
       _ -> return (Proceed state)
-    children above entry state = foldDirectory (ReadingDirectory function follow skipped) (entryPath entry) state (go above)
+    children above entry state =
+      foldDirectory (ReadingDirectory function follow skipped) (entryPath entry) state (go above)
     skipped _ = return (noNames, Complete)
     identity known = (statusDevice known, statusInode known)
 
 attempt :: IO a -> IO (Either IOError a)
 attempt action = (Right <$> action) `catch` (return . Left)
 
--- | Gives a file another name. If the new name exists, it is replaced atomically: at every moment it means one of the two files.
+-- | Gives a file another name. If the new name exists, it is replaced atomically: at every moment it means one of the
+-- two files.
 rename :: FilePath -> FilePath -> IO ()
 rename from to = onPaths "Millrace.Directory.rename" from to c_rename [0]
 
@@ -444,11 +461,16 @@ setOwner path user group =
   where
     number = maybe (-1) fromIntegral
 
--- | @setTimes path accessed modified@ sets the times of the last reading and writing; 'Nothing' leaves one as it is. Follows
--- symbolic links.
+-- | @setTimes path accessed modified@ sets the times of the last reading and writing; 'Nothing' leaves one as it is.
+-- Follows symbolic links.
 setTimes :: FilePath -> Maybe Time -> Maybe Time -> IO ()
 setTimes path accessed modified =
-  onPath "Millrace.Directory.setTimes" path c_set_times (numbers accessed ++ numbers modified ++ [followNumber Always]) (\_ _ -> return ())
+  onPath
+    "Millrace.Directory.setTimes"
+    path
+    c_set_times
+    (numbers accessed ++ numbers modified ++ [followNumber Always])
+    (\_ _ -> return ())
   where
     numbers = maybe [0, timeOmit] (\(Time seconds nanoseconds) -> [seconds, nanoseconds])
 

@@ -1,6 +1,6 @@
--- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) by at most 32 helper
--- threads, which do nothing else. A look-up whose deadline passes, or whose thread is interrupted, continues without its caller.
--- So name servers that do not answer delay other look-ups, but nothing else.
+-- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) by at most 32
+-- helper threads, which do nothing else. A look-up whose deadline passes, or whose thread is interrupted, continues
+-- without its caller. So name servers that do not answer delay other look-ups, but nothing else.
 --
 -- > main = do
 -- >   deadline <- deadlineAfter 2000000
@@ -59,7 +59,20 @@ import Millrace.Internal.Errors (failure)
 import Millrace.Internal.Job
 import Millrace.Internal.Socket (addressFrom)
 import Millrace.Internal.Units (thousandfold)
-import Network.Socket (AddrInfo (..), AddrInfoFlag (..), Family (..), HostName, NameInfoFlag (..), ProtocolNumber, ServiceName, SockAddr, SocketType (..), defaultProtocol, packFamily, unpackFamily)
+import Network.Socket
+  ( AddrInfo (..),
+    AddrInfoFlag (..),
+    Family (..),
+    HostName,
+    NameInfoFlag (..),
+    ProtocolNumber,
+    ServiceName,
+    SockAddr,
+    SocketType (..),
+    defaultProtocol,
+    packFamily,
+    unpackFamily,
+  )
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
 
 foreign import ccall "&mrh_do_find_addresses" c_find_addresses :: FunPtr Work
@@ -115,7 +128,8 @@ data NameError = NameError
   deriving (Eq)
 
 instance Show NameError where
-  showsPrec _ (NameError name problem) = showString "Millrace.Name: looking up " . showString name . showString ": " . showString text
+  showsPrec _ (NameError name problem) =
+    showString "Millrace.Name: looking up " . showString name . showString ": " . showString text
     where
       text = case problem of
         NoSuchName -> "there is no such name, or it has no address of this kind"
@@ -128,8 +142,8 @@ instance Show NameError where
 
 instance Exception NameError
 
--- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one. Names beyond ASCII are
--- refused ('NotAscii'). Interruptible.
+-- | Looks up the addresses of a name, in the order in which they should be tried (RFC 6724). There is at least one.
+-- Names beyond ASCII are refused ('NotAscii'). Interruptible.
 lookUp :: Query -> IO [AddrInfo]
 lookUp = lookUpBefore noDeadline
 
@@ -145,7 +159,13 @@ lookUpBefore deadline query
     serviceText = fromMaybe "" (queryService query)
     what =
       (job c_find_addresses numbers [Char8.pack hostText, Char8.pack serviceText]) {jobLine = Names} `meaning` addresses
-    numbers = [flagsOf (queryFlags query), fromIntegral (packFamily (queryFamily query)), typeNumber (queryType query), fromIntegral (queryProtocol query)]
+    numbers =
+      [ flagsOf (queryFlags query),
+        fromIntegral (packFamily (queryFamily query)),
+        typeNumber (queryType query),
+        fromIntegral
+          (queryProtocol query)
+      ]
     typeNumber (GeneralSocketType number) = fromIntegral number
 
 flagsOf :: [AddrInfoFlag] -> Int64
@@ -209,7 +229,8 @@ problemOf code = fromMaybe (OtherProblem code) (lookup code table)
         (errorFlags, NotSupported)
       ]
 
--- | Looks up the name of a host and of a service by an address. A host without a name is returned as a number. Interruptible.
+-- | Looks up the name of a host and of a service by an address. A host without a name is returned as a number.
+-- Interruptible.
 lookUpName :: SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
 lookUpName = lookUpNameBefore noDeadline
 
@@ -222,7 +243,12 @@ lookUpNameBefore deadline address flags = do
   where
     size = sizeOfSocketAddress address
     what place =
-      (job c_find_name [fromIntegral size, sum (map number flags)] []) {jobLine = Names, jobMemory = Just place} `meaning` const both
+      (job c_find_name [fromIntegral size, sum (map number flags)] [])
+        { jobLine =
+            Names,
+          jobMemory = Just place
+        }
+        `meaning` const both
     both (Output place count) = do
       bytes <- ByteString.packCStringLen (castPtr place, count)
       let (first, rest) = ByteString.break (== 0) bytes
@@ -243,8 +269,8 @@ data Cache = Cache
     cacheNanoseconds :: !Word64
   }
 
--- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds. The
--- system does not say how long an answer is valid, so choose a short time. Failures are not kept.
+-- | @newCache most micros@ is an empty cache for at most @most@ names, and keeps each answer for @micros@ microseconds.
+-- The system does not say how long an answer is valid, so choose a short time. Failures are not kept.
 newCache :: Int -> Int -> IO Cache
 newCache most micros = (\answers -> Cache answers (max 1 most) (fromIntegral (thousandfold micros))) <$> newMVar []
 

@@ -5,9 +5,9 @@
 -- >   _ <- forkIO (writePipe into "hello" >> closeWriteEnd into)
 -- >   readPipe out 100 >>= print
 --
--- Threads that wait occupy no operating system thread. All functions are interruptible, and throw an 'IOError' that names the
--- function and the pipe. The next 'readPipe' returns what an interrupted thread has read. Writing to a pipe without readers
--- fails with @EPIPE@, as GHC ignores the signal. Within "Millrace.Simulation" there are no pipes.
+-- Threads that wait occupy no operating system thread. All functions are interruptible, and throw an 'IOError' that
+-- names the function and the pipe. The next 'readPipe' returns what an interrupted thread has read. Writing to a pipe
+-- without readers fails with @EPIPE@, as GHC ignores the signal. Within "Millrace.Simulation" there are no pipes.
 --
 -- >>> (out, into) <- newPipe
 -- >>> writePipe into "through the pipe"
@@ -74,8 +74,8 @@ foreign import ccall unsafe "mrh_set_nonblocking" c_set_nonblocking :: CInt -> I
 
 foreign import ccall "&mrh_do_mkfifo" c_mkfifo :: FunPtr Work
 
--- | A pipe: what is written into the second end comes out of the first. Programs that are started do not inherit it. Close both
--- ends.
+-- | A pipe: what is written into the second end comes out of the first. Programs that are started do not inherit it.
+-- Close both ends.
 newPipe :: IO (ReadEnd, WriteEnd)
 newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
   allocaArray 2 $ \ends -> do
@@ -102,7 +102,8 @@ readPipe = readPipeBefore noDeadline
 readPipeBefore :: Deadline -> ReadEnd -> Int -> IO ByteString
 readPipeBefore deadline (ReadEnd plain) = readPlain "Millrace.Pipe.readPipe" plain deadline
 
--- | Writes all bytes, and waits while the pipe is full. If it is interrupted or fails, a part of unknown size may have been written.
+-- | Writes all bytes, and waits while the pipe is full. If it is interrupted or fails, a part of unknown size may have
+-- been written.
 writePipe :: WriteEnd -> ByteString -> IO ()
 writePipe = writePipeBefore noDeadline
 
@@ -127,12 +128,16 @@ setPipeCapacity (WriteEnd plain) bytes = do
 
 -- | Makes a named pipe.
 createFifo :: FilePath -> Permissions -> IO ()
-createFifo path (Permissions bits) = void $ onPath "Millrace.Pipe.createFifo" path c_mkfifo [fromIntegral bits] (\result _ -> return result)
+createFifo path (Permissions bits) =
+  void $ onPath "Millrace.Pipe.createFifo" path c_mkfifo [fromIntegral bits] (\result _ -> return result)
 
--- | Opens a named pipe for reading. Does not wait for a writer: until there is one, 'readPipe' finds the end of the stream.
+-- | Opens a named pipe for reading. Does not wait for a writer: until there is one, 'readPipe' finds the end of the
+-- stream.
 openFifoForReading :: FilePath -> IO ReadEnd
 openFifoForReading path = handOver closeReadEnd $ do
-  descriptor <- openFifo "Millrace.Pipe.openFifoForReading" path 0 >>= either (throwIO . failure "Millrace.Pipe.openFifoForReading" path) return
+  descriptor <-
+    openFifo "Millrace.Pipe.openFifoForReading" path 0
+      >>= either (throwIO . failure "Millrace.Pipe.openFifoForReading" path) return
   ReadEnd <$> newPlain ("FIFO " ++ path ++ ", to read from") descriptor
 
 -- | Opens a named pipe for writing. Waits for a reader, and asks for one every 1 to 50 milliseconds.
@@ -157,25 +162,30 @@ openFifo function path forWriting = do
   result <- ByteString.useAsCString name (`c_open_fifo` forWriting)
   return (if result < 0 then Left (Errno (negate result)) else Right result)
 
--- | Takes over the descriptor of a pipe, a terminal or another device: from now on only 'closeReadEnd' may close it. If this function
--- fails or is interrupted, it is closed. It is made non-blocking, which other programs that share it notice.
+-- | Takes over the descriptor of a pipe, a terminal or another device: from now on only 'closeReadEnd' may close it. If
+-- this function fails or is interrupted, it is closed. It is made non-blocking, which other programs that share it
+-- notice.
 readEndFromDescriptor :: Fd -> IO ReadEnd
-readEndFromDescriptor fd = handOver closeReadEnd (ReadEnd <$> fromDescriptor "readEndFromDescriptor" "pipe, to read from" fd)
+readEndFromDescriptor fd =
+  handOver closeReadEnd (ReadEnd <$> fromDescriptor "readEndFromDescriptor" "pipe, to read from" fd)
 
 -- | The same for writing.
 writeEndFromDescriptor :: Fd -> IO WriteEnd
-writeEndFromDescriptor fd = handOver closeWriteEnd (WriteEnd <$> fromDescriptor "writeEndFromDescriptor" "pipe, to write to" fd)
+writeEndFromDescriptor fd =
+  handOver closeWriteEnd (WriteEnd <$> fromDescriptor "writeEndFromDescriptor" "pipe, to write to" fd)
 
--- Call it masked. If the flags cannot be set, there is no descriptor with this number, and a later one with it would be a stranger's.
+-- Call it masked. If the flags cannot be set, there is no descriptor with this number, and a later one with it would be
+-- a stranger's.
 fromDescriptor :: String -> String -> Fd -> IO Plain
 fromDescriptor name what (Fd number) = do
   refuseSimulation
   result <- c_set_nonblocking number
-  when (result < 0) $ throwIO (failure ("Millrace.Pipe." ++ name) ("descriptor " ++ show number) (Errno (negate result)))
+  when (result < 0) $
+    throwIO (failure ("Millrace.Pipe." ++ name) ("descriptor " ++ show number) (Errno (negate result)))
   newPlain what number
 
--- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end is closed. Do
--- not close it. It is non-blocking. A program that "Millrace.Process" starts gets it blocking.
+-- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end
+-- is closed. Do not close it. It is non-blocking. A program that "Millrace.Process" starts gets it blocking.
 readEndDescriptor :: ReadEnd -> Fd
 readEndDescriptor (ReadEnd plain) = Fd (plainDescriptor plain)
 

@@ -4,7 +4,8 @@
 -- >   (exit, out, _) <- readProcess (command "sort" ["-r"]) "a\nb\n"
 -- >   print (exit, out)
 --
--- 1. A process is given its three standard streams, and no other descriptor of this program. It has no signal blocked or ignored.
+-- 1. A process is given its three standard streams, and no other descriptor of this program. It has no signal blocked
+--    or ignored.
 -- 2. No zombie remains: a green thread waits for every process, whether or not the program asks how it ended.
 -- 3. 'withProcess' and everything built on it end the process, and by default its group, also if the action throws.
 -- 4. A program that uses this module must not ignore @SIGCHLD@, nor wait for any child (@waitpid(-1)@). If it does,
@@ -167,8 +168,8 @@ data Wiring
   | -- | a pipe to this program: 'processInput', 'processOutput', 'processErrors'
     NewPipe
   | -- | a descriptor, which stays open here. A non-blocking pipe, such as those of "Millrace.Pipe", is opened once more for the process,
-    -- so that it blocks for the process and not here. Other non-blocking files, such as sockets, stay non-blocking, which few
-    -- programs expect. So do pipes where @\/proc@ is missing.
+    -- so that it blocks for the process and not here. Other non-blocking files, such as sockets, stay non-blocking,
+    -- which few programs expect. So do pipes where @\/proc@ is missing.
     Descriptor !Fd
   | -- | a new terminal, the same one for all streams of the process that ask for it: 'processTerminal'. The process begins a
     -- session of its own.
@@ -238,7 +239,8 @@ instance Eq Process where
   a == b = processHandle a == processHandle b
 
 instance Show Process where
-  showsPrec _ process = showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
+  showsPrec _ process =
+    showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
 
 -- | The number of the process. When the process has ended it may mean another one.
 processId :: Process -> Int
@@ -266,7 +268,8 @@ readPseudoTerminal = readPseudoTerminalBefore noDeadline
 
 -- | 'readPseudoTerminal' with a deadline.
 readPseudoTerminalBefore :: Deadline -> PseudoTerminal -> Int -> IO ByteString
-readPseudoTerminalBefore deadline (PseudoTerminal plain) = readPlain "Millrace.Process.readPseudoTerminal" plain deadline
+readPseudoTerminalBefore deadline (PseudoTerminal plain) =
+  readPlain "Millrace.Process.readPseudoTerminal" plain deadline
 
 -- | Writes what the process reads from its terminal, as if it was typed.
 writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
@@ -274,10 +277,11 @@ writePseudoTerminal = writePseudoTerminalBefore noDeadline
 
 -- | 'writePseudoTerminal' with a deadline. When it has passed, a part of unknown size has been written.
 writePseudoTerminalBefore :: Deadline -> PseudoTerminal -> ByteString -> IO ()
-writePseudoTerminalBefore deadline (PseudoTerminal plain) = writePlain "Millrace.Process.writePseudoTerminal" plain deadline
+writePseudoTerminalBefore deadline (PseudoTerminal plain) =
+  writePlain "Millrace.Process.writePseudoTerminal" plain deadline
 
--- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one has 24
--- rows and 80 columns.
+-- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one
+-- has 24 rows and 80 columns.
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
 setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
   result <- callPlain plain (\descriptor -> c_set_size descriptor (cells rows) (cells columns))
@@ -286,7 +290,8 @@ setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
     -- The system has 16 bits for each.
     cells = saturated . max 0 . min 65535
 
--- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our ends.
+-- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our
+-- ends.
 data Wired = Wired
   { wiredStreams :: [CInt],
     wiredInput :: Maybe WriteEnd,
@@ -295,8 +300,8 @@ data Wired = Wired
     wiredTerminal :: Maybe PseudoTerminal
   }
 
--- | Starts a program. Throws the error of @exec@ if that fails. The caller must close the ends of pipes ('withProcess' does
--- it); waiting for the process is not necessary.
+-- | Starts a program. Throws the error of @exec@ if that fails. The caller must close the ends of pipes ('withProcess'
+-- does it); waiting for the process is not necessary.
 startProcess :: Command -> IO Process
 startProcess what = handOver discard $ do
   when (maybe False (\(user, group) -> maxBound `elem` [user, group]) (commandUser what)) $
@@ -390,7 +395,14 @@ spawn :: Command -> Wired -> IO () -> IO (CInt, CInt)
 spawn what wired release = do
   texts <- mapM (pathBytes startFunction) (strings ++ limits) `onException` release
   let (whole, start, _) = Bytes.toForeignPtr (ByteString.concat (concatMap (\text -> [text, ByteString.singleton 0]) texts))
-  result <- runJob (job c_spawn numbers []) {jobMemory = Just (whole `plusForeignPtr` start), jobRelease = release, jobDispose = uncurry killUnwanted . both}
+  result <-
+    runJob
+      (job c_spawn numbers [])
+        { jobMemory =
+            Just (whole `plusForeignPtr` start),
+          jobRelease = release,
+          jobDispose = uncurry killUnwanted . both
+        }
   either (throwIO . failure startFunction (commandProgram what)) (return . both) result
   where
     both value = (fromIntegral (value `shiftR` 32), fromIntegral (value .&. 0xffffffff))
@@ -529,8 +541,8 @@ signalProcess process number = do
     unless (code >= 0 || Errno (negate code) == eSRCH) $
       throwIO (failure "Millrace.Process.signalProcess" (show process) (Errno (negate code)))
 
--- | Sends a signal to the group of the process. Only to the process if it is in this program's group, or has left its own for another
--- one. Does nothing if the process has ended.
+-- | Sends a signal to the group of the process. Only to the process if it is in this program's group, or has left its
+-- own for another one. Does nothing if the process has ended.
 signalGroup :: Process -> Int -> IO ()
 signalGroup process number
   | not (hasGroup process) = signalProcess process number
@@ -540,7 +552,9 @@ signalGroup process number
       maybe (signalGroupNow process (saturated number)) (\_ -> return 0) ended
     let code = Errno (negate result)
     when (result < 0) $
-      if code == eSRCH then signalProcess process number else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
+      if code == eSRCH
+        then signalProcess process number
+        else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
 
 -- Kills a process, wherever it is, and its group. 'False' if it may not be killed: then it must not be waited for.
 kill :: Process -> IO Bool
@@ -558,10 +572,10 @@ end function process = do
   unless mayKill $ throwIO (failure function (show process) ePERM)
   waitProcess process
 
--- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have not done so
--- after the given time, and waits for the end: of the process, and until nothing runs in its group or the time is over.
--- So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at once. Throws
--- for a process that may not be signalled (@EPERM@), because it has become another user's.
+-- | @terminateProcess graceMicros process@ asks the process and its group to end (@SIGTERM@), kills them when they have
+-- not done so after the given time, and waits for the end: of the process, and until nothing runs in its group or the
+-- time is over. So the worker of a script that ends at once has its time, too. If it is interrupted, it kills them at
+-- once. Throws for a process that may not be signalled (@EPERM@), because it has become another user's.
 terminateProcess :: Int -> Process -> IO Exit
 terminateProcess graceMicros process = (`onException` atOnce) $ do
   deadline <- deadlineAfter graceMicros
@@ -572,9 +586,9 @@ terminateProcess graceMicros process = (`onException` atOnce) $ do
   where
     atOnce = writeIORef (processRespite process) Nothing >> kill process
 
--- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group are
--- killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process that may not be killed,
--- because it has become another user's as @sudo@ does, goes on, and is not waited for.
+-- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group
+-- are killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process
+-- that may not be killed, because it has become another user's as @sudo@ does, goes on, and is not waited for.
 withProcess :: Command -> (Process -> IO a) -> IO a
 withProcess what action = mask $ \restore -> do
   process <- startProcess what
@@ -590,7 +604,8 @@ withProcess what action = mask $ \restore -> do
 runProcess :: Command -> IO Exit
 runProcess = runProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed. Throws if they may not be (@EPERM@).
+-- | The same with a deadline. When it passes, the process and its group are killed. Throws if they may not be
+-- (@EPERM@).
 runProcessBefore :: Deadline -> Command -> IO Exit
 runProcessBefore deadline what = withProcess what $ \process -> do
   ended <- waitProcessBefore deadline process
@@ -600,8 +615,9 @@ runProcessBefore deadline what = withProcess what $ \process -> do
 readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcess = readProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned. Other processes that
--- have the output open, such as daemons that it has started, are not waited for after the deadline.
+-- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned.
+-- Other processes that have the output open, such as daemons that it has started, are not waited for after the
+-- deadline.
 readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcessBefore deadline what input = withProcess piped $ \process -> do
   out <- reading (processOutput process)
@@ -620,8 +636,8 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
     -- By the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
--- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each piece, because a process
--- that always writes would never let the deadline of a read pass.
+-- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each
+-- piece, because a process that always writes would never let the deadline of a read pass.
 readUntil :: Deadline -> ReadEnd -> IO ByteString
 readUntil deadline out = ByteString.concat . reverse <$> go []
   where

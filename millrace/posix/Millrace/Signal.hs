@@ -7,11 +7,12 @@
 -- >   killThread server
 --
 -- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it does again what it did
--- before. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is taken
--- count as one, as in the system itself. Waiting occupies no operating system thread and is interruptible.
+-- before. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is
+-- taken count as one, as in the system itself. Waiting occupies no operating system thread and is interruptible.
 --
--- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose 'System.Posix.Signals.installHandler' must not be
--- used for them meanwhile). Within "Millrace.Simulation" no signals are received or sent.
+-- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose
+-- 'System.Posix.Signals.installHandler' must not be used for them meanwhile). Within "Millrace.Simulation" no signals
+-- are received or sent.
 --
 -- >>> withSignals [User1] (\signals -> raiseSignal User1 >> nextSignal signals)
 -- User1
@@ -102,8 +103,8 @@ listeners :: MVar (Map.Map Int Listeners)
 listeners = unsafePerformIO (newMVar Map.empty)
 {-# NOINLINE listeners #-}
 
--- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@, libc's own,
--- and a number that means none); then all of them do what they did before.
+-- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@,
+-- libc's own, and a number that means none); then all of them do what they did before.
 withSignals :: [Signal] -> (Signals -> IO a) -> IO a
 withSignals wanted = bracket begin end
   where
@@ -116,10 +117,17 @@ withSignals wanted = bracket begin end
       return (Signals pending)
     end (Signals pending) = changeListeners (\before -> foldM (remove pending) before kinds)
     -- installHandler does not say that the system has refused a signal. Libc's own ones are not in the full set.
-    receivable = [fromIntegral number | number <- [1 .. 64], number `notElem` [9, 19], number `Posix.inSignalSet` Posix.fullSignalSet]
+    receivable =
+      [ fromIntegral number
+        | number <-
+            [1 .. 64],
+          number `notElem` [9, 19],
+          number `Posix.inSignalSet` Posix.fullSignalSet
+      ]
     refused signal = failure "Millrace.Signal.withSignals" (show signal) eINVAL
 
--- Uninterruptible: a handler that stayed without listeners would swallow its signal for ever. No thread has the listeners for long.
+-- Uninterruptible: a handler that stayed without listeners would swallow its signal for ever. No thread has the
+-- listeners for long.
 changeListeners :: (Map.Map Int Listeners -> IO (Map.Map Int Listeners)) -> IO ()
 changeListeners = uninterruptibleMask_ . modifyMVar_ listeners
 
@@ -154,7 +162,10 @@ remove pending before signal = case Map.lookup number before of
 deliver :: Int -> IO ()
 deliver number = do
   now <- readMVar listeners
-  atomically $ mapM_ (\(signal, pending) -> modifyTVar' pending (Set.insert signal)) (maybe [] listenersAll (Map.lookup number now))
+  atomically $
+    mapM_
+      (\(signal, pending) -> modifyTVar' pending (Set.insert signal))
+      (maybe [] listenersAll (Map.lookup number now))
 
 -- | Waits for the next signal, and takes it.
 nextSignal :: Signals -> IO Signal

@@ -2,11 +2,11 @@
 --
 -- > forward client server = concurrently_ (splice (FromSocket client) (ToSocket server) everything) (splice (FromSocket server) (ToSocket client) everything)
 --
--- Where the kernel can, it moves them itself, without a copy in the program: between a pipe and something else (splice(2)). Where neither
--- side is a pipe, 'splice' makes one. What the kernel refuses, for example a terminal, a character device, or a file that was
--- opened to append, goes through the program's memory. The functions wait without occupying an operating system thread; helper
--- threads wait for disks. They are interruptible, and throw 'IOError' that names the function and the side that failed. Only on Linux. Within
--- "Millrace.Simulation" they are refused.
+-- Where the kernel can, it moves them itself, without a copy in the program: between a pipe and something else
+-- (splice(2)). Where neither side is a pipe, 'splice' makes one. What the kernel refuses, for example a terminal, a
+-- character device, or a file that was opened to append, goes through the program's memory. The functions wait without
+-- occupying an operating system thread; helper threads wait for disks. They are interruptible, and throw 'IOError' that
+-- names the function and the side that failed. Only on Linux. Within "Millrace.Simulation" they are refused.
 --
 -- >>> import Millrace
 -- >>> (client, here) <- socketPair AF_UNIX Stream defaultProtocol
@@ -25,7 +25,18 @@ module Millrace.Splice
   )
 where
 
-import Control.Exception (SomeException, allowInterrupt, bracket, catch, fromException, mask, mask_, throwIO, try, uninterruptibleMask_)
+import Control.Exception
+  ( SomeException,
+    allowInterrupt,
+    bracket,
+    catch,
+    fromException,
+    mask,
+    mask_,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -93,17 +104,17 @@ data To
 everything :: Int64
 everything = maxBound
 
--- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut down
--- or close either side.
+-- | Moves bytes until the end of the source, at most the given number, and returns how many it moved. It does not shut
+-- down or close either side.
 --
--- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other side are given back: the
--- next receive or read returns them. Nothing moves after it has thrown: an interrupted call that a disk has begun is waited for. How many
--- bytes a failed target took is not known.
+-- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other
+-- side are given back: the next receive or read returns them. Nothing moves after it has thrown: an interrupted call
+-- that a disk has begun is waited for. How many bytes a failed target took is not known.
 splice :: From -> To -> Int64 -> IO Int64
 splice = spliceBefore noDeadline
 
--- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'), also where nothing has to wait: between pieces of at
--- most 256 KiB it reads the clock. The deadline does not end a wait for a disk.
+-- | 'splice' with a deadline for all of it ('Millrace.Deadline.isDeadlineError'), also where nothing has to wait:
+-- between pieces of at most 256 KiB it reads the clock. The deadline does not end a wait for a disk.
 spliceBefore :: Deadline -> From -> To -> Int64 -> IO Int64
 spliceBefore deadline from to most
   | most <= 0 = return 0
@@ -124,9 +135,28 @@ spliceBefore deadline from to most
       unlessRefused from (move deadline (advanceFrom position from) (advanceTo position to) size)
     throughOwnPipe done = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $ \(out, into) -> do
       void (setPipeCapacity into piece) `catch` ignore
-      untilEnd deadline from most done (\position size -> unlessRefused from (relay deadline out into from to position size))
+      untilEnd
+        deadline
+        from
+        most
+        done
+        (\position size -> unlessRefused from (relay deadline out into from to position size))
     throughMemory done =
-      amount <$> untilEnd deadline from most done (\position size -> Just <$> carry deadline (takeBytes deadline (advanceFrom position from)) from (advanceTo position to) (min 65536 size))
+      amount
+        <$> untilEnd
+          deadline
+          from
+          most
+          done
+          ( \position size ->
+              Just
+                <$> carry
+                  deadline
+                  (takeBytes deadline (advanceFrom position from))
+                  from
+                  (advanceTo position to)
+                  (min 65536 size)
+          )
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
@@ -150,7 +180,8 @@ amount progress = case progress of
   Ended total -> total
   Refused total -> total
 
--- Whether to ask the kernel. It does move between a pipe and a terminal, but where other programs share a descriptor, it could wait.
+-- Whether to ask the kernel. It does move between a pipe and a terminal, but where other programs share a descriptor,
+-- it could wait.
 isForKernel :: From -> To -> Bool
 isForKernel from to = isSource && isTarget
   where
@@ -166,10 +197,11 @@ isForKernel from to = isSource && isTarget
       ToStandardError -> False
       _ -> True
 
--- 'Nothing' if the kernel cannot move between such descriptors. For real mistakes there are the same errors when the bytes go through
--- memory. There the end of a terminal whose other side is closed is no error, either.
+-- 'Nothing' if the kernel cannot move between such descriptors. For real mistakes there are the same errors when the
+-- bytes go through memory. There the end of a terminal whose other side is closed is no error, either.
 unlessRefused :: From -> IO Int -> IO (Maybe Int)
-unlessRefused from step = (Just <$> step) `catch` \problem -> if isRefusal from problem then return Nothing else throwIO problem
+unlessRefused from step =
+  (Just <$> step) `catch` \problem -> if isRefusal from problem then return Nothing else throwIO problem
 
 isRefusal :: From -> IOException -> Bool
 isRefusal from problem = case Errno <$> ioe_errno problem of
@@ -184,14 +216,15 @@ isRefusal from problem = case Errno <$> ioe_errno problem of
 piece :: Int
 piece = 262144
 
--- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or cannot, or the deadline has
--- passed. Begins after this many bytes that have been moved.
+-- Repeats a step, which gets the position and how much it may move, until it has moved nothing or all, or cannot, or
+-- the deadline has passed. Begins after this many bytes that have been moved.
 untilEnd :: Deadline -> From -> Int64 -> Int64 -> (Int64 -> Int -> IO (Maybe Int)) -> IO Progress
 untilEnd deadline from most begin step = go begin
   where
     go done
       | done >= most = return (Ended done)
-      | otherwise = step done (fromIntegral (min (fromIntegral piece) (most - done))) >>= maybe (return (Refused done)) (goOn done)
+      | otherwise =
+        step done (fromIntegral (min (fromIntegral piece) (most - done))) >>= maybe (return (Refused done)) (goOn done)
     goOn done 0 = return (Ended done)
     goOn done count = do
       let now = done + fromIntegral count
@@ -214,14 +247,23 @@ moveKept :: Deadline -> From -> To -> Int64 -> IO Int64
 moveKept deadline from to most = go 0
   where
     go done = do
-      count <- if done < most then carry deadline takeKeptBytes from (advanceTo done to) (fromIntegral (min (fromIntegral piece) (most - done))) else return 0
+      count <-
+        if done < most
+          then
+            carry
+              deadline
+              takeKeptBytes
+              from
+              (advanceTo done to)
+              (fromIntegral (min (fromIntegral piece) (most - done)))
+          else return 0
       if count == 0 then return done else go (done + fromIntegral count)
     takeKeptBytes size = case from of
       FromSocket s -> keepsBytes s >>= \isKept -> if isKept then recvBefore deadline s size else return ByteString.empty
       _ -> maybe (return ByteString.empty) (`takeKept` size) (plainFrom from)
 
--- Moves at most this many bytes through the program's memory: takes them, and writes all. If that is interrupted or fails, those that are not
--- written are given back.
+-- Moves at most this many bytes through the program's memory: takes them, and writes all. If that is interrupted or
+-- fails, those that are not written are given back.
 carry :: Deadline -> (Int -> IO ByteString) -> From -> To -> Int -> IO Int
 carry deadline takeSome from to size = mask $ \restore -> do
   bytes <- takeSome size
@@ -254,7 +296,8 @@ plainFrom from = case from of
 putAll :: Deadline -> To -> IORef ByteString -> IO ()
 putAll deadline to left = case to of
   ToSocket s@(Socket handle _) -> go handle (show s) $ \start size ->
-    whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size)) >>= maybe (throwIO (failure function (show s) eBADF)) return
+    whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size))
+      >>= maybe (throwIO (failure function (show s) eBADF)) return
   ToPipe (WriteEnd plain) -> intoPlain plain
   ToTerminal (Terminal plain) -> intoPlain plain
   ToPseudoTerminal (PseudoTerminal plain) -> intoPlain plain
@@ -286,9 +329,10 @@ giveBack from bytes = unless (ByteString.null bytes) $ case from of
   FromSocket s -> keepBytes s bytes
   _ -> maybe (return ()) (`keepInPlain` bytes) (plainFrom from)
 
--- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back. The first step stays masked,
--- so that no exception comes after bytes have entered the pipe and before their count is known; its waits are interruptible.
--- What the kernel has moved before it refuses the rest, such as the last bytes for a file that was opened directly, counts.
+-- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back. The first
+-- step stays masked, so that no exception comes after bytes have entered the pipe and before their count is known; its
+-- waits are interruptible. What the kernel has moved before it refuses the rest, such as the last bytes for a file that
+-- was opened directly, counts.
 relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
 relay deadline out into from to position size = mask $ \restore -> do
   count <- move deadline (advanceFrom position from) (ToPipe into) size
@@ -303,7 +347,9 @@ relay deadline out into from to position size = mask $ \restore -> do
   (count <$ restore empty) `catch` \problem -> do
     uninterruptibleMask_ (takeOut out >>= giveBack from)
     now <- readIORef moved
-    if now > 0 && maybe False (isRefusal from) (fromException problem) then return now else throwIO (problem :: SomeException)
+    if now > 0 && maybe False (isRefusal from) (fromException problem)
+      then return now
+      else throwIO (problem :: SomeException)
 
 -- All that is in a pipe. Does not wait.
 takeOut :: ReadEnd -> IO ByteString
@@ -319,8 +365,10 @@ takeOut (ReadEnd (Plain handle _ _ _)) = ByteString.concat <$> go
 -- One call, one of whose sides is a pipe. Waits until it moves something, or the source is at its end.
 move :: Deadline -> From -> To -> Int -> IO Int
 move deadline from to size = case (from, to) of
-  (FromFile file offset, ToPipe (WriteEnd pipe)) -> byHelper c_splice_from file offset pipe (waitFor waitWritableRequest (sideOf pipe))
-  (FromPipe (ReadEnd pipe), ToFile file offset) -> byHelper c_splice_to file offset pipe (waitFor waitReadableRequest (sideOf pipe))
+  (FromFile file offset, ToPipe (WriteEnd pipe)) ->
+    byHelper c_splice_from file offset pipe (waitFor waitWritableRequest (sideOf pipe))
+  (FromPipe (ReadEnd pipe), ToFile file offset) ->
+    byHelper c_splice_to file offset pipe (waitFor waitReadableRequest (sideOf pipe))
   (FromSocket s, ToPipe (WriteEnd pipe)) -> between (socketSide s) (sideOf pipe)
   (FromPipe (ReadEnd pipe), ToSocket s) -> between (sideOf pipe) (socketSide s)
   (FromPipe (ReadEnd one), ToPipe (WriteEnd other)) -> between (sideOf one) (sideOf other)
@@ -361,9 +409,17 @@ callOnBoth (source, sourceName) (target, targetName) size = do
       | moved >= 0 -> return (Right (fromIntegral moved))
       | otherwise -> return (Left (Errno (fromIntegral (negate moved))))
 
--- File and pipe stay open until the helper has finished. An interrupted caller waits for that, too: what the helper moves is in the
--- target, and what it has not moved is still in the source.
+-- File and pipe stay open until the helper has finished. An interrupted caller waits for that, too: what the helper
+-- moves is in the target, and what it has not moved is still in the source.
 spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
 spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
   useFile function (File handle (show pipe) ThroughMemory) $ \descriptor release ->
-    onFileToEnd (\_ -> return ()) release function file work [offset, fromIntegral descriptor, fromIntegral size] Nothing (\count _ -> return (fromIntegral count))
+    onFileToEnd
+      (\_ -> return ())
+      release
+      function
+      file
+      work
+      [offset, fromIntegral descriptor, fromIntegral size]
+      Nothing
+      (\count _ -> return (fromIntegral count))

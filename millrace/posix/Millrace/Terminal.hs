@@ -4,13 +4,16 @@
 -- >   writeTerminal terminal "Press a key: "
 -- >   readTerminal terminal 1 >>= print
 --
--- 1. The terminal is opened again, non-blocking, which does not affect other programs. The standard streams, which other programs
+-- 1. The terminal is opened again, non-blocking, which does not affect other programs. The standard streams, which
+--    other programs
 --    share, are never made non-blocking.
--- 2. A changed mode is restored when the action has ended, when the program ends, and when a signal without a handler ends it
+-- 2. A changed mode is restored when the action has ended, when the program ends, and when a signal without a handler
+--    ends it
 --    (except @SIGKILL@ and real-time signals). It stays changed while the program is stopped, for example by @SIGTSTP@.
 -- 3. Waiting occupies no operating system thread, and is interruptible.
 --
--- All functions throw an 'IOError' that names the function. A program without a terminal gets @ENXIO@ from 'withTerminal'.
+-- All functions throw an 'IOError' that names the function. A program without a terminal gets @ENXIO@ from
+-- 'withTerminal'.
 --
 -- >>> import Millrace.Process
 -- >>> isTerminal 0
@@ -84,7 +87,8 @@ withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
       when (descriptor < 0) $ throwIO (failure "Millrace.Terminal.withTerminal" "/dev/tty" (Errno (negate descriptor)))
       Terminal <$> newPlain "terminal" descriptor
 
--- | Waits for input, and reads at most the given number of bytes: a line, or what keys sent ('withMode'). None at the end.
+-- | Waits for input, and reads at most the given number of bytes: a line, or what keys sent ('withMode'). None at the
+-- end.
 readTerminal :: Terminal -> Int -> IO ByteString
 readTerminal = readTerminalBefore noDeadline
 
@@ -131,7 +135,8 @@ terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> 
 
 -- | Waits until the size differs from the given one, and returns the new one.
 waitForNewSize :: Terminal -> Size -> IO Size
-waitForNewSize terminal old = waitForNewSizeBefore noDeadline terminal old >>= maybe (waitForNewSize terminal old) return
+waitForNewSize terminal old =
+  waitForNewSizeBefore noDeadline terminal old >>= maybe (waitForNewSize terminal old) return
 
 -- | 'waitForNewSize' with a deadline: 'Nothing' if the size has not changed.
 waitForNewSizeBefore :: Deadline -> Terminal -> Size -> IO (Maybe Size)
@@ -139,21 +144,24 @@ waitForNewSizeBefore deadline terminal old = withSignals [WindowChange] go
   where
     go signals = do
       now <- terminalSize terminal
-      if now /= old then return (Just now) else nextSignalBefore deadline signals >>= maybe (return Nothing) (\_ -> go signals)
+      if now /= old
+        then return (Just now)
+        else nextSignalBefore deadline signals >>= maybe (return Nothing) (\_ -> go signals)
 
 -- | Whether a descriptor is a terminal.
 isTerminal :: Fd -> IO Bool
 isTerminal (Fd number) = (== 1) <$> c_is_terminal number
 
--- | Waits for input on standard input, and reads at most the given number of bytes; none at the end. If another program reads
--- the same pipe at the same moment and is faster, the capability waits for more input. So it does with a terminal that belongs to another
--- user, which cannot be opened again.
+-- | Waits for input on standard input, and reads at most the given number of bytes; none at the end. If another program
+-- reads the same pipe at the same moment and is faster, the capability waits for more input. So it does with a terminal
+-- that belongs to another user, which cannot be opened again.
 readStandardInput :: Int -> IO ByteString
 readStandardInput = readStandardInputBefore noDeadline
 
 -- | 'readStandardInput' with a deadline.
 readStandardInputBefore :: Deadline -> Int -> IO ByteString
-readStandardInputBefore deadline size = refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput deadline size
+readStandardInputBefore deadline size =
+  refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput deadline size
 
 -- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has its own buffer.
 writeStandardOutput :: ByteString -> IO ()
@@ -161,7 +169,8 @@ writeStandardOutput = writeStandardOutputBefore noDeadline
 
 -- | 'writeStandardOutput' with a deadline. When it has passed, a part of unknown size has been written.
 writeStandardOutputBefore :: Deadline -> ByteString -> IO ()
-writeStandardOutputBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
+writeStandardOutputBefore deadline bytes =
+  refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
 
 -- | The same for standard error.
 writeStandardError :: ByteString -> IO ()
@@ -169,4 +178,5 @@ writeStandardError = writeStandardErrorBefore noDeadline
 
 -- | The same for standard error.
 writeStandardErrorBefore :: Deadline -> ByteString -> IO ()
-writeStandardErrorBefore deadline bytes = refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes
+writeStandardErrorBefore deadline bytes =
+  refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes

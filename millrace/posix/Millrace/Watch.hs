@@ -2,13 +2,15 @@
 --
 -- > main = withWatch ["src"] Recursive $ \watch -> forever (nextEvents watch >>= mapM_ print)
 --
--- 1. A recursive watch includes directories that are created or moved in later. Entries that such a directory already has when
+-- 1. A recursive watch includes directories that are created or moved in later. Entries that such a directory already
+--    has when
 --    it is noticed are reported as 'Created', perhaps twice.
 -- 2. The two halves of a rename are one event, if both names are watched.
 -- 3. If events come faster than they are taken, the system drops some. That is reported ('Overflowed'): then read all
 --    directories again.
 -- 4. Equal events of one file that follow each other are one event.
--- 5. If a file or directory that was named to 'withWatch' is renamed, this is 'MovedAway', and it is no longer watched. If the
+-- 5. If a file or directory that was named to 'withWatch' is renamed, this is 'MovedAway', and it is no longer watched.
+--    If the
 --    directory that it is in is watched, too, that reports the rename as for its other names.
 -- 6. If a file or directory that was named is replaced by another one, as 'Millrace.File.Temporary.replaceFile' does,
 --    this is 'Removed' or 'MovedAway', then 'Created', and the new one is watched. If there is no other one yet,
@@ -17,9 +19,9 @@
 -- 8. Paths are those at the time when events are taken. So an event of a directory that was renamed later may have its
 --    new path.
 --
--- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an interrupted one has
--- taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for changes made on this machine.
--- Within "Millrace.Simulation" there are no watches.
+-- Waiting occupies no operating system thread, and is interruptible. The next call returns the events that an
+-- interrupted one has taken. All functions throw an 'IOError' that names the function and the path. Only on Linux, for
+-- changes made on this machine. Within "Millrace.Simulation" there are no watches.
 --
 -- >>> import Millrace.Directory
 -- >>> createDirectory "watched" ownerOnly
@@ -270,7 +272,10 @@ records bytes
   | ByteString.length bytes < headBytes = return []
   | otherwise = do
     (watch, bits, cookie, size) <- unsafeUseAsCString bytes $ \place ->
-      (,,,) <$> peekByteOff place 0 <*> peekByteOff place 4 <*> peekByteOff place 8 <*> (peekByteOff place 12 :: IO Word32)
+      (,,,) <$> peekByteOff place 0
+        <*> peekByteOff place 4
+        <*> peekByteOff place 8
+        <*> (peekByteOff place 12 :: IO Word32)
     let end = headBytes + fromIntegral size
         name = ByteString.takeWhile (/= 0) (ByteString.take (fromIntegral size) (ByteString.drop headBytes bytes))
     (Record watch bits cookie name :) <$> records (ByteString.drop end bytes)
@@ -293,13 +298,14 @@ nothingMore = return (More [] [])
 only :: FilePath -> Change -> Meaning
 only path change = Meaning [Event path change] Nothing nothingMore
 
--- Converts the records of a batch to events. Watches new directories, and records the new names of moved ones. After each record it
--- notes in the batch how far it is. So an exception loses nothing: the record is interpreted again. But after an error, which would
--- come again, only what is below the record's path is missing.
+-- Converts the records of a batch to events. Watches new directories, and records the new names of moved ones. After
+-- each record it notes in the batch how far it is. So an exception loses nothing: the record is interpreted again. But
+-- after an error, which would come again, only what is below the record's path is missing.
 interpret :: Watch -> IORef Batch -> IO ()
 interpret watch own = readIORef own >>= go . secondHalves
   where
-    secondHalves batch = Map.fromList [(recordCookie record, record) | record <- batchRecords batch, record `has` maskMovedTo]
+    secondHalves batch =
+      Map.fromList [(recordCookie record, record) | record <- batchRecords batch, record `has` maskMovedTo]
     go movedTo = do
       batch <- readIORef own
       case batchRecords batch of

@@ -73,8 +73,8 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 earlier :: Deadline -> Deadline -> Deadline
 earlier = min
 
--- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. For loops that may never have to wait: what does not wait
--- does not notice its deadline. Does not block. O(1).
+-- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. For loops that may never have to wait:
+-- what does not wait does not notice its deadline. Does not block. O(1).
 --
 -- >>> deadlineAfter 0 >>= hasPassed
 -- True
@@ -113,8 +113,8 @@ monotonicNanoseconds :: IO Word64
 monotonicNanoseconds = c_now
 {-# INLINE monotonicNanoseconds #-}
 
--- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it needs no reading of the clock if the
--- operation does not wait.
+-- | How long an operation may wait, or that it may wait for ever. Unlike a 'Deadline' it needs no reading of the clock
+-- if the operation does not wait.
 newtype TimeLimit = TimeLimit Word64
   deriving (Eq)
 

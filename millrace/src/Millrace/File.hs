@@ -5,14 +5,14 @@
 -- >   writeAt journal end "one line more\n"
 -- >   sync journal
 --
--- Only the calling thread waits for the disk. Bytes that the system has in memory are read at once. The rest is done by io_uring
--- or, with other backends, by helper threads, of which there are at most 64. Helper threads also open and remove files. (On
--- Windows other threads of the capability wait during opening, removing and 'sync'.) In "Millrace.Simulation" files belong to the
--- simulated machine, which can crash.
+-- Only the calling thread waits for the disk. Bytes that the system has in memory are read at once. The rest is done by
+-- io_uring or, with other backends, by helper threads, of which there are at most 64. Helper threads also open and
+-- remove files. (On Windows other threads of the capability wait during opening, removing and 'sync'.) In
+-- "Millrace.Simulation" files belong to the simulated machine, which can crash.
 --
--- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does not
--- wait for the disk either: the operation ends later, and owns its memory until then. 'Millrace.Timer.finishBefore' does the
--- same for the functions of "Millrace.Directory" and "Millrace.File.Access".
+-- A thread that is interrupted while a helper works for it does not wait for the helper. At a deadline the caller does
+-- not wait for the disk either: the operation ends later, and owns its memory until then. 'Millrace.Timer.finishBefore'
+-- does the same for the functions of "Millrace.Directory" and "Millrace.File.Access".
 --
 -- All functions throw an 'IOError' that names the function and the file. 'System.IO.Error.isFullError' recognises a
 -- full disk.
@@ -109,7 +109,8 @@ fileSize = sizeOfFile "Millrace.File.fileSize"
 -- the end, and never more than a mebibyte. The number must be positive. Interruptible.
 readAt :: File -> Int64 -> Int -> IO ByteString
 readAt file offset size = do
-  unless (size > 0 && offset >= 0) $ refuse "Millrace.File.readAt" file "the size must be positive, and the offset not negative"
+  unless (size > 0 && offset >= 0) $
+    refuse "Millrace.File.readAt" file "the size must be positive, and the offset not negative"
   place <- mallocByteString most
   count <- readInto "Millrace.File.readAt" file offset place most
   let bytes = fromForeignPtr place 0 count
@@ -187,7 +188,8 @@ readExactlyAtBefore deadline file offset size =
 
 -- | 'writeAt' with a deadline. When it has passed, a part of unknown size has been written or will be.
 writeAtBefore :: Deadline -> File -> Int64 -> ByteString -> IO ()
-writeAtBefore deadline file offset bytes = onFileBefore deadline "Millrace.File.writeAt" file (writeAt file offset bytes)
+writeAtBefore deadline file offset bytes =
+  onFileBefore deadline "Millrace.File.writeAt" file (writeAt file offset bytes)
 
 -- | 'sync' with a deadline.
 syncBefore :: Deadline -> File -> IO ()

@@ -86,8 +86,8 @@ countersOf loop = allocaBytes countersSize $ \buffer -> do
   c_counters loop buffer
   peekArray (countersSize `div` 8) buffer
 
--- | The helper threads, which make the calls that no operation exists for ("Millrace.File", "Millrace.Name", ...), and their
--- calls.
+-- | The helper threads, which make the calls that no operation exists for ("Millrace.File", "Millrace.Name", ...), and
+-- their calls.
 data HelperCounts = HelperCounts
   { -- | threads
     helpersStarted :: !Int,

@@ -1,15 +1,15 @@
 -- | Operations: make a request, perform it, and take its result.
 --
--- "Millrace.Socket.ByteString" is what most programs need. This module is for programs that bring their own buffers or build
--- other operations.
+-- "Millrace.Socket.ByteString" is what most programs need. This module is for programs that bring their own buffers or
+-- build other operations.
 --
 -- 1. 'perform' returns, or throws, only after the operation has ended. Then the buffer belongs to the caller again.
 -- 2. An asynchronous exception that hits the waiting thread cancels only this operation.
 -- 3. If the operation had succeeded before it could be cancelled, its result is handed to the function that
 --    'performKeeping' was given. So no received bytes and no accepted connections are lost silently.
 --
--- The waiting thread is parked, as on an @MVar@, and occupies no operating system thread. An operation costs its share of a
--- system call, and O(1) besides.
+-- The waiting thread is parked, as on an @MVar@, and occupies no operating system thread. An operation costs its share
+-- of a system call, and O(1) besides.
 --
 -- >>> import Foreign.C.Error (eAGAIN)
 -- >>> import Millrace (Family (AF_UNIX), SocketType (Stream), defaultProtocol, sendAll, socketHandle, socketPair)
@@ -88,7 +88,9 @@ adopt descriptor = do
   handle <- c_adopt descriptor
   if handle >= 0
     then return (Handle (fromIntegral handle))
-    else throwIO (failure "Millrace.Operation.adopt" ("descriptor " ++ show descriptor) (Errno (fromIntegral (negate handle))))
+    else
+      throwIO
+        (failure "Millrace.Operation.adopt" ("descriptor " ++ show descriptor) (Errno (fromIntegral (negate handle))))
 
 -- | A handle for a descriptor that is not taken over. Only 'waitReadableRequest' and 'waitWritableRequest' accept it.
 foreignHandle :: Fd -> Handle
@@ -99,8 +101,8 @@ isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 
 -- | Makes a call with the descriptor's number, for calls without an operation. The descriptor stays open meanwhile.
--- 'Nothing' if the handle is closed, or is being closed. The call is made masked. A thread that closes the handle waits for
--- the end of the call, so the call must neither wait nor close the handle itself.
+-- 'Nothing' if the handle is closed, or is being closed. The call is made masked. A thread that closes the handle waits
+-- for the end of the call, so the call must neither wait nor close the handle itself.
 --
 -- > size <- whileOpen handle fileSizeOf
 whileOpen :: Handle -> (CInt -> IO a) -> IO (Maybe a)
@@ -129,8 +131,8 @@ setDeadline (Handle handle) direction deadline = do
       Writing -> directionWriting
 {-# INLINE setDeadline #-}
 
--- | Takes a connection from a listening socket. The result is a new non-blocking descriptor, which is not adopted yet. The
--- buffer is an @mr_address@ (see @millrace.h@) or null.
+-- | Takes a connection from a listening socket. The result is a new non-blocking descriptor, which is not adopted yet.
+-- The buffer is an @mr_address@ (see @millrace.h@) or null.
 acceptRequest :: Handle -> Ptr a -> Request CInt
 acceptRequest (Handle handle) address = (request kindAccept handle fromIntegral) {requestBuffer = castPtr address}
 
@@ -139,14 +141,15 @@ connectRequest :: Handle -> Ptr a -> Int -> Request ()
 connectRequest (Handle handle) address size =
   (request kindConnect handle nothing) {requestBuffer = castPtr address, requestLength = fromIntegral size}
 
--- | Receives bytes into a buffer of the given size. The result is the number of bytes received: 0 at the end of the stream.
+-- | Receives bytes into a buffer of the given size. The result is the number of bytes received: 0 at the end of the
+-- stream.
 recvRequest :: Handle -> Ptr Word8 -> Int -> Request Int
 recvRequest (Handle handle) buffer size =
   (request kindRecv handle fromIntegral) {requestBuffer = castPtr buffer, requestLength = fromIntegral size}
 {-# INLINE recvRequest #-}
 
--- | Sends the given number of bytes, all of them unless it is 'partial'. The result is the number of bytes sent. Pass at most a
--- megabyte at a time, because one call may send it all.
+-- | Sends the given number of bytes, all of them unless it is 'partial'. The result is the number of bytes sent. Pass
+-- at most a megabyte at a time, because one call may send it all.
 sendRequest :: Handle -> Ptr Word8 -> Int -> Request Int
 sendRequest (Handle handle) buffer size =
   (request kindSend handle fromIntegral)
@@ -166,9 +169,9 @@ sendVectorRequest (Handle handle) vector count =
       requestLength = fromIntegral count
     }
 
--- | @sendFileRequest socket file offset count@ sends @count@ bytes of a regular file, from an offset. The result is the number
--- of bytes sent: at most a mebibyte at a time, and 0 at the end of the file. The capability waits for what must be read from the disk;
--- 'performSendFile' does not.
+-- | @sendFileRequest socket file offset count@ sends @count@ bytes of a regular file, from an offset. The result is the
+-- number of bytes sent: at most a mebibyte at a time, and 0 at the end of the file. The capability waits for what must
+-- be read from the disk; 'performSendFile' does not.
 sendFileRequest :: Handle -> Fd -> Int64 -> Int64 -> Request Int
 sendFileRequest (Handle handle) (Fd file) offset count =
   (request kindSendFile handle fromIntegral)
@@ -177,8 +180,9 @@ sendFileRequest (Handle handle) (Fd file) offset count =
       requestLength = fromIntegral count
     }
 
--- | @readFileRequest file offset buffer size@ reads @size@ bytes of a regular file, from an offset. The result is the number of
--- bytes read: at most a mebibyte at a time, and 0 at the end of the file. On epoll and kqueue the capability waits for the disk.
+-- | @readFileRequest file offset buffer size@ reads @size@ bytes of a regular file, from an offset. The result is the
+-- number of bytes read: at most a mebibyte at a time, and 0 at the end of the file. On epoll and kqueue the capability
+-- waits for the disk.
 readFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
 readFileRequest (Handle handle) offset buffer size =
   (request kindReadFile handle fromIntegral)
@@ -187,9 +191,9 @@ readFileRequest (Handle handle) offset buffer size =
       requestOffset = fromIntegral offset
     }
 
--- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is the
--- number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the system has
--- taken them.
+-- | @writeFileRequest file offset buffer size@ writes all these bytes to a regular file, from an offset. The result is
+-- the number of bytes written. Pass at most a mebibyte at a time: on epoll and kqueue the capability waits until the
+-- system has taken them.
 writeFileRequest :: Handle -> Int64 -> Ptr Word8 -> Int -> Request Int
 writeFileRequest handle offset buffer size =
   (readFileRequest handle offset buffer size) {requestKind = kindWriteFile, requestFlags = flagAll}
@@ -231,8 +235,8 @@ before deadline what =
     }
 {-# INLINE before #-}
 
--- | The same request with a limit on the time that it waits. Like 'before' with a deadline from now on, but an operation that
--- need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
+-- | The same request with a limit on the time that it waits. Like 'before' with a deadline from now on, but an
+-- operation that need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
 within :: TimeLimit -> Request r -> Request r
 within limit what =
   what
@@ -246,7 +250,8 @@ atOnce :: Request r -> Request r
 atOnce what = what {requestFlags = requestFlags what .|. flagNow}
 {-# INLINE atOnce #-}
 
--- | The same request, but it ends as soon as some of the bytes are sent. If such a send ends at its deadline, none were sent.
+-- | The same request, but it ends as soon as some of the bytes are sent. If such a send ends at its deadline, none were
+-- sent.
 partial :: Request r -> Request r
 partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 {-# INLINE partial #-}
@@ -257,17 +262,18 @@ moreFollows :: Request r -> Request r
 moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
 
--- | The same 'waitReadableRequest' or 'waitWritableRequest', by a caller that has just tried and would have blocked. On a
--- 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
+-- | The same 'waitReadableRequest' or 'waitWritableRequest', by a caller that has just tried and would have blocked. On
+-- a 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
 afterTrying :: Request () -> Request ()
 afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
 {-# INLINE afterTrying #-}
 
--- | @performSendFile limited socket file offset count@ performs a 'sendFileRequest', to which @limited@ may have added 'before' or
--- 'within'. Before each attempt the system is asked whether it has the bytes in memory. If not, a helper thread reads them first, and
--- only the calling thread waits for the disk; that wait counts for no time limit. A helper that has begun is waited for, also by a thread
--- that is interrupted. Two cases remain in which the capability may wait: file systems that cannot tell, for instance overlayfs, and
--- bytes that have left the memory three times before they could be sent, which takes great pressure on memory.
+-- | @performSendFile limited socket file offset count@ performs a 'sendFileRequest', to which @limited@ may have added
+-- 'before' or 'within'. Before each attempt the system is asked whether it has the bytes in memory. If not, a helper
+-- thread reads them first, and only the calling thread waits for the disk; that wait counts for no time limit. A helper
+-- that has begun is waited for, also by a thread that is interrupted. Two cases remain in which the capability may
+-- wait: file systems that cannot tell, for instance overlayfs, and bytes that have left the memory three times before
+-- they could be sent, which takes great pressure on memory.
 performSendFile :: (Request Int -> Request Int) -> Handle -> Fd -> Int64 -> Int64 -> IO (Either Errno Int)
 performSendFile limited handle file offset count = do
   result <- perform (cachedOnly whole)

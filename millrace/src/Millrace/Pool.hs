@@ -1,10 +1,12 @@
 {-# LANGUAGE NamedFieldPuns #-}
 
--- | Pools of things that are expensive to make and that one thread uses at a time: connections to a database, for example. Must
--- not know: sockets.
+-- | Pools of things that are expensive to make and that one thread uses at a time: connections to a database, for
+-- example. Must not know: sockets.
 --
--- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being ended.
--- 2. A thread that finds none waits its turn: the longest waiting thread is served first, after at most eight others of the
+-- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being
+--    ended.
+-- 2. A thread that finds none waits its turn: the longest waiting thread is served first, after at most eight others of
+--    the
 --    capability on which a thing comes back. It waits until a deadline, or for 'poolWait', and then gets 'PoolExhausted'. No
 --    asynchronous exception is involved.
 -- 3. A thing goes back whatever exception ends its use. The pool then asks 'poolKeep' whether it can be used again.
@@ -68,11 +70,11 @@ data PoolSettings a = PoolSettings
     poolMake :: Deadline -> IO a,
     -- | Ends a thing. Called masked. Exceptions that it throws are dropped.
     poolEnd :: a -> IO (),
-    -- | Can the thing be used again? Called masked after each use. The default keeps it unless its use threw an exception. A thing
-    -- that knows its own state, as a connection does, can be kept after an exception, too.
+    -- | Can the thing be used again? Called masked after each use. The default keeps it unless its use threw an
+    -- exception. A thing that knows its own state, as a connection does, can be kept after an exception, too.
     poolKeep :: Use -> a -> IO Bool,
-    -- | Is an idle thing still good? Called before it is handed out, if it was idle for 'poolUnchecked'. It counts as bad if this throws.
-    -- The default says yes.
+    -- | Is an idle thing still good? Called before it is handed out, if it was idle for 'poolUnchecked'. It counts as
+    -- bad if this throws. The default says yes.
     poolHealthy :: a -> IO Bool,
     -- | This many things exist at most. The default is 10.
     poolLimit :: Int,
@@ -196,8 +198,9 @@ newPool settings = mask_ $ do
   sweeper <- forkIOWithUnmask (\unmask -> unmask sweeping)
   return (Pool settings state sweeper)
 
--- | Ends the things that are idle. Those in use end after their use, and threads that wait get 'PoolClosed', as do all that come later.
--- Returns when the idle ones have ended. If it is interrupted, the pool is closed even so. A second call does nothing.
+-- | Ends the things that are idle. Those in use end after their use, and threads that wait get 'PoolClosed', as do all
+-- that come later. Returns when the idle ones have ended. If it is interrupted, the pool is closed even so. A second
+-- call does nothing.
 closePool :: Pool a -> IO ()
 closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
   (items, waiters) <- atomicModifyIORef' poolState $ \state ->
@@ -209,8 +212,8 @@ closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
 withPool :: PoolSettings a -> (Pool a -> IO b) -> IO b
 withPool settings = bracket (newPool settings) closePool
 
--- | Uses a thing of the pool. Blocks for at most 'poolWait' if all are in use. Throws 'PoolExhausted', 'PoolClosed', and what 'poolMake'
--- throws.
+-- | Uses a thing of the pool. Blocks for at most 'poolWait' if all are in use. Throws 'PoolExhausted', 'PoolClosed',
+-- and what 'poolMake' throws.
 withResource :: Pool a -> (a -> IO b) -> IO b
 withResource pool action = do
   deadline <- deadlineAfter (poolWait (poolOf pool))
@@ -276,7 +279,8 @@ find limit capability signal state
     )
   where
     number = nextWaiter state
-    -- A thing that was used on this capability before is watched by its loop already. It is looked for among the latest few.
+    -- A thing that was used on this capability before is watched by its loop already. It is looked for among the latest
+    -- few.
     picks = select (idle state)
     near = filter ((== capability) . home . fst) (take 8 picks)
 
@@ -363,14 +367,15 @@ putBack Pool {poolOf, poolState} item =
         | isClosed state -> (state, discard poolOf poolState item)
         | otherwise -> (state {idle = item : idle state}, return ())
 
--- The waiting thread that is served next, if a thing comes back on this capability. One of the same capability is woken without a
--- signal to another OS thread, and the thing's descriptor stays with one loop. So one of the first few that wait there is served, but
--- only so many times in a row before the thread that has waited longest.
+-- The waiting thread that is served next, if a thing comes back on this capability. One of the same capability is woken
+-- without a signal to another OS thread, and the thing's descriptor stays with one loop. So one of the first few that
+-- wait there is served, but only so many times in a row before the thread that has waited longest.
 nextOn :: Int -> State a -> Maybe (MVar (Grant a), State a)
 nextOn capability state = case filter isNear (take nearMax (IntMap.toAscList (waiting state))) of
   (number, Waiter _ signal) : _
     | Just number == (fst <$> IntMap.lookupMin (waiting state)) -> first
-    | passedOver state < nearMax -> Just (signal, state {waiting = IntMap.delete number (waiting state), passedOver = passedOver state + 1})
+    | passedOver state < nearMax ->
+      Just (signal, state {waiting = IntMap.delete number (waiting state), passedOver = passedOver state + 1})
   _ -> first
   where
     isNear (_, Waiter its _) = its == capability

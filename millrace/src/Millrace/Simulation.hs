@@ -9,18 +9,22 @@
 -- >     ...
 -- >   either throwIO print (outcomeResult outcome)
 --
--- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File" and what is built on it, "Millrace.Timer",
--- "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the program. Whenever
--- all of them wait, the clock jumps to the next event. So a simulated day takes only the time of the work in it.
+-- Within 'simulate', everything of "Millrace.Socket" and the modules below it, "Millrace.File" and what is built on it,
+-- "Millrace.Timer", "Millrace.Deadline" and "Millrace.Operation" works on the simulated machine, in all threads of the
+-- program. Whenever all of them wait, the clock jumps to the next event. So a simulated day takes only the time of the
+-- work in it.
 --
 -- What makes a run repeatable, and what does not:
 --
--- 1. All threads run on one capability, and switch only where they wait or 'yield': the run-time system's timer is stopped
+-- 1. All threads run on one capability, and switch only where they wait or 'yield': the run-time system's timer is
+--    stopped
 --    meanwhile. A thread that computes for ever keeps all others from running.
--- 2. @threadDelay@ of base, other sockets, the real time and the system's random numbers are not simulated, and may differ
+-- 2. @threadDelay@ of base, other sockets, the real time and the system's random numbers are not simulated, and may
+--    differ
 --    from run to run. Draw random numbers with 'chance'. While a thread is in a @safe@ foreign call,
 --    other threads run, and no virtual time passes. After 200 ms the call is assumed to wait for the real world.
--- 3. Threads of the process outside the simulation, if they run meanwhile, change the order of threads in about one of a
+-- 3. Threads of the process outside the simulation, if they run meanwhile, change the order of threads in about one of
+--    a
 --    thousand runs: they use up the same block of the nursery, and a request to switch threads at its end (which 'forkIO'
 --    makes) may be theirs. If all of them wait, runs repeat.
 -- 4. One simulation runs at a time.
@@ -361,9 +365,10 @@ simulationLock = unsafePerformIO newLock
 -- | Runs an action on a new machine. When the action has ended, it returns the outcome. It also closes remaining
 -- descriptors, ends remaining operations with an error, and drops remaining timers.
 --
--- Everything outside this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets of the
--- network package, and with them @withApplication@ of millrace-http. No virtual time passes for it. A program that
--- waits for it longer than 20 ms (200 ms in a @safe@ foreign call) while no other thread can run is in a 'Deadlock'.
+-- Everything outside this library happens in the real world: @Control.Concurrent.threadDelay@, foreign calls, sockets
+-- of the network package, and with them @withApplication@ of millrace-http. No virtual time passes for it. A program
+-- that waits for it longer than 20 ms (200 ms in a @safe@ foreign call) while no other thread can run is in a
+-- 'Deadlock'.
 --
 -- The program runs on one capability meanwhile ('setNumCapabilities'). Interruptible: an exception first ends the
 -- action. Throws 'WithinSimulation', 'UnknownScheduler', 'NoMachine' or 'ThreadsGoOn', and
@@ -452,7 +457,8 @@ collectIfLow = do
   isLow <- c_nursery_is_low
   when (isLow /= 0) $ newIORef isLow >>= readIORef >> collectIfLow
 
--- Two empty polls with a 'yield' between them mean that all threads wait, unless a thread that ran meanwhile has woken another.
+-- Two empty polls with a 'yield' between them mean that all threads wait, unless a thread that ran meanwhile has woken
+-- another.
 drive :: Run a -> IO (Either SomeException a)
 drive run = busy patience
   where
@@ -485,14 +491,15 @@ drive run = busy patience
         waiting <- map snd <$> waitingOn (runLoop run)
         throwToMain (toException (Deadlock waiting))
         busy patience
-    -- A new thread throws it, because throwing waits until the target can receive it, and the target may wait for a completion.
+    -- A new thread throws it, because throwing waits until the target can receive it, and the target may wait for a
+    -- completion.
     throwToMain problem = void (forkIO (throwTo (runMain run) problem))
 
 callsUnderWay :: IO Int
 callsUnderWay = fromIntegral <$> c_calls_under_way
 
--- Whether a thread is in a safe foreign call that may return soon. Such a thread does not wait. A call that does not return
--- within the limit is no longer waited for.
+-- Whether a thread is in a safe foreign call that may return soon. Such a thread does not wait. A call that does not
+-- return within the limit is no longer waited for.
 callsMayReturn :: Run a -> Int -> IO Bool
 callsMayReturn run patienceLeft = do
   count <- callsUnderWay
@@ -501,14 +508,14 @@ callsMayReturn run patienceLeft = do
   unless (mayReturn || count == lasting) $ writeIORef (runLastingCalls run) count
   return mayReturn
 
--- How often to check whether safe foreign calls have returned before the clock advances: first at once, because most take
--- microseconds, and then every millisecond of real time.
+-- How often to check whether safe foreign calls have returned before the clock advances: first at once, because most
+-- take microseconds, and then every millisecond of real time.
 callPatience, callPauses :: Int
 callPatience = callPauses + 50
 callPauses = 200
 
--- How often threads may wake each other, with nothing else happening, before the clock advances: a thread that yields in a loop
--- until time has passed must not wait for ever.
+-- How often threads may wake each other, with nothing else happening, before the clock advances: a thread that yields
+-- in a loop until time has passed must not wait for ever.
 handOversMax :: Int
 handOversMax = 10000
 
@@ -546,8 +553,8 @@ report what run begin end = do
 tidyUpRounds :: Int
 tidyUpRounds = 1000
 
--- Ends all operations in flight, and those that the woken threads begin. Stops timers. Threads that waited for one, or for a
--- variable, can never be woken, and a garbage collection ends them while the machine still exists.
+-- Ends all operations in flight, and those that the woken threads begin. Stops timers. Threads that waited for one, or
+-- for a variable, can never be woken, and a garbage collection ends them while the machine still exists.
 tidyUp :: Run a -> Int -> IO ()
 tidyUp run rounds = do
   c_machine_close_all (runMachineOf run)
@@ -588,15 +595,19 @@ note text = withMachine "note" $ \machine -> withCString text (c_machine_line ma
 ------------------------------------------------------------------------------------------------------------------------
 -- Crashes
 
--- | The power fails, and comes back. From now on every call on a file that was open fails (@EIO@), and the disk has what a crash leaves:
--- everything that was synced, and of the rest any part, drawn from the seed. POSIX promises nothing more:
+-- | The power fails, and comes back. From now on every call on a file that was open fails (@EIO@), and the disk has
+-- what a crash leaves: everything that was synced, and of the rest any part, drawn from the seed. POSIX promises
+-- nothing more:
 --
--- 1. The bytes and the size of a file are safe after 'Millrace.File.sync' of the file. Before, any sectors (512 bytes) of a write may have come
+-- 1. The bytes and the size of a file are safe after 'Millrace.File.sync' of the file. Before, any sectors (512 bytes)
+--    of a write may have come
 --    to the disk, and any of the sizes that the file has had.
--- 2. A name is safe after 'Millrace.File.sync' of its directory. Before, it may mean what it has meant at any time since, on its own: a rename
+-- 2. A name is safe after 'Millrace.File.sync' of its directory. Before, it may mean what it has meant at any time
+--    since, on its own: a rename
 --    may leave the new name, the old one, both or none.
 --
--- Threads go on. Use 'untilCrash' for a program that ends with the power. Sockets are not touched. Throws 'OutsideSimulation'.
+-- Threads go on. Use 'untilCrash' for a program that ends with the power. Sockets are not touched. Throws
+-- 'OutsideSimulation'.
 --
 -- >>> import Millrace.File
 -- >>> let program = withFile "note" ForWriting (\file -> writeAt file 0 "text" >> sync file) >> withFile "/" ForReading sync
@@ -606,10 +617,10 @@ note text = withMachine "note" $ \machine -> withCString text (c_machine_line ma
 crash :: IO ()
 crash = withMachine "crash" c_machine_crash
 
--- | @untilCrash count program@ runs a program that the power leaves at its @count@-th call on files or directories. That call may still have its
--- effect; it and all later ones fail (@EIO@). So handlers and finalizers run, and can change nothing on the disk. When the
--- program has ended, the power comes back, as after 'crash', and the result is 'Nothing'. If the program ends before, nothing
--- happens to it. End its threads with it. Throws 'OutsideSimulation'.
+-- | @untilCrash count program@ runs a program that the power leaves at its @count@-th call on files or directories.
+-- That call may still have its effect; it and all later ones fail (@EIO@). So handlers and finalizers run, and can
+-- change nothing on the disk. When the program has ended, the power comes back, as after 'crash', and the result is
+-- 'Nothing'. If the program ends before, nothing happens to it. End its threads with it. Throws 'OutsideSimulation'.
 --
 -- >>> import Millrace.File
 -- >>> let program = withFile "note" ForWriting (\file -> writeAt file 0 "text" >> sync file)

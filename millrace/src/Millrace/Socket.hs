@@ -30,9 +30,10 @@
 -- "Network.Socket.ByteString.Lazy"; and everything added after network 3.1.2. To use them, take the descriptor
 -- ('withFdSocket') or make a socket of that package ('socketToFd').
 --
--- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has options by name
--- and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch", "Millrace.Socket.Train" and
--- "Millrace.Socket.Multicast" are for datagrams, and "Millrace.Splice" moves bytes within the kernel.
+-- On Linux there are more modules: "Millrace.Socket.Connect" looks names up and serves, "Millrace.Socket.Option" has
+-- options by name and type, "Millrace.Socket.Unix" passes descriptors and credentials, "Millrace.Socket.Batch",
+-- "Millrace.Socket.Train" and "Millrace.Socket.Multicast" are for datagrams, and "Millrace.Splice" moves bytes within
+-- the kernel.
 --
 -- A server and a client in one program:
 --
@@ -243,11 +244,15 @@ acceptNow s = handOver (mapM_ (giveBackConnection s)) $
     Left code | code `elem` [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM] -> return Nothing
     _ -> Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
 
--- Takes a connection that an interrupted accept has kept, if there is one. Otherwise accepts one, waiting as @manner@ says; the
--- address passed to @useResult@ is where the system has written the peer's address. A connection that arrives after an
--- interruption is kept for the next accept.
+-- Takes a connection that an interrupted accept has kept, if there is one. Otherwise accepts one, waiting as @manner@
+-- says; the address passed to @useResult@ is where the system has written the peer's address. A connection that arrives
+-- after an interruption is kept for the next accept.
 takeConnection ::
-  Socket -> ((Socket, SockAddr) -> IO a) -> (Request CInt -> Request CInt) -> (Ptr Word8 -> Either Errno CInt -> IO a) -> IO a
+  Socket ->
+  ((Socket, SockAddr) -> IO a) ->
+  (Request CInt -> Request CInt) ->
+  (Ptr Word8 -> Either Errno CInt -> IO a) ->
+  IO a
 takeConnection s@(Socket handle _) useKept manner useResult = do
   place <- mallocForeignPtrBytes addressSize
   withForeignPtr place $ \address -> do
@@ -272,7 +277,8 @@ firstConnection other = (other, Nothing)
 newConnection :: Ptr Word8 -> CInt -> IO (Socket, SockAddr)
 newConnection address descriptor = do
   accepted <- newSocketFrom descriptor `onException` c_close descriptor
-  peer <- (peekByteOff address addressLength >>= addressFrom (address `plusPtr` addressStorage)) `onException` close accepted
+  peer <-
+    (peekByteOff address addressLength >>= addressFrom (address `plusPtr` addressStorage)) `onException` close accepted
   return (accepted, peer)
 
 -- | Connects to an address. If it is interrupted or fails, close the socket: it cannot be used again.
@@ -327,7 +333,8 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
     linger = do
       deadline <- deadlineAfter (thousandfold waitMillis)
       void (setDeadline handle Reading noDeadline)
-      perform (shutdownRequest handle ShutdownSend) >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))
+      perform (shutdownRequest handle ShutdownSend)
+        >>= either (const (return ())) (\() -> allocaBytes size (drain deadline))
     -- A receive that does not wait does not check its deadline, and a peer may send for ever. So check the time here.
     drain deadline buffer = do
       result <- perform (before deadline (recvRequest handle buffer size))
@@ -341,10 +348,11 @@ gracefulClose s@(Socket handle _) waitMillis = linger `finally` close s
 hasEnded :: Socket -> IO Bool
 hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 
--- | Whether the peer has sent nothing that was not received, and has not ended the connection either. If not, do not use the socket again,
--- because a byte may have been taken. Does not block.
+-- | Whether the peer has sent nothing that was not received, and has not ended the connection either. If not, do not
+-- use the socket again, because a byte may have been taken. Does not block.
 isQuiet :: Socket -> IO Bool
-isQuiet s = alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) place 1))
+isQuiet s =
+  alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) place 1))
 
 -- | Sets the deadline of receiving and accepting on this socket, until it is set again; 'noDeadline' removes it. It
 -- applies to threads that already wait, on any capability, and to all later calls. The earlier of this and a call's own
@@ -458,8 +466,9 @@ getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCre
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
   void $
-    attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $ \number ->
-      c_send_descriptor number descriptor
+    attempt "Millrace.Socket.sendFd" s (", descriptor " ++ show descriptor) noDeadline (waitWritableRequest handle) $
+      \number ->
+        c_send_descriptor number descriptor
 
 -- | Waits for a descriptor. The caller must close it; exec closes it too. The message's byte is dropped, and further
 -- descriptors in it are closed. Throws if something else arrives or the stream ends (@ENOMSG@). If no descriptor number
@@ -470,7 +479,8 @@ recvFd s@(Socket handle _) =
   handOver (void . c_close) $
     fromIntegral <$> attempt "Millrace.Socket.recvFd" s "" noDeadline (waitReadableRequest handle) c_receive_descriptor
 
--- Calls a function of the network package with a duplicate of the descriptor, for rare functions that Millrace does not have.
+-- Calls a function of the network package with a duplicate of the descriptor, for rare functions that Millrace does not
+-- have.
 withNetworkSocket :: String -> Socket -> (Network.Socket -> IO a) -> IO a
 withNetworkSocket name s = bracket (duplicate name s >>= Network.mkSocket) closeTheirs
 
@@ -484,15 +494,16 @@ fromNetworkSocket old = handOver close $ do
   taken <- duplicateAs "fromNetworkSocket" old
   taken <$ (closeTheirs old `onException` close taken)
 
--- | A socket for the same connection, or with the same queue of connections, as one of "Network.Socket", which stays open: both must
--- be closed. Closing one of them does not wake threads that wait on the other. Does not block.
+-- | A socket for the same connection, or with the same queue of connections, as one of "Network.Socket", which stays
+-- open: both must be closed. Closing one of them does not wake threads that wait on the other. Does not block.
 duplicateNetworkSocket :: Network.Socket -> IO Socket
 duplicateNetworkSocket = handOver close . duplicateAs "duplicateNetworkSocket"
 
 -- Call it masked.
 duplicateAs :: String -> Network.Socket -> IO Socket
 duplicateAs name theirs = do
-  descriptor <- Network.withFdSocket theirs $ \number -> callOn ("Millrace.Socket." ++ name) (show theirs) (c_duplicate number)
+  descriptor <- Network.withFdSocket theirs $ \number ->
+    callOn ("Millrace.Socket." ++ name) (show theirs) (c_duplicate number)
   fromDescriptor descriptor `onException` c_close descriptor
 
 -- Closes a socket of the network package. GHC's I/O manager (before base 4.16) takes a lock of each capability for
@@ -514,8 +525,8 @@ mkSocket = fromDescriptor
 -- closed. 'Millrace.Operation.whileOpen' keeps the socket open during a call that does not wait.
 --
 -- Do not make another socket from it. A socket of "Network.Socket" (@mkSocket@) closes its descriptor when it is
--- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' instead, which
--- closes this socket.
+-- garbage-collected, which breaks this socket and any later descriptor with the same number. Use 'socketToFd' instead,
+-- which closes this socket.
 withFdSocket :: Socket -> (CInt -> IO a) -> IO a
 withFdSocket s use = openDescriptor "Millrace.Socket.withFdSocket" s >>= use
 

@@ -2,9 +2,9 @@
 --
 -- > sendWhole path s = withFile path ForReading $ \file -> fromFile file 0 >>= \source -> copy source (toSocket s)
 --
--- A source is an action that returns the next piece, and an empty one at the end. A sink is an action that takes a piece, and
--- returns when it has room for another one. So a transfer needs memory for one piece only: a slow sink holds up its source
--- (back-pressure). Deadlines and cancellation are those of the actions.
+-- A source is an action that returns the next piece, and an empty one at the end. A sink is an action that takes a
+-- piece, and returns when it has room for another one. So a transfer needs memory for one piece only: a slow sink holds
+-- up its source (back-pressure). Deadlines and cancellation are those of the actions.
 --
 -- >>> pieces <- fromPieces ["one\ntw", "o\n", "three"]
 -- >>> linesOf 100 pieces >>= collect
@@ -98,8 +98,8 @@ toFile file begin = do
     writeAt file offset bytes
     writeIORef position (offset + fromIntegral (ByteString.length bytes))
 
--- | Moves everything from a source to a sink, and returns how many bytes that were. If it is interrupted, or the sink throws, the piece in
--- flight is lost: it has left the source, and the sink may have taken a part of it.
+-- | Moves everything from a source to a sink, and returns how many bytes that were. If it is interrupted, or the sink
+-- throws, the piece in flight is lost: it has left the source, and the sink may have taken a part of it.
 copy :: Source -> Sink -> IO Word64
 copy source sink = copyReporting source sink (\_ -> return ())
 
@@ -121,16 +121,16 @@ copyReporting source sink report = go 0
 tee :: Sink -> Sink -> Sink
 tee one other piece = one piece >> other piece
 
--- | The same source, and an action that tells how many bytes it has returned. If it is interrupted, no byte is lost. The source runs masked,
--- and is interruptible where it waits.
+-- | The same source, and an action that tells how many bytes it has returned. If it is interrupted, no byte is lost.
+-- The source runs masked, and is interruptible where it waits.
 counting :: Source -> IO (Source, IO Word64)
 counting source = do
   count <- newIORef 0
   counted <- changing source (\piece -> piece <$ modifyIORef' count (+ fromIntegral (ByteString.length piece)))
   return (counted, readIORef count)
 
--- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is lost. Interruptions lose
--- nothing, as with 'counting'.
+-- | The first bytes of a source, at most the given number. It reads no further piece; the rest of the last piece is
+-- lost. Interruptions lose nothing, as with 'counting'.
 atMost :: Word64 -> Source -> IO Source
 atMost limit source = do
   left <- newIORef limit
@@ -139,7 +139,8 @@ atMost limit source = do
     let piece = ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) whole'
     piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
 
--- A source with an action for each of its pieces. If an exception comes before the caller has a piece, the next call returns it.
+-- A source with an action for each of its pieces. If an exception comes before the caller has a piece, the next call
+-- returns it.
 changing :: Source -> (ByteString -> IO ByteString) -> IO Source
 changing source change = do
   late <- newIORef Nothing
@@ -148,8 +149,8 @@ changing source change = do
     writeIORef late Nothing
     maybe (source >>= change) return kept
 
--- | @concurrently pieces source use@ reads a source ahead in a new thread, by at most @pieces@ pieces, while @use@ takes
--- them. The next read throws an exception of the source. The thread ends with @use@.
+-- | @concurrently pieces source use@ reads a source ahead in a new thread, by at most @pieces@ pieces, while @use@
+-- takes them. The next read throws an exception of the source. The thread ends with @use@.
 concurrently :: Int -> Source -> (Source -> IO a) -> IO a
 concurrently pieces source use = do
   queue <- newTBQueueIO (fromIntegral (max 1 pieces))
@@ -183,7 +184,9 @@ data TooLong = TooLong !String !Int
   deriving (Eq)
 
 instance Show TooLong where
-  showsPrec _ (TooLong what limit) = showString ("Millrace.Stream: a " ++ what ++ " is longer than " ++ show limit ++ " bytes; allow more, or refuse the sender")
+  showsPrec _ (TooLong what limit) =
+    showString
+      ("Millrace.Stream: a " ++ what ++ " is longer than " ++ show limit ++ " bytes; allow more, or refuse the sender")
 
 instance Exception TooLong
 
@@ -193,17 +196,25 @@ data EndsWithin = EndsWithin !String !Int !Int
 
 instance Show EndsWithin where
   showsPrec _ (EndsWithin what expected came) =
-    showString ("Millrace.Stream: the stream ends after " ++ show came ++ " of the " ++ show expected ++ " bytes of a " ++ what ++ "; perhaps the sender has failed")
+    showString
+      ( "Millrace.Stream: the stream ends after "
+          ++ show came
+          ++ " of the "
+          ++ show expected
+          ++ " bytes of a "
+          ++ what
+          ++ "; perhaps the sender has failed"
+      )
 
 instance Exception EndsWithin
 
--- | The lines of a source, without their ends (@\\n@ or @\\r\\n@): an action that returns the next one. 'Nothing' is the end; the last
--- line need not have an end. A line may have as many bytes as the first argument says. As soon as one byte more has come, the action
--- throws 'TooLong', without waiting for the end of the line; so does every later call. Of a longer line, it has taken no more from the
--- source than the piece with that byte.
+-- | The lines of a source, without their ends (@\\n@ or @\\r\\n@): an action that returns the next one. 'Nothing' is
+-- the end; the last line need not have an end. A line may have as many bytes as the first argument says. As soon as one
+-- byte more has come, the action throws 'TooLong', without waiting for the end of the line; so does every later call.
+-- Of a longer line, it has taken no more from the source than the piece with that byte.
 --
--- If the action is interrupted, or the source throws, the next call continues: no byte is lost. The source runs masked, and is interruptible
--- where it waits.
+-- If the action is interrupted, or the source throws, the next call continues: no byte is lost. The source runs masked,
+-- and is interruptible where it waits.
 --
 -- >>> next <- fromPieces ["a\r\nb\n\nc"] >>= linesOf 80
 -- >>> collect next
@@ -216,7 +227,8 @@ linesOf most source = do
   state <- newIORef (Begun [] 0 ByteString.empty)
   return (taking state (nextLine most source state))
 
--- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were not searched yet.
+-- A line that has begun: its parts without an end, the last one first, and how long they are; and bytes that were not
+-- searched yet.
 data Begun = Begun [ByteString] !Int !ByteString
 
 nextLine :: Int -> Source -> IORef Begun -> (Begun -> IO ()) -> IO (Maybe ByteString)
@@ -245,8 +257,8 @@ nextLine most source state takeUntil = readIORef state >>= go
     withoutReturn line = fromMaybe line (ByteString.stripSuffix return' line)
     return' = Char8.singleton '\r'
 
--- Runs an action that changes a state at last, by the function that it gets. If an exception comes before the caller has the result,
--- that change is undone.
+-- Runs an action that changes a state at last, by the function that it gets. If an exception comes before the caller
+-- has the result, that change is undone.
 taking :: IORef s -> ((s -> IO ()) -> IO a) -> IO a
 taking state action = do
   undo <- newIORef (return ())
@@ -281,9 +293,10 @@ frame framing bytes = ByteString.pack [fromIntegral (size `shiftR` (8 * i)) | i 
     size = ByteString.length bytes
     count = lengthBytes framing
 
--- | The contents of the frames of a source: an action that returns the next one. 'Nothing' is the end. A frame of more bytes than the
--- second argument is 'TooLong', which is thrown when its length has come, and by every later call. If the source ends
--- within a frame, 'EndsWithin' is thrown. If the action is interrupted, or the source throws, the next call continues, as in 'linesOf'.
+-- | The contents of the frames of a source: an action that returns the next one. 'Nothing' is the end. A frame of more
+-- bytes than the second argument is 'TooLong', which is thrown when its length has come, and by every later call. If
+-- the source ends within a frame, 'EndsWithin' is thrown. If the action is interrupted, or the source throws, the next
+-- call continues, as in 'linesOf'.
 --
 -- >>> next <- fromPieces [frame Length8 "one" <> "\ETXt", "wo"] >>= framesOf Length8 100
 -- >>> next
@@ -304,8 +317,9 @@ framesOf framing most source = do
     bytesBefore = lengthBytes framing
     number = ByteString.foldl' (\before byte -> before `shiftL` 8 .|. fromIntegral byte) 0
 
--- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its end.
--- If the source ends before, the first one throws 'EndsWithin', and takes nothing. If one of them is interrupted, no byte is lost.
+-- | An action that takes exactly the given number of bytes of a source, and one that tells whether the source is at its
+-- end. If the source ends before, the first one throws 'EndsWithin', and takes nothing. If one of them is interrupted,
+-- no byte is lost.
 --
 -- >>> (takeBytes, _) <- fromPieces ["abc", "def"] >>= exactly
 -- >>> (,) <$> takeBytes 2 <*> takeBytes 3
@@ -324,8 +338,8 @@ data Held = Held [ByteString] !Int
 holding :: ByteString -> Held
 holding bytes = Held [bytes] (ByteString.length bytes)
 
--- Call these two masked. The first one waits until this many bytes have come, or the source has ended, and returns all that are held. The second
--- one throws if these are fewer.
+-- Call these two masked. The first one waits until this many bytes have come, or the source has ended, and returns all
+-- that are held. The second one throws if these are fewer.
 held :: IORef Held -> Source -> Int -> IO ByteString
 held state source count = do
   Held pieces size <- readIORef state

@@ -74,8 +74,8 @@ threadDelay !delayMicros = mask_ $ do
     void (stopTimer timer)
     throwIO (exception :: SomeException)
 
--- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not confused.
--- It is asynchronous; an action that swallows it defeats its timeout.
+-- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not
+-- confused. It is asynchronous; an action that swallows it defeats its timeout.
 newtype Timeout = Timeout (MVar ThreadId)
   deriving (Eq)
 
@@ -112,15 +112,16 @@ liftableTimeout limitMicros action
       (Just <$> restore (action (mask_ (void (stopTimer timer))))) `catch` \problem -> do
         disarm timer lock
         if fromException problem == Just (Timeout lock) then return Nothing else throwIO (problem :: SomeException)
-    -- Masked: 'disarm' stops this timeout's exception if it comes now. If the action was interrupted, 'disarm' has run already.
+    -- Masked: 'disarm' stops this timeout's exception if it comes now. If the action was interrupted, 'disarm' has run
+    -- already.
     maybe (return ()) (const (disarm timer lock)) result
     return result
 {-# INLINE liftableTimeout #-}
 
 -- The timer has fired. A new thread throws the exception, because throwing waits until the target can receive it.
 --
--- GHC 9.0 corrupts threads that get an exception while another one waits for them, if one of them comes from another capability. So
--- it is thrown on the target's capability, and one after the other.
+-- GHC 9.0 corrupts threads that get an exception while another one waits for them, if one of them comes from another
+-- capability. So it is thrown on the target's capability, and one after the other.
 expire :: ThreadId -> MVar ThreadId -> IO ()
 expire caller lock = do
   isWanted <- isEmptyMVar lock
@@ -135,8 +136,8 @@ underWay :: IORef (Map.Map ThreadId [MVar ThreadId])
 underWay = unsafePerformIO (newIORef Map.empty)
 {-# NOINLINE underWay #-}
 
--- Throws it in a new thread, and the next one when that was received, or was not wanted any more. The first to fill the lock wins:
--- this thread, with its ThreadId, or 'disarm', which may kill this thread, but not the next one.
+-- Throws it in a new thread, and the next one when that was received, or was not wanted any more. The first to fill the
+-- lock wins: this thread, with its ThreadId, or 'disarm', which may kill this thread, but not the next one.
 throwBeside :: ThreadId -> MVar ThreadId -> IO ()
 throwBeside caller lock = do
   (capability, _) <- threadCapability caller
@@ -152,8 +153,8 @@ throwBeside caller lock = do
     endedByDisarm :: AsyncException -> IO ()
     endedByDisarm _ = return ()
 
--- Call it masked. After it returns, this timeout's exception can no longer arrive. It waits uninterruptibly, and only for a
--- thread that is about to throw: that one is killed before it throws, or has thrown already.
+-- Call it masked. After it returns, this timeout's exception can no longer arrive. It waits uninterruptibly, and only
+-- for a thread that is about to throw: that one is killed before it throws, or has thrown already.
 disarm :: Timer -> MVar ThreadId -> IO ()
 disarm timer lock = do
   stopping <- stopTimer timer
@@ -163,12 +164,12 @@ disarm timer lock = do
       isFirst <- tryPutMVar lock self
       unless isFirst $ takeMVar lock >>= killThread
 
--- | Runs an action until a deadline. If it has not ended by then, it throws an 'IOError' ('Millrace.Deadline.isDeadlineError') at once,
--- even if the action waits uninterruptibly, for instance for a disk: the action is interrupted, and ends later. Use it for
--- functions on files and directories that take no deadline.
+-- | Runs an action until a deadline. If it has not ended by then, it throws an 'IOError'
+-- ('Millrace.Deadline.isDeadlineError') at once, even if the action waits uninterruptibly, for instance for a disk: the
+-- action is interrupted, and ends later. Use it for functions on files and directories that take no deadline.
 --
--- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on sockets,
--- "Millrace.Deadline" is cheaper.
+-- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on
+-- sockets, "Millrace.Deadline" is cheaper.
 --
 -- >>> import Millrace.Deadline
 -- >>> import System.IO.Error (tryIOError)
@@ -198,21 +199,23 @@ data TimerManager = TimerManager
 newtype TimeoutKey = TimeoutKey Timer
   deriving (Eq, Ord)
 
--- | The action that runs at the time. It runs unmasked, in a thread that runs callbacks. It may block, which holds nothing else
--- up. An exception is reported as for any thread. The thread continues with other callbacks, so do not keep its 'ThreadId'. It is
--- pinned to the capability that registered the timeout, so fork a thread for long computations.
+-- | The action that runs at the time. It runs unmasked, in a thread that runs callbacks. It may block, which holds
+-- nothing else up. An exception is reported as for any thread. The thread continues with other callbacks, so do not
+-- keep its 'ThreadId'. It is pinned to the capability that registered the timeout, so fork a thread for long
+-- computations.
 type TimeoutCallback = IO ()
 
 -- | The 'TimerManager'.
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 
--- | Arranges for a callback to run once, after the given number of microseconds, in another thread. For 0 it may run before the
--- caller continues (GHC.Event then runs it at once, in the calling thread). Does not block. O(1).
+-- | Arranges for a callback to run once, after the given number of microseconds, in another thread. For 0 it may run
+-- before the caller continues (GHC.Event then runs it at once, in the calling thread). Does not block. O(1).
 registerTimeout :: TimerManager -> Int -> TimeoutCallback -> IO TimeoutKey
 registerTimeout TimerManager !delayMicros callback = mask_ $ TimeoutKey <$> startTimer delayMicros (Callback callback)
 
--- | Moves a timeout to the given number of microseconds from now. Does nothing if it has fired or was unregistered. O(1).
+-- | Moves a timeout to the given number of microseconds from now. Does nothing if it has fired or was unregistered.
+-- O(1).
 updateTimeout :: TimerManager -> TimeoutKey -> Int -> IO ()
 updateTimeout TimerManager (TimeoutKey timer) = moveTimer timer
 

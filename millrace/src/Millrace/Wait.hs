@@ -43,8 +43,9 @@ waitFor attempted readiness fd =
 describeFd :: Fd -> String
 describeFd fd = "descriptor " ++ show fd
 
--- | Begins to wait and returns at once. Call it masked, so that no exception can take the result. It returns a transaction that succeeds when the descriptor is readable (and
--- throws if the wait failed), and an action that ends the wait. Run that action unless the transaction has succeeded.
+-- | Begins to wait and returns at once. Call it masked, so that no exception can take the result. It returns a
+-- transaction that succeeds when the descriptor is readable (and throws if the wait failed), and an action that ends
+-- the wait. Run that action unless the transaction has succeeded.
 --
 -- > (ready, giveUp) <- threadWaitReadSTM fd
 -- > atomically ((Left <$> ready) `orElse` (Right <$> readTQueue queue)) <* giveUp

@@ -16,7 +16,8 @@ import System.Process (readProcessWithExitCode)
 
 -- | Serves an application on Millrace while an action runs, which is given the address.
 serving :: IO Application -> (String -> IO a) -> IO a
-serving application use = Millrace.withApplication application (`reached` (\number -> use ("http://127.0.0.1:" ++ show number)))
+serving application use =
+  Millrace.withApplication application (`reached` (\number -> use ("http://127.0.0.1:" ++ show number)))
 
 -- | The port on which clients reach the server on a port.
 reached :: Int -> (Int -> IO a) -> IO a
@@ -40,7 +41,13 @@ get address = do
 post :: String -> String -> L.ByteString -> IO (Int, L.ByteString)
 post address kind body = do
   request <- parseRequest address
-  exchange request {method = LC8.toStrict (LC8.pack "POST"), requestBody = RequestBodyLBS body, requestHeaders = [(hContentType, LC8.toStrict (LC8.pack kind))]}
+  exchange
+    request
+      { method =
+          LC8.toStrict (LC8.pack "POST"),
+        requestBody = RequestBodyLBS body,
+        requestHeaders = [(hContentType, LC8.toStrict (LC8.pack kind))]
+      }
 
 exchange :: Request -> IO (Int, L.ByteString)
 exchange request = do
@@ -51,5 +58,6 @@ exchange request = do
 -- | The output of curl. Fails if curl fails.
 curl :: [String] -> IO String
 curl arguments = do
-  (code, output, errors) <- readProcessWithExitCode "curl" (["-sS", "--max-time", "10", "--noproxy", "*"] ++ arguments) ""
+  (code, output, errors) <-
+    readProcessWithExitCode "curl" (["-sS", "--max-time", "10", "--noproxy", "*"] ++ arguments) ""
   if code == ExitSuccess then return output else fail ("curl " ++ unwords arguments ++ ": " ++ errors)

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A proxy that takes requests of HTTP/1 and passes them on by HTTP/2, WebSockets by extended CONNECT (RFC 8441). So clients that
--- speak HTTP/1 only can test a server over HTTP/2.
+-- | A proxy that takes requests of HTTP/1 and passes them on by HTTP/2, WebSockets by extended CONNECT (RFC 8441). So
+-- clients that speak HTTP/1 only can test a server over HTTP/2.
 module Http2Proxy (withHttp2Proxy) where
 
 import Carrier (Ends (..))
@@ -38,16 +38,17 @@ withHttp2Proxy server use = bracket (socket AF_INET Stream defaultProtocol) clos
 
 -- Forwards in both directions until one side ends.
 relay :: Socket -> Socket -> IO ()
-relay client server = speakingHttp2 (Ends (sendAll server) (shutdown server ShutdownSend) (recv server)) $ \(Ends put _ get) -> do
-  key <- newIORef Nothing
-  let toServer = do
-        bytes <- recv client 65536
-        unless (B.null bytes) (maybe (return ()) (writeIORef key . Just) (keyIn bytes) >> put bytes >> toServer)
-      toClient = do
-        bytes <- get 65536
-        asked <- readIORef key
-        unless (B.null bytes) (sendAll client (maybe id accepting asked bytes) >> toClient)
-  race_ toServer toClient
+relay client server =
+  speakingHttp2 (Ends (sendAll server) (shutdown server ShutdownSend) (recv server)) $ \(Ends put _ get) -> do
+    key <- newIORef Nothing
+    let toServer = do
+          bytes <- recv client 65536
+          unless (B.null bytes) (maybe (return ()) (writeIORef key . Just) (keyIn bytes) >> put bytes >> toServer)
+        toClient = do
+          bytes <- get 65536
+          asked <- readIORef key
+          unless (B.null bytes) (sendAll client (maybe id accepting asked bytes) >> toClient)
+    race_ toServer toClient
 
 -- The key of a client that asks for a WebSocket.
 keyIn :: ByteString -> Maybe ByteString

@@ -20,9 +20,12 @@ spec = describe "Warp's interface" $ do
   it "has the same defaults, where a function returns them" $ do
     Millrace.getPort Millrace.defaultSettings `shouldBe` Warp.getPort Warp.defaultSettings
     Millrace.getHost Millrace.defaultSettings `shouldBe` Warp.getHost Warp.defaultSettings
-    Millrace.getGracefulShutdownTimeout Millrace.defaultSettings `shouldBe` Warp.getGracefulShutdownTimeout Warp.defaultSettings
-    Millrace.getGracefulCloseTimeout1 Millrace.defaultSettings `shouldBe` Warp.getGracefulCloseTimeout1 Warp.defaultSettings
-    Millrace.getGracefulCloseTimeout2 Millrace.defaultSettings `shouldBe` Warp.getGracefulCloseTimeout2 Warp.defaultSettings
+    Millrace.getGracefulShutdownTimeout Millrace.defaultSettings
+      `shouldBe` Warp.getGracefulShutdownTimeout Warp.defaultSettings
+    Millrace.getGracefulCloseTimeout1 Millrace.defaultSettings
+      `shouldBe` Warp.getGracefulCloseTimeout1 Warp.defaultSettings
+    Millrace.getGracefulCloseTimeout2 Millrace.defaultSettings
+      `shouldBe` Warp.getGracefulCloseTimeout2 Warp.defaultSettings
 
 type WarpChange = Warp.Settings -> Warp.Settings
 

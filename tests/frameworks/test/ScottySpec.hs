@@ -20,7 +20,19 @@ spec = describe "Scotty" $ do
       get (address ++ "/teapot") `shouldReturn` (418, "short and stout")
   it "answers errors of handlers, and the connection continues" $
     serving (Scotty.scottyApp application) $ \address ->
-      curl ["-o", "/dev/null", "-w", "%{http_code} ", address ++ "/error", "-o", "/dev/null", address ++ "/hello/x?times=1"] `shouldReturn` "500 200 "
+      curl
+        [ "-o",
+          "/dev/null",
+          "-w",
+          "%{http_code} ",
+          address
+            ++ "/error",
+          "-o",
+          "/dev/null",
+          address
+            ++ "/hello/x?times=1"
+        ]
+        `shouldReturn` "500 200 "
   where
     application = do
       Scotty.get "/hello/:name" $ do

@@ -21,13 +21,15 @@ spec = describe "wai-app-static" $ do
       curl [address ++ "/small.txt"] `shouldReturn` replicate 100 'x'
       curl ["-o", "/dev/null", "-w", "%{size_download}", address ++ "/large.bin"] `shouldReturn` "3000000"
       curl ["-o", "/dev/null", "-w", "%{http_code}", address ++ "/missing"] `shouldReturn` "404"
-      curl ["-o", "/dev/null", "-w", "%{http_code} %{content_type}", address ++ "/small.txt"] `shouldReturn` "200 text/plain"
+      curl ["-o", "/dev/null", "-w", "%{http_code} %{content_type}", address ++ "/small.txt"]
+        `shouldReturn` "200 text/plain"
   it "ranges and entity tags work" $
     withFiles $ \folder -> serving (return (files folder)) $ \address -> do
       curl ["-r", "10-19", "-w", " %{http_code}", address ++ "/small.txt"] `shouldReturn` "xxxxxxxxxx 206"
       fields <- curl ["-D", "-", "-o", "/dev/null", address ++ "/small.txt"]
       let tag = concat [drop 6 line | line <- lines (filter (/= '\r') fields), take 6 line == "ETag: "]
-      curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "If-None-Match: " ++ tag, address ++ "/small.txt"] `shouldReturn` "304"
+      curl ["-o", "/dev/null", "-w", "%{http_code}", "-H", "If-None-Match: " ++ tag, address ++ "/small.txt"]
+        `shouldReturn` "304"
   it "lists folders" $
     withFiles $ \folder -> serving (return (files folder)) $ \address -> do
       (status, body) <- get (address ++ "/")

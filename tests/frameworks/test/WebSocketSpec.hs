@@ -30,14 +30,19 @@ spec = describe "wai-websockets" $ do
             echoed == message `shouldBe` True
           WebSockets.sendClose connection ("bye" :: L.ByteString)
   it "keeps a connection that is idle for longer than the server's timeout" $
-    Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application) . flip reached $ \port ->
-      WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
-        echo connection "one"
-        threadDelay 2500000
-        echo connection "two"
+    Millrace.withApplicationSettings (Millrace.setTimeout 1 Millrace.defaultSettings) (return application)
+      . flip reached
+      $ \port ->
+        WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
+          echo connection "one"
+          threadDelay 2500000
+          echo connection "two"
   it "can say good-bye when the server ends, after the time that a graceful end has" $ do
     end <- newEmptyMVar
-    let settings = Millrace.setInstallShutdownHandler (putMVar end) (Millrace.setGracefulShutdownTimeout (Just 1) Millrace.defaultSettings)
+    let settings =
+          Millrace.setInstallShutdownHandler
+            (putMVar end)
+            (Millrace.setGracefulShutdownTimeout (Just 1) Millrace.defaultSettings)
     said <- newEmptyMVar
     let client port = WebSockets.runClient "127.0.0.1" port "/" $ \connection -> do
           echo connection "one"
@@ -71,6 +76,8 @@ echoing whenKilled = websocketsOr WebSockets.defaultConnectionOptions server pla
     server offered = do
       connection <- WebSockets.acceptRequest offered
       let echoes = forever (WebSockets.receiveDataMessage connection >>= WebSockets.sendDataMessage connection)
-      handle ended (echoes `catch` \failure -> when (failure == ThreadKilled) (whenKilled connection) >> throwIO failure)
+      handle
+        ended
+        (echoes `catch` \failure -> when (failure == ThreadKilled) (whenKilled connection) >> throwIO failure)
     ended :: WebSockets.ConnectionException -> IO ()
     ended _ = return ()

@@ -55,7 +55,8 @@ spec = describe "Yesod" $ do
     serving (toWaiApp Site) $ \address -> do
       curl ["-d", "field=value", address ++ "/upload"] `shouldReturn` "value"
       curl ["-F", "field=multipart", address ++ "/upload"] `shouldReturn` "multipart"
-      (status, _) <- post (address ++ "/upload") "application/x-www-form-urlencoded" ("field=" <> L.replicate 3000000 0x61)
+      (status, _) <-
+        post (address ++ "/upload") "application/x-www-form-urlencoded" ("field=" <> L.replicate 3000000 0x61)
       status `shouldBe` 413
   it "streams" $ serving (toWaiApp Site) $ \address -> get (address ++ "/stream") `shouldReturn` (200, "one two three")
   where

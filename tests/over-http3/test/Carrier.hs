@@ -1,5 +1,5 @@
--- | What carries bytes between the tests' servers and clients: HTTP\/3, in place of millrace-http's module of the same name. What the clients send
--- must be HTTP\/2. @gateway.py@ translates it.
+-- | What carries bytes between the tests' servers and clients: HTTP\/3, in place of millrace-http's module of the same
+-- name. What the clients send must be HTTP\/2. @gateway.py@ translates it.
 module Carrier (serveOn, Ends (..), withEnds, withGateway) where
 
 import Control.Concurrent.MVar
@@ -24,7 +24,8 @@ import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.IO (dup)
 import System.Process
 
--- | Serves an application over HTTP\/3 at the address of a socket that listens. Nobody accepts the connections of that socket.
+-- | Serves an application over HTTP\/3 at the address of a socket that listens. Nobody accepts the connections of that
+-- socket.
 serveOn :: Settings -> Socket -> Application -> IO ()
 serveOn settings listening application = do
   Gateway _ certificate key <- readIORef gateway
@@ -35,7 +36,11 @@ serveOn settings listening application = do
       settingsBeforeMainLoop settings
       takeMVar stopping
   where
-    listener = withFdSocket listening (dup . fromIntegral) >>= mkSocket . fromIntegral >>= fromNetworkSocket >>= givenListener "serveOn"
+    listener =
+      withFdSocket listening (dup . fromIntegral)
+        >>= mkSocket . fromIntegral
+        >>= fromNetworkSocket
+        >>= givenListener "serveOn"
 
 -- | A client's connection: how bytes are sent, how the sending ends, and how at most this many are received.
 data Ends = Ends (ByteString -> IO ()) (IO ()) (Int -> IO ByteString)
@@ -79,13 +84,22 @@ withGateway action = do
       certificate = folder </> "certificate.pem"
       key = folder </> "key.pem"
   bracket_ (createDirectory folder) (removeDirectoryRecursive folder) $ do
-    _ <- readProcess "openssl" (words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -batch -quiet -keyout" ++ [key, "-out", certificate]) ""
-    withCreateProcess (proc "python3" ["gateway.py"]) {std_in = CreatePipe, std_out = CreatePipe} $ \input output _ running -> case (input, output) of
-      (Just ending, Just said) -> do
-        port <- read <$> hGetLine said
-        writeIORef gateway (Gateway (fromInteger port) certificate key)
-        result <- action
-        hClose ending
-        _ <- waitForProcess running
-        return result
-      _ -> fail "no pipes"
+    _ <-
+      readProcess
+        "openssl"
+        ( words
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -batch -quiet -keyout"
+            ++ [key, "-out", certificate]
+        )
+        ""
+    withCreateProcess (proc "python3" ["gateway.py"]) {std_in = CreatePipe, std_out = CreatePipe} $
+      \input output _ running ->
+        case (input, output) of
+          (Just ending, Just said) -> do
+            port <- read <$> hGetLine said
+            writeIORef gateway (Gateway (fromInteger port) certificate key)
+            result <- action
+            hClose ending
+            _ <- waitForProcess running
+            return result
+          _ -> fail "no pipes"

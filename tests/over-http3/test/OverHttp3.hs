@@ -22,10 +22,17 @@ main = do
     then withGateway (runExamples isLeftOut specs)
     else putStrLn "nothing was tested: aioquic is missing"
   where
-    isLeftOut title = isAbout (leftOut ++ if any ("HTTP/2" `isInfixOf`) (fst title) then ofFrames else MultiplexedExamples.leftOut) title
+    isLeftOut title =
+      isAbout
+        (leftOut ++ if any ("HTTP/2" `isInfixOf`) (fst title) then ofFrames else MultiplexedExamples.leftOut)
+        title
 
 hasAioquic :: IO Bool
-hasAioquic = findExecutable "python3" >>= maybe (return False) (\python -> (\(code, _, _) -> code == ExitSuccess) <$> readProcessWithExitCode python ["-c", "import aioquic"] "")
+hasAioquic =
+  findExecutable "python3"
+    >>= maybe
+      (return False)
+      (\python -> (\(code, _, _) -> code == ExitSuccess) <$> readProcessWithExitCode python ["-c", "import aioquic"] "")
 
 -- Examples that do not hold over HTTP/3, by a part of their names.
 leftOut :: [String]
@@ -46,7 +53,8 @@ ofFrames =
   [ "is what a connection speaks that begins with its preface",
     "alone refuses HTTP/1",
     "closes without an answer of HTTP/1",
-    -- Windows: heads count for them in HTTP/3, and a client that is answered early is told to stop. The tests in memory have both, and priorities.
+    -- Windows: heads count for them in HTTP/3, and a client that is answered early is told to stop. The tests in memory
+    -- have both, and priorities.
     "what its window permits",
     "while its client sends more than that",
     "has filled the stream's window",

@@ -1,4 +1,5 @@
--- | What carries bytes between the tests' servers and clients: TLS, in place of millrace-http's module of the same name.
+-- | What carries bytes between the tests' servers and clients: TLS, in place of millrace-http's module of the same
+-- name.
 module Carrier (serveOn, Ends (..), withEnds) where
 
 import Control.Exception (bracket, catch, throwIO)
@@ -30,7 +31,13 @@ identity' = unsafePerformIO $ do
       certificate = folder </> "certificate.pem"
       key = folder </> "key.pem"
   bracket (createDirectory folder) (const (removeDirectoryRecursive folder)) $ \() -> do
-    _ <- readProcess "openssl" (words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -keyout" ++ [key, "-out", certificate]) ""
+    _ <-
+      readProcess
+        "openssl"
+        ( words "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -keyout"
+            ++ [key, "-out", certificate]
+        )
+        ""
     (,) <$> B.readFile certificate <*> B.readFile key
 {-# NOINLINE identity' #-}
 
@@ -49,4 +56,6 @@ withEnds client use = bracket copied Ours.close $ \raw ->
   where
     copied = withFdSocket client (dup . fromIntegral) >>= mkSocket . fromIntegral >>= fromNetworkSocket
     -- Most examples do not care how the server ended the connection.
-    receive connection size = recv connection size `catch` \problem -> if tlsProblem problem == Truncated then return B.empty else throwIO problem
+    receive connection size =
+      recv connection size `catch` \problem ->
+        if tlsProblem problem == Truncated then return B.empty else throwIO problem

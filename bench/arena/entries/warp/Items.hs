@@ -29,7 +29,13 @@ data Item = Item
 
 instance FromJSON Item where
   parseJSON = withObject "item" $ \o ->
-    Item <$> o .: "id" <*> o .: "name" <*> o .: "category" <*> o .: "price" <*> o .: "quantity" <*> o .: "active" <*> o .: "tags"
+    Item <$> o .: "id"
+      <*> o .: "name"
+      <*> o .: "category"
+      <*> o .: "price"
+      <*> o .: "quantity"
+      <*> o .: "active"
+      <*> o .: "tags"
       <*> o .: "rating"
 
 series :: Item -> Series

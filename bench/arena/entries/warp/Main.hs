@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The arena's application on Warp. Variables tell it where to listen and what to serve; bench/arena/doors.py has them.
+-- | The arena's application on Warp. Variables tell it where to listen and what to serve; bench/arena/doors.py has
+-- them.
 module Main (main) where
 
 import Control.Concurrent (forkIO)
@@ -86,12 +87,18 @@ file directory word _ respond =
   respond $
     if Text.any (== '/') word || word == ".."
       then notFound
-      else responseFile ok200 [(hContentType, defaultMimeLookup word)] (directory ++ "/static/" ++ Text.unpack word) Nothing
+      else
+        responseFile
+          ok200
+          [(hContentType, defaultMimeLookup word)]
+          (directory ++ "/static/" ++ Text.unpack word)
+          Nothing
 
 database :: Store.Store -> [Text] -> Application -> Application
 database store path otherwise_ request respond = case (requestMethod request, path) of
   ("GET", ["async-db"]) -> do
-    found <- Store.search store (number request "min" 10) (number request "max" 50) (between 1 50 (number request "limit" 50))
+    found <-
+      Store.search store (number request "min" 10) (number request "max" 50) (between 1 50 (number request "limit" 50))
     respond (json ok200 (Listed found))
   ("GET", ["crud", "items"]) -> do
     let category_ = maybe "electronics" Text.decodeUtf8 (parameter request "category")
@@ -117,7 +124,12 @@ database store path otherwise_ request respond = case (requestMethod request, pa
     kept state = body ok200 [(hContentType, "application/json"), ("X-Cache", state)]
     written use = strictRequestBody request >>= maybe (respond badRequest) use . decode
     shown one row =
-      object ["id" .= one, "name" .= Store.writtenName row, "price" .= Store.writtenPrice row, "quantity" .= Store.writtenQuantity row]
+      object
+        [ "id" .= one,
+          "name" .= Store.writtenName row,
+          "price" .= Store.writtenPrice row,
+          "quantity" .= Store.writtenQuantity row
+        ]
 
 application :: FilePath -> [Item] -> Maybe Store.Store -> Application
 application directory dataset store = \request respond -> case pathInfo request of
@@ -155,7 +167,8 @@ main = do
   let app = application directory dataset store
       on door otherwise_ = do
         port <- variable door otherwise_
-        pure . setPort (read port) . setHost (fromString host) . setFdCacheDuration 10 $ setFileInfoCacheDuration 10 defaultSettings
+        pure . setPort (read port) . setHost (fromString host) . setFdCacheDuration 10 $
+          setFileInfoCacheDuration 10 defaultSettings
       secure = (tlsSettings certificate key) {tlsSessionManagerConfig = Just defaultConfig}
       start server = void (forkIO server)
   plain <- on "ARENA_HTTP_PORT" "8080"

@@ -24,10 +24,26 @@ data Store = Store {pool :: Pool Connection, kept :: IORef (Map.HashMap Int (Wor
 newtype Row = Row {item :: Item}
 
 instance FromRow Row where
-  fromRow = Row <$> (Item <$> field <*> field <*> field <*> field <*> field <*> field <*> fieldWith fromJSONField <*> (Rating <$> field <*> field))
+  fromRow =
+    Row
+      <$> ( Item <$> field
+              <*> field
+              <*> field
+              <*> field
+              <*> field
+              <*> field
+              <*> fieldWith fromJSONField
+              <*> (Rating <$> field <*> field)
+          )
 
 -- | What a client sends to make or change a row.
-data Written = Written {writtenId :: Maybe Int, writtenName :: Text, writtenCategory :: Maybe Text, writtenPrice, writtenQuantity :: Int}
+data Written = Written
+  { writtenId ::
+      Maybe Int,
+    writtenName :: Text,
+    writtenCategory :: Maybe Text,
+    writtenPrice, writtenQuantity :: Int
+  }
 
 instance FromJSON Written where
   parseJSON = withObject "row" $ \o ->
@@ -40,13 +56,15 @@ columns :: Query
 columns = "SELECT id, name, category, price, quantity, active, tags, rating_score, rating_count FROM items "
 
 rows :: ToRow q => Store -> Query -> q -> IO [Item]
-rows store statement values = withResource (pool store) $ \connection -> map item <$> query connection (columns <> statement) values
+rows store statement values =
+  withResource (pool store) $ \connection -> map item <$> query connection (columns <> statement) values
 
 search :: Store -> Int -> Int -> Int -> IO [Item]
 search store low high most = rows store "WHERE price BETWEEN ? AND ? LIMIT ?" (low, high, most)
 
 pageOf :: Store -> Text -> Int -> Int -> IO [Item]
-pageOf store of_ number most = rows store "WHERE category = ? ORDER BY id LIMIT ? OFFSET ?" (of_, most, (number - 1) * most)
+pageOf store of_ number most =
+  rows store "WHERE category = ? ORDER BY id LIMIT ? OFFSET ?" (of_, most, (number - 1) * most)
 
 -- | The JSON of a row, and whether it was kept.
 data Kept = Hit L.ByteString | Miss L.ByteString | Absent

@@ -34,8 +34,8 @@ static uint32_t events_of(const mr_descriptor *descriptor)
            (mr_ring_descriptor_of(descriptor)->is_watched_for[MR_WRITING] ? EPOLLOUT : 0);
 }
 
-/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. What is ready already is
- * reported at once. */
+/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. What is ready
+ * already is reported at once. */
 static bool watch_edges(mr_loop *loop, mr_ring *state, const mr_descriptor *descriptor)
 {
     bool is_foreign = descriptor->generation == 0; /* only room is waited for then */

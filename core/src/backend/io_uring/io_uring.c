@@ -138,7 +138,8 @@ static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
     return mr_ring_waits_for_edge(mr_ring_of(loop), slot, answer) && mr_ring_wait_for_edge(loop, slot);
 }
 
-/* True when the kernel's answer was the end of the operation, or it waits past the ring; otherwise it must be begun again. */
+/* True when the kernel's answer was the end of the operation, or it waits past the ring; otherwise it must be begun
+   again. */
 static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
     int64_t result;

@@ -4,7 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first submission enables the ring. That ties it to the calling thread, which only then is known to be the owner. */
+/* The first submission enables the ring. That ties it to the calling thread, which only then is known to be the
+   owner. */
 static void enable(mr_loop *loop, mr_ring *state)
 {
     mr_count(&loop->counters.system_calls, 1);

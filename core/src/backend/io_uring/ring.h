@@ -47,8 +47,8 @@ typedef struct mr_ring {
     unsigned unsubmitted;
     mr_slot_queue backlog; /* operations whose submission or cancellation found no room in the ring */
     bool wake_armed;
-    /* an epoll descriptor, see mr_ring_waits_for_edge; opened with the ring: later, it could take the number of a standard
-     * descriptor that was closed */
+    /* an epoll descriptor, see mr_ring_waits_for_edge; opened with the ring: later, it could take the number of a
+     * standard descriptor that was closed */
     int edges;
     bool edges_armed;
     size_t edges_waiting;

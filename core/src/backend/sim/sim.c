@@ -358,8 +358,9 @@ static void fetch(const void *record, size_t size)
         __builtin_prefetch((const void *)((uintptr_t)record + offset));
 }
 
-/* With a million connections, hardly any record is in a cache. So while one event is handled, the records for later events are
- * fetched: first the watch, then the file and the descriptor that it names, then the descriptor's operation. */
+/* With a million connections, hardly any record is in a cache. So while one event is handled, the records for later
+ * events are fetched: first the watch, then the file and the descriptor that it names, then the descriptor's
+ * operation. */
 static void fetch_ahead(mr_loop *loop, size_t i, size_t count)
 {
     enum { WATCHES = 8, RECORDS = 5, OPERATIONS = 2 }; /* how many events ahead each is fetched */

@@ -21,7 +21,8 @@ spec :: Spec
 spec = around withServedSite $
   forM_ lists $ \(name, member) ->
     forM_ shapes $ \(shape, linesOf) ->
-      it (Char8.unpack name <> ": " <> shape) $ \port -> requestWith (linesOf name member) `isAtMost` requestWith ordinary $ port
+      it (Char8.unpack name <> ": " <> shape) $ \port ->
+        requestWith (linesOf name member) `isAtMost` requestWith ordinary $ port
   where
     lists =
       [ ("Accept-Encoding", "a,"),
@@ -58,18 +59,29 @@ headSize = 49000
 fieldsMax = 95
 
 ordinary :: [ByteString]
-ordinary = ["X-Ordinary-" <> Char8.pack (show number) <> ": " <> Char8.replicate (headSize `div` fieldsMax - 20) 'v' | number <- [1 .. fieldsMax]]
+ordinary =
+  [ "X-Ordinary-" <> Char8.pack (show number) <> ": " <> Char8.replicate (headSize `div` fieldsMax - 20) 'v'
+    | number <-
+        [1 .. fieldsMax]
+  ]
 
 oneLine, manyLines, longMembers :: ByteString -> ByteString -> [ByteString]
 oneLine name member = [name <> ": " <> Char8.concat (replicate (headSize `div` ByteString.length member) member)]
-manyLines name member = replicate fieldsMax (name <> ": " <> Char8.concat (replicate ((headSize `div` fieldsMax - 20) `div` ByteString.length member) member))
-longMembers name member = [name <> ": " <> Char8.concat (replicate 100 (Char8.replicate (headSize `div` 100 - ByteString.length member) 'm' <> member))]
+manyLines name member =
+  replicate
+    fieldsMax
+    (name <> ": " <> Char8.concat (replicate ((headSize `div` fieldsMax - 20) `div` ByteString.length member) member))
+longMembers name member =
+  [ name
+      <> ": "
+      <> Char8.concat (replicate 100 (Char8.replicate (headSize `div` 100 - ByteString.length member) 'm' <> member))
+  ]
 
 requestWith :: [ByteString] -> ByteString
 requestWith fields = Char8.concat ("GET /page.txt HTTP/1.1\r\nHost: a\r\n" : map (<> "\r\n") fields <> ["\r\n"])
 
--- The first request takes at most three times the processor time of the second one: medians, measured in turns. Other programs do not
--- matter, because the time is this program's.
+-- The first request takes at most three times the processor time of the second one: medians, measured in turns. Other
+-- programs do not matter, because the time is this program's.
 isAtMost :: ByteString -> ByteString -> Int -> Expectation
 isAtMost request reference port = bracket open close $ \client -> do
   mapM_ (exchange client) [request, reference]

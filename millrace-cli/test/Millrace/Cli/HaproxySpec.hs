@@ -30,23 +30,45 @@ withHaproxy :: FilePath -> Expectation
 withHaproxy haproxy = withDirectory $ \folder -> withPorts 1 $ \fronts -> withPorts 3 $ \backs ->
   forM_ fronts $ \front -> do
     write folder "site/index.html" "Pong!"
-    Text.writeFile (folder </> "haproxy.cfg") . replacing ((":80\n", "127.0.0.1:" <> show front <> "\n") : [("127.0.0.1:800" <> show number, "127.0.0.1:" <> show port) | (number, port) <- zip [1 :: Int ..] backs])
+    Text.writeFile (folder </> "haproxy.cfg")
+      . replacing
+        ( (":80\n", "127.0.0.1:" <> show front <> "\n") :
+            [("127.0.0.1:800" <> show number, "127.0.0.1:" <> show port) | (number, port) <- zip [1 :: Int ..] backs]
+        )
       =<< readFile (examples </> "haproxy.cfg")
     configuration <- readFile (examples </> "millrace.yaml")
     forM_ backs $ \port ->
-      Text.writeFile (folder </> show port) (replacing [("127.0.0.1:8001", "127.0.0.1:" <> show port), ("/var/log/millrace/access.log", folder </> "access.log"), ("/srv/example", folder </> "site"), ("process:\n", "process:\n  cores: 1\n  reuse-port: true\n")] configuration)
+      Text.writeFile
+        (folder </> show port)
+        ( replacing
+            [ ("127.0.0.1:8001", "127.0.0.1:" <> show port),
+              ("/var/log/millrace/access.log", folder </> "access.log"),
+              ("/srv/example", folder </> "site"),
+              ("process:\n", "process:\n  cores: 1\n  reuse-port: true\n")
+            ]
+            configuration
+        )
     let start port = withServer ["run", folder </> show port]
         startAll [] use = use []
         startAll (port : others) use = start port $ \server -> startAll others (use . ((port, server) :))
-    startAll backs $ \servers -> bracket (spawnProcess haproxy ["-q", "-db", "-f", folder </> "haproxy.cfg"]) (\process -> terminateProcess process >> waitForProcess process) $ \_ -> do
-      let url = "http://127.0.0.1:" <> show front <> "/"
-      curl ["--retry", "10", "--retry-connrefused", "--retry-delay", "1", "--interface", "127.0.0.2", url] `shouldReturn` "Pong!"
-      outcome <- underLoad front $ \endOfLoad -> upgraded start servers endOfLoad
-      nothingIsLost outcome
-    eventually "the client's address in the log" (any ("127.0.0.2 " `Char8.isPrefixOf`) . Char8.lines <$> Char8.readFile (folder </> "access.log"))
+    startAll backs $ \servers ->
+      bracket
+        (spawnProcess haproxy ["-q", "-db", "-f", folder </> "haproxy.cfg"])
+        (\process -> terminateProcess process >> waitForProcess process)
+        $ \_ ->
+          do
+            let url = "http://127.0.0.1:" <> show front <> "/"
+            curl ["--retry", "10", "--retry-connrefused", "--retry-delay", "1", "--interface", "127.0.0.2", url]
+              `shouldReturn` "Pong!"
+            outcome <- underLoad front $ \endOfLoad -> upgraded start servers endOfLoad
+            nothingIsLost outcome
+    eventually
+      "the client's address in the log"
+      (any ("127.0.0.2 " `Char8.isPrefixOf`) . Char8.lines <$> Char8.readFile (folder </> "access.log"))
   where
     examples = "../examples/behind-haproxy"
-    replacing pairs text = foldl (\result (from, to) -> Text.replace (Text.pack from) (Text.pack to) result) (Text.pack text) pairs
+    replacing pairs text =
+      foldl (\result (from, to) -> Text.replace (Text.pack from) (Text.pack to) result) (Text.pack text) pairs
 
 -- Stops each server, and starts the next version at its place.
 upgraded :: (Int -> (Server -> IO a) -> IO a) -> [(Int, Server)] -> IO a -> IO a

@@ -39,10 +39,14 @@ spec = do
             "  routes:",
             "    - {path: /locked, files: " <> folder </> "r\246\246t, users: " <> folder </> "\252sers}",
             "    - {path: /s\246cket, proxy: 'unix:" <> folder </> "s\246ck'}",
-            "    - {path: /gone, proxy: {targets: 'unix:" <> folder </> "g\246ne', error-pages: " <> folder </> "fehl\233r}}"
+            "    - {path: /gone, proxy: {targets: 'unix:"
+              <> folder </> "g\246ne', error-pages: "
+              <> folder </> "fehl\233r}}"
           ]
-        withOneResponseAt (Char8.unpack (nameBytes (folder </> "s\246ck"))) "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsocket" $
-          withIn locale ["run", folder </> "k\243nfig.yaml"] $ \server -> do
+        withOneResponseAt
+          (Char8.unpack (nameBytes (folder </> "s\246ck")))
+          "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsocket"
+          $ withIn locale ["run", folder </> "k\243nfig.yaml"] $ \server -> do
             let asked path more = curl (["--cacert", folder </> "z\233rt.pem"] <> more <> ["https://localhost:" <> show (serverPort server) <> path])
             asked "/%C3%BC.txt" ["--include", "--http1.1"] >>= (`shouldContain` "Cache-Control: max-age=5\r\n")
             asked "/locked/%C3%BC.txt" ["--user", "\228:b"] `shouldReturn` "file"
@@ -55,9 +59,24 @@ spec = do
         let root = folder </> "r\246\246t\xDCFF"
         forM_ ["\252.txt", "\xDCFC.txt"] $ \name -> write root name "file"
         write (folder </> "\xDCE9") "404.html" "page"
-        withIn locale ["serve", root, "--port", "0", "--cache-control", "/\252.txt=max-age=5", "--cache-control", "/\xDCFC.txt=max-age=6", "--access-log", folder </> "\xDCE9/log"] $ \server -> do
-          curl ["--include", serverUrl server <> "/%C3%BC.txt"] >>= (`shouldContain` "Cache-Control: max-age=5\r\n")
-          curl ["--include", serverUrl server <> "/%FC.txt"] >>= (`shouldContain` "Cache-Control: max-age=6\r\n")
+        withIn
+          locale
+          [ "serve",
+            root,
+            "--port",
+            "0",
+            "--cache-control",
+            "/\252.txt=max-age=5",
+            "--cache-control",
+            "/\xDCFC.txt=max-age=6",
+            "--access-log",
+            folder
+              </> "\xDCE9/log"
+          ]
+          $ \server ->
+            do
+              curl ["--include", serverUrl server <> "/%C3%BC.txt"] >>= (`shouldContain` "Cache-Control: max-age=5\r\n")
+              curl ["--include", serverUrl server <> "/%FC.txt"] >>= (`shouldContain` "Cache-Control: max-age=6\r\n")
         doesFileExist (folder </> "\xDCE9/log") `shouldReturn` True
       it ("and what no configuration can name is refused: " <> locale) . withDirectory $ \folder -> do
         -- The message has the name's bytes.
@@ -73,12 +92,23 @@ spec = do
     write folder "root/404.html" (mark <> "<p>none\r\n")
     hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
     write folder "users" (mark <> "a:" <> Char8.pack (takeWhile (/= '\n') hash) <> "\r\n")
-    forM_ ["one.pem", "one.key"] $ \name -> ByteString.readFile (folder </> name) >>= write folder ("marked-" <> name) . (mark <>) . Char8.intercalate "\r\n" . Char8.lines
+    forM_ ["one.pem", "one.key"] $ \name ->
+      ByteString.readFile (folder </> name)
+        >>= write folder ("marked-" <> name) . (mark <>) . Char8.intercalate "\r\n" . Char8.lines
     let configured more = write folder "m.yaml" . (mark <>) . Char8.intercalate "\r\n" $ ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> inFolder "marked-one.pem" <> ", key: " <> inFolder "marked-one.key" <> "}"] <> more
         inFolder name = Char8.pack (folder </> name)
-    configured ["sites: {users: " <> inFolder "users" <> ", files: {directory: " <> inFolder "root" <> ", error-pages: true}}", ""]
+    configured
+      [ "sites: {users: "
+          <> inFolder "users"
+          <> ", files: {directory: "
+          <> inFolder "root"
+          <> ", error-pages: true}}",
+        ""
+      ]
     withServer ["run", folder </> "m.yaml"] $ \server ->
-      curl ["--cacert", folder </> "one.pem", "--user", "a:b", "https://localhost:" <> show (serverPort server) <> "/none"] `shouldReturn` "\xFEFF<p>none\r\n"
+      curl
+        ["--cacert", folder </> "one.pem", "--user", "a:b", "https://localhost:" <> show (serverPort server) <> "/none"]
+        `shouldReturn` "\xFEFF<p>none\r\n"
     write folder "m.yaml" (mark <> "sites: {file: x}")
     wrong <- runMillrace [] ["check", folder </> "m.yaml"]
     outcomeErrors wrong `shouldContain` "m.yaml:1:9: a site has no key 'file'. Did you mean 'files'?"

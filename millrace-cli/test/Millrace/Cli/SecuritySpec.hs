@@ -43,69 +43,171 @@ spec = do
       withServer (["serve", folder </> "root", "--port", "0"] <> options) $ \server -> do
         forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) paths) $ \target -> do
           answer <- request server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-          (target, answer) `shouldSatisfy` \(_, found) -> not ("secret" `ByteString.isInfixOf` found) && (any (`ByteString.isPrefixOf` found) ["HTTP/1.1 404 ", "HTTP/1.1 400 "] || (options == ["--spa"] && "\r\n\r\nopen" `ByteString.isSuffixOf` found))
+          (target, answer) `shouldSatisfy` \(_, found) ->
+            not ("secret" `ByteString.isInfixOf` found)
+              && ( any (`ByteString.isPrefixOf` found) ["HTTP/1.1 404 ", "HTTP/1.1 400 "]
+                     || (options == ["--spa"] && "\r\n\r\nopen" `ByteString.isSuffixOf` found)
+                 )
         over2 <- forM ["/..%2fsecret", "/%c0%ae%c0%ae/secret", "/sub/.hidden", "/link", "/zero"] $ \target ->
-          curl ["--http2-prior-knowledge", "--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> target]
+          curl
+            [ "--http2-prior-knowledge",
+              "--output",
+              "/dev/null",
+              "--write-out",
+              "%{http_code}",
+              serverUrl server
+                <> target
+            ]
         over2 `shouldSatisfy` all (`elem` ("404" : ["200" | options == ["--spa"]]))
         signalServer sigTERM server
         waitForExit 30 server `shouldReturn` ExitSuccess
         hGetContents (serverErrors server) >>= (`shouldSatisfy` all ("stopping" `isPrefixOf`) . lines)
   forM_ ["combined", "json"] $ \format ->
-    it ("keeps each line of its log one line of plain text, whatever clients send: " <> format) . withDirectory $ \folder -> do
-      let fields = ["\"", "\\", "\\x22", "\t", "a\x7f", "\x1b[2J", "\xc3\xa9\xff", "' OR 1=1", "\" 200 0 \"-\" \"-\"", "}{\"status\":200"]
-      withServer ["pong", "--port", "0", "--access-log", folder </> "log", "--log-format", format] $ \server -> do
-        forM_ fields $ \field ->
-          forM_ ["GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: " <> field <> "\r\nReferer: " <> field <> "\r\nConnection: close\r\n\r\n", "GET /" <> field <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", field <> "\r\n\r\n"] $ request server
-        signalServer sigTERM server
-        waitForExit 30 server `shouldReturn` ExitSuccess
-      logged <- Char8.lines <$> ByteString.readFile (folder </> "log")
-      length logged `shouldBe` 3 * length fields
-      forM_ logged $ \line -> Char8.unpack line `shouldSatisfy` all (\letter -> isPrint letter && letter < '\DEL')
+    it ("keeps each line of its log one line of plain text, whatever clients send: " <> format) . withDirectory $
+      \folder -> do
+        let fields = ["\"", "\\", "\\x22", "\t", "a\x7f", "\x1b[2J", "\xc3\xa9\xff", "' OR 1=1", "\" 200 0 \"-\" \"-\"", "}{\"status\":200"]
+        withServer ["pong", "--port", "0", "--access-log", folder </> "log", "--log-format", format] $ \server -> do
+          forM_ fields $ \field ->
+            forM_
+              [ "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: "
+                  <> field
+                  <> "\r\nReferer: "
+                  <> field
+                  <> "\r\nConnection: close\r\n\r\n",
+                "GET /"
+                  <> field
+                  <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+                field
+                  <> "\r\n\r\n"
+              ]
+              $ request server
+          signalServer sigTERM server
+          waitForExit 30 server `shouldReturn` ExitSuccess
+        logged <- Char8.lines <$> ByteString.readFile (folder </> "log")
+        length logged `shouldBe` 3 * length fields
+        forM_ logged $ \line -> Char8.unpack line `shouldSatisfy` all (\letter -> isPrint letter && letter < '\DEL')
   it "lets no client put lines of its own into what targets get" $ do
     path <- millracePath
     (code, output, errors) <- within 120 "the attempts" (readProcessWithExitCode "python3" ["test/inject.py", path] "")
-    (code, map read (words output) :: [Int], errors) `shouldSatisfy` \(found, counts, _) -> found == ExitSuccess && take 1 counts <= [5] && sum counts > 40
-  it "asks for the password of a route whichever way the path is written, and whichever way what is behind it reads the path" . withDirectory $ \folder -> withReaders $ \target -> do
-    hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
-    writeFile (folder </> "users") ("a:" <> hash)
-    writeFile (folder </> "m.yaml") . unlines $
-      ["listen: {http: 127.0.0.1:0}", "sites:", "  proxy: " <> target, "  routes:", "    - {path: /open, proxy: " <> target <> "}", "    - {path: /admin, users: " <> folder </> "users, proxy: " <> target <> "}"]
-    withServer ["run", folder </> "m.yaml"] $ \server -> do
-      let asked path more = request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
-      asked "/admin/x" "Authorization: Basic YTpi\r\n" >>= (`shouldSatisfy` Char8.isSuffixOf "secret")
-      asked "/other;v=1/x%2Fy" "" >>= (`shouldSatisfy` Char8.isSuffixOf "open")
-      let beginnings = ["/", "//", "/./", "/;/", "/;x=1/", "/;x%2Fy/", "/%3b/", "/%253b/", "/a/../", "/a/..;/", "/a/..;x/", "/open/../", "/open/..;/", "/open/%2e%2e/", "/open/%2e%2e;/", "/open/%252e%252e/", "/open/..%2f", "/open/..%252f", "/open/..\\", "/open/..%5c", "/open%2f..%2f", "/%2f", "/%5c", "\\", "/%252f", "/.;/", "/%2e/", "/%20/../"]
-          names = ["admin", "%61dmin", "%2561dmin", "%252561dmin", "%25252561dmin"]
-          ends = ["", "/", "/x", ";x=1/x", ";/", "%3bx", "%253bx", "%2fx", "%252fx", "%5cx", "\\x", "/.", "/..;/admin", "%20", "%09", "%85", "%a0", "\xA0", ".", "%2e/", "%3f", "%253fx", "%23"]
-          spellings = [beginning <> name <> end | beginning <- beginnings, name <- names, end <- ends, length (filter (not . isPlain) [(beginning, "/"), (name, "admin"), (end, "")]) < 3]
-          isPlain (part, usual) = part == usual
-      forM_ spellings $ \path -> do
-        answer <- asked path ""
-        (path, answer) `shouldSatisfy` not . Char8.isSuffixOf "secret" . snd
+    (code, map read (words output) :: [Int], errors) `shouldSatisfy` \(found, counts, _) ->
+      found == ExitSuccess && take 1 counts <= [5] && sum counts > 40
+  it "asks for the password of a route whichever way the path is written, and whichever way what is behind it reads the path"
+    . withDirectory
+    $ \folder ->
+      withReaders $ \target -> do
+        hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
+        writeFile (folder </> "users") ("a:" <> hash)
+        writeFile (folder </> "m.yaml") . unlines $
+          [ "listen: {http: 127.0.0.1:0}",
+            "sites:",
+            "  proxy: "
+              <> target,
+            "  routes:",
+            "    - {path: /open, proxy: "
+              <> target
+              <> "}",
+            "    - {path: /admin, users: "
+              <> folder </> "users, proxy: "
+              <> target
+              <> "}"
+          ]
+        withServer ["run", folder </> "m.yaml"] $ \server -> do
+          let asked path more = request server ("GET " <> path <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" <> more <> "\r\n")
+          asked "/admin/x" "Authorization: Basic YTpi\r\n" >>= (`shouldSatisfy` Char8.isSuffixOf "secret")
+          asked "/other;v=1/x%2Fy" "" >>= (`shouldSatisfy` Char8.isSuffixOf "open")
+          let beginnings = ["/", "//", "/./", "/;/", "/;x=1/", "/;x%2Fy/", "/%3b/", "/%253b/", "/a/../", "/a/..;/", "/a/..;x/", "/open/../", "/open/..;/", "/open/%2e%2e/", "/open/%2e%2e;/", "/open/%252e%252e/", "/open/..%2f", "/open/..%252f", "/open/..\\", "/open/..%5c", "/open%2f..%2f", "/%2f", "/%5c", "\\", "/%252f", "/.;/", "/%2e/", "/%20/../"]
+              names = ["admin", "%61dmin", "%2561dmin", "%252561dmin", "%25252561dmin"]
+              ends =
+                [ "",
+                  "/",
+                  "/x",
+                  ";x=1/x",
+                  ";/",
+                  "%3bx",
+                  "%253bx",
+                  "%2fx",
+                  "%252fx",
+                  "%5cx",
+                  "\\x",
+                  "/.",
+                  "/..;/admin",
+                  "%20",
+                  "%09",
+                  "%85",
+                  "%a0",
+                  "\xA0",
+                  ".",
+                  "%2e/",
+                  "%3f",
+                  "%253fx",
+                  "%23"
+                ]
+              spellings =
+                [ beginning <> name <> end
+                  | beginning <-
+                      beginnings,
+                    name <- names,
+                    end <- ends,
+                    length (filter (not . isPlain) [(beginning, "/"), (name, "admin"), (end, "")]) < 3
+                ]
+              isPlain (part, usual) = part == usual
+          forM_ spellings $ \path -> do
+            answer <- asked path ""
+            (path, answer) `shouldSatisfy` not . Char8.isSuffixOf "secret" . snd
   it "sends no more for many ranges than for the file" . withDirectory $ \folder -> do
     write folder "file" (ByteString.replicate 1000000 0x78)
     withServer ["serve", folder, "--port", "0"] $ \server ->
       forM_ ["0-", "0-,0-", "-999999", "0-999999,1-999999,2-999999", "5-6,0-", "0-0,1-1"] $ \range -> do
         let many = ByteString.intercalate "," (replicate 200 range)
-        answer <- request server ("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=" <> many <> "\r\nConnection: close\r\n\r\n")
+        answer <-
+          request server ("GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=" <> many <> "\r\nConnection: close\r\n\r\n")
         (range, ByteString.length answer) `shouldSatisfy` (< 1010000) . snd
   it "compresses a file once however many ask for it, and never what clients send" . withDirectory $ \folder -> do
     write folder "zeros.txt" (ByteString.replicate 8000000 0x30)
     withServer ["serve", folder, "--port", "0", "--compress", "--status", "0"] $ \server -> do
-      lengths <- replicateM 20 (curl ["--header", "Accept-Encoding: gzip", "--output", "/dev/null", "--write-out", "%{size_download}", serverUrl server <> "/zeros.txt"])
+      lengths <-
+        replicateM
+          20
+          ( curl
+              [ "--header",
+                "Accept-Encoding: gzip",
+                "--output",
+                "/dev/null",
+                "--write-out",
+                "%{size_download}",
+                serverUrl server
+                  <> "/zeros.txt"
+              ]
+          )
       map read lengths `shouldSatisfy` all (\size -> size < (8000001 :: Int))
       -- A bomb in a request is bytes like others.
-      bomb <- readProcess "sh" ["-c", "head -c 1000000 /dev/zero | gzip -9 | curl -sS --noproxy '*' -o /dev/null -w '%{http_code}' -H 'Content-Encoding: gzip' --data-binary @- " <> serverUrl server <> "/zeros.txt"] ""
+      bomb <-
+        readProcess
+          "sh"
+          [ "-c",
+            "head -c 1000000 /dev/zero | gzip -9 | curl -sS --noproxy '*' -o /dev/null -w '%{http_code}' -H \
+            \'Content-Encoding: gzip' --data-binary @- "
+              <> serverUrl server
+              <> "/zeros.txt"
+          ]
+          ""
       bomb `shouldBe` "405"
   it "takes as long to refuse a name that does not exist as a wrong password" . withDirectory $ \folder -> do
     write folder "site/index.html" "one"
-    hashes <- forM ["somebody", "another"] $ \name -> (\hash -> name <> ":" <> hash) <$> readProcess "openssl" ["passwd", "-6", "-salt", "rounds=50000$abcdefgh", "secret"] ""
+    hashes <- forM ["somebody", "another"] $ \name ->
+      (\hash -> name <> ":" <> hash)
+        <$> readProcess "openssl" ["passwd", "-6", "-salt", "rounds=50000$abcdefgh", "secret"] ""
     writeFile (folder </> "users") (concat hashes)
-    writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:0}", "sites: {users: " <> folder </> "users, files: " <> folder </> "site}"])
+    writeFile
+      (folder </> "m.yaml")
+      (unlines ["listen: {http: 127.0.0.1:0}", "sites: {users: " <> folder </> "users, files: " <> folder </> "site}"])
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       let refusing credentials = do
             start <- getMonotonicTimeNSec
-            answer <- request server ("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic " <> credentials <> "\r\nConnection: close\r\n\r\n")
+            answer <-
+              request
+                server
+                ("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic " <> credentials <> "\r\nConnection: close\r\n\r\n")
             end <- getMonotonicTimeNSec
             answer `shouldSatisfy` ByteString.isPrefixOf "HTTP/1.1 401 "
             pure (fromIntegral (end - start) :: Double)
@@ -119,8 +221,13 @@ spec = do
     let login secret = do
           answer <- newEmptyMVar
           let from = defaultRequest {requestHeaders = [("Authorization", "Basic c29tZWJvZHk6" <> secret)]}
-          ResponseReceived <- guarded (\_ respond -> respond (responseLBS status200 [] "")) from (\response -> ResponseReceived <$ putMVar answer response)
-          (\response -> (statusCode (responseStatus response), lookup "Retry-After" (responseHeaders response))) <$> takeMVar answer
+          ResponseReceived <-
+            guarded
+              (\_ respond -> respond (responseLBS status200 [] ""))
+              from
+              (\response -> ResponseReceived <$ putMVar answer response)
+          (\response -> (statusCode (responseStatus response), lookup "Retry-After" (responseHeaders response)))
+            <$> takeMVar answer
         atOnce = mapM (\secret -> newEmptyMVar >>= \end -> end <$ forkIO (login secret >>= putMVar end))
         right = "c2VjcmV0"
     -- One user with many requests waits for one turn.
@@ -134,10 +241,13 @@ spec = do
     length refused `shouldSatisfy` \count -> count > waitingMax && count < 200
     others `shouldSatisfy` all (== (503, Just "5"))
     -- All places are free again.
-    atOnce [Char8.pack (show number) | number <- [2000 .. 2000 + waitingMax]] >>= mapM takeMVar >>= (`shouldSatisfy` all ((== 401) . fst))
+    atOnce [Char8.pack (show number) | number <- [2000 .. 2000 + waitingMax]]
+      >>= mapM takeMVar
+      >>= (`shouldSatisfy` all ((== 401) . fst))
   it "compares a password that was right before in a time that does not tell where it differs" $ do
     let password = ByteString.replicate 200000 0x61
-        differingAt position = ByteString.concat [ByteString.take position password, "b", ByteString.drop (position + 1) password]
+        differingAt position =
+          ByteString.concat [ByteString.take position password, "b", ByteString.drop (position + 1) password]
         comparing other = do
           start <- getMonotonicTimeNSec
           same <- evaluate (sameBytes password other)
@@ -217,7 +327,9 @@ paths =
 -- | What the server sends until it closes the connection.
 request :: Server -> ByteString -> IO ByteString
 request server text = bracket (Network.socket Network.AF_INET Network.Stream 0) Network.close $ \client -> do
-  Network.connect client (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
+  Network.connect
+    client
+    (Network.SockAddrInet (fromIntegral (serverPort server)) (Network.tupleToHostAddress (127, 0, 0, 1)))
   Network.sendAll client text
   ByteString.concat <$> within 30 "an answer" (received client)
   where

@@ -41,7 +41,9 @@ connectFirst prepare deadline addresses = case addresses of
     await race 1 (1 :: Int) others
   where
     start race number address others = do
-      inRace race $ try (attempt prepare deadline address) >>= either (report race . Failed) (\made -> report race (Connected made) `onException` close made)
+      inRace race $
+        try (attempt prepare deadline address)
+          >>= either (report race . Failed) (\made -> report race (Connected made) `onException` close made)
       unless (null others) . inRace race $ threadDelay attemptDelay >> report race (IsSlow number)
     -- The number of attempts started, how many of them still run, and the addresses that are left.
     await race started running left = do

@@ -20,10 +20,25 @@ import GHC.IO.Exception (IOErrorType (ResourceVanished))
 import Millrace.Deadline
 import Millrace.HttpClient.Connect
 import Millrace.HttpClient.Limits
-import Millrace.Socket (AddrInfo (..), Family (..), HostAddress, SockAddr (..), Socket, SocketType (..), defaultProtocol)
+import Millrace.Socket
+  ( AddrInfo (..),
+    Family (..),
+    HostAddress,
+    SockAddr (..),
+    Socket,
+    SocketType (..),
+    defaultProtocol,
+  )
 import qualified Millrace.Socket as Socket
 import qualified Millrace.Socket.ByteString as Socket
-import Millrace.Tls (ClientContext, ClientSettings, TlsException (..), TlsProblem (..), clientHandshakeBefore, connectionSocket)
+import Millrace.Tls
+  ( ClientContext,
+    ClientSettings,
+    TlsException (..),
+    TlsProblem (..),
+    clientHandshakeBefore,
+    connectionSocket,
+  )
 import qualified Millrace.Tls as Tls
 import Network.HTTP.Client (ManagerSettings (..), defaultManagerSettings)
 import Network.HTTP.Client.Internal (Connection (..), makeConnection, strippedHostName)
@@ -44,7 +59,8 @@ data Link = Link
   { linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> ByteString -> IO ()),
     linkSocket :: !Socket,
-    -- | Has the server sent nothing, and not ended the connection either? Does not block. If not, the connection must not be used again.
+    -- | Has the server sent nothing, and not ended the connection either? Does not block. If not, the connection must
+    -- not be used again.
     linkIsQuiet :: !(IO Bool),
     linkClose :: !(IO ())
   }
@@ -53,7 +69,13 @@ plainLink :: Socket -> Link
 plainLink raw = Link (`Socket.recvBefore` raw) (`Socket.sendAllBefore` raw) raw (Socket.isQuiet raw) (Socket.close raw)
 
 tlsLink :: Tls.Connection -> Link
-tlsLink secured = Link (`Tls.recvBefore` secured) (`Tls.sendAllBefore` secured) (connectionSocket secured) (Tls.isQuiet secured) (Tls.close secured)
+tlsLink secured =
+  Link
+    (`Tls.recvBefore` secured)
+    (`Tls.sendAllBefore` secured)
+    (connectionSocket secured)
+    (Tls.isQuiet secured)
+    (Tls.close secured)
 
 -- | For @http@.
 connectPlain :: Settings -> Maybe HostAddress -> String -> Int -> IO Connection
@@ -68,9 +90,18 @@ connectTls settings getContext known host port = do
   deadline <- deadlineIn (connectLimit (limits settings))
   bracketOnError (open settings deadline known host port) Socket.close (secure settings deadline context host)
 
--- | For @https@ through a proxy: what to send to it, how to check its answer, the server's name, the server's address, and the
--- proxy's name and port.
-connectTlsThroughProxy :: Settings -> IO ClientContext -> ByteString -> (Connection -> IO ()) -> String -> Maybe HostAddress -> String -> Int -> IO Connection
+-- | For @https@ through a proxy: what to send to it, how to check its answer, the server's name, the server's address,
+-- and the proxy's name and port.
+connectTlsThroughProxy ::
+  Settings ->
+  IO ClientContext ->
+  ByteString ->
+  (Connection -> IO ()) ->
+  String ->
+  Maybe HostAddress ->
+  String ->
+  Int ->
+  IO Connection
 connectTlsThroughProxy settings getContext request check server _ proxy port = do
   context <- getContext
   deadline <- deadlineIn (connectLimit (limits settings))
@@ -85,7 +116,11 @@ askProxy :: Deadline -> Socket -> (Connection -> IO ()) -> IO ()
 askProxy deadline raw check = do
   isOver <- newIORef False
   -- The caller closes the socket.
-  answer <- makeConnection (readIORef isOver >>= \over -> if over then return ByteString.empty else Socket.recvBefore deadline raw 4096) (const (return ())) (return ())
+  answer <-
+    makeConnection
+      (readIORef isOver >>= \over -> if over then return ByteString.empty else Socket.recvBefore deadline raw 4096)
+      (const (return ()))
+      (return ())
   check answer
   writeIORef isOver True
   rest <- connectionRead answer
@@ -93,12 +128,19 @@ askProxy deadline raw check = do
 
 secure :: Settings -> Deadline -> ClientContext -> String -> Socket -> IO Connection
 secure settings deadline context host raw =
-  bracketOnError (clientHandshakeBefore deadline context (strippedHostName host) raw) Tls.close (connectionOf settings . tlsLink)
+  bracketOnError
+    (clientHandshakeBefore deadline context (strippedHostName host) raw)
+    Tls.close
+    (connectionOf settings . tlsLink)
 
 open :: Settings -> Deadline -> Maybe HostAddress -> String -> Int -> IO Socket
 open settings deadline known host port = case known of
   Nothing -> connectToHost (onSocket settings) deadline (strippedHostName host) port
-  Just address -> connectFirst (onSocket settings) deadline [AddrInfo [] AF_INET Stream defaultProtocol (SockAddrInet (fromIntegral port) address) Nothing]
+  Just address ->
+    connectFirst
+      (onSocket settings)
+      deadline
+      [AddrInfo [] AF_INET Stream defaultProtocol (SockAddrInet (fromIntegral port) address) Nothing]
 
 connectionOf :: Settings -> Link -> IO Connection
 connectionOf settings link = do
@@ -108,7 +150,8 @@ connectionOf settings link = do
   made <- makeConnection (receive isAnswered sendingFailed) (transmit isAnswered unread sendingFailed) (linkClose link)
   return
     made
-      { connectionRead = atomicModifyIORef' unread (swap . splitAt 1) >>= maybe (connectionRead made) return . listToMaybe,
+      { connectionRead =
+          atomicModifyIORef' unread (swap . splitAt 1) >>= maybe (connectionRead made) return . listToMaybe,
         connectionUnread = \bytes -> unless (ByteString.null bytes) (modifyIORef' unread (bytes :))
       }
   where
@@ -118,9 +161,9 @@ connectionOf settings link = do
       deadline <- deadlineIn (receiveLimit (limits settings))
       bytes <- linkReceive link deadline 16384
       bytes <$ writeIORef isAnswered True
-    -- Before a further request: has the server closed the connection meanwhile, or has anything come that nobody has asked for? Then
-    -- nothing of the request is sent here, and http-client sends it on a new connection. So a request is never sent twice, and what came
-    -- unasked is never taken for its response.
+    -- Before a further request: has the server closed the connection meanwhile, or has anything come that nobody has
+    -- asked for? Then nothing of the request is sent here, and http-client sends it on a new connection. So a request
+    -- is never sent twice, and what came unasked is never taken for its response.
     transmit isAnswered unread sendingFailed bytes = do
       wasAnswered <- readIORef isAnswered
       writeIORef isAnswered False
@@ -128,13 +171,20 @@ connectionOf settings link = do
         isFresh <- (&&) <$> (null <$> readIORef unread) <*> linkIsQuiet link
         unless isFresh $ do
           writeIORef unread []
-          failing sendingFailed (ended `ioeSetErrorString` "the server has closed the connection, or has sent something unasked")
+          failing
+            sendingFailed
+            (ended `ioeSetErrorString` "the server has closed the connection, or has sent something unasked")
       deadline <- deadlineIn (sendLimit (limits settings))
       linkSend link deadline bytes `catch` \problem -> do
         when (isDeadlineError problem) $ failing sendingFailed problem
         throwIO (problem :: IOException)
     failing sendingFailed problem = writeIORef sendingFailed (Just problem) >> throwIO problem
-    ended = mkIOError ResourceVanished "Network.HTTP.Client.Millrace: sending a request" Nothing (Just (show (linkSocket link)))
+    ended =
+      mkIOError
+        ResourceVanished
+        "Network.HTTP.Client.Millrace: sending a request"
+        Nothing
+        (Just (show (linkSocket link)))
 
 -- Other bytes are the body behind 100 (Continue), or what a caller says who speaks another protocol on the connection.
 beginsRequest :: ByteString -> Bool

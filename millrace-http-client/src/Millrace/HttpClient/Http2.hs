@@ -1,13 +1,15 @@
--- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies. Many exchanges
--- share a connection.
+-- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies.
+-- Many exchanges share a connection.
 --
--- * What is not read of a response does not arrive: each exchange has a window ('windowBytes'), and does not hold up others.
+-- * What is not read of a response does not arrive: each exchange has a window ('windowBytes'), and does not hold up
+--   others.
 -- * What the server does not take of a request is not held either: 'sendBody' waits.
 -- * Trailers are passed both ways, and interim responses are received one by one.
 -- * The server's limit of exchanges is kept ('Full'), and its GOAWAY ('Leaving').
 -- * A connection that says nothing while it has work is asked by PING, and ends if it does not answer.
 --
--- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know: sockets.
+-- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know:
+-- sockets.
 module Millrace.HttpClient.Http2
   ( -- * Connections
     Connection,
@@ -91,12 +93,13 @@ data Settings = Settings
     unsentBytesMax :: !Int,
     -- | For each part of a request to be taken by the system.
     sendLimit :: !TimeLimit,
-    -- | After this many microseconds of silence, while there is work, PING is sent; after as many more the connection ends.
+    -- | After this many microseconds of silence, while there is work, PING is sent; after as many more the connection
+    -- ends.
     pingMicros :: !Int
   }
 
--- | 128 KiB for each response and 1 MiB for all of them, 64 KiB of a head and of an unsent request, a minute to send, and PING after
--- 15 seconds.
+-- | 128 KiB for each response and 1 MiB for all of them, 64 KiB of a head and of an unsent request, a minute to send,
+-- and PING after 15 seconds.
 defaultSettings :: Settings
 defaultSettings =
   Settings
@@ -161,17 +164,30 @@ data Connection = Connection
     connectionClosed :: !(MVar ())
   }
 
--- | Opens a connection over a transport, which is the connection's from now on, also if this fails. Waits for the server's settings
--- until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's @IOError@.
+-- | Opens a connection over a transport, which is the connection's from now on, also if this fails. Waits for the
+-- server's settings until the deadline. Throws 'Http2Problem', what the transport throws, and the deadline's @IOError@.
 openConnection :: Deadline -> Settings -> Transport -> IO Connection
 openConnection deadline settings transport = mask $ \restore -> do
-  made <- openEngine (EngineSettings (windowBytes settings) (connectionWindowBytes settings) (headBytesMax settings) 100 (unsentBytesMax settings))
+  made <-
+    openEngine
+      ( EngineSettings
+          (windowBytes settings)
+          (connectionWindowBytes settings)
+          (headBytesMax settings)
+          100
+          (unsentBytesMax settings)
+      )
   case made of
     Nothing -> transportClose transport >> throwIO (ConnectionEnded "there is no memory for it")
     Just engine -> do
       now <- monotonicNanoseconds
       connection <-
-        Connection engine transport <$> newIORef IntMap.empty <*> newIORef 1 <*> newEmptyMVar <*> newEmptyMVar <*> newIORef 0 <*> newIORef Nothing
+        Connection engine transport <$> newIORef IntMap.empty
+          <*> newIORef 1
+          <*> newEmptyMVar
+          <*> newEmptyMVar
+          <*> newIORef 0
+          <*> newIORef Nothing
           <*> newIORef now
           <*> newEmptyMVar
       startThreads settings connection
@@ -279,7 +295,8 @@ keepAsking settings connection = go Nothing
           Just () -> throwIO (ConnectionEnded "the server does not answer PING")
           Nothing -> sendPing (connectionEngine connection) >> prod connection >> go (Just ())
 
--- Wakes the thread that sends, if there is something to send. The engine says so once, so nothing may come between that and the waking.
+-- Wakes the thread that sends, if there is something to send. The engine says so once, so nothing may come between that
+-- and the waking.
 prod :: Connection -> IO ()
 prod connection = mask_ $ do
   needed <- needsWriter (connectionEngine connection)
@@ -287,7 +304,8 @@ prod connection = mask_ $ do
 
 -- Wakes threads that wait. Each notice is given once, too.
 distribute :: Connection -> IO ()
-distribute connection = mask_ (nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection))
+distribute connection =
+  mask_ (nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection))
   where
     wake notice = case notice of
       StateChanged -> void (tryPutMVar (connectionChanged connection) ())
@@ -304,7 +322,8 @@ closeConnection connection = do
   distribute connection
   readMVar (connectionClosed connection)
 
--- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after the last one. Does not block.
+-- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after
+-- the last one. Does not block.
 leaveConnection :: Connection -> IO ()
 leaveConnection connection = leave (connectionEngine connection) >> prod connection
 
@@ -346,11 +365,13 @@ data Begun
   | -- | The fields are not valid.
     FieldsInvalid
 
--- | Begins an exchange with these fields: the pseudo-fields first, all names in lower case. Call it masked, and 'endExchange' afterwards. Does not block.
+-- | Begins an exchange with these fields: the pseudo-fields first, all names in lower case. Call it masked, and
+-- 'endExchange' afterwards. Does not block.
 beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Begun
 beginExchange connection fields part = do
   waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
-  token <- atomicModifyIORef' (connectionTokens connection) (\next -> (if next >= 1000000000 then 1 else next + 1, next))
+  token <-
+    atomicModifyIORef' (connectionTokens connection) (\next -> (if next >= 1000000000 then 1 else next + 1, next))
   atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.insert token waiting known, ()))
   started <- startStream (connectionEngine connection) token fields part
   case started of
@@ -371,7 +392,8 @@ endExchange (Exchange connection stream token _) = mask_ $ do
   prod connection
   monotonicNanoseconds >>= writeIORef (connectionIdle connection)
 
--- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does not block.
+-- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does
+-- not block.
 resetExchange :: Exchange -> Word32 -> IO ()
 resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
   resetStream stream code
@@ -379,7 +401,8 @@ resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
   void (tryPutMVar reader ())
   void (tryPutMVar writer ())
 
--- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the deadline's
+-- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the
+-- deadline's
 -- @IOError@.
 sendBody :: Deadline -> Exchange -> ByteString -> IO ()
 sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) bytes
@@ -407,9 +430,11 @@ data Head = Head
 -- | Receives the next head. Throws 'Http2Problem', and the deadline's @IOError@.
 receiveHead :: Deadline -> Exchange -> IO Head
 receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
-  awaiting deadline reader (takeHead stream) >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
+  awaiting deadline reader (takeHead stream)
+    >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
--- | Receives a part of the response's body, at most this many bytes; empty at the end. Throws 'Http2Problem', and the deadline's
+-- | Receives a part of the response's body, at most this many bytes; empty at the end. Throws 'Http2Problem', and the
+-- deadline's
 -- @IOError@.
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
 receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) most = do
@@ -467,8 +492,13 @@ waitUntil deadline woken
     let end = deadlineNanoseconds deadline
     when (end <= now) $ do
       news <- tryTakeMVar woken
-      when (isNothing news) (throwIO (IOError Nothing TimeExpired "Millrace.HttpClient.Http2" "the deadline has passed" Nothing Nothing))
+      when
+        (isNothing news)
+        (throwIO (IOError Nothing TimeExpired "Millrace.HttpClient.Http2" "the deadline has passed" Nothing Nothing))
     when (end > now) $ do
       manager <- getSystemTimerManager
       let micros = fromIntegral (min 1000000000000 ((end - now + 999) `quot` 1000))
-      bracket (registerTimeout manager micros (void (tryPutMVar woken ()))) (unregisterTimeout manager) (const (takeMVar woken))
+      bracket
+        (registerTimeout manager micros (void (tryPutMVar woken ())))
+        (unregisterTimeout manager)
+        (const (takeMVar woken))

@@ -18,14 +18,18 @@ import System.IO.Error (ioeSetErrorString, mkIOError)
 -- | The addresses of a host, in the order in which to try them. Waits for the resolver until the deadline, and can be
 -- interrupted. Throws an 'IOError' if there is no such host, or if the deadline passes.
 --
--- The resolver is the system's @getaddrinfo@, which cannot be interrupted. It occupies an operating system thread, and if it
--- is given up it goes on there until it ends.
+-- The resolver is the system's @getaddrinfo@, which cannot be interrupted. It occupies an operating system thread, and
+-- if it is given up it goes on there until it ends.
 addressesOf :: Deadline -> String -> Int -> IO [AddrInfo]
 addressesOf deadline host port = do
   numeric <- try (resolve [AI_NUMERICHOST]) :: IO (Either IOException [AddrInfo])
   either (const ask) return numeric
   where
-    resolve flags = getAddrInfo (Just defaultHints {addrSocketType = Stream, addrFlags = AI_NUMERICSERV : flags}) (Just host) (Just (show port))
+    resolve flags =
+      getAddrInfo
+        (Just defaultHints {addrSocketType = Stream, addrFlags = AI_NUMERICSERV : flags})
+        (Just host)
+        (Just (show port))
     ask = do
       answer <- newEmptyMVar
       void . mask_ . forkIO $ try (resolve []) >>= putMVar answer
@@ -34,7 +38,15 @@ addressesOf deadline host port = do
       case found of
         Just (Right addresses) -> return (interleave addresses)
         Just (Left problem) -> throwIO (problem :: IOException)
-        Nothing -> throwIO (mkIOError TimeExpired "looking up the host" Nothing (Just host) `ioeSetErrorString` "the deadline has passed")
+        Nothing ->
+          throwIO
+            ( mkIOError
+                TimeExpired
+                "looking up the host"
+                Nothing
+                (Just host)
+                `ioeSetErrorString` "the deadline has passed"
+            )
 
 -- 'Nothing' if the deadline passes first.
 beforeDeadline :: Deadline -> IO a -> IO (Maybe a)

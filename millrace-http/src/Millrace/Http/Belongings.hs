@@ -21,8 +21,8 @@ newBelongings = Belongings <$> newIORef none
 none :: Held
 none = Held Vault.empty (return ())
 
--- | @belonging belongings key make end@: the thing with this key. It is made when it is first asked for. The action @end@ runs
--- with it when the connection is over. One thread at a time may call this for a connection.
+-- | @belonging belongings key make end@: the thing with this key. It is made when it is first asked for. The action
+-- @end@ runs with it when the connection is over. One thread at a time may call this for a connection.
 belonging :: Belongings -> Key a -> IO a -> (a -> IO ()) -> IO a
 belonging (Belongings variable) key make end = mask_ $ do
   Held things ending <- readIORef variable

@@ -43,13 +43,13 @@ data Spec
   | From Integer
   | Suffix Integer
 
--- More ranges than this in one request are ignored, as RFC 9110 section 14.2 allows: each costs a seek and some hundred bytes of
--- framing.
+-- More ranges than this in one request are ignored, as RFC 9110 section 14.2 allows: each costs a seek and some hundred
+-- bytes of framing.
 maximumRanges :: Int
 maximumRanges = 32
 
--- | The bytes that a Range header selects from a representation of this size. A malformed header, an unknown unit and too many
--- ranges select the whole. Ranges that overlap or touch are joined, so that no byte is sent twice.
+-- | The bytes that a Range header selects from a representation of this size. A malformed header, an unknown unit and
+-- too many ranges select the whole. Ranges that overlap or touch are joined, so that no byte is sent twice.
 --
 -- >>> selectRanges 1000 "bytes=0-99,-100"
 -- Parts [ByteRange {firstByte = 0, lastByte = 99},ByteRange {firstByte = 900, lastByte = 999}]
@@ -116,7 +116,8 @@ parseSpec text = do
       guard (low <= high)
       Just range
 
--- Beyond any file size the value does not matter. Converting a long row of digits would take time quadratic in its length.
+-- Beyond any file size the value does not matter. Converting a long row of digits would take time quadratic in its
+-- length.
 parsePosition :: ByteString -> Maybe Integer
 parsePosition digits = do
   guard (not (Char8.null digits) && Char8.all isDigit digits)

@@ -44,7 +44,15 @@ import Millrace.Http.Trailers (HTTP2Data)
 import Millrace.Http.Transport (Negotiated, Presence (..))
 import Millrace.Manager (atNextTurn)
 import Millrace.Timer (threadDelay)
-import Network.HTTP.Types (RequestHeaders, ResponseHeaders, Status (..), continue100, hConnection, hContentLength, mkStatus)
+import Network.HTTP.Types
+  ( RequestHeaders,
+    ResponseHeaders,
+    Status (..),
+    continue100,
+    hConnection,
+    hContentLength,
+    mkStatus,
+  )
 import Network.HTTP.Types.Header (hTransferEncoding)
 import Network.Wai (Request, vault)
 import System.IO.Unsafe (unsafePerformIO)
@@ -76,9 +84,12 @@ contextOf :: Request -> Maybe Context
 contextOf request = Vault.lookup contextKey (vault request)
 
 -- | Lifts the only limit that counts the application's own time: from now on
--- 'Network.Wai.Handler.Millrace.setTotalTimeout' does not concern this request, for example because its response is a stream
--- without end. The other limits stay. They count only the time for which the server waits for the client, so an application
--- needs no pause for work between reading and writing, unlike with Warp. Does not block. Does nothing in other threads than the
+-- 'Network.Wai.Handler.Millrace.setTotalTimeout' does not concern this request, for example because its response is a
+-- stream
+-- without end. The other limits stay. They count only the time for which the server waits for the client, so an
+-- application
+-- needs no pause for work between reading and writing, unlike with Warp. Does not block. Does nothing in other threads
+-- than the
 -- one the application was called in, and for requests that were not made by this server.
 pauseTimeout :: Request -> IO ()
 pauseTimeout request = forM_ (contextOf request) $ \(Context exchange _) ->
@@ -91,19 +102,19 @@ getFileInfo request path = case contextOf request of
   Just context -> fileInfo (contextFiles context) path
   Nothing -> ioError (userError "getFileInfo: not a request of Network.Wai.Handler.Millrace")
 
--- | Sends a 103 (Early Hints) response with these fields at once, ahead of the final response (RFC 8297). May be called several
--- times. Content-Length, Transfer-Encoding and Connection are left out. Parks until the kernel has taken the bytes. Throws
--- 'InvalidFieldName' for a name that is not a token.
+-- | Sends a 103 (Early Hints) response with these fields at once, ahead of the final response (RFC 8297). May be called
+-- several times. Content-Length, Transfer-Encoding and Connection are left out. Parks until the kernel has taken the
+-- bytes. Throws 'InvalidFieldName' for a name that is not a token.
 --
--- Does nothing for HTTP\/1.0 clients, once the application has responded, in other threads than the one the application was
--- called in, and for requests that were not made by this server.
+-- Does nothing for HTTP\/1.0 clients, once the application has responded, in other threads than the one the application
+-- was called in, and for requests that were not made by this server.
 --
 -- > sendEarlyHints request [("Link", "</style.css>; rel=preload; as=style")]
 sendEarlyHints :: Request -> ResponseHeaders -> IO ()
 sendEarlyHints request = sendInterim request (mkStatus 103 (C8.pack "Early Hints"))
 
--- | The same with any interim status that is not the server's own affair, such as 102 (Processing): from 102 to 199. Throws
--- 'InvalidStatusCode' for others.
+-- | The same with any interim status that is not the server's own affair, such as 102 (Processing): from 102 to 199.
+-- Throws 'InvalidStatusCode' for others.
 --
 -- > sendInterim request (mkStatus 102 "Processing") []
 sendInterim :: Request -> Status -> ResponseHeaders -> IO ()
@@ -111,15 +122,16 @@ sendInterim request status@(Status code _) fields = forM_ (contextOf request) $ 
   when (code < 102 || code > 199) (throwIO (InvalidStatusCode code))
   ifServing exchange (either throwIO (inform exchange status) (hintFields fields))
 
--- | Ends a request of HTTP\/2 or HTTP\/3 without an answer: its stream is reset with this error code (RFC 9113, section 7), or with the one of
--- HTTP\/3 that means the same. What the application responds afterwards reaches nobody; responding throws an @IOError@ then, as for a client that
--- has left. For proxies, whose targets reset streams. False, and nothing happens, over HTTP\/1, once the application has returned, and for requests
--- that were not made by this server. Any thread may call this.
+-- | Ends a request of HTTP\/2 or HTTP\/3 without an answer: its stream is reset with this error code (RFC 9113, section
+-- 7), or with the one of HTTP\/3 that means the same. What the application responds afterwards reaches nobody;
+-- responding throws an @IOError@ then, as for a client that has left. For proxies, whose targets reset streams. False,
+-- and nothing happens, over HTTP\/1, once the application has returned, and for requests that were not made by this
+-- server. Any thread may call this.
 resetRequest :: Request -> Word32 -> IO Bool
 resetRequest request code = maybe (return False) (\context -> reset (contextExchange context) code) (contextOf request)
 
--- The fields that an interim response may have. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section 6.1), and
--- only the final response says whether the connection stays open.
+-- The fields that an interim response may have. No interim response is framed (RFC 9110, section 8.6; RFC 9112, section
+-- 6.1), and only the final response says whether the connection stays open.
 hintFields :: ResponseHeaders -> Either InvalidResponse ResponseHeaders
 hintFields = traverse checked . filter (not . isOfConnection . fst)
   where
@@ -130,13 +142,14 @@ hintFields = traverse checked . filter (not . isOfConnection . fst)
       where
         text = CI.original name
 
--- | What was negotiated for the connection of a request. Nothing if it is not protected, and for requests that were not made by
--- this server.
+-- | What was negotiated for the connection of a request. Nothing if it is not protected, and for requests that were not
+-- made by this server.
 requestNegotiated :: Request -> Maybe Negotiated
 requestNegotiated request = contextOf request >>= exchangeNegotiated . contextExchange
 
--- | The trailers that the client has sent behind the body, without those that must be in a head (@mayBeTrailer@). Empty before the body has been read to its end, if there are none, over
--- HTTP\/1, and for requests that were not made by this server. Any thread may ask, also after the application has returned. Does not block.
+-- | The trailers that the client has sent behind the body, without those that must be in a head (@mayBeTrailer@). Empty
+-- before the body has been read to its end, if there are none, over HTTP\/1, and for requests that were not made by
+-- this server. Any thread may ask, also after the application has returned. Does not block.
 getRequestTrailers :: Request -> IO RequestHeaders
 getRequestTrailers request = maybe (return []) (requestTrailers . contextExchange) (contextOf request)
 
@@ -154,10 +167,10 @@ setHTTP2Data request value = forM_ (dataOf request) (`writeIORef` value)
 modifyHTTP2Data :: Request -> (Maybe HTTP2Data -> Maybe HTTP2Data) -> IO ()
 modifyHTTP2Data request change = forM_ (dataOf request) (`modifyIORef'` change)
 
--- | @belongingOfConnection request key make end@: a thing that belongs to the client's connection, and not to one request. It is made
--- when it is first asked for with this key. When the connection is over, the action @end@ runs with it. Nothing over HTTP\/2 and HTTP\/3,
--- where a connection carries many requests at a time, and for requests that were not made by this server. Call it in the thread that the
--- application was called in.
+-- | @belongingOfConnection request key make end@: a thing that belongs to the client's connection, and not to one
+-- request. It is made when it is first asked for with this key. When the connection is over, the action @end@ runs with
+-- it. Nothing over HTTP\/2 and HTTP\/3, where a connection carries many requests at a time, and for requests that were
+-- not made by this server. Call it in the thread that the application was called in.
 belongingOfConnection :: Request -> Vault.Key a -> IO a -> (a -> IO ()) -> IO (Maybe a)
 belongingOfConnection request key make end =
   forM (contextOf request >>= belongingsOf . contextExchange) (\belongings -> belonging belongings key make end)
@@ -165,39 +178,42 @@ belongingOfConnection request key make end =
 dataOf :: Request -> Maybe (IORef (Maybe HTTP2Data))
 dataOf request = contextOf request >>= http2Data . contextExchange
 
--- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as gone,
--- because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the application has returned,
--- even if the client has sent another request since. Does not block. True for requests that were not made by this server.
+-- | Is the client still there, as far as the system knows? A client that has ended its half of the connection counts as
+-- gone, because the server cannot tell whether it will still receive. Any thread may ask, at any time: False once the
+-- application has returned, even if the client has sent another request since. Does not block. True for requests that
+-- were not made by this server.
 isConnected :: Request -> IO Bool
 isConnected request = (== Present) <$> getPresence request
 
--- | The same in more detail: a client that has ended its sending side behind its request may still wait for the answer (RFC 9112,
--- section 9.6). 'Present' for requests that were not made by this server. Does not block.
+-- | The same in more detail: a client that has ended its sending side behind its request may still wait for the answer
+-- (RFC 9112, section 9.6). 'Present' for requests that were not made by this server. Does not block.
 getPresence :: Request -> IO Presence
 getPresence request = maybe (return Present) (clientPresence . contextExchange) (contextOf request)
 
--- | Sends 100 (Continue) to a client that has ended its sending side ('EndedSending'). To one that waits it means nothing. The system of one that is
--- gone answers that there is no connection. So the client is 'Gone' soon afterwards. Does nothing to other clients, and where 'sendEarlyHints'
--- does nothing.
+-- | Sends 100 (Continue) to a client that has ended its sending side ('EndedSending'). To one that waits it means
+-- nothing. The system of one that is gone answers that there is no connection. So the client is 'Gone' soon afterwards.
+-- Does nothing to other clients, and where 'sendEarlyHints' does nothing.
 probeClient :: Request -> IO ()
 probeClient request = forM_ (contextOf request) $ \(Context exchange _) -> ifServing exchange $ do
   ended <- (== EndedSending) <$> clientPresence exchange
   when ended (inform exchange continue100 [])
 
--- | @onDisconnect request callback action@ runs the action. If the client goes away meanwhile ('isConnected'), it runs the
--- callback once, in another thread. When the action ends, a callback that is still running is interrupted. The callback also runs when the
--- application has returned, if another thread's action goes on.
+-- | @onDisconnect request callback action@ runs the action. If the client goes away meanwhile ('isConnected'), it runs
+-- the callback once, in another thread. When the action ends, a callback that is still running is interrupted. The
+-- callback also runs when the application has returned, if another thread's action goes on.
 --
 -- > onDisconnect request (cancel query) (wait query) >>= respond . page
 --
--- While unread bytes wait on the connection, such as the client's next request, the check for the client's end happens only
--- five times a second.
+-- While unread bytes wait on the connection, such as the client's next request, the check for the client's end happens
+-- only five times a second.
 --
--- An action that ends without waiting costs no thread: the thread that watches the client begins when the action waits for the first time.
+-- An action that ends without waiting costs no thread: the thread that watches the client begins when the action waits
+-- for the first time.
 onDisconnect :: Request -> IO () -> IO a -> IO a
 onDisconnect = onAbsence (/= Present)
 
--- | The same for an application that serves clients that have ended their sending side, too: only one that is 'Gone' has gone away.
+-- | The same for an application that serves clients that have ended their sending side, too: only one that is 'Gone'
+-- has gone away.
 onLoss :: Request -> IO () -> IO a -> IO a
 onLoss = onAbsence (== Gone)
 

@@ -26,6 +26,7 @@ formatHttpDate seconds = BI.unsafeCreate dateLength (writeDate (max 0 seconds))
 -- >>> parseHttpDate "Sunday, 06-Nov-94 08:49:37 GMT"
 -- Just 784111777
 parseHttpDate :: ByteString -> Maybe Seconds
-parseHttpDate text = case unsafeDupablePerformIO (BU.unsafeUseAsCStringLen text (\(at, size) -> readDate (castPtr at) size)) of
-  -1 -> Nothing
-  seconds -> Just seconds
+parseHttpDate text =
+  case unsafeDupablePerformIO (BU.unsafeUseAsCStringLen text (\(at, size) -> readDate (castPtr at) size)) of
+    -1 -> Nothing
+    seconds -> Just seconds

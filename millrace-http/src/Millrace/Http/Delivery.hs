@@ -1,11 +1,11 @@
 -- |
 -- Hands bytes to a transport for as long as the client takes them. Must not know: requests, responses.
 --
--- What counts is progress, not how long a response takes. A client that reads slowly is served; a client that acknowledges
--- nothing for too long is given up. The kernel reports room in a socket only when a third of its queue is free, and that
--- queue holds megabytes, so a slow client would seem dead for minutes. Therefore a wait is cut into slices. After each slice
--- the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged anything. A client that takes
--- everything within a slice is not measured at all, unless a rate is asked for.
+-- What counts is progress, not how long a response takes. A client that reads slowly is served; a client that
+-- acknowledges nothing for too long is given up. The kernel reports room in a socket only when a third of its queue is
+-- free, and that queue holds megabytes, so a slow client would seem dead for minutes. Therefore a wait is cut into
+-- slices. After each slice the length of the queue (SIOCOUTQ, tcp(7)) shows whether the client has acknowledged
+-- anything. A client that takes everything within a slice is not measured at all, unless a rate is asked for.
 module Millrace.Http.Delivery
   ( Pace,
     makePace,
@@ -48,7 +48,8 @@ data Pace = Pace
 
 -- | Computes the pace from the limits.
 makePace :: Limits -> Pace
-makePace limits = Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` slicesPerWait)) (sendRate limits)
+makePace limits =
+  Pace (sendMicros limits) (if null waits then 0 else max 1 (minimum waits `quot` slicesPerWait)) (sendRate limits)
   where
     waits = filter (> 0) (sendMicros limits : [window | Just (Rate _ window) <- [sendRate limits]])
 
@@ -148,7 +149,8 @@ pieceMax = 262144
 ------------------------------------------------------------------------------------------------------------------------
 -- Patience
 
--- Makes an attempt that waits at most one slice. The attempt stands here once, and not once for each kind of limit, because it is much code.
+-- Makes an attempt that waits at most one slice. The attempt stands here once, and not once for each kind of limit,
+-- because it is much code.
 withinSlice :: Delivery -> (TimeLimit -> IO Attempt) -> IO Attempt
 withinSlice delivery attempt = slice delivery >>= attempt
 {-# INLINE withinSlice #-}

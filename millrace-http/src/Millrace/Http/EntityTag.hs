@@ -43,8 +43,9 @@ parseTag text = case takeTag text of
   Just (tag, "") -> Just tag
   _ -> Nothing
 
--- | Reads a list. 'Nothing' if any part of it is malformed, or if there are more than 'membersMax' tags or commas. A tag may contain a
--- comma, so the list cannot be split first. Empty elements are skipped (RFC 9110 section 5.6.1.2). O(length).
+-- | Reads a list. 'Nothing' if any part of it is malformed, or if there are more than 'membersMax' tags or commas. A
+-- tag may contain a comma, so the list cannot be split first. Empty elements are skipped (RFC 9110 section 5.6.1.2).
+-- O(length).
 parseTagList :: ByteString -> Maybe TagList
 parseTagList text
   | trim text == "*" = Just AnyTag

@@ -129,8 +129,9 @@ data InvalidResponse
 instance Exception InvalidResponse
 
 -- | An exception, and the answer to it. An application that knows a better answer than
--- 'Network.Wai.Handler.Millrace.setOnExceptionResponse' throws this, for example a page of its site. All else is as if the
--- exception itself had been thrown: it is reported without the answer, and the answer is only sent if nothing of another one was.
+-- 'Network.Wai.Handler.Millrace.setOnExceptionResponse' throws this, for example a page of its site. All else is as if
+-- the exception itself had been thrown: it is reported without the answer, and the answer is only sent if nothing of
+-- another one was.
 --
 -- > withPages application request respond = application request respond `catch` \failure ->
 -- >   throwIO (FailedWithAnswer (pageFor failure) failure)
@@ -149,9 +150,12 @@ newtype ConnectionsCutOff = ConnectionsCutOff Int
 
 instance Exception ConnectionsCutOff where
   displayException (ConnectionsCutOff count) =
-    show count ++ (if count == 1 then " connection" else " connections") ++ " cut off: the time for the shutdown is over"
+    show count
+      ++ (if count == 1 then " connection" else " connections")
+      ++ " cut off: the time for the shutdown is over"
 
--- | A limit for which a connection of HTTP\/2 or HTTP\/3 ends. The server calls the action of 'Network.Wai.Handler.Millrace.setOnLimit' each time.
+-- | A limit for which a connection of HTTP\/2 or HTTP\/3 ends. The server calls the action of
+-- 'Network.Wai.Handler.Millrace.setOnLimit' each time.
 data ConnectionLimit
   = -- | 'Network.Wai.Handler.Millrace.setHTTP2MaximumFrames'
     FramesWithoutUse
@@ -184,7 +188,8 @@ newtype HandshakeFailed = HandshakeFailed SomeException
   deriving (Show)
 
 instance Exception HandshakeFailed where
-  displayException (HandshakeFailed (SomeException reason)) = "the handshake with a client failed: " ++ displayException reason
+  displayException (HandshakeFailed (SomeException reason)) =
+    "the handshake with a client failed: " ++ displayException reason
 
 -- | Prints exceptions for which 'defaultShouldDisplayException' is True to stderr, each with one write.
 defaultOnException :: Maybe Request -> SomeException -> IO ()
@@ -206,7 +211,8 @@ defaultShouldDisplayException exception
   | Just ThreadKilled <- fromException exception = False
   | Just (_ :: InvalidRequest) <- fromException exception = False
   | Just (_ :: HandshakeFailed) <- fromException exception = False
-  | Just failure <- fromException exception = ioe_location failure == usingFile || not (isLostClient failure || isSlowClient failure)
+  | Just failure <- fromException exception =
+    ioe_location failure == usingFile || not (isLostClient failure || isSlowClient failure)
   | otherwise = True
   where
     -- ESTALE, an error of network file systems, has the same IOErrorType as a reset connection.

@@ -2,11 +2,12 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- One request and the means to answer it, for all protocols. "Millrace.Http.Http1.Exchange" implements this interface for HTTP\/1,
+-- One request and the means to answer it, for all protocols. "Millrace.Http.Http1.Exchange" implements this interface
+-- for HTTP\/1,
 -- "Millrace.Http.Exchange.Memory" for tests. Must not know: protocols, sockets.
 --
--- Each protocol builds its record of operations once. The operations work on the state of one request, and a connection may have
--- many requests at a time. One thread at a time may use an exchange, except where an operation says otherwise.
+-- Each protocol builds its record of operations once. The operations work on the state of one request, and a connection
+-- may have many requests at a time. One thread at a time may use an exchange, except where an operation says otherwise.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Exchange
@@ -161,20 +162,21 @@ ifServing :: Exchange -> IO () -> IO ()
 ifServing (Exchange operations request) action = call (opIfServing operations request action)
 {-# NOINLINE ifServing #-}
 
--- | Sends an interim response with this status and these fields at once. The names must be tokens, and the values harmless. Does nothing
--- when the final response has begun, or if the version of the protocol has no interim responses.
+-- | Sends an interim response with this status and these fields at once. The names must be tokens, and the values
+-- harmless. Does nothing when the final response has begun, or if the version of the protocol has no interim responses.
 inform :: Exchange -> Status -> ResponseHeaders -> IO ()
 inform (Exchange operations request) status fields = call (opInform operations request status fields)
 {-# NOINLINE inform #-}
 
--- | Resets the request's stream with an error code of HTTP\/2. False, and nothing is done, if the protocol has no such codes.
+-- | Resets the request's stream with an error code of HTTP\/2. False, and nothing is done, if the protocol has no such
+-- codes.
 reset :: Exchange -> Word32 -> IO Bool
 reset (Exchange operations request) code = call (opReset operations request code)
 {-# NOINLINE reset #-}
 
--- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the application
--- has returned. Parks while the client does not take the bytes that must be sent. Throws @InvalidResponse@ for an
--- answer that cannot be sent.
+-- | Makes the final answer. Part of it may be sent later: as soon as this thread gives up the processor, or when the
+-- application has returned. Parks while the client does not take the bytes that must be sent. Throws @InvalidResponse@
+-- for an answer that cannot be sent.
 answer :: Exchange -> Answerer -> Plan -> IO ()
 answer (Exchange operations request) answerer plan = call (opAnswer operations request answerer plan)
 {-# NOINLINE answer #-}
@@ -184,7 +186,8 @@ takeBack :: Exchange -> IO Retraction
 takeBack (Exchange operations request) = call (opTakeBack operations request)
 {-# NOINLINE takeBack #-}
 
--- | Arranges that answers that are not sent yet go out as soon as this thread gives up the processor. 'settle' ends that.
+-- | Arranges that answers that are not sent yet go out as soon as this thread gives up the processor. 'settle' ends
+-- that.
 sendSoon :: Exchange -> IO ()
 sendSoon (Exchange operations request) = call (opSendSoon operations request)
 {-# NOINLINE sendSoon #-}
@@ -251,8 +254,8 @@ http2Data (Exchange operations request) = opHttp2Data operations request
 belongingsOf :: Exchange -> Maybe Belongings
 belongingsOf (Exchange operations request) = opBelongings operations request
 
--- Runs an action that an unknown function returns, without ever keeping the action. Otherwise GHC would make a closure of it, for
--- all later calls. For the same reason the functions above are not inlined.
+-- Runs an action that an unknown function returns, without ever keeping the action. Otherwise GHC would make a closure
+-- of it, for all later calls. For the same reason the functions above are not inlined.
 call :: IO a -> IO a
 call (IO action) = IO $ \before -> case action before of (# after, result #) -> (# after, result #)
 {-# INLINE call #-}

@@ -60,7 +60,8 @@ remember expiring key weight value
   | remembersNothing expiring = discard expiring value
   | otherwise = mask_ $ do
     end <- deadlineAfter (lifeMicros expiring)
-    atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value)) >>= mapM_ (discard expiring)
+    atomicModifyIORef' (content expiring) (insert (weightMax expiring) key (Entry end weight value))
+      >>= mapM_ (discard expiring)
     scheduleSweep expiring
 
 -- The new content, and the entries that have left it.
@@ -96,7 +97,8 @@ sweep expiring = mask_ $ do
       unless (Map.null left) (scheduleSweep expiring)
 
 forgetDead :: Deadline -> Content key a -> (Content key a, [a])
-forgetDead now (Content total entries) = (Content (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))
+forgetDead now (Content total entries) =
+  (Content (total - sum (fmap weightOf dead)) alive, map valueOf (Map.elems dead))
   where
     (dead, alive) = Map.partition (\(Entry end _ _) -> end <= now) entries
 

@@ -28,9 +28,9 @@ linger transport micros = void . (try :: IO () -> IO (Either SomeException ())) 
 lingerMicros :: Int
 lingerMicros = 5000000
 
--- 'linger' stops when the client has sent no byte for 'lingerPauseMicros', or 'lingerBytes' bytes in total. It receives at
--- most 'lingerPiece' bytes at a time. The limit in bytes is large, because some clients send a complete body before they read
--- the response.
+-- 'linger' stops when the client has sent no byte for 'lingerPauseMicros', or 'lingerBytes' bytes in total. It receives
+-- at most 'lingerPiece' bytes at a time. The limit in bytes is large, because some clients send a complete body before
+-- they read the response.
 lingerPauseMicros, lingerBytes, lingerPiece :: Int
 lingerPauseMicros = 1000000
 lingerBytes = 1073741824

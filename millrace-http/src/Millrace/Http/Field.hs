@@ -4,9 +4,9 @@
 -- |
 -- Records of unboxed words whose fields have types. Must not know: connections, requests.
 --
--- The state of a connection and of a request changes with every request. In an @IORef@ each change would allocate a box and
--- mark the reference for the collector, so the state is kept in words of plain memory. A 'Field' gives such a word the type
--- of its content. Everything here is inlined: reading a field is one load.
+-- The state of a connection and of a request changes with every request. In an @IORef@ each change would allocate a box
+-- and mark the reference for the collector, so the state is kept in words of plain memory. A 'Field' gives such a word
+-- the type of its content. Everything here is inlined: reading a field is one load.
 module Millrace.Http.Field
   ( Field (..),
     Record (..),

@@ -1,4 +1,5 @@
--- | The syntax of fields (RFC 9110, section 5.5 and 5.6): tokens, values and lists. Must not know: connections, requests, responses.
+-- | The syntax of fields (RFC 9110, section 5.5 and 5.6): tokens, values and lists. Must not know: connections,
+-- requests, responses.
 module Millrace.Http.FieldSyntax (isToken, isFieldValue, harmless, membersMax, listMembers) where
 
 import Data.ByteString (ByteString)
@@ -39,13 +40,14 @@ harmless = Char8.map (\character -> if isAllowed character then character else '
   where
     isAllowed character = character == '\t' || (character >= ' ' && character /= '\DEL')
 
--- | The most members of a list, with their parameters. No program is known to send a quarter of it. The other side makes a list as long
--- as a head may be, and what is done for each member would be done that often.
+-- | The most members of a list, with their parameters. No program is known to send a quarter of it. The other side
+-- makes a list as long as a head may be, and what is done for each member would be done that often.
 membersMax :: Int
 membersMax = 128
 
--- | The members in all lines of a field, without the blanks around them. Empty members are left out. 'Nothing': there are more
--- than 'membersMax', those that are empty and parameters counted. Then nothing was done but to count commas and semicolons.
+-- | The members in all lines of a field, without the blanks around them. Empty members are left out. 'Nothing': there
+-- are more than 'membersMax', those that are empty and parameters counted. Then nothing was done but to count commas
+-- and semicolons.
 --
 -- >>> listMembers ["a, b;q=1", ",c"]
 -- Just ["a","b;q=1","c"]

@@ -4,7 +4,18 @@
 --
 -- A cached descriptor counts its users, and the last one closes it. So its number cannot come to mean another file
 -- while a thread still sends the first one.
-module Millrace.Http.FileCache (FileCache, OpenFile (..), FileFacts (..), FileInfo (..), newFileCache, closeFileCache, withOpenFile, fileInfo, fileError) where
+module Millrace.Http.FileCache
+  ( FileCache,
+    OpenFile (..),
+    FileFacts (..),
+    FileInfo (..),
+    newFileCache,
+    closeFileCache,
+    withOpenFile,
+    fileInfo,
+    fileError,
+  )
+where
 
 import Control.Exception (bracket, throwIO)
 import Control.Monad (unless, (>=>))
@@ -74,7 +85,8 @@ closeFileCache cache = forgetAll (keptFiles cache) >> forgetAll (knownFacts cach
 withOpenFile :: FileCache -> FilePath -> (Either IOError OpenFile -> IO a) -> IO a
 withOpenFile cache path use
   | remembersNothing (keptFiles cache) = bracket (openRegular path) (mapM_ closeOpenFile) use
-  | otherwise = bracket (acquire cache path) (mapM_ release) (either (return . Left) (examined path . sharedValue) >=> use)
+  | otherwise =
+    bracket (acquire cache path) (mapM_ release) (either (return . Left) (examined path . sharedValue) >=> use)
 
 closeOpenFile :: OpenFile -> IO ()
 closeOpenFile (OpenFile descriptor _) = closeFile descriptor

@@ -1,5 +1,6 @@
 -- |
--- The copy of a request's head that belongs to the request: a table of fields, and the text that they are slices of. All protocols
+-- The copy of a request's head that belongs to the request: a table of fields, and the text that they are slices of.
+-- All protocols
 -- make their requests of it. Must not know: connections, responses.
 module Millrace.Http.HeadCopy (HeadCopy (..), slice, valueAt, fieldsOf, methodNumbered) where
 

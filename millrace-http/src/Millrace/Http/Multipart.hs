@@ -27,8 +27,8 @@ data Multipart = Multipart
     multipartType :: ByteString,
     -- | Content-Length, in bytes.
     multipartLength :: Integer,
-    -- | Sends the body. The argument reads up to this many bytes at an offset, and returns none only at the end. Throws @IOError@ if
-    -- the end comes too early.
+    -- | Sends the body. The argument reads up to this many bytes at an offset, and returns none only at the end. Throws
+    -- @IOError@ if the end comes too early.
     multipartBody :: (Integer -> Int -> IO ByteString) -> StreamingBody
   }
 
@@ -40,10 +40,13 @@ newBoundary :: IO Boundary
 newBoundary = hexadecimal <$> Internal.create count fill
   where
     count = 16
-    fill at = fillRandom at count >>= \code -> when (code < 0) (ioError (errnoToIOError "newBoundary" (Errno (negate code)) Nothing Nothing))
+    fill at =
+      fillRandom at count >>= \code ->
+        when (code < 0) (ioError (errnoToIOError "newBoundary" (Errno (negate code)) Nothing Nothing))
     hexadecimal = Lazy.toStrict . toLazyByteString . foldMap word8HexFixed . ByteString.unpack
 
--- | @multipart boundary contentType size ranges@: ranges of a representation that has this Content-Type and this size in bytes.
+-- | @multipart boundary contentType size ranges@: ranges of a representation that has this Content-Type and this size
+-- in bytes.
 multipart :: Boundary -> ByteString -> Integer -> [ByteRange] -> Multipart
 multipart boundary contentType size ranges =
   Multipart

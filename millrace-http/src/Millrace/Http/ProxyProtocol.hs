@@ -102,7 +102,8 @@ portOf text = do
   guard (number < 65536)
   Just (fromIntegral number)
 
--- Parses a number of at most this many digits. The protocol permits no leading zeros: elsewhere they mean octal numbers.
+-- Parses a number of at most this many digits. The protocol permits no leading zeros: elsewhere they mean octal
+-- numbers.
 isDecimal :: Int -> ByteString -> Bool
 isDecimal longest text = C8.all isDigit text && size > 0 && size <= longest && (size == 1 || C8.head text /= '0')
   where
@@ -138,10 +139,13 @@ parseBinary bytes
   | B.index bytes 12 .&. 0xf0 /= 0x20 = Malformed "an unknown version"
   | command > 1 = Malformed "an unknown command"
   | B.length bytes < 16 + size = Incomplete
-  | command == 0 = Header (16 + size) Nothing -- The LOCAL command: the connection is the proxy's own, for instance a health check.
+  | command == 0 =
+    Header (16 + size) Nothing -- The LOCAL command: the connection is the proxy's own, for instance a health check.
   | otherwise = case B.index bytes 13 of
     0x11 | size >= 12 -> found (SockAddrInet (port 8) (tupleToHostAddress (byte 0, byte 1, byte 2, byte 3)))
-    0x21 | size >= 36 -> found (SockAddrInet6 (port 32) 0 (tupleToHostAddress6 (w 0, w 2, w 4, w 6, w 8, w 10, w 12, w 14)) 0)
+    0x21
+      | size >= 36 ->
+        found (SockAddrInet6 (port 32) 0 (tupleToHostAddress6 (w 0, w 2, w 4, w 6, w 8, w 10, w 12, w 14)) 0)
     0x31 | size >= 216 -> found (SockAddrUnix (C8.unpack (unixName (B.take 108 body))))
     family
       | family `elem` [0x11, 0x21, 0x31] -> Malformed "addresses cut short"
@@ -156,7 +160,8 @@ parseBinary bytes
     port = fromIntegral . pair body
     found = Header (16 + size) . Just
 
--- A path ends with the first zero. An abstract name begins with one and may have others; those at the end only fill the room.
+-- A path ends with the first zero. An abstract name begins with one and may have others; those at the end only fill the
+-- room.
 unixName :: ByteString -> ByteString
 unixName room
   | B.take 1 room == B.singleton 0 = fst (B.spanEnd (== 0) room)

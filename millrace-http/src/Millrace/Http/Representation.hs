@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- |
--- Answers with a representation that has validators: bytes in memory, or a file. The answers are ordinary WAI responses, so
+-- Answers with a representation that has validators: bytes in memory, or a file. The answers are ordinary WAI
+-- responses, so
 -- this works with any server. Must not know: protocols, servers.
 module Millrace.Http.Representation
   ( Representation,
@@ -28,8 +29,8 @@ import Network.HTTP.Types hiding (ByteRange)
 import Network.HTTP.Types.Header (hAcceptRanges, hETag)
 import Network.Wai
 
--- | What a GET request for a resource is answered with: fields, bytes, and the validators that tell one state of it from
--- another. Make it once and use it for many requests: what the answers have in common is computed once.
+-- | What a GET request for a resource is answered with: fields, bytes, and the validators that tell one state of it
+-- from another. Make it once and use it for many requests: what the answers have in common is computed once.
 data Representation = Representation
   { representationValidators :: !Validators,
     -- Of a 200, but for Content-Length.
@@ -44,8 +45,9 @@ data Source
   = InMemory !ByteString
   | InFile !FilePath
 
--- | A representation whose bytes are in memory. The fields are those of a 200 response, such as Content-Type, Content-Encoding,
--- Vary and Cache-Control. ETag, Last-Modified, Accept-Ranges and all that concerns lengths and ranges are added.
+-- | A representation whose bytes are in memory. The fields are those of a 200 response, such as Content-Type,
+-- Content-Encoding, Vary and Cache-Control. ETag, Last-Modified, Accept-Ranges and all that concerns lengths and ranges
+-- are added.
 --
 -- A time in the future must not be announced as Last-Modified (RFC 9110, section 8.8.2.1): take the present instead.
 bytesRepresentation :: Validators -> ResponseHeaders -> ByteString -> Representation
@@ -59,13 +61,17 @@ fileRepresentation validators fields path size = represent validators fields siz
 represent :: Validators -> ResponseHeaders -> Integer -> Source -> Representation
 represent validators given size source = Representation validators fields size source whole
   where
-    fields = given ++ [(hAcceptRanges, "bytes")] ++ foldMap tagged (validatorTag validators) ++ foldMap dated (validatorModified validators)
+    fields =
+      given
+        ++ [(hAcceptRanges, "bytes")]
+        ++ foldMap tagged (validatorTag validators)
+        ++ foldMap dated (validatorModified validators)
     tagged tag = [(hETag, renderTag tag)]
     dated time = [(hLastModified, formatHttpDate time)]
     whole = rangeResponse status200 fields size source (ByteRange 0 (size - 1))
 
--- | Answers a GET or HEAD request: with a 200, or with what the request's conditions and ranges make of it (RFC 9110, sections
--- 13 and 14), which is a 206, 304, 412 or 416. Other methods get the 200.
+-- | Answers a GET or HEAD request: with a 200, or with what the request's conditions and ranges make of it (RFC 9110,
+-- sections 13 and 14), which is a 206, 304, 412 or 416. Other methods get the 200.
 --
 -- > {-# LANGUAGE OverloadedStrings #-}
 -- >
@@ -78,7 +84,12 @@ represent validators given size source = Representation validators fields size s
 -- > application = respondWith page
 respondWith :: Representation -> Application
 respondWith representation request respond =
-  case chooseAnswer (representationValidators representation) fields size (requestMethod request) (requestHeaders request) of
+  case chooseAnswer
+    (representationValidators representation)
+    fields
+    size
+    (requestMethod request)
+    (requestHeaders request) of
     Choice _ _ AllBytes -> respond (representationWhole representation)
     Choice status chosen NoBytes -> respond (responseBuilder status chosen mempty)
     Choice status chosen (OneRange range) -> respond (rangeResponse status chosen size source range)

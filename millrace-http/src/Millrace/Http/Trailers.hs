@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- |
--- What an application can say and ask about the trailers of a response and a request, with the names of Warp. Must not know:
+-- What an application can say and ask about the trailers of a response and a request, with the names of Warp. Must not
+-- know:
 -- protocols.
 module Millrace.Http.Trailers
   ( HTTP2Data,
@@ -27,8 +28,9 @@ import Data.Set (Set)
 import qualified Data.Set as Set
 import Network.HTTP.Types (HeaderName, ResponseHeaders)
 
--- | Makes the trailers of a response. It gets each piece of the body as it is written, and 'Nothing' at the end. Then it returns
--- the trailers; before, it returns the maker for the rest. The pieces may be other ones than the application wrote.
+-- | Makes the trailers of a response. It gets each piece of the body as it is written, and 'Nothing' at the end. Then
+-- it returns the trailers; before, it returns the maker for the rest. The pieces may be other ones than the application
+-- wrote.
 --
 -- > checksum :: Context SHA256 -> TrailersMaker
 -- > checksum context (Just bytes) = return (NextTrailersMaker (checksum (hashUpdate context bytes)))
@@ -72,9 +74,9 @@ data PushPromise = PushPromise
 defaultPushPromise :: PushPromise
 defaultPushPromise = PushPromise B.empty "" [] 16
 
--- | May a field with this name be a trailer? Not if it says where a message ends, where it goes, who sends it, or how to treat it: a
--- recipient that takes trailers for fields of the head would let them change what was decided by the head (RFC 9110, section 6.5.1).
--- The server leaves such trailers out, in requests and in responses.
+-- | May a field with this name be a trailer? Not if it says where a message ends, where it goes, who sends it, or how
+-- to treat it: a recipient that takes trailers for fields of the head would let them change what was decided by the
+-- head (RFC 9110, section 6.5.1). The server leaves such trailers out, in requests and in responses.
 --
 -- >>> map mayBeTrailer ["grpc-status", "Content-Length", "authorization"]
 -- [True,False,False]
@@ -84,8 +86,34 @@ mayBeTrailer name = CI.foldedCase name `Set.notMember` onlyInHeads
 onlyInHeads :: Set ByteString
 onlyInHeads =
   Set.fromList $
-    ["connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host"]
-      ++ ["authorization", "cookie", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "set-cookie", "www-authenticate"]
-      ++ ["cache-control", "expect", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "max-forwards", "pragma", "range"]
+    [ "connection",
+      "content-length",
+      "keep-alive",
+      "proxy-connection",
+      "te",
+      "trailer",
+      "transfer-encoding",
+      "upgrade",
+      "host"
+    ]
+      ++ [ "authorization",
+           "cookie",
+           "proxy-authenticate",
+           "proxy-authentication-info",
+           "proxy-authorization",
+           "set-cookie",
+           "www-authenticate"
+         ]
+      ++ [ "cache-control",
+           "expect",
+           "if-match",
+           "if-modified-since",
+           "if-none-match",
+           "if-range",
+           "if-unmodified-since",
+           "max-forwards",
+           "pragma",
+           "range"
+         ]
       ++ ["age", "date", "expires", "location", "retry-after", "vary", "warning"]
       ++ ["content-encoding", "content-range", "content-type"]

@@ -1,11 +1,12 @@
 {-# LANGUAGE RankNTypes #-}
 
 -- |
--- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Must not know:
+-- The bytes of one client: how they are received and sent, under time limits, and how the connection ends. Must not
+-- know:
 -- HTTP.
 --
--- A plain socket is a constructor of its own, so that its operations are inlined and called directly. All other transports
--- are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.
+-- A plain socket is a constructor of its own, so that its operations are inlined and called directly. All other
+-- transports are a record of functions: "Millrace.Http.Transport.Memory" is one, and TLS is another.
 --
 -- Exposed for other packages of Millrace and for tests. Not covered by the version policy.
 module Millrace.Http.Transport
@@ -79,7 +80,14 @@ import Foreign.C.Error (Errno (..))
 import Foreign.Ptr (Ptr)
 import Millrace.Deadline (Deadline)
 import Millrace.Http.Transport.Disk (readFileAt)
-import Millrace.Http.Transport.Plain (Attempt (..), FileSlice (..), Following (..), Piece (..), Presence (..), TimeLimit (..))
+import Millrace.Http.Transport.Plain
+  ( Attempt (..),
+    FileSlice (..),
+    Following (..),
+    Piece (..),
+    Presence (..),
+    TimeLimit (..),
+  )
 import qualified Millrace.Http.Transport.Plain as Plain
 import Millrace.Socket (ShutdownCmd (..), Socket, close, setReadDeadline, shutdown)
 import Millrace.Socket.Borrowed
@@ -119,9 +127,9 @@ data Functions = Functions
   { -- | For messages.
     functionsName :: !String,
     functionsNegotiated :: !(Maybe Negotiated),
-    -- | Waits for bytes, no longer than this many microseconds (0: for ever), and hands them to the continuation, in a buffer from
-    -- 'borrow' which is the continuation's then. Called with asynchronous exceptions masked. A transport that waits should keep no
-    -- buffer meanwhile, and little on the stack.
+    -- | Waits for bytes, no longer than this many microseconds (0: for ever), and hands them to the continuation, in a
+    -- buffer from 'borrow' which is the continuation's then. Called with asynchronous exceptions masked. A transport
+    -- that waits should keep no buffer meanwhile, and little on the stack.
     functionsReceiveFirst :: !(forall a. Int -> (Received -> IO a) -> IO a),
     -- | Waits for at least one byte, and returns how many it has received: 0 at the end of the stream.
     functionsReceiveInto :: !(Deadline -> Ptr Word8 -> Int -> IO Int),
@@ -214,7 +222,8 @@ receiveInto (Other functions _) deadline = functionsReceiveInto functions deadli
 -- | Waits for at least one byte until the deadline, and returns at most this many bytes: none at the end of the stream.
 receiveBytes :: Transport -> Deadline -> Int -> IO ByteString
 receiveBytes (Plain socket _) deadline size = recvBefore deadline socket size
-receiveBytes (Other functions _) deadline size = B.copy <$> BI.createUptoN size (\target -> functionsReceiveInto functions deadline target size)
+receiveBytes (Other functions _) deadline size =
+  B.copy <$> BI.createUptoN size (\target -> functionsReceiveInto functions deadline target size)
 {-# NOINLINE receiveBytes #-}
 
 -- | Sets a time after which no receive waits, including one that already does.
@@ -227,8 +236,8 @@ hasArrived :: Transport -> IO Bool
 hasArrived (Plain socket _) = Plain.hasArrived socket
 hasArrived (Other functions _) = functionsHasArrived functions
 
--- | Bytes that can be received at once into memory of their own; 0 if that is not known, or if the transport has them in memory already.
--- Does not block.
+-- | Bytes that can be received at once into memory of their own; 0 if that is not known, or if the transport has them
+-- in memory already. Does not block.
 arrivedBytes :: Transport -> IO Int
 arrivedBytes (Plain socket _) = Plain.arrivedBytes socket
 arrivedBytes (Other _ _) = return 0
@@ -275,7 +284,12 @@ sendFileByReading functions limit (FileSlice file offset count) = bracket borrow
   case compare result 0 of
     LT -> return (Failed (Errno (fromIntegral (negate result))))
     EQ -> return (Moved 0)
-    GT -> functionsSend functions (if result < count then MoreFollows else NothingFollows) limit (Piece (borrowedBytes buffer) (fromIntegral result))
+    GT ->
+      functionsSend
+        functions
+        (if result < count then MoreFollows else NothingFollows)
+        limit
+        (Piece (borrowedBytes buffer) (fromIntegral result))
 
 -- | Bytes that were sent and that the client has not acknowledged; 0 if that is not known.
 queuedBytes :: Transport -> IO Int
@@ -288,8 +302,10 @@ queuedBytes (Other functions _) = functionsQueuedBytes functions
 -- the rest of the buffer before anything else. The bytes in the buffer may have changed, but the transport then sends
 -- the right ones. In all other cases the buffer is gone, also after an exception. The continuation runs masked.
 sendThenReceive :: Transport -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a
-sendThenReceive (Plain socket _) micros outgoing continue = sendThenReceiveWithin (Plain.timeLimit micros) socket outgoing continue
-sendThenReceive (Other functions _) micros outgoing continue = sendThenReceiveByFunctions functions micros outgoing continue
+sendThenReceive (Plain socket _) micros outgoing continue =
+  sendThenReceiveWithin (Plain.timeLimit micros) socket outgoing continue
+sendThenReceive (Other functions _) micros outgoing continue =
+  sendThenReceiveByFunctions functions micros outgoing continue
 {-# INLINE sendThenReceive #-}
 
 sendThenReceiveByFunctions :: Functions -> Int -> Slice -> (SentThenReceived -> IO a) -> IO a

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for types of your own; for all else
--- "Millrace.Postgresql" suffices. Must not know: sockets.
+-- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for types of your own;
+-- for all else "Millrace.Postgresql" suffices. Must not know: sockets.
 --
 -- >>> encodedSize (value (5 :: Int))
 -- Just 8
@@ -25,7 +25,16 @@ import Data.Int (Int16, Int32, Int64)
 import Data.Scientific (Scientific)
 import Data.Text (Text)
 import qualified Data.Text.Encoding as Text
-import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), diffDays, diffTimeToPicoseconds, fromGregorian, timeOfDayToTime)
+import Data.Time
+  ( Day,
+    LocalTime (..),
+    TimeOfDay,
+    UTCTime (..),
+    diffDays,
+    diffTimeToPicoseconds,
+    fromGregorian,
+    timeOfDayToTime,
+  )
 import Data.Word (Word8, byteSwap16, byteSwap32, byteSwap64)
 import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr)
@@ -80,8 +89,8 @@ bytesOf oid format bytes =
   Value oid format (Just (ByteString.length bytes)) $ \place ->
     unsafeUseAsCStringLen bytes (\(from, size) -> copyBytes place (castPtr from) size)
 
--- | In place of a value that has no form: a statement with it is not sent, and throws 'Millrace.Postgresql.NotSendable' with this reason,
--- for example @"is not a colour"@.
+-- | In place of a value that has no form: a statement with it is not sent, and throws 'Millrace.Postgresql.NotSendable'
+-- with this reason, for example @"is not a colour"@.
 unsendable :: Oid -> Text -> Value
 unsendable oid reason = Value oid AsBinary (Just 0) (const (throwIO (Unsendable reason)))
 

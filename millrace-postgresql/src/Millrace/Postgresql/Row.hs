@@ -1,8 +1,8 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
--- | How rows become values of a program. Import this module to make instances of 'Column' for types of your own; for all else
--- "Millrace.Postgresql" suffices. Must not know: sockets.
+-- | How rows become values of a program. Import this module to make instances of 'Column' for types of your own; for
+-- all else "Millrace.Postgresql" suffices. Must not know: sockets.
 --
 -- >>> rowWidth ((,) <$> (column :: Row Int) <*> (column :: Row Bool))
 -- 2
@@ -35,7 +35,16 @@ import Data.Scientific (Scientific, toRealFloat)
 import Data.Text (Text)
 import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
-import Data.Time (Day, LocalTime (..), TimeOfDay, UTCTime (..), addDays, fromGregorian, picosecondsToDiffTime, timeToTimeOfDay)
+import Data.Time
+  ( Day,
+    LocalTime (..),
+    TimeOfDay,
+    UTCTime (..),
+    addDays,
+    fromGregorian,
+    picosecondsToDiffTime,
+    timeToTimeOfDay,
+  )
 import Data.Word (Word16, Word8, byteSwap16, byteSwap32, byteSwap64)
 import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff)
@@ -52,7 +61,8 @@ import Millrace.Postgresql.Internal.Type
 data Row a = Row !Int (Int -> (Int -> Oid) -> Either Mismatch (Cells -> IO a))
 
 instance Functor Row where
-  fmap change (Row width reader) = Row width (\first types -> (\get cells -> change <$> get cells) <$> reader first types)
+  fmap change (Row width reader) =
+    Row width (\first types -> (\get cells -> change <$> get cells) <$> reader first types)
   {-# INLINE fmap #-}
 
 instance Applicative Row where
@@ -90,7 +100,18 @@ readerFor (Row _ reader) = reader 0
 -- | The next column.
 column :: forall a. Column a => Row a
 column = Row 1 $ \index types -> case decoder (types index) of
-  Nothing -> Left (Mismatch index (Text.pack ("it has the type " ++ nameOf (types index) ++ ", but the program reads " ++ expected (Nothing :: Maybe a))))
+  Nothing ->
+    Left
+      ( Mismatch
+          index
+          ( Text.pack
+              ( "it has the type "
+                  ++ nameOf (types index)
+                  ++ ", but the program reads "
+                  ++ expected (Nothing :: Maybe a)
+              )
+          )
+      )
   Just (Decoder decode) -> Right $ \cells -> do
     let cell = cells `plusPtr` (index * cellSize)
         refuse reason = throwIO (Mismatch index (Text.pack reason))
@@ -110,14 +131,15 @@ checked (Row width reader) check = Row width $ \first types -> do
   get <- reader first types
   return (get >=> either (throwIO . Mismatch first) return . check)
 
--- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number. It must look at the number
--- before it reads: a server may send any. 'sized' does that.
+-- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number. It must
+-- look at the number before it reads: a server may send any. 'sized' does that.
 newtype Decoder a = Decoder ((forall b. String -> IO b) -> Ptr Word8 -> Int -> IO a)
 
 instance Functor Decoder where
   fmap change (Decoder decode) = Decoder (\refuse bytes size -> change <$> decode refuse bytes size)
 
--- | @sized oid size decode@ makes values of a type whose binary form has this size, and refuses a value of another size.
+-- | @sized oid size decode@ makes values of a type whose binary form has this size, and refuses a value of another
+-- size.
 sized :: Oid -> Int -> ((forall b. String -> IO b) -> Ptr Word8 -> IO a) -> Decoder a
 sized oid wanted decode = Decoder $ \refuse bytes size ->
   if size == wanted then decode refuse bytes else refuse (wrongSize oid size ("not " ++ show wanted))
@@ -185,7 +207,8 @@ instance Column Int16 where
 instance Column Double where
   decoder oid
     | oid == oidFloat8 = Just (sized oid 8 (\_ bytes -> castWord64ToDouble . byteSwap64 <$> peek (castPtr bytes)))
-    | oid == oidFloat4 = Just (sized oid 4 (\_ bytes -> float2Double . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
+    | oid == oidFloat4 =
+      Just (sized oid 4 (\_ bytes -> float2Double . castWord32ToFloat . byteSwap32 <$> peek (castPtr bytes)))
     | otherwise = fmap (toRealFloat :: Scientific -> Double) <$> decoder oid
   expected _ = "a number"
 
@@ -208,7 +231,9 @@ instance Column Scientific where
         | otherwise = do
           digits <- fromIntegral . byteSwap16 <$> (peek (castPtr bytes) :: IO Word16)
           if size /= 8 + 2 * digits
-            then refuse (wrongSize oid size ("not " ++ show (8 + 2 * digits) ++ " as its " ++ show digits ++ " digits need"))
+            then
+              refuse
+                (wrongSize oid size ("not " ++ show (8 + 2 * digits) ++ " as its " ++ show digits ++ " digits need"))
             else packed bytes size >>= maybe (refuse "it is infinite or not a number") return . fromNumeric
   expected _ = "a number"
 
@@ -270,12 +295,17 @@ instance Column LocalTime where
 
 instance Column UTCTime where
   decoder oid
-    | oid == oidTimestamptz = Just (moment oid (\days micros -> UTCTime days (picosecondsToDiffTime (fromIntegral micros * 1000000))))
+    | oid == oidTimestamptz =
+      Just (moment oid (\days micros -> UTCTime days (picosecondsToDiffTime (fromIntegral micros * 1000000))))
     | otherwise = Nothing
   expected _ = "a timestamp with time zone"
 
 moment :: Oid -> (Day -> Int64 -> a) -> Decoder a
-moment oid make = sized oid 8 (\refuse bytes -> int64 bytes >>= \micros -> if isInfinite' micros then refuse infinite else return (at micros))
+moment oid make =
+  sized
+    oid
+    8
+    (\refuse bytes -> int64 bytes >>= \micros -> if isInfinite' micros then refuse infinite else return (at micros))
   where
     isInfinite' micros = micros == maxBound || micros == minBound
     at micros = let (days, rest) = micros `divMod` 86400000000 in make (addDays (fromIntegral days) epoch) rest

@@ -58,8 +58,8 @@ chooseMember (Balancer how members turn) request tried = case (members, tried) o
       let (before, from) = NonEmpty.splitAt (number `mod` length candidates) candidates
       return (NonEmpty.fromList (from ++ before))
 
--- Each pair of key and member has a weight of its own, and the heaviest member gets the key (rendezvous hashing): if a member
--- goes, the keys of the others stay where they are.
+-- Each pair of key and member has a weight of its own, and the heaviest member gets the key (rendezvous hashing): if a
+-- member goes, the keys of the others stay where they are.
 weight :: Word64 -> Member -> Word64
 weight key member = scrambled (key `xor` scrambled (hashOf (Char8.pack (showTarget (memberTarget member)))))
 
@@ -68,4 +68,7 @@ hashOf :: ByteString -> Word64
 hashOf = ByteString.foldl' (\hash byte -> (hash `xor` fromIntegral byte) * 0x100000001b3) 0xcbf29ce484222325
 
 scrambled :: Word64 -> Word64
-scrambled number = let product' = (number `xor` (number `div` 0x100000000)) * 0xd6e8feb86659fd93 in product' `xor` (product' `div` 0x100000000)
+scrambled number =
+  let product' = (number `xor` (number `div` 0x100000000)) * 0xd6e8feb86659fd93
+   in product'
+        `xor` (product' `div` 0x100000000)

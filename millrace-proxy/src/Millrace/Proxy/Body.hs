@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The body of a response, piece by piece, and the bytes of a connection that were received and not used yet. Must not know:
--- sockets.
+-- | The body of a response, piece by piece, and the bytes of a connection that were received and not used yet. Must not
+-- know: sockets.
 module Millrace.Proxy.Body
   ( Source (..),
     newSource,
@@ -20,7 +20,16 @@ import qualified Data.ByteString.Unsafe as Unsafe
 import Data.IORef
 import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (castPtr)
-import Millrace.Http.Http1.Wire (TrailerSection (..), chunksConsumed, chunksEnd, chunksRemaining, chunksSize, errorText, initChunks, nextChunk)
+import Millrace.Http.Http1.Wire
+  ( TrailerSection (..),
+    chunksConsumed,
+    chunksEnd,
+    chunksRemaining,
+    chunksSize,
+    errorText,
+    initChunks,
+    nextChunk,
+  )
 import Millrace.Proxy.ResponseHead (Framing (..), parseFieldLine)
 import Network.HTTP.Types (ResponseHeaders)
 
@@ -104,9 +113,11 @@ takeLine source limit = go ByteString.empty
       bytes <- (earlier <>) <$> takeNext source smallSize
       case ByteString.elemIndex 10 bytes of
         Just index
-          | index == 0 || ByteString.index bytes (index - 1) /= 13 -> throwIO (Broken "a line of the trailers ends with LF alone")
+          | index == 0 || ByteString.index bytes (index - 1) /= 13 ->
+            throwIO (Broken "a line of the trailers ends with LF alone")
           | index - 1 > limit -> tooLong
-          | otherwise -> ByteString.take (index - 1) bytes <$ writeIORef (sourceRest source) (ByteString.drop (index + 1) bytes)
+          | otherwise ->
+            ByteString.take (index - 1) bytes <$ writeIORef (sourceRest source) (ByteString.drop (index + 1) bytes)
         Nothing
           | ByteString.length bytes > limit + 1 -> tooLong
           | otherwise -> go bytes

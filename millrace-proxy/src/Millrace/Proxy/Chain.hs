@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The chain of proxies that a request goes through: whether it has come here before (Via), and how much further it may go
--- (Max-Forwards). Must not know: connections.
+-- | The chain of proxies that a request goes through: whether it has come here before (Via), and how much further it
+-- may go (Max-Forwards). Must not know: connections.
 module Millrace.Proxy.Chain
   ( ProxyName,
     newProxyName,
@@ -21,8 +21,8 @@ import Network.HTTP.Types (HeaderName, RequestHeaders, methodOptions)
 import Network.HTTP.Types.Version (http10, http11)
 import Network.Wai (Request, httpVersion, requestHeaders, requestMethod)
 
--- | What a proxy calls itself in Via. It begins with @millrace-@ and is made anew for each proxy, so that it says nothing about the machine,
--- and two proxies never have the same one.
+-- | What a proxy calls itself in Via. It begins with @millrace-@ and is made anew for each proxy, so that it says
+-- nothing about the machine, and two proxies never have the same one.
 newtype ProxyName = ProxyName ByteString
 
 newProxyName :: Identifiers -> ProxyName
@@ -39,7 +39,8 @@ viaText (ProxyName name) request = version <> name
 
 -- | Has the request come through this proxy before?
 hasBeenAt :: ProxyName -> Request -> Bool
-hasBeenAt (ProxyName name) request = or [name `ByteString.isInfixOf` value | (field, value) <- requestHeaders request, field == "via"]
+hasBeenAt (ProxyName name) request =
+  or [name `ByteString.isInfixOf` value | (field, value) <- requestHeaders request, field == "via"]
 
 -- | How much further a request may go.
 data Onward
@@ -50,7 +51,8 @@ data Onward
   | -- | Max-Forwards is no number.
     Unclear
 
--- | Looks at Max-Forwards, as the method OPTIONS demands (RFC 9110, section 7.6.2). With other methods that a proxy passes on it means nothing.
+-- | Looks at Max-Forwards, as the method OPTIONS demands (RFC 9110, section 7.6.2). With other methods that a proxy
+-- passes on it means nothing.
 onward :: Request -> Onward
 onward request
   | requestMethod request /= methodOptions = Onward request
@@ -58,7 +60,8 @@ onward request
     [] -> Onward request
     [digits] | isNumber digits -> case Char8.dropWhile (== '0') digits of
       "" -> EndsHere
-      significant -> Onward request {requestHeaders = reduced (Char8.pack (show (number significant - 1))) (requestHeaders request)}
+      significant ->
+        Onward request {requestHeaders = reduced (Char8.pack (show (number significant - 1))) (requestHeaders request)}
     _ -> Unclear
   where
     isNumber digits = not (Char8.null digits) && Char8.all isDigit digits

@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE RankNTypes #-}
 
--- | One request on one connection to a target: sending it, and waiting for the response under the limits. Must not know:
--- health.
+-- | One request on one connection to a target: sending it, and waiting for the response under the limits. Must not
+-- know: health.
 module Millrace.Proxy.Exchange
   ( Exchange (..),
     newExchange,
@@ -59,7 +59,15 @@ import Millrace.Timer (timeout)
 import Millrace.Tls (TlsException (..))
 import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hServer, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, isSecure, requestBodyLength)
-import Network.Wai.Handler.Millrace (Presence (..), getPresence, getRequestTrailers, onDisconnect, onLoss, probeClient, sendInterim)
+import Network.Wai.Handler.Millrace
+  ( Presence (..),
+    getPresence,
+    getRequestTrailers,
+    onDisconnect,
+    onLoss,
+    probeClient,
+    sendInterim,
+  )
 import Numeric (showHex)
 
 -- | A request on its way.
@@ -91,7 +99,12 @@ data EndOfBody
 
 newExchange :: Limits -> Target -> Request -> Deadline -> Link -> EndOfBody -> IO Exchange
 newExchange limits' target request end link endOfBody =
-  Exchange limits' target request link end <$> newIORef Nothing <*> newIORef Nothing <*> newIORef False <*> newEmptyMVar <*> newIORef Present <*> pure endOfBody
+  Exchange limits' target request link end <$> newIORef Nothing
+    <*> newIORef Nothing
+    <*> newIORef False
+    <*> newEmptyMVar
+    <*> newIORef Present
+    <*> pure endOfBody
 
 -- | Call this before any of a response is passed on that may wait for the target again.
 noteClient :: Exchange -> IO ()
@@ -141,7 +154,8 @@ withAddresses :: ConnectError -> String
 withAddresses (ConnectError _ attempts) = case nub (map (inSentence . ioe_description . snd) attempts) of
   [] -> "the name has no address"
   [reason] -> reason
-  _ -> intercalate "; " [show address <> ": " <> inSentence (ioe_description problem') | (address, problem') <- attempts]
+  _ ->
+    intercalate "; " [show address <> ": " <> inSentence (ioe_description problem') | (address, problem') <- attempts]
 
 -- The system's texts begin with a capital letter. Those that begin with more of them are names.
 inSentence :: String -> String
@@ -152,7 +166,9 @@ inSentence text = case text of
 hasNothingLeft :: SomeException -> Bool
 hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
   where
-    problems = maybeToList (fromException failure) ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
+    problems =
+      maybeToList (fromException failure)
+        ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
     isShortage code = Errno code `elem` [eMFILE, eNFILE, eADDRNOTAVAIL, eNOBUFS, eNOMEM]
 
 -- | What an exception of the connection means.
@@ -189,8 +205,8 @@ waitingFor body = case body of
   Streamed _ waiting -> waiting
   _ -> SendsAtOnce
 
--- | Reads a small body, so that it can be sent together with the head. Waits for the client, unless that waits itself, for what the target
--- says to the head. Throws what reading throws.
+-- | Reads a small body, so that it can be sent together with the head. Waits for the client, unless that waits itself,
+-- for what the target says to the head. Throws what reading throws.
 holdSmallBody :: Request -> IO RequestBody
 holdSmallBody request = case requestBodyLength request of
   KnownLength 0 -> return Absent
@@ -203,8 +219,8 @@ holdSmallBody request = case requestBodyLength request of
     pieces = getRequestBodyChunk request >>= \piece -> if ByteString.null piece then return [] else (piece :) <$> pieces
     heldMax = 16384
 
--- | Sends a head, and the body if it is held. Then this also takes what the target answers within a moment, because sending and
--- receiving may be one operation. Throws 'Problem'.
+-- | Sends a head, and the body if it is held. Then this also takes what the target answers within a moment, because
+-- sending and receiving may be one operation. Throws 'Problem'.
 sendRequest :: Exchange -> Source -> ByteString -> RequestBody -> IO ()
 sendRequest exchange source bytes body = case body of
   Streamed _ _ -> send exchange [bytes]
@@ -224,7 +240,8 @@ sendRequest exchange source bytes body = case body of
 
 -- How long the first bytes are waited for without watching the client.
 momentOf :: Exchange -> Word64 -> TimeLimit
-momentOf exchange now = microseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange))) `quot` 1000))
+momentOf exchange now =
+  microseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange))) `quot` 1000))
   where
     untilEnd = if exchangeEnd exchange == noDeadline then maxBound else end - min now end
     end = deadlineNanoseconds (exchangeEnd exchange)
@@ -247,10 +264,11 @@ send exchange pieces = do
 sendPiece :: Exchange -> ByteString -> IO ()
 sendPiece exchange piece = send exchange [piece]
 
--- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has all of it. When
--- the action ends, so does the sending.
+-- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has all of
+-- it. When the action ends, so does the sending.
 --
--- If the client does not send the body, the action finds the connection ended, and then the reason in 'exchangeInterrupted'.
+-- If the client does not send the body, the action finds the connection ended, and then the reason in
+-- 'exchangeInterrupted'.
 withSender :: Exchange -> RequestBody -> IO a -> IO a
 withSender exchange body action = case body of
   Streamed framing waiting -> withAsyncWithUnmask (sender framing waiting) (const action)
@@ -262,7 +280,8 @@ withSender exchange body action = case body of
       case outcome of
         Right () -> return ()
         Left failure -> case fromException failure of
-          -- The target may have answered before it closed the connection. The thread that waits for the answer finds out.
+          -- The target may have answered before it closed the connection. The thread that waits for the answer finds
+          -- out.
           Just (Problem _ cause) | isEnd cause -> noteSent exchange
           _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> linkInterrupt (exchangeLink exchange)
 
@@ -295,17 +314,23 @@ sendBody exchange framing = go >> noteSent exchange
       ByConnection finish -> trailersOf >>= finish
       InBytes | inChunks -> do
         trailers <- trailersOf
-        send exchange ["0\r\n" <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers]) <> "\r\n"]
+        send
+          exchange
+          [ "0\r\n"
+              <> ByteString.concat (concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- trailers])
+              <> "\r\n"
+          ]
       InBytes -> return ()
     trailersOf = passedTrailers <$> getRequestTrailers request
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Receives at most the given number of bytes within a limit; empty at the end. If that takes longer than a moment, the client is watched
--- meanwhile: when it goes, this ends. Throws 'Problem', or what reading the request's body threw.
+-- | Receives at most the given number of bytes within a limit; empty at the end. If that takes longer than a moment,
+-- the client is watched meanwhile: when it goes, this ends. Throws 'Problem', or what reading the request's body threw.
 receiveFrom :: Exchange -> Wait -> Int -> IO ByteString
-receiveFrom exchange wait size = awaitFrom exchange wait (\deadline -> linkReceive (exchangeLink exchange) deadline size)
+receiveFrom exchange wait size =
+  awaitFrom exchange wait (\deadline -> linkReceive (exchangeLink exchange) deadline size)
 
 -- | The same for whatever comes from the target. The action waits until the deadline.
 awaitFrom :: Exchange -> Wait -> (Deadline -> IO a) -> IO a
@@ -334,18 +359,21 @@ awaitFrom exchange wait receive = do
             Left failure | wasTooLate failure -> slowly begin
             _ -> settled outcome
         (Nothing, _) -> endOf (receiveUntil (endAfter begin))
-        (Just at, ForFirstByte) -> endOf (watchingClient (probing firstProbe (earlier (endAfter (max begin at)) (exchangeEnd exchange))))
+        (Just at, ForFirstByte) ->
+          endOf (watchingClient (probing firstProbe (earlier (endAfter (max begin at)) (exchangeEnd exchange))))
         (Just _, _) -> endOf (watchingClient (receiveUntil (endAfter begin)))
-    endAfter begin = if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
+    endAfter begin =
+      if limit == noTimeLimit then noDeadline else deadlineFromNanoseconds (begin + timeLimitNanoseconds limit)
     endOf action = do
       outcome <- action
       case outcome of
         Left failure | wasTooLate failure -> do
           now <- monotonicNanoseconds
-          throwIO (problem exchange (TooSlow (if deadlineFromNanoseconds now >= exchangeEnd exchange then ForAll else wait)))
+          throwIO
+            (problem exchange (TooSlow (if deadlineFromNanoseconds now >= exchangeEnd exchange then ForAll else wait)))
         _ -> settled outcome
-    -- A client that has ended its sending side behind the request may wait for the answer. After a while it is asked: it may be gone. Over TLS
-    -- that is known.
+    -- A client that has ended its sending side behind the request may wait for the answer. After a while it is asked:
+    -- it may be gone. Over TLS that is known.
     probing pause end
       | isSecure request = receiveUntil end
       | otherwise = do
@@ -378,8 +406,8 @@ momentWithin limit = if limit == noTimeLimit then moment else min moment (timeLi
   where
     moment = 50000000
 
--- | The head of the final response, or of the one that changes the protocol. Passes other interim responses on, except 100
--- (Continue). Throws 'Problem'.
+-- | The head of the final response, or of the one that changes the protocol. Passes other interim responses on, except
+-- 100 (Continue). Throws 'Problem'.
 receiveHead :: Exchange -> Source -> IO ResponseHead
 receiveHead exchange source = takeHeads exchange oneHead
   where
@@ -397,11 +425,14 @@ receiveHead exchange source = takeHeads exchange oneHead
             | ByteString.length bytes > headMax -> malformed "the head is too long"
             | otherwise -> do
               more <- sourceMore source 16384
-              if ByteString.null more then throwIO (problem exchange (ConnectionLost "the target closed it in the middle of the head")) else parse (bytes <> more)
+              if ByteString.null more
+                then throwIO (problem exchange (ConnectionLost "the target closed it in the middle of the head"))
+                else parse (bytes <> more)
     malformed = throwIO . problem exchange . BadResponse
     headMax = headBytesMax (exchangeLimits exchange)
 
--- A target that does not say what it is has its reasons: an empty field keeps the server in front from saying what it is itself.
+-- A target that does not say what it is has its reasons: an empty field keeps the server in front from saying what it
+-- is itself.
 withoutServersOwn :: ResponseHeaders -> ResponseHeaders
 withoutServersOwn fields = if any ((== hServer) . fst) fields then fields else (hServer, ByteString.empty) : fields
 

@@ -31,7 +31,8 @@ withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
   where
     isBlank byte = byte == 32 || byte == 9
 
--- | The members of the list that these values of a field make, in lower case. 'Nothing': the list is too long to be read ('listMembers').
+-- | The members of the list that these values of a field make, in lower case. 'Nothing': the list is too long to be
+-- read ('listMembers').
 tokensOf :: [ByteString] -> Maybe [ByteString]
 tokensOf values = case values of
   [] -> Just []
@@ -59,8 +60,8 @@ joined :: [ByteString] -> ByteString
 joined [value] = value
 joined values = ByteString.intercalate ", " values
 
--- | @withoutNamed options fields@: the fields without those that Connection names with its @options@, because they concern the
--- connection, too (RFC 9110, section 7.6.1).
+-- | @withoutNamed options fields@: the fields without those that Connection names with its @options@, because they
+-- concern the connection, too (RFC 9110, section 7.6.1).
 withoutNamed :: [ByteString] -> [Header] -> [Header]
 withoutNamed options fields
   | all (`elem` ["close", "keep-alive", "upgrade"]) options = fields

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The fields that tell a target about the client: Forwarded (RFC 7239) and its older relatives. Must not know: connections.
+-- | The fields that tell a target about the client: Forwarded (RFC 7239) and its older relatives. Must not know:
+-- connections.
 module Millrace.Proxy.Forwarding
   ( Claimed (..),
     claimsNothing,
@@ -54,12 +55,29 @@ forwardedFields policy request claimed = case policy of
         -- The first proxy knows what the client used.
         ++ line forwardedProto (orOwn [proto] (claimedProto said))
         ++ maybe [] (\name -> line forwardedHost (orOwn [name] (claimedHost said))) (requestHeaderHost request)
-        ++ line forwarded (claimedForwarded said ++ [ByteString.concat ("for=" : node : ";proto=" : proto : maybe [] (\name -> [";host=", quoted name]) (requestHeaderHost request))])
+        ++ line
+          forwarded
+          ( claimedForwarded said
+              ++ [ ByteString.concat
+                     ( "for=" :
+                       node :
+                       ";proto=" :
+                       proto :
+                       maybe
+                         []
+                         (\name -> [";host=", quoted name])
+                         (requestHeaderHost request)
+                     )
+                 ]
+          )
     orOwn own values = if null values then own else values
     -- RFC 7239, section 6: an IPv6 address is in brackets, and so in quotes.
     node = if ByteString.elem 58 client then ByteString.concat ["\"[", client, "]\""] else client
     -- A host with a port is not a token. Neither quotes nor backslashes are in a valid one.
-    quoted name = if isToken name then name else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
+    quoted name =
+      if isToken name
+        then name
+        else ByteString.concat ["\"", ByteString.filter (\byte -> byte /= 34 && byte /= 92) name, "\""]
 
 forwarded, forwardedFor, forwardedProto, forwardedHost :: OwnField
 forwarded = ownField "Forwarded"

@@ -53,7 +53,11 @@ ask settings secured check member = do
     (link, version) <- connectLink deadline secured target
     case version of
       Version1 -> restore (askInBytes deadline link) `finally` linkClose link
-      Version2 -> bracket (Http2.openConnection deadline Http2.defaultSettings (transportOf link)) Http2.closeConnection (restore . askOnStream deadline)
+      Version2 ->
+        bracket
+          (Http2.openConnection deadline Http2.defaultSettings (transportOf link))
+          Http2.closeConnection
+          (restore . askOnStream deadline)
   unless (checkAccepts check status) (wrong ("the status is " <> show (statusCode status)))
   where
     target = memberTarget member
@@ -64,9 +68,20 @@ ask settings secured check member = do
     wrong :: String -> IO a
     wrong = throwIO . Problem (Just target) . BadResponse
     askInBytes deadline link = do
-      linkSend link deadline [ByteString.concat ["GET ", checkPath check, " HTTP/1.1\r\nHost: ", authority, "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"]]
+      linkSend
+        link
+        deadline
+        [ ByteString.concat
+            [ "GET ",
+              checkPath check,
+              " HTTP/1.1\r\nHost: ",
+              authority,
+              "\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n"
+            ]
+        ]
       receive deadline link ByteString.empty
-    askOnStream deadline connection = bracket (Http2.beginExchange connection fields Http2.NothingFollows) ended (statusOn deadline)
+    askOnStream deadline connection =
+      bracket (Http2.beginExchange connection fields Http2.NothingFollows) ended (statusOn deadline)
     statusOn deadline begun = case begun of
       Http2.Begun exchange -> finalStatus deadline exchange
       _ -> wrong "it takes no request"

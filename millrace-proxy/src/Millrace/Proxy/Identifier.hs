@@ -79,9 +79,11 @@ traceParent identifiers = do
 
 -- 16 digits, eight at a time.
 pokeHex :: Ptr Word8 -> Word64 -> IO ()
-pokeHex place word = pokeByteOff place 0 (digits (word `shiftR` 32)) >> pokeByteOff place 8 (digits (word .&. 0xffffffff))
+pokeHex place word =
+  pokeByteOff place 0 (digits (word `shiftR` 32)) >> pokeByteOff place 8 (digits (word .&. 0xffffffff))
   where
-    digits = inBigEndian . asText . spread 4 0x0f0f0f0f0f0f0f0f . spread 8 0x00ff00ff00ff00ff . spread 16 0x0000ffff0000ffff
+    digits =
+      inBigEndian . asText . spread 4 0x0f0f0f0f0f0f0f0f . spread 8 0x00ff00ff00ff00ff . spread 16 0x0000ffff0000ffff
     spread by places value = (value `shiftL` by .|. value) .&. places
     -- Each byte has a digit's value. 10 and more are letters, which come 39 places behind the decimal digits.
     asText values = values + 0x3030303030303030 + 39 * ((values + 0x0606060606060606) `shiftR` 4 .&. 0x0101010101010101)
@@ -89,7 +91,10 @@ pokeHex place word = pokeByteOff place 0 (digits (word `shiftR` 32)) >> pokeByte
 
 -- | May a client's identifier be passed on?
 isRequestId :: ByteString -> Bool
-isRequestId value = not (ByteString.null value) && ByteString.length value <= 128 && ByteString.all (\byte -> byte > 32 && byte < 127) value
+isRequestId value =
+  not (ByteString.null value)
+    && ByteString.length value <= 128
+    && ByteString.all (\byte -> byte > 32 && byte < 127) value
 
 -- | Is it a valid @traceparent@ (W3C Trace Context, section 3.2)? Versions after 00 may have more behind its form.
 isTraceParent :: ByteString -> Bool

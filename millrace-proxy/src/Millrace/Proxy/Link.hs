@@ -23,9 +23,30 @@ import Foreign.Ptr (castPtr)
 import Millrace.Deadline
 import Millrace.Name (Query (..), host)
 import Millrace.Proxy.Target
-import Millrace.Socket (Family (..), ShutdownCmd (..), SockAddr (..), Socket, SocketOption (..), SocketType (..), connectBefore, defaultProtocol, setSocketOption, shutdown, socket)
+import Millrace.Socket
+  ( Family (..),
+    ShutdownCmd (..),
+    SockAddr (..),
+    Socket,
+    SocketOption (..),
+    SocketType (..),
+    connectBefore,
+    defaultProtocol,
+    setSocketOption,
+    shutdown,
+    socket,
+  )
 import qualified Millrace.Socket as Socket
-import Millrace.Socket.Borrowed (Received (..), SentThenReceived (..), Slice (..), borrow, borrowedBytes, borrowedSize, giveBack, sendThenReceiveWithin)
+import Millrace.Socket.Borrowed
+  ( Received (..),
+    SentThenReceived (..),
+    Slice (..),
+    borrow,
+    borrowedBytes,
+    borrowedSize,
+    giveBack,
+    sendThenReceiveWithin,
+  )
 import qualified Millrace.Socket.ByteString as Socket
 import Millrace.Socket.Connect (connectToBefore)
 import Millrace.Tls (ClientContext, ClientSettings (..), clientHandshakeBefore, newClientContext)
@@ -36,17 +57,17 @@ data Link = Link
   { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
     linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> [ByteString] -> IO ()),
-    -- | Sends bytes without waiting, and then receives as 'linkReceive' does, with a limit on the time: one operation where the
-    -- connection has one for both.
+    -- | Sends bytes without waiting, and then receives as 'linkReceive' does, with a limit on the time: one operation
+    -- where the connection has one for both.
     linkAsk :: !(TimeLimit -> ByteString -> IO Asked),
     -- | Says that nothing more is sent.
     linkEndSending :: !(IO ()),
     linkClose :: !(IO ()),
-    -- | Has the target sent nothing since, and not ended the connection either? If it has, what it sent is not the answer to the
-    -- next request. Does not block.
+    -- | Has the target sent nothing since, and not ended the connection either? If it has, what it sent is not the
+    -- answer to the next request. Does not block.
     linkIsQuiet :: !(IO Bool),
-    -- | Has the target ended the connection? Takes nothing from it, so any thread may ask, also about a connection that somebody uses or
-    -- closes. Does not block.
+    -- | Has the target ended the connection? Takes nothing from it, so any thread may ask, also about a connection that
+    -- somebody uses or closes. Does not block.
     linkHasEnded :: !(IO Bool),
     -- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
     linkInterrupt :: !(IO ())
@@ -71,7 +92,8 @@ data Secured = Secured
 
 -- | What targets with these schemes need. Throws a @SettingsError@ of "Millrace.Tls".
 newSecured :: ClientSettings -> [Scheme] -> IO Secured
-newSecured settings schemes = Secured <$> neededBy [Https, Https1] ["http/1.1"] <*> neededBy [H2] ["h2"] <*> neededBy [Https] ["h2", "http/1.1"]
+newSecured settings schemes =
+  Secured <$> neededBy [Https, Https1] ["http/1.1"] <*> neededBy [H2] ["h2"] <*> neededBy [Https] ["h2", "http/1.1"]
   where
     neededBy users protocols
       | any (`elem` users) schemes = Just <$> newClientContext settings {clientProtocols = map Char8.pack protocols}
@@ -92,22 +114,30 @@ connectLink deadline secured target = case targetPlace target of
     | isProtected scheme -> ioError (userError ("TLS on the Unix socket " <> path))
     | otherwise -> bracketOnError (socket AF_UNIX Stream defaultProtocol) Socket.close $ \raw ->
       (plainLink raw, plainVersion) <$ connectBefore deadline raw (SockAddrUnix path)
-  AtHost name port -> bracketOnError (connectToBefore deadline (host name (show port)) {queryFlags = []}) Socket.close $ \raw -> do
-    setSocketOption raw NoDelay 1
-    case scheme of
-      Https -> protected name raw (securedEither secured)
-      Https1 -> protected name raw (securedOnly1 secured)
-      H2 -> do
-        (link, version) <- protected name raw (securedOnly2 secured)
-        if version == Version2 then return (link, version) else ioError (userError "the target does not offer HTTP/2 (ALPN)")
-      _ -> return (plainLink raw, plainVersion)
+  AtHost name port ->
+    bracketOnError (connectToBefore deadline (host name (show port)) {queryFlags = []}) Socket.close $ \raw -> do
+      setSocketOption raw NoDelay 1
+      case scheme of
+        Https -> protected name raw (securedEither secured)
+        Https1 -> protected name raw (securedOnly1 secured)
+        H2 -> do
+          (link, version) <- protected name raw (securedOnly2 secured)
+          if version == Version2
+            then return (link, version)
+            else ioError (userError "the target does not offer HTTP/2 (ALPN)")
+        _ -> return (plainLink raw, plainVersion)
   where
     scheme = targetScheme target
     plainVersion = if scheme == H2c then Version2 else Version1
     protected _ _ Nothing = ioError (userError ("no settings of TLS for " <> showTarget target))
     protected name raw (Just context) = do
       connection <- clientHandshakeBefore deadline context name raw
-      return (tlsLink connection, if Tls.negotiatedProtocol (Tls.negotiated connection) == Just (Char8.pack "h2") then Version2 else Version1)
+      return
+        ( tlsLink connection,
+          if Tls.negotiatedProtocol (Tls.negotiated connection) == Just (Char8.pack "h2")
+            then Version2
+            else Version1
+        )
 
 plainLink :: Socket -> Link
 plainLink raw =

@@ -67,7 +67,14 @@ noteFailure limits member = do
   now <- monotonicNanoseconds
   atomicModifyIORef' (memberFailures member) $ \(Failures count end) ->
     let failures = count + 1
-     in (Failures failures (if failures >= failuresMax limits then now + timeLimitNanoseconds (microseconds (leftOutMicros limits)) else end), ())
+     in ( Failures
+            failures
+            ( if failures >= failuresMax limits
+                then now + timeLimitNanoseconds (microseconds (leftOutMicros limits))
+                else end
+            ),
+          ()
+        )
 
 -- | May requests go there, as far as is known?
 isUsable :: Member -> IO Bool

@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | Connections that a target has authenticated (NTLM, Negotiate). What is asked on them is asked in the name of one client. So each
--- belongs to the connection of that client, and ends with it. Must not know: sockets.
+-- | Connections that a target has authenticated (NTLM, Negotiate). What is asked on them is asked in the name of one
+-- client. So each belongs to the connection of that client, and ends with it. Must not know: sockets.
 module Millrace.Proxy.Pinned
   ( Pins,
     newPins,
@@ -65,17 +65,20 @@ knownPlace pins request = do
 
 -- | The target that the client's connection belongs to.
 pinnedMember :: Pins -> Request -> IO (Maybe Member)
-pinnedMember pins request = knownPlace pins request >>= maybe (return Nothing) (\(Place _ variable) -> fmap fst <$> readMVar variable)
+pinnedMember pins request =
+  knownPlace pins request >>= maybe (return Nothing) (\(Place _ variable) -> fmap fst <$> readMVar variable)
 
--- | Takes the client's connection to this target, if nothing has happened on it since. It is the caller's to close. Does not block. Call it
--- masked.
+-- | Takes the client's connection to this target, if nothing has happened on it since. It is the caller's to close.
+-- Does not block. Call it masked.
 takePinned :: Pins -> Request -> Member -> IO (Maybe Link)
-takePinned pins request member = knownPlace pins request >>= maybe (return Nothing) (\(Place _ variable) -> modifyMVar variable taken)
+takePinned pins request member =
+  knownPlace pins request >>= maybe (return Nothing) (\(Place _ variable) -> modifyMVar variable taken)
   where
     taken (Just (owner, link)) | memberTarget owner == memberTarget member = (,) Nothing <$> ifQuiet link
     taken held = return (held, Nothing)
 
--- | Keeps a connection for the client, or closes it if the client's connection carries many requests at a time. Call it masked.
+-- | Keeps a connection for the client, or closes it if the client's connection carries many requests at a time. Call it
+-- masked.
 keepPinned :: Pins -> Request -> Member -> Link -> IO ()
 keepPinned pins request member link = do
   place <- placeOf pins request
@@ -98,13 +101,14 @@ ifQuiet link = linkIsQuiet link >>= \quiet -> if quiet then return (Just link) e
 asksForConnection :: Request -> Bool
 asksForConnection request = any (isOfConnection hAuthorization) (requestHeaders request)
 
--- | Does the connection belong to the client from now on, after this response? A target may authenticate it in several steps: the first
--- one is its offer.
+-- | Does the connection belong to the client from now on, after this response? A target may authenticate it in several
+-- steps: the first one is its offer.
 pinsConnection :: Request -> ResponseHeaders -> Bool
 pinsConnection request fields = asksForConnection request || any (isOfConnection hWWWAuthenticate) fields
 
 -- The schemes that authenticate a connection and not a message (RFC 4559, section 6).
 isOfConnection :: HeaderName -> (HeaderName, ByteString) -> Bool
-isOfConnection wanted (name, value) = name == wanted && any ((`elem` ["ntlm", "negotiate"]) . scheme) (Char8.split ',' value)
+isOfConnection wanted (name, value) =
+  name == wanted && any ((`elem` ["ntlm", "negotiate"]) . scheme) (Char8.split ',' value)
   where
     scheme = CI.mk . Char8.takeWhile (/= ' ') . withoutBlanks

@@ -1,5 +1,5 @@
--- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet. A thread
--- that finds none there takes one of another capability. Must not know: HTTP.
+-- | The connections to a target that are open and not in use. Each capability has its own, so that threads seldom meet.
+-- A thread that finds none there takes one of another capability. Must not know: HTTP.
 module Millrace.Proxy.Pool
   ( Pool,
     newPool,
@@ -95,8 +95,8 @@ tidyingMicros = 500000
 
 -- | Closes connections that were kept for too long, and those that the target has closed. Does not block.
 --
--- They stay in the pool while this looks at them, so that a request never finds it empty. 'takeLink' finds out by itself whether the
--- target has sent what nobody asked for.
+-- They stay in the pool while this looks at them, so that a request never finds it empty. 'takeLink' finds out by
+-- itself whether the target has sent what nobody asked for.
 tidyPool :: Pool -> IO ()
 tidyPool pool = do
   now <- monotonicNanoseconds
@@ -130,4 +130,5 @@ closePool pool = closing (allPlaces (poolStacks pool)) end
 
 -- Closes the connections that a change takes out of these stacks.
 closing :: [IORef Stack] -> (Stack -> (Stack, [Kept])) -> IO ()
-closing stacks change = forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)
+closing stacks change =
+  forM_ stacks $ \stack -> mask_ $ atomicModifyIORef' stack change >>= mapM_ (\(Kept link _) -> linkClose link)

@@ -18,7 +18,19 @@ import Control.Exception (Exception (..))
 import qualified Data.ByteString.Lazy as Lazy
 import Data.Word (Word32)
 import Millrace.Proxy.Target (Target, showTarget)
-import Network.HTTP.Types (Header, Status (..), hContentType, mkStatus, status200, status400, status405, status501, status502, status503, status504)
+import Network.HTTP.Types
+  ( Header,
+    Status (..),
+    hContentType,
+    mkStatus,
+    status200,
+    status400,
+    status405,
+    status501,
+    status502,
+    status503,
+    status504,
+  )
 import Network.Wai (Response, responseLBS)
 
 -- | Why a request was not passed on, or its response not passed back.
@@ -127,7 +139,8 @@ problemResponse reason = responseLBS status fields text
         ++ [("Retry-After", "1") | statusCode status == 503]
     text = Lazy.fromStrict (statusMessage status <> "\n")
 
--- | The error code of HTTP\/2 that tells a client as much as the target has said, if it concerns the request and not the target.
+-- | The error code of HTTP\/2 that tells a client as much as the target has said, if it concerns the request and not
+-- the target.
 resetOf :: Problem -> Maybe Word32
 resetOf problem = case problemCause problem of
   RefusedByTarget -> Just refusedStream

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The head of a request for a target. Everything in it is checked here, whatever server the application runs on: a line end
--- or a blank in the wrong place would make two requests of one. Must not know: connections.
+-- | The head of a request for a target. Everything in it is checked here, whatever server the application runs on: a
+-- line end or a blank in the wrong place would make two requests of one. Must not know: connections.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.RequestHead
@@ -28,7 +28,17 @@ import Millrace.Proxy.Identifier (isRequestId, isTraceParent)
 import Millrace.Proxy.Settings
 import Network.HTTP.Types (Header, methodConnect, methodTrace)
 import Network.HTTP.Types.Version (http10, http11)
-import Network.Wai (Request, RequestBodyLength (..), httpVersion, rawPathInfo, rawQueryString, requestBodyLength, requestHeaderHost, requestHeaders, requestMethod)
+import Network.Wai
+  ( Request,
+    RequestBodyLength (..),
+    httpVersion,
+    rawPathInfo,
+    rawQueryString,
+    requestBodyLength,
+    requestHeaderHost,
+    requestHeaders,
+    requestMethod,
+  )
 import Network.Wai.Handler.Millrace (mayBeTrailer)
 
 -- | What a head is made of besides the request.
@@ -120,10 +130,17 @@ kindOf name = case ByteString.length name of
       _ -> NotPassed
     | otherwise -> ForTarget
 
--- | The trailers that are passed on, of requests and of responses: those that may be trailers at all, without what the proxy drops from
--- heads or writes itself.
+-- | The trailers that are passed on, of requests and of responses: those that may be trailers at all, without what the
+-- proxy drops from heads or writes itself.
 passedTrailers :: [Header] -> [Header]
-passedTrailers = filter (\(name, value) -> mayBeTrailer name && isForTarget (kindOf (CI.foldedCase name)) && isToken (CI.original name) && isFieldValue value)
+passedTrailers =
+  filter
+    ( \(name, value) ->
+        mayBeTrailer name
+          && isForTarget (kindOf (CI.foldedCase name))
+          && isToken (CI.original name)
+          && isFieldValue value
+    )
   where
     isForTarget ForTarget = True
     isForTarget _ = False
@@ -161,7 +178,8 @@ sorted = go (Sorted [] claimsNothing [] [] [] Nothing [] [] [])
       ClaimsFor -> go found {sortedClaims = claims {claimedFor = value : claimedFor claims}} rest
       ClaimsProto -> go found {sortedClaims = claims {claimedProto = value : claimedProto claims}} rest
       ClaimsHost -> go found {sortedClaims = claims {claimedHost = value : claimedHost claims}} rest
-      RequestIdentifier -> go found {sortedRequestId = if isRequestId value then Just value else sortedRequestId found} rest
+      RequestIdentifier ->
+        go found {sortedRequestId = if isRequestId value then Just value else sortedRequestId found} rest
       ClaimsOther -> go found {sortedOthers = field : sortedOthers found} rest
       TraceIdentifier -> go found {sortedTraces = value : sortedTraces found} rest
       TraceState -> go found {sortedTraceStates = field : sortedTraceStates found} rest
@@ -185,7 +203,8 @@ composed :: Outgoing -> Request -> Either String Composed
 composed outgoing request
   | not (isToken (requestMethod request)) = Left "the method is not a token"
   | not (isTarget target) = Left "the target has a blank or a control character"
-  | Just bad <- firstBad fields = Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
+  | Just bad <- firstBad fields =
+    Left ("the field " <> show (CI.original (fst bad)) <> " has a character that is not allowed")
   | not (isFieldValue host) = Left "the host has a control character"
   | otherwise = case optionsOf (sortedOptions found) of
     Left reason -> Left reason
@@ -214,7 +233,9 @@ composed outgoing request
         ++ [(viaField, joined (filter isFieldValue (sortedVia found) ++ [outgoingVia outgoing]))]
     contentLength = case outgoingBody outgoing of
       CountedBody count -> [(lengthField, Char8.pack (show count))]
-      NoBody | isNothing (outgoingUpgrade outgoing) -> [(lengthField, "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
+      NoBody
+        | isNothing (outgoingUpgrade outgoing) ->
+          [(lengthField, "0") | requestMethod request `elem` ["POST", "PUT", "PATCH"]]
       _ -> []
     orMade part = maybe (part <$> outgoingIdentifiers outgoing) Just
     field name = maybe [] (\value -> [(name, value)])
@@ -236,17 +257,24 @@ composeHead outgoing request = ByteString.concat . pieces <$> composed outgoing 
       composedPath parts :
       " HTTP/1.1\r\nHost: " :
       composedHost parts :
-      foldl (\rest (name, value) -> "\r\n" : CI.original name : ": " : value : rest) (behind parts) (composedFields parts)
+      foldl
+        (\rest (name, value) -> "\r\n" : CI.original name : ": " : value : rest)
+        (behind parts)
+        (composedFields parts)
     behind parts = foldr (\(own, value) rest -> ownLine own : value : rest) ending (composedOwn parts)
     ending = case outgoingUpgrade outgoing of
       Just protocol -> ["\r\nConnection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
-      Nothing -> [if outgoingBody outgoing == ChunksOfBody then "\r\nTransfer-Encoding: chunked\r\n\r\n" else "\r\n\r\n"]
+      Nothing ->
+        [if outgoingBody outgoing == ChunksOfBody then "\r\nTransfer-Encoding: chunked\r\n\r\n" else "\r\n\r\n"]
 
--- | The fields for a target that speaks HTTP\/2, the pseudo-fields first. An upgrade becomes an extended CONNECT (RFC 8441).
+-- | The fields for a target that speaks HTTP\/2, the pseudo-fields first. An upgrade becomes an extended CONNECT (RFC
+-- 8441).
 composeFields :: ByteString -> Outgoing -> Request -> Either String [(ByteString, ByteString)]
 composeFields scheme outgoing request = do
   parts <- composed outgoing request
-  if isPath (composedPath parts) then Right (pseudo parts ++ foldl passed (own parts) (composedFields parts)) else Left "the target is not a path"
+  if isPath (composedPath parts)
+    then Right (pseudo parts ++ foldl passed (own parts) (composedFields parts))
+    else Left "the target is not a path"
   where
     isPath path = ByteString.take 1 path == "/" || path == "*"
     pseudo parts = case outgoingUpgrade outgoing of
@@ -256,16 +284,21 @@ composeFields scheme outgoing request = do
     passed rest (name, value)
       | isJust (outgoingUpgrade outgoing) && CI.foldedCase name == "sec-websocket-key" = rest
       | otherwise = (CI.foldedCase name, withoutBlanks value) : rest
-    own parts = [(ownName name, value) | (name, value) <- composedOwn parts] ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
+    own parts =
+      [(ownName name, value) | (name, value) <- composedOwn parts]
+        ++ [("te", "trailers") | composedTrailing parts == TakesTrailers]
 
 firstBad :: [Header] -> Maybe Header
-firstBad = foldr (\field@(name, value) rest -> if isToken (CI.original name) && isFieldValue value then rest else Just field) Nothing
+firstBad =
+  foldr
+    (\field@(name, value) rest -> if isToken (CI.original name) && isFieldValue value then rest else Just field)
+    Nothing
 
 isTarget :: ByteString -> Bool
 isTarget bytes = not (ByteString.null bytes) && ByteString.all (\byte -> byte > 32 && byte /= 127) bytes
 
--- | The protocol that the client asks to change to, if it may: only in a request without a body, because programs disagree about
--- where such a body ends. A length of 0 is no body.
+-- | The protocol that the client asks to change to, if it may: only in a request without a body, because programs
+-- disagree about where such a body ends. A length of 0 is no body.
 wantedUpgrade :: Settings -> Request -> Maybe ByteString
 wantedUpgrade settings request
   | httpVersion request == http10 || requestMethod request `elem` [methodConnect, methodTrace] = Nothing

@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The head of a response, parsed strictly (RFC 9112). What two programs could read differently is refused: a response that
--- this proxy took for shorter or longer than the target meant would make the rest of the connection the answer to somebody
--- else's request. Must not know: sockets.
+-- | The head of a response, parsed strictly (RFC 9112). What two programs could read differently is refused: a response
+-- that this proxy took for shorter or longer than the target meant would make the rest of the connection the answer to
+-- somebody else's request. Must not know: sockets.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.ResponseHead
@@ -113,8 +113,8 @@ foreign import ccall unsafe "proxy_head_parse"
 -- proxy_head, or one proxy_field
 data Head
 
--- | A field line without its end, such as one of the trailers. A line that begins with a blank continues another one (obsolete
--- folding), and is refused.
+-- | A field line without its end, such as one of the trailers. A line that begins with a blank continues another one
+-- (obsolete folding), and is refused.
 --
 -- >>> parseFieldLine "a b: c"
 -- Left "the name of a field is not a token"
@@ -237,7 +237,8 @@ conclude version status found = do
         headUpgrade = fromMaybe [] (tokensOf (foundUpgrade found))
       }
   where
-    -- 426 (Upgrade Required) says to which protocols (RFC 9110, section 15.5.22). That concerns the client's connection.
+    -- 426 (Upgrade Required) says to which protocols (RFC 9110, section 15.5.22). That concerns the client's
+    -- connection.
     asked = if statusCode status == 426 && not (null (foundUpgrade found)) then [(hConnection, "Upgrade"), ("Upgrade", joined (foundUpgrade found))] else []
     keeping options
       | "close" `elem` options = MustClose

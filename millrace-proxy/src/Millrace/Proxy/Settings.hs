@@ -39,18 +39,19 @@ data Settings = Settings
     tlsSettings :: !ClientSettings,
     -- | Requests that check whether the targets work. 'Nothing': only requests show that.
     activeCheck :: !(Maybe ActiveCheck),
-    -- | Called for each request that could not be passed on, or whose response could not be passed back. Must not block.
+    -- | Called for each request that could not be passed on, or whose response could not be passed back. Must not
+    -- block.
     onProblem :: Request -> Problem -> IO (),
-    -- | The response for a request that could not be passed on, for example with a page of the site. 'problemResponse' is the usual
-    -- one. Not for a response that breaks off: see 'Millrace.Proxy.onExceptionResponse'.
+    -- | The response for a request that could not be passed on, for example with a page of the site. 'problemResponse'
+    -- is the usual one. Not for a response that breaks off: see 'Millrace.Proxy.onExceptionResponse'.
     respondToProblem :: Request -> Problem -> IO Response,
     -- | Called when an active check has changed the health of a target: 'Nothing' if it is well again, else the reason.
     onHealth :: Target -> Maybe String -> IO ()
   }
 
--- | The client's Host is kept; its fields about other proxies are replaced; identifiers are made; the targets take turns; all
--- upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, the observers do nothing, and problems are
--- answered with a line of text.
+-- | The client's Host is kept; its fields about other proxies are replaced; identifiers are made; the targets take
+-- turns; all upgrades but @h2c@ are passed on; certificates are verified; there are no active checks, the observers do
+-- nothing, and problems are answered with a line of text.
 defaultSettings :: Settings
 defaultSettings =
   Settings
@@ -77,9 +78,9 @@ data HostField
     FixedHost !ByteString
   deriving (Eq, Show)
 
--- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target. Other fields in which
--- proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are passed on or left out
--- with the client's own.
+-- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target. Other fields in
+-- which proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are passed on or left
+-- out with the client's own.
 data Forwarding
   = -- | The client as this proxy sees it. The client's own fields are left out, because they can be forged.
     ReplaceForwarded
@@ -134,14 +135,14 @@ data Limits = Limits
     leftOutMicros :: !Int,
     -- | Bytes of the head of a response.
     headBytesMax :: !Int,
-    -- | After this many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as many more its
-    -- connection is given up.
+    -- | After this many microseconds of silence a target that speaks HTTP\/2 and has work is asked by PING. After as
+    -- many more its connection is given up.
     silentMicros :: !Int
   }
 
--- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole, an hour for a silent tunnel. 128 connections are
--- kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A head has 64 KiB. A target of HTTP\/2
--- is asked by PING after 15 seconds.
+-- | 10 seconds to connect, 60 for each part of a request and a response, none for the whole, an hour for a silent
+-- tunnel. 128 connections are kept for each target, for 50 seconds. Three failures leave a target out for 10 seconds. A
+-- head has 64 KiB. A target of HTTP\/2 is asked by PING after 15 seconds.
 defaultLimits :: Limits
 defaultLimits =
   Limits

@@ -1,5 +1,5 @@
--- | The connections of HTTP\/2 to a target. Many exchanges share each of them. Each capability has its own, so that threads seldom
--- meet; when the target allows no further exchange on one, another one is opened. Must not know: WAI.
+-- | The connections of HTTP\/2 to a target. Many exchanges share each of them. Each capability has its own, so that
+-- threads seldom meet; when the target allows no further exchange on one, another one is opened. Must not know: WAI.
 module Millrace.Proxy.Shared
   ( Shared,
     newShared,
@@ -35,8 +35,8 @@ data Shared = Shared
     sharedVersion :: !(IORef (Maybe Version))
   }
 
--- A capability's connections: those that are used, and those that take no more exchanges but have some left; and whether one is being
--- opened.
+-- A capability's connections: those that are used, and those that take no more exchanges but have some left; and
+-- whether one is being opened.
 data Slot = Slot
   { slotOpen :: [Connection],
     slotLeaving :: [Connection],
@@ -67,10 +67,18 @@ data Got
   | -- | The fields are not valid.
     NotValid
 
--- | @beginShared shared deadline connect fits fields part@ begins an exchange on a connection, or on a new one, for which it waits until the
--- deadline. Call it masked. Several callers wait for the same new connection; @connect@ runs in a thread of its own. If it returns 'Nothing', the
--- target speaks HTTP\/1.1. Throws what @connect@ throws, and the deadline's 'IOError'.
-beginShared :: Shared -> Deadline -> IO (Maybe Connection) -> (Connection -> IO Bool) -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Got
+-- | @beginShared shared deadline connect fits fields part@ begins an exchange on a connection, or on a new one, for
+-- which it waits until the deadline. Call it masked. Several callers wait for the same new connection; @connect@ runs
+-- in a thread of its own. If it returns 'Nothing', the target speaks HTTP\/1.1. Throws what @connect@ throws, and the
+-- deadline's 'IOError'.
+beginShared ::
+  Shared ->
+  Deadline ->
+  IO (Maybe Connection) ->
+  (Connection -> IO Bool) ->
+  [(ByteString, ByteString, Secrecy)] ->
+  Part ->
+  IO Got
 beginShared shared deadline connect fits fields part = go
   where
     go = do
@@ -118,7 +126,9 @@ beginShared shared deadline connect fits fields part = go
           phase <- atomicModifyIORef' slot (\known -> (add connection known {slotOpening = Nothing}, slotPhase known))
           writeIORef (sharedVersion shared) (Just Version2)
           when (phase == Over) (closeConnection connection)
-        Right Nothing -> atomicModifyIORef' slot (\known -> (known {slotOpening = Nothing}, ())) >> writeIORef (sharedVersion shared) (Just Version1)
+        Right Nothing ->
+          atomicModifyIORef' slot (\known -> (known {slotOpening = Nothing}, ()))
+            >> writeIORef (sharedVersion shared) (Just Version1)
         Left _ -> atomicModifyIORef' slot (\known -> (known {slotOpening = Nothing}, ()))
       putMVar place (maybe Version1 (const Version2) <$> outcome)
     add connection known
@@ -131,7 +141,14 @@ retire slot connection = do
   count <- exchangeCount connection
   atomicModifyIORef' slot $ \known ->
     if any (same connection) (slotOpen known)
-      then (known {slotOpen = filter (not . same connection) (slotOpen known), slotLeaving = if count == 0 then slotLeaving known else connection : slotLeaving known}, ())
+      then
+        ( known
+            { slotOpen =
+                filter (not . same connection) (slotOpen known),
+              slotLeaving = if count == 0 then slotLeaving known else connection : slotLeaving known
+            },
+          ()
+        )
       else (known, ())
   when (count == 0) (void (forkIO (closeConnection connection)))
   where
@@ -154,8 +171,8 @@ unusedCount shared = sum <$> mapM count (allPlaces (sharedSlots shared))
     count slot = readIORef slot >>= fmap length . filterM isUnused . slotOpen
     isUnused connection = (&&) <$> isUsable connection <*> ((== 0) <$> exchangeCount connection)
 
--- | Closes connections that have been unused for too long, those that have done their last exchange, and those that are over or take no
--- more.
+-- | Closes connections that have been unused for too long, those that have done their last exchange, and those that are
+-- over or take no more.
 closeUnused :: Shared -> IO ()
 closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
   now <- monotonicNanoseconds
@@ -166,7 +183,9 @@ closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
   mapM_ leaveConnection old
   forM_ old (retire slot)
   unless (null done) $ do
-    atomicModifyIORef' slot (\known -> (known {slotLeaving = filter (\one -> not (any (sameConnection one) done)) (slotLeaving known)}, ()))
+    atomicModifyIORef'
+      slot
+      (\known -> (known {slotLeaving = filter (\one -> not (any (sameConnection one) done)) (slotLeaving known)}, ()))
     mapM_ closeConnection done
   where
     isOld now connection = do

@@ -50,7 +50,9 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
       _ -> Http2.BodyFollows
     attempt left fields = mask $ \restore -> do
       deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
-      got <- synchronously (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
+      got <-
+        synchronously
+          (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
       case got of
         Left failure -> do
           let reason = trouble (unconnected failure)
@@ -60,7 +62,9 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
         Right NotFit
           | targetScheme target == Https -> return Nothing
           | otherwise -> return (Just (Failed (trouble CannotUpgrade) GiveUp))
-        Right NotValid -> return (Just (Failed (Problem Nothing (BadRequest "the target's connection does not take its fields")) GiveUp))
+        Right NotValid ->
+          return
+            (Just (Failed (Problem Nothing (BadRequest "the target's connection does not take its fields")) GiveUp))
         Right (Got stream _) -> do
           outcome <- restore (onStream settings passing member stream) `finally` Http2.endExchange stream
           case outcome of
@@ -70,7 +74,8 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
               | mayRepeat && left > 0 && not (isWantingVersion1 reason) -> restore (attempt (left - 1) fields)
               | otherwise -> do
                 noteProblem settings member reason
-                return (Just (Failed reason (if mayRepeat && not (isWantingVersion1 reason) then TryOthers else GiveUp)))
+                return
+                  (Just (Failed reason (if mayRepeat && not (isWantingVersion1 reason) then TryOthers else GiveUp)))
     fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
 
 -- The target wants this request over HTTP/1.1.
@@ -81,10 +86,16 @@ isWantingVersion1 reason = problemCause reason == ResetByTarget http11Required
 http11Required :: Word32
 http11Required = 13
 
--- Values that differ from request to request would only drive others out of the table for compression; secrets should not be in one
--- that clients share.
+-- Values that differ from request to request would only drive others out of the table for compression; secrets should
+-- not be in one that clients share.
 sensible :: (ByteString, ByteString) -> (ByteString, ByteString, Http2.Secrecy)
-sensible (name, value) = (name, value, if name `elem` ["authorization", "cookie", "x-request-id", "traceparent", "x-forwarded-for", "forwarded", ":path"] then Http2.Secret else Http2.Kept)
+sensible (name, value) =
+  ( name,
+    value,
+    if name `elem` ["authorization", "cookie", "x-request-id", "traceparent", "x-forwarded-for", "forwarded", ":path"]
+      then Http2.Secret
+      else Http2.Kept
+  )
 
 -- | Opens a connection to a target. 'Nothing': the target has chosen HTTP\/1.1; then the connection is in its pool.
 connectShared :: Settings -> Secured -> Member -> IO (Maybe Http2.Connection)
@@ -143,13 +154,18 @@ onStream settings passing member stream = do
       Streamed _ _ -> False
       _ -> True
 
--- libnghttp2 has checked the fields: names, values, and that none concerns the connection. What a proxy must not pass on is left out as from
--- HTTP/1.1.
+-- libnghttp2 has checked the fields: names, values, and that none concerns the connection. What a proxy must not pass
+-- on is left out as from HTTP/1.1.
 responseHeadOf :: Http2.Head -> ResponseHead
 responseHeadOf found =
   ResponseHead
     { headStatus = toEnum (Http2.headStatus found),
-      headFields = [(CI.mk name, value) | (name, value) <- Http2.headFields found, name `notElem` ["proxy-authenticate", "proxy-authentication-info", "te", "trailer"]],
+      headFields =
+        [ (CI.mk name, value)
+          | (name, value) <-
+              Http2.headFields found,
+            name `notElem` ["proxy-authenticate", "proxy-authentication-info", "te", "trailer"]
+        ],
       headFraming = if Http2.headPart found == Http2.NothingFollows then Counted 0 else UntilEnd,
       headKeeping = MayStay,
       headOptions = [],
@@ -179,19 +195,42 @@ deliver settings passing member exchange stream found
     accept <- acceptField protocol request
     return . respond $
       responseRaw
-        (\receive send -> send (switchingHead protocol found {headFields = accept ++ fields}) >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) (exchangeLink exchange) ByteString.empty receive send)
-        (problemResponse (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol")))
+        ( \receive send ->
+            send (switchingHead protocol found {headFields = accept ++ fields})
+              >> passBothWays
+                (tunnelLimit (limits settings))
+                (memberTarget member)
+                (exchangeLink exchange)
+                ByteString.empty
+                receive
+                send
+        )
+        ( problemResponse
+            (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol"))
+        )
   | isHeadAlone = return (fst <$> respondStreaming passing status fields (\_ _ -> return []))
-  | hasNoBody = return . respond $ responseBuilder status (if statusCode status == 204 then filter ((/= hContentLength) . fst) fields else fields) mempty
+  | hasNoBody =
+    return . respond $
+      responseBuilder
+        status
+        (if statusCode status == 204 then filter ((/= hContentLength) . fst) fields else fields)
+        mempty
   | otherwise = begin
   where
     request = passingRequest passing
     respond = passingRespond passing
     status = headStatus found
     fields = headFields found
-    hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304] || headFraming found == Counted 0
-    -- Such as an answer of gRPC that is nothing but trailers. It is passed on without a length, if the target has said none.
-    isHeadAlone = headFraming found == Counted 0 && httpVersion request > http11 && requestMethod request /= methodHead && statusCode status `notElem` [204, 205, 304] && hContentLength `notElem` map fst fields
+    hasNoBody =
+      requestMethod request == methodHead || statusCode status `elem` [204, 304] || headFraming found == Counted 0
+    -- Such as an answer of gRPC that is nothing but trailers. It is passed on without a length, if the target has said
+    -- none.
+    isHeadAlone =
+      headFraming found == Counted 0
+        && httpVersion request > http11
+        && requestMethod request /= methodHead
+        && statusCode status `notElem` [204, 205, 304]
+        && hContentLength `notElem` map fst fields
     trailers = map (first CI.mk) <$> Http2.receivedTrailers stream
     arrived = either (throwIO . problem exchange . causeOf) return =<< synchronously (Http2.arrivedBody stream pieceMax)
     pieceMax = 65536

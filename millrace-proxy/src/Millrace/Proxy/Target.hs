@@ -22,8 +22,8 @@ data Target = Target
   }
   deriving (Eq, Ord, Show)
 
--- | Whether connections to a target are protected, and which version of HTTP it speaks. With TLS the target must have a certificate
--- for its name.
+-- | Whether connections to a target are protected, and which version of HTTP it speaks. With TLS the target must have a
+-- certificate for its name.
 data Scheme
   = -- | HTTP\/1.1.
     Http
@@ -45,7 +45,8 @@ data Place
     AtPath !FilePath
   deriving (Eq, Ord, Show)
 
--- | Reads a target: @http:\/\/HOST[:PORT]@, the same with @https@, @https1@, @h2c@ or @h2@, @HOST:PORT@, a port alone for this machine,
+-- | Reads a target: @http:\/\/HOST[:PORT]@, the same with @https@, @https1@, @h2c@ or @h2@, @HOST:PORT@, a port alone
+-- for this machine,
 -- @unix:PATH@, or @h2c+unix:PATH@. Otherwise returns what is wrong, to follow a colon.
 --
 -- >>> parseTarget "https://example.org"
@@ -62,22 +63,27 @@ parseTarget :: String -> Either String Target
 parseTarget text
   | Just path <- stripPrefix "unix:" text = atPath Http path
   | Just path <- stripPrefix "h2c+unix:" text = atPath H2c path
-  | ((scheme, rest) : _) <- [(scheme, rest) | scheme <- [minBound ..], Just rest <- [stripPrefix (schemeText scheme) text]] =
+  | ((scheme, rest) : _) <-
+      [(scheme, rest) | scheme <- [minBound ..], Just rest <- [stripPrefix (schemeText scheme) text]] =
     Target scheme <$> (withoutPath rest >>= place (Just (usualPort scheme)))
   | not (null text) && all isDigit text = Target Http . AtHost "127.0.0.1" <$> port text
   | otherwise = Target Http <$> (withoutPath text >>= place Nothing)
   where
-    atPath scheme path = if null path then Left "unix: needs the path of a socket" else Right (Target scheme (AtPath path))
+    atPath scheme path =
+      if null path then Left "unix: needs the path of a socket" else Right (Target scheme (AtPath path))
     withoutPath rest = case break (== '/') rest of
       (authority, path)
         | path `elem` ["", "/"] -> Right authority
         | otherwise -> Left "a target has no path: requests keep theirs"
     place usual authority = case authority of
-      '[' : rest | (address, ']' : end) <- break (== ']') rest -> AtHost <$> checked isAddress address <*> portAfter usual end
+      '[' : rest
+        | (address, ']' : end) <- break (== ']') rest ->
+          AtHost <$> checked isAddress address <*> portAfter usual end
       _ -> let (name, end) = break (== ':') authority in AtHost <$> checked isName name <*> portAfter usual end
     portAfter _ (':' : digits) = port digits
     portAfter (Just usual) "" = Right usual
-    portAfter _ _ = Left "a target is http://HOST[:PORT] (or https, https1, h2c, h2), HOST:PORT, PORT, unix:PATH or h2c+unix:PATH"
+    portAfter _ _ =
+      Left "a target is http://HOST[:PORT] (or https, https1, h2c, h2), HOST:PORT, PORT, unix:PATH or h2c+unix:PATH"
     checked isPart name
       | not (null name) && all isPart name = Right name
       | otherwise = Left ("'" <> name <> "' is not the name or the address of a host")

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A connection that has changed its protocol, such as a WebSocket: bytes are passed both ways until one side ends. Must not
--- know: health.
+-- | A connection that has changed its protocol, such as a WebSocket: bytes are passed both ways until one side ends.
+-- Must not know: health.
 module Millrace.Proxy.Tunnel
   ( switchingHead,
     passBothWays,
@@ -28,13 +28,20 @@ switchingHead :: ByteString -> ResponseHead -> ByteString
 switchingHead protocol found =
   ByteString.concat $
     "HTTP/1.1 101 Switching Protocols\r\n" :
-    concat [[CI.original name, ": ", value, "\r\n"] | (name, value) <- headFields found, CI.foldedCase name /= "content-length", not (ByteString.null value)]
+    concat
+      [ [CI.original name, ": ", value, "\r\n"]
+        | (name, value) <-
+            headFields found,
+          CI.foldedCase name /= "content-length",
+          not (ByteString.null value)
+      ]
       ++ ["Connection: Upgrade\r\nUpgrade: ", protocol, "\r\n\r\n"]
 
--- | @passBothWays limit target link first receive send@ passes on what both sides send, beginning with the bytes @first@ of the target.
--- Ends when the target has ended; when the client ends first, the end is passed to the target, which has the time of the limit, or 30 seconds,
--- for each further part. A tunnel that is silent in both directions for the limit ends. The link is the caller's to close. Throws a 'Problem' if the
--- target breaks the connection, so that the client does not take that for an end.
+-- | @passBothWays limit target link first receive send@ passes on what both sides send, beginning with the bytes
+-- @first@ of the target. Ends when the target has ended; when the client ends first, the end is passed to the target,
+-- which has the time of the limit, or 30 seconds, for each further part. A tunnel that is silent in both directions for
+-- the limit ends. The link is the caller's to close. Throws a 'Problem' if the target breaks the connection, so that
+-- the client does not take that for an end.
 passBothWays :: TimeLimit -> Target -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
 passBothWays limit target link first receive send = do
   unless (ByteString.null first) (send first)

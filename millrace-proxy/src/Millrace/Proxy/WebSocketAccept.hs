@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a client of HTTP\/1.1 expects when its WebSocket is accepted, and a target that speaks HTTP\/2 does not say. Must not know:
--- connections.
+-- | What a client of HTTP\/1.1 expects when its WebSocket is accepted, and a target that speaks HTTP\/2 does not say.
+-- Must not know: connections.
 module Millrace.Proxy.WebSocketAccept (acceptField) where
 
 import Control.Monad (void)
@@ -21,8 +21,13 @@ foreign import ccall unsafe "SHA1" c_sha1 :: Ptr Word8 -> CSize -> Ptr Word8 -> 
 -- | Sec-WebSocket-Accept for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket.
 acceptField :: ByteString -> Request -> IO ResponseHeaders
 acceptField protocol request = case [value | ("sec-websocket-key", value) <- requestHeaders request] of
-  key : _ | protocol == "websocket" -> (\digest -> [("Sec-WebSocket-Accept", Base64.encode digest)]) <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
+  key : _
+    | protocol == "websocket" ->
+      (\digest -> [("Sec-WebSocket-Accept", Base64.encode digest)])
+        <$> sha1 (key <> "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")
   _ -> return []
 
 sha1 :: ByteString -> IO ByteString
-sha1 bytes = Internal.create 20 $ \place -> Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) place)
+sha1 bytes =
+  Internal.create 20 $ \place ->
+    Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) place)

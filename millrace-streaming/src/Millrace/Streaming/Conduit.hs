@@ -1,16 +1,18 @@
--- | Sources and sinks of conduit for Millrace's sockets, streams, files and directories, and the names of "Data.Conduit.Network" (conduit-extra). A
--- program that uses that module changes the import.
+-- | Sources and sinks of conduit for Millrace's sockets, streams, files and directories, and the names of
+-- "Data.Conduit.Network" (conduit-extra). A program that uses that module changes the import.
 --
 -- > main = runTCPServer (serverSettings 7000 "*") $ \app ->
 -- >   runConduit (appSource app .| appSink app)
 --
--- All of them wait as the functions below them do: the thread parks, and is interruptible. Their errors pass through unchanged. No
--- source yields an empty piece, and each needs memory for one piece only. A sink holds up its source until it has room.
+-- All of them wait as the functions below them do: the thread parks, and is interruptible. Their errors pass through
+-- unchanged. No source yields an empty piece, and each needs memory for one piece only. A sink holds up its source
+-- until it has room.
 --
--- __What becomes of bytes that are not used.__ When a consumer ends early, a source has yielded one piece at most that it did not need,
--- and bytes that nobody has asked for are still in the socket or file. conduit's operator @.|@ drops that piece, or the part of it that a
--- consumer gives back (@leftover@). If they are needed, make a 'StreamReader': 'consume' keeps what is given back, and 'attempt'
--- keeps everything if its consumer is interrupted or fails, for example by 'Millrace.Timer.timeout'.
+-- __What becomes of bytes that are not used.__ When a consumer ends early, a source has yielded one piece at most that
+-- it did not need, and bytes that nobody has asked for are still in the socket or file. conduit's operator @.|@ drops
+-- that piece, or the part of it that a consumer gives back (@leftover@). If they are needed, make a 'StreamReader':
+-- 'consume' keeps what is given back, and 'attempt' keeps everything if its consumer is interrupted or fails, for
+-- example by 'Millrace.Timer.timeout'.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
@@ -75,12 +77,13 @@ import Millrace.Socket.ByteString (recv)
 import Millrace.Stream (Sink, Source, fromFile, toSocket)
 import Millrace.Streaming.Network
 
--- | Receives until the end of the stream, in pieces of at most 16 KiB. It holds no memory while it waits. It does not close the socket.
+-- | Receives until the end of the stream, in pieces of at most 16 KiB. It holds no memory while it waits. It does not
+-- close the socket.
 sourceSocket :: MonadIO m => Socket -> ConduitT i ByteString m ()
 sourceSocket s = sourceStream (recv s borrowedSize)
 
--- | Sends each piece as soon as it comes, however large it is. It does not close the socket, nor shut it down. If it is interrupted, a
--- part of unknown size has been sent.
+-- | Sends each piece as soon as it comes, however large it is. It does not close the socket, nor shut it down. If it is
+-- interrupted, a part of unknown size has been sent.
 sinkSocket :: MonadIO m => Socket -> ConduitT ByteString o m ()
 sinkSocket = sinkStream . toSocket
 
@@ -92,8 +95,8 @@ sinkSocket = sinkStream . toSocket
 -- >>> runConduit (sourceStream source .| sinkList)
 -- ["one","two"]
 --
--- Lines and bytes of a file that is read through a buffer ("Millrace.File.Buffered"): @sourceStream ('Millrace.File.Buffered.readBytes' reader
--- 65536)@.
+-- Lines and bytes of a file that is read through a buffer ("Millrace.File.Buffered"): @sourceStream
+-- ('Millrace.File.Buffered.readBytes' reader 65536)@.
 sourceStream :: MonadIO m => Source -> ConduitT i ByteString m ()
 sourceStream source = next
   where
@@ -109,13 +112,13 @@ sinkStream sink = awaitForever (\piece -> unless (ByteString.null piece) (liftIO
 -- | A stream that takes back what was not used. It is for one thread at a time.
 data StreamReader = StreamReader !Source !(IORef [ByteString])
 
--- | A reader of a stream, for example of a socket (@recv s 16384@) or of 'appRead'. From now on read the stream through it only. Does not
--- block.
+-- | A reader of a stream, for example of a socket (@recv s 16384@) or of 'appRead'. From now on read the stream through
+-- it only. Does not block.
 newStreamReader :: Source -> IO StreamReader
 newStreamReader source = StreamReader source <$> newIORef []
 
--- | What was given back, or else the next piece of the stream; an empty one at the end. So @nextPiece reader@ is again a stream,
--- for 'sourceStream' and for the functions of "Millrace.Stream".
+-- | What was given back, or else the next piece of the stream; an empty one at the end. So @nextPiece reader@ is again
+-- a stream, for 'sourceStream' and for the functions of "Millrace.Stream".
 nextPiece :: StreamReader -> Source
 nextPiece (StreamReader source unused) = do
   pieces <- readIORef unused
@@ -123,9 +126,9 @@ nextPiece (StreamReader source unused) = do
     [] -> source
     first : others -> first <$ writeIORef unused others
 
--- | Runs a consumer on what the reader has. What it gives back (@leftover@) stays in the reader, as does what it has not
--- asked for. If it throws or is interrupted, the pieces that it had are lost; see 'attempt'. Memory does not grow with the
--- size of the stream.
+-- | Runs a consumer on what the reader has. What it gives back (@leftover@) stays in the reader, as does what it has
+-- not asked for. If it throws or is interrupted, the pieces that it had are lost; see 'attempt'. Memory does not grow
+-- with the size of the stream.
 consume :: MonadIO m => StreamReader -> ConduitT ByteString Void m r -> m r
 consume reader consumer = do
   (result, back) <- runConduit (fuseReturnLeftovers (sourceStream (nextPiece reader)) consumer)
@@ -134,9 +137,10 @@ consume reader consumer = do
 giveBack :: StreamReader -> [ByteString] -> IO ()
 giveBack (StreamReader _ unused) pieces = modifyIORef' unused (filter (not . ByteString.null) pieces ++)
 
--- | 'consume' for a consumer that may be interrupted, or fail: then the reader is as it was before, and another call finds every
--- byte again. Until the consumer has ended, all pieces that it was given stay in memory, so it should be for something short, such as a
--- line or a head. The stream is read in masked state, and is interruptible while it waits.
+-- | 'consume' for a consumer that may be interrupted, or fail: then the reader is as it was before, and another call
+-- finds every byte again. Until the consumer has ended, all pieces that it was given stay in memory, so it should be
+-- for something short, such as a line or a head. The stream is read in masked state, and is interruptible while it
+-- waits.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
@@ -160,14 +164,15 @@ attempt (StreamReader source unused) consumer = withRunInIO $ \run -> do
       undo = do
         pieces <- readIORef new
         writeIORef unused (before ++ reverse (filter (not . ByteString.null) pieces))
-  -- The handler is outside of the mask: an exception that is pending when the mask ends comes before the caller has the result.
+  -- The handler is outside of the mask: an exception that is pending when the mask ends comes before the caller has the
+  -- result.
   mask (\unmask -> unmask (run (consume (StreamReader noting unused) consumer))) `catch` \problem -> do
     undo
     throwIO (problem :: SomeException)
 
--- | A file from its beginning to its end, in pieces of at most 256 KiB. The file is open while the source runs. Throws for a file without
--- offsets, such as a terminal or a FIFO. To begin at another offset, or to use a file that is open, use
--- 'Millrace.Stream.fromFile' and 'sourceStream'.
+-- | A file from its beginning to its end, in pieces of at most 256 KiB. The file is open while the source runs. Throws
+-- for a file without offsets, such as a terminal or a FIFO. To begin at another offset, or to use a file that is open,
+-- use 'Millrace.Stream.fromFile' and 'sourceStream'.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace.File
@@ -178,8 +183,8 @@ attempt (StreamReader source unused) consumer = withRunInIO $ \run -> do
 sourceFile :: MonadResource m => FilePath -> ConduitT i ByteString m ()
 sourceFile path = bracketP (openFile path ForReading) closeFile (\file -> liftIO (fromFile file 0) >>= sourceStream)
 
--- | Writes into a file, which is emptied, or created. Pieces are written when 64 KiB have come together, and at the end. If the conduit
--- ends by an exception, what has come until then is still written. The bytes are in the file then;
+-- | Writes into a file, which is emptied, or created. Pieces are written when 64 KiB have come together, and at the
+-- end. If the conduit ends by an exception, what has come until then is still written. The bytes are in the file then;
 -- 'Millrace.File.sync' brings them to the disk, and 'Millrace.File.Temporary.replaceFile' replaces a file safely.
 sinkFile :: MonadResource m => FilePath -> ConduitT ByteString o m ()
 sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writer) >> liftIO (flush writer)
@@ -189,9 +194,10 @@ sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writ
       (,) file <$> newWriter file 0
     end (file, writer) = flush writer `finally` closeFile file
 
--- | The paths of what is in a directory, without @.@ and @..@ and in no particular order, as conduit's own function of this name. It reads
--- some thousand names at a time: so its memory does not grow with the directory, which is open while the source runs. With their kinds, or
--- below a whole tree: 'Millrace.Directory.foldEntries', 'Millrace.Directory.foldTree'.
+-- | The paths of what is in a directory, without @.@ and @..@ and in no particular order, as conduit's own function of
+-- this name. It reads some thousand names at a time: so its memory does not grow with the directory, which is open
+-- while the source runs. With their kinds, or below a whole tree: 'Millrace.Directory.foldEntries',
+-- 'Millrace.Directory.foldTree'.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace.Directory
@@ -228,8 +234,8 @@ runGeneralTCPServer settings serve = withRunInIO (\run -> runTCPServer settings 
 runGeneralTCPClient :: MonadUnliftIO m => ClientSettings -> (AppData -> m a) -> m a
 runGeneralTCPClient settings use = withRunInIO (\run -> runTCPClient settings (run . use))
 
--- | Runs a server in a new thread, and returns when it listens. Kill the thread to end the server. If the server cannot listen, its error
--- is thrown here.
+-- | Runs a server in a new thread, and returns when it listens. Kill the thread to end the server. If the server cannot
+-- listen, its error is thrown here.
 forkTCPServer :: MonadUnliftIO m => ServerSettings -> (AppData -> m ()) -> m ThreadId
 forkTCPServer settings serve = withRunInIO $ \run -> mask_ $ do
   began <- newEmptyMVar
@@ -237,5 +243,6 @@ forkTCPServer settings serve = withRunInIO $ \run -> mask_ $ do
       failed problem = do
         isFirst <- tryPutMVar began (throwIO problem)
         unless isFirst (throwIO (problem :: SomeException))
-  thread <- forkIOWithUnmask (\unmask -> unmask (run (runGeneralTCPServer (setAfterBind ready settings) serve)) `catch` failed)
+  thread <-
+    forkIOWithUnmask (\unmask -> unmask (run (runGeneralTCPServer (setAfterBind ready settings) serve)) `catch` failed)
   thread <$ join (readMVar began `onException` killThread thread)

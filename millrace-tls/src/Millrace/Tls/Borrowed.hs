@@ -62,7 +62,8 @@ receiveKept limit connection continue = borrow >>= \buffer -> openThen limit con
 openThen :: Limit -> Connection -> (Received -> IO a) -> Received -> IO a
 openThen _ _ continue EndOfStream = continue EndOfStream
 openThen limit connection continue (Received buffer count) = do
-  step <- withState connection $ \state -> c_receiveInPlace state (borrowedBytes buffer) (fromIntegral count) (fromIntegral borrowedSize)
+  step <- withState connection $ \state ->
+    c_receiveInPlace state (borrowedBytes buffer) (fromIntegral count) (fromIntegral borrowedSize)
   when (stepHasMore step) $ flushNow connection `onException` giveBack buffer
   case stepStatus step of
     Done -> continue (Received buffer (stepPlain step))
@@ -76,8 +77,8 @@ withoutPlain limit connection continue status = case status of
   _ -> throwStatus "Millrace.Tls.Borrowed.receiveBorrowed" connection status
 {-# NOINLINE withoutPlain #-}
 
--- | Receives at least one byte and at most this many into memory. Returns how many: 0 at the end of the stream. An interrupted
--- receive loses no byte.
+-- | Receives at least one byte and at most this many into memory. Returns how many: 0 at the end of the stream. An
+-- interrupted receive loses no byte.
 receiveBuf :: Limit -> Connection -> Ptr Word8 -> Int -> IO Int
 receiveBuf limit connection target size = handOver (unread connection target) (open Nothing)
   where
@@ -93,7 +94,8 @@ receiveBuf limit connection target size = handOver (unread connection target) (o
         status -> throwStatus "Millrace.Tls.Borrowed.receiveBuf" connection status
     openReceived EndOfStream = return 0
     openReceived (Received buffer count) = open (Just (buffer, count))
-    openInto bytes count = withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
+    openInto bytes count =
+      withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
 
 -- The reason why a step did nothing.
 throwStatus :: String -> Connection -> Status -> IO a
@@ -102,7 +104,8 @@ throwStatus attempted connection status = case status of
   _ -> throwErrno connection attempted eBADF
   where
     asError :: TlsException -> IOException
-    asError problem = IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
+    asError problem =
+      IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
 
 -- | What follows at once?
 data Following
@@ -154,13 +157,19 @@ sendThenReceive micros connection (Slice buffer offset count) continue = mask_ $
   if unfinished /= 0
     then continue (NotSent 0)
     else do
-      step <- withState connection $ \state -> c_sendInPlace state bytes (fromIntegral count) (fromIntegral (borrowedSize - offset))
+      step <- withState connection $ \state ->
+        c_sendInPlace state bytes (fromIntegral count) (fromIntegral (borrowedSize - offset))
       if stepStatus step /= Done || stepPlain step == 0
         then continue (NotSent 0)
         else
           if stepHasMore step || stepHasInput step
             then keep 0 (stepOut step)
-            else sendThenReceiveSealed micros connection (Slice buffer offset (stepOut step)) (sealedThen (stepOut step))
+            else
+              sendThenReceiveSealed
+                micros
+                connection
+                (Slice buffer offset (stepOut step))
+                (sealedThen (stepOut step))
   where
     bytes = borrowedBytes buffer `plusPtr` offset
     sealedThen total (NotSent sent) = keep sent total

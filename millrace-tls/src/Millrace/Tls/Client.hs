@@ -56,9 +56,10 @@ data Verification
 -- | Whether a later handshake with the same server can be a short one.
 data Resumption
   = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with the same name
-    -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never beyond that
-    -- certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by another context, so
-    -- never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed' says whether a server has taken it.
+    -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never
+    -- beyond that certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by
+    -- another context, so never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed' says whether
+    -- a server has taken it.
     ResumeSessions
   | -- | Every handshake is a full one, in which the server must show its certificate.
     FullHandshakes
@@ -75,8 +76,8 @@ clientSettings =
       clientResumption = ResumeSessions
     }
 
--- | Settings in the form that handshakes need. Make one for many connections: reading the system's authorities takes some
--- milliseconds.
+-- | Settings in the form that handshakes need. Make one for many connections: reading the system's authorities takes
+-- some milliseconds.
 newtype ClientContext = ClientContext Context
 
 -- | Makes a context. Throws a 'SettingsError' for settings that cannot be used, or the 'IOError' of reading a file.
@@ -92,11 +93,12 @@ newClientContext settings = do
   when (clientResumption settings == ResumeSessions) $ resumeSessions context
   return (ClientContext context)
 
--- | Does the handshake with the server of this name or IP address, which its certificate must have. The connection owns the socket. If
--- the handshake fails or is interrupted, this throws a 'TlsException' or an 'IOError', and the socket is the caller's to close.
+-- | Does the handshake with the server of this name or IP address, which its certificate must have. The connection owns
+-- the socket. If the handshake fails or is interrupted, this throws a 'TlsException' or an 'IOError', and the socket is
+-- the caller's to close.
 --
--- With TLS 1.3, the server looks at the client's certificate only when the handshake is done for the client: the first receive
--- throws its refusal.
+-- With TLS 1.3, the server looks at the client's certificate only when the handshake is done for the client: the first
+-- receive throws its refusal.
 clientHandshake :: ClientContext -> String -> Socket -> IO Connection
 clientHandshake = clientHandshakeBefore noDeadline
 

@@ -1,16 +1,17 @@
 -- | Receiving and sending over TLS, under the names of "Millrace.Socket.ByteString", and with the same guarantees:
 --
--- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline passes,
+-- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
+--    passes,
 --    loses no byte: the next one returns it.
 -- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known.
 -- 3. No buffer is touched after the function has returned or thrown.
 -- 4. A receive never waits for room to send, whatever the peer asks for.
 --
--- The end of the stream is what the peer has said ('endSending'). A connection that ends otherwise throws a 'Millrace.Tls.Error.TlsException' with the
--- problem 'Millrace.Tls.Error.Truncated': somebody may have cut it off.
+-- The end of the stream is what the peer has said ('endSending'). A connection that ends otherwise throws a
+-- 'Millrace.Tls.Error.TlsException' with the problem 'Millrace.Tls.Error.Truncated': somebody may have cut it off.
 --
--- One thread may receive while another one sends. Of several threads that receive, or send, all but one wait until that one is
--- done, whatever their deadlines.
+-- One thread may receive while another one sends. Of several threads that receive, or send, all but one wait until that
+-- one is done, whatever their deadlines.
 --
 -- The deadlines of the socket ('Millrace.Socket.setReadDeadline' of 'connectionSocket') count here, too.
 module Millrace.Tls.Connection
@@ -73,14 +74,15 @@ import qualified Millrace.Tls.Internal.Connection as Internal
 import System.IO.Error (ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd)
 
--- | Receives at least one byte and at most this many; waits for them. Empty at the end of the stream. Throws for a size that is not
--- positive.
+-- | Receives at least one byte and at most this many; waits for them. Empty at the end of the stream. Throws for a size
+-- that is not positive.
 recv :: Connection -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
 -- | 'recv' that gives up at a deadline.
 recvBefore :: Deadline -> Connection -> Int -> IO ByteString
-recvBefore deadline connection size = checkSize name connection size >> handOver keep (if size <= borrowedSize then few else many)
+recvBefore deadline connection size =
+  checkSize name connection size >> handOver keep (if size <= borrowedSize then few else many)
   where
     name = "Millrace.Tls.Connection.recv"
     keep bytes = unsafeUseAsCStringLen bytes $ \(place, count) -> unread connection (castPtr place) count
@@ -106,9 +108,9 @@ recvBufBefore deadline connection buffer size = do
   where
     name = "Millrace.Tls.Connection.recvBuf"
 
--- | Receives at least one byte and at most this many (and no more than 'borrowedSize') into a buffer that is borrowed when they are there:
--- a connection that waits occupies none. The buffer is the caller's to give back. To be called with asynchronous exceptions masked,
--- so that it does not get lost.
+-- | Receives at least one byte and at most this many (and no more than 'borrowedSize') into a buffer that is borrowed
+-- when they are there: a connection that waits occupies none. The buffer is the caller's to give back. To be called
+-- with asynchronous exceptions masked, so that it does not get lost.
 receiveBorrowed :: Limit -> Connection -> Int -> IO Received
 receiveBorrowed limit connection size = do
   checkSize name connection size
@@ -158,11 +160,13 @@ together (first : others) = ByteString.concat (first : now) : together later
   where
     (now, later) = fitting (ByteString.length first) others
     fitting size (next : rest)
-      | size + ByteString.length next <= 16000 = let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
+      | size + ByteString.length next <= 16000 =
+        let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
     fitting _ rest = ([], rest)
 
--- | Sends this many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early. Bytes that are
--- not in memory are read by a helper thread, and only the calling thread waits ('Millrace.Operation.bringIntoMemory').
+-- | Sends this many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early.
+-- Bytes that are not in memory are read by a helper thread, and only the calling thread waits
+-- ('Millrace.Operation.bringIntoMemory').
 sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
@@ -170,8 +174,8 @@ sendFile = sendFileBefore noDeadline
 sendFileBefore :: Deadline -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline = sendWholeFile "Millrace.Tls.Connection.sendFile" (Before deadline)
 
--- | Sends some of these bytes (at least one is wanted), and waits no longer than the limit. After 'TimedOut', the next attempt must
--- begin with the same bytes, because some of them may be on their way.
+-- | Sends some of these bytes (at least one is wanted), and waits no longer than the limit. After 'TimedOut', the next
+-- attempt must begin with the same bytes, because some of them may be on their way.
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend = Internal.attemptSend
 
@@ -187,14 +191,14 @@ endSending = endSendingBefore noDeadline
 endSendingBefore :: Deadline -> Connection -> IO ()
 endSendingBefore = Internal.endSending . Before
 
--- | Closes the connection and its socket. The peer is told if that needs no waiting and no send was cut short: by a failure, a deadline or an
--- interruption. A peer that is not told sees that the stream is truncated. Threads that wait on the connection wake with an
--- error. Closing a closed connection does nothing. Throws no 'IOError'.
+-- | Closes the connection and its socket. The peer is told if that needs no waiting and no send was cut short: by a
+-- failure, a deadline or an interruption. A peer that is not told sees that the stream is truncated. Threads that wait
+-- on the connection wake with an error. Closing a closed connection does nothing. Throws no 'IOError'.
 close :: Connection -> IO ()
 close = closeConnection
 
--- | Tells the peer that nothing more comes, then waits, at most this many milliseconds, for the peer to close, so that it receives
--- everything and no reset. Errors of the peer are ignored.
+-- | Tells the peer that nothing more comes, then waits, at most this many milliseconds, for the peer to close, so that
+-- it receives everything and no reset. Errors of the peer are ignored.
 gracefulClose :: Connection -> Int -> IO ()
 gracefulClose connection millis = linger `finally` close connection
   where
@@ -208,4 +212,5 @@ gracefulClose connection millis = linger `finally` close connection
 checkSize :: String -> Connection -> Int -> IO ()
 checkSize attempted connection size =
   unless (size > 0) . ioError $
-    mkIOError InvalidArgument attempted Nothing (Just (show connection)) `ioeSetErrorString` ("the size must be positive, it is " ++ show size)
+    mkIOError InvalidArgument attempted Nothing (Just (show connection))
+      `ioeSetErrorString` ("the size must be positive, it is " ++ show size)

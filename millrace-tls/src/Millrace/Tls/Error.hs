@@ -1,7 +1,8 @@
 -- | What can go wrong, and what to do about it. Must not know: sockets.
 --
--- A TLS connection fails with a 'TlsException' if TLS is the reason, and with the 'IOError' of the socket if the network is:
--- a deadline, a reset, a closed socket. Contexts and certificates that cannot be used are a 'SettingsError'.
+-- A TLS connection fails with a 'TlsException' if TLS is the reason, and with the 'IOError' of the socket if the
+-- network is: a deadline, a reset, a closed socket. Contexts and certificates that cannot be used are a
+-- 'SettingsError'.
 module Millrace.Tls.Error
   ( -- * Connections
     TlsException (..),
@@ -42,7 +43,8 @@ data TlsException = TlsException
   deriving (Eq, Show)
 
 instance Exception TlsException where
-  displayException problem = concat [tlsConnection problem, ": ", describeProblem problem, alertText, detailText, ". ", advice problem]
+  displayException problem =
+    concat [tlsConnection problem, ": ", describeProblem problem, alertText, detailText, ". ", advice problem]
     where
       alertText = case tlsAlert problem of
         Nothing -> ""
@@ -145,7 +147,9 @@ describeProblem :: TlsException -> String
 describeProblem problem = case tlsProblem problem of
   RefusedByPeer -> "the peer has refused the connection"
   CertificateRefused reason certificate ->
-    "the peer's certificate is refused: " ++ describeCertificateProblem reason ++ maybe "" describeCertificate certificate
+    "the peer's certificate is refused: "
+      ++ describeCertificateProblem reason
+      ++ maybe "" describeCertificate certificate
   CertificateMissing -> "the client has sent no certificate"
   NotTls PlainHttp -> "what came is plain HTTP"
   NotTls SomethingElse -> "what came is not TLS"
@@ -207,7 +211,14 @@ advice problem = case (tlsProblem problem, tlsRole problem) of
 adviceOnAlert :: Maybe Alert -> String
 adviceOnAlert alert = case alert of
   Just (AlertReceived reason)
-    | reason `elem` [UnknownCa, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, UnsupportedCertificate] ->
+    | reason
+        `elem` [ UnknownCa,
+                 BadCertificate,
+                 CertificateExpired,
+                 CertificateRevoked,
+                 CertificateUnknown,
+                 UnsupportedCertificate
+               ] ->
       "The peer does not accept our certificate: look at its chain, its names and its time."
     | reason == CertificateRequired -> "The peer wants a certificate: set one."
     | reason `elem` [ProtocolVersion, InsufficientSecurity, HandshakeFailure] ->

@@ -45,11 +45,11 @@ data ServerSettings = ServerSettings
   { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA), and the client's
     -- abilities decide. The first identity is for clients that ask for no name.
     serverIdentities :: ![Identity],
-    -- | Runs in each handshake, with the name that the client asks for (SNI), in the thread that does the handshake, which goes on
-    -- when it returns: no deadline counts meanwhile. It returns the identities to show to this client, one of each kind of key.
-    -- An empty list leaves the choice to 'serverIdentities', and if there are none, the client is refused ('UnknownServerName').
-    -- The client is also refused if it throws, and the handshake throws the same. Their answers of authorities ('stapling') are
-    -- not shown. Without it, nothing waits.
+    -- | Runs in each handshake, with the name that the client asks for (SNI), in the thread that does the handshake,
+    -- which goes on when it returns: no deadline counts meanwhile. It returns the identities to show to this client,
+    -- one of each kind of key. An empty list leaves the choice to 'serverIdentities', and if there are none, the client
+    -- is refused ('UnknownServerName'). The client is also refused if it throws, and the handshake throws the same.
+    -- Their answers of authorities ('stapling') are not shown. Without it, nothing waits.
     serverIdentitiesFor :: !(Maybe (Maybe String -> IO [Identity])),
     serverUnknownNames :: !UnknownNames,
     -- | Application protocols (ALPN), the preferred one first. A client that offers others only is refused.
@@ -57,8 +57,8 @@ data ServerSettings = ServerSettings
     serverAlgorithms :: !Algorithms,
     serverClientCertificates :: !ClientCertificates,
     serverTickets :: !Tickets,
-    -- | A file to which the secrets of all connections are appended, for debugging with a tool like Wireshark. Anybody who can read it can
-    -- read everything. A program has one such file: the latest.
+    -- | A file to which the secrets of all connections are appended, for debugging with a tool like Wireshark. Anybody
+    -- who can read it can read everything. A program has one such file: the latest.
     serverKeyLog :: !(Maybe FilePath)
   }
 
@@ -105,14 +105,16 @@ newServerContext settings = do
   ring <- newTicketRing
   ServerContext ring <$> (build ring settings >>= newIORef)
 
--- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this throws what
--- 'newServerContext' throws. Connections that exist stay as they are, and tickets under 'OwnTicketKeys' stay good.
+-- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this
+-- throws what 'newServerContext' throws. Connections that exist stay as they are, and tickets under 'OwnTicketKeys'
+-- stay good.
 replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
 replaceServerSettings (ServerContext ring place) settings = build ring settings >>= atomicWriteIORef place
 
 build :: TicketRing -> ServerSettings -> IO Current
 build ring settings = do
-  when (null (serverIdentities settings) && isNothing (serverIdentitiesFor settings)) $ throwIO (SettingsError "the server's settings" NoIdentity "")
+  when (null (serverIdentities settings) && isNothing (serverIdentitiesFor settings)) $
+    throwIO (SettingsError "the server's settings" NoIdentity "")
   context <- newContext Server
   useAlgorithms context (serverAlgorithms settings)
   useProtocols context (serverProtocols settings)
@@ -133,8 +135,8 @@ choiceOf settings name = noneOr <$> maybe (return []) ($ name) (serverIdentities
   where
     noneOr chosen = if null chosen && null (serverIdentities settings) then Nothing else Just chosen
 
--- | Does the handshake with a client. The connection owns the socket. If the handshake fails or is interrupted, this throws a
--- 'TlsException' or an 'IOError', and the socket is the caller's to close.
+-- | Does the handshake with a client. The connection owns the socket. If the handshake fails or is interrupted, this
+-- throws a 'TlsException' or an 'IOError', and the socket is the caller's to close.
 --
 -- Give it a deadline: a client may never say anything.
 serverHandshake :: ServerContext -> Socket -> IO Connection

@@ -29,4 +29,6 @@ watchFiles micros paths action = look >>= \now -> go now now
       found <- tryJust isAbsent (getFileStatus path)
       return $ case found of
         Left () -> Nothing
-        Right status -> Just (deviceID status, fileID status, fileSize status, modificationTimeHiRes status, statusChangeTimeHiRes status)
+        Right status ->
+          Just
+            (deviceID status, fileID status, fileSize status, modificationTimeHiRes status, statusChangeTimeHiRes status)

@@ -1,15 +1,16 @@
--- | Everything that "Millrace.File" leaves out: all ways of opening, appending, vectors of buffers, memory of the caller's,
--- sizes and holes, locks and copies.
+-- | Everything that "Millrace.File" leaves out: all ways of opening, appending, vectors of buffers, memory of the
+-- caller's, sizes and holes, locks and copies.
 --
 -- > main = do
 -- >   file <- openFileWith "log" WriteOnly [CreateWith (Permissions 0o644), Append]
 -- >   append file "a line\n" `finally` closeFile file
 --
--- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that names the
--- function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues after its caller is
--- interrupted, unless it uses the caller's memory. Waiting for a lock, which others may hold for as long as they like, can have a deadline. All other functions wait only for
--- the disk: 'Millrace.Timer.finishBefore' gives any of them a deadline. In "Millrace.Simulation" they work on the simulated machine, but
--- for locks and holes, which are refused.
+-- As there, only the calling thread waits for the disk. All functions are interruptible, and throw an 'IOError' that
+-- names the function and the file. Helper threads make the calls, at most 64 at a time; a call that has begun continues
+-- after its caller is interrupted, unless it uses the caller's memory. Waiting for a lock, which others may hold for as
+-- long as they like, can have a deadline. All other functions wait only for the disk: 'Millrace.Timer.finishBefore'
+-- gives any of them a deadline. In "Millrace.Simulation" they work on the simulated machine, but for locks and holes,
+-- which are refused.
 --
 -- >>> import Millrace.File
 -- >>> file <- openFileWith "example" ReadWrite [CreateWith (Permissions 0o600), Exclusive]
@@ -62,7 +63,18 @@ module Millrace.File.Access
   )
 where
 
-import Control.Exception (MaskingState (Unmasked), bracket_, catch, getMaskingState, interruptible, mask, mask_, onException, throwIO, uninterruptibleMask_)
+import Control.Exception
+  ( MaskingState (Unmasked),
+    bracket_,
+    catch,
+    getMaskingState,
+    interruptible,
+    mask,
+    mask_,
+    onException,
+    throwIO,
+    uninterruptibleMask_,
+  )
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
@@ -135,12 +147,16 @@ data Option
     NoFollow
   deriving (Eq, Show)
 
--- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. Files without offsets,
--- such as FIFOs, are refused (@ESPIPE@).
+-- | Opens a regular file, a block device or a directory. Programs that are started do not inherit it. Files without
+-- offsets, such as FIFOs, are refused (@ESPIPE@).
 openFileWith :: FilePath -> Access -> [Option] -> IO File
 openFileWith path access options = handOver closeAtLast $ do
   name <- pathBytes function path
-  openFor function path memory (closing (job c_open [foldr ((.|.) . flagsOf) (accessFlags access) options, permissionsIn options] [name]))
+  openFor
+    function
+    path
+    memory
+    (closing (job c_open [foldr ((.|.) . flagsOf) (accessFlags access) options, permissionsIn options] [name]))
   where
     function = "Millrace.File.Access.openFileWith"
     memory = if Direct `elem` options then PastMemory else ThroughMemory
@@ -172,17 +188,20 @@ permissionsIn options = case [bits | CreateWith (Permissions bits) <- options] o
   bits : _ -> fromIntegral bits
   [] -> 0
 
--- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own exception.
+-- | Opens a file, and closes it when the action has ended. An error of closing does not replace the action's own
+-- exception.
 withFileWith :: FilePath -> Access -> [Option] -> (File -> IO a) -> IO a
 withFileWith path access options action = mask $ \restore -> do
   file <- openFileWith path access options
   result <- restore (action file) `onException` closeAtLast file
   result <$ closeFile file
 
--- | Writes all bytes where the file was opened to be written: at its end, with 'Append'. Threads that append to one 'File' at
--- the same time write whole pieces, one after the other; so do programs that append to the same local file.
+-- | Writes all bytes where the file was opened to be written: at its end, with 'Append'. Threads that append to one
+-- 'File' at the same time write whole pieces, one after the other; so do programs that append to the same local file.
 append :: File -> ByteString -> IO ()
-append file bytes = unless (ByteString.null bytes) . void $ onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just place) firstResult
+append file bytes =
+  unless (ByteString.null bytes) . void $
+    onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just place) firstResult
   where
     (whole, start, size) = toForeignPtr bytes
     place = whole `plusForeignPtr` start
@@ -190,8 +209,8 @@ append file bytes = unless (ByteString.null bytes) . void $ onFile "Millrace.Fil
 firstResult :: Int64 -> b -> IO Int64
 firstResult result _ = return result
 
--- | Reads pieces of the given sizes that follow each other from an offset, in one call. If the file ends before, the last
--- pieces are shorter.
+-- | Reads pieces of the given sizes that follow each other from an offset, in one call. If the file ends before, the
+-- last pieces are shorter.
 readVectorAt :: File -> Int64 -> [Int] -> IO [ByteString]
 readVectorAt file offset sizes = do
   unless (offset >= 0 && all (> 0) sizes && length sizes <= vectorMax) $
@@ -211,7 +230,13 @@ writeVectorAt file offset pieces = case splitAt vectorMax (filter (not . ByteStr
   ([], _) -> return ()
   (now, later) -> do
     unless (offset >= 0) $ refuse function file "the offset must not be negative"
-    count <- onVector function file c_write_vector offset [(whole `plusForeignPtr` start, size) | (whole, start, size) <- map toForeignPtr now]
+    count <-
+      onVector
+        function
+        file
+        c_write_vector
+        offset
+        [(whole `plusForeignPtr` start, size) | (whole, start, size) <- map toForeignPtr now]
     writeVectorAt file (offset + count) later
   where
     function = "Millrace.File.Access.writeVectorAt"
@@ -225,16 +250,23 @@ onVector :: String -> File -> FunPtr Work -> Int64 -> [(ForeignPtr Word8, Int)] 
 onVector function file work offset pieces = do
   array <- mallocForeignPtrBytes (max 1 (length pieces * vectorElementSize))
   withForeignPtr array $ \place -> zipWithM_ (element place) [0 ..] pieces
-  onFileKeeping (mapM_ (touchForeignPtr . fst) pieces) function file work [offset, fromIntegral (length pieces)] (Just array) firstResult
+  onFileKeeping
+    (mapM_ (touchForeignPtr . fst) pieces)
+    function
+    file
+    work
+    [offset, fromIntegral (length pieces)]
+    (Just array)
+    firstResult
   where
     element place i (piece, size) = do
       pokeByteOff place (i * vectorElementSize + vectorElementBase) (unsafeForeignPtrToPtr piece)
       pokeByteOff place (i * vectorElementSize + vectorElementLength) size
 
--- | @readIntoMemory file offset place size@ reads at most @size@ bytes at an offset into memory, and returns how many they
--- are: 0 at the end of the file, and never more than a mebibyte. When it returns or throws, nothing writes into the memory any more: if it
--- is interrupted, it waits for the end of a call that has begun. Within 'Millrace.Timer.finishBefore' it goes on after the deadline; do not
--- use the memory then.
+-- | @readIntoMemory file offset place size@ reads at most @size@ bytes at an offset into memory, and returns how many
+-- they are: 0 at the end of the file, and never more than a mebibyte. When it returns or throws, nothing writes into
+-- the memory any more: if it is interrupted, it waits for the end of a call that has begun. Within
+-- 'Millrace.Timer.finishBefore' it goes on after the deadline; do not use the memory then.
 readIntoMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readIntoMemory file offset place size = do
   unless (size > 0 && offset >= 0) $ refuse function file "the size must be positive, and the offset not negative"
@@ -242,8 +274,8 @@ readIntoMemory file offset place size = do
   where
     function = "Millrace.File.Access.readIntoMemory"
 
--- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile. When it returns or throws, they may
--- change, as for 'readIntoMemory'.
+-- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile. When it returns or
+-- throws, they may change, as for 'readIntoMemory'.
 writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
 writeFromMemory file offset place size = do
   unless (size >= 0 && offset >= 0) $ refuse function file "neither the size nor the offset may be negative"
@@ -274,15 +306,24 @@ syncData file = void $ onFile "Millrace.File.Access.syncData" file c_sync_data [
 setFileSize :: File -> Int64 -> IO ()
 setFileSize file size = void $ onFile "Millrace.File.Access.setFileSize" file c_resize [size] Nothing firstResult
 
--- | @allocate file offset count@ reserves room on the disk, so that writing there cannot find it full. The file grows if it ends
--- before.
+-- | @allocate file offset count@ reserves room on the disk, so that writing there cannot find it full. The file grows
+-- if it ends before.
 allocate :: File -> Int64 -> Int64 -> IO ()
-allocate file offset count = void $ onFile "Millrace.File.Access.allocate" file c_allocate [0, offset, count] Nothing firstResult
+allocate file offset count =
+  void $ onFile "Millrace.File.Access.allocate" file c_allocate [0, offset, count] Nothing firstResult
 
--- | @punchHole file offset count@ frees the disk space of @count@ bytes. They read as zeros from then on. The file's size stays.
+-- | @punchHole file offset count@ frees the disk space of @count@ bytes. They read as zeros from then on. The file's
+-- size stays.
 punchHole :: File -> Int64 -> Int64 -> IO ()
 punchHole file offset count =
-  void $ onFile "Millrace.File.Access.punchHole" file c_allocate [allocatePunchHole .|. allocateKeepSize, offset, count] Nothing firstResult
+  void $
+    onFile
+      "Millrace.File.Access.punchHole"
+      file
+      c_allocate
+      [allocatePunchHole .|. allocateKeepSize, offset, count]
+      Nothing
+      firstResult
 
 -- | Whether others may hold the lock, too.
 data Sharing
@@ -292,9 +333,9 @@ data Sharing
     Sole
   deriving (Eq, Show, Read, Enum, Bounded)
 
--- | Locks a file against other programs, and other 'File's of this one, that lock it too. While another has the lock, it
--- tries again after 1 to 50 milliseconds, because only a blocked operating system thread could wait for it in the system.
--- Closing the file ends the lock.
+-- | Locks a file against other programs, and other 'File's of this one, that lock it too. While another has the lock,
+-- it tries again after 1 to 50 milliseconds, because only a blocked operating system thread could wait for it in the
+-- system. Closing the file ends the lock.
 lockFile :: File -> Sharing -> IO ()
 lockFile = lockFileBefore noDeadline
 
@@ -346,10 +387,11 @@ withLockedFile = withLockedFileBefore noDeadline
 withLockedFileBefore :: Deadline -> File -> Sharing -> IO a -> IO a
 withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline file sharing) (unlockFile file)
 
--- | Copies a file, with its permissions, whatever the program's @umask@ is. The bits for set-user-ID, set-group-ID and sticky files are left
--- out, and until the copy is complete only its owner may open it. Where the file system has no permissions, they are not set. Blocks are shared with the original where the file system can (reflink), else the system
--- copies without the program's memory where it can. The copy must not exist. If the copying fails or is interrupted, the copy is
--- removed.
+-- | Copies a file, with its permissions, whatever the program's @umask@ is. The bits for set-user-ID, set-group-ID and
+-- sticky files are left out, and until the copy is complete only its owner may open it. Where the file system has no
+-- permissions, they are not set. Blocks are shared with the original where the file system can (reflink), else the
+-- system copies without the program's memory where it can. The copy must not exist. If the copying fails or is
+-- interrupted, the copy is removed.
 copyFile :: FilePath -> FilePath -> IO ()
 copyFile from to = copyFileReporting from to (\_ _ -> return ())
 
@@ -391,8 +433,8 @@ copyFileReporting from to report = do
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
--- | Makes the second file share all blocks of the first, so that nothing is copied until one of them is changed. 'False', and nothing
--- has changed, where the file system cannot.
+-- | Makes the second file share all blocks of the first, so that nothing is copied until one of them is changed.
+-- 'False', and nothing has changed, where the file system cannot.
 cloneFile :: File -> File -> IO Bool
 cloneFile source target = (True <$ onBoth function source target c_clone (: [])) `catch` refused
   where
@@ -401,8 +443,8 @@ cloneFile source target = (True <$ onBoth function source target c_clone (: []))
       | maybe False ((`elem` [eOPNOTSUPP, eXDEV, eINVAL, eNOTTY, eEXIST]) . Errno) (ioe_errno problem) = return False
       | otherwise = throwIO problem
 
--- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the file,
--- and never more than 16 mebibytes.
+-- | @copyRange from offset to offset count@ copies at most @count@ bytes, and returns how many: 0 at the end of the
+-- file, and never more than 16 mebibytes.
 copyRange :: File -> Int64 -> File -> Int64 -> Int64 -> IO Int64
 copyRange source from target to count = do
   unless (from >= 0 && to >= 0 && count >= 0) $ refuse function source "neither offsets nor the count may be negative"

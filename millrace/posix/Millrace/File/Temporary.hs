@@ -2,7 +2,8 @@
 --
 -- > main = replaceFile "settings" (\file -> writeAt file 0 "colour = green\n")
 --
--- All functions are interruptible, and leave nothing behind when they are interrupted. 'Millrace.Timer.finishBefore' gives any of them a
+-- All functions are interruptible, and leave nothing behind when they are interrupted. 'Millrace.Timer.finishBefore'
+-- gives any of them a
 -- deadline. They throw an 'IOError' that names the
 -- function and the path. In "Millrace.Simulation" they work on the simulated machine, which can crash.
 --
@@ -55,8 +56,8 @@ foreign import ccall unsafe "mrh_chance_here" c_chance :: Word64 -> IO Word64
 
 foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 
--- | @withTemporaryFile directory prefix action@ makes a file that only this user may open, in the directory and with a name that
--- begins with the prefix. It is closed and removed when the action has ended.
+-- | @withTemporaryFile directory prefix action@ makes a file that only this user may open, in the directory and with a
+-- name that begins with the prefix. It is closed and removed when the action has ended.
 withTemporaryFile :: FilePath -> String -> (FilePath -> File -> IO a) -> IO a
 withTemporaryFile directory prefix action = mask $ \restore -> do
   file@(File _ path _) <- create "Millrace.File.Temporary.withTemporaryFile" (directory `slash` prefix) 0o600
@@ -76,8 +77,8 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
       name <- pathBytes function path
       path <$ (runJob (job c_mkdir [0o700] [name]) {jobDispose = \_ -> removeAtLast 50 path} >>= named function path)
 
--- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it remains,
--- even after a crash. Not on every file system (@EOPNOTSUPP@).
+-- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it
+-- remains, even after a crash. Not on every file system (@EOPNOTSUPP@).
 withNamelessFile :: FilePath -> (File -> IO a) -> IO a
 withNamelessFile directory action = mask $ \restore -> do
   name <- pathBytes function directory
@@ -87,12 +88,13 @@ withNamelessFile directory action = mask $ \restore -> do
   where
     function = "Millrace.File.Temporary.withNamelessFile"
 
--- | @replaceFile path write@ replaces a file, or creates it, with the contents that @write@ writes into an empty one. At
--- every moment, also after a crash of the program or the system, the path means either the old file or all of the new one;
--- when 'replaceFile' has returned, it means the new one. If @write@ throws or is interrupted, nothing has changed.
+-- | @replaceFile path write@ replaces a file, or creates it, with the contents that @write@ writes into an empty one.
+-- At every moment, also after a crash of the program or the system, the path means either the old file or all of the
+-- new one; when 'replaceFile' has returned, it means the new one. If @write@ throws or is interrupted, nothing has
+-- changed.
 --
--- The new file has the permissions of the old one, or @rw-r--r--@. A symbolic link is replaced itself. Other names of the old file
--- (hard links) keep the old contents.
+-- The new file has the permissions of the old one, or @rw-r--r--@. A symbolic link is replaced itself. Other names of
+-- the old file (hard links) keep the old contents.
 replaceFile :: FilePath -> (File -> IO a) -> IO a
 replaceFile path write = mask $ \restore -> do
   old <- try (status path)
@@ -139,7 +141,10 @@ create function beginning permissions = withNewName function beginning $ \_ path
     function
     path
     ThroughMemory
-    (job c_open [openReadWrite + openCreate + openExclusive, permissions] [name]) {jobDispose = \number -> closeNumber (fromIntegral number) >> removeQuietly path}
+    (job c_open [openReadWrite + openCreate + openExclusive, permissions] [name])
+      { jobDispose =
+          \number -> closeNumber (fromIntegral number) >> removeQuietly path
+      }
 
 -- Tries names until one is new.
 withNewName :: String -> FilePath -> (String -> FilePath -> IO a) -> IO a

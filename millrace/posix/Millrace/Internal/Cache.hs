@@ -1,5 +1,5 @@
--- | What of a file the system has in memory, and bringing it there: helper threads read it, so that no capability waits for the
--- disk. Must not know: sockets.
+-- | What of a file the system has in memory, and bringing it there: helper threads read it, so that no capability waits
+-- for the disk. Must not know: sockets.
 module Millrace.Internal.Cache (bringIn, bringIntoMemory) where
 
 import Control.Monad (void, when)
@@ -15,16 +15,17 @@ foreign import ccall "&mrh_do_bring_in" c_do_bring_in :: FunPtr Work
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
--- | @bringIn file offset count@ has a helper read these bytes, at most a mebibyte of them. What cannot be read is left to whoever reads
--- next. If it is interrupted, it waits for the helper, because the descriptor is the caller's.
+-- | @bringIn file offset count@ has a helper read these bytes, at most a mebibyte of them. What cannot be read is left
+-- to whoever reads next. If it is interrupted, it waits for the helper, because the descriptor is the caller's.
 bringIn :: Fd -> Int64 -> Int64 -> IO ()
 bringIn (Fd number) offset count =
-  void (runJob (job c_do_bring_in [fromIntegral number, offset, min mebibyte count] []) {jobLifetime = EndsBeforeCaller})
+  void
+    (runJob (job c_do_bring_in [fromIntegral number, offset, min mebibyte count] []) {jobLifetime = EndsBeforeCaller})
 
--- | @bringIntoMemory file offset count@ waits until the system has these bytes of a regular file in memory, at most a mebibyte of them,
--- so that a call that reads them does not wait for the disk. If they are there, that is one system call for up to 64 KiB, and two or three
--- for more. It does nothing where the system cannot tell, for instance on overlayfs. Errors are left to the call that reads. The descriptor
--- must stay open.
+-- | @bringIntoMemory file offset count@ waits until the system has these bytes of a regular file in memory, at most a
+-- mebibyte of them, so that a call that reads them does not wait for the disk. If they are there, that is one system
+-- call for up to 64 KiB, and two or three for more. It does nothing where the system cannot tell, for instance on
+-- overlayfs. Errors are left to the call that reads. The descriptor must stay open.
 bringIntoMemory :: Fd -> Int64 -> Int64 -> IO ()
 bringIntoMemory file@(Fd number) offset count = do
   isSimulated <- c_is_simulated_here

@@ -57,15 +57,17 @@ foreign import ccall "&mrh_do_sync" c_do_sync :: FunPtr Work
 
 foreign import ccall "&mrh_do_unlink" c_do_unlink :: FunPtr Work
 
--- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. Call it masked, and
--- close the descriptor.
+-- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. Call it masked,
+-- and close the descriptor.
 openDescriptor :: String -> FilePath -> Int -> IO CInt
 openDescriptor function path mode = do
   name <- pathBytes function path
   isSimulated <- c_is_simulated_here
   if isSimulated /= 0
     then withFilePath path $ \bytes -> throwIfMinusOne function path (c_open (castPtr bytes) code)
-    else runJob (job c_do_open [fromIntegral (c_open_flags code), 0o666] [name]) {jobDispose = closeNumber . fromIntegral} >>= named function path . fmap fromIntegral
+    else
+      runJob (job c_do_open [fromIntegral (c_open_flags code), 0o666] [name]) {jobDispose = closeNumber . fromIntegral}
+        >>= named function path . fmap fromIntegral
   where
     code = fromIntegral mode
 
@@ -75,31 +77,41 @@ sizeOfFile function file@(File handle path _) =
   whileOpen handle (throwIfMinusOne function path . c_file_size)
     >>= maybe (throwIO (failure function (show file) eBADF)) return
 
--- | @readInto function file offset place most@ reads at most @most@ bytes into memory: at once if the system has them in
--- memory, otherwise it waits for the disk. Returns the number of bytes.
+-- | @readInto function file offset place most@ reads at most @most@ bytes into memory: at once if the system has them
+-- in memory, otherwise it waits for the disk. Returns the number of bytes.
 readInto :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readInto = readBy onFile
 
--- | The same for memory that the caller uses again, also after an interruption: then it waits for the end of a call that has begun.
+-- | The same for memory that the caller uses again, also after an interruption: then it waits for the end of a call
+-- that has begun.
 readIntoCallers :: String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readIntoCallers = readBy onFileStaying
 
 -- How a helper is asked: 'onFile', 'onFileStaying'.
-type Asking = String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO Int64) -> IO Int64
+type Asking =
+  String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO Int64) -> IO Int64
 
 readBy :: Asking -> String -> File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
 readBy ask function file@(File handle@(Handle number) _ memory) offset place most = do
-  cached <- if memory == PastMemory then return notInMemory else withForeignPtr place $ \buffer -> c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
+  cached <-
+    if memory == PastMemory
+      then return notInMemory
+      else withForeignPtr place $ \buffer ->
+        c_read_cached number buffer (fromIntegral most) (fromIntegral offset)
   if Errno (fromIntegral (negate cached)) == eAGAIN && cached < 0
     then fromDisk
-    else if cached >= 0 then return (fromIntegral cached) else throwIO (failure function (show file) (Errno (fromIntegral (negate cached))))
+    else
+      if cached >= 0
+        then return (fromIntegral cached)
+        else throwIO (failure function (show file) (Errno (fromIntegral (negate cached))))
   where
     -- A direct read would wait for the disk within the call, although it must not.
     notInMemory = let Errno code = eAGAIN in fromIntegral (negate code)
     fromDisk = do
       helpersDoIt <- c_leaves_files_to_helpers
       if helpersDoIt /= 0 then fromIntegral <$> byHelper else byOperation
-    byOperation = withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
+    byOperation =
+      withForeignPtr place $ \buffer -> perform (readFileRequest handle offset buffer most) >>= checked function file
     byHelper = ask function file c_do_read [offset, fromIntegral most] (Just place) result
 
 -- | Writes all bytes at an offset. Pass at most a mebibyte.
@@ -110,8 +122,8 @@ writeFrom = writeBy onFile id
 writeFromCallers :: String -> File -> Int64 -> ByteString -> IO ()
 writeFromCallers = writeBy onFileStaying id
 
--- | The same, for a caller that must know whether the bytes are in the file: an interruption waits for the end of a write that has begun,
--- and performs the last argument if all bytes were written.
+-- | The same, for a caller that must know whether the bytes are in the file: an interruption waits for the end of a
+-- write that has begun, and performs the last argument if all bytes were written.
 writeToEnd :: String -> File -> Int64 -> ByteString -> IO () -> IO ()
 writeToEnd function file offset bytes whenWritten = writeBy noting uninterruptibleMask_ function file offset bytes
   where

@@ -1,8 +1,8 @@
 {-# LANGUAGE DerivingStrategies #-}
 {-# LANGUAGE GeneralizedNewtypeDeriving #-}
 
--- | Descriptors without offsets that are no sockets, by what they are for: the two ends of a pipe, terminals, and the standard
--- streams. Must not know: sockets.
+-- | Descriptors without offsets that are no sockets, by what they are for: the two ends of a pipe, terminals, and the
+-- standard streams. Must not know: sockets.
 module Millrace.Internal.Ends
   ( ReadEnd (..),
     WriteEnd (..),

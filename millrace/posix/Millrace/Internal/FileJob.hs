@@ -48,8 +48,9 @@ foreign import ccall unsafe "mrh_close" c_close_number :: CInt -> IO CInt
 closeNumber :: CInt -> IO ()
 closeNumber number = void (c_close_number number)
 
--- | @askUntil deadline function object ask@ asks again after 1 to 50 milliseconds until there is an answer, for what only a blocked operating
--- system thread could wait for in the system. It asks at least once, and at the deadline once more.
+-- | @askUntil deadline function object ask@ asks again after 1 to 50 milliseconds until there is an answer, for what
+-- only a blocked operating system thread could wait for in the system. It asks at least once, and at the deadline once
+-- more.
 askUntil :: Deadline -> String -> String -> IO (Maybe a) -> IO a
 askUntil deadline function object ask = go 1000
   where
@@ -81,26 +82,54 @@ onFile :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -
 onFile = onFileKeeping (return ())
 
 -- | The same with an action that is run when the job has ended, or was not begun.
-onFileKeeping :: IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileKeeping ::
+  IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
 onFileKeeping = onFileBy MayOutliveCaller (\_ -> return ())
 
 -- | 'onFile' with memory of the caller's: when it returns or throws, no helper uses the memory any more.
-onFileStaying :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileStaying ::
+  String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
 onFileStaying = onFileToEnd (\_ -> return ()) (return ())
 
--- | The same with the actions of 'onFileKeeping'. If the caller is interrupted after the job has begun, the first argument gets its result,
--- before the exception is thrown, unless it has failed.
-onFileToEnd :: (Int64 -> IO ()) -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+-- | The same with the actions of 'onFileKeeping'. If the caller is interrupted after the job has begun, the first
+-- argument gets its result, before the exception is thrown, unless it has failed.
+onFileToEnd ::
+  (Int64 -> IO ()) ->
+  IO () ->
+  String ->
+  File ->
+  FunPtr Work ->
+  [Int64] ->
+  Maybe (ForeignPtr Word8) ->
+  (Int64 -> Output -> IO r) ->
+  IO r
 onFileToEnd = onFileBy EndsBeforeCaller
 
-onFileBy :: Lifetime -> (Int64 -> IO ()) -> IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
+onFileBy ::
+  Lifetime ->
+  (Int64 -> IO ()) ->
+  IO () ->
+  String ->
+  File ->
+  FunPtr Work ->
+  [Int64] ->
+  Maybe (ForeignPtr Word8) ->
+  (Int64 -> Output -> IO r) ->
+  IO r
 onFileBy lifetime dispose atEnd function file work numbers memory means = mask_ $ do
   (descriptor, release) <- useFile function file (curry return) `onException` atEnd
-  runJob (job work (fromIntegral descriptor : numbers) [] `meaning` means) {jobMemory = memory, jobLifetime = lifetime, jobDispose = dispose, jobRelease = release >> atEnd}
+  runJob
+    (job work (fromIntegral descriptor : numbers) [] `meaning` means)
+      { jobMemory =
+          memory,
+        jobLifetime = lifetime,
+        jobDispose = dispose,
+        jobRelease = release >> atEnd
+      }
     >>= checked function file
 
--- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the descriptor if its
--- caller has stopped waiting. Call it masked, and close the file.
+-- | Runs a job that opens this path and returns a descriptor, and makes a file of it. The job disposes of the
+-- descriptor if its caller has stopped waiting. Call it masked, and close the file.
 openFor :: String -> FilePath -> Memory -> Job Int64 -> IO File
 openFor function path memory what = do
   descriptor <- fromIntegral <$> (runJob what >>= named function path)

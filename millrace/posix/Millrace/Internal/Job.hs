@@ -2,11 +2,13 @@
 -- while the green thread that asked is parked.
 --
 -- 1. A job is freed exactly once: by the thread that waits for it, or by its keeper.
--- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory alive,
+-- 2. A thread that stops waiting leaves a job that has begun to a keeper: a green thread that keeps the job's memory
+--    alive,
 --    waits for its end and disposes of the result. So nothing leaks, and no helper uses freed memory. If the memory is the caller's, the
 --    thread waits itself.
 -- 3. A job that no helper has begun is withdrawn.
--- 4. Within a simulation, jobs on files and directories are done on the machine (@cbits\/posix\/simulated_files.h@), and others refused.
+-- 4. Within a simulation, jobs on files and directories are done on the machine (@cbits\/posix\/simulated_files.h@),
+--    and others refused.
 module Millrace.Internal.Job
   ( Job (..),
     job,
@@ -141,8 +143,9 @@ foreign import ccall unsafe "mrh_job_simulate" c_simulate :: Ptr Running -> IO (
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
--- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then continues
--- without its caller. @keptAlive dispose@ around it makes sure that a result is not lost between the job and its caller.
+-- | Does a job, and returns what its result means, or the error that it failed with. Interruptible: the job then
+-- continues without its caller. @keptAlive dispose@ around it makes sure that a result is not lost between the job and
+-- its caller.
 runJob :: Job r -> IO (Either Errno r)
 runJob = runJobBefore noDeadline
 
@@ -154,8 +157,8 @@ runJobBefore deadline what = mask_ $ do
   let begin = if isSimulated /= 0 then simulated else waitAtMost
   if running == nullPtr then Left eNOMEM <$ jobRelease what else begin deadline running what
 
--- Does it on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its deadline passes, it is
--- not done.
+-- Does it on a simulated machine: within this thread, after its delay. If the thread is interrupted before, or its
+-- deadline passes, it is not done.
 simulated :: Deadline -> Ptr Running -> Job r -> IO (Either Errno r)
 simulated deadline running what = do
   begun <- c_simulate_begin running
@@ -195,7 +198,8 @@ refuse :: IO a
 refuse =
   throwIO $
     mkIOError illegalOperationErrorType "Millrace" Nothing Nothing
-      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation there are files, directories and sockets; use sockets in place of pipes and processes"
+      `ioeSetErrorString` "this function has no simulation: within Millrace.Simulation there are files, directories \
+                          \and sockets; use sockets in place of pipes and processes"
 
 create :: Job r -> IO (Ptr Running)
 create what = withTexts (jobTexts what) $ \first second -> do
@@ -240,7 +244,8 @@ takeResult running what = interpreted `finally` (c_free running >> touchMemory w
           output <- Output <$> c_output running <*> (fromIntegral <$> c_output_bytes running)
           Right <$> jobMeaning what result output
 
--- The caller stops waiting: withdraws the job or, if a helper has begun it and it may go on alone, leaves it to a keeper.
+-- The caller stops waiting: withdraws the job or, if a helper has begun it and it may go on alone, leaves it to a
+-- keeper.
 leave :: Ptr Running -> Job r -> IO ()
 leave running what = uninterruptibleMask_ $ do
   isWithdrawn <- c_withdraw running
@@ -268,7 +273,8 @@ keepUntilItEnds running what = uninterruptibleMask_ $ do
   where
     ignore :: SomeException -> IO ()
     ignore _ = return ()
-    -- Without memory or descriptors there may be no timer. The job ends nevertheless, and what it holds must be released.
+    -- Without memory or descriptors there may be no timer. The job ends nevertheless, and what it holds must be
+    -- released.
     askUntilItEnds :: SomeException -> IO ()
     askUntilItEnds problem = do
       isDone <- c_is_done running

@@ -1,7 +1,8 @@
 -- | Reads directories, batch by batch: some thousand names at a time, read by a helper. Must not know: sockets.
 --
 -- 1. A directory that has no more names than fit into a batch is opened, read and closed by one job.
--- 2. The descriptor of a larger one is closed once: by 'closeListing' or, if a helper still reads from it then, when that call ends.
+-- 2. The descriptor of a larger one is closed once: by 'closeListing' or, if a helper still reads from it then, when
+--    that call ends.
 -- 3. A batch that its caller no longer waits for is read again by the next call, so an interruption loses no name.
 module Millrace.Internal.Listing
   ( Kind (..),
@@ -127,7 +128,9 @@ firstBatch function follow path = do
   name <- pathBytes function path
   (descriptor, position, names) <-
     runJob
-      (job c_list [followNumber follow] [name] `meaning` (\descriptor output -> (\(position, names) -> (descriptor, position, names)) <$> batchFrom output))
+      ( job c_list [followNumber follow] [name]
+          `meaning` (\descriptor output -> (\(position, names) -> (descriptor, position, names)) <$> batchFrom output)
+      )
         { jobDispose = \descriptor -> unless (descriptor == listedAll) (closeNumber (fromIntegral descriptor))
         }
       >>= named function path
@@ -135,7 +138,8 @@ firstBatch function follow path = do
     then return (names, Complete)
     else (\open -> (names, More open position)) <$> (Open descriptor <$> newIORef Idle <*> newMVar ())
 
--- | Reads the names at a position. Interruptible: then the same call can be made again. It first waits for a helper that still reads.
+-- | Reads the names at a position. Interruptible: then the same call can be made again. It first waits for a helper
+-- that still reads.
 nextBatch :: String -> FilePath -> Open -> Int64 -> IO (Names, Rest)
 nextBatch function path open@(Open number stage turn) position = mask_ $ do
   takeMVar turn

@@ -1,5 +1,5 @@
--- | Descriptors without offsets that are not sockets, such as pipes and terminals: reading and writing them without holding a
--- capability, and without losing what an interrupted thread has read. Must not know: sockets.
+-- | Descriptors without offsets that are not sockets, such as pipes and terminals: reading and writing them without
+-- holding a capability, and without losing what an interrupted thread has read. Must not know: sockets.
 module Millrace.Internal.Plain
   ( Plain (..),
     Sharing (..),
@@ -33,7 +33,18 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Millrace.Deadline (Deadline)
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.Park (handOver)
-import Millrace.Operation (Handle, adopt, before, closeRequest, descriptorOf, foreignHandle, perform, waitReadableRequest, waitWritableRequest, whileOpen)
+import Millrace.Operation
+  ( Handle,
+    adopt,
+    before,
+    closeRequest,
+    descriptorOf,
+    foreignHandle,
+    perform,
+    waitReadableRequest,
+    waitWritableRequest,
+    whileOpen,
+  )
 import System.Posix.Types (Fd (..))
 
 foreign import ccall unsafe "mrh_read_plain" c_read :: CInt -> Ptr Word8 -> CSize -> IO Int64
@@ -76,8 +87,8 @@ newShared what descriptor = do
   kept <- newIORef ByteString.empty
   return (Plain (foreignHandle (Fd descriptor)) WithOthers kept ("<" ++ what ++ ">"))
 
--- | A call that does not wait and returns a negative errno if it fails: @-EBADF@ without a call, if the descriptor of our own was
--- closed. Its number may mean another file then.
+-- | A call that does not wait and returns a negative errno if it fails: @-EBADF@ without a call, if the descriptor of
+-- our own was closed. Its number may mean another file then.
 callPlain :: Plain -> (CInt -> IO CInt) -> IO CInt
 callPlain (Plain handle _ _ _) call = fromMaybe (let Errno code = eBADF in negate code) <$> whileOpen handle call
 
@@ -85,7 +96,8 @@ callPlain (Plain handle _ _ _) call = fromMaybe (let Errno code = eBADF in negat
 plainDescriptor :: Plain -> CInt
 plainDescriptor (Plain handle _ _ _) = descriptorOf handle
 
--- | Reads at most the given number of bytes; none at the end. If a thread is interrupted, the next read returns its bytes.
+-- | Reads at most the given number of bytes; none at the end. If a thread is interrupted, the next read returns its
+-- bytes.
 readPlain :: String -> Plain -> Deadline -> Int -> IO ByteString
 readPlain function plain@(Plain handle sharing _ name) deadline size = handOver (keepInPlain plain) $ do
   unless (size > 0) $ throwIO (failure function name eINVAL)
@@ -93,7 +105,8 @@ readPlain function plain@(Plain handle sharing _ name) deadline size = handOver 
   if ByteString.null kept then mallocByteString size >>= receive else return kept
   where
     receive place = do
-      count <- withForeignPtr place $ \buffer -> onDescriptor function plain (\descriptor -> call descriptor buffer (fromIntegral size))
+      count <- withForeignPtr place $ \buffer ->
+        onDescriptor function plain (\descriptor -> call descriptor buffer (fromIntegral size))
       case count of
         _
           | count >= 0 -> return $! ByteString.copy (fromForeignPtr place 0 (fromIntegral count))
@@ -107,15 +120,18 @@ readPlain function plain@(Plain handle sharing _ name) deadline size = handOver 
 
 -- | At most this many of the bytes that an interrupted reader has left.
 takeKept :: Plain -> Int -> IO ByteString
-takeKept (Plain _ _ kept _) size = atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
+takeKept (Plain _ _ kept _) size =
+  atomicModifyIORef' kept (\bytes -> let (now, later) = ByteString.splitAt size bytes in (later, now))
 
 -- | The next read returns these bytes.
 keepInPlain :: Plain -> ByteString -> IO ()
-keepInPlain (Plain _ _ kept _) bytes = unless (ByteString.null bytes) $ atomicModifyIORef' kept (\later -> (bytes <> later, ()))
+keepInPlain (Plain _ _ kept _) bytes =
+  unless (ByteString.null bytes) $ atomicModifyIORef' kept (\later -> (bytes <> later, ()))
 
 -- | One call, which does not wait, and writes at most 64 KiB: how many bytes it has written, or a negative errno.
 writeSome :: String -> Plain -> Ptr Word8 -> Int -> IO Int64
-writeSome function plain@(Plain _ sharing _ _) place left = onDescriptor function plain (\descriptor -> call descriptor place (fromIntegral (min left 65536)))
+writeSome function plain@(Plain _ sharing _ _) place left =
+  onDescriptor function plain (\descriptor -> call descriptor place (fromIntegral (min left 65536)))
   where
     call = if sharing == Own then c_write else c_write_shared
 
@@ -142,9 +158,9 @@ onDescriptor function (Plain handle sharing _ name) call
   | sharing == WithOthers = call (descriptorOf handle)
   | otherwise = whileOpen handle call >>= maybe (throwIO (failure function name eBADF)) return
 
--- | Closes a descriptor of our own; threads that wait for it end with an error. Closing it again does nothing. Uninterruptible:
--- otherwise a second exception, while a handler closes one of two ends, would leave the other one open. It waits only for
--- operations that it ends itself.
+-- | Closes a descriptor of our own; threads that wait for it end with an error. Closing it again does nothing.
+-- Uninterruptible: otherwise a second exception, while a handler closes one of two ends, would leave the other one
+-- open. It waits only for operations that it ends itself.
 closePlain :: Plain -> IO ()
 closePlain (Plain handle sharing _ _) = when (sharing == Own) . uninterruptibleMask_ $ close `catch` ignore
   where

@@ -1,11 +1,12 @@
--- | Many datagrams in one system call, and datagrams that the kernel cuts and joins. For programs that move more than some ten
--- thousand datagrams a second; all others use "Millrace.Socket.Datagram".
+-- | Many datagrams in one system call, and datagrams that the kernel cuts and joins. For programs that move more than
+-- some ten thousand datagrams a second; all others use "Millrace.Socket.Datagram".
 --
 -- > echo s = forever (receiveBatch s 64 1500 >>= sendBatch s)
 --
--- All functions wait without occupying an operating system thread, are interruptible, and throw 'IOError' that names the function
--- and the socket. A datagram that an interrupted thread has received is returned by the next receive, as in
--- "Millrace.Socket.Datagram". Only on Linux. Sockets of "Millrace.Simulation" receive and send one datagram at a time.
+-- All functions wait without occupying an operating system thread, are interruptible, and throw 'IOError' that names
+-- the function and the socket. A datagram that an interrupted thread has received is returned by the next receive, as
+-- in "Millrace.Socket.Datagram". Only on Linux. Sockets of "Millrace.Simulation" receive and send one datagram at a
+-- time.
 --
 -- >>> import Millrace
 -- >>> let newSocket = socket AF_INET Datagram defaultProtocol
@@ -59,7 +60,9 @@ import Network.Socket (SockAddr (..))
 
 foreign import ccall unsafe "mrh_send_batch" c_send_batch :: CInt -> Ptr Outgoing -> CUInt -> IO Int64
 
-foreign import ccall unsafe "mrh_receive_batch" c_receive_batch :: CInt -> Ptr Word8 -> CSize -> Ptr Incoming -> CUInt -> IO Int64
+foreign import ccall unsafe "mrh_receive_batch"
+  c_receive_batch ::
+    CInt -> Ptr Word8 -> CSize -> Ptr Incoming -> CUInt -> IO Int64
 
 foreign import ccall unsafe "mrh_send_segments" c_send_segments :: CInt -> Ptr Outgoing -> Word16 -> IO Int64
 
@@ -73,8 +76,9 @@ data Outgoing
 -- | An @mrh_incoming@.
 data Incoming
 
--- | Sends datagrams, each to its address, 64 in a call, and waits while the system has no room for them. If it throws or is
--- interrupted, the first ones have been sent and the others not; the error names the address that could not be sent to.
+-- | Sends datagrams, each to its address, 64 in a call, and waits while the system has no room for them. If it throws
+-- or is interrupted, the first ones have been sent and the others not; the error names the address that could not be
+-- sent to.
 sendBatch :: Socket -> [(ByteString, SockAddr)] -> IO ()
 sendBatch = sendBatchBefore noDeadline
 
@@ -95,7 +99,8 @@ sendBatchBefore deadline s@(Socket handle _) datagrams = do
 
 -- Descriptions of the datagrams in memory.
 withOutgoing :: String -> Socket -> [(ByteString, SockAddr)] -> (Ptr Outgoing -> IO a) -> IO a
-withOutgoing function s datagrams use = allocaBytes (max 1 (length datagrams) * outgoingSize) $ \array -> go array 0 datagrams
+withOutgoing function s datagrams use =
+  allocaBytes (max 1 (length datagrams) * outgoingSize) $ \array -> go array 0 datagrams
   where
     go array _ [] = use array
     go array i ((bytes, address) : others) =
@@ -107,10 +112,11 @@ withOutgoing function s datagrams use = allocaBytes (max 1 (length datagrams) * 
         pokeByteOff one outgoingAddressLength (fromIntegral length' :: Word32)
         go array (i + 1 :: Int) others
 
--- | @receiveBatch s most size@ waits for a datagram, and returns it with those that have arrived, too: at most @most@, and never
--- more than 64, each with its sender (@SockAddrUnix ""@ for a Unix socket without a name). A datagram of more than @size@ bytes is
--- cut off. Datagrams that the kernel has joined ('setJoining') count as one here, although several are returned; @size@ must be
--- enough for all of them. Both numbers must be positive. None: the socket was shut down for receiving.
+-- | @receiveBatch s most size@ waits for a datagram, and returns it with those that have arrived, too: at most @most@,
+-- and never more than 64, each with its sender (@SockAddrUnix ""@ for a Unix socket without a name). A datagram of more
+-- than @size@ bytes is cut off. Datagrams that the kernel has joined ('setJoining') count as one here, although several
+-- are returned; @size@ must be enough for all of them. Both numbers must be positive. None: the socket was shut down
+-- for receiving.
 receiveBatch :: Socket -> Int -> Int -> IO [(ByteString, SockAddr)]
 receiveBatch = receiveBatchBefore noDeadline
 
@@ -132,7 +138,8 @@ receiveBatchBefore deadline s most size = do
       place <- mallocByteString (count * size)
       withForeignPtr place $ \buffer -> allocaBytes (count * incomingSize) $ \array -> do
         fillBytes array 0 (count * incomingSize)
-        got <- attemptOnce function s "" $ \descriptor -> c_receive_batch descriptor buffer (fromIntegral size) array (fromIntegral count)
+        got <- attemptOnce function s "" $ \descriptor ->
+          c_receive_batch descriptor buffer (fromIntegral size) array (fromIntegral count)
         forM got $ \number -> concat <$> mapM (incoming place array) [0 .. fromIntegral number - 1]
     incoming place array i = datagramsAt place size (array `plusPtr` (i * incomingSize)) i
 
@@ -155,10 +162,10 @@ cut size bytes
   | ByteString.length bytes <= size = [bytes]
   | otherwise = let (now, later) = ByteString.splitAt size bytes in now : cut size later
 
--- | @sendSegments s size bytes address@ sends bytes as datagrams of @size@ bytes each, of which the last one may be shorter. The
--- kernel or the network card cuts them (@UDP_SEGMENT@, Linux 4.18), up to 64 in a call, which costs little more than one datagram.
--- Where they cannot, it sends them as 'sendBatch' does. The size must be positive, and not more than the network takes
--- (@EMSGSIZE@). If it throws or is interrupted, some datagrams may have been sent.
+-- | @sendSegments s size bytes address@ sends bytes as datagrams of @size@ bytes each, of which the last one may be
+-- shorter. The kernel or the network card cuts them (@UDP_SEGMENT@, Linux 4.18), up to 64 in a call, which costs little
+-- more than one datagram. Where they cannot, it sends them as 'sendBatch' does. The size must be positive, and not more
+-- than the network takes (@EMSGSIZE@). If it throws or is interrupted, some datagrams may have been sent.
 sendSegments :: Socket -> Int -> ByteString -> SockAddr -> IO ()
 sendSegments = sendSegmentsBefore noDeadline
 
@@ -178,24 +185,29 @@ sendSegmentsBefore deadline s@(Socket handle _) size bytes address = do
       | ByteString.length left <= size = sendAllToBefore deadline s left address
       | otherwise = do
         let (now, later) = ByteString.splitAt together left
-        isSent <- (True <$ sendTogether now) `catch` \problem -> if isRefusal problem then return False else throwIO problem
+        isSent <-
+          (True <$ sendTogether now) `catch` \problem ->
+            if isRefusal problem then return False else throwIO problem
         if isSent then unless (ByteString.null later) (go later) else oneByOne left
     sendTogether now = void . withOutgoing function s [(now, address)] $ \place ->
       attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
         c_send_segments descriptor place (fromIntegral size)
     -- Not a UDP socket, an old kernel, or a network without check sums by hardware. If the system refuses the
     -- datagrams themselves, it does so again here.
-    isRefusal problem = maybe False ((`elem` [eINVAL, eIO, eOPNOTSUPP, eNOPROTOOPT, eMSGSIZE]) . Errno) (ioe_errno problem)
+    isRefusal problem =
+      maybe False ((`elem` [eINVAL, eIO, eOPNOTSUPP, eNOPROTOOPT, eMSGSIZE]) . Errno) (ioe_errno problem)
 
 -- | The most bytes of a UDP datagram over IPv4.
 datagramMost :: Int
 datagramMost = 65507
 
--- | Whether the kernel joins datagrams of the same size that arrive together from the same sender (@UDP_GRO@, Linux 5.0), which makes
--- receiving cheaper. 'receiveBatch' takes them apart again; no other function does. Its size must be 65536 then, or datagrams are
--- lost. Where the kernel or the socket cannot, it throws (@ENOPROTOOPT@, @EOPNOTSUPP@).
+-- | Whether the kernel joins datagrams of the same size that arrive together from the same sender (@UDP_GRO@, Linux
+-- 5.0), which makes receiving cheaper. 'receiveBatch' takes them apart again; no other function does. Its size must be
+-- 65536 then, or datagrams are lost. Where the kernel or the socket cannot, it throws (@ENOPROTOOPT@, @EOPNOTSUPP@).
 setJoining :: Socket -> Bool -> IO ()
-setJoining s isOn = void . onDescriptor "Millrace.Socket.Batch.setJoining" s "" $ \descriptor -> c_set_joining descriptor (if isOn then 1 else 0)
+setJoining s isOn =
+  void . onDescriptor "Millrace.Socket.Batch.setJoining" s "" $ \descriptor ->
+    c_set_joining descriptor (if isOn then 1 else 0)
 
 isSimulated :: String -> Socket -> IO Bool
 isSimulated function s = (/= 0) <$> onDescriptor function s "" c_is_simulated

@@ -72,13 +72,17 @@ data ConnectError = ConnectError !String [(SockAddr, IOError)]
 instance Show ConnectError where
   showsPrec _ (ConnectError name attempts) =
     showString ("Millrace.Socket.Connect.connectTo: no connection to " ++ name ++ ": ")
-      . showString (if null attempts then "it has no address" else foldr1 (\a b -> a ++ "; " ++ b) [show address ++ ": " ++ show problem | (address, problem) <- attempts])
+      . showString
+        ( if null attempts
+            then "it has no address"
+            else foldr1 (\a b -> a ++ "; " ++ b) [show address ++ ": " ++ show problem | (address, problem) <- attempts]
+        )
 
 instance Exception ConnectError
 
--- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of both families
--- alternate, and when one has not answered after a quarter of a second, the next one is tried at the same time. The other attempts
--- are ended, and their sockets closed.
+-- | Looks up a name and connects to the first of its addresses that answers (RFC 8305, happy eyeballs): addresses of
+-- both families alternate, and when one has not answered after a quarter of a second, the next one is tried at the same
+-- time. The other attempts are ended, and their sockets closed.
 connectTo :: Query -> IO Socket
 connectTo = connectToBefore noDeadline
 
@@ -113,13 +117,16 @@ firstToAnswer deadline name addresses = handOver close $ do
         left <- atomically (flushTQueue outcomes)
         forM_ left (either (const (return ())) close . snd)
       begin info = do
-        thread <- forkIOWithUnmask (\unmask -> try (connected unmask info) >>= atomically . writeTQueue outcomes . (,) (addrAddress info))
+        thread <-
+          forkIOWithUnmask
+            (\unmask -> try (connected unmask info) >>= atomically . writeTQueue outcomes . (,) (addrAddress info))
         modifyMVar_ threads (return . (thread :))
   winner <- race outcomes begin `onException` uninterruptibleMask_ end
   uninterruptibleMask_ end
   either (throwIO . ConnectError name) return winner
   where
-    connected unmask info = bracketOnError (openSocket info) close $ \s -> s <$ unmask (connectBefore deadline s (addrAddress info))
+    connected unmask info =
+      bracketOnError (openSocket info) close $ \s -> s <$ unmask (connectBefore deadline s (addrAddress info))
     race outcomes begin = go addresses (0 :: Int) []
       where
         go [] 0 failures = passedOr (Left (reverse failures)) failures
@@ -175,13 +182,14 @@ defaultServer =
       serverProblem = \_ _ -> return ()
     }
 
--- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread. The
--- connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then it stops
--- listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that remain
--- are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may clean
--- up.
+-- | Listens on all addresses that the query finds ('passive'), and runs an action for each connection, in a new thread.
+-- The connection is closed when its action has ended. It serves until it is interrupted or cannot accept any more. Then
+-- it stops listening, and waits for the connections for the time of grace, or until it is interrupted again. Those that
+-- remain are interrupted, and it waits for their end, also if it is interrupted once more, but no longer than they may
+-- clean up.
 --
--- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses of another one.
+-- A family that the system does not have, such as IPv6 where that is switched off, is left out if there are addresses
+-- of another one.
 withServer :: Server -> Query -> (Socket -> IO ()) -> IO a
 withServer server query serve = newTVarIO False >>= \isHurried -> servingUntil isHurried server query serve
 

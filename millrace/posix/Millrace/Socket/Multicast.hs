@@ -1,5 +1,5 @@
--- | Datagrams to groups of receivers (multicast). The socket has the type @Datagram@, and "Millrace.Socket.Datagram" sends and
--- receives.
+-- | Datagrams to groups of receivers (multicast). The socket has the type @Datagram@, and "Millrace.Socket.Datagram"
+-- sends and receives.
 --
 -- > main = do
 -- >   s <- socket AF_INET Datagram defaultProtocol
@@ -73,7 +73,10 @@ newtype Interface = Interface Word32
 -- | The interface of a name, such as @eth0@. Throws if there is none (@ENODEV@).
 interfaceNamed :: String -> IO Interface
 interfaceNamed name =
-  ifNameToIndex name >>= maybe (throwIO (failure "Millrace.Socket.Multicast.interfaceNamed" name eNODEV)) (return . Interface . fromIntegral)
+  ifNameToIndex name
+    >>= maybe
+      (throwIO (failure "Millrace.Socket.Multicast.interfaceNamed" name eNODEV))
+      (return . Interface . fromIntegral)
 
 -- | The system's number of the interface, which is also the scope of IPv6 addresses on its link.
 interfaceNumber :: Interface -> Word32
@@ -94,11 +97,11 @@ data Group = Group
 group :: SockAddr -> Group
 group address = Group {groupAddress = address, groupInterface = Nothing, groupSource = Nothing}
 
--- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the system
--- has a limit (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
+-- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the
+-- system has a limit (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
 --
--- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address, as long as
--- any of them has joined it. To receive only the groups of this socket, bind it to the group's address.
+-- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address,
+-- as long as any of them has joined it. To receive only the groups of this socket, bind it to the group's address.
 joinGroup :: Socket -> Group -> IO ()
 joinGroup = changeBy "Millrace.Socket.Multicast.joinGroup" c_join_group
 
@@ -110,21 +113,30 @@ changeBy :: String -> Membership -> Socket -> Group -> IO ()
 changeBy function change s (Group address interface source) =
   withAddress function s address $ \place size -> withSource $ \sourcePlace sourceSize ->
     void . onDescriptor function s (", group " ++ show address) $ \descriptor ->
-      change descriptor (maybe 0 interfaceNumber interface) place (fromIntegral size) sourcePlace (fromIntegral sourceSize)
+      change
+        descriptor
+        (maybe 0 interfaceNumber interface)
+        place
+        (fromIntegral size)
+        sourcePlace
+        (fromIntegral sourceSize)
   where
     withSource use = maybe (use nullPtr 0) (\one -> withAddress function s one use) source
 
 -- | The interface on which the socket sends to groups. Otherwise the system chooses one by its routes.
 setGroupInterface :: Socket -> Interface -> IO ()
-setGroupInterface s (Interface number) = setSending "Millrace.Socket.Multicast.setGroupInterface" sendingInterface s (fromIntegral number)
+setGroupInterface s (Interface number) =
+  setSending "Millrace.Socket.Multicast.setGroupInterface" sendingInterface s (fromIntegral number)
 
--- | How many networks a datagram to a group may cross: 0 to 255. The default is 1: it stays in the sender's own network.
+-- | How many networks a datagram to a group may cross: 0 to 255. The default is 1: it stays in the sender's own
+-- network.
 setGroupHops :: Socket -> Int -> IO ()
 setGroupHops = setSending "Millrace.Socket.Multicast.setGroupHops" sendingHops
 
 -- | What 'setGroupHops' has set.
 getGroupHops :: Socket -> IO Int
-getGroupHops s = fromIntegral <$> onDescriptor "Millrace.Socket.Multicast.getGroupHops" s "" (`c_get_sending` sendingHops)
+getGroupHops s =
+  fromIntegral <$> onDescriptor "Millrace.Socket.Multicast.getGroupHops" s "" (`c_get_sending` sendingHops)
 
 -- | Whether members on this machine get what the socket sends to a group. By default they do.
 setGroupLoopback :: Socket -> Bool -> IO ()
@@ -132,7 +144,10 @@ setGroupLoopback s isOn = setSending "Millrace.Socket.Multicast.setGroupLoopback
 
 -- | What 'setGroupLoopback' has set.
 getGroupLoopback :: Socket -> IO Bool
-getGroupLoopback s = (/= 0) <$> onDescriptor "Millrace.Socket.Multicast.getGroupLoopback" s "" (`c_get_sending` sendingLoopback)
+getGroupLoopback s =
+  (/= 0) <$> onDescriptor "Millrace.Socket.Multicast.getGroupLoopback" s "" (`c_get_sending` sendingLoopback)
 
 setSending :: String -> CInt -> Socket -> Int -> IO ()
-setSending function what s value = void . onDescriptor function s (", " ++ show value) $ \descriptor -> c_set_sending descriptor what (fromIntegral value)
+setSending function what s value =
+  void . onDescriptor function s (", " ++ show value) $ \descriptor ->
+    c_set_sending descriptor what (fromIntegral value)

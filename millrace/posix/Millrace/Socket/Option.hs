@@ -5,9 +5,9 @@
 -- >   setKeepAlive connection (Just defaultKeepAlive)
 -- >   serve connection
 --
--- No function waits. All throw an 'IOError' that names the function and the socket: for a closed socket (@EBADF@), and if the
--- system does not know the option for sockets of this type (@ENOPROTOOPT@, @EOPNOTSUPP@). A machine of "Millrace.Simulation" knows
--- few options and refuses the others. Only on Linux.
+-- No function waits. All throw an 'IOError' that names the function and the socket: for a closed socket (@EBADF@), and
+-- if the system does not know the option for sockets of this type (@ENOPROTOOPT@, @EOPNOTSUPP@). A machine of
+-- "Millrace.Simulation" knows few options and refuses the others. Only on Linux.
 --
 -- >>> import Millrace
 -- >>> s <- socket AF_INET Stream defaultProtocol
@@ -89,12 +89,13 @@ data KeepAliveTimes = KeepAliveTimes
   }
   deriving (Eq, Show, Read)
 
--- | After a minute, every quarter of a minute, four times: a peer that has gone is noticed within two minutes. (The system's own
--- values are two hours, 75 seconds and nine times.)
+-- | After a minute, every quarter of a minute, four times: a peer that has gone is noticed within two minutes. (The
+-- system's own values are two hours, 75 seconds and nine times.)
 defaultKeepAlive :: KeepAliveTimes
 defaultKeepAlive = KeepAliveTimes {keepAliveIdleSeconds = 60, keepAliveIntervalSeconds = 15, keepAliveProbes = 4}
 
--- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@, @TCP_KEEPINTVL@,
+-- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@,
+-- @TCP_KEEPINTVL@,
 -- @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must be between 1 and 32767, the
 -- probes between 1 and 127 (@EINVAL@).
 setKeepAlive :: Socket -> Maybe KeepAliveTimes -> IO ()
@@ -114,14 +115,17 @@ getKeepAlive s = do
   isOn <- get optionKeepAlive
   if isOn == 0
     then return Nothing
-    else Just <$> (KeepAliveTimes <$> get optionKeepAliveIdle <*> get optionKeepAliveInterval <*> get optionKeepAliveProbes)
+    else
+      Just
+        <$> (KeepAliveTimes <$> get optionKeepAliveIdle <*> get optionKeepAliveInterval <*> get optionKeepAliveProbes)
   where
     get option = getNumber "Millrace.Socket.Option.getKeepAlive" "" option s
 
 -- | The connection ends with @ETIMEDOUT@ when the peer has not acknowledged sent bytes for this many milliseconds
 -- (@TCP_USER_TIMEOUT@). 'Nothing' leaves it to the system, which gives up after a quarter of an hour or so.
 setUnacknowledgedLimit :: Socket -> Maybe Int -> IO ()
-setUnacknowledgedLimit s limitMillis = setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s (maybe 0 (max 1) limitMillis)
+setUnacknowledgedLimit s limitMillis =
+  setNumber "Millrace.Socket.Option.setUnacknowledgedLimit" "" optionUserTimeout s (maybe 0 (max 1) limitMillis)
 
 -- | What 'setUnacknowledgedLimit' has set.
 getUnacknowledgedLimit :: Socket -> IO (Maybe Int)
@@ -129,8 +133,8 @@ getUnacknowledgedLimit s = limit <$> getNumber "Millrace.Socket.Option.getUnackn
   where
     limit millis = if millis == 0 then Nothing else Just millis
 
--- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, which is
--- the default.
+-- | Whether TCP sends a short segment at once (@TCP_NODELAY@) or waits for the acknowledgement of the one before, which
+-- is the default.
 setNoDelay :: Socket -> Bool -> IO ()
 setNoDelay = setFlag "Millrace.Socket.Option.setNoDelay" optionNoDelay
 
@@ -138,9 +142,9 @@ setNoDelay = setFlag "Millrace.Socket.Option.setNoDelay" optionNoDelay
 getNoDelay :: Socket -> IO Bool
 getNoDelay = getFlag "Millrace.Socket.Option.getNoDelay" optionNoDelay
 
--- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves twice
--- as much, for its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no longer adapts
--- it to the network.
+-- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves
+-- twice as much, for its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no
+-- longer adapts it to the network.
 setSendBuffer :: Socket -> Int -> IO ()
 setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBuffer
 
@@ -148,8 +152,8 @@ setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBu
 getSendBuffer :: Socket -> IO Int
 getSendBuffer = getNumber "Millrace.Socket.Option.getSendBuffer" "" optionSendBuffer
 
--- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before connecting
--- or listening, because it decides on the largest window.
+-- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before
+-- connecting or listening, because it decides on the largest window.
 setReceiveBuffer :: Socket -> Int -> IO ()
 setReceiveBuffer = setNumber "Millrace.Socket.Option.setReceiveBuffer" "" optionReceiveBuffer
 
@@ -165,8 +169,8 @@ setAddressReuse = setFlag "Millrace.Socket.Option.setAddressReuse" optionReuseAd
 getAddressReuse :: Socket -> IO Bool
 getAddressReuse = getFlag "Millrace.Socket.Option.getAddressReuse" optionReuseAddress
 
--- | Whether sockets of the same user may be bound to the same address and port (@SO_REUSEPORT@). The system then distributes
--- connections and datagrams among them. All must have set it before they were bound.
+-- | Whether sockets of the same user may be bound to the same address and port (@SO_REUSEPORT@). The system then
+-- distributes connections and datagrams among them. All must have set it before they were bound.
 setPortSharing :: Socket -> Bool -> IO ()
 setPortSharing = setFlag "Millrace.Socket.Option.setPortSharing" optionReusePort
 
@@ -174,7 +178,8 @@ setPortSharing = setFlag "Millrace.Socket.Option.setPortSharing" optionReusePort
 getPortSharing :: Socket -> IO Bool
 getPortSharing = getFlag "Millrace.Socket.Option.getPortSharing" optionReusePort
 
--- | Whether an IPv6 socket refuses IPv4 (@IPV6_V6ONLY@). 'Millrace.Socket.socket' makes sockets that do not. Set it before binding.
+-- | Whether an IPv6 socket refuses IPv4 (@IPV6_V6ONLY@). 'Millrace.Socket.socket' makes sockets that do not. Set it
+-- before binding.
 setOnlyIPv6 :: Socket -> Bool -> IO ()
 setOnlyIPv6 = setFlag "Millrace.Socket.Option.setOnlyIPv6" optionOnlyIPv6
 
@@ -211,7 +216,8 @@ setAtClose s atClose = allocaBytes lingerSize $ \place -> do
 -- | What 'setAtClose' has set.
 getAtClose :: Socket -> IO AtClose
 getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize) $ \size -> do
-  void . onDescriptor "Millrace.Socket.Option.getAtClose" s "" $ \descriptor -> c_getsockopt descriptor level name place size
+  void . onDescriptor "Millrace.Socket.Option.getAtClose" s "" $ \descriptor ->
+    c_getsockopt descriptor level name place size
   isOn <- peekByteOff place lingerIsOn :: IO CInt
   seconds <- peekByteOff place lingerSeconds :: IO CInt
   return (meaning isOn (fromIntegral seconds))
@@ -221,8 +227,8 @@ getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize)
     meaning _ 0 = ResetConnection
     meaning _ seconds = DeliverFirst seconds
 
--- | Closes a connection at once: the peer's next receive fails (@ECONNRESET@), and bytes in transit are lost. For peers that
--- misbehave. It wakes threads that wait on the socket, as 'close' does. A closed socket stays as it is.
+-- | Closes a connection at once: the peer's next receive fails (@ECONNRESET@), and bytes in transit are lost. For peers
+-- that misbehave. It wakes threads that wait on the socket, as 'close' does. A closed socket stays as it is.
 --
 -- >>> import Millrace
 -- >>> import System.IO.Error (tryIOError)
@@ -238,15 +244,16 @@ closeWithReset s@(Socket handle _) = do
   open <- isOpen handle
   when open ((setAtClose s ResetConnection `onException` close s) >> close s)
 
--- | Allows the given number of clients at a time to begin connections to this listening socket with bytes (@TCP_FASTOPEN@),
--- before their addresses are verified. Does nothing unless the system allows it to servers: bit 2 of
+-- | Allows the given number of clients at a time to begin connections to this listening socket with bytes
+-- (@TCP_FASTOPEN@), before their addresses are verified. Does nothing unless the system allows it to servers: bit 2 of
 -- @net.ipv4.tcp_fastopen@. Such bytes may arrive twice, so the request in them must be safe to repeat.
 setFastOpen :: Socket -> Int -> IO ()
 setFastOpen = setNumber "Millrace.Socket.Option.setFastOpen" ", fast open" optionFastOpen
 
--- | Connects, and sends bytes with the first packet if the system knows the peer's cookie from an earlier connection (TCP fast open,
--- RFC 7413): the answer comes a round trip earlier. Otherwise it connects, asks for a cookie, and then sends the bytes. It returns
--- when the system has taken all bytes. That may be before the peer has accepted: if it refuses, the next receive or send throws.
+-- | Connects, and sends bytes with the first packet if the system knows the peer's cookie from an earlier connection
+-- (TCP fast open, RFC 7413): the answer comes a round trip earlier. Otherwise it connects, asks for a cookie, and then
+-- sends the bytes. It returns when the system has taken all bytes. That may be before the peer has accepted: if it
+-- refuses, the next receive or send throws.
 --
 -- As after 'Millrace.Socket.connect', close the socket if it throws. Interruptible.
 connectSending :: Socket -> SockAddr -> ByteString -> IO ()
@@ -285,10 +292,12 @@ getFlag function option s = (/= 0) <$> getNumber function "" option s
 
 setNumber :: String -> String -> SocketOption -> Socket -> Int -> IO ()
 setNumber function what (SockOpt level name) s value = with (saturated value) $ \place ->
-  void . onDescriptor function s what $ \descriptor -> c_setsockopt descriptor level name place (fromIntegral (sizeOf (0 :: CInt)))
+  void . onDescriptor function s what $ \descriptor ->
+    c_setsockopt descriptor level name place (fromIntegral (sizeOf (0 :: CInt)))
 
 getNumber :: String -> String -> SocketOption -> Socket -> IO Int
-getNumber function what (SockOpt level name) s = alloca $ \place -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
-  poke place (0 :: CInt)
-  void . onDescriptor function s what $ \descriptor -> c_getsockopt descriptor level name place size
-  fromIntegral <$> peek place
+getNumber function what (SockOpt level name) s =
+  alloca $ \place -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
+    poke place (0 :: CInt)
+    void . onDescriptor function s what $ \descriptor -> c_getsockopt descriptor level name place size
+    fromIntegral <$> peek place

@@ -1,15 +1,15 @@
--- | Trains: datagrams of one size between the same two addresses, with what their IP headers say: which of this machine's addresses
--- they were sent to, and the marks of routers that are congested (ECN, RFC 3168). For protocols over UDP such as QUIC, whose
--- servers have many addresses and find out for themselves how fast they may send.
+-- | Trains: datagrams of one size between the same two addresses, with what their IP headers say: which of this
+-- machine's addresses they were sent to, and the marks of routers that are congested (ECN, RFC 3168). For protocols
+-- over UDP such as QUIC, whose servers have many addresses and find out for themselves how fast they may send.
 --
 -- > answer s = do
 -- >   setLocalReport s True
 -- >   forever (receiveTrains s 64 >>= sendTrains s)
 --
--- All functions wait without occupying an operating system thread, are interruptible, and throw 'IOError' that names the function
--- and the socket. A datagram that an interrupted thread has received is returned by the next receive, but what its header said is
--- lost. Only on Linux, and only for UDP. Sockets of "Millrace.Simulation" receive and send one datagram at a time, and their
--- headers say nothing.
+-- All functions wait without occupying an operating system thread, are interruptible, and throw 'IOError' that names
+-- the function and the socket. A datagram that an interrupted thread has received is returned by the next receive, but
+-- what its header said is lost. Only on Linux, and only for UDP. Sockets of "Millrace.Simulation" receive and send one
+-- datagram at a time, and their headers say nothing.
 --
 -- >>> import Control.Monad
 -- >>> import Millrace
@@ -71,7 +71,9 @@ import System.IO.Unsafe (unsafePerformIO)
 
 foreign import ccall unsafe "mrh_send_trains" c_send_trains :: CInt -> Ptr Record -> CUInt -> IO Int64
 
-foreign import ccall unsafe "mrh_receive_trains" c_receive_trains :: CInt -> Ptr Word8 -> Ptr Record -> CUInt -> IO Int64
+foreign import ccall unsafe "mrh_receive_trains"
+  c_receive_trains ::
+    CInt -> Ptr Word8 -> Ptr Record -> CUInt -> IO Int64
 
 foreign import ccall unsafe "mrh_report_marks" c_report_marks :: CInt -> CInt -> IO CInt
 
@@ -96,8 +98,8 @@ data Train = Train
 -- | Two addresses between which datagrams are sent.
 data Path = Path
   { pathPeer :: !SockAddr,
-    -- | The address of this machine. Its port is 0, and is ignored when sending. 'Nothing': it is not known, and when sending, the
-    -- system chooses.
+    -- | The address of this machine. Its port is 0, and is ignored when sending. 'Nothing': it is not known, and when
+    -- sending, the system chooses.
     pathLocal :: !(Maybe SockAddr)
   }
   deriving (Eq, Show)
@@ -125,8 +127,8 @@ trainDatagrams (Train _ _ segment bytes) = go bytes
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | @receiveTrains s most@ waits for a train, and returns it with those that have arrived, too: at most @most@, which must be
--- positive, and never more than 64. A train has several datagrams only if the kernel may join them
+-- | @receiveTrains s most@ waits for a train, and returns it with those that have arrived, too: at most @most@, which
+-- must be positive, and never more than 64. A train has several datagrams only if the kernel may join them
 -- ('Millrace.Socket.Batch.setJoining'). None: the socket was shut down for receiving.
 receiveTrains :: Socket -> Int -> IO [Train]
 receiveTrains = receiveTrainsBefore noDeadline
@@ -144,12 +146,15 @@ receiveTrainsBefore deadline s most = do
     function = "Millrace.Socket.Train.receiveTrains"
     largest = 65536
     alone (bytes, sender) = Train (Path sender Nothing) NotCapable (ByteString.length bytes) bytes
-    giveBack train = mapM_ (keepBytesFrom (return (Just (pathPeer (trainPath train)))) s) (reverse (trainDatagrams train))
+    giveBack train =
+      mapM_ (keepBytesFrom (return (Just (pathPeer (trainPath train)))) s) (reverse (trainDatagrams train))
     receiveOnce = bracket takeRoom giveRoom $ \(Room room) -> do
       let bytes = room `plusPtr` (trainsMost * trainSize)
-      got <- attemptOnce function s "" $ \descriptor -> c_receive_trains descriptor bytes (castPtr room) (fromIntegral (min trainsMost most))
+      got <- attemptOnce function s "" $ \descriptor ->
+        c_receive_trains descriptor bytes (castPtr room) (fromIntegral (min trainsMost most))
       forM got $ \count ->
-        forM [0 .. fromIntegral count - 1] $ \i -> received (bytes `plusPtr` (i * trainStride)) (castPtr room `plusPtr` (i * trainSize))
+        forM [0 .. fromIntegral count - 1] $ \i ->
+          received (bytes `plusPtr` (i * trainStride)) (castPtr room `plusPtr` (i * trainSize))
 
 received :: Ptr Word8 -> Ptr Record -> IO Train
 received bytes record = do
@@ -158,15 +163,20 @@ received bytes record = do
   mark <- word trainMarkAt
   segment <- word trainSegmentAt
   size <- word trainLength
-  peer <- if peerLength == 0 then return nameless else addressFrom (record `plusPtr` trainPeer) (fromIntegral peerLength)
-  local <- if localLength == 0 then return Nothing else Just <$> addressFrom (record `plusPtr` trainLocal) (fromIntegral localLength)
-  Train (Path peer local) (toEnum (fromIntegral mark)) (fromIntegral segment) <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
+  peer <-
+    if peerLength == 0 then return nameless else addressFrom (record `plusPtr` trainPeer) (fromIntegral peerLength)
+  local <-
+    if localLength == 0
+      then return Nothing
+      else Just <$> addressFrom (record `plusPtr` trainLocal) (fromIntegral localLength)
+  Train (Path peer local) (toEnum (fromIntegral mark)) (fromIntegral segment)
+    <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
   where
     word :: Int -> IO Word32
     word = peekByteOff record
 
--- Memory for received trains, which is used again and again. It is large, but only what datagrams fill is ever in use. No thread waits
--- while it has one, so there are few.
+-- Memory for received trains, which is used again and again. It is large, but only what datagrams fill is ever in use.
+-- No thread waits while it has one, so there are few.
 newtype Room = Room (Ptr Word8)
 
 rooms :: IORef [Room]
@@ -174,7 +184,8 @@ rooms = unsafePerformIO (newIORef [])
 {-# NOINLINE rooms #-}
 
 takeRoom :: IO Room
-takeRoom = atomicModifyIORef' rooms first >>= maybe (Room <$> mallocBytes (trainsMost * (trainSize + trainStride))) return
+takeRoom =
+  atomicModifyIORef' rooms first >>= maybe (Room <$> mallocBytes (trainsMost * (trainSize + trainStride))) return
   where
     first (room : others) = (others, Just room)
     first [] = ([], Nothing)
@@ -186,8 +197,8 @@ giveRoom room = atomicModifyIORef' rooms (\others -> (room : others, ()))
 setMarkReport :: Socket -> Bool -> IO ()
 setMarkReport = report "Millrace.Socket.Train.setMarkReport" c_report_marks
 
--- | Whether received trains say to which address of this machine they were sent. A socket that is bound to all addresses needs that to
--- answer from the same one.
+-- | Whether received trains say to which address of this machine they were sent. A socket that is bound to all
+-- addresses needs that to answer from the same one.
 setLocalReport :: Socket -> Bool -> IO ()
 setLocalReport = report "Millrace.Socket.Train.setLocalReport" c_report_local
 
@@ -197,10 +208,10 @@ report function call s isOn = void . onDescriptor function s "" $ \descriptor ->
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | Sends trains, many in a call, and waits while the system has no room for them. Returns the datagrams that the system has refused, with
--- the errors: one peer that cannot be reached is not in the way of the others. The kernel or the network card cuts trains
--- (@UDP_SEGMENT@, Linux 4.18). Where they cannot, their datagrams are sent one by one. If it throws or is interrupted, some may have
--- been sent.
+-- | Sends trains, many in a call, and waits while the system has no room for them. Returns the datagrams that the
+-- system has refused, with the errors: one peer that cannot be reached is not in the way of the others. The kernel or
+-- the network card cuts trains (@UDP_SEGMENT@, Linux 4.18). Where they cannot, their datagrams are sent one by one. If
+-- it throws or is interrupted, some may have been sent.
 sendTrains :: Socket -> [Train] -> IO [(Train, IOError)]
 sendTrains = sendTrainsBefore noDeadline
 
@@ -212,17 +223,23 @@ sendTrainsBefore deadline s@(Socket handle _) trains = do
   where
     function = "Millrace.Socket.Train.sendTrains"
     go [] = return []
-    go left@(first : others) = try (send (take trainsMost left)) >>= either (refused first others) (\sent -> go (drop (fromIntegral sent) left))
+    go left@(first : others) =
+      try (send (take trainsMost left)) >>= either (refused first others) (\sent -> go (drop (fromIntegral sent) left))
     send now = withRecords function s now $ \records ->
-      attempt function s "" deadline (waitWritableRequest handle) $ \descriptor -> c_send_trains descriptor records (fromIntegral (length now))
+      attempt function s "" deadline (waitWritableRequest handle) $ \descriptor ->
+        c_send_trains descriptor records (fromIntegral (length now))
     refused first others problem
       | concernsAll problem = throwIO problem
       | isLong first && isRefusal problem = (++) <$> go (apart first) <*> go others
       | otherwise = ((first, problem) :) <$> go others
-    oneByOne train = try (sendAllToBefore deadline s (trainBytes train) (pathPeer (trainPath train))) >>= either (refused train []) (const (return []))
+    oneByOne train =
+      try (sendAllToBefore deadline s (trainBytes train) (pathPeer (trainPath train)))
+        >>= either (refused train []) (const (return []))
     concernsAll problem = isDeadlineError problem || (Errno <$> ioe_errno problem) == Just eBADF
-    -- An old kernel, or a network without check sums by hardware. If the system refuses the datagrams themselves, it does so again.
-    isRefusal problem = maybe False ((`elem` [eINVAL, eIO, eOPNOTSUPP, eNOPROTOOPT, eMSGSIZE]) . Errno) (ioe_errno problem)
+    -- An old kernel, or a network without check sums by hardware. If the system refuses the datagrams themselves, it
+    -- does so again.
+    isRefusal problem =
+      maybe False ((`elem` [eINVAL, eIO, eOPNOTSUPP, eNOPROTOOPT, eMSGSIZE]) . Errno) (ioe_errno problem)
 
 isLong :: Train -> Bool
 isLong train = ByteString.length (trainBytes train) > trainSegment train
@@ -246,7 +263,10 @@ withRecords function s trains use = allocaBytes (max 1 (length trains) * trainSi
       go i (Train path mark segment bytes : others) = unsafeUseAsCStringLen bytes $ \(start, size) -> do
         let record = records `plusPtr` (i * trainSize) :: Ptr Record
         pokeAddress function s record (trainPeer, trainPeerLength) (pathPeer path)
-        maybe (pokeByteOff record trainLocalLength (0 :: Word32)) (pokeAddress function s record (trainLocal, trainLocalLength)) (pathLocal path)
+        maybe
+          (pokeByteOff record trainLocalLength (0 :: Word32))
+          (pokeAddress function s record (trainLocal, trainLocalLength))
+          (pathLocal path)
         pokeByteOff record trainStart start
         pokeByteOff record trainLength (fromIntegral size :: Word32)
         pokeByteOff record trainSegmentAt (fromIntegral (max 1 segment) :: Word32)

@@ -1,5 +1,5 @@
--- | What only Unix sockets can do: pass descriptors and credentials beside bytes, know their peers, and have names that are in no file
--- system.
+-- | What only Unix sockets can do: pass descriptors and credentials beside bytes, know their peers, and have names that
+-- are in no file system.
 --
 -- > -- Hand a connection over to another process, with what was read of it.
 -- > handOverTo worker connection begin = do
@@ -7,8 +7,8 @@
 -- >   sendPassing worker nothingPassed {passedDescriptors = [Fd descriptor]} begin
 -- >   closeFd (Fd descriptor)
 --
--- All functions throw 'IOError' that names the function and the socket. Only on Linux; sockets of "Millrace.Simulation" refuse all of
--- it (@EOPNOTSUPP@).
+-- All functions throw 'IOError' that names the function and the socket. Only on Linux; sockets of "Millrace.Simulation"
+-- refuse all of it (@EOPNOTSUPP@).
 --
 -- >>> import Millrace
 -- >>> import Millrace.Pipe
@@ -71,9 +71,13 @@ import Millrace.Socket.ByteString (recvBefore, sendAllBefore)
 import Network.Socket (SockAddr (..), SocketOption (..))
 import System.Posix.Types (Fd (..))
 
-foreign import ccall unsafe "mrh_send_passing" c_send_passing :: CInt -> Ptr a -> CSize -> Ptr CInt -> CUInt -> Ptr Word32 -> IO Int64
+foreign import ccall unsafe "mrh_send_passing"
+  c_send_passing ::
+    CInt -> Ptr a -> CSize -> Ptr CInt -> CUInt -> Ptr Word32 -> IO Int64
 
-foreign import ccall unsafe "mrh_receive_passing" c_receive_passing :: CInt -> Ptr Word8 -> CSize -> Ptr Word8 -> IO Int64
+foreign import ccall unsafe "mrh_receive_passing"
+  c_receive_passing ::
+    CInt -> Ptr Word8 -> CSize -> Ptr Word8 -> IO Int64
 
 -- | The identity of a process.
 data Credentials = Credentials
@@ -97,9 +101,9 @@ data Passed = Passed
 nothingPassed :: Passed
 nothingPassed = Passed {passedDescriptors = [], passedCredentials = Nothing}
 
--- | Sends bytes to the peer, and what is passed with the first of them. There must be at least one byte, because a stream passes
--- nothing without bytes (@EINVAL@). Waits while the system has no room. The caller keeps the descriptors. If it is
--- interrupted or fails, it may have passed everything and sent a part of the bytes.
+-- | Sends bytes to the peer, and what is passed with the first of them. There must be at least one byte, because a
+-- stream passes nothing without bytes (@EINVAL@). Waits while the system has no room. The caller keeps the descriptors.
+-- If it is interrupted or fails, it may have passed everything and sent a part of the bytes.
 sendPassing :: Socket -> Passed -> ByteString -> IO ()
 sendPassing = sendPassingBefore noDeadline
 
@@ -119,12 +123,14 @@ sendPassingBefore deadline s@(Socket handle _) (Passed descriptors credentials) 
       Nothing -> use nullPtr
       Just (Credentials process user theirGroup) -> withArray [process, user, theirGroup] use
 
--- | Waits for bytes, and receives at most the given number, with what was passed beside them. None: the peer has shut down
--- sending. The caller must close the descriptors; exec closes them, too. Credentials come if 'setReceivesCredentials' asks
--- for them. On a stream, bytes with something beside them are not mixed with bytes that were sent before or after.
+-- | Waits for bytes, and receives at most the given number, with what was passed beside them. None: the peer has shut
+-- down sending. The caller must close the descriptors; exec closes them, too. Credentials come if
+-- 'setReceivesCredentials' asks for them. On a stream, bytes with something beside them are not mixed with bytes that
+-- were sent before or after.
 --
--- Throws if this process has too many descriptors (@EMFILE@); then those that came are closed and the bytes are lost. If it is
--- interrupted when a message has just arrived, the next receive gets the bytes, and the descriptors are closed.
+-- Throws if this process has too many descriptors (@EMFILE@); then those that came are closed and the bytes are lost.
+-- If it is interrupted when a message has just arrived, the next receive gets the bytes, and the descriptors are
+-- closed.
 receivePassing :: Socket -> Int -> IO (ByteString, Passed)
 receivePassing = receivePassingBefore noDeadline
 
@@ -172,7 +178,8 @@ credentialsAt place = do
 -- streams and pairs of sockets. Does not wait.
 peerCredentials :: Socket -> IO Credentials
 peerCredentials s = allocaBytes credentialsSize $ \place -> with (fromIntegral credentialsSize) $ \size -> do
-  void . onDescriptor "Millrace.Socket.Unix.peerCredentials" s "" $ \descriptor -> c_getsockopt descriptor level name place size
+  void . onDescriptor "Millrace.Socket.Unix.peerCredentials" s "" $ \descriptor ->
+    c_getsockopt descriptor level name place size
   credentialsAt place
   where
     SockOpt level name = optionPeerCredentials
@@ -185,8 +192,8 @@ setReceivesCredentials s isOn = setSocketOption s optionPassCredentials (fromEnu
 getReceivesCredentials :: Socket -> IO Bool
 getReceivesCredentials s = (/= 0) <$> getSocketOption s optionPassCredentials
 
--- | A name outside the file system: it needs no file, has no permissions, and is free again when its socket is closed. Characters
--- stand for bytes, at most 107 of them.
+-- | A name outside the file system: it needs no file, has no permissions, and is free again when its socket is closed.
+-- Characters stand for bytes, at most 107 of them.
 --
 -- >>> import Millrace
 -- >>> s <- socket AF_UNIX Stream defaultProtocol

@@ -5,10 +5,11 @@
 -- >   let go = readLine reader 65536 >>= mapM_ (\line -> handle line >> go)
 -- >   go
 --
--- Readers and writers have a position of their own, so a file can have several; threads can share one. A function that throws or is
--- interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to different places. (If another thread reads or writes through it
--- meanwhile, it gets what was to be the interrupted one's, and what an interrupted writer has handed over stays.) They wait as
--- "Millrace.File" does, and throw its errors. In "Millrace.Simulation" they work on the simulated machine.
+-- Readers and writers have a position of their own, so a file can have several; threads can share one. A function that
+-- throws or is interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to
+-- different places. (If another thread reads or writes through it meanwhile, it gets what was to be the interrupted
+-- one's, and what an interrupted writer has handed over stays.) They wait as "Millrace.File" does, and throw its
+-- errors. In "Millrace.Simulation" they work on the simulated machine.
 --
 -- >>> import Millrace.File
 -- >>> withFile "lines" ForWriting (\file -> withWriter file 0 (\writer -> mapM_ (writeLine writer) ["one", "two", "three"]))
@@ -61,19 +62,23 @@ data Ahead = Ahead !ByteString !Int64
 instance Show Reader where
   showsPrec _ (Reader file _) = showString "<reader of " . shows file . showChar '>'
 
--- | A reader of a file, from an offset on. It reads ahead, 64 KiB at a time. It need not be closed; the file must stay open as long as
--- it is used. Does not block.
+-- | A reader of a file, from an offset on. It reads ahead, 64 KiB at a time. It need not be closed; the file must stay
+-- open as long as it is used. Does not block.
 newReader :: File -> Int64 -> IO Reader
 newReader file offset = Reader file <$> newMVar (Ahead ByteString.empty offset)
 
--- | The next line, without its end (@\\n@ or @\\r\\n@). 'Nothing' is the end of the file for now: if the file grows, the next call finds
--- more. The last line need not have an end. A line of more bytes than the second argument is 'TooLong'; the reader then stays before
--- it, and 'skipLine' passes over it. No more than that and 64 KiB are in memory.
+-- | The next line, without its end (@\\n@ or @\\r\\n@). 'Nothing' is the end of the file for now: if the file grows,
+-- the next call finds more. The last line need not have an end. A line of more bytes than the second argument is
+-- 'TooLong'; the reader then stays before it, and 'skipLine' passes over it. No more than that and 64 KiB are in
+-- memory.
 readLine :: Reader -> Int -> IO (Maybe ByteString)
 readLine (Reader file state) most = taking state $ \begin -> do
   (after, found) <- findEnd file (\size -> refuse (size - 1)) begin -- a byte of it may still be of its end
   let line = withoutReturn <$> found
-      taken = ByteString.take (fromIntegral (position after - position begin)) (maybe ByteString.empty (`Char8.snoc` '\n') found)
+      taken =
+        ByteString.take
+          (fromIntegral (position after - position begin))
+          (maybe ByteString.empty (`Char8.snoc` '\n') found)
   mapM_ (refuse . ByteString.length) line
   return (after, backTo begin after taken, line)
   where
@@ -117,8 +122,8 @@ skipLine (Reader file state) = taking state $ \begin -> do
           then return (Ahead ByteString.empty next, something)
           else go something (Ahead more (next + fromIntegral (ByteString.length more)))
 
--- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The number
--- must be positive.
+-- | The next bytes, at most the given number; none at the end of the file. It may return fewer before the end. The
+-- number must be positive.
 readBytes :: Reader -> Int -> IO ByteString
 readBytes (Reader file state) most = taking state $ \begin@(Ahead bytes next) ->
   if ByteString.null bytes
@@ -135,15 +140,15 @@ readBytes (Reader file state) most = taking state $ \begin@(Ahead bytes next) ->
 position :: Ahead -> Int64
 position (Ahead bytes next) = next - fromIntegral (ByteString.length bytes)
 
--- | @backTo begin after taken now@ undoes a step from one state to another. If another thread has taken more meanwhile, the next call
--- returns the bytes that the step took.
+-- | @backTo begin after taken now@ undoes a step from one state to another. If another thread has taken more meanwhile,
+-- the next call returns the bytes that the step took.
 backTo :: Ahead -> Ahead -> ByteString -> Ahead -> Ahead
 backTo begin after taken now@(Ahead bytes next)
   | position now == position after = begin
   | otherwise = Ahead (taken <> bytes) next
 
--- | A step from one state to the next one, which tells how to undo it. If an exception is faster than the result, the step is undone. The
--- step is masked, and interruptible where it waits.
+-- | A step from one state to the next one, which tells how to undo it. If an exception is faster than the result, the
+-- step is undone. The step is masked, and interruptible where it waits.
 taking :: MVar s -> (s -> IO (s, s -> s, a)) -> IO a
 taking state step = do
   undo <- newIORef (return ())
@@ -159,13 +164,15 @@ readerOffset (Reader _ state) = position <$> readMVar state
 -- | Writes into a file from a position on.
 data Writer = Writer !File !(MVar Behind)
 
--- Where the next byte goes in the file; what waits to be written there, the last piece first; and how many bytes these are.
+-- Where the next byte goes in the file; what waits to be written there, the last piece first; and how many bytes these
+-- are.
 data Behind = Behind !Int64 [ByteString] !Int
 
 instance Show Writer where
   showsPrec _ (Writer file _) = showString "<writer of " . shows file . showChar '>'
 
--- | A writer into a file, from an offset on. 'flush' it before the file is closed: what waits in it is lost otherwise. Does not block.
+-- | A writer into a file, from an offset on. 'flush' it before the file is closed: what waits in it is lost otherwise.
+-- Does not block.
 newWriter :: File -> Int64 -> IO Writer
 newWriter file offset = Writer file <$> newMVar (Behind offset [] 0)
 
@@ -176,8 +183,8 @@ withWriter file offset action = do
   result <- action writer
   result <$ flush writer
 
--- | Writes bytes once 64 KiB have come together, and waits for the file then. If it is interrupted or fails, these bytes do not count
--- as written: write them again.
+-- | Writes bytes once 64 KiB have come together, and waits for the file then. If it is interrupted or fails, these
+-- bytes do not count as written: write them again.
 writeBytes :: Writer -> ByteString -> IO ()
 writeBytes (Writer file state) bytes = taking state $ \begin@(Behind offset pieces size) -> do
   let sizeNow = size + ByteString.length bytes

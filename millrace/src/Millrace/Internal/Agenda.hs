@@ -2,8 +2,8 @@
 
 -- | What a manager does before it looks for events again, and whether it is going to. Must not know: loops, timers.
 --
--- Servers add an action for almost every request, so adding allocates nothing: the actions are in an array, and their number
--- changes by compare-and-swap.
+-- Servers add an action for almost every request, so adding allocates nothing: the actions are in an array, and their
+-- number changes by compare-and-swap.
 module Millrace.Internal.Agenda
   ( Agenda,
     newAgenda,
@@ -41,9 +41,9 @@ nothing :: IO ()
 nothing = return ()
 {-# NOINLINE nothing #-}
 
--- | Adds an action, which must neither wait nor take long. Returns 'False' without adding it if the manager sleeps or the
--- array is full. Allocates nothing. Call it masked: between counting the action and storing it the thread must not end,
--- because the manager waits for the action then.
+-- | Adds an action, which must neither wait nor take long. Returns 'False' without adding it if the manager sleeps or
+-- the array is full. Allocates nothing. Call it masked: between counting the action and storing it the thread must not
+-- end, because the manager waits for the action then.
 enter :: Agenda -> IO () -> IO Bool
 enter agenda@(Agenda word actions) action = do
   count <- readWord word

@@ -15,9 +15,9 @@ import Millrace.Operation
 import Millrace.Timer (threadDelay)
 import Network.Socket (SockAddr (..))
 
--- | @attempt function s detail deadline wait call@ makes a call that does not wait, and makes it again whenever the socket is
--- ready, until the deadline. An exception that comes while it waits is thrown before the next call, so the call takes nothing.
--- Errors name the function, the socket, and then @detail@.
+-- | @attempt function s detail deadline wait call@ makes a call that does not wait, and makes it again whenever the
+-- socket is ready, until the deadline. An exception that comes while it waits is thrown before the next call, so the
+-- call takes nothing. Errors name the function, the socket, and then @detail@.
 attempt :: String -> Socket -> String -> Deadline -> Request () -> (CInt -> IO Int64) -> IO Int64
 attempt function s detail deadline wait call = go 0
   where
@@ -52,17 +52,20 @@ attemptOnce function s detail call = do
       | code == eAGAIN || code == eWOULDBLOCK = return Nothing
       | otherwise = throwIO (failure function (describe s ++ detail) code)
 
--- | @receiveMessages function s deadline size keptMessage end call@ receives messages. Returns @keptMessage@ of one that an
--- interrupted receive has left, if there is one. Otherwise makes a call that does not wait, and makes it again whenever the socket is
--- ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no message is left. Run it in @handOver@.
+-- | @receiveMessages function s deadline size keptMessage end call@ receives messages. Returns @keptMessage@ of one
+-- that an interrupted receive has left, if there is one. Otherwise makes a call that does not wait, and makes it again
+-- whenever the socket is ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no
+-- message is left. Run it in @handOver@.
 receiveMessages :: String -> Socket -> Deadline -> Int -> ((ByteString, SockAddr) -> a) -> IO a -> IO (Maybe a) -> IO a
-receiveMessages function s@(Socket handle _) deadline size keptMessage end call = takeKept s message Nothing >>= maybe (go 0) useKept
+receiveMessages function s@(Socket handle _) deadline size keptMessage end call =
+  takeKept s message Nothing >>= maybe (go 0) useKept
   where
     message = firstMessage size
     useKept = either (throwIO . failure function (describe s)) (fmap keptMessage . withSender)
     withSender (bytes, sender) = (,) bytes . fromMaybe nameless <$> maybe (peerOf s) (return . Just) sender
     go failures = do
-      -- On a socket that was shut down for receiving, a call that does not wait fails with EAGAIN, as if it would have to.
+      -- On a socket that was shut down for receiving, a call that does not wait fails with EAGAIN, as if it would have
+      -- to.
       isOver <- if failures < 2 then return False else holds c_ended
       call >>= maybe (if isOver then end else waitAfter failures) return
     -- An error in the queue makes the socket readable until the program takes it out. Millrace cannot.

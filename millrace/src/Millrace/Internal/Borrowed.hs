@@ -116,8 +116,8 @@ receiveAgain = receiveBorrowed
 
 -- | Receives bytes, up to a maximum, for a function of this name, with a limit on the time. Call it masked.
 --
--- The bytes arrive in a buffer that the loop provides. One call into C copies them, gives the buffer back and, if the thread had
--- to wait, ends the wait.
+-- The bytes arrive in a buffer that the loop provides. One call into C copies them, gives the buffer back and, if the
+-- thread had to wait, ends the wait.
 receiveBytes :: String -> Limit -> Socket -> Int -> IO ByteString
 receiveBytes attempted limit s@(Socket handle _) size = do
   checkSize attempted s size
@@ -125,7 +125,8 @@ receiveBytes attempted limit s@(Socket handle _) size = do
   where
     split = firstBytes size
     look = takeKept s split Nothing >>= maybe receiveNext (either failed return)
-    receiveNext = performEnding hooks (copyBy c_take_bytes (return ())) (keepBytes s) endWait (limit (receiveRequest handle size))
+    receiveNext =
+      performEnding hooks (copyBy c_take_bytes (return ())) (keepBytes s) endWait (limit (receiveRequest handle size))
     hooks = Hooks (return ()) (lookAgain s split) (keepValue s)
     endWait ticket = waitFor (keepValue s) ticket >>= copyBy (c_end_receive ticket) (c_end_wait ticket)
     failed = throwIO . failure attempted (describe s)
@@ -158,7 +159,8 @@ data SentThenReceived
 -- | Sends and receives for a function of this name, with a limit on the time.
 sendThenReceive :: String -> Limit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceive attempted limit s@(Socket handle _) outgoing@(Slice buffer offset count) continue = mask_ $ do
-  unless (count > 0 && offset >= 0 && count <= borrowedSize - offset) $ giveBack buffer >> refuseSlice attempted s outgoing
+  unless (count > 0 && offset >= 0 && count <= borrowedSize - offset) $
+    giveBack buffer >> refuseSlice attempted s outgoing
   isKept <- keepsBytes s
   if isKept
     then continue (NotSent 0)
@@ -184,8 +186,8 @@ unsent (Value value)
   | otherwise = Nothing
 {-# INLINE unsent #-}
 
--- Sends without waiting, and then receives like 'receiveRequest'. Submitting the request gives the buffer away, unless the
--- result says that not all bytes were sent: see @MR_SEND_THEN_RECEIVE@ in @millrace.h@.
+-- Sends without waiting, and then receives like 'receiveRequest'. Submitting the request gives the buffer away, unless
+-- the result says that not all bytes were sent: see @MR_SEND_THEN_RECEIVE@ in @millrace.h@.
 sendThenReceiveRequest :: Handle -> Slice -> Request ()
 sendThenReceiveRequest (Handle handle) (Slice (Borrowed buffer) offset count) =
   (request kindSendThenReceive handle (const ()))

@@ -2,13 +2,13 @@
 
 -- | Callbacks that are due, and the threads that run them.
 --
--- One thread runs them one after the other, as long as each ends before the manager looks again. A thread for each would cost
--- several times as much as most callbacks. When one blocks or computes for long, another thread runs those behind it.
--- Must not know: loops, timers.
+-- One thread runs them one after the other, as long as each ends before the manager looks again. A thread for each
+-- would cost several times as much as most callbacks. When one blocks or computes for long, another thread runs those
+-- behind it. Must not know: loops, timers.
 --
--- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of its own capability
--- run. When they could migrate, a manager alone on its capability started thread after thread for nothing: a million callbacks
--- on two cores took between 0.2 and 19 s.
+-- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of its own
+-- capability run. When they could migrate, a manager alone on its capability started thread after thread for nothing: a
+-- million callbacks on two cores took between 0.2 and 19 s.
 module Millrace.Internal.CallbackQueue
   ( CallbackQueue,
     newCallbackQueue,
@@ -52,7 +52,8 @@ enqueue queue callbacks = unless (null callbacks) $
 data WaitingCallbacks = NoneWait | SomeWait
   deriving (Eq)
 
--- | The manager calls this whenever the other threads have run. Starts a thread for waiting callbacks if none makes progress.
+-- | The manager calls this whenever the other threads have run. Starts a thread for waiting callbacks if none makes
+-- progress.
 attend :: CallbackQueue -> IO WaitingCallbacks
 attend queue = do
   now <- readIORef (waiting queue)

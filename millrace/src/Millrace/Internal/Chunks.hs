@@ -51,10 +51,10 @@ within :: Int -> Int
 within entry = entry .&. (chunkSize - 1)
 {-# INLINE within #-}
 
--- Grows by half, so that growing to n chunks copies O(n) entries in all. Uninterruptible, because the caller has an operation
--- in flight, for which no thread would wait after an exception. The wait is short: a thread that holds the lock only allocates.
--- Many threads may queue for the lock meanwhile. Each must check again whether the table is long enough, or each would make it
--- half as long again.
+-- Grows by half, so that growing to n chunks copies O(n) entries in all. Uninterruptible, because the caller has an
+-- operation in flight, for which no thread would wait after an exception. The wait is short: a thread that holds the
+-- lock only allocates. Many threads may queue for the lock meanwhile. Each must check again whether the table is long
+-- enough, or each would make it half as long again.
 grow :: Chunks chunk -> Int -> IO chunk
 grow (Chunks ref lock newChunk) wanted = uninterruptibleMask_ $
   withMVar lock $ \() -> do

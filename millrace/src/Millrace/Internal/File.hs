@@ -46,7 +46,8 @@ instance Eq File where
 instance Show File where
   showsPrec _ (File _ path _) = showString "<file: " . showString path . showChar '>'
 
--- | @checked function file@ passes a result on, or throws an error that names the function, with its module, and the file.
+-- | @checked function file@ passes a result on, or throws an error that names the function, with its module, and the
+-- file.
 checked :: String -> File -> Either Errno r -> IO r
 checked function file = throwIfFailed function (show file)
 
@@ -90,8 +91,8 @@ asciiOf bytes = go (ByteString.length bytes - 1) []
       where
         byte = unsafeIndex bytes at
 
--- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen once.
--- The first one is the descriptor's number. Throws for a closed file. Call it masked.
+-- | @useFile function file use@ keeps the file open until the second argument of @use@ has been run, which must happen
+-- once. The first one is the descriptor's number. Throws for a closed file. Call it masked.
 useFile :: String -> File -> (CInt -> IO () -> IO a) -> IO a
 useFile function file@(File handle@(Handle number) _ _) use = do
   refusal <- c_hold number

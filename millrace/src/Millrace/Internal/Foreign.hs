@@ -3,8 +3,8 @@
 
 -- | Every foreign import of the package, except those for simulations and files, and the types of what they return.
 --
--- An @unsafe@ call makes its caller the owner of the capability's loop (see @cbits\/capability.h@), so no @unsafe@ import may
--- become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
+-- An @unsafe@ call makes its caller the owner of the capability's loop (see @cbits\/capability.h@), so no @unsafe@
+-- import may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
 module Millrace.Internal.Foreign
   ( -- * Managers
     Loop,

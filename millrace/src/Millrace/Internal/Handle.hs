@@ -21,7 +21,7 @@ instance Show Handle where
 descriptorOf :: Handle -> CInt
 descriptorOf (Handle handle) = fromIntegral handle
 
--- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.Foreign.Retry', so that its
--- thread looks at what is kept and submits it again. Does not block.
+-- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.Foreign.Retry', so
+-- that its thread looks at what is kept and submits it again. Does not block.
 retryWaiting :: Handle -> IO ()
 retryWaiting (Handle handle) = c_retry_waiting handle

@@ -1,7 +1,7 @@
 -- | Actions whose caller continues at a deadline, even while they wait uninterruptibly, for instance for a disk.
 --
--- The action runs in a thread of its own. So everything that it uses, for instance a buffer that the system writes into, stays alive
--- until the action has ended, even after its caller has continued.
+-- The action runs in a thread of its own. So everything that it uses, for instance a buffer that the system writes
+-- into, stays alive until the action has ended, even after its caller has continued.
 module Millrace.Internal.InTime (inTime) where
 
 import Control.Concurrent (forkIO, killThread)
@@ -23,9 +23,9 @@ data Stage r
   | -- | No thread waits for it any more.
     Abandoned
 
--- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. If the action has
--- not ended by then, or the caller is interrupted, the action is interrupted and no longer waited for. If it returns a result
--- nevertheless, @dispose@ gets it, masked, in another thread.
+-- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. If the action has not
+-- ended by then, or the caller is interrupted, the action is interrupted and no longer waited for. If it returns a
+-- result nevertheless, @dispose@ gets it, masked, in another thread.
 inTime :: Deadline -> String -> String -> (r -> IO ()) -> IO r -> IO r
 inTime deadline attempted object dispose action
   | deadline == noDeadline = action

@@ -1,7 +1,7 @@
 -- | The manager threads: one per capability, each driving the loop of its capability.
 --
--- They start when an operation first finds a capability without a loop. This module handles slots and results, whatever the
--- operations are.
+-- They start when an operation first finds a capability without a loop. This module handles slots and results, whatever
+-- the operations are.
 module Millrace.Internal.Manager
   ( Backend (..),
     backendName,
@@ -77,8 +77,8 @@ import Millrace.Internal.Witness
 import System.Environment (lookupEnv)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | How an operating system does it. Without a choice, the first one that works is used, except 'IoUring', which is only used
--- by name.
+-- | How an operating system does it. Without a choice, the first one that works is used, except 'IoUring', which is
+-- only used by name.
 data Backend
   = -- | Linux 5.19 and later, where io_uring is allowed: sockets wait by epoll, and files are io_uring's
     Hybrid
@@ -229,7 +229,8 @@ startGroup = do
 byEnvironment :: IO String
 byEnvironment = maybe "the first backend that works" named . mfilter (not . null) <$> lookupEnv "MILLRACE_BACKEND"
   where
-    named value = "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
+    named value =
+      "MILLRACE_BACKEND=" ++ value ++ " (it may be " ++ intercalate ", " ("auto" : map backendName [minBound ..]) ++ ")"
 
 explain :: CInt -> String
 explain result = show (systemError "" (Errno (negate result)) Nothing)
@@ -274,8 +275,8 @@ beginManager number = do
       c_attach loop (fromIntegral number) capability
       return manager
 
--- | Compares what Millrace knows of the layout of GHC's run-time system with what its public functions say. The calling thread
--- must run on this capability, which must have this number. Does not block.
+-- | Compares what Millrace knows of the layout of GHC's run-time system with what its public functions say. The calling
+-- thread must run on this capability, which must have this number. Does not block.
 checkLayout :: Ptr Capability -> Int -> IO ()
 checkLayout capability number = do
   ThreadId self <- myThreadId
@@ -298,9 +299,9 @@ completionsPerPoll = 256
 fewCompletions :: Int
 fewCompletions = 4
 
--- | Polls, wakes the threads whose operations have ended, and lets them run. Sleeps only when two polls in a row found nothing.
--- A 'yield' follows the first empty poll, so that other threads can submit operations before the manager decides to sleep.
--- Callbacks that wait for a thread keep it awake.
+-- | Polls, wakes the threads whose operations have ended, and lets them run. Sleeps only when two polls in a row found
+-- nothing. A 'yield' follows the first empty poll, so that other threads can submit operations before the manager
+-- decides to sleep. Callbacks that wait for a thread keep it awake.
 runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
@@ -311,7 +312,9 @@ runManager manager completions = busy
       case callbacks of
         NoneWait | count == 0 -> idle
         _ -> busy
-    idle = polled $ \count -> if count > 0 then yield >> busy else mayRest agenda >>= \isFree -> if isFree then sleep else busy
+    idle =
+      polled $ \count ->
+        if count > 0 then yield >> busy else mayRest agenda >>= \isFree -> if isFree then sleep else busy
     polled continue = workOff agenda >> pollAll manager completions >>= maybe goHome continue
     sleep = do
       permission <- c_prepare_wait (managerLoop manager)
@@ -320,9 +323,9 @@ runManager manager completions = busy
       if permission == notOwner then goHome else busy
     goHome = moveHome manager completions
 
--- | Delivers all completions before the next 'yield': with a million threads in the run queue, each 'yield' takes so long that
--- one batch for each would be far too slow. Returns the size of the last batch that was not empty. 'Nothing': the calling
--- thread must not act for the loop.
+-- | Delivers all completions before the next 'yield': with a million threads in the run queue, each 'yield' takes so
+-- long that one batch for each would be far too slow. Returns the size of the last batch that was not empty. 'Nothing':
+-- the calling thread must not act for the loop.
 pollAll :: Manager -> Ptr Completion -> IO (Maybe Int)
 pollAll manager completions = pollAfter 0
   where
@@ -357,8 +360,8 @@ withSimulatedManager loop use = do
   bracket_ (writeIORef managers (beside before)) (writeIORef managers before) $
     allocaBytes (completionsPerPoll * completionSize) (use manager)
 
--- While setNumCapabilities has switched a capability off, its threads run elsewhere, and the manager serves its loop from
--- there. Once it is on again, only a thread on that capability may touch the loop.
+-- While setNumCapabilities has switched a capability off, its threads run elsewhere, and the manager serves its loop
+-- from there. Once it is on again, only a thread on that capability may touch the loop.
 moveHome :: Manager -> Ptr Completion -> IO ()
 moveHome manager completions = void $
   forkOn (managerNumber manager) $ do
@@ -434,8 +437,9 @@ managerOf (Token token) = do
   if index < sizeofArray all' then return $! indexArray all' index else outsideManager
 {-# INLINE managerOf #-}
 
--- For a thread outside a simulation that has begun an operation on its machine when 'managers' did not have its manager yet, or no longer.
--- Nothing refers to these tables, so the next major collection ends the thread's wait with an exception.
+-- For a thread outside a simulation that has begun an operation on its machine when 'managers' did not have its manager
+-- yet, or no longer. Nothing refers to these tables, so the next major collection ends the thread's wait with an
+-- exception.
 outsideManager :: IO Manager
 outsideManager = newManager nullPtr 0
 {-# NOINLINE outsideManager #-}
@@ -450,19 +454,22 @@ ownManagers = do
   areOurs <- managersAreOurs
   if areOurs then readIORef managers else return (arrayFromList [])
 
--- | The manager of this capability runs an action before it looks for events again: after the threads that can run now have
--- run. 'False' if there is no manager, it sleeps or it has too many actions: then the action will not run.
+-- | The manager of this capability runs an action before it looks for events again: after the threads that can run now
+-- have run. 'False' if there is no manager, it sleeps or it has too many actions: then the action will not run.
 --
 -- 1. It runs at most once, in the manager's thread, and must neither wait nor take long. What it throws is lost.
 -- 2. Not within a simulation, where the result is 'False'.
 --
--- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it itself.
+-- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it
+-- itself.
 atNextTurn :: IO () -> IO Bool
 atNextTurn action = mask_ $ do
   all' <- ownManagers
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'
-  if capability < count && count <= simulatedLoop then enter (managerAgenda (indexArray all' capability)) action else return False
+  if capability < count && count <= simulatedLoop
+    then enter (managerAgenda (indexArray all' capability)) action
+    else return False
 
 -- | What Millrace knows of the run-time system of the GHC that the program was built with.
 data RunTimeSystem
@@ -492,8 +499,8 @@ selectBackend wanted = do
       running <- chosenBackend
       when (maybe False (/= running) wanted) $ throwIO (AlreadyStarted running)
 
--- | The backend that is in use. If there is none yet, it is chosen now, for good; no thread is started. Within a simulation it
--- is the program's, too. Throws 'MillraceException' when there is none.
+-- | The backend that is in use. If there is none yet, it is chosen now, for good; no thread is started. Within a
+-- simulation it is the program's, too. Throws 'MillraceException' when there is none.
 chosenBackend :: IO Backend
 chosenBackend = do
   code <- withGroup c_backend

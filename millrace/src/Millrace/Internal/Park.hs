@@ -60,18 +60,18 @@ request :: CInt -> Word64 -> (Int64 -> r) -> Request r
 request kind handle = Request kind 0 handle nullPtr 0 0 0 0
 {-# INLINE request #-}
 
--- | Performs an operation whose late result may be dropped, and returns its result, or the error that it failed with. If
--- an asynchronous exception arrives first, the operation is cancelled, its end is waited for, and the exception is thrown
--- again. Interruptible.
+-- | Performs an operation whose late result may be dropped, and returns its result, or the error that it failed with.
+-- If an asynchronous exception arrives first, the operation is cancelled, its end is waited for, and the exception is
+-- thrown again. Interruptible.
 --
 -- > ready <- perform (waitReadableRequest (foreignHandle fd))
 perform :: Request r -> IO (Either Errno r)
 perform what = mask_ (performMasked (\_ -> return ()) what)
 {-# INLINE perform #-}
 
--- | Performs an operation like 'perform', and loses no result: if it has one although an asynchronous exception arrived, the
--- result is given to the first argument before the exception is thrown again. That function runs masked and must not wait for
--- long.
+-- | Performs an operation like 'perform', and loses no result: if it has one although an asynchronous exception
+-- arrived, the result is given to the first argument before the exception is thrown again. That function runs masked
+-- and must not wait for long.
 performKeeping :: (Either Errno r -> IO ()) -> Request r -> IO (Either Errno r)
 performKeeping keep what = handOver keep (performMasked (mapM_ keep . outcome what) what)
 {-# INLINE performKeeping #-}
@@ -79,9 +79,9 @@ performKeeping keep what = handOver keep (performMasked (mapM_ keep . outcome wh
 -- | Runs an action masked, and gives its result to the caller or, if an exception is faster, to @keep@.
 --
 -- An exception that is pending when a mask ends is raised there and then. At that point the action has returned the
--- result, and the caller does not have it yet. So the result is stored before, and the handler is outside the mask. After the
--- handler's frame is popped, no exception can arrive before the caller continues. Call this last: an exception can arrive
--- wherever code after it allocates.
+-- result, and the caller does not have it yet. So the result is stored before, and the handler is outside the mask.
+-- After the handler's frame is popped, no exception can arrive before the caller continues. Call this last: an
+-- exception can arrive wherever code after it allocates.
 handOver :: (a -> IO ()) -> IO a -> IO a
 handOver keep action = do
   finished <- newIORef Nothing
@@ -132,9 +132,9 @@ performOnce hooks = performEnding hooks return (keepLate hooks) $ \ticket -> do
   value <$ c_end_wait ticket
 {-# INLINE performOnce #-}
 
--- | @performEnding hooks finish keep endWait what@ performs an operation. If it ends at once, its value is given to @finish@.
--- Otherwise @endWait@ must call 'waitFor' and then end the wait ('c_end_wait', 'c_end_receive'). @keep@ is 'keepLate' for
--- what these two return. Call it masked.
+-- | @performEnding hooks finish keep endWait what@ performs an operation. If it ends at once, its value is given to
+-- @finish@. Otherwise @endWait@ must call 'waitFor' and then end the wait ('c_end_wait', 'c_end_receive'). @keep@ is
+-- 'keepLate' for what these two return. Call it masked.
 performEnding :: Hooks -> (Value -> IO a) -> (a -> IO ()) -> (Ticket -> IO a) -> Request r -> IO a
 performEnding hooks finish keep endWait what = attempt
   where
@@ -171,8 +171,8 @@ startHere = do
   return (if here < count then Running else SwitchedOff)
 {-# NOINLINE startHere #-}
 
--- | Waits for the end of an operation and returns its value. The caller must end the wait. If an exception comes, the wait is
--- ended here, and the value is given to the first argument. Call it masked.
+-- | Waits for the end of an operation and returns its value. The caller must end the wait. If an exception comes, the
+-- wait is ended here, and the value is given to the first argument. Call it masked.
 waitFor :: (Value -> IO ()) -> Ticket -> IO Value
 waitFor keep ticket = do
   table <- slotTableOf token
@@ -201,8 +201,8 @@ performElsewhere performHere keep = do
   count <- getNumCapabilities
   done <- newEmptyMVar
   helper <- forkOn (count - 1) (try performHere >>= putMVar done)
-  -- If we are interrupted, the helper must be done with the buffer before we return. What it received is kept by the helper,
-  -- or by us if it had just finished.
+  -- If we are interrupted, the helper must be done with the buffer before we return. What it received is kept by the
+  -- helper, or by us if it had just finished.
   result <-
     readMVar done `catch` \exception -> uninterruptibleMask_ $ do
       killThread helper
@@ -238,8 +238,8 @@ reserveElsewhere kind = uninterruptibleMask_ $ do
   takeMVar done >>= either (throwIO :: SomeException -> IO Token) return
 {-# NOINLINE reserveElsewhere #-}
 
--- | Starts a wait for a descriptor whose end runs a callback in a manager thread. Returns its token. Throws when there is
--- no memory for a slot. The callback is installed before the operation can end.
+-- | Starts a wait for a descriptor whose end runs a callback in a manager thread. Returns its token. Throws when there
+-- is no memory for a slot. The callback is installed before the operation can end.
 startCallback :: CInt -> Word64 -> Callback -> IO Token
 startCallback !kind !handle callback = mask_ $ do
   -- evaluated first: if they threw later, the token would be lost

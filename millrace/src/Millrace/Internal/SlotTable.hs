@@ -68,8 +68,8 @@ takeCallback (SlotTable chunks _) slot = do
   return callback
 
 -- | Fetches the memory that is needed to wake threads into the cache, for a batch of completions at once. The function
--- returns the slot of each completion by its number, or 'Nothing' for a timer. Slots are reused before new ones are made. So
--- if there is only one chunk, few threads have ever waited at a time, and their memory is in the cache anyway.
+-- returns the slot of each completion by its number, or 'Nothing' for a timer. Slots are reused before new ones are
+-- made. So if there is only one chunk, few threads have ever waited at a time, and their memory is in the cache anyway.
 fetchWaiters :: SlotTable -> Int -> (Int -> IO (Maybe Int)) -> IO ()
 fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf = do
   chunksSoFar <- chunkCount chunks

@@ -83,8 +83,8 @@ data Kept
   | -- | The socket is closed, and keeps nothing any more.
     KeptClosed
 
--- | A message, and its sender. The sender of a message that 'Millrace.Socket.ByteString.recv' received is not known on a
--- socket without a peer.
+-- | A message, and its sender. The sender of a message that 'Millrace.Socket.ByteString.recv' received is not known on
+-- a socket without a peer.
 data Message = Message !ByteString !(Maybe SockAddr)
 
 newSocketFrom :: CInt -> IO Socket
@@ -113,8 +113,8 @@ keepBytesFrom findSender s bytes = do
     beforeMessages message (KeptMessages others) = KeptMessages (message : others)
     beforeMessages _ other = other
 
--- | Keeps the error by which a receive has ended. The system reports a broken connection once, and after that the end of
--- the stream: the next receive would take a stream that was cut off for a complete one.
+-- | Keeps the error by which a receive has ended. The system reports a broken connection once, and after that the end
+-- of the stream: the next receive would take a stream that was cut off for a complete one.
 keepError :: Socket -> Errno -> IO ()
 keepError s problem = do
   hasBoundaries <- carriesMessages s
@@ -133,8 +133,8 @@ keepError s problem = do
 keep :: Socket -> (Kept -> Kept) -> IO ()
 keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> retryWaiting handle
 
--- | Is the socket one of messages rather than a stream? This takes a system call, so ask only when something is kept or much
--- is sent.
+-- | Is the socket one of messages rather than a stream? This takes a system call, so ask only when something is kept or
+-- much is sent.
 carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
   result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size
@@ -198,13 +198,20 @@ takeKept (Socket _ ref) split nothing = do
     _ -> atomicModifyIORef' ref split
 {-# INLINE takeKept #-}
 
--- | @keptOr s split useKept keep what useEnd@ uses what @split@ finds among what is kept. If it finds nothing, it performs the
--- operation @what@ and uses how that ended.
+-- | @keptOr s split useKept keep what useEnd@ uses what @split@ finds among what is kept. If it finds nothing, it
+-- performs the operation @what@ and uses how that ended.
 --
--- This thread, or another one that waits, also gets what is kept while the operation waits: a thread that keeps something makes
--- all waiting threads look again ('retryWaiting'), and a thread that begins to wait looks once more, because something may have
--- been kept in between. Call it masked.
-keptOr :: Socket -> (Kept -> (Kept, Maybe k)) -> (k -> IO a) -> (Either Errno r -> IO ()) -> Request r -> (Either Errno r -> IO a) -> IO a
+-- This thread, or another one that waits, also gets what is kept while the operation waits: a thread that keeps
+-- something makes all waiting threads look again ('retryWaiting'), and a thread that begins to wait looks once more,
+-- because something may have been kept in between. Call it masked.
+keptOr ::
+  Socket ->
+  (Kept -> (Kept, Maybe k)) ->
+  (k -> IO a) ->
+  (Either Errno r -> IO ()) ->
+  Request r ->
+  (Either Errno r -> IO a) ->
+  IO a
 keptOr s split useKept keepEnd what useEnd = look
   where
     look = takeKept s split Nothing >>= maybe receive useKept
@@ -228,8 +235,8 @@ lookAgain (Socket handle ref) split =
     _ -> when (isJust (snd (split kept))) (retryWaiting handle)
 {-# INLINE lookAgain #-}
 
--- | @onDescriptor attempted s detail call@ makes a call with the socket's descriptor. Throws the call's errors, and one for a
--- closed socket; they name the function @attempted@, the socket, and then @detail@. The call must not wait.
+-- | @onDescriptor attempted s detail call@ makes a call with the socket's descriptor. Throws the call's errors, and one
+-- for a closed socket; they name the function @attempted@, the socket, and then @detail@. The call must not wait.
 onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
 onDescriptor attempted s detail call = callWhileOpen attempted s (callOn attempted (describe s ++ detail) . call)
 
@@ -258,8 +265,8 @@ callOn attempted object call = do
         then callOn attempted object call
         else throwIO (systemError attempted code (Just object))
 
--- | @withAddress attempted s address use@ gives @use@ the address in memory, and its size. Throws if the path of a Unix socket
--- is too long, where the network package would call 'error'.
+-- | @withAddress attempted s address use@ gives @use@ the address in memory, and its size. Throws if the path of a Unix
+-- socket is too long, where the network package would call 'error'.
 withAddress :: String -> Socket -> SockAddr -> (Ptr SockAddr -> Int -> IO a) -> IO a
 withAddress attempted s address use = do
   native <- nativeAddress attempted address
@@ -281,7 +288,9 @@ isTooLong address = case address of
 -- writes the last eight bits of each character, which is right for abstract names.
 nativeAddress :: String -> SockAddr -> IO SockAddr
 nativeAddress attempted address = case address of
-  SockAddrUnix path@(first : _) | first /= '\0' && any (> '\x7f') path -> SockAddrUnix . Char8.unpack <$> pathBytes attempted path
+  SockAddrUnix path@(first : _)
+    | first /= '\0' && any (> '\x7f') path ->
+      SockAddrUnix . Char8.unpack <$> pathBytes attempted path
   _ -> return address
 
 -- | In every @sockaddr_un@.
@@ -295,7 +304,8 @@ addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
 addressFrom place size =
   peekSocketAddress (castPtr place) >>= \address -> case address of
     SockAddrUnix path@(_ : _) | any (> '\x7f') path -> SockAddrUnix <$> pathFrom (Char8.pack path)
-    SockAddrUnix "" -> SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
+    SockAddrUnix "" ->
+      SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
     _ -> return address
 
 -- | Some systems return room for a name where there is none.
@@ -339,11 +349,12 @@ firstBytes size kept = case kept of
   KeptMessages (Message bytes _ : others) -> (messages others, Just (Right (ByteString.take size bytes)))
   _ -> (kept, Nothing)
 
--- | The next message whose sender is known, cut off after the given number of bytes. The others are left to 'firstBytes'. On a
--- stream, the same as 'firstBytes'.
+-- | The next message whose sender is known, cut off after the given number of bytes. The others are left to
+-- 'firstBytes'. On a stream, the same as 'firstBytes'.
 firstMessage :: Int -> Kept -> (Kept, Maybe (Either Errno (ByteString, Maybe SockAddr)))
 firstMessage size kept@(KeptMessages ones) = case break hasSender ones of
-  (earlier, Message bytes sender : later) -> (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
+  (earlier, Message bytes sender : later) ->
+    (messages (earlier ++ later), Just (Right (ByteString.take size bytes, sender)))
   _ -> (kept, Nothing)
   where
     hasSender (Message _ sender) = isJust sender

@@ -1,8 +1,8 @@
 -- | Error codes of the system as 'IOError's.
 --
--- From base 4.20 on, 'errnoToIOError' makes a @safe@ foreign call for the text of each error. Other threads run meanwhile, in
--- an order that depends on real time, so that runs of a simulation would not repeat. Therefore each error is made once and
--- kept, and a simulation makes all of them before it begins.
+-- From base 4.20 on, 'errnoToIOError' makes a @safe@ foreign call for the text of each error. Other threads run
+-- meanwhile, in an order that depends on real time, so that runs of a simulation would not repeat. Therefore each error
+-- is made once and kept, and a simulation makes all of them before it begins.
 --
 -- Must not know: sockets, operations.
 module Millrace.Internal.SystemError
@@ -19,7 +19,8 @@ import System.IO.Error (ioeSetFileName, ioeSetLocation)
 -- | @systemError attempted code object@ is 'errnoToIOError' without a handle.
 systemError :: String -> Errno -> Maybe FilePath -> IOError
 systemError attempted code@(Errno number) object
-  | number >= 0 && index < sizeofSmallArray known = maybe id (flip ioeSetFileName) object (indexSmallArray known index `ioeSetLocation` attempted)
+  | number >= 0 && index < sizeofSmallArray known =
+    maybe id (flip ioeSetFileName) object (indexSmallArray known index `ioeSetLocation` attempted)
   | otherwise = errnoToIOError attempted code Nothing object
   where
     index = fromIntegral number

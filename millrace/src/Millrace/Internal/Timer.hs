@@ -2,12 +2,12 @@
 
 -- | Starting, moving and stopping the timers of the capability's loop.
 --
--- A timer is reserved, gets its action, and is started, so it cannot fire before its action is there. The manager, when the timer
--- has fired, or 'stopTimer' takes the action out again. Whichever does so releases the timer.
+-- A timer is reserved, gets its action, and is started, so it cannot fire before its action is there. The manager, when
+-- the timer has fired, or 'stopTimer' takes the action out again. Whichever does so releases the timer.
 --
--- 'startTimer' and 'stopTimer' must be called masked: after an exception between their steps no thread would release the
--- timer. Once the timer is reserved no step can be interrupted. They do not mask themselves, because most callers are masked
--- already, and looking at the masking state takes as long as arming.
+-- 'startTimer' and 'stopTimer' must be called masked: after an exception between their steps no thread would release
+-- the timer. Once the timer is reserved no step can be interrupted. They do not mask themselves, because most callers
+-- are masked already, and looking at the masking state takes as long as arming.
 module Millrace.Internal.Timer
   ( Timer (..),
     startTimer,
@@ -27,7 +27,8 @@ import Millrace.Internal.Manager
 import Millrace.Internal.Park (reserveToken)
 import Millrace.Internal.TimerTable
 
--- | The token of a timer. It may be kept after the timer's end: it means another timer only after its record has been used
+-- | The token of a timer. It may be kept after the timer's end: it means another timer only after its record has been
+-- used
 -- 33.5 million times more.
 newtype Timer = Timer Token
   deriving (Eq, Ord)

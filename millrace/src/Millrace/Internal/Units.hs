@@ -9,13 +9,14 @@ where
 import Data.Word (Word32)
 import Foreign.C.Types (CInt)
 
--- | Milliseconds in microseconds, or microseconds in nanoseconds. Negative numbers give 0; too large ones give the maximum.
+-- | Milliseconds in microseconds, or microseconds in nanoseconds. Negative numbers give 0; too large ones give the
+-- maximum.
 thousandfold :: Int -> Int
 thousandfold = (* 1000) . max 0 . min (maxBound `quot` 1000)
 {-# INLINE thousandfold #-}
 
--- | A number for a C function. One that is too large or too small becomes the largest or the smallest that there is: the system then refuses
--- or limits it. Cut off, it would mean another one.
+-- | A number for a C function. One that is too large or too small becomes the largest or the smallest that there is:
+-- the system then refuses or limits it. Cut off, it would mean another one.
 saturated :: Int -> CInt
 saturated = fromIntegral . max (fromIntegral (minBound :: CInt)) . min (fromIntegral (maxBound :: CInt))
 {-# INLINE saturated #-}

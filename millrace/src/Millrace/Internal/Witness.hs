@@ -1,9 +1,9 @@
 -- | A witness of the run-time system's end, which wakes the managers then.
 --
 -- @hs_exit@ ends all threads except those in foreign calls, and waits for these. It would wait for a sleeping manager for ever,
--- because it does not notify it. But before it waits, it collects garbage and runs finalizers that are written in C. So a
--- thread that never runs again holds an object with such a finalizer, which wakes the managers. They return from their foreign
--- calls, and end with the run-time system. A wake-up without need is harmless.
+-- because it does not notify it. But before it waits, it collects garbage and runs finalizers that are written in C. So
+-- a thread that never runs again holds an object with such a finalizer, which wakes the managers. They return from
+-- their foreign calls, and end with the run-time system. A wake-up without need is harmless.
 module Millrace.Internal.Witness
   ( postWitness,
   )

@@ -1,8 +1,8 @@
 -- | Receiving into memory that the loop provides, for servers that keep many connections waiting.
 --
 -- 'Millrace.Socket.ByteString.recvBuf' needs its buffer for as long as it waits. Here a buffer is taken when bytes
--- arrive, and it is the one that was given back last. So a waiting connection occupies no memory, and the buffer is probably
--- still in the processor's cache.
+-- arrive, and it is the one that was given back last. So a waiting connection occupies no memory, and the buffer is
+-- probably still in the processor's cache.
 --
 -- 1. A buffer belongs to the borrower from the moment the continuation gets it until 'giveBack', which must be called
 --    exactly once, in any thread. The memory of a buffer that is never given back is lost.
@@ -51,11 +51,12 @@ import Millrace.Internal.Socket (Socket)
 import Millrace.Operation (before, within)
 
 -- | @recvBorrowed deadline socket size continue@ receives at least one byte and at most @size@ (and no more than
--- 'borrowedSize'). It waits for them until the deadline, and hands the buffer to the continuation, which must arrange that the
--- buffer is given back.
+-- 'borrowedSize'). It waits for them until the deadline, and hands the buffer to the continuation, which must arrange
+-- that the buffer is given back.
 --
--- The continuation runs with asynchronous exceptions masked, so that the buffer cannot get lost. Restore them inside, or store
--- the buffer and return. Throws what 'Millrace.Socket.ByteString.recvBufBefore' throws; the continuation is then not called.
+-- The continuation runs with asynchronous exceptions masked, so that the buffer cannot get lost. Restore them inside,
+-- or store the buffer and return. Throws what 'Millrace.Socket.ByteString.recvBufBefore' throws; the continuation is
+-- then not called.
 recvBorrowed :: Deadline -> Socket -> Int -> (Received -> IO a) -> IO a
 recvBorrowed deadline = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowed" (before deadline)
 {-# INLINE recvBorrowed #-}
@@ -65,17 +66,17 @@ recvBorrowedWithin :: TimeLimit -> Socket -> Int -> (Received -> IO a) -> IO a
 recvBorrowedWithin limit = receiveBorrowed "Millrace.Socket.Borrowed.recvBorrowedWithin" (within limit)
 {-# INLINE recvBorrowedWithin #-}
 
--- | @sendThenReceiveWithin limit socket slice continue@ sends bytes of a borrowed buffer and then does what 'recvBorrowedWithin'
--- does: for a server that answers and waits for the next request. The thread is woken once for both, and the buffer is given
--- back as soon as its bytes are sent, so that a waiting connection occupies no memory.
+-- | @sendThenReceiveWithin limit socket slice continue@ sends bytes of a borrowed buffer and then does what
+-- 'recvBorrowedWithin' does: for a server that answers and waits for the next request. The thread is woken once for
+-- both, and the buffer is given back as soon as its bytes are sent, so that a waiting connection occupies no memory.
 --
 -- 1. The sending does not wait. If the socket does not take all bytes at once, or bytes that were received earlier are
 --    kept for it, nothing is received ('NotSent'), and the buffer is the caller's again.
 -- 2. In all other cases, exceptions included, the buffer is given back. It must not be touched again.
 -- 3. No other thread may be sending on the socket.
 --
--- The limit is for receiving. The continuation runs with asynchronous exceptions masked. Throws what 'recvBorrowedWithin'
--- throws, and the errors of sending.
+-- The limit is for receiving. The continuation runs with asynchronous exceptions masked. Throws what
+-- 'recvBorrowedWithin' throws, and the errors of sending.
 sendThenReceiveWithin :: TimeLimit -> Socket -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveWithin limit = sendThenReceive "Millrace.Socket.Borrowed.sendThenReceiveWithin" (within limit)
 {-# INLINE sendThenReceiveWithin #-}

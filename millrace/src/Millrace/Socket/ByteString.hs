@@ -10,12 +10,12 @@
 -- 3. No function uses a buffer after it has returned or thrown.
 -- 4. Sending to a peer that has closed the connection throws (@EPIPE@, @ECONNRESET@). There is no @SIGPIPE@.
 --
--- Several threads may receive on one socket, or send. Each byte goes to exactly one of them; which one is not defined. A thread
--- that was killed still counts until it has ended: 'Control.Concurrent.killThread' does not wait for that.
+-- Several threads may receive on one socket, or send. Each byte goes to exactly one of them; which one is not defined.
+-- A thread that was killed still counts until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
--- On sockets that are not streams (@Datagram@, @SeqPacket@) the same holds for messages instead of bytes: an interrupted receive
--- loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one message, or none if there are
--- no bytes ('send' sends an empty one then).
+-- On sockets that are not streams (@Datagram@, @SeqPacket@) the same holds for messages instead of bytes: an
+-- interrupted receive loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one
+-- message, or none if there are no bytes ('send' sends an empty one then).
 --
 -- >>> import Millrace
 -- >>> (here, there) <- socketPair AF_UNIX Stream defaultProtocol
@@ -104,7 +104,13 @@ recvBufBefore !deadline s !buffer !size =
 recvMasked :: String -> Deadline -> Socket -> Ptr Word8 -> Int -> IO Int
 recvMasked attempted deadline s@(Socket handle _) buffer size = do
   checkSize attempted s size
-  keptOr s (firstBytes size) (either (counted . Left) copyOut) keepLate (before deadline (recvRequest handle buffer size)) counted
+  keptOr
+    s
+    (firstBytes size)
+    (either (counted . Left) copyOut)
+    keepLate
+    (before deadline (recvRequest handle buffer size))
+    counted
   where
     counted = throwIfFailed attempted (describe s)
     keepLate = either (keepError s) (keepReceived s buffer)
@@ -158,8 +164,8 @@ sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBuf" (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
--- | 'sendAllBuf' that gives up when a part of 256 KiB has to wait longer than this. Each part may wait that long. Cheaper than
--- 'sendAllBufBefore', because the clock is read only if the system takes no more.
+-- | 'sendAllBuf' that gives up when a part of 256 KiB has to wait longer than this. Each part may wait that long.
+-- Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
 sendAllBufWithin :: TimeLimit -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufWithin limit = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within limit)
 {-# INLINE sendAllBufWithin #-}

@@ -55,9 +55,10 @@ import Network.Socket (SockAddr (..))
 -- received bytes and the peer. If the socket was shut down for receiving and no message is left, it returns an empty
 -- message.
 --
--- An error of the socket, for instance because a sent message found no receiver, is thrown once. A program that has requested a
--- queue of errors (@IP_RECVERR@) must take them out itself, with the socket's descriptor. While the queue has an error, messages
--- are received up to 16 ms late, and the only deadline that ends the wait is that of 'recvFromBefore'.
+-- An error of the socket, for instance because a sent message found no receiver, is thrown once. A program that has
+-- requested a queue of errors (@IP_RECVERR@) must take them out itself, with the socket's descriptor. While the queue
+-- has an error, messages are received up to 16 ms late, and the only deadline that ends the wait is that of
+-- 'recvFromBefore'.
 recvFrom :: Socket -> Int -> IO (ByteString, SockAddr)
 recvFrom = recvFromBefore noDeadline
 
@@ -74,7 +75,8 @@ recvFromBefore !deadline s !size = handOver giveBack $ do
       place <- mallocByteString size
       received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
-          poke length' (fromIntegral addressLength) >> c_receive_from descriptor buffer (fromIntegral size) address length'
+          poke length' (fromIntegral addressLength)
+            >> c_receive_from descriptor buffer (fromIntegral size) address length'
         mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
       mapM (copyOf place) received
     copyOf place (count, sender) = do
@@ -83,8 +85,8 @@ recvFromBefore !deadline s !size = handOver giveBack $ do
 
 -- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
 --
--- The system does not report when the full queue of a Unix socket that is not this one's peer has room again. So sending is
--- tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
+-- The system does not report when the full queue of a Unix socket that is not this one's peer has room again. So
+-- sending is tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo = sendToBefore noDeadline
 
@@ -92,8 +94,9 @@ sendTo = sendToBefore noDeadline
 sendToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO Int
 sendToBefore deadline s@(Socket handle _) message address =
   unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
-    fmap fromIntegral . attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
-      c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
+    fmap fromIntegral . attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $
+      \descriptor ->
+        c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
   where
     function = "Millrace.Socket.Datagram.sendTo"
 

@@ -31,14 +31,15 @@ import System.Posix.Types (Fd)
 -- The 'IOError' of a failure names the file descriptor if the file could not be read ('isErrorOfFile', or it is not
 -- open), and otherwise the socket.
 --
--- Bytes that must come from the disk are read by a helper thread, a mebibyte at a time ('performSendFile'), so that only the calling thread
--- waits. Exceptions, where the capability waits: a file that was opened directly, and file systems that cannot tell what is in memory, such as
--- overlayfs. On Windows, where the capability waits, the descriptor is the number of a file's handle.
+-- Bytes that must come from the disk are read by a helper thread, a mebibyte at a time ('performSendFile'), so that
+-- only the calling thread waits. Exceptions, where the capability waits: a file that was opened directly, and file
+-- systems that cannot tell what is in memory, such as overlayfs. On Windows, where the capability waits, the descriptor
+-- is the number of a file's handle.
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
--- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also holds where the socket always has room: after each mebibyte the
--- clock is read. It does not end a wait for a disk.
+-- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also holds where the socket always has room:
+-- after each mebibyte the clock is read. It does not end a wait for a disk.
 sendFileBefore :: Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline s@(Socket handle _) file offset count = go 0
   where
@@ -55,7 +56,8 @@ sendFileBefore deadline s@(Socket handle _) file offset count = go 0
             if isLate then blame eTIMEDOUT else go now
     blame code = do
       isFile <- if code == eBADF then isOpen handle else return (isErrorOfFile code)
-      throwIO (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) code)
+      throwIO
+        (failure "Millrace.Socket.File.sendFile" (if isFile then "file descriptor " ++ show file else describe s) code)
 
 -- | Whether sending a file ('sendFile', 'performSendFile') failed because the file could not be read. False if the
 -- connection failed, or if it could be either (@EBADF@, @ENOMEM@).

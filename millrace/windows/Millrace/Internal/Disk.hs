@@ -30,8 +30,8 @@ foreign import ccall unsafe "mrh_file_size" c_file_size :: CInt -> IO Int64
 
 foreign import ccall unsafe "mrh_remove" c_remove :: Ptr () -> IO CInt
 
--- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. The caller closes the
--- descriptor.
+-- | @openDescriptor function path mode@ opens a file in a mode of @files.h@. Errors name the function. The caller
+-- closes the descriptor.
 openDescriptor :: String -> FilePath -> Int -> IO CInt
 openDescriptor function path mode = withPath function path $ \name ->
   throwIfMinusOne function path (c_open name (fromIntegral mode))

@@ -27,13 +27,21 @@ import Network.Wai.Handler.MillraceTLS (TLSSettings (..))
 http3Libraries :: Either Failure (IO String)
 http3Libraries = Right librariesOfHTTP3
 
--- | Serves an application over HTTP\/3 during an action, on the ports of these listeners, over UDP. A 'Failure' if that is not possible.
+-- | Serves an application over HTTP\/3 during an action, on the ports of these listeners, over UDP. A 'Failure' if that
+-- is not possible.
 withHttp3 :: TlsOptions -> Settings -> [Listener] -> Application -> (Either Failure Http3Server -> IO a) -> IO a
 withHttp3 options settings listeners application use = do
   hasBegun <- newIORef False
   outcome <- try . withHTTP3 (certificatesOf options) settings listeners application $ \http3 -> do
     writeIORef hasBegun True
-    use (Right (Http3Server (besideHTTP3 http3) (announcingHTTP3 http3) (CertificateUser (reloadHTTP3 http3) (replace http3))))
+    use
+      ( Right
+          ( Http3Server
+              (besideHTTP3 http3)
+              (announcingHTTP3 http3)
+              (CertificateUser (reloadHTTP3 http3) (replace http3))
+          )
+      )
   case outcome of
     Right result -> pure result
     Left problem -> do
@@ -58,7 +66,13 @@ cannotSpeak :: IOException -> Failure
 cannotSpeak problem = Failure "speak HTTP/3" reason remedy
   where
     (reason, remedy)
-      | isErrno eADDRINUSE = ("the port is in use for UDP", "Stop the program that has it, or speak no HTTP/3: '--http3 off', or 'http3: off' in a configuration.")
-      | isErrno eACCES = ("permission denied", "Ports below 1024 need root or CAP_NET_BIND_SERVICE for UDP, too, also if the sockets of TCP were inherited.")
+      | isErrno eADDRINUSE =
+        ( "the port is in use for UDP",
+          "Stop the program that has it, or speak no HTTP/3: '--http3 off', or 'http3: off' in a configuration."
+        )
+      | isErrno eACCES =
+        ( "permission denied",
+          "Ports below 1024 need root or CAP_NET_BIND_SERVICE for UDP, too, also if the sockets of TCP were inherited."
+        )
       | otherwise = (ioe_description problem, "'--http3 off' ('http3: off' in a configuration) is a server without.")
     isErrno number = fmap Errno (ioe_errno problem) == Just number

@@ -22,7 +22,9 @@ missing =
   Failure
     { failureAttempt = "speak HTTP/3",
       failureReason = "this program was built without ngtcp2 1.11",
-      failureRemedy = "Debian has it from release 13 on. Without '--http3 on' ('http3: on' in a configuration) the server speaks HTTP/1.1 and HTTP/2."
+      failureRemedy =
+        "Debian has it from release 13 on. Without '--http3 on' ('http3: on' in a configuration) the server speaks \
+        \HTTP/1.1 and HTTP/2."
     }
 
 -- | Always a 'Failure' here.

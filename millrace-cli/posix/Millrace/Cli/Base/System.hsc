@@ -81,13 +81,13 @@ data Hangup
     HangupIsNoEnd
   deriving (Eq, Show)
 
--- | @onTermination hangup first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or, with 'HangupEnds', SIGHUP asks the
--- program to end. At the next of these signals it runs the second action, and then the signal ends the program. A third signal gets the
--- system's own handling. An ignored SIGHUP stays ignored: nohup ignores it so that the program outlives its terminal. Without a handler
--- the run-time system would only print a message at SIGQUIT.
+-- | @onTermination hangup first second@ runs the first action when SIGINT, SIGQUIT, SIGTERM or, with 'HangupEnds',
+-- SIGHUP asks the program to end. At the next of these signals it runs the second action, and then the signal ends the
+-- program. A third signal gets the system's own handling. An ignored SIGHUP stays ignored: nohup ignores it so that the
+-- program outlives its terminal. Without a handler the run-time system would only print a message at SIGQUIT.
 --
--- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and programs
--- that pass on a terminal's signal do the same.
+-- Signals within a tenth of a second count as one. timeout(1) sends SIGTERM to its child and to the child's group, and
+-- programs that pass on a terminal's signal do the same.
 onTermination :: Hangup -> IO () -> IO () -> IO ()
 onTermination hangup first second = do
   outlives <- if hangup == HangupIsNoEnd then pure True else isIgnored sigHUP
@@ -145,8 +145,8 @@ ignoreRotation = void (installHandler sigUSR1 Ignore Nothing)
 ignoreFileSizeLimit :: IO ()
 ignoreFileSizeLimit = void (installHandler sigXFSZ Ignore Nothing)
 
--- A signal without a handler does not end the first process of a container (pid_namespaces(7)). Then the program exits with the
--- status that shells report for a program that the signal has ended.
+-- A signal without a handler does not end the first process of a container (pid_namespaces(7)). Then the program exits
+-- with the status that shells report for a program that the signal has ended.
 endBy :: Signal -> IO ()
 endBy signal = raiseSignal signal >> exitImmediately (ExitFailure (128 + fromIntegral signal))
 

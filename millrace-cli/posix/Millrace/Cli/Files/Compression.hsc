@@ -51,10 +51,11 @@ encoderFor coding = case codingName coding of
   "gzip" -> Just c_new_gzip
   _ -> Nothing
 
--- | @compressed coding size most next@: content of @size@ bytes in this coding, or 'Nothing' if that takes more than @most@ bytes.
+-- | @compressed coding size most next@: content of @size@ bytes in this coding, or 'Nothing' if that takes more than
+-- @most@ bytes.
 -- @next@ gives the next piece of the content, and an empty one at the end. Takes time in safe foreign calls, so that other threads
--- of the capability run meanwhile. An asynchronous exception interrupts it between two pieces. Throws 'CompressionFailure', and
--- what @next@ throws.
+-- of the capability run meanwhile. An asynchronous exception interrupts it between two pieces. Throws
+-- 'CompressionFailure', and what @next@ throws.
 --
 -- > pieces <- newIORef ["Hello ", "Hello ", "Hello\n", ""]
 -- > compressed coding 18 18 (atomicModifyIORef pieces (\(piece : rest) -> (rest, piece)))

@@ -5,15 +5,17 @@
 --
 -- The same names in @windows\/@ are for Windows; the package description chooses.
 --
--- If a path were looked up twice, once to check it and once to open it, a program that can write below the root could put a
--- symbolic link there in between. So the path is looked up once, and the object that was found is checked:
+-- If a path were looked up twice, once to check it and once to open it, a program that can write below the root could
+-- put a symbolic link there in between. So the path is looked up once, and the object that was found is checked:
 --
 -- 1. @openat2@ with @O_PATH@ finds the file without opening it, so that no device starts and no pipe blocks. With
 --    @RESOLVE_BENEATH@ it fails where a link leads out of the root.
--- 2. It also fails where a link leads out and in again, or is absolute, and where the kernel does not have it (before Linux
+-- 2. It also fails where a link leads out and in again, or is absolute, and where the kernel does not have it (before
+--    Linux
 --    5.6) or a container forbids it. Then the path is looked up below the real path of the root, and @readlink@ of @\/proc\/self\/fd\/N@ gives
 --    the real path of what was found, with all links resolved.
--- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file whatever
+-- 3. A regular file is opened by the path @\/proc\/self\/fd\/N@, also by those who read it. That path is the same file
+--    whatever
 --    its old path means by now.
 --
 -- Hard links and mounts below the root remain possible: no check of paths can see them.
@@ -97,8 +99,9 @@ data Root = Root
   }
   deriving (Eq, Show)
 
--- | A root at this path. Every look-up begins with the path: a directory that is removed and created again is still served, and
--- changing a symbolic link in the path changes the directory. Throws 'IOException' if there is no directory at the path.
+-- | A root at this path. Every look-up begins with the path: a directory that is removed and created again is still
+-- served, and changing a symbolic link in the path changes the directory. Throws 'IOException' if there is no directory
+-- at the path.
 openRoot :: LinkPolicy -> FilePath -> IO Root
 openRoot policy path = do
   encoding <- getFileSystemEncoding
@@ -124,7 +127,8 @@ openRoot policy path = do
     missing = "/proc is not mounted, or not readable, and files are found through it"
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
--- | Hands over the same root, whose own path has been looked up for all look-ups of the action. It is valid until the action ends.
+-- | Hands over the same root, whose own path has been looked up for all look-ups of the action. It is valid until the
+-- action ends.
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
 lookedUpOnce root use = withPlace root (either missing held)
   where
@@ -132,11 +136,11 @@ lookedUpOnce root use = withPlace root (either missing held)
     missing _ = use root
     held place = use root {rootHeld = Just place}
 
--- | Looks up names below a root and hands over the entry. The file stays open until the action ends, normally or not. Names must be
--- plain (see "Millrace.Cli.Base.RequestPath"). An empty list is the root itself.
+-- | Looks up names below a root and hands over the entry. The file stays open until the action ends, normally or not.
+-- Names must be plain (see "Millrace.Cli.Base.RequestPath"). An empty list is the root itself.
 --
--- The look-up may wait for a disk. A download holds two descriptors: this one, which may come from a cache, and that of its
--- reader. The request that fills the cache also holds those of all codings.
+-- The look-up may wait for a disk. A download holds two descriptors: this one, which may come from a cache, and that of
+-- its reader. The request that fills the cache also holds those of all codings.
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
@@ -168,12 +172,13 @@ openBelow policy place names = do
       unless (kept == found) (closeFd found)
       pure (fst <$> entry, closeQuietly kept)
 
--- Whether such an error of openat2 leaves open if the file may be served: a link leads out of the root, at first; another process
--- renames directories all the time; the call is not there, or forbidden.
+-- Whether such an error of openat2 leaves open if the file may be served: a link leads out of the root, at first;
+-- another process renames directories all the time; the call is not there, or forbidden.
 isUndecided :: Errno -> Bool
 isUndecided errno = errno `elem` [eXDEV, eAGAIN, eNOSYS, ePERM, eINVAL]
 
--- Finds a file below the directory, and refuses one that is elsewhere. If the directory has moved meanwhile, the file is missing.
+-- Finds a file below the directory, and refuses one that is elsewhere. If the directory has moved meanwhile, the file
+-- is missing.
 byRealPath :: Fd -> [ByteString] -> IO (Either Problem Fd)
 byRealPath place names = either (Left . fromIOException) id <$> try (readSymbolicLink (descriptorPath place) >>= below)
   where
@@ -182,8 +187,8 @@ byRealPath place names = either (Left . fromIOException) id <$> try (readSymboli
       inside <- isBelow real <$> readSymbolicLink (descriptorPath found) `onException` closeQuietly found
       if inside then pure (Right found) else Left Missing <$ closeQuietly found
 
--- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the path of a file
--- that cannot be reached from here. The first kind counts as being where it was. The second is refused.
+-- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the
+-- path of a file that cannot be reached from here. The first kind counts as being where it was. The second is refused.
 isBelow :: RawFilePath -> RawFilePath -> Bool
 isBelow place real = place == "/" || real == place || (place <> "/") `ByteString.isPrefixOf` real
 
@@ -226,8 +231,8 @@ classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
     identity status = FileIdentity <$> #{peek struct stat, st_dev} status <*> #{peek struct stat, st_ino} status
     asFile descriptor same state = Right (File (OpenFile (Char8.unpack (descriptorPath descriptor)) same state (stateOf descriptor)), descriptor)
 
--- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ are among them. The path is that of a
--- 'Directory'.
+-- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ are among them. The path is
+-- that of a 'Directory'.
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = bracket (openDirStream (Char8.pack directory)) closeDirStream (readNames count)
 
@@ -292,8 +297,8 @@ findBelow policy (Fd place) path =
         StayInside -> fromIntegral <$> c_openat2 #{const SYS_openat2} place name how #{size struct open_how}
         FollowLinks -> c_openat place name #{const O_PATH | O_CLOEXEC}
 
--- The file is known to be regular, so opening it can wait only for a program that holds a lease (fcntl(2)), such as another file
--- server, until that program gives the lease up. With O_NONBLOCK it would fail instead.
+-- The file is known to be regular, so opening it can wait only for a program that holds a lease (fcntl(2)), such as
+-- another file server, until that program gives the lease up. With O_NONBLOCK it would fail instead.
 openToRead :: RawFilePath -> IO (Either Errno Fd)
 openToRead = openWith #{const O_RDONLY}
 

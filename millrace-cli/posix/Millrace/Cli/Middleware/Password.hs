@@ -15,8 +15,8 @@ import Foreign.C (CBool (..), CString)
 isKnownHash :: ByteString -> IO Bool
 isKnownHash hash = (/= 0) <$> ByteString.useAsCString hash c_isKnown
 
--- | Whether a hash is that of a password. Takes a thread of the system for as long as the kind of hash is meant to take, often a tenth
--- of a second.
+-- | Whether a hash is that of a password. Takes a thread of the system for as long as the kind of hash is meant to
+-- take, often a tenth of a second.
 matchesHash :: ByteString -> ByteString -> IO Bool
 matchesHash password hash
   | ByteString.elem 0 password = pure False

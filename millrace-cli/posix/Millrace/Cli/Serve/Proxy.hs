@@ -14,16 +14,31 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
 import Millrace.Cli.Base.Failure (Failure (..), fileReason, newSeldomTeller, reasonOf, tell)
 import Millrace.Cli.Base.RequestName (requestName)
-import Millrace.Cli.Config.Options (HealthOptions (..), HostOption (..), ProxyOptions (..), Spread (..), TargetLimits (..))
+import Millrace.Cli.Config.Options
+  ( HealthOptions (..),
+    HostOption (..),
+    ProxyOptions (..),
+    Spread (..),
+    TargetLimits (..),
+  )
 import Millrace.Cli.Observe.Upstream
 import Millrace.Deadline (microseconds, noTimeLimit)
 import Millrace.Proxy
-import Millrace.Tls (ClientSettings (..), Pem (..), SettingsError (..), Verification (..), clientSettings, newClientContext, settingsSource, trustIn)
+import Millrace.Tls
+  ( ClientSettings (..),
+    Pem (..),
+    SettingsError (..),
+    Verification (..),
+    clientSettings,
+    newClientContext,
+    settingsSource,
+    trustIn,
+  )
 import Network.Wai (Application, Request, Response, rawPathInfo)
 
--- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what clients get when a
--- request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that cannot be
--- used.
+-- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what
+-- clients get when a request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that
+-- cannot be used.
 withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
 withReverseProxy upstreams adapt options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
@@ -31,7 +46,8 @@ withReverseProxy upstreams adapt options use = do
   let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (problemResponse problem)}
   -- Certificates that cannot be used are reported even if no target needs them.
   when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
-  withWatchedProxy settings targets $ \application states -> withUpstreams upstreams (map upstreamOf <$> states) (use application)
+  withWatchedProxy settings targets $ \application states ->
+    withUpstreams upstreams (map upstreamOf <$> states) (use application)
   where
     parsed text = either (\reason -> Left (text, reason)) Right (parseTarget text)
     noTarget (text, reason) =
@@ -97,7 +113,8 @@ settingsOf options telling =
           },
       activeCheck = checkOf <$> proxyHealth options,
       onProblem = sayProblem telling,
-      onHealth = \target -> tell . (("millrace: " <> showTarget target) <>) . maybe " is well again" (" is left out: " <>)
+      onHealth =
+        \target -> tell . (("millrace: " <> showTarget target) <>) . maybe " is well again" (" is left out: " <>)
     }
   where
     limited = proxyLimits options
@@ -128,5 +145,6 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
       Failure
         { failureAttempt = attempt,
           failureReason = text,
-          failureRemedy = "--target-authorities takes the certificates of authorities, in PEM. Without it the system's are used."
+          failureRemedy =
+            "--target-authorities takes the certificates of authorities, in PEM. Without it the system's are used."
         }

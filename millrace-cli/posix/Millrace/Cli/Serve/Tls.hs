@@ -51,7 +51,12 @@ withTls options observer use = do
             tlsOnReload = sayReload users
           }
   withTLS (observed options) $ \tls -> do
-    void (installHandler sigUSR2 (Catch (try (reloadTLS tls) >>= sayReload users . either NotReloaded (const Reloaded))) Nothing)
+    void
+      ( installHandler
+          sigUSR2
+          (Catch (try (reloadTLS tls) >>= sayReload users . either NotReloaded (const Reloaded)))
+          Nothing
+      )
     use
       Tls
         { protecting = protectedBy tls,
@@ -64,7 +69,8 @@ withTls options observer use = do
           alsoFor = \user -> atomicModifyIORef' users (\others -> (user : others, ()))
         }
 
--- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it would.
+-- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it
+-- would.
 checkTls :: TlsOptions -> IO ()
 checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
 
@@ -118,5 +124,8 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
         }
   _ -> throwIO reason
   where
-    ofCertificates = "--certificate ('chain' in a configuration) takes a certificate with its chain, and --key ('key') its private key without a password, both in PEM."
-    ofTicketKeys = "--ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."
+    ofCertificates =
+      "--certificate ('chain' in a configuration) takes a certificate with its chain, and --key ('key') its private \
+      \key without a password, both in PEM."
+    ofTicketKeys =
+      "--ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

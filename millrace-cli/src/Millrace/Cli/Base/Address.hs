@@ -16,8 +16,8 @@ import Network.Socket (SockAddr (..))
 renderHost :: SockAddr -> Builder
 renderHost = maybe "unix" byteString . hostText
 
--- | The URL by which a browser finds the server at this address. A Unix socket has no URL: it is written @unix:PATH@, as nginx
--- does, or @unix:\@NAME@ if it is abstract.
+-- | The URL by which a browser finds the server at this address. A Unix socket has no URL: it is written @unix:PATH@,
+-- as nginx does, or @unix:\@NAME@ if it is abstract.
 --
 -- >>> addressUrl (SockAddrInet 8080 (tupleToHostAddress (127, 0, 0, 1)))
 -- "http://127.0.0.1:8080"

@@ -1,4 +1,5 @@
--- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand. Must not know: servers.
+-- | Chooses the I/O backend and starts the I/O manager on it, with errors that a user can understand. Must not know:
+-- servers.
 module Millrace.Cli.Base.Backend
   ( backendChoices,
     environmentVariable,
@@ -69,4 +70,7 @@ reasonAgainst backend why = do
 withoutRoom :: Backend -> Int -> String
 withoutRoom backend loops = "has no room for " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
   where
-    hint = if backend `elem` [Hybrid, IoUring] then ": what their rings take is counted, and ulimit -l (RLIMIT_MEMLOCK) is too low" else ""
+    hint =
+      if backend `elem` [Hybrid, IoUring]
+        then ": what their rings take is counted, and ulimit -l (RLIMIT_MEMLOCK) is too low"
+        else ""

@@ -1,5 +1,5 @@
--- | Messages for the user: results, and errors that say what was attempted, why it failed, and what can be done. Must not know:
--- servers.
+-- | Messages for the user: results, and errors that say what was attempted, why it failed, and what can be done. Must
+-- not know: servers.
 module Millrace.Cli.Base.Failure
   ( Failure (..),
     reportFailures,
@@ -55,7 +55,9 @@ reportFailures = handle $ \failure -> do
 -- When descriptors have run out the same remedy helps, whatever was attempted.
 advised :: Failure -> Failure
 advised failure
-  | any (`isInfixOf` failureReason failure) [ioe_description (errnoToIOError "" code Nothing Nothing) | code <- [eMFILE, eNFILE]] =
+  | any
+      (`isInfixOf` failureReason failure)
+      [ioe_description (errnoToIOError "" code Nothing Nothing) | code <- [eMFILE, eNFILE]] =
     failure {failureRemedy = moreDescriptors}
   | otherwise = failure
 
@@ -63,8 +65,8 @@ advised failure
 moreDescriptors :: String
 moreDescriptors = "Raise the limit of open files: ulimit -n, or LimitNOFILE= of a systemd unit."
 
--- | Writes a text to standard output. Throws 'Failure' if not all of it could be written, for example because the disk is full or
--- the other end of the pipe is gone.
+-- | Writes a text to standard output. Throws 'Failure' if not all of it could be written, for example because the disk
+-- is full or the other end of the pipe is gone.
 say :: String -> IO ()
 say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
   where
@@ -75,21 +77,21 @@ say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
           failureRemedy = "Redirect it to a place that takes it, such as /dev/null."
         }
 
--- | Writes a text to standard output, for a caller that continues in any case. A failure is reported on standard error. If the
--- reader of a pipe has stopped reading, this waits a second.
+-- | Writes a text to standard output, for a caller that continues in any case. A failure is reported on standard error.
+-- If the reader of a pipe has stopped reading, this waits a second.
 sayIfTaken :: String -> IO ()
 sayIfTaken text = patiently (say text) `catch` \failure -> tell ("millrace: " <> displayException (failure :: Failure))
 
--- | Writes a text and a line end to standard error, in one piece. It is not a failure when nobody reads it, for example because the
--- other end of the pipe is gone. If the reader of a pipe has stopped reading, this waits a second.
+-- | Writes a text and a line end to standard error, in one piece. It is not a failure when nobody reads it, for example
+-- because the other end of the pipe is gone. If the reader of a pipe has stopped reading, this waits a second.
 tell :: String -> IO ()
 tell text = patiently (encoded (text <> "\n") >>= writeToErrors) `catch` ignore
   where
     ignore :: IOException -> IO ()
     ignore _ = pure ()
 
--- | Like 'tell', but at most one message in a second: for problems that may come with every request. The next message says how
--- many were left out.
+-- | Like 'tell', but at most one message in a second: for problems that may come with every request. The next message
+-- says how many were left out.
 newSeldomTeller :: IO (String -> IO ())
 newSeldomTeller = telling <$> newIORef (0, 0)
   where
@@ -103,8 +105,8 @@ newSeldomTeller = telling <$> newIORef (0, 0)
       | otherwise = ((now + 1000000000, 0), Just count)
     others count = if count == 0 then "" else " (and " <> show count <> " more such messages)"
 
--- Gives an action a second. If the run-time system finds no descriptors for its timers, the action gets as long as it takes: its
--- message says why.
+-- Gives an action a second. If the run-time system finds no descriptors for its timers, the action gets as long as it
+-- takes: its message says why.
 patiently :: IO () -> IO ()
 patiently action = do
   finished <- tryJust synchronous (timeout patienceMicros (tryJust synchronous action))
@@ -123,12 +125,13 @@ reasonOf failure@(SomeException exception) = maybe (displayException exception) 
 fileReason :: IOException -> String
 fileReason failure = maybe id (\name -> ((name <> ": ") <>)) (ioe_filename failure) (ioe_description failure)
 
--- A file name in a text may have bytes for which the locale has no characters. The encoding of file names gives these bytes back.
+-- A file name in a text may have bytes for which the locale has no characters. The encoding of file names gives these
+-- bytes back.
 encoded :: String -> IO ByteString
 encoded text = getFileSystemEncoding >>= (`encodedWith` text)
 
--- | The text in an encoding. A character that the encoding does not have becomes a question mark: a message with a mark in it is
--- better than no message.
+-- | The text in an encoding. A character that the encoding does not have becomes a question mark: a message with a mark
+-- in it is better than no message.
 encodedWith :: TextEncoding -> String -> IO ByteString
 encodedWith encoding text = whole text `catch` \failure -> ByteString.concat <$> mapM single text <* unencodable failure
   where

@@ -26,7 +26,8 @@ data Json
   | Object [(String, Json)]
   deriving (Eq, Show)
 
--- | A value as text, with objects and arrays indented, but arrays of numbers in one line. The text is ASCII, so it is the same in every encoding.
+-- | A value as text, with objects and arrays indented, but arrays of numbers in one line. The text is ASCII, so it is
+-- the same in every encoding.
 renderJson :: Json -> String
 renderJson = render 0
 

@@ -10,4 +10,5 @@ import Network.Wai (Request, rawPathInfo, requestMethod)
 -- >>> requestName defaultRequest {rawPathInfo = "/a"}
 -- "GET /a"
 requestName :: Request -> String
-requestName request = Char8.unpack (requestMethod request <> Char8.singleton ' ' <> encodeBeyondAscii (rawPathInfo request))
+requestName request =
+  Char8.unpack (requestMethod request <> Char8.singleton ' ' <> encodeBeyondAscii (rawPathInfo request))

@@ -2,13 +2,13 @@
 
 -- | Turns the path of a request into names below a directory. Pure. Must not know: files.
 --
--- A path is split at its slashes. Then each segment is percent-decoded once, and then it is checked. The order matters: the names
--- that are checked are exactly those that will be opened. An encoded slash is a character of a name, which no file has, and not
--- a separator.
+-- A path is split at its slashes. Then each segment is percent-decoded once, and then it is checked. The order matters:
+-- the names that are checked are exactly those that will be opened. An encoded slash is a character of a name, which no
+-- file has, and not a separator.
 --
--- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out. The client should have left it out, but apt, for example,
--- asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. A segment ".." is refused: it would
--- remove the segment before it, which nobody has looked up.
+-- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out. The client should have left it out, but apt,
+-- for example, asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. A segment ".."
+-- is refused: it would remove the segment before it, which nobody has looked up.
 module Millrace.Cli.Base.RequestPath
   ( RequestPath (..),
     Refusal (..),
@@ -45,8 +45,8 @@ data Refusal
 
 -- | The names in the path of a request target (without its query).
 --
--- It refuses names that begin with a dot, except @.well-known@ (RFC 8615), and so @..@ segments. It also refuses empty segments,
--- and backslashes, which some clients and systems take for slashes.
+-- It refuses names that begin with a dot, except @.well-known@ (RFC 8615), and so @..@ segments. It also refuses empty
+-- segments, and backslashes, which some clients and systems take for slashes.
 --
 -- >>> parseRequestPath "/./a%20b/"
 -- Right (RequestPath {pathSegments = ["a b"], pathIsDirectory = True})
@@ -61,7 +61,8 @@ parseRequestPath target = case Char8.split '/' target of
 
 -- | Is this the only path for its names? Then nothing in it is encoded, and it has no segment ".". O(length).
 isCanonical :: ByteString -> Bool
-isCanonical path = Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
+isCanonical path =
+  Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
 
 -- | Is a decoded name one that is served? O(length).
 isServable :: ByteString -> Bool
@@ -97,7 +98,10 @@ hexadecimal byte
 -- >>> encodeBeyondAscii "/%20\228"
 -- "/%20%E4"
 encodeBeyondAscii :: ByteString -> ByteString
-encodeBeyondAscii text = if ByteString.all isAscii text then text else ByteString.concatMap (\byte -> if isAscii byte then ByteString.singleton byte else percent byte) text
+encodeBeyondAscii text =
+  if ByteString.all isAscii text
+    then text
+    else ByteString.concatMap (\byte -> if isAscii byte then ByteString.singleton byte else percent byte) text
   where
     isAscii byte = byte < 0x80
 

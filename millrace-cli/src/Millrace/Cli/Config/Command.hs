@@ -100,8 +100,9 @@ commands =
       command "doctor" . info (Doctor <$> doctorOptions) $
         progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
           <> footerDoc (unChunk doctorNotes),
-      command "settings" . info (ShowSettings <$> flag SettingsAsText SettingsAsJson (long "json" <> help "Print them as JSON")) $
-        progDesc "List all settings: options, keys of configuration files, values, what they mean"
+      command "settings"
+        . info (ShowSettings <$> flag SettingsAsText SettingsAsJson (long "json" <> help "Print them as JSON"))
+        $ progDesc "List all settings: options, keys of configuration files, values, what they mean"
     ]
 
 printable :: Parser Command -> Parser Command
@@ -335,7 +336,11 @@ serverOptions =
       where
         speaking = maybe PlainHttp (const Https) secure
         http3 = maybe Http3IfPossible secureHttp3 secure
-        redirect = [ListenOptions RedirectToHttps name other NoProxyHeader Http3IfPossible "--redirect-to-https" | Just other <- [secure >>= secureRedirect]]
+        redirect =
+          [ ListenOptions RedirectToHttps name other NoProxyHeader Http3IfPossible "--redirect-to-https"
+            | Just other <-
+                [secure >>= secureRedirect]
+          ]
 
 -- What has no meaning without a certificate.
 data SecureOptions = SecureOptions

@@ -108,7 +108,11 @@ configuration =
         names -> Left ("two sites have the host " <> intercalate ", " (map showHost names))
       pure
         Configuration
-          { configurationServer = server listens (if null certificates then Nothing else Just (TlsOptions certificates authorities keys)) limited,
+          { configurationServer =
+              server
+                listens
+                (if null certificates then Nothing else Just (TlsOptions certificates authorities keys))
+                limited,
             configurationPidFile = pidFile,
             configurationSites = sites
           }
@@ -149,7 +153,10 @@ address = refined text parsed
   where
     parsed word
       | Just port <- portOf word = Right ("127.0.0.1", port)
-      | (host, ':' : digits) <- splitLast word, Just port <- portOf digits, Just name <- hostOf host = Right (name, port)
+      | (host, ':' : digits) <- splitLast word,
+        Just port <- portOf digits,
+        Just name <- hostOf host =
+        Right (name, port)
       | otherwise = Left ("'" <> word <> "' is not HOST:PORT, [ADDRESS]:PORT or PORT")
     portOf digits
       | not (null digits), all isDigit digits, length digits <= 5, number' <= 65535 = Just (fromInteger number')
@@ -159,7 +166,8 @@ address = refined text parsed
     hostOf ('[' : rest) | not (null rest), last rest == ']' = Just (init rest)
     hostOf host | not (null host), ':' `notElem` host = Just host
     hostOf _ = Nothing
-    splitLast word = let (digits, rest) = break (== ':') (reverse word) in (reverse (drop 1 rest), take 1 rest <> reverse digits)
+    splitLast word =
+      let (digits, rest) = break (== ':') (reverse word) in (reverse (drop 1 rest), take 1 rest <> reverse digits)
 
 site :: Reader SiteOptions
 site =
@@ -258,7 +266,10 @@ hostPattern = refined nonEmptyText (parsed . map toLower)
         )
     isName name = take 1 name `notElem` ["", "."] && (all isOfName name || isIp6 name)
     isOfName letter = isAscii letter && (isAlphaNum letter || letter `elem` (".-_" :: String))
-    isIp6 name = take 1 name == "[" && drop (length name - 1) name == "]" && all (\letter -> isHexDigit letter || letter `elem` (":." :: String)) (init (drop 1 name))
+    isIp6 name =
+      take 1 name == "["
+        && drop (length name - 1) name == "]"
+        && all (\letter -> isHexDigit letter || letter `elem` (":." :: String)) (init (drop 1 name))
 
 -- | A pattern as it is written in a file.
 showHost :: HostPattern -> String

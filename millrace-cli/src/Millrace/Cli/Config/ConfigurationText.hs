@@ -14,8 +14,8 @@ import Millrace.Cli.Config.Setting (written)
 import Millrace.Cli.Config.SiteSettings
 import Millrace.Cli.Config.YamlText
 
--- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual one, because the
--- text shows what there is to change. 'Left' a name that is not UTF-8: YAML has no way to write it.
+-- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual
+-- one, because the text shows what there is to change. 'Left' a name that is not UTF-8: YAML has no way to write it.
 renderConfiguration :: Configuration -> Either String String
 renderConfiguration found = maybe (Right (unlines (rendered whole))) Left (find (any isForeignByte) (texts whole))
   where
@@ -35,11 +35,17 @@ listen place = Keys ([(key, Text address)] ++ written listenSettings place ++ wr
       PlainHttp -> "http"
       Https -> "https"
       RedirectToHttps -> "redirect-to-https"
-    address = (if ':' `elem` listenHost place then "[" <> listenHost place <> "]" else listenHost place) <> ":" <> show (listenPort place)
+    address =
+      (if ':' `elem` listenHost place then "[" <> listenHost place <> "]" else listenHost place)
+        <> ":"
+        <> show (listenPort place)
 
 tls :: TlsOptions -> [(String, Value)]
 tls options =
-  ("certificates", Items (map (Keys . written certificateSettings) (tlsPairs options))) : section "tls" (written tlsSettings options)
+  ("certificates", Items (map (Keys . written certificateSettings) (tlsPairs options))) :
+  section
+    "tls"
+    (written tlsSettings options)
 
 -- Without keys it is left out.
 section :: String -> [(String, Value)] -> [(String, Value)]
@@ -53,7 +59,12 @@ site found =
       ++ [("routes", Items (map route (siteRoutes found)))]
 
 route :: RouteOptions -> Value
-route found = Keys ([("path", Text (showPath (routePath found)))] ++ written policySettings (routePolicy found) ++ [action (routeAction found)])
+route found =
+  Keys
+    ( [("path", Text (showPath (routePath found)))]
+        ++ written policySettings (routePolicy found)
+        ++ [action (routeAction found)]
+    )
 
 action :: Action -> (String, Value)
 action found = case found of

@@ -57,7 +57,8 @@ data Mistake = Mistake
 
 -- | @FILE:LINE:COLUMN: TEXT@, as compilers write it.
 renderMistake :: FilePath -> Mistake -> String
-renderMistake file mistake = intercalate ":" [file, show (mistakeLine mistake), show (mistakeColumn mistake)] <> ": " <> mistakeText mistake
+renderMistake file mistake =
+  intercalate ":" [file, show (mistakeLine mistake), show (mistakeColumn mistake)] <> ": " <> mistakeText mistake
 
 -- | Reads a value.
 newtype Reader a = Reader {runReader :: Node -> Checked a}
@@ -93,7 +94,8 @@ readDocument reader bytes = case parseYaml bytes of
   where
     outcomeOf (Checked outcome) = first (sortOn (\mistake -> (mistakeLine mistake, mistakeColumn mistake))) outcome
 
--- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is unambiguous.
+-- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is
+-- unambiguous.
 text :: Reader String
 text = Reader $ \node -> case node of
   Scalar _ (Text found) -> pure (Text.unpack found)
@@ -112,7 +114,8 @@ described node = case node of
 
 -- | A text of at least one character.
 nonEmptyText :: Reader String
-nonEmptyText = refined text (\found -> if null found then Left "a text is wanted here; this one is empty" else Right found)
+nonEmptyText =
+  refined text (\found -> if null found then Left "a text is wanted here; this one is empty" else Right found)
 
 -- | A value that passes a check. What the check says of others becomes the mistake.
 refined :: Reader a -> (a -> Either String b) -> Reader b
@@ -177,7 +180,8 @@ instance Functor Fields where
 
 instance Applicative Fields where
   pure value = Fields [] (\_ _ -> pure value)
-  Fields names run <*> Fields others also = Fields (names <> others) (\place found -> run place found <*> also place found)
+  Fields names run <*> Fields others also =
+    Fields (names <> others) (\place found -> run place found <*> also place found)
 
 -- | A mapping with these keys and no others. The text says what it describes: @"a site"@.
 mapping :: String -> Fields a -> Reader a
@@ -190,7 +194,11 @@ mapping what (Fields names run) = Reader $ \node -> case node of
     isKnown (Scalar _ (Text key)) = key `elem` names
     isKnown _ = False
     complain key = case key of
-      Scalar place (Text name) -> wrong place (what <> " has no key '" <> Text.unpack name <> "'" <> meant (map Text.unpack names) (Text.unpack name)) :: Checked ()
+      Scalar place (Text name) ->
+        wrong
+          place
+          (what <> " has no key '" <> Text.unpack name <> "'" <> meant (map Text.unpack names) (Text.unpack name)) ::
+          Checked ()
       _ -> wrong (placeOf key) (what <> " has no such key")
 
 -- | A key that must be there.
@@ -213,14 +221,17 @@ section name what fields@(Fields _ run) = Fields [name] $ \place found ->
 
 -- | Exactly one of several keys.
 anyOf :: [(Text, Reader a)] -> Fields a
-anyOf choices = checked (maybe (Left ("one of these keys is wanted here: " <> listed choices)) Right) (anyOrNone choices)
+anyOf choices =
+  checked (maybe (Left ("one of these keys is wanted here: " <> listed choices)) Right) (anyOrNone choices)
 
 -- | At most one of several keys.
 anyOrNone :: [(Text, Reader a)] -> Fields (Maybe a)
-anyOrNone choices = Fields (map fst choices) $ \_ found -> case [(node, reader) | (name, reader) <- choices, Just node <- [Map.lookup name found]] of
-  [] -> pure Nothing
-  [(node, reader)] -> Just <$> runReader reader node
-  _ : (node, _) : _ -> wrong (placeOf node) ("only one of these keys may be here: " <> listed choices)
+anyOrNone choices =
+  Fields (map fst choices) $ \_ found ->
+    case [(node, reader) | (name, reader) <- choices, Just node <- [Map.lookup name found]] of
+      [] -> pure Nothing
+      [(node, reader)] -> Just <$> runReader reader node
+      _ : (node, _) : _ -> wrong (placeOf node) ("only one of these keys may be here: " <> listed choices)
 
 listed :: [(Text, a)] -> String
 listed = intercalate ", " . map (Text.unpack . fst)
@@ -246,5 +257,6 @@ distance one other = last (foldl row [0 .. length other] one)
   where
     row before letter = scanl next (head' before + 1) (zip3 other before (drop 1 before))
       where
-        next left (found, diagonal, above) = minimum [left + 1, above + 1, diagonal + (if found == letter then 0 else 1)]
+        next left (found, diagonal, above) =
+          minimum [left + 1, above + 1, diagonal + (if found == letter then 0 else 1)]
     head' = foldr const 0

@@ -1,5 +1,5 @@
--- | The limits of a server that its user can change, by the names that they have in configuration files and after @--limit@. Must not know:
--- servers.
+-- | The limits of a server that its user can change, by the names that they have in configuration files and after
+-- @--limit@. Must not know: servers.
 module Millrace.Cli.Config.Limit
   ( Limit (..),
     limitName,

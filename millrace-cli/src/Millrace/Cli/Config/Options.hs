@@ -53,8 +53,8 @@ data ServerOptions = ServerOptions
   }
   deriving (Eq, Show)
 
--- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers wait before they
--- kill: Docker waits ten seconds.
+-- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers
+-- wait before they kill: Docker waits ten seconds.
 usualDrainSeconds :: Int
 usualDrainSeconds = 9
 

@@ -12,13 +12,19 @@ import Millrace.Cli.Config.ServerSettings
 import Millrace.Cli.Config.Setting
 import Millrace.Cli.Config.SiteSettings
 
--- | All settings, in groups: the name of what they belong to, and their rows. The manual pages and the guide are made from it.
+-- | All settings, in groups: the name of what they belong to, and their rows. The manual pages and the guide are made
+-- from it.
 reference :: [(String, [Row])]
 reference =
   [ ("files", described filesSettings),
     ("proxy", described proxySettings),
     ("health", described healthSettings),
-    ("listen", described addressSettings <> described listenSettings <> described http3Setting <> described redirectSetting),
+    ( "listen",
+      described addressSettings
+        <> described listenSettings
+        <> described http3Setting
+        <> described redirectSetting
+    ),
     ("process", described processSettings <> described pidFileSetting),
     ("certificates", described certificateSettings),
     ("tls", described tlsSettings),
@@ -34,8 +40,11 @@ referenceText = intercalate "\n" . map group
   where
     group (name, rows) = unlines (name : concatMap line rows)
     line row =
-      [ "  " <> rowName row <> concatMap (" " <>) (filter (not . null) [rowPlaceholder row]) <> "  \
-        \(" <> intercalate "; " (facts row) <> ")",
+      [ "  " <> rowName row <> concatMap (" " <>) (filter (not . null) [rowPlaceholder row])
+          <> "  \
+             \("
+          <> intercalate "; " (facts row)
+          <> ")",
         "      " <> filter (/= '`') (meaning (rowNote row))
       ]
     facts row = filter (not . null) [filter (/= '`') (rowValues row), usually (rowUsual row), placeText (rowPlace row)]

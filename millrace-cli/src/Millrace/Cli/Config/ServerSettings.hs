@@ -1,5 +1,5 @@
--- | The settings of a server: addresses, the process, https, limits. One place for name, values, usual value and meaning of each.
--- Must not know: servers.
+-- | The settings of a server: addresses, the process, https, limits. One place for name, values, usual value and
+-- meaning of each. Must not know: servers.
 module Millrace.Cli.Config.ServerSettings
   ( addressSettings,
     listenSettings,
@@ -31,10 +31,25 @@ addressSettings :: Settings ListenOptions (String, PortNumber)
 addressSettings =
   optionOnly $
     (,)
-      <$> setting "host" (textual "HOST" (Right . withoutBrackets) id) "127.0.0.1" (says "Address or name to \
-        \listen on; 0.0.0.0 or :: for all addresses") listenHost
-      <*> settingWith (Options.short 'p') "port" (numberFrom 0 65535 "PORT") 8080 (says "Port to listen on; 0 \
-        \for any free port") listenPort
+      <$> setting
+        "host"
+        (textual "HOST" (Right . withoutBrackets) id)
+        "127.0.0.1"
+        ( says
+            "Address or name to \
+            \listen on; 0.0.0.0 or :: for all addresses"
+        )
+        listenHost
+      <*> settingWith
+        (Options.short 'p')
+        "port"
+        (numberFrom 0 65535 "PORT")
+        8080
+        ( says
+            "Port to listen on; 0 \
+            \for any free port"
+        )
+        listenPort
   where
     -- A host may also be written as in a URL, because that is how the server prints it.
     withoutBrackets word = case stripPrefix "[" word of
@@ -51,20 +66,32 @@ listenSettings =
       ProxyHeaderRequired
       ( says
           "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a \
-            \proxy that names \
+          \proxy that names \
           \the client. Nobody else should be able to reach the port"
       )
       listenProxyHeader
 
 -- | Of an address with https.
 http3Setting :: Settings ListenOptions Http3
-http3Setting = onlyWhere ((== Https) . listenSpeaking) (setting "http3" (oneWordOf "choice for \
-  \HTTP/3," [("auto", Http3IfPossible), ("on", Http3Required), ("off", NoHttp3)]) Http3IfPossible note listenHttp3)
+http3Setting =
+  onlyWhere
+    ((== Https) . listenSpeaking)
+    ( setting
+        "http3"
+        ( oneWordOf
+            "choice for \
+            \HTTP/3,"
+            [("auto", Http3IfPossible), ("on", Http3Required), ("off", NoHttp3)]
+        )
+        Http3IfPossible
+        note
+        listenHttp3
+    )
   where
     note =
       says "Speak HTTP/3 on the port, too, over UDP; auto does so if this program can"
         `more` "Clients are told of it (`Alt-Svc`). `auto` does so if `millrace doctor` says that this program \
-          \has HTTP/3, and neither \
+               \has HTTP/3, and neither \
                \`client-authorities` nor `proxy-protocol` is given, and the sockets are not inherited; if the \
                \port is taken for UDP, there is a \
                \message. `on` makes each of these a reason not to start"
@@ -92,19 +119,27 @@ processSettings =
       Nothing
       ( says
           "Cores to use, with a loop and some 32 MB of memory for each (default: all, or a container's CPU \
-            \quota, rounded \
+          \quota, rounded \
           \up, if that is less)"
       )
       serverCores
-    <*> switchable "reuse-port" False True (says "Share the port with other servers that use this option, for a \
-      \restart (see below)") serverReusePort
+    <*> switchable
+      "reuse-port"
+      False
+      True
+      ( says
+          "Share the port with other servers that use this option, for a \
+          \restart (see below)"
+      )
+      serverReusePort
     <*> accessLogSettings
     <*> setting
       "status"
       (perhaps (numberFrom 0 65535 "PORT"))
       Nothing
-      ( says "Show what the server does, at http://127.0.0.1:PORT/: a live page, /status (JSON) and /metrics \
-        \(Prometheus); 0 for any free port"
+      ( says
+          "Show what the server does, at http://127.0.0.1:PORT/: a live page, /status (JSON) and /metrics \
+          \(Prometheus); 0 for any free port"
           `seeAlso` "status.md"
       )
       serverStatusPort
@@ -112,8 +147,9 @@ processSettings =
       "drain-seconds"
       (numberFrom 1 3600 "SECONDS")
       usualDrainSeconds
-      ( says "How long open requests have to end when the server stops. Whoever stops it must wait longer: \
-        \systemd's TimeoutStopSec, 'docker stop -t'"
+      ( says
+          "How long open requests have to end when the server stops. Whoever stops it must wait longer: \
+          \systemd's TimeoutStopSec, 'docker stop -t'"
           `seeAlso` "deploying.md#how-long-a-stop-takes"
       )
       serverDrainSeconds
@@ -139,22 +175,37 @@ backendSetting =
     "backend"
     (oneWordOf "backend" backendChoices)
     Nothing
-    (says "I/O backend; auto takes MILLRACE_BACKEND if that is set, else the first backend that \
-      \works" `seeAlso` "platforms.md")
+    ( says
+        "I/O backend; auto takes MILLRACE_BACKEND if that is set, else the first backend that \
+        \works"
+        `seeAlso` "platforms.md"
+    )
 
 -- On the command line the format has no meaning without the log.
 accessLogSettings :: Settings ServerOptions (Maybe FilePath, LogFormat)
-accessLogSettings = ((,) <$> logFile <*> format) {onCommandLine = fromMaybe (Nothing, Combined) <$> Options.optional asked}
+accessLogSettings =
+  ((,) <$> logFile <*> format) {onCommandLine = fromMaybe (Nothing, Combined) <$> Options.optional asked}
   where
     logFile = setting "access-log" (perhaps fileName) Nothing note serverAccessLog
-    format = setting "log-format" (oneWordOf "log \
-      \format" [("combined", Combined), ("json", JsonLines)]) Combined (says "Format of a line of the access \
-      \log") serverLogFormat
+    format =
+      setting
+        "log-format"
+        ( oneWordOf
+            "log \
+            \format"
+            [("combined", Combined), ("json", JsonLines)]
+        )
+        Combined
+        ( says
+            "Format of a line of the access \
+            \log"
+        )
+        serverLogFormat
     asked = (,) <$> optionOf "access-log" (perhaps fileName) note mempty <*> onCommandLine format
     note =
       says
         "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-          \opened again \
+        \opened again \
         \for each write: to rotate it, rename it. No signal is needed, and SIGUSR1 does nothing"
 
 -- | Of the process, in a file.
@@ -165,7 +216,7 @@ pidFileSetting =
     note =
       says "A file that has the process's number while the server runs"
         `more` "Beside it, with `.sock` behind its name, is the socket by which `millrace reload` asks. Both \
-          \are there from the moment when the \
+               \are there from the moment when the \
                \server listens: a start that fails leaves those of a running server alone. After a restart with \
                \`reuse-port` they are the next \
                \server's, and only their own server removes them. At most 90 bytes"
@@ -179,7 +230,7 @@ certificateSettings =
       fileName
       ( says "Speak https with this certificate and its chain, in PEM (see below)"
           `more` "Read again when the file changes, as is `key`. Give both again for each further certificate: \
-            \the name that a client asks for chooses"
+                 \the name that a client asks for chooses"
       )
       fst
     <*> needed "key" fileName (says "The private key of the certificate, in PEM") snd
@@ -197,10 +248,11 @@ tlsSettings =
     <*> repeatable
       "ticket-keys"
       ((listOf fileName) {formValues = "one or several files"})
-      ( says "Protect session tickets with the keys in this file, which other servers and later runs have, too \
-        \(see below)"
+      ( says
+          "Protect session tickets with the keys in this file, which other servers and later runs have, too \
+          \(see below)"
           `more` "A key has 80 bytes (`openssl rand 80`) and the file holds one or more, one behind another. \
-            \The first one protects new tickets, all \
+                 \The first one protects new tickets, all \
                  \of them open tickets. The file is read again as those of certificates are. Keep it as secret \
                  \as a private key"
           `seeAlso` "deploying.md#https"
@@ -212,11 +264,18 @@ limitSettings :: Settings LimitOptions LimitOptions
 limitSettings = keys {onCommandLine = given, described = described byName <> described keys}
   where
     keys = limitsFrom . mapMaybe sequence <$> traverse (\limit -> (,) limit <$> key limit) [minBound ..]
-    key limit = inFileOnly Nothing (setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit))
+    key limit =
+      inFileOnly
+        Nothing
+        (setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit))
     form limit = uncurry numberFrom (limitRange limit) (limitUnit limit)
     given = limitsFrom <$> Options.many (onCommandLine byName)
     byName = optionOnly (needed "limit" named note id)
-    named = (textual "NAME=NUMBER" readLimit (limitName . fst)) {formWords = [limitName limit <> "=" | limit <- [minBound ..]]}
+    named =
+      (textual "NAME=NUMBER" readLimit (limitName . fst))
+        { formWords =
+            [limitName limit <> "=" | limit <- [minBound ..]]
+        }
     note =
       says
         "Change a limit, for example idle-seconds=60; NAME is a key of 'limits' in a configuration file (see \

@@ -1,5 +1,6 @@
--- | One place for each thing that a user can set. From it come the option of the command line, the key of configuration files, the text
--- of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know: servers.
+-- | One place for each thing that a user can set. From it come the option of the command line, the key of configuration
+-- files, the text of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know:
+-- servers.
 --
 -- Settings are put together as the fields of their record are:
 --
@@ -130,14 +131,19 @@ switchable :: Eq a => String -> a -> a -> Note -> (record -> a) -> Settings reco
 switchable name without with note part =
   Settings
     { onCommandLine = Options.flag without with (Options.long name <> Options.help (noteText note)),
-      inFile = Document.withDefault without (pack name) ((\isWanted -> if isWanted then with else without) <$> Document.yesOrNo),
+      inFile =
+        Document.withDefault
+          without
+          (pack name)
+          ((\isWanted -> if isWanted then with else without) <$> Document.yesOrNo),
       written = \record -> [(name, Truth (part record == with))],
       described = [Row name OptionAndKey "" "`true` or `false`" "false" note]
     }
 
 -- | A setting with several values, whose option may be repeated; the key has all of them together.
 repeatable :: String -> Form [a] -> Note -> (record -> [a]) -> Settings record [a]
-repeatable name form note part = (setting name form [] note part) {onCommandLine = concat <$> Options.many (optionOf name form note mempty)}
+repeatable name form note part =
+  (setting name form [] note part) {onCommandLine = concat <$> Options.many (optionOf name form note mempty)}
 
 -- | A setting that must be there.
 needed :: String -> Form a -> Note -> (record -> a) -> Settings record a
@@ -174,7 +180,8 @@ unlessUsual usual part = onlyWhere ((/= usual) . part)
 
 -- | A setting that is written only where it has a meaning.
 onlyWhere :: (record -> Bool) -> Settings record value -> Settings record value
-onlyWhere hasMeaning settings = settings {written = \record -> if hasMeaning record then written settings record else []}
+onlyWhere hasMeaning settings =
+  settings {written = \record -> if hasMeaning record then written settings record else []}
 
 -- | The option alone.
 optionOf :: String -> Form a -> Note -> Options.Mod Options.OptionFields a -> Options.Parser a
@@ -235,8 +242,18 @@ oneWordOf what named =
   where
     names = map fst named
     nameOf value = concat (take 1 [name | (name, other) <- named, other == value])
-    parsed word = maybe (Left ("there is no " <> what <> " '" <> word <> "'; choose one of: " <> intercalate ", \
-      \" names)) Right (lookup word named)
+    parsed word =
+      maybe
+        ( Left
+            ( "there is no " <> what <> " '" <> word <> "'; choose one of: "
+                <> intercalate
+                  ", \
+                  \"
+                  names
+            )
+        )
+        Right
+        (lookup word named)
 
 -- | The name of a file.
 fileName :: Form FilePath
@@ -290,6 +307,7 @@ listOf form =
   form
     { formArgument = fmap pure . formArgument form,
       formReader = Document.oneOrMany (formReader form),
-      formValue = \values -> if null values then Nothing else Just (Items (map (fromMaybe (Text "") . formValue form) values)),
+      formValue =
+        \values -> if null values then Nothing else Just (Items (map (fromMaybe (Text "") . formValue form) values)),
       formText = intercalate ", " . map (formText form)
     }

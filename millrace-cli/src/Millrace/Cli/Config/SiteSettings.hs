@@ -1,5 +1,5 @@
--- | The settings of sites and routes: what is served, and to whom. One place for name, values, usual value and meaning of each.
--- Must not know: servers.
+-- | The settings of sites and routes: what is served, and to whom. One place for name, values, usual value and meaning
+-- of each. Must not know: servers.
 module Millrace.Cli.Config.SiteSettings
   ( filesSettings,
     proxySettings,
@@ -32,7 +32,16 @@ filesSettings :: Settings FilesOptions FilesOptions
 filesSettings =
   FilesOptions
     <$> argument
-      (Options.strArgument (mconcat [Options.metavar "DIR", Options.value ".", Options.action "directory", Options.help "Directory to serve (default: the current one)"]))
+      ( Options.strArgument
+          ( mconcat
+              [ Options.metavar "DIR",
+                Options.value ".",
+                Options.action "directory",
+                Options.help
+                  "Directory to serve (default: the current one)"
+              ]
+          )
+      )
       (needed "directory" directoryName (says "The directory") filesDirectory)
     <*> switchable "follow-links" False True (says "Follow symbolic links that lead outside DIR") filesFollowLinks
     <*> switchable
@@ -41,7 +50,7 @@ filesSettings =
       True
       ( says "Answer with a list of its files, as a page or as JSON, for a directory without an index"
           `more` "JSON is for clients that prefer `application/json` to `text/html`; `?format=json` or \
-            \`?format=html` overrides that, and \
+                 \`?format=html` overrides that, and \
                  \`?sort=name`, `size` or `date` with `&order=asc` or `desc` chooses the order"
       )
       filesListing
@@ -49,15 +58,18 @@ filesSettings =
       "cache-seconds"
       (numberFrom 0 3600 "SECONDS")
       (filesCacheSeconds (plainFiles ""))
-      (says "Keep small files in memory and large files open for this time before looking them up again; 0 \
-        \looks every time")
+      ( says
+          "Keep small files in memory and large files open for this time before looking them up again; 0 \
+          \looks every time"
+      )
       filesCacheSeconds
     <*> switchable
       "spa"
       NotFound
       SinglePage
-      ( says "Answer with DIR/index.html if a page is asked for that names no file and has no extension: a \
-        \single-page application reads the path itself"
+      ( says
+          "Answer with DIR/index.html if a page is asked for that names no file and has no extension: a \
+          \single-page application reads the path itself"
           `more` "The answer has `Cache-Control: no-cache`, so that clients see a new version of the application"
           `seeAlso` "deploying.md#a-single-page-application"
       )
@@ -66,8 +78,9 @@ filesSettings =
       "error-pages"
       LineOfText
       PageOfSite
-      ( says "Answer with DIR/404.html instead of a line of text, and so with 403.html, 500.html and 503.html, \
-        \where they are"
+      ( says
+          "Answer with DIR/404.html instead of a line of text, and so with 403.html, 500.html and 503.html, \
+          \where they are"
           `more` "A page of more than 1 MiB is not used"
           `seeAlso` "deploying.md#error-pages"
       )
@@ -76,10 +89,11 @@ filesSettings =
       "compress"
       NoCompression
       CompressOnTheWay
-      ( says "Compress texts, scripts and the like for clients that accept it, with brotli, zstd or gzip, and \
-        \keep the results in memory"
+      ( says
+          "Compress texts, scripts and the like for clients that accept it, with brotli, zstd or gzip, and \
+          \keep the results in memory"
           `more` "Texts, scripts, JSON, XML, SVG, WebAssembly and fonts that are not compressed yet, of 1 KiB \
-            \to 8 MiB; the results take 64 MiB at most. \
+                 \to 8 MiB; the results take 64 MiB at most. \
                  \A file NAME.br, NAME.zst or NAME.gz is sent instead where there is one"
           `seeAlso` "deploying.md#compression"
       )
@@ -87,8 +101,9 @@ filesSettings =
     <*> repeatable
       "cache-control"
       cacheRules
-      ( says "Send files with Cache-Control: VALUE; PATTERN is a path (/assets/) or an extension (*.css). Of \
-        \several that fit, the last one counts"
+      ( says
+          "Send files with Cache-Control: VALUE; PATTERN is a path (/assets/) or an extension (*.css). Of \
+          \several that fit, the last one counts"
           `more` "In a file: `{/: no-cache, /assets: 'max-age=31536000, immutable'}`"
           `seeAlso` "deploying.md#how-long-browsers-keep-files"
       )
@@ -96,8 +111,12 @@ filesSettings =
 
 cacheRules :: Form [CacheRule]
 cacheRules =
-  (structured "patterns and their \
-    \values" (Document.refined (Document.pairs Document.text) (traverse (uncurry cacheRule))) shown)
+  ( structured
+      "patterns and their \
+      \values"
+      (Document.refined (Document.pairs Document.text) (traverse (uncurry cacheRule)))
+      shown
+  )
     { formArgument = fmap pure . readCacheRule,
       formPlaceholder = "PATTERN=VALUE"
     }
@@ -111,13 +130,33 @@ proxySettings :: Settings ProxyOptions ProxyOptions
 proxySettings =
   ProxyOptions
     <$> argument
-      (Options.some (Options.strArgument (Options.metavar "TARGET..." <> Options.help "Where requests go (see \
-        \below)")))
-      (needed "targets" (listOf target) (says "One or several targets, for example 3000, https://example.org, \
-        \h2c://127.0.0.1:50051" `seeAlso` "proxying.md") proxyTargets)
+      ( Options.some
+          ( Options.strArgument
+              ( Options.metavar "TARGET..."
+                  <> Options.help
+                    "Where requests go (see \
+                    \below)"
+              )
+          )
+      )
+      ( needed
+          "targets"
+          (listOf target)
+          ( says
+              "One or several targets, for example 3000, https://example.org, \
+              \h2c://127.0.0.1:50051"
+              `seeAlso` "proxying.md"
+          )
+          proxyTargets
+      )
     <*> setting
       "host-field"
-      ((textual "client|target|NAME" hostOption hostText) {formWords = ["client", "target"], formValues = "`client`, `target`, or a name"})
+      ( (textual "client|target|NAME" hostOption hostText)
+          { formWords =
+              ["client", "target"],
+            formValues = "`client`, `target`, or a name"
+          }
+      )
       HostOfClient
       (says "Host that targets are asked for: the client's, their own, or always this one")
       proxyHost
@@ -125,34 +164,58 @@ proxySettings =
       "trust-forwarded"
       False
       True
-      (says "Add to the Forwarded and X-Forwarded fields of clients instead of replacing them. All clients must \
-        \be proxies that can be trusted")
+      ( says
+          "Add to the Forwarded and X-Forwarded fields of clients instead of replacing them. All clients must \
+          \be proxies that can be trusted"
+      )
       proxyTrustsForwarded
     <*> setting
       "balance"
       (oneWordOf "way to choose" [("turn", InTurn), ("load", ByLoad), ("client", ByClient), ("path", ByPath)])
       InTurn
-      (says "Which target gets a request: in turn, the one with the fewest requests, or always the same one for \
-        \a client or a path")
+      ( says
+          "Which target gets a request: in turn, the one with the fewest requests, or always the same one for \
+          \a client or a path"
+      )
       proxySpread
-    <*> setting "connect-seconds" (numberFrom 1 3600 "SECONDS") (proxyConnectSeconds usual) (says "How long a \
-      \connection to a target may take") proxyConnectSeconds
+    <*> setting
+      "connect-seconds"
+      (numberFrom 1 3600 "SECONDS")
+      (proxyConnectSeconds usual)
+      ( says
+          "How long a \
+          \connection to a target may take"
+      )
+      proxyConnectSeconds
     <*> setting
       "response-seconds"
       anyTime
       (proxyResponseSeconds usual)
-      (says "How long a target may take to begin its response, and between two parts of \
-        \it" `more` "`stall-seconds` sets the second one alone")
+      ( says
+          "How long a target may take to begin its response, and between two parts of \
+          \it"
+          `more` "`stall-seconds` sets the second one alone"
+      )
       proxyResponseSeconds
-    <*> setting "keep" (numberFrom 0 100000 "N") (proxyKept usual) (says "Unused connections to keep for each \
-      \target") proxyKept
+    <*> setting
+      "keep"
+      (numberFrom 0 100000 "N")
+      (proxyKept usual)
+      ( says
+          "Unused connections to keep for each \
+          \target"
+      )
+      proxyKept
     <*> inFileOnly (proxyLimits usual) (within proxyLimits targetSettings)
     <*> setting
       "health"
       healthForm
       Nothing
-      (says "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or \
-        \3xx" `more` "Twice in a row, if a file does not say otherwise")
+      ( says
+          "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or \
+          \3xx"
+          `more` "Twice in a row, if a file does not say otherwise"
+      )
       proxyHealth
     <*> setting
       "target-authorities"
@@ -164,15 +227,20 @@ proxySettings =
       "error-pages"
       (perhaps directoryName)
       Nothing
-      ( says "Answer with DIR/502.html, DIR/503.html, DIR/504.html and the like, where they are, if a request \
-        \cannot be passed on; what targets answer is not changed"
+      ( says
+          "Answer with DIR/502.html, DIR/503.html, DIR/504.html and the like, where they are, if a request \
+          \cannot be passed on; what targets answer is not changed"
           `seeAlso` "proxying.md#error-pages"
       )
       proxyErrorPages
   where
     usual = plainProxy []
-    target = (textual "TARGET" (\word -> maybe (Right word) Left (targetProblem word)) id) {formValues = "one \
-      \or several targets"}
+    target =
+      (textual "TARGET" (\word -> maybe (Right word) Left (targetProblem word)) id)
+        { formValues =
+            "one \
+            \or several targets"
+        }
 
 anyTime :: Form Int
 anyTime = numberFrom 1 86400 "SECONDS"
@@ -200,24 +268,58 @@ targetSettings :: Settings TargetLimits TargetLimits
 targetSettings =
   TargetLimits
     <$> seconds "send-seconds" targetSendSeconds "How long a target may take nothing of a request"
-    <*> setting "stall-seconds" (perhaps anyTime) Nothing (says "How long a response may stand still; usually \
-      \as `response-seconds`") targetStallSeconds
-    <*> setting "total-seconds" (perhaps anyTime) Nothing (says "How long a request and its response may take \
-      \in all; without it any time") targetTotalSeconds
-    <*> seconds "tunnel-seconds" targetTunnelSeconds "How long a tunnel, such as a WebSocket, may be silent in \
+    <*> setting
+      "stall-seconds"
+      (perhaps anyTime)
+      Nothing
+      ( says
+          "How long a response may stand still; usually \
+          \as `response-seconds`"
+      )
+      targetStallSeconds
+    <*> setting
+      "total-seconds"
+      (perhaps anyTime)
+      Nothing
+      ( says
+          "How long a request and its response may take \
+          \in all; without it any time"
+      )
+      targetTotalSeconds
+    <*> seconds
+      "tunnel-seconds"
+      targetTunnelSeconds
+      "How long a tunnel, such as a WebSocket, may be silent in \
       \both directions"
-    <*> seconds "keep-seconds" targetKeepSeconds "How long an unused connection is kept. Should be less than \
+    <*> seconds
+      "keep-seconds"
+      targetKeepSeconds
+      "How long an unused connection is kept. Should be less than \
       \the targets keep theirs"
-    <*> setting "failures" (numberFrom 1 1000 "N") (targetFailures usual) (says "How many failed requests in a \
-      \row leave a target out") targetFailures
+    <*> setting
+      "failures"
+      (numberFrom 1 1000 "N")
+      (targetFailures usual)
+      ( says
+          "How many failed requests in a \
+          \row leave a target out"
+      )
+      targetFailures
     <*> seconds "left-out-seconds" targetLeftOutSeconds "For how long they do"
-    <*> setting "head-bytes" (numberFrom 1024 1048576 "BYTES") (targetHeadBytes usual) (says "The size of a \
-      \response's head; a larger one gets a 502") targetHeadBytes
+    <*> setting
+      "head-bytes"
+      (numberFrom 1024 1048576 "BYTES")
+      (targetHeadBytes usual)
+      ( says
+          "The size of a \
+          \response's head; a larger one gets a 502"
+      )
+      targetHeadBytes
     <*> seconds
       "silent-seconds"
       targetSilentSeconds
       "After this much silence a target of HTTP/2 that has work is asked whether it is there; after as much \
-        \again its connection is given up"
+      \again its connection is given up"
   where
     usual = proxyLimits (plainProxy [])
     seconds name part note = setting name anyTime (part usual) (says note) part
@@ -225,15 +327,42 @@ targetSettings =
 healthSettings :: Settings HealthOptions HealthOptions
 healthSettings =
   HealthOptions
-    <$> needed "path" (textual "PATH" targetPath id) (says "The path that targets are asked for, by GET. Must \
-      \be there") healthPath
+    <$> needed
+      "path"
+      (textual "PATH" targetPath id)
+      ( says
+          "The path that targets are asked for, by GET. Must \
+          \be there"
+      )
+      healthPath
     <*> setting "every-seconds" anyTime (healthEverySeconds usual) (says "How often") healthEverySeconds
-    <*> setting "limit-seconds" (numberFrom 1 3600 "SECONDS") (healthLimitSeconds usual) (says "How long an \
-      \answer may take") healthLimitSeconds
-    <*> setting "failures" (numberFrom 1 1000 "N") (healthFailures usual) (says "How many failures in a row \
-      \leave a target out") healthFailures
-    <*> setting "successes" (numberFrom 1 1000 "N") (healthSuccesses usual) (says "How many successes in a row \
-      \take it back") healthSuccesses
+    <*> setting
+      "limit-seconds"
+      (numberFrom 1 3600 "SECONDS")
+      (healthLimitSeconds usual)
+      ( says
+          "How long an \
+          \answer may take"
+      )
+      healthLimitSeconds
+    <*> setting
+      "failures"
+      (numberFrom 1 1000 "N")
+      (healthFailures usual)
+      ( says
+          "How many failures in a row \
+          \leave a target out"
+      )
+      healthFailures
+    <*> setting
+      "successes"
+      (numberFrom 1 1000 "N")
+      (healthSuccesses usual)
+      ( says
+          "How many successes in a row \
+          \take it back"
+      )
+      healthSuccesses
   where
     usual = healthAt "/"
 
@@ -285,7 +414,9 @@ policySettings =
         )
       <*> setting
         "cors"
-        (perhaps (structured "one or several origins, or a mapping" crossOrigin (Just . Keys . written crossOriginSettings)))
+        ( perhaps
+            (structured "one or several origins, or a mapping" crossOrigin (Just . Keys . written crossOriginSettings))
+        )
         Nothing
         (says "Whose pages may read the answers")
         policySharing
@@ -304,18 +435,31 @@ headers = Document.refined (Document.pairs Document.text) (traverse valid)
   where
     valid field@(name, value)
       | not (isTokenText name) = Left ("'" <> name <> "' is not the name of a field")
-      | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value = Left ("the value of \
-        \'" <> name <> "' has characters that a field cannot have")
-      | map toLower name `elem` owned = Left ("the field '" <> name <> "' is the server's: it describes how the \
-        \message is sent")
+      | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value =
+        Left
+          ( "the value of \
+            \'"
+              <> name
+              <> "' has characters that a field cannot have"
+          )
+      | map toLower name `elem` owned =
+        Left
+          ( "the field '" <> name
+              <> "' is the server's: it describes how the \
+                 \message is sent"
+          )
       | otherwise = Right field
-    owned = ["content-length", "transfer-encoding", "connection", "date", "content-range", "trailer", "upgrade", "keep-alive"]
+    owned =
+      ["content-length", "transfer-encoding", "connection", "date", "content-range", "trailer", "upgrade", "keep-alive"]
 
 isTokenText :: String -> Bool
 isTokenText word = all isAscii word && isToken (Char8.pack word)
 
 users :: Reader UsersOptions
-users = Document.alternatives ((`UsersOptions` usualRealm) <$> Document.nonEmptyText) (Document.mapping "'users'" (inFile usersSettings))
+users =
+  Document.alternatives
+    ((`UsersOptions` usualRealm) <$> Document.nonEmptyText)
+    (Document.mapping "'users'" (inFile usersSettings))
 
 usualRealm :: String
 usualRealm = "this site"
@@ -324,20 +468,37 @@ usersSettings :: Settings UsersOptions UsersOptions
 usersSettings =
   inFileOnly (UsersOptions "" usualRealm) $
     UsersOptions
-      <$> needed "file" fileName (says "The file. It is read at the start and when the configuration is read \
-        \again") usersFile
-      <*> setting "realm" (textual "TEXT" realm id) usualRealm (says "What the password is for, which browsers \
-        \show") usersRealm
+      <$> needed
+        "file"
+        fileName
+        ( says
+            "The file. It is read at the start and when the configuration is read \
+            \again"
+        )
+        usersFile
+      <*> setting
+        "realm"
+        (textual "TEXT" realm id)
+        usualRealm
+        ( says
+            "What the password is for, which browsers \
+            \show"
+        )
+        usersRealm
   where
     realm word = if not (null word) && all (>= ' ') word then Right word else Left "a realm is one line"
 
 crossOrigin :: Reader CrossOrigin
-crossOrigin = Document.alternatives (plain <$> formReader origins) (Document.mapping "'cors'" (Document.checked careful (inFile crossOriginSettings)))
+crossOrigin =
+  Document.alternatives
+    (plain <$> formReader origins)
+    (Document.mapping "'cors'" (Document.checked careful (inFile crossOriginSettings)))
   where
     plain who = CrossOrigin who [] [] [] False usualMaxAge
     careful found
       | crossOrigins found == AnyOrigin && crossCredentials found =
-        Left "with origins '*' and 'credentials: true' the pages of every site could act as any user who is \
+        Left
+          "with origins '*' and 'credentials: true' the pages of every site could act as any user who is \
           \logged in here. List the origins that may, or leave out 'credentials'"
       | otherwise = Right found
 
@@ -348,8 +509,14 @@ crossOriginSettings :: Settings CrossOrigin CrossOrigin
 crossOriginSettings =
   inFileOnly (CrossOrigin AnyOrigin [] [] [] False usualMaxAge) $
     CrossOrigin
-      <$> needed "origins" origins (says "One or several origins, such as `https://app.example.org`, or `'*'` \
-        \for all") crossOrigins
+      <$> needed
+        "origins"
+        origins
+        ( says
+            "One or several origins, such as `https://app.example.org`, or `'*'` \
+            \for all"
+        )
+        crossOrigins
       <*> setting "methods" tokens [] (says "Methods that pages may use besides GET, HEAD and POST") crossMethods
       <*> setting "headers" tokens [] (says "Names of fields that their requests may have") crossFields
       <*> setting "expose" tokens [] (says "Names of fields of answers that they may read") crossExposed
@@ -357,11 +524,20 @@ crossOriginSettings =
         "credentials"
         False
         True
-        (says "Requests may have cookies and passwords. Not with `'*'`: the pages of every site could then act \
-          \as any user who is logged in")
+        ( says
+            "Requests may have cookies and passwords. Not with `'*'`: the pages of every site could then act \
+            \as any user who is logged in"
+        )
         crossCredentials
-      <*> setting "max-age-seconds" (numberFrom 0 86400 "SECONDS") usualMaxAge (says "How long a browser may \
-        \remember this") crossSeconds
+      <*> setting
+        "max-age-seconds"
+        (numberFrom 0 86400 "SECONDS")
+        usualMaxAge
+        ( says
+            "How long a browser may \
+            \remember this"
+        )
+        crossSeconds
   where
     tokens = listOf ((textual "TOKEN" token id) {formValues = "one or several"})
     token word = if not (null word) && isTokenText word then Right word else Left ("'" <> word <> "' is not a token")
@@ -371,7 +547,8 @@ origins = structured "one or several" (Document.refined (Document.oneOrMany Docu
   where
     parsed words' = if words' == ["*"] then Right AnyOrigin else TheseOrigins <$> traverse origin words'
     origin word
-      | any (`isPrefixOf` word) ["http://", "https://"] && length (filter (== '/') word) == 2 && all isVisible word = Right word
+      | any (`isPrefixOf` word) ["http://", "https://"] && length (filter (== '/') word) == 2 && all isVisible word =
+        Right word
       | otherwise = Left ("'" <> word <> "' is not an origin: https://HOST, https://HOST:PORT, or '*' alone for all")
     shown found = Just . Items . map Text $ case found of
       AnyOrigin -> ["*"]

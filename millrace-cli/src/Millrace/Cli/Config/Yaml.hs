@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A text in YAML as a tree whose parts know their places. The library libyaml parses it. Must not know: servers, files.
+-- | A text in YAML as a tree whose parts know their places. The library libyaml parses it. Must not know: servers,
+-- files.
 module Millrace.Cli.Config.Yaml
   ( Place (..),
     Node (..),
@@ -26,7 +27,15 @@ import Data.Text.Encoding (decodeUtf8With)
 import Data.Text.Encoding.Error (lenientDecode)
 import qualified Data.Text.Read as Read
 import System.IO.Unsafe (unsafePerformIO)
-import Text.Libyaml (Event (..), MarkedEvent (..), Style (..), Tag (..), YamlException (..), YamlMark (..), decodeMarked)
+import Text.Libyaml
+  ( Event (..),
+    MarkedEvent (..),
+    Style (..),
+    Tag (..),
+    YamlException (..),
+    YamlMark (..),
+    decodeMarked,
+  )
 
 -- | A place in a text. Lines and columns, which are characters, count from 1.
 data Place = Place
@@ -35,7 +44,8 @@ data Place = Place
   }
   deriving (Eq, Ord, Show)
 
--- | A part of a text, and where it begins. No mapping has a scalar twice among its keys, which are in the order of the text.
+-- | A part of a text, and where it begins. No mapping has a scalar twice among its keys, which are in the order of the
+-- text.
 data Node
   = Scalar !Place !Scalar
   | Sequence !Place [Node]
@@ -79,7 +89,8 @@ explained bytes problem = case problem of
   YamlException said -> NotYaml (Place 1 1) ("this is not YAML: " <> said)
   YamlParseException said context mark
     | "scanning an alias" `isInfixOf` context -> NotYaml (starBefore bytes (placeAt mark)) starNeedsQuotes
-    | otherwise -> NotYaml (placeAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
+    | otherwise ->
+      NotYaml (placeAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
 
 starNeedsQuotes :: String
 starNeedsQuotes = "a text that begins with * must be in quotes"
@@ -124,7 +135,11 @@ node anchors events = case events of
     EventMappingStart _ _ anchor -> do
       ((found, inner), rest) <- entries anchors Set.empty others
       Right (named anchor inner (Mapping place found), rest)
-    EventAlias name -> maybe (Left (NotYaml place starNeedsQuotes)) (\found -> Right ((moved found, anchors), others)) (Map.lookup name anchors)
+    EventAlias name ->
+      maybe
+        (Left (NotYaml place starNeedsQuotes))
+        (\found -> Right ((moved found, anchors), others))
+        (Map.lookup name anchors)
     _ -> Left (NotYaml place "this is not YAML")
     where
       place = placeAt mark
@@ -175,9 +190,12 @@ resolved text
   | text `elem` ["true", "True", "TRUE"] = Truth True
   | text `elem` ["false", "False", "FALSE"] = Truth False
   | Just digits <- Text.stripPrefix "0x" text, isAll isHexDigit digits = Whole (valueOf Read.hexadecimal digits)
-  | Just digits <- Text.stripPrefix "0o" text, isAll isOctDigit digits = Whole (Text.foldl' (\value digit -> value * 8 + fromIntegral (fromEnum digit - fromEnum '0')) 0 digits)
+  | Just digits <- Text.stripPrefix "0o" text,
+    isAll isOctDigit digits =
+    Whole (Text.foldl' (\value digit -> value * 8 + fromIntegral (fromEnum digit - fromEnum '0')) 0 digits)
   | isAll isDigit unsigned = Whole (valueOf (Read.signed Read.decimal) text)
-  | isFraction unsigned || unsigned `elem` [".inf", ".Inf", ".INF"] || text `elem` [".nan", ".NaN", ".NAN"] = Fraction text
+  | isFraction unsigned || unsigned `elem` [".inf", ".Inf", ".INF"] || text `elem` [".nan", ".NaN", ".NAN"] =
+    Fraction text
   | otherwise = Text text
   where
     unsigned = if Text.take 1 text `elem` ["-", "+"] then Text.drop 1 text else text
@@ -195,7 +213,8 @@ isFraction text = isNumber && hasGoodExponent
     fraction = Text.drop 1 point
     isNumber
       | Text.null point = not (Text.null whole)
-      | otherwise = Text.isPrefixOf "." point && Text.all isDigit fraction && not (Text.null whole && Text.null fraction)
+      | otherwise =
+        Text.isPrefixOf "." point && Text.all isDigit fraction && not (Text.null whole && Text.null fraction)
     hasGoodExponent
       | Text.null exponent' = True
       | otherwise = isAll isDigit (if Text.take 1 digits `elem` ["-", "+"] then Text.drop 1 digits else digits)

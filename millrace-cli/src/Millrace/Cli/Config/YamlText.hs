@@ -30,7 +30,8 @@ texts value = case value of
 rendered :: Value -> [String]
 rendered value = case value of
   Keys entries -> concatMap entry entries
-  Items values -> maybe (concatMap item values) (\words' -> ["[" <> intercalate ", " words' <> "]"]) (traverse single values)
+  Items values ->
+    maybe (concatMap item values) (\words' -> ["[" <> intercalate ", " words' <> "]"]) (traverse single values)
   Text found -> [quotedIfNeeded found]
   Number found -> [show found]
   Truth found -> [if found then "true" else "false"]
@@ -55,14 +56,18 @@ single value = case value of
   Items _ -> Nothing
   _ -> Just (concat (rendered value))
 
--- Without quotes only if it can be nothing but a text. Between single quotes nothing is an escape, so that paths stay as they are.
+-- Without quotes only if it can be nothing but a text. Between single quotes nothing is an escape, so that paths stay
+-- as they are.
 quotedIfNeeded :: String -> String
 quotedIfNeeded found
   | isPlain = found
   | all isPrint found = "'" <> concatMap (\letter -> if letter == '\'' then "''" else [letter]) found <> "'"
   | otherwise = "\"" <> concatMap escaped found <> "\""
   where
-    isPlain = any beginsText (take 1 found) && all isUsual found && found `notElem` ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"]
+    isPlain =
+      any beginsText (take 1 found)
+        && all isUsual found
+        && found `notElem` ["true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"]
     beginsText letter = isAscii letter && isAlpha letter || letter == '/'
     isUsual letter = isAscii letter && isAlphaNum letter || letter `elem` "-_./"
     escaped letter

@@ -18,8 +18,9 @@ import Millrace.Http.FieldSyntax (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAccept)
 
--- | Does the client of a request accept @text\/html@? The most specific range that it names decides. A client without an Accept
--- field accepts everything. Malformed elements are ignored, and so is a list that is too long ('listMembers').
+-- | Does the client of a request accept @text\/html@? The most specific range that it names decides. A client without
+-- an Accept field accepts everything. Malformed elements are ignored, and so is a list that is too long
+-- ('listMembers').
 --
 -- >>> map acceptsHtml [[], [("Accept", "text/html;q=0.8, */*")], [("Accept", "text/html;q=0, */*")], [("Accept", "image/png")]]
 -- [True,True,False,False]
@@ -28,8 +29,9 @@ acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
   where
     (weight, _) = preference headers html
 
--- | Does the client prefer @application\/json@ to @text\/html@? Of two types with the same weight it prefers the one that it names
--- more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the answer is no.
+-- | Does the client prefer @application\/json@ to @text\/html@? Of two types with the same weight it prefers the one
+-- that it names more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the
+-- answer is no.
 --
 -- >>> map prefersJson [[("Accept", "application/json")], [("Accept", "text/html, application/json;q=0.9")], [("Accept", "*/*")]]
 -- [True,False,False]

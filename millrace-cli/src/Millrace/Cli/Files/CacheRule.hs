@@ -35,8 +35,8 @@ data Scope
     EndingIn ByteString
   deriving (Eq, Show)
 
--- | @cacheRule glob value@: a rule, or what is wrong with it. A pattern that begins with a slash is a file, or a directory and
--- all that is below. One that begins with @*.@ is all files with this extension.
+-- | @cacheRule glob value@: a rule, or what is wrong with it. A pattern that begins with a slash is a file, or a
+-- directory and all that is below. One that begins with @*.@ is all files with this extension.
 --
 -- >>> cacheControl <$> traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")] <*> pure ["a", "b.css"]
 -- Right (Just "max-age=60")
@@ -59,8 +59,12 @@ scopeOf :: String -> Either String Scope
 scopeOf glob = case glob of
   "/" -> Right (Below [])
   '/' : path | not (any null (segments path)) -> Right (Below (map nameBytes (segments path)))
-  '*' : '.' : extension | not (null extension) && all (`notElem` ['/', '*']) extension -> Right (EndingIn (nameBytes ('.' : extension)))
-  _ -> Left ("'" <> glob <> "' is not a pattern: write a path that begins with a slash (/assets/), or an extension (*.css)")
+  '*' : '.' : extension
+    | not (null extension) && all (`notElem` ['/', '*']) extension ->
+      Right (EndingIn (nameBytes ('.' : extension)))
+  _ ->
+    Left
+      ("'" <> glob <> "' is not a pattern: write a path that begins with a slash (/assets/), or an extension (*.css)")
 
 -- The names between the slashes. One slash at the end does not count.
 segments :: String -> [String]
@@ -69,8 +73,8 @@ segments path = case break (== '/') path of
   (name, _ : rest) -> name : segments rest
   (name, "") -> [name]
 
--- | The Cache-Control of a file, given the names in its path below the directory. The last rule that fits decides. O(number of rules *
--- length).
+-- | The Cache-Control of a file, given the names in its path below the directory. The last rule that fits decides.
+-- O(number of rules * length).
 cacheControl :: [CacheRule] -> [ByteString] -> Maybe ByteString
 cacheControl rules names = Char8.pack . ruleValue <$> find (isFor names . ruleScope) (reverse rules)
 

@@ -2,9 +2,10 @@
 
 -- | Files that are compressed on the way to clients, and kept compressed in memory. Must not know: paths, servers.
 --
--- A result is kept for a file in one state: its identity, size, time of modification and time of change. Programs can set the
--- first of these times back, but not the second. A file that has just changed is not compressed, because it could change again
--- without a new time (see 'Millrace.Cli.Files.Variant.fromFile'). So what is kept never is the content of an earlier state.
+-- A result is kept for a file in one state: its identity, size, time of modification and time of change. Programs can
+-- set the first of these times back, but not the second. A file that has just changed is not compressed, because it
+-- could change again without a new time (see 'Millrace.Cli.Files.Variant.fromFile'). So what is kept never is the
+-- content of an earlier state.
 module Millrace.Cli.Files.Compressor
   ( Compressor,
     newCompressor,
@@ -30,8 +31,8 @@ import Millrace.Http.Precondition (modificationTime)
 -- | What was compressed, and what is being compressed.
 newtype Compressor = Compressor (SingleFlight VariantKey Variant)
 
--- | Keeps this many bytes at most, and what was not asked for in ten minutes no longer than another ten. Two files are compressed at a
--- time. When 16 MiB of files wait for that, further ones are sent as they are.
+-- | Keeps this many bytes at most, and what was not asked for in ten minutes no longer than another ten. Two files are
+-- compressed at a time. When 16 MiB of files wait for that, further ones are sent as they are.
 --
 -- > compressor <- newCompressor 67108864
 newCompressor :: Int -> IO Compressor
@@ -40,14 +41,15 @@ newCompressor most = Compressor <$> newSingleFlight (Bounds most 2 16777216 600)
     -- GHC frees the memory of small strings in blocks of 4 KiB only, and so each may hold one by itself.
     inBlocks bytes = (bytes + 4095) `quot` 4096 * 4096
 
--- | Is a file of this many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be waited for too
--- long: it should be compressed before.
+-- | Is a file of this many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be
+-- waited for too long: it should be compressed before.
 isWorthCompressing :: FileState -> Bool
 isWorthCompressing state = stateSize state >= 1024 && stateSize state <= 8388608
 
--- | @compressedVariant compressor onFailure coding plain@: the variant in this coding, made of the one without a coding. 'Nothing' if
--- that one should be sent: the file has just changed, does not become smaller, cannot be read or compressed, or too much else is
--- being compressed. A failure to compress is reported. Blocks while it compresses or another thread does.
+-- | @compressedVariant compressor onFailure coding plain@: the variant in this coding, made of the one without a
+-- coding. 'Nothing' if that one should be sent: the file has just changed, does not become smaller, cannot be read or
+-- compressed, or too much else is being compressed. A failure to compress is reported. Blocks while it compresses or
+-- another thread does.
 compressedVariant :: Compressor -> (CompressionFailure -> IO ()) -> Coding -> Variant -> IO (Maybe Variant)
 compressedVariant (Compressor made) onFailure coding plain =
   recall made key >>= \case

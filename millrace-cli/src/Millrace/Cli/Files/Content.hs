@@ -12,8 +12,8 @@ import Data.IORef (newIORef, readIORef, writeIORef)
 import Millrace.Cli.Files.Entry (FileState (..), OpenFile (..))
 import Millrace.File (Mode (ForReading), readAt, withFile)
 
--- | All bytes of a small file, of a mebibyte at most. 'Nothing' if the file has changed since it was opened. Blocks while the disk
--- works. Throws 'IOException'.
+-- | All bytes of a small file, of a mebibyte at most. 'Nothing' if the file has changed since it was opened. Blocks
+-- while the disk works. Throws 'IOException'.
 wholeContent :: OpenFile -> IO (Maybe ByteString)
 wholeContent file = do
   bytes <- withFile (openFilePath file) ForReading $ \opened -> readAt opened 0 (max 1 (fromIntegral size))
@@ -22,9 +22,9 @@ wholeContent file = do
   where
     size = stateSize (openFileState file)
 
--- | @withPieces count file use@ hands over an action that reads the next piece of a file, of this many bytes at most; it is empty at the
--- end. 'Nothing' if the file has changed since it was opened, or cannot be read: then the result would be about something else.
--- Blocks while the disk works.
+-- | @withPieces count file use@ hands over an action that reads the next piece of a file, of this many bytes at most;
+-- it is empty at the end. 'Nothing' if the file has changed since it was opened, or cannot be read: then the result
+-- would be about something else. Blocks while the disk works.
 withPieces :: Int -> OpenFile -> (IO ByteString -> IO a) -> IO (Maybe a)
 withPieces count file use = either failed id <$> try reading
   where

@@ -33,24 +33,30 @@ data Coding = Coding
 codings :: [Coding]
 codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 
--- | The best of these codings for a request, and the first of several with the same weight. 'Nothing' if the client prefers
--- content without a coding.
+-- | The best of these codings for a request, and the first of several with the same weight. 'Nothing' if the client
+-- prefers content without a coding.
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
 preferredCoding headers = listToMaybe . wantedCodings headers
 
--- | Those of these codings that a client does not like less than content without a coding, the best first. Several with the same
--- weight keep their order.
+-- | Those of these codings that a client does not like less than content without a coding, the best first. Several with
+-- the same weight keep their order.
 --
 -- >>> map codingName (wantedCodings [("Accept-Encoding", "gzip;q=0.8, br, zstd;q=0")] codings)
 -- ["br","gzip"]
 wantedCodings :: RequestHeaders -> [Coding] -> [Coding]
 wantedCodings headers available =
-  map snd (List.sortOn (negate . fst) [(weight, coding) | coding <- available, let weight = weightOfCoding coding, weight > 0, weight >= unencoded])
+  map
+    snd
+    ( List.sortOn
+        (negate . fst)
+        [(weight, coding) | coding <- available, let weight = weightOfCoding coding, weight > 0, weight >= unencoded]
+    )
   where
     weights = parseWeights [value | (name, value) <- headers, name == hAcceptEncoding]
     weightOfCoding coding = fromMaybe (weightOf "*" 0) (lookup (CI.mk (codingName coding)) weights)
     weightOf name absent = fromMaybe absent (lookup name weights)
-    -- A client accepts content without a coding even if it does not name "identity", but prefers the codings that it names.
+    -- A client accepts content without a coding even if it does not name "identity", but prefers the codings that it
+    -- names.
     unencoded = weightOf "identity" 0
 
 -- Names, and weights in thousandths. Malformed elements are ignored. A list that is too long says nothing.
@@ -62,7 +68,10 @@ parseElement element = do
   let (before, parameter) = Char8.splitAt (fromMaybe (Char8.length element) (Char8.elemIndex ';' element)) element
       name = trim before
   guard (not (Char8.null name) && Char8.length name <= longestName)
-  (,) (canonical (CI.mk name)) <$> if Char8.null parameter then Just 1000 else parseWeight (trim (Char8.drop 1 parameter))
+  (,) (canonical (CI.mk name))
+    <$> if Char8.null parameter
+      then Just 1000
+      else parseWeight (trim (Char8.drop 1 parameter))
 
 -- Longer names are those of no coding. They are left out before anything is done for each of their bytes.
 longestName :: Int
@@ -72,8 +81,8 @@ longestName = 32
 canonical :: CI ByteString -> CI ByteString
 canonical name = if name == "x-gzip" then "gzip" else name
 
--- | The thousandths of a weight: @"q=" ( "0" [ "." 0*3DIGIT ] \/ "1" [ "." 0*3("0") ] )@ (RFC 9110 section 12.4.2). 'Nothing' if it
--- is malformed.
+-- | The thousandths of a weight: @"q=" ( "0" [ "." 0*3DIGIT ] \/ "1" [ "." 0*3("0") ] )@ (RFC 9110 section 12.4.2).
+-- 'Nothing' if it is malformed.
 --
 -- >>> map parseWeight ["q=0.5", "Q=1", "q=2"]
 -- [Just 500,Just 1000,Nothing]

@@ -57,7 +57,8 @@ data FileState = FileState
     stateSize :: !Int64,
     -- | When the content was changed. Programs can set this time.
     stateModified :: !Nanoseconds,
-    -- | When content, name, permissions or the other time were changed. Programs cannot set this time. On Windows it is the other one.
+    -- | When content, name, permissions or the other time were changed. Programs cannot set this time. On Windows it is
+    -- the other one.
     stateChanged :: !Nanoseconds
   }
   deriving (Eq, Ord, Show)
@@ -74,12 +75,12 @@ data Glimpse
     MustBeLookedUp
   deriving (Eq, Show)
 
--- | Nanoseconds since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing two of
--- them costs more than asking the system for one.
+-- | Nanoseconds since the beginning of 1970, without leap seconds. Not a @POSIXTime@: that is a fraction, and comparing
+-- two of them costs more than asking the system for one.
 type Nanoseconds = Int64
 
--- | A time of any year. File systems have years beyond the range of this number (ext4 until 2446). Such a time becomes the latest
--- or the earliest time of the range, and not a time of another century.
+-- | A time of any year. File systems have years beyond the range of this number (ext4 until 2446). Such a time becomes
+-- the latest or the earliest time of the range, and not a time of another century.
 --
 -- >>> saturated (1000000000 * 13000000000)
 -- 9223372036854775807

@@ -36,8 +36,8 @@ data ErrorPages = ErrorPages Root Int (IORef (Map Int Known))
 -- A page, or that there is none, and until when that need not be looked up again.
 data Known = Known Deadline (Maybe ByteString)
 
--- | @newErrorPages root lifeMicros@: the pages in a root, which are looked up again after this many microseconds, and with 0 each
--- time. Reads them. Blocks while the disk works.
+-- | @newErrorPages root lifeMicros@: the pages in a root, which are looked up again after this many microseconds, and
+-- with 0 each time. Reads them. Blocks while the disk works.
 --
 -- > pages <- newErrorPages root 1000000
 newErrorPages :: Root -> Int -> IO ErrorPages
@@ -62,8 +62,8 @@ statuses =
     gatewayTimeout504
   ]
 
--- | @errorPage pages status fields@: the answer with the page for a status, and with these fields. 'Nothing' if there is no page. It
--- has no validators, and so no condition can make another status of it. May block while the disk works.
+-- | @errorPage pages status fields@: the answer with the page for a status, and with these fields. 'Nothing' if there
+-- is no page. It has no validators, and so no condition can make another status of it. May block while the disk works.
 errorPage :: ErrorPages -> Status -> ResponseHeaders -> IO (Maybe Response)
 errorPage pages status fields
   | status `elem` statuses = fmap answer <$> pageFor pages (statusCode status)
@@ -71,11 +71,16 @@ errorPage pages status fields
   where
     answer bytes = responseBuilder status (described bytes ++ fields) (byteString bytes)
     described bytes =
-      [(hContentType, mediaType "error.html"), noSniffing, (hContentLength, Char8.pack (show (ByteString.length bytes)))]
+      [ (hContentType, mediaType "error.html"),
+        noSniffing,
+        (hContentLength, Char8.pack (show (ByteString.length bytes)))
+      ]
 
 -- | An answer with the page for its status instead of its own body, if there is one. May block while the disk works.
 withErrorPage :: ErrorPages -> Response -> IO Response
-withErrorPage pages response = fromMaybe response <$> errorPage pages (responseStatus response) (filter ((`notElem` ofBody) . fst) (responseHeaders response))
+withErrorPage pages response =
+  fromMaybe response
+    <$> errorPage pages (responseStatus response) (filter ((`notElem` ofBody) . fst) (responseHeaders response))
   where
     ofBody = [hContentType, hContentLength, "X-Content-Type-Options"]
 

@@ -1,5 +1,5 @@
--- | What is remembered of files, so that they are not looked up, opened and read for each request: their representations, in memory or in open
--- files. Must not know: servers, requests.
+-- | What is remembered of files, so that they are not looked up, opened and read for each request: their
+-- representations, in memory or in open files. Must not know: servers, requests.
 module Millrace.Cli.Files.FileCache
   ( FileCache,
     newFileCache,
@@ -38,7 +38,8 @@ data Kept
   | -- | Some of them in open files, which are closed when their last user has released them.
     Open (Shared (NonEmpty Variant))
 
--- | An empty cache. Files are looked up again after this many microseconds. The cache takes at most 32 MiB and 128 descriptors.
+-- | An empty cache. Files are looked up again after this many microseconds. The cache takes at most 32 MiB and 128
+-- descriptors.
 newFileCache :: Int -> IO FileCache
 newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
 
@@ -56,8 +57,8 @@ variants (Open files) = sharedValue files
 memoryBytesMax :: Integer
 memoryBytesMax = 65536
 
--- | Hands over the variants that were remembered for a path, if their time is not over. Files stay open until the action ends,
--- normally or not. O(log number of entries).
+-- | Hands over the variants that were remembered for a path, if their time is not over. Files stay open until the
+-- action ends, normally or not. O(log number of entries).
 withCached :: FileCache -> ByteString -> (Maybe (NonEmpty Variant) -> IO a) -> IO a
 withCached (FileCache entries) path use = do
   found <- recall entries path
@@ -67,7 +68,8 @@ withCached (FileCache entries) path use = do
     Just (Open files) -> bracket (retain files) (\alive -> when alive (release files)) $ \alive ->
       use (if alive then Just (sharedValue files) else Nothing)
 
--- | Remembers variants. The caller must still release them with 'letGo'. If the cache would become too large, it forgets everything else.
+-- | Remembers variants. The caller must still release them with 'letGo'. If the cache would become too large, it
+-- forgets everything else.
 remember :: FileCache -> ByteString -> Kept -> IO ()
 remember (FileCache entries) path kept = mask_ $ do
   alive <- case kept of
@@ -88,12 +90,17 @@ weightMax = 33554432
 -- | Makes a variant of a file in this coding.
 type VariantOf = Alternatives -> Maybe Coding -> OpenFile -> Variant
 
--- | All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be called with
--- asynchronous exceptions masked.
+-- | All variants of a file, beginning with the one without a coding. 'Nothing' if one of them cannot be kept. Must be
+-- called with asynchronous exceptions masked.
 keepAll :: Root -> [ByteString] -> VariantOf -> OpenFile -> IO (Maybe Kept)
 keepAll root names variantOf file = do
   coded <- mapM keepCoded codings
-  plain <- keepOne root names (variantOf (alternativesOf (any isKept coded)) Nothing) (\found -> openFileIdentity found == openFileIdentity file)
+  plain <-
+    keepOne
+      root
+      names
+      (variantOf (alternativesOf (any isKept coded)) Nothing)
+      (\found -> openFileIdentity found == openFileIdentity file)
   let outcomes = plain : coded
       close = sequence_ [closing | Keeping _ closing <- outcomes]
   case plain of
@@ -102,7 +109,8 @@ keepAll root names variantOf file = do
       if all (isJust . heldBytes) found then pure (Just (InMemory found)) else Just . Open <$> share close found
     _ -> Nothing <$ close
   where
-    keepCoded coding = keepOne root (codedNames names coding) (variantOf StoredForClient (Just coding)) (`isOfSameState` file)
+    keepCoded coding =
+      keepOne root (codedNames names coding) (variantOf StoredForClient (Just coding)) (`isOfSameState` file)
 
 -- The outcome of keeping a file, in memory or open. A file that is kept comes with the action that closes it.
 data Keeping
@@ -118,8 +126,8 @@ isRefused outcome = case outcome of
   Refused -> True
   _ -> False
 
--- Keeps one file, if it is the wanted one. A file is refused if it changes meanwhile, cannot be looked up, or is too large. Must be
--- called with asynchronous exceptions masked.
+-- Keeps one file, if it is the wanted one. A file is refused if it changes meanwhile, cannot be looked up, or is too
+-- large. Must be called with asynchronous exceptions masked.
 keepOne :: Root -> [ByteString] -> (OpenFile -> Variant) -> (OpenFile -> Bool) -> IO Keeping
 keepOne root names variantOf isWanted = do
   (entry, close) <- openEntry root names

@@ -57,12 +57,16 @@ data Listed
 
 -- | Answers with the directory, in the form and the order that the request asks for.
 --
--- * The form is JSON for @?format=json@ and HTML for @?format=html@. Otherwise it is JSON if the request prefers @application\/json@ to
+-- * The form is JSON for @?format=json@ and HTML for @?format=html@. Otherwise it is JSON if the request prefers
+--   @application\/json@ to
 --   @text\/html@ ('prefersJson').
--- * @?sort=name@, @size@ or @date@ chooses the order, with @&order=asc@ or @desc@. By default names ascend, and sizes and dates
+-- * @?sort=name@, @size@ or @date@ chooses the order, with @&order=asc@ or @desc@. By default names ascend, and sizes
+--   and dates
 --   descend. Directories always come before files. Other words are ignored.
--- * In both forms, bytes of names that are not UTF-8 become U+FFFD. Links of the page are relative, and have the exact bytes.
--- * JSON is an array of objects with @name@, @kind@ (@"file"@ or @"directory"@), @size@ (bytes, or null for a directory) and @modified@
+-- * In both forms, bytes of names that are not UTF-8 become U+FFFD. Links of the page are relative, and have the exact
+--   bytes.
+-- * JSON is an array of objects with @name@, @kind@ (@"file"@ or @"directory"@), @size@ (bytes, or null for a
+--   directory) and @modified@
 --   (RFC 3339, in UTC, or null).
 -- * If only the first names were looked at, the page says how many, and the field @Listing-Cut-At@ does.
 --
@@ -72,7 +76,8 @@ listingResponse request listing = responseBuilder ok200 headers (lazyByteString 
   where
     (contentType, content) = case wantedForm request of
       AsJson -> ([(hContentType, "application/json")], renderJson (sorted order (listingEntries listing)))
-      AsPage -> ([(hContentType, "text/html; charset=utf-8"), ("Content-Security-Policy", policy)], renderPage order listing)
+      AsPage ->
+        ([(hContentType, "text/html; charset=utf-8"), ("Content-Security-Policy", policy)], renderPage order listing)
     order = wantedOrder (queryString request)
     body = toLazyByteString content
     headers =
@@ -82,7 +87,9 @@ listingResponse request listing = responseBuilder ok200 headers (lazyByteString 
 
 -- The page loads nothing and runs nothing. The hash is that of the style sheet; a test compares them.
 policy :: ByteString
-policy = "default-src 'none'; style-src 'sha256-cfue5hEBkf2yHTKdjf5p7WMDt5j/HyZwctGm3wrKsNA='; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+policy =
+  "default-src 'none'; style-src 'sha256-cfue5hEBkf2yHTKdjf5p7WMDt5j/HyZwctGm3wrKsNA='; base-uri 'none'; form-action \
+  \'none'; frame-ancestors 'none'"
 
 ------------------------------------------------------------------------------------------------------------------------
 -- What is wanted
@@ -164,7 +171,13 @@ dateOf entry = case entry of
 renderJson :: [Listed] -> Builder
 renderJson entries = "[" <> mconcat (intersperse "," (map object entries)) <> (if null entries then "]\n" else "\n]\n")
   where
-    object entry = "\n  {\"name\": " <> jsonString (nameOf entry) <> kindAndSize entry <> ", \"modified\": " <> maybe "null" (quoted . timestamp) (dateOf entry) <> "}"
+    object entry =
+      "\n  {\"name\": "
+        <> jsonString (nameOf entry)
+        <> kindAndSize entry
+        <> ", \"modified\": "
+        <> maybe "null" (quoted . timestamp) (dateOf entry)
+        <> "}"
     kindAndSize entry = case entry of
       ListedDirectory _ _ -> ", \"kind\": \"directory\", \"size\": null"
       ListedFile _ size _ -> ", \"kind\": \"file\", \"size\": " <> int64Dec size
@@ -194,15 +207,33 @@ renderPage order (Listing names cut entries) =
 
 -- A link to each directory on the way, and the name of this one.
 breadcrumbs :: [ByteString] -> Builder
-breadcrumbs names = "<nav aria-label=\"Directories\"><h1>" <> mconcat (zipWith crumb [length names, length names - 1 .. 0] ("" : names)) <> "</h1></nav>\n"
+breadcrumbs names =
+  "<nav aria-label=\"Directories\"><h1>"
+    <> mconcat (zipWith crumb [length names, length names - 1 .. 0] ("" : names))
+    <> "</h1></nav>\n"
   where
     crumb 0 name = "<b aria-current=\"page\">" <> shown name <> "</b>"
-    crumb levels name = "<a href=\"" <> mconcat (replicate levels "../") <> "\">" <> shown name <> "</a>" <> (if ByteString.null name then " " else "<span>/</span>")
+    crumb levels name =
+      "<a href=\""
+        <> mconcat (replicate levels "../")
+        <> "\">"
+        <> shown name
+        <> "</a>"
+        <> (if ByteString.null name then " " else "<span>/</span>")
     shown name = if ByteString.null name then "/" else escape name
 
 -- A link that sorts. The link of the column by which the page is sorted turns the order round.
 headerCell :: Order -> Key -> Builder
-headerCell (Order current direction) key = "<th scope=\"col\"" <> state <> "><a href=\"?sort=" <> byteString (keyWord key) <> "&amp;order=" <> byteString (directionWord next) <> "\">" <> label <> "</a></th>"
+headerCell (Order current direction) key =
+  "<th scope=\"col\""
+    <> state
+    <> "><a href=\"?sort="
+    <> byteString (keyWord key)
+    <> "&amp;order="
+    <> byteString (directionWord next)
+    <> "\">"
+    <> label
+    <> "</a></th>"
   where
     isCurrent = key == current
     next = if isCurrent then turned direction else usualDirection key
@@ -219,8 +250,10 @@ headerCell (Order current direction) key = "<th scope=\"col\"" <> state <> "><a 
 
 render :: Listed -> Builder
 render entry = case entry of
-  ListedDirectory name modified -> row directoryStart (link name <> char7 '/') (escape name <> char7 '/') mempty (foldMap time modified)
-  ListedFile name size modified -> row "<tr><td><a href=\"" (link name) (escape name) (readableSize size) (time modified)
+  ListedDirectory name modified ->
+    row directoryStart (link name <> char7 '/') (escape name <> char7 '/') mempty (foldMap time modified)
+  ListedFile name size modified ->
+    row "<tr><td><a href=\"" (link name) (escape name) (readableSize size) (time modified)
   where
     -- With "./", a name that has a colon is not taken for a scheme.
     link name = piece "./" <> byteString (encodeSegment name)
@@ -230,14 +263,27 @@ directoryStart = "<tr class=\"d\"><td><a href=\""
 
 row :: ByteString -> Builder -> Builder -> Builder -> Builder -> Builder
 row start target text size changed =
-  piece start <> target <> piece "\">" <> text <> piece "</a></td><td>" <> size <> piece "</td><td>" <> changed <> piece "</td></tr>\n"
+  piece start
+    <> target
+    <> piece "\">"
+    <> text
+    <> piece "</a></td><td>"
+    <> size
+    <> piece "</td><td>"
+    <> changed
+    <> piece "</td></tr>\n"
 
 -- For what is in every row: a literal that is a Builder is composed character by character.
 piece :: ByteString -> Builder
 piece = byteString
 
 summary :: [Listed] -> Builder
-summary entries = counted "directory" "directories" (length directories) <> ", " <> counted "file" "files" (length files) <> ", " <> readableSize (sum (map sizeOf files))
+summary entries =
+  counted "directory" "directories" (length directories)
+    <> ", "
+    <> counted "file" "files" (length files)
+    <> ", "
+    <> readableSize (sum (map sizeOf files))
   where
     (files, directories) = (filter isFile entries, filter (not . isFile) entries)
 
@@ -245,11 +291,17 @@ counted :: Builder -> Builder -> Int -> Builder
 counted one many count = intDec count <> char7 ' ' <> (if count == 1 then one else many)
 
 andMore :: Int -> Builder
-andMore count = "<br>&hellip; and more: a page shows the first " <> intDec count <> " names that the file system returns."
+andMore count =
+  "<br>&hellip; and more: a page shows the first " <> intDec count <> " names that the file system returns."
 
 -- With the exact number as a title.
 readableSize :: Int64 -> Builder
-readableSize size = piece "<span title=\"" <> int64Dec size <> piece (if size == 1 then " byte\">" else " bytes\">") <> rounded <> piece "</span>"
+readableSize size =
+  piece "<span title=\""
+    <> int64Dec size
+    <> piece (if size == 1 then " byte\">" else " bytes\">")
+    <> rounded
+    <> piece "</span>"
   where
     rounded
       | size < 1024 = int64Dec size <> piece " B"
@@ -265,7 +317,14 @@ readableSize size = piece "<span title=\"" <> int64Dec size <> piece (if size ==
         whole = (toInteger size + unit `div` 2) `div` unit
 
 time :: Seconds -> Builder
-time seconds = piece "<time datetime=\"" <> timestampOn date seconds <> piece "\">" <> date <> char7 ' ' <> clock seconds <> piece "</time>"
+time seconds =
+  piece "<time datetime=\""
+    <> timestampOn date seconds
+    <> piece "\">"
+    <> date
+    <> char7 ' '
+    <> clock seconds
+    <> piece "</time>"
   where
     date = day seconds
 
@@ -274,13 +333,15 @@ timestamp :: Seconds -> Builder
 timestamp seconds = timestampOn (day seconds) seconds
 
 timestampOn :: Builder -> Seconds -> Builder
-timestampOn date seconds = date <> char7 'T' <> clock seconds <> char7 ':' <> two (fromIntegral (seconds `mod` 60)) <> char7 'Z'
+timestampOn date seconds =
+  date <> char7 'T' <> clock seconds <> char7 ':' <> two (fromIntegral (seconds `mod` 60)) <> char7 'Z'
 
 -- Not formatTime, which would take longer than the rest of the page.
 day :: Seconds -> Builder
 day seconds = integerDec year <> char7 '-' <> two month <> char7 '-' <> two dayOfMonth
   where
-    (year, month, dayOfMonth) = toGregorian (ModifiedJulianDay (40587 + toInteger (seconds `div` 86400))) -- 1970 began then
+    (year, month, dayOfMonth) =
+      toGregorian (ModifiedJulianDay (40587 + toInteger (seconds `div` 86400))) -- 1970 began then
 
 clock :: Seconds -> Builder
 clock seconds = two (part 3600 24) <> char7 ':' <> two (part 60 60)
@@ -298,7 +359,13 @@ escape text
   | Char8.all isPlain text = byteString text
   | otherwise = foldMap escapeCharacter (Char8.unpack (Text.encodeUtf8 (Text.decodeUtf8With Text.lenientDecode text)))
   where
-    isPlain character = character < '\DEL' && character /= '&' && character /= '<' && character /= '>' && character /= '"' && character /= '\''
+    isPlain character =
+      character < '\DEL'
+        && character /= '&'
+        && character /= '<'
+        && character /= '>'
+        && character /= '"'
+        && character /= '\''
     escapeCharacter character = case character of
       '&' -> "&amp;"
       '<' -> "&lt;"
@@ -323,7 +390,8 @@ listed root names directory = do
   where
     -- Not mapM: its stack would be walked at every park.
     examineAll known [] = pure (Right known)
-    examineAll known (name : names') = examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
+    examineAll known (name : names') =
+      examine name >>= either (pure . Left) (\entry -> examineAll (maybe known (: known) entry) names')
     examine name =
       glimpse directory name >>= \case
         DirectorySeen modified -> pure (Right (Just (ListedDirectory name (Just (seconds modified)))))
@@ -332,7 +400,8 @@ listed root names directory = do
         MustBeLookedUp -> lookedUp name
     lookedUp name = withEntry root (names ++ [name]) $ \case
       Right (Directory found) -> Right . Just . ListedDirectory name . changed <$> glimpse found "."
-      Right (File found) -> pure (Right (Just (file name (stateSize (openFileState found)) (stateModified (openFileState found)))))
+      Right (File found) ->
+        pure (Right (Just (file name (stateSize (openFileState found)) (stateModified (openFileState found)))))
       Left OutOfDescriptors -> pure (Left OutOfDescriptors)
       Left _ -> pure (Right Nothing)
     changed seen = case seen of

@@ -20,8 +20,8 @@ import qualified Data.Text.Encoding as Text
 import qualified Data.Text.Encoding.Error as Text
 import Network.Mime (MimeMap, defaultMimeMap, defaultMimeType, mimeByExt)
 
--- | The Content-Type of a file with this name, by its extension, in upper or lower case. Text is declared as UTF-8. The type for
--- unknown extensions is @application/octet-stream@. O(length * log (number of known extensions)).
+-- | The Content-Type of a file with this name, by its extension, in upper or lower case. Text is declared as UTF-8. The
+-- type for unknown extensions is @application/octet-stream@. O(length * log (number of known extensions)).
 --
 -- >>> mediaType "Index.HTML"
 -- "text/html; charset=utf-8"
@@ -32,7 +32,8 @@ mediaType name
   where
     found = mimeByExt extensions defaultMimeType (Text.toLower (Text.decodeUtf8With Text.lenientDecode name))
 
--- | The content coding that a file with this name always has. The Content-Type of such a file is that of the decoded content.
+-- | The content coding that a file with this name always has. The Content-Type of such a file is that of the decoded
+-- content.
 --
 -- >>> ownCoding "logo.svgz"
 -- Just "gzip"
@@ -41,14 +42,17 @@ ownCoding name
   | CI.mk (ByteString.drop (ByteString.length name - 5) name) == ".svgz" = Just "gzip"
   | otherwise = Nothing
 
--- | Does content of this type become smaller when it is compressed? Images, sounds, videos, archives and most fonts are compressed
--- already. O(length + log (number of known types)).
+-- | Does content of this type become smaller when it is compressed? Images, sounds, videos, archives and most fonts are
+-- compressed already. O(length + log (number of known types)).
 --
 -- >>> map isCompressible ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
 -- [True,True,True,False,False]
 isCompressible :: ByteString -> Bool
 isCompressible contentType =
-  "text/" `ByteString.isPrefixOf` name || "+json" `ByteString.isSuffixOf` name || "+xml" `ByteString.isSuffixOf` name || Set.member name compressible
+  "text/" `ByteString.isPrefixOf` name
+    || "+json" `ByteString.isSuffixOf` name
+    || "+xml" `ByteString.isSuffixOf` name
+    || Set.member name compressible
   where
     name = Char8.takeWhile (/= ';') contentType
 

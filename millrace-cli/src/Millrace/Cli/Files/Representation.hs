@@ -2,8 +2,9 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The representations of a file: as it is, stored in a content coding beside it (@NAME.br@), or compressed by the server; and which one a
--- client gets. "Millrace.Http.Representation" decides about conditional requests and ranges. Must not know: servers.
+-- | The representations of a file: as it is, stored in a content coding beside it (@NAME.br@), or compressed by the
+-- server; and which one a client gets. "Millrace.Http.Representation" decides about conditional requests and ranges.
+-- Must not know: servers.
 module Millrace.Cli.Files.Representation
   ( Variant,
     Described (..),
@@ -57,8 +58,8 @@ import Network.Wai
 
 -- | A file in one content coding.
 --
--- The fields are strict. A compressed copy stays for long, and what is not computed in it would hold the variant and the file that it was
--- made of.
+-- The fields are strict. A compressed copy stays for long, and what is not computed in it would hold the variant and
+-- the file that it was made of.
 data Variant = Variant
   { -- | The coding that was chosen for the client, if any.
     variantCoding :: !(Maybe Coding),
@@ -120,21 +121,23 @@ isCurrent variant = case variantSource variant of
   FromMemory _ -> pure True
   FromFile file -> either unknown isSame <$> try (openFileStateNow file)
   where
-    isSame now = stateSize now == stateSize (variantState variant) && stateModified now == stateModified (variantState variant)
+    isSame now =
+      stateSize now == stateSize (variantState variant) && stateModified now == stateModified (variantState variant)
     unknown :: IOException -> Bool
     unknown _ = False
 
--- | @fromFile now described coded file@: an open file as it is at this time, which must be that of the clock behind the Date
--- field. That clock is a little late, and a time in the future must not be announced as Last-Modified (RFC 9110 section
+-- | @fromFile now described coded file@: an open file as it is at this time, which must be that of the clock behind the
+-- Date field. That clock is a little late, and a time in the future must not be announced as Last-Modified (RFC 9110
+-- section
 -- 8.8.2.1). The variant may be used only while the file is held open.
 --
--- The entity tag is made of the time of change, to the nanosecond, the size and the coding. So it is the same on every machine
--- that has a copy of the file with the same time. Another file of the same size and time has the same tag: a tool that sets
--- the times of files must not give two states of one file the same time. Some tools give all files the same time
--- ('modificationTime'); such a file has neither tag nor date.
+-- The entity tag is made of the time of change, to the nanosecond, the size and the coding. So it is the same on every
+-- machine that has a copy of the file with the same time. Another file of the same size and time has the same tag: a
+-- tool that sets the times of files must not give two states of one file the same time. Some tools give all files the
+-- same time ('modificationTime'); such a file has neither tag nor date.
 --
--- The tag of a file that was changed less than two seconds ago is weak. Such a file may change again without a new time of
--- change: some file systems keep whole seconds, and the kernel's clock for this is coarse.
+-- The tag of a file that was changed less than two seconds ago is weak. Such a file may change again without a new time
+-- of change: some file systems keep whole seconds, and the kernel's clock for this is coarse.
 fromFile :: Seconds -> Described -> Coded -> OpenFile -> Variant
 fromFile now described (Coded always chosen alternatives) file =
   Variant
@@ -187,8 +190,8 @@ data VariantKey = VariantKey !FileIdentity !FileState !Coding !ResponseHeaders
 variantKey :: Coding -> Variant -> VariantKey
 variantKey coding plain = VariantKey (variantIdentity plain) (variantState plain) coding (variantFields plain)
 
--- | @inCoding coding bytes plain@: the variant with these bytes, which are those of @plain@ in a coding. Its entity tag is weak: with
--- another version of the library the bytes may be others. So no client puts parts of both together.
+-- | @inCoding coding bytes plain@: the variant with these bytes, which are those of @plain@ in a coding. Its entity tag
+-- is weak: with another version of the library the bytes may be others. So no client puts parts of both together.
 inCoding :: Coding -> ByteString -> Variant -> Variant
 inCoding coding bytes plain =
   plain
@@ -226,9 +229,9 @@ alternativesOf hasOthers = if hasOthers then StoredForClient else SameForAll
 codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
--- | A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have been copied
--- without their times: cp -r has an order of its own, and takes a second for some thousand files. Some compressors (brotli 1.0.9,
--- pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
+-- | A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have
+-- been copied without their times: cp -r has an order of its own, and takes a second for some thousand files. Some
+-- compressors (brotli 1.0.9, pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
 isOfSameState :: OpenFile -> OpenFile -> Bool
 isOfSameState found file = modified found + 2000000000 >= modified file
   where
@@ -251,11 +254,12 @@ choose request kept = case preferredCoding (requestHeaders request) (mapMaybe va
   where
     plain = NonEmpty.head kept
 
--- | The coding in which the client gets what is made of the variant without a coding, if no stored one suits it. Nothing is made for a
--- range: it may have other bytes the next time.
+-- | The coding in which the client gets what is made of the variant without a coding, if no stored one suits it.
+-- Nothing is made for a range: it may have other bytes the next time.
 codingToMake :: Request -> Variant -> Maybe Coding
 codingToMake request plain
-  | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) = preferredCoding fields compressionCodings
+  | variantAlternatives plain == MadeForClient && not (any ((== hRange) . fst) fields) =
+    preferredCoding fields compressionCodings
   | otherwise = Nothing
   where
     fields = requestHeaders request

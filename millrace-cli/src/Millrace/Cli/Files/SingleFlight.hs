@@ -1,7 +1,7 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | Values that are costly to make: each is made by one thread, while others wait for it, and then kept in bounded memory. Must not
--- know: files, HTTP.
+-- | Values that are costly to make: each is made by one thread, while others wait for it, and then kept in bounded
+-- memory. Must not know: files, HTTP.
 module Millrace.Cli.Files.SingleFlight
   ( SingleFlight,
     newSingleFlight,
@@ -40,7 +40,8 @@ data Bounds = Bounds
     boundAtOnce :: Int,
     -- | The effort of all values that are being made or wait for that. What would exceed it is not made.
     boundEffort :: Int,
-    -- | A value that was not used for this many seconds is dropped within as many again. This is looked at when another one is made.
+    -- | A value that was not used for this many seconds is dropped within as many again. This is looked at when another
+    -- one is made.
     boundUnusedSeconds :: Double
   }
 
@@ -84,7 +85,8 @@ data KeptEntry a = KeptEntry
 newSingleFlight :: Bounds -> (a -> Int) -> IO (SingleFlight key a)
 newSingleFlight limits weight = do
   now <- getMonotonicTime
-  SingleFlight limits weight <$> newQSem (boundAtOnce limits) <*> newIORef (Content 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
+  SingleFlight limits weight <$> newQSem (boundAtOnce limits)
+    <*> newIORef (Content 0 0 0 (Sweep (now + boundUnusedSeconds limits) 0) Map.empty)
 
 -- | The value for a key, if it is kept: 'Just' 'Nothing' if it is known that there is none. O(log n). Does not block.
 recall :: Ord key => SingleFlight key a -> key -> IO (Maybe (Maybe a))
@@ -101,9 +103,9 @@ useEntry now entry = do
   unless (used == contentAge now) (writeIORef (entryUsed entry) (contentAge now))
   pure (entryValue entry)
 
--- | @obtain values key effort make@: the value for a key. If it is not kept, this makes it, or waits for the thread that does. 'Nothing'
--- if there is none, or if too much is being made already. Blocks. Interruptible; if the thread that makes a value is interrupted, those
--- that wait for it get 'Nothing'. Throws what @make@ throws.
+-- | @obtain values key effort make@: the value for a key. If it is not kept, this makes it, or waits for the thread
+-- that does. 'Nothing' if there is none, or if too much is being made already. Blocks. Interruptible; if the thread
+-- that makes a value is interrupted, those that wait for it get 'Nothing'. Throws what @make@ throws.
 obtain :: Ord key => SingleFlight key a -> key -> Int -> IO (Made a) -> IO (Maybe a)
 obtain values key effort make = mask $ \restore -> do
   result <- newEmptyMVar
@@ -112,7 +114,12 @@ obtain values key effort make = mask $ \restore -> do
     Found _ (UnderWay other) -> readMVar other
     TooMuch -> pure Nothing
     Claimed -> do
-      made <- bracket_ (waitQSem (turns values)) (signalQSem (turns values)) (restore make) `onException` finish values key effort result NotMadeNow
+      made <-
+        bracket_
+          (waitQSem (turns values))
+          (signalQSem (turns values))
+          (restore make)
+          `onException` finish values key effort result NotMadeNow
       finish values key effort result made
       pure $ case made of
         Made value -> Just value
@@ -130,7 +137,11 @@ claim values key effort result = atomicModifyIORef' (content values) $ \now ->
     Nothing
       | contentEffort now > 0 && contentEffort now + effort > boundEffort (bounds values) -> (now, TooMuch)
       | otherwise ->
-        ( now {contentEffort = contentEffort now + effort, contentEntries = Map.insert key (UnderWay result) (contentEntries now)},
+        ( now
+            { contentEffort =
+                contentEffort now + effort,
+              contentEntries = Map.insert key (UnderWay result) (contentEntries now)
+            },
           Claimed
         )
 
@@ -139,7 +150,8 @@ finish :: Ord key => SingleFlight key a -> key -> Int -> MVar (Maybe a) -> Made 
 finish values key effort result made = do
   used <- newIORef 0
   case made of
-    Made value -> insert (KeptEntry used (weightOf values value + entryBytes) (Just value)) >> putMVar result (Just value)
+    Made value ->
+      insert (KeptEntry used (weightOf values value + entryBytes) (Just value)) >> putMVar result (Just value)
     NeverMade -> insert (KeptEntry used entryBytes Nothing) >> putMVar result Nothing
     NotMadeNow -> atomicModifyIORef' (content values) (\now -> (without now, ())) >> putMVar result Nothing
   where
@@ -161,7 +173,8 @@ finish values key effort result made = do
               )
         writeIORef (entryUsed entry) age
 
--- Drops what was not used since this was done the last time. Most of it is made of something that has changed meanwhile.
+-- Drops what was not used since this was done the last time. Most of it is made of something that has changed
+-- meanwhile.
 dropUnused :: Ord key => SingleFlight key a -> IO ()
 dropUnused values = do
   time <- getMonotonicTime
@@ -172,8 +185,8 @@ dropUnused values = do
         next = Sweep (time + boundUnusedSeconds (bounds values)) (contentAge now)
     atomicModifyIORef' (content values) (\current -> ((dropAll unused current) {contentSweep = next}, ()))
 
--- Drops the values that were not used for the longest time, until a sixteenth is free besides what is needed. So it need not look
--- at all entries for each insertion.
+-- Drops the values that were not used for the longest time, until a sixteenth is free besides what is needed. So it
+-- need not look at all entries for each insertion.
 makeRoom :: Ord key => SingleFlight key a -> Int -> IO ()
 makeRoom values needed = do
   now <- readIORef (content values)
@@ -201,7 +214,12 @@ dropAll :: Ord key => [key] -> Content key a -> Content key a
 dropAll keys now = List.foldl' drop' now keys
   where
     drop' current key = case Map.lookup key (contentEntries current) of
-      Just (Kept entry) -> current {contentWeight = contentWeight current - entryWeight entry, contentEntries = Map.delete key (contentEntries current)}
+      Just (Kept entry) ->
+        current
+          { contentWeight =
+              contentWeight current - entryWeight entry,
+            contentEntries = Map.delete key (contentEntries current)
+          }
       _ -> current
 
 -- What an entry takes besides its value.

@@ -20,8 +20,8 @@ data Site = Site
     siteCompressor :: Maybe Compressor,
     -- | The last rule that fits a file decides.
     siteCacheRules :: [CacheRule],
-    -- | Called with the name of a request in messages and the reason why the system could not look it up: the disk failed, or there was no
-    -- memory or no descriptor. The answer is 500 or 503.
+    -- | Called with the name of a request in messages and the reason why the system could not look it up: the disk
+    -- failed, or there was no memory or no descriptor. The answer is 500 or 503.
     siteOnFault :: String -> String -> IO ()
   }
 

@@ -51,20 +51,24 @@ import Network.Wai
 
 -- | Serves the files of a site.
 --
--- * GET and HEAD only. A path is decoded once and then checked ("Millrace.Cli.Base.RequestPath"). A file is found and checked in a
+-- * GET and HEAD only. A path is decoded once and then checked ("Millrace.Cli.Base.RequestPath"). A file is found and
+--   checked in a
 --   single look-up, so that no symbolic link can lead outside ("Millrace.Cli.Files.Root").
 -- * A directory answers with its @index.html@ or @index.htm@. Without the slash at the end it answers with a redirect.
--- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is dated
+-- * Last-Modified and ETag, conditional requests, one or several ranges (RFC 9110 sections 13 and 14). A file that is
+--   dated
 --   before 1970, or to its first two seconds, has neither of the two ('Millrace.Http.Precondition.modificationTime').
--- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that is at most
+-- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that
+--   is at most
 --   two seconds older. With a 'Compressor', they otherwise get the file compressed, if that is worth it and no range is asked for.
 -- * Only regular files that this process may read.
--- * With 'SinglePage', a path that names no file, and whose last name has no dot, answers with the root's @index.html@ if the client
+-- * With 'SinglePage', a path that names no file, and whose last name has no dot, answers with the root's @index.html@
+--   if the client
 --   accepts @text\/html@. The answer must be validated each time, so that clients see a new version of the application.
 --
--- A file that is not in memory is answered with a 'responseFile'. Its path is valid until the server has sent the answer, and must
--- not be a key of a cache (see 'openFilePath'). The file that is sent is the one that was checked, even if it is replaced
--- meanwhile.
+-- A file that is not in memory is answered with a 'responseFile'. Its path is valid until the server has sent the
+-- answer, and must not be a key of a cache (see 'openFilePath'). The file that is sent is the one that was checked,
+-- even if it is replaced meanwhile.
 --
 -- > root <- openRoot StayInside "public"
 -- > run 8080 (staticFiles (plainSite root))
@@ -95,11 +99,14 @@ answerFromCache site key request respond = case siteCache site of
     Just kept -> do
       let chosen = choose request kept
       -- The plain file must be current, too: a coded file that is older belongs to an earlier state.
-      current <- and <$> mapM isCurrent (NonEmpty.head kept : [stored | AsItIs stored <- [chosen], isJust (variantCoding stored)])
+      current <-
+        and
+          <$> mapM isCurrent (NonEmpty.head kept : [stored | AsItIs stored <- [chosen], isJust (variantCoding stored)])
       if current then Just <$> respondWithChoice site kept chosen request respond else pure Nothing
 
 servePath :: Site -> RequestPath -> Application
-servePath everywhere path request respond = lookedUpOnce (siteRoot everywhere) $ \root -> serveBelow everywhere {siteRoot = root} path request respond
+servePath everywhere path request respond =
+  lookedUpOnce (siteRoot everywhere) $ \root -> serveBelow everywhere {siteRoot = root} path request respond
 
 serveBelow :: Site -> RequestPath -> Application
 serveBelow site (RequestPath names endsInSlash) request respond =
@@ -113,8 +120,8 @@ serveBelow site (RequestPath names endsInSlash) request respond =
       | endsInSlash -> serveMissing site names request respond
       | otherwise -> serveFile site ByItsPath names file request respond
 
--- Answers for a path without a file. A client that does not accept the application's page must not get one that a cache kept for
--- another client, and the reverse, so both answers depend on Accept.
+-- Answers for a path without a file. A client that does not accept the application's page must not get one that a cache
+-- kept for another client, and the reverse, so both answers depend on Accept.
 serveMissing :: Site -> [ByteString] -> Application
 serveMissing site names request respond
   | siteFallback site == NotFound || null names || Char8.elem '.' (last names) = notFound []
@@ -130,7 +137,8 @@ serveMissing site names request respond
 applicationPage :: [ByteString]
 applicationPage = ["index.html"]
 
--- A key of the cache that is no path. The page is kept once, and not for each path that it answers: clients make up such paths.
+-- A key of the cache that is no path. The page is kept once, and not for each path that it answers: clients make up
+-- such paths.
 fallbackKey :: ByteString
 fallbackKey = "single page"
 
@@ -145,7 +153,10 @@ indexNames = ["index.html", "index.htm"]
 
 serveIndex :: Site -> [ByteString] -> FilePath -> [ByteString] -> Application
 serveIndex site names directory [] request respond
-  | siteListing site = listed (siteRoot site) names directory >>= either (problemResponse site request) (pure . listingResponse request . uncurry (Listing names)) >>= respond
+  | siteListing site =
+    listed (siteRoot site) names directory
+      >>= either (problemResponse site request) (pure . listingResponse request . uncurry (Listing names))
+      >>= respond
   | otherwise = serveMissing site names request respond
 serveIndex site names directory (name : others) request respond =
   withEntry (siteRoot site) (names ++ [name]) $ \case
@@ -154,10 +165,11 @@ serveIndex site names directory (name : others) request respond =
     Left Missing -> serveIndex site names directory others request respond
     Left problem -> problemResponse site request problem >>= respond
 
--- The location is relative and begins with "./". So it cannot be taken for another host ("//evil.example/") or another scheme
--- ("a:b/"), and it is right behind a proxy that serves this site under another path.
+-- The location is relative and begins with "./". So it cannot be taken for another host ("//evil.example/") or another
+-- scheme ("a:b/"), and it is right behind a proxy that serves this site under another path.
 redirectToDirectory :: ByteString -> ByteString -> Response
-redirectToDirectory name query = refusal movedPermanently301 [(hLocation, "./" <> encodeSegment name <> "/" <> encodeBeyondAscii safeQuery)]
+redirectToDirectory name query =
+  refusal movedPermanently301 [(hLocation, "./" <> encodeSegment name <> "/" <> encodeBeyondAscii safeQuery)]
   where
     safeQuery = if Char8.all (\c -> c > ' ' && c < '\DEL') query then query else ""
 
@@ -181,8 +193,10 @@ serveFile :: Site -> Reason -> [ByteString] -> OpenFile -> Application
 serveFile site reason names file request respond = do
   now <- currentSeconds
   let described = describe site reason names
-      variantOf alternatives coding found = fromFile now described (Coded (ownCoding (last names)) coding (withMade alternatives coding found)) found
-      withMade alternatives coding found = if isNothing coding && mayCompress site described names found then MadeForClient else alternatives
+      variantOf alternatives coding found =
+        fromFile now described (Coded (ownCoding (last names)) coding (withMade alternatives coding found)) found
+      withMade alternatives coding found =
+        if isNothing coding && mayCompress site described names found then MadeForClient else alternatives
   case (,) <$> siteCache site <*> cacheKey reason request of
     Just (cache, key) ->
       bracket (keepAll (siteRoot site) names variantOf file) (mapM_ letGo) $ \case
@@ -202,16 +216,24 @@ cacheKey reason request = case reason of
 
 describe :: Site -> Reason -> [ByteString] -> Described
 describe site reason names = case reason of
-  -- Whatever the rules say: the page is the answer for paths that will have files in another version of the application.
+  -- Whatever the rules say: the page is the answer for paths that will have files in another version of the
+  -- application.
   AsFallback -> Described contentType [(hCacheControl, "no-cache")] ["Accept"]
-  ByItsPath -> Described contentType [(hCacheControl, value) | Just value <- [cacheControl (siteCacheRules site) names <|> usual]] []
+  ByItsPath ->
+    Described
+      contentType
+      [(hCacheControl, value) | Just value <- [cacheControl (siteCacheRules site) names <|> usual]]
+      []
   where
     contentType = mediaType (last names)
     usual = if siteFallback site == SinglePage && names == applicationPage then Just "no-cache" else Nothing
 
 mayCompress :: Site -> Described -> [ByteString] -> OpenFile -> Bool
 mayCompress site described names file =
-  isJust (siteCompressor site) && isCompressible (describedType described) && isNothing (ownCoding (last names)) && isWorthCompressing (openFileState file)
+  isJust (siteCompressor site)
+    && isCompressible (describedType described)
+    && isNothing (ownCoding (last names))
+    && isWorthCompressing (openFileState file)
 
 respondWithChoice :: Site -> NonEmpty Variant -> Choice -> Application
 respondWithChoice site kept chosen = case chosen of
@@ -226,13 +248,15 @@ respondCompressed site coding plain request respond = do
   where
     told = siteOnFault site (requestName request) . displayException
 
--- Answers with the best variant, from the file system. The codings that the client wants are looked for first, and no further than to
--- the first that is there: each look is a system call or more. The others only decide whether caches must tell clients apart.
+-- Answers with the best variant, from the file system. The codings that the client wants are looked for first, and no
+-- further than to the first that is there: each look is a system call or more. The others only decide whether caches
+-- must tell clients apart.
 serveBest :: Site -> [ByteString] -> VariantOf -> OpenFile -> Application
 serveBest site names variantOf file request respond = serveFirst wanted
   where
     wanted = wantedCodings (requestHeaders request) codings
-    serveFirst (coding : others) = withStored coding (send . variantOf StoredForClient (Just coding)) >>= maybe (serveFirst others) pure
+    serveFirst (coding : others) =
+      withStored coding (send . variantOf StoredForClient (Just coding)) >>= maybe (serveFirst others) pure
     serveFirst [] = do
       hasOthers <- anyStored (filter (`notElem` wanted) codings)
       let plain = variantOf (alternativesOf hasOthers) Nothing file

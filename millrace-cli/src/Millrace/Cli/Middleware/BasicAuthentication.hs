@@ -34,10 +34,19 @@ import Network.Wai
 -- | Names, and the hashes of their passwords.
 newtype Users = Users (Map ByteString ByteString)
 
--- | Reads the lines @NAME:HASH@ that htpasswd(1) writes. Empty lines and those that begin with # do not count. 'Left' says what is wrong,
--- and in which line.
+-- | Reads the lines @NAME:HASH@ that htpasswd(1) writes. Empty lines and those that begin with # do not count. 'Left'
+-- says what is wrong, and in which line.
 readUsers :: ByteString -> IO (Either String Users)
-readUsers content = finished <$> mapM user [(number, line) | (number, line) <- zip [1 :: Int ..] (map withoutReturn (Char8.lines content)), not (Char8.null line), Char8.head line /= '#']
+readUsers content =
+  finished
+    <$> mapM
+      user
+      [ (number, line)
+        | (number, line) <-
+            zip [1 :: Int ..] (map withoutReturn (Char8.lines content)),
+          not (Char8.null line),
+          Char8.head line /= '#'
+      ]
   where
     withoutReturn line = fromMaybe line (Char8.stripSuffix "\r" line)
     user (number, line) = do
@@ -47,17 +56,28 @@ readUsers content = finished <$> mapM user [(number, line) | (number, line) <- z
       pure $
         if Char8.null name || Char8.null rest
           then Left ("line " <> show number <> " is not NAME:HASH")
-          else if known then Right (name, hash) else Left ("line " <> show number <> ": the hash of " <> show name <> " is of no kind that is known and safe (htpasswd -B, mkpasswd)")
+          else
+            if known
+              then Right (name, hash)
+              else
+                Left
+                  ( "line "
+                      <> show number
+                      <> ": the hash of "
+                      <> show name
+                      <> " is of no kind that is known and safe (htpasswd -B, mkpasswd)"
+                  )
     finished lines' = do
       found <- sequence lines'
       unless (Map.size (Map.fromList found) == length found) (Left "a name is there twice")
       if null found then Left "there is nobody in it" else Right (Users (Map.fromList found))
 
--- | Only clients that know the password of a user get to the application; the others get a 401 that names the realm. A name that does not
--- exist takes as long as a wrong password. One password is verified at a time, in a thread of the system, and 'waitingMax' others wait;
--- who comes then gets a 503 at once. So a crowd that guesses cannot make a user wait for minutes. Requests with the same name and
--- password share a place and its outcome: many may come at once from one user. What was right is remembered as long as the application is
--- there, so that it is verified once; it is compared in constant time.
+-- | Only clients that know the password of a user get to the application; the others get a 401 that names the realm. A
+-- name that does not exist takes as long as a wrong password. One password is verified at a time, in a thread of the
+-- system, and 'waitingMax' others wait; who comes then gets a 503 at once. So a crowd that guesses cannot make a user
+-- wait for minutes. Requests with the same name and password share a place and its outcome: many may come at once from
+-- one user. What was right is remembered as long as the application is there, so that it is verified once; it is
+-- compared in constant time.
 asking :: ByteString -> Users -> IO Middleware
 asking realm (Users users) = do
   remembered <- newIORef Map.empty
@@ -65,7 +85,9 @@ asking realm (Users users) = do
   turn <- newMVar ()
   let judged given@(name, password) = do
         known <- Map.lookup name <$> readIORef remembered
-        if maybe False (sameBytes password) known then pure Known else inLine waiting given (withMVar turn (const (verified name password)))
+        if maybe False (sameBytes password) known
+          then pure Known
+          else inLine waiting given (withMVar turn (const (verified name password)))
       verified name password = do
         matches <- matchesHash password (fromMaybe (another name) (Map.lookup name users))
         if matches && Map.member name users
@@ -80,10 +102,11 @@ asking realm (Users users) = do
   where
     -- For caches that may keep answers to requests with passwords, because 'Cache-Control: public' says so.
     varying = (hVary, "Authorization")
-    -- A hash to compare with when there is no such user. Hashes of different kinds take different times, so the one of some user is
-    -- taken, and always the same for a name.
+    -- A hash to compare with when there is no such user. Hashes of different kinds take different times, so the one of
+    -- some user is taken, and always the same for a name.
     another name = snd (Map.elemAt (fromIntegral (spread name `mod` fromIntegral (Map.size users))) users)
-    spread = ByteString.foldl' (\sum' byte -> (sum' `xor` fromIntegral byte) * 1099511628211) (14695981039346656037 :: Word64)
+    spread =
+      ByteString.foldl' (\sum' byte -> (sum' `xor` fromIntegral byte) * 1099511628211) (14695981039346656037 :: Word64)
     challenge = "Basic realm=\"" <> Char8.concatMap escaped realm <> "\", charset=\"UTF-8\""
     escaped letter = if letter == '"' || letter == '\\' then Char8.pack ['\\', letter] else Char8.singleton letter
 
@@ -96,16 +119,18 @@ type Waiting = ((ByteString, ByteString), MVar Judgement)
 waitingMax :: Int
 waitingMax = 32
 
--- Runs an action that judges a name and a password, or waits for another thread that does so for the same ones. Does neither if there is no
--- place in the line.
+-- Runs an action that judges a name and a password, or waits for another thread that does so for the same ones. Does
+-- neither if there is no place in the line.
 inLine :: IORef [Waiting] -> (ByteString, ByteString) -> IO Judgement -> IO Judgement
 inLine waiting given judge = do
   own <- newEmptyMVar
   let enter before
         | Just (_, other) <- List.find (same given . fst) before = (before, readMVar other)
         | length before > waitingMax = (before, pure TooMany)
-        | otherwise = ((given, own) : before, (judge `onException` leave TooMany) >>= \judgement -> judgement <$ leave judgement)
-      leave judgement = atomicModifyIORef' waiting (\before -> (filter ((/= own) . snd) before, ())) >> putMVar own judgement
+        | otherwise =
+          ((given, own) : before, (judge `onException` leave TooMany) >>= \judgement -> judgement <$ leave judgement)
+      leave judgement =
+        atomicModifyIORef' waiting (\before -> (filter ((/= own) . snd) before, ())) >> putMVar own judgement
   -- Waiting for the turn and verifying can be interrupted even so, and nothing else must be.
   mask_ (join (atomicModifyIORef' waiting enter))
   where
@@ -125,4 +150,5 @@ credentials value = do
 -- >>> sameBytes "secret" "secres"
 -- False
 sameBytes :: ByteString -> ByteString -> Bool
-sameBytes one other = ByteString.length one == ByteString.length other && List.foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0
+sameBytes one other =
+  ByteString.length one == ByteString.length other && List.foldl' (.|.) 0 (ByteString.zipWith xor one other) == 0

@@ -26,7 +26,8 @@ data CrossOrigin = CrossOrigin
     crossFields :: [String],
     -- | Names of fields of answers that pages may read.
     crossExposed :: [String],
-    -- | May requests have cookies and passwords? Never with 'AnyOrigin': the pages of every site could then act as the user.
+    -- | May requests have cookies and passwords? Never with 'AnyOrigin': the pages of every site could then act as the
+    -- user.
     crossCredentials :: Bool,
     -- | How long a browser may remember what it was told.
     crossSeconds :: Int
@@ -40,25 +41,33 @@ data Origins
     TheseOrigins [String]
   deriving (Eq, Show)
 
--- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204. The application's own fields of
--- this kind are left out, whoever asks: what it allows could be more than these options do.
+-- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204. The
+-- application's own fields of this kind are left out, whoever asks: what it allows could be more than these options do.
 sharing :: CrossOrigin -> Middleware
 sharing options application request respond
   | isPreflight = respond (responseLBS noContent204 (if isAllowed then allowing <> beforehand else varying) "")
   | isAllowed = answering (allowing <> exposed)
   | otherwise = answering varying
   where
-    answering fields = application request (respond . mapResponseHeaders ((fields <>) . filter (not . isOfSharing . fst)))
+    answering fields =
+      application request (respond . mapResponseHeaders ((fields <>) . filter (not . isOfSharing . fst)))
     isOfSharing name = "access-control-" `ByteString.isPrefixOf` CI.foldedCase name
     origin = lookup hOrigin (requestHeaders request)
-    isPreflight = isJust origin && requestMethod request == methodOptions && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
+    isPreflight =
+      isJust origin
+        && requestMethod request == methodOptions
+        && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
     (isAllowed, allowed, varying) = case crossOrigins options of
       -- Whoever asks, so that a cache may keep the answer for everybody.
       AnyOrigin -> (True, "*", [])
-      TheseOrigins origins -> (maybe False ((`elem` origins) . Char8.unpack) origin, fromMaybe "" origin, [(hVary, "Origin")])
+      TheseOrigins origins ->
+        (maybe False ((`elem` origins) . Char8.unpack) origin, fromMaybe "" origin, [(hVary, "Origin")])
     allowing =
       [("Access-Control-Allow-Origin", allowed)]
-        <> [("Access-Control-Allow-Credentials", "true") | crossCredentials options && crossOrigins options /= AnyOrigin]
+        <> [ ("Access-Control-Allow-Credentials", "true")
+             | crossCredentials options
+                 && crossOrigins options /= AnyOrigin
+           ]
         <> varying
     beforehand =
       [("Access-Control-Allow-Methods", joined (["GET", "HEAD", "POST"] <> crossMethods options))]

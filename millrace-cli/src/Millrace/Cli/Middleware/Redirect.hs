@@ -12,15 +12,18 @@ import Millrace.Socket (PortNumber)
 import Network.HTTP.Types (badRequest400, hLocation, permanentRedirect308)
 import Network.Wai
 
--- | Answers with the same address on https, at this port. Challenges of ACME go to the application: the issuer of the first
--- certificate asks for them before there is any. Only plain names may follow: what the application could take for another path, such as
--- one with @..@, however it is written, would be answered without encryption.
+-- | Answers with the same address on https, at this port. Challenges of ACME go to the application: the issuer of the
+-- first certificate asks for them before there is any. Only plain names may follow: what the application could take for
+-- another path, such as one with @..@, however it is written, would be answered without encryption.
 redirecting :: PortNumber -> Application -> Application
 redirecting port application request respond
   | isChallenge (rawPathInfo request) = application request respond
   | otherwise = respond $ case nameOfHost =<< requestHeaderHost request of
     Nothing -> refusal badRequest400 []
-    Just name -> refusal permanentRedirect308 [(hLocation, "https://" <> name <> portOf <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))]
+    Just name ->
+      refusal
+        permanentRedirect308
+        [(hLocation, "https://" <> name <> portOf <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))]
   where
     isChallenge path = maybe False (areNames . Char8.split '/') (Char8.stripPrefix "/.well-known/acme-challenge/" path)
     areNames parts = not (null parts) && all isPlain parts

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Who gets the answers of a site or a route (passwords, pages of other sites), and which fields all of its answers have. Must not know:
--- servers.
+-- | Who gets the answers of a site or a route (passwords, pages of other sites), and which fields all of its answers
+-- have. Must not know: servers.
 module Millrace.Cli.Middleware.SitePolicy
   ( SitePolicy (..),
     SecurityHeaders (..),
@@ -92,7 +92,8 @@ adapting AsTheyAre middleware = middleware
 adapting (Adapted adapt) middleware = \application request respond -> do
   answerer <- newIORef ByMiddleware
   let reached asked' respond' = writeIORef answerer ByApplication >> application asked' respond'
-      answered response = readIORef answerer >>= \by -> if by == ByApplication then respond response else adapt response >>= respond
+      answered response =
+        readIORef answerer >>= \by -> if by == ByApplication then respond response else adapt response >>= respond
   middleware reached request answered
 
 data Answerer = ByMiddleware | ByApplication
@@ -112,7 +113,9 @@ asked options = do
 -- Vary is added to: without what is there, a cache would take the answer to one client for that to another.
 setting :: [(String, String)] -> Middleware
 setting [] application = application
-setting fields application = \request respond -> application request (respond . mapResponseHeaders (\others -> filter ((`notElem` replaced) . fst) others <> chosen))
+setting fields application =
+  \request respond ->
+    application request (respond . mapResponseHeaders (\others -> filter ((`notElem` replaced) . fst) others <> chosen))
   where
     chosen = [(CI.mk (Char8.pack name), Char8.pack value) | (name, value) <- fields]
     replaced = filter (/= hVary) (map fst chosen)
@@ -124,7 +127,8 @@ setting fields application = \request respond -> application request (respond . 
 --
 -- * @X-Content-Type-Options: nosniff@: a text is not run as a script because it looks like one.
 -- * @X-Frame-Options: SAMEORIGIN@: pages of others cannot show this one in a frame, to have it clicked on unseen.
--- * @Referrer-Policy: strict-origin-when-cross-origin@: other sites learn where a visitor comes from, not from which page.
+-- * @Referrer-Policy: strict-origin-when-cross-origin@: other sites learn where a visitor comes from, not from which
+--   page.
 -- * @Cross-Origin-Opener-Policy: same-origin@: a page that was opened from another site has no handle on it.
 --
 -- @Strict-Transport-Security@ is not among them, because it cannot be taken back for as long as it says.

@@ -1,8 +1,9 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | The access log: one line for each answer. A thread of its own writes the lines, once a second or when there are many. So a
--- request pays for no system call, and never waits for a program that reads the log. Must not know: connections.
+-- | The access log: one line for each answer. A thread of its own writes the lines, once a second or when there are
+-- many. So a request pays for no system call, and never waits for a program that reads the log. Must not know:
+-- connections.
 module Millrace.Cli.Observe.AccessLog
   ( AccessLog,
     LogFormat (..),
@@ -68,9 +69,9 @@ data LogFormat
     JsonLines
   deriving (Eq, Show)
 
--- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each write: to
--- rotate the log, rename it. Throws 'Failure' if the file cannot be written to at the beginning. Lines that cannot be written
--- later are lost, and a message on standard error says so.
+-- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each
+-- write: to rotate the log, rename it. Throws 'Failure' if the file cannot be written to at the beginning. Lines that
+-- cannot be written later are lost, and a message on standard error says so.
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
   accessLog <-
@@ -84,7 +85,8 @@ withAccessLog format path use = do
   handle (throwIO . failure) (append path [])
   bracket (startWriting accessLog) (stopWriting accessLog) (const (use accessLog))
   where
-    startWriting accessLog = forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
+    startWriting accessLog =
+      forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
     -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
     stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
     failure exception =
@@ -94,8 +96,8 @@ withAccessLog format path use = do
           failureRemedy = "Give --access-log a file that can be written to, or - for standard output."
         }
 
--- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, a message on standard
--- error says so. May be called by any thread, and more than once.
+-- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, a message
+-- on standard error says so. May be called by any thread, and more than once.
 endAccessLog :: AccessLog -> IO ()
 endAccessLog accessLog = do
   writeIORef (logEnding accessLog) True
@@ -106,8 +108,8 @@ endAccessLog accessLog = do
 lastMicros :: Int
 lastMicros = 2000000
 
--- | Adds the line of an answer. Does not block. If lines come faster than the log is read, those beyond 4 MiB are dropped, and a
--- later message on standard error says how many.
+-- | Adds the line of an answer. Does not block. If lines come faster than the log is read, those beyond 4 MiB are
+-- dropped, and a later message on standard error says how many.
 logAnswer :: AccessLog -> Answer -> IO ()
 logAnswer accessLog answer = do
   moment <- currentMoment accessLog
@@ -173,17 +175,31 @@ writePending accessLog = do
   where
     path = logPath accessLog
     tellDropped count =
-      when (count > 0) (tell ("millrace: " <> linesOf count <> " of the access log dropped: the log was not read as fast as it was written"))
+      when
+        (count > 0)
+        ( tell
+            ( "millrace: "
+                <> linesOf count
+                <> " of the access log dropped: the log was not read as fast as it was written"
+            )
+        )
     complain count exception =
-      tell ("millrace: cannot write the access log " <> path <> ": " <> ioe_description (exception :: IOException) <> "; " <> lost count)
+      tell
+        ( "millrace: cannot write the access log "
+            <> path
+            <> ": "
+            <> ioe_description (exception :: IOException)
+            <> "; "
+            <> lost count
+        )
     -- A full disk may have taken the first lines.
     lost count = (if count == 1 then "" else "up to ") <> linesOf count <> " lost"
     linesOf count = show count <> (if count == 1 then " line" else " lines")
 
 append :: FilePath -> [ByteString] -> IO ()
 append "-" pieces = writeToOutput (ByteString.concat pieces)
--- GHC's run-time system does not let one Handle read a file while another Handle writes to it. That does not matter here, because
--- files are served without Handles.
+-- GHC's run-time system does not let one Handle read a file while another Handle writes to it. That does not matter
+-- here, because files are served without Handles.
 append path pieces = withBinaryFile path AppendMode (\file -> mapM_ (ByteString.hPut file) pieces)
 
 -- A write that failed may have left part of a line. Then the next write must begin with a line end.
@@ -207,7 +223,8 @@ data Moment = Moment
 
 -- | A time in a format.
 momentOf :: LogFormat -> SystemTime -> Moment
-momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (systemToUTCTime now))) (millisecondsOf now)
+momentOf format now =
+  Moment (Char8.pack (formatTime defaultTimeLocale layout (systemToUTCTime now))) (millisecondsOf now)
   where
     layout = case format of
       Combined -> "%d/%b/%Y:%H:%M:%S +0000"
@@ -216,8 +233,9 @@ momentOf format now = Moment (Char8.pack (formatTime defaultTimeLocale layout (s
 millisecondsOf :: SystemTime -> Int
 millisecondsOf now = fromIntegral (systemNanoseconds now `div` 1000000)
 
--- | The line of an answer that was given at this time, with its line end. If the input was not a valid request, the line has the
--- request line as it came, or @-@, and in JSON why the request was refused. In JSON, an answer that was cut off says so.
+-- | The line of an answer that was given at this time, with its line end. If the input was not a valid request, the
+-- line has the request line as it came, or @-@, and in JSON why the request was refused. In JSON, an answer that was
+-- cut off says so.
 renderLine :: LogFormat -> Moment -> Answer -> Builder
 renderLine Combined moment answer =
   renderHost (answerClient answer)
@@ -261,7 +279,11 @@ renderLine JsonLines moment answer =
     milliseconds = string7 (drop 1 (show (1000 + momentMilliseconds moment)))
     field get = optional (answerRequest answer >>= get)
     optional = maybe "null" jsonString
-    refused reason = ",\"request_line\":" <> jsonString (answerRequestLine answer) <> ",\"refused\":" <> jsonString (Char8.pack (show reason))
+    refused reason =
+      ",\"request_line\":"
+        <> jsonString (answerRequestLine answer)
+        <> ",\"refused\":"
+        <> jsonString (Char8.pack (show reason))
 
 -- A request line taken apart.
 data LineParts = LineParts

@@ -1,4 +1,5 @@
--- | How often something took how long: buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure. Must not know: HTTP.
+-- | How often something took how long: buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure.
+-- Must not know: HTTP.
 module Millrace.Cli.Observe.Histogram
   ( bucketCount,
     bucketOf,
@@ -40,9 +41,9 @@ bucketOf nanoseconds
     power = 63 - countLeadingZeros below
     upperHalf = fromIntegral ((below `unsafeShiftR` (power - 1)) .&. 1)
 
--- | @percentile share counts@: the microseconds within which this share of what is counted was done, or 'Nothing' if nothing is
--- counted. The error is at most that of a bucket: within one, everything is taken to be spread evenly. What is in the last bucket
--- took as long as that bucket begins. O(buckets).
+-- | @percentile share counts@: the microseconds within which this share of what is counted was done, or 'Nothing' if
+-- nothing is counted. The error is at most that of a bucket: within one, everything is taken to be spread evenly. What
+-- is in the last bucket took as long as that bucket begins. O(buckets).
 --
 -- >>> percentile 0.5 (replicate 49 0 ++ [1])
 -- Just 67108864

@@ -30,7 +30,13 @@ import Millrace.Cli.Observe.PerCpuCounter
 import Millrace.Manager
 import Network.HTTP.Types (statusCode)
 import Network.Wai (Middleware)
-import Network.Wai.Handler.Millrace (Answer (..), ConnectionLimit (..), ConnectionStates (..), ServerState, currentConnectionStates)
+import Network.Wai.Handler.Millrace
+  ( Answer (..),
+    ConnectionLimit (..),
+    ConnectionStates (..),
+    ServerState,
+    currentConnectionStates,
+  )
 
 -- | Counters of one server. Adding to them takes no lock.
 data Metrics = Metrics
@@ -40,9 +46,20 @@ data Metrics = Metrics
     metricsServers :: !(IORef [ServerState])
   }
 
--- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at 'firstHandshake', the
--- buckets of the histogram at 'firstBucket'.
-opened, closed, active, refused, cutOff, bodyBytes, nanoseconds, firstClass, firstHandshake, firstLimit, firstBucket :: Int
+-- The indices of the numbers. The five classes of status begin at 'firstClass', the results of handshakes at
+-- 'firstHandshake', the buckets of the histogram at 'firstBucket'.
+opened,
+  closed,
+  active,
+  refused,
+  cutOff,
+  bodyBytes,
+  nanoseconds,
+  firstClass,
+  firstHandshake,
+  firstLimit,
+  firstBucket ::
+    Int
 opened = 0
 closed = 1
 active = 2
@@ -71,8 +88,8 @@ countOpened metrics = add (metricsCounter metrics) opened 1
 countClosed :: Metrics -> IO ()
 countClosed metrics = add (metricsCounter metrics) closed 1
 
--- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that was cut off counts as
--- that and not in the class of its status: the client has not got what the status says.
+-- | Counts an answer. A request that was refused before the application saw it counts only as refused. An answer that
+-- was cut off counts as that and not in the class of its status: the client has not got what the status says.
 countAnswer :: Metrics -> Answer -> IO ()
 countAnswer metrics answer
   | isJust (answerRefusal answer) = add (metricsCounter metrics) refused 1
@@ -80,7 +97,13 @@ countAnswer metrics answer
     row <- ownRow (metricsCounter metrics)
     addTo row bodyBytes (fromMaybe 0 (answerBytes answer))
     addTo row nanoseconds (fromIntegral (answerNanoseconds answer))
-    addTo row (if answerIsCutOff answer then cutOff else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))) 1
+    addTo
+      row
+      ( if answerIsCutOff answer
+          then cutOff
+          else firstClass + min 4 (max 0 (statusCode (answerStatus answer) `quot` 100 - 1))
+      )
+      1
     addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
 
 -- | How a handshake of TLS ended.
@@ -115,8 +138,8 @@ limitNames = [(limit, named limit) | limit <- [minBound ..]]
 countLimit :: Metrics -> ConnectionLimit -> IO ()
 countLimit metrics limit = add (metricsCounter metrics) (firstLimit + fromEnum limit) 1
 
--- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many, so they say
--- nothing about connections.
+-- | Counts the requests in progress: those on which the application is working. A connection of HTTP\/2 may have many,
+-- so they say nothing about connections.
 countActive :: Metrics -> Middleware
 countActive metrics application request respond = do
   row <- ownRow (metricsCounter metrics)

@@ -1,8 +1,8 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnboxedTuples #-}
 
--- | Numbers that many threads add to, without a lock and without allocating. Each capability has its row in separate cache lines, so that
--- processors do not take them from each other. Must not know: the rest of Millrace.
+-- | Numbers that many threads add to, without a lock and without allocating. Each capability has its row in separate
+-- cache lines, so that processors do not take them from each other. Must not know: the rest of Millrace.
 module Millrace.Cli.Observe.PerCpuCounter
   ( PerCpuCounter,
     newPerCpuCounter,
@@ -37,7 +37,8 @@ newPerCpuCounter count = do
   let stride = (count + 31) `div` 16 * 16
   PerCpuCounter count rows stride <$> newAtomicWords (rows * stride)
 
--- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this row.
+-- | The row of the capability on which the thread runs. If the thread moves to another one, it can go on adding to this
+-- row.
 data Row = Row !Int !AtomicWords
 
 -- | The row of this capability. Does not block.
@@ -59,6 +60,9 @@ add counter index amount = ownRow counter >>= \row -> addTo row index amount
 
 -- | All the numbers. Each addition that ended before the call is in them. O(numbers * capabilities).
 amounts :: PerCpuCounter -> IO [Int]
-amounts counter = mapM (\index -> sum <$> mapM (\row -> at (row * counterStride counter + index)) [0 .. counterRows counter - 1]) [0 .. counterCount counter - 1]
+amounts counter =
+  mapM
+    (\index -> sum <$> mapM (\row -> at (row * counterStride counter + index)) [0 .. counterRows counter - 1])
+    [0 .. counterCount counter - 1]
   where
     at index = readWord (AtomicWord (counterNumbers counter) index)

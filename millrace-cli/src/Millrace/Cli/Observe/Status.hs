@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a server has done: a page that draws it live, a JSON record, and the text format of Prometheus. All three have the same
--- figures. Must not know: files.
+-- | What a server has done: a page that draws it live, a JSON record, and the text format of Prometheus. All three have
+-- the same figures. Must not know: files.
 module Millrace.Cli.Observe.Status
   ( statusPages,
   )
@@ -29,12 +29,13 @@ import Network.HTTP.Types.Header (hAllow)
 import Network.Wai
 import Network.Wai.Handler.Millrace (ConnectionStates (..))
 
--- | Answers @\/@ with a page for people, @\/status@ with a JSON record and @\/metrics@ with the text format of Prometheus. The action
--- tells the targets of a proxy; without a proxy there are none.
+-- | Answers @\/@ with a page for people, @\/status@ with a JSON record and @\/metrics@ with the text format of
+-- Prometheus. The action tells the targets of a proxy; without a proxy there are none.
 statusPages :: Metrics -> IO [Upstream] -> Application
 statusPages metrics upstreams request respond
   | not (maybe True isOfThisMachine (requestHeaderHost request)) = respond (refusal misdirected [])
-  | requestMethod request `notElem` [methodGet, methodHead] = respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
+  | requestMethod request `notElem` [methodGet, methodHead] =
+    respond (refusal methodNotAllowed405 [(hAllow, "GET, HEAD")])
   | otherwise = case rawPathInfo request of
     "/" -> respond (responseBuilder ok200 (pageHeaders ++ [noSniffing]) (byteString statusPage))
     "/metrics" -> figures "text/plain; version=0.0.4; charset=utf-8" prometheus
@@ -51,17 +52,21 @@ statusPages metrics upstreams request respond
         ("Content-Security-Policy", policy)
       ]
 
--- A page of the web could otherwise read the figures in a browser on this machine, by a name whose address changes to 127.0.0.1 (DNS
--- rebinding). An address cannot be changed in this way.
+-- A page of the web could otherwise read the figures in a browser on this machine, by a name whose address changes to
+-- 127.0.0.1 (DNS rebinding). An address cannot be changed in this way.
 isOfThisMachine :: ByteString -> Bool
 isOfThisMachine host = maybe True isLocal (nameOfHost host)
   where
-    isLocal name = CI.mk name == "localhost" || Char8.all (\letter -> isDigit letter || letter == '.') name || Char8.isPrefixOf "[" name
+    isLocal name =
+      CI.mk name == "localhost"
+        || Char8.all (\letter -> isDigit letter || letter == '.') name
+        || Char8.isPrefixOf "[" name
 
 misdirected :: Status
 misdirected = mkStatus 421 "Misdirected Request"
 
--- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test compares them.
+-- The page runs its own script, which asks this server. The hashes are those of the script and the style; a test
+-- compares them.
 policy :: ByteString
 policy =
   "default-src 'none'; script-src 'sha256-VHidiWEgEKiiNThnhR6GYSPlmYqKhhajaX+yu3clhnA='; \
@@ -119,7 +124,10 @@ record figures upstreams =
       ),
       ( "latency",
         Object
-          ( [(name, maybe Null (Number . toInteger) (percentile share (figureBuckets figures))) | (name, share) <- percentiles]
+          ( [ (name, maybe Null (Number . toInteger) (percentile share (figureBuckets figures)))
+              | (name, share) <-
+                  percentiles
+            ]
               ++ [ ("sum_microseconds", number (figureNanoseconds figures `quot` 1000)),
                    ("bucket_ends_microseconds", Array (map (Number . toInteger) bucketEnds)),
                    ("bucket_counts", Array (map number (figureBuckets figures)))
@@ -160,20 +168,35 @@ record figures upstreams =
 prometheus :: Figures -> [Upstream] -> Builder
 prometheus figures upstreams =
   mconcat $
-    [ metric "build_info" "gauge" "Always 1; the version and the backend are its labels" [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", intDec 1)],
-      metric "uptime_seconds" "gauge" "Seconds since the start" [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
+    [ metric
+        "build_info"
+        "gauge"
+        "Always 1; the version and the backend are its labels"
+        [("{version=\"" <> label version <> "\",backend=\"" <> label (figureBackend figures) <> "\"}", intDec 1)],
+      metric
+        "uptime_seconds"
+        "gauge"
+        "Seconds since the start"
+        [("", doubleDec (fromIntegral (figureUptime figures) / 1e9))],
       metric "connections_accepted_total" "counter" "Connections accepted" [("", int figureOpened)],
       metric "connections" "gauge" "Open connections by state" $
         [ ("{state=\"" <> name <> "\"}", int (state . figureStates))
           | (name, state) <- [("active", connectionsActive), ("idle", connectionsIdle), ("new", connectionsNew)]
         ],
-      metric "connections_ended_by_limit_total" "counter" "Connections that ended because their clients went beyond a limit" $
-        [("{limit=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureLimits figures],
+      metric
+        "connections_ended_by_limit_total"
+        "counter"
+        "Connections that ended because their clients went beyond a limit"
+        $ [("{limit=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureLimits figures],
       metric "requests_in_progress" "gauge" "Requests on which the application is working" [("", int figureActive)],
       metric "requests_total" "counter" "Requests answered in whole by the application, by class of status" $
         [("{status=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureClasses figures],
       metric "requests_refused_total" "counter" "Requests refused as malformed or too slow" [("", int figureRefused)],
-      metric "requests_cut_off_total" "counter" "Answers of the application that were cut off: the client left or was too slow, or the application failed" [("", int figureCutOff)],
+      metric
+        "requests_cut_off_total"
+        "counter"
+        "Answers of the application that were cut off: the client left or was too slow, or the application failed"
+        [("", int figureCutOff)],
       metric "tls_handshakes_total" "counter" "Handshakes of TLS, by how they ended" $
         [("{result=\"" <> Char8.pack name <> "\"}", intDec count) | (name, count) <- figureHandshakes figures],
       metric "response_body_bytes_total" "counter" "Bytes of response bodies" [("", int figureBodyBytes)],
@@ -182,29 +205,48 @@ prometheus figures upstreams =
       optional "heap_bytes" "Memory that GHC's run-time system holds" figureHeapBytes,
       metric "capabilities" "gauge" "Capabilities of GHC's run-time system" [("", int figureCapabilities)],
       metric "loops" "gauge" "Loops" [("", int figureLoops)],
-      metric "loop_operations_in_flight" "gauge" "Operations pending" [("", word64Dec (inFlight (figureLoopCounters figures)))]
+      metric
+        "loop_operations_in_flight"
+        "gauge"
+        "Operations pending"
+        [("", word64Dec (inFlight (figureLoopCounters figures)))]
     ]
       ++ map ofLoops (loopFigures figures)
       ++ ofUpstreams
   where
-    ofLoops (name, help, count) = metric ("loop_" <> Char8.pack name <> "_total") "counter" (Char8.pack help) [("", word64Dec count)]
+    ofLoops (name, help, count) =
+      metric ("loop_" <> Char8.pack name <> "_total") "counter" (Char8.pack help) [("", word64Dec count)]
     int figure = intDec (figure figures)
-    optional name help figure = foldMap (\value -> metric name "gauge" help [("", intDec value)]) (maybeToList (figure figures))
+    optional name help figure =
+      foldMap (\value -> metric name "gauge" help [("", intDec value)]) (maybeToList (figure figures))
     histogram =
       metric "request_duration_seconds" "histogram" "From the head of a request to the end of its response" $
-        [("_bucket{le=\"" <> end <> "\"}", intDec count) | (end, count) <- zip ends (scanl1 (+) (figureBuckets figures))]
-          ++ [("_sum", doubleDec (fromIntegral (figureNanoseconds figures) / 1e9)), ("_count", intDec (sum (figureBuckets figures)))]
+        [ ("_bucket{le=\"" <> end <> "\"}", intDec count)
+          | (end, count) <-
+              zip ends (scanl1 (+) (figureBuckets figures))
+        ]
+          ++ [ ("_sum", doubleDec (fromIntegral (figureNanoseconds figures) / 1e9)),
+               ("_count", intDec (sum (figureBuckets figures)))
+             ]
     ends = map seconds bucketEnds ++ ["+Inf"]
     seconds micros = Char8.pack (show (fromIntegral micros / 1e6 :: Double))
     ofUpstreams
       | null upstreams = []
       | otherwise =
         [ metric "upstream_well" "gauge" "1 if a target gets requests, 0 if it is left out" $
-            [("{target=\"" <> name <> "\"}", intDec (if upstreamHealth upstream == UpstreamWell then 1 else 0)) | (name, upstream) <- namedUpstreams],
+            [ ("{target=\"" <> name <> "\"}", intDec (if upstreamHealth upstream == UpstreamWell then 1 else 0))
+              | (name, upstream) <-
+                  namedUpstreams
+            ],
           ofEach "upstream_requests" "Requests on which a target works" upstreamRequests,
           ofEach "upstream_connections_kept" "Connections to a target that are kept and not in use" upstreamKept
         ]
-    ofEach name help figure = metric name "gauge" help [("{target=\"" <> target <> "\"}", intDec (figure upstream)) | (target, upstream) <- namedUpstreams]
+    ofEach name help figure =
+      metric
+        name
+        "gauge"
+        help
+        [("{target=\"" <> target <> "\"}", intDec (figure upstream)) | (target, upstream) <- namedUpstreams]
     namedUpstreams = [(label (upstreamTarget upstream), upstream) | upstream <- upstreams]
 
 -- The value of a label.
@@ -221,4 +263,6 @@ label = Lazy.toStrict . toLazyByteString . foldMap escaped
 metric :: ByteString -> ByteString -> ByteString -> [(ByteString, Builder)] -> Builder
 metric name kind help samples =
   byteString (ByteString.concat ["# HELP millrace_", name, " ", help, "\n# TYPE millrace_", name, " ", kind, "\n"])
-    <> foldMap (\(suffix, value) -> byteString (ByteString.concat ["millrace_", name, suffix, " "]) <> value <> char7 '\n') samples
+    <> foldMap
+      (\(suffix, value) -> byteString (ByteString.concat ["millrace_", name, suffix, " "]) <> value <> char7 '\n')
+      samples

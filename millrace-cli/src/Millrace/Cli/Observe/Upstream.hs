@@ -47,8 +47,8 @@ withUpstreams (Upstreams proxies) targets action = bracket add remove (const act
     add = atomicModifyIORef' proxies (\(next, others) -> ((next + 1, Map.insert next targets others), next))
     remove number = atomicModifyIORef' proxies (\(next, others) -> ((next, Map.delete number others), ()))
 
--- | All targets, by name. A target of several proxies is there once, with all its requests and connections, and as unwell as any of
--- them takes it to be.
+-- | All targets, by name. A target of several proxies is there once, with all its requests and connections, and as
+-- unwell as any of them takes it to be.
 readUpstreams :: Upstreams -> IO [Upstream]
 readUpstreams (Upstreams proxies) = do
   found <- readIORef proxies >>= fmap concat . sequence . Map.elems . snd

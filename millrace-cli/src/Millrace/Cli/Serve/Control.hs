@@ -1,8 +1,8 @@
--- | How a process has a running server read its configuration again, and learns what came of it: by a Unix socket beside the file with the
--- number of the server's process. Must not know: servers, HTTP.
+-- | How a process has a running server read its configuration again, and learns what came of it: by a Unix socket
+-- beside the file with the number of the server's process. Must not know: servers, HTTP.
 --
--- A signal could not be answered. The one who asks sends a line, and gets a line that says the outcome, and the reasons behind it.
--- Only the server's user, and root, may connect.
+-- A signal could not be answered. The one who asks sends a line, and gets a line that says the outcome, and the reasons
+-- behind it. Only the server's user, and root, may connect.
 module Millrace.Cli.Serve.Control
   ( controlPath,
     withControl,
@@ -56,7 +56,8 @@ withControl path reload use = withOwnFile unmade path listening close answered
       Failure
         { failureAttempt = "make the socket " <> path,
           failureReason = reasonOf (toException failure),
-          failureRemedy = "'millrace reload' asks there. 'pid-file' is a path of at most 90 bytes that the server's user may write to."
+          failureRemedy =
+            "'millrace reload' asks there. 'pid-file' is a path of at most 90 bytes that the server's user may write to."
         }
     -- Without a descriptor for a connection, it waits.
     serving listener = forever $
@@ -71,7 +72,9 @@ withControl path reload use = withOwnFile unmade path listening close answered
 
 answer :: Socket -> IO Outcome -> IO ()
 answer client reload = do
-  asked <- deadlineAfter patienceMicros >>= \deadline -> receiveWhile (\soFar -> ByteString.length soFar < ByteString.length question) deadline client
+  asked <-
+    deadlineAfter patienceMicros >>= \deadline ->
+      receiveWhile (\soFar -> ByteString.length soFar < ByteString.length question) deadline client
   unless (asked /= question) $ do
     outcome <- reload
     deadline <- deadlineAfter patienceMicros
@@ -91,8 +94,8 @@ taken, refused :: ByteString
 taken = Char8.pack "taken\n"
 refused = Char8.pack "refused\n"
 
--- | Asks the server that listens at a path, and waits for the outcome, until the deadline. 'Nothing': the server has ended before it said
--- one. Throws 'IOException' if there is no server, and after the deadline.
+-- | Asks the server that listens at a path, and waits for the outcome, until the deadline. 'Nothing': the server has
+-- ended before it said one. Throws 'IOException' if there is no server, and after the deadline.
 askToReload :: Deadline -> FilePath -> IO (Maybe Outcome)
 askToReload deadline path = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
   connectBefore deadline server (SockAddrUnix path)
@@ -108,7 +111,8 @@ receiveWhile :: (ByteString -> Bool) -> Deadline -> Socket -> IO ByteString
 receiveWhile wants deadline from = go ByteString.empty
   where
     go soFar
-      | wants soFar = recvBefore deadline from 4096 >>= \bytes -> if ByteString.null bytes then pure soFar else go (soFar <> bytes)
+      | wants soFar =
+        recvBefore deadline from 4096 >>= \bytes -> if ByteString.null bytes then pure soFar else go (soFar <> bytes)
       | otherwise = pure soFar
 
 ignore :: IOException -> IO ()

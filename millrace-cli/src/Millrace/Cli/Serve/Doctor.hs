@@ -65,9 +65,10 @@ data Choice
     NothingChosen String
   deriving (Eq, Show)
 
--- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each backend. If a
--- backend was chosen by name, it tries only that one, because some sandboxes kill a program that tries io_uring. Then it starts
--- as many loops as a server would, with as many descriptors: there may be room for one loop but not for all of them.
+-- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
+-- backend. If a backend was chosen by name, it tries only that one, because some sandboxes kill a program that tries
+-- io_uring. Then it starts as many loops as a server would, with as many descriptors: there may be room for one loop
+-- but not for all of them.
 examine :: Maybe Backend -> IO Examination
 examine requested = do
   system <- systemName
@@ -79,7 +80,8 @@ examine requested = do
   environment <- fromRight Nothing <$> environmentBackend
   http3 <- either (pure . Left . failureReason) (fmap Right) http3Libraries
   let byName = requested <|> environment
-  single <- forM [minBound ..] $ \backend -> (,) backend <$> (if maybe True (== backend) byName then probe backend else pure NotTried)
+  single <- forM [minBound ..] $ \backend ->
+    (,) backend <$> (if maybe True (== backend) byName then probe backend else pure NotTried)
   let loops = coresWithin quota processors
   (choice, health) <- raiseDescriptorLimit >> setNumCapabilities loops >> choose requested environment loops single
   helpers <- helperCounts
@@ -144,9 +146,15 @@ renderText examination =
         row "io_uring_disabled" (disabledText (examinedIoUringDisabled examination)),
         row "HTTP/3" (either ("no: " <>) id (examinedHttp3 examination))
       ]
-        ++ [row ("backend " <> backendName backend) (healthText health) | (backend, health) <- examinedBackends examination]
+        ++ [ row ("backend " <> backendName backend) (healthText health)
+             | (backend, health) <-
+                 examinedBackends examination
+           ]
         ++ [row "a server would use" (choiceText (examinedChoice examination))]
-        ++ [row ("  for " <> what) (interface <> ": " <> why) | (what, interface, why) <- interfaces (examinedChoice examination)]
+        ++ [ row ("  for " <> what) (interface <> ": " <> why)
+             | (what, interface, why) <-
+                 interfaces (examinedChoice examination)
+           ]
         ++ [row "helper threads" (helpersText (examinedHelpers examination))]
     )
   where
@@ -177,12 +185,26 @@ interfaces (Chosen backend _) =
 helpersText :: HelperCounts -> String
 helpersText counts
   | helpersMost counts == 0 = "none on this system"
-  | otherwise = "at most " <> show (helpersMost counts) <> "; now " <> show (helpersStarted counts) <> " (calls: " <> show (helpersRunning counts) <> " being made, " <> show (helpersQueued counts) <> " waiting)"
+  | otherwise =
+    "at most "
+      <> show (helpersMost counts)
+      <> "; now "
+      <> show (helpersStarted counts)
+      <> " (calls: "
+      <> show (helpersRunning counts)
+      <> " being made, "
+      <> show (helpersQueued counts)
+      <> " waiting)"
 
 processorsText :: Examination -> String
 processorsText examination = show processors <> foldMap allowed (examinedQuota examination)
   where
-    allowed quota = ", of which a quota allows " <> show (percent quota) <> " %: " <> cores (coresWithin (Just quota) processors) <> " used"
+    allowed quota =
+      ", of which a quota allows "
+        <> show (percent quota)
+        <> " %: "
+        <> cores (coresWithin (Just quota) processors)
+        <> " used"
     cores count = if count == 1 then "one is" else show count <> " are"
     processors = examinedProcessors examination
 
@@ -236,12 +258,24 @@ renderAsJson examination =
         ("backends", Array [backendJson backend health | (backend, health) <- examinedBackends examination]),
         ("chosen", chosen),
         ("reason", String reason),
-        ("interfaces", Object [(what, String interface) | (what, interface, _) <- interfaces (examinedChoice examination)]),
-        ("helper_threads", Object [(name, Number (toInteger (count (examinedHelpers examination)))) | (name, count) <- helperFields])
+        ( "interfaces",
+          Object
+            [(what, String interface) | (what, interface, _) <- interfaces (examinedChoice examination)]
+        ),
+        ( "helper_threads",
+          Object
+            [(name, Number (toInteger (count (examinedHelpers examination)))) | (name, count) <- helperFields]
+        )
       ]
   where
     optional = maybe Null Number
-    helperFields = [("most", helpersMost), ("started", helpersStarted), ("idle", helpersIdle), ("running", helpersRunning), ("queued", helpersQueued)]
+    helperFields =
+      [ ("most", helpersMost),
+        ("started", helpersStarted),
+        ("idle", helpersIdle),
+        ("running", helpersRunning),
+        ("queued", helpersQueued)
+      ]
     (chosen, reason) = case examinedChoice examination of
       Chosen backend why -> (String (backendName backend), why)
       NothingChosen why -> (Null, why)

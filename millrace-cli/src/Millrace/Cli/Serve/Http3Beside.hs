@@ -12,7 +12,14 @@ import Control.Applicative ((<|>))
 import Control.Exception (throwIO)
 import Control.Monad (unless)
 import Millrace.Cli.Base.Failure (Failure (..), tell)
-import Millrace.Cli.Config.Options (Http3 (..), ListenOptions (..), ProxyHeader (..), ServerOptions (..), Speaking (..), TlsOptions (..))
+import Millrace.Cli.Config.Options
+  ( Http3 (..),
+    ListenOptions (..),
+    ProxyHeader (..),
+    ServerOptions (..),
+    Speaking (..),
+    TlsOptions (..),
+  )
 import Millrace.Cli.Serve.Http3
 import Millrace.Cli.Serve.Http3.Server (Http3Server (..))
 import Millrace.Cli.Serve.Tls (Tls (..))
@@ -36,8 +43,8 @@ data Origin
     Inherited
   deriving (Eq, Show)
 
--- | Runs an action with these servers, those of https with HTTP\/3 beside them where the options want it. Throws 'Failure' if they demand it and
--- it is not possible.
+-- | Runs an action with these servers, those of https with HTTP\/3 beside them where the options want it. Throws
+-- 'Failure' if they demand it and it is not possible.
 withHttp3Beside :: ServerOptions -> Maybe Tls -> [Service] -> ([Service] -> IO a) -> IO a
 withHttp3Beside options protection = go []
   where
@@ -47,24 +54,38 @@ withHttp3Beside options protection = go []
       _ -> continue service
       where
         place = serviceListen service
-        isWanted = listenSpeaking place == Https && (isRequired || listenHttp3 place == Http3IfPossible && serviceOrigin service == OpenedHere)
+        isWanted =
+          listenSpeaking place == Https
+            && (isRequired || listenHttp3 place == Http3IfPossible && serviceOrigin service == OpenedHere)
         isRequired = listenHttp3 place == Http3Required
         continue ready = go (ready : done) others use
         without reason = if isRequired then throwIO reason else continue service
-        speaking chosen tls = withHttp3 chosen (serviceSettings service) (serviceListeners service) (serviceApplication service) $ \case
-          Right http3 -> do
-            alsoFor tls (http3Certificates http3)
-            continue service {serviceSettings = besideHttp3 http3 (serviceSettings service), serviceApplication = announcingHttp3 http3 (serviceApplication service)}
-          Left failure -> do
-            unless isRequired (tell ("millrace: https without HTTP/3: " <> failureReason failure))
-            without failure
+        speaking chosen tls =
+          withHttp3 chosen (serviceSettings service) (serviceListeners service) (serviceApplication service) $ \case
+            Right http3 -> do
+              alsoFor tls (http3Certificates http3)
+              continue
+                service
+                  { serviceSettings =
+                      besideHttp3 http3 (serviceSettings service),
+                    serviceApplication = announcingHttp3 http3 (serviceApplication service)
+                  }
+            Left failure -> do
+              unless isRequired (tell ("millrace: https without HTTP/3: " <> failureReason failure))
+              without failure
 
 -- What is against HTTP\/3, if anything. It is silently left out then, unless the user demands it.
 obstacle :: TlsOptions -> ListenOptions -> Maybe Failure
 obstacle tls place = either Just (const Nothing) http3Libraries <|> clients <|> header
   where
-    clients = ("clients must show certificates, and HTTP/3 asks for none" `because` "--client-authorities ('client-authorities')") <$ tlsClientAuthorities tls
+    clients =
+      ( "clients must show certificates, and HTTP/3 asks for none"
+          `because` "--client-authorities ('client-authorities')"
+      )
+        <$ tlsClientAuthorities tls
     header
-      | listenProxyHeader place == ProxyHeaderRequired = Just ("the header of a proxy is for connections of TCP" `because` "--proxy-protocol ('proxy-protocol')")
+      | listenProxyHeader place == ProxyHeaderRequired =
+        Just ("the header of a proxy is for connections of TCP" `because` "--proxy-protocol ('proxy-protocol')")
       | otherwise = Nothing
-    because reason other = Failure "speak HTTP/3" reason ("Leave out '--http3 on' ('http3: on' in a configuration), or " <> other <> ".")
+    because reason other =
+      Failure "speak HTTP/3" reason ("Leave out '--http3 on' ('http3: on' in a configuration), or " <> other <> ".")

@@ -1,4 +1,5 @@
--- | Listening sockets: for a host and a port, or inherited from the program that started this one. Must not know: files.
+-- | Listening sockets: for a host and a port, or inherited from the program that started this one. Must not know:
+-- files.
 module Millrace.Cli.Serve.Listener
   ( withInherited,
     withListeners,
@@ -13,8 +14,9 @@ import Millrace.Cli.Base.Failure
 import Millrace.Socket
 import Network.Wai.Handler.Millrace
 
--- | Listens on the first address of a host on which that is possible, and closes the sockets afterwards. Looks host names up,
--- which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses the port.
+-- | Listens on the first address of a host on which that is possible, and closes the sockets afterwards. Looks host
+-- names up, which may block for as long as the resolver takes. Throws 'Failure', which names the option that chooses
+-- the port.
 withListeners :: String -> Settings -> String -> PortNumber -> ([Listener] -> IO a) -> IO a
 withListeners option settings host port = bracket open (mapM_ closeListener)
   where
@@ -22,8 +24,8 @@ withListeners option settings host port = bracket open (mapM_ closeListener)
     wanted = setHost (fromString host) (setPort (fromIntegral port) (setBacklog backlog settings))
     backlog = 4096 -- The kernel takes the smaller of this and net.core.somaxconn.
 
--- | The listening sockets that the process has inherited, usually none. Closes them afterwards. Throws 'Failure' if they cannot
--- be used.
+-- | The listening sockets that the process has inherited, usually none. Closes them afterwards. Throws 'Failure' if
+-- they cannot be used.
 withInherited :: ([Listener] -> IO a) -> IO a
 withInherited = bracket open (mapM_ closeListener)
   where

@@ -19,13 +19,23 @@ import System.Directory (removeFile, renameFile)
 -- making or moving throws an 'IOException', this throws what @failure@ makes of it.
 --
 -- > withOwnFile id "/run/me.pid" (`openFile` WriteMode) hClose (\file whileThere -> hPutStrLn file "1" >> whileThere serve)
-withOwnFile :: Exception e => (IOException -> e) -> FilePath -> (FilePath -> IO a) -> (a -> IO ()) -> (a -> (IO () -> IO ()) -> IO b) -> IO b
+withOwnFile ::
+  Exception e =>
+  (IOException -> e) ->
+  FilePath ->
+  (FilePath -> IO a) ->
+  (a -> IO ()) ->
+  (a -> (IO () -> IO ()) -> IO b) ->
+  IO b
 withOwnFile failure path make release use = do
   beside <- (\number -> path <> "." <> show number) <$> processNumber
   -- Of a process that had the same number and was killed.
   removeQuietly beside
-  bracket (explained (make beside) >>= \made -> (,) made <$> identityOf beside) (\(made, identity) -> removeOwn identity beside >> release made) $ \(made, identity) ->
-    use made (bracket_ (explained (renameFile beside path)) (removeOwn identity path))
+  bracket
+    (explained (make beside) >>= \made -> (,) made <$> identityOf beside)
+    (\(made, identity) -> removeOwn identity beside >> release made)
+    $ \(made, identity) ->
+      use made (bracket_ (explained (renameFile beside path)) (removeOwn identity path))
   where
     explained action = action `catch` (throwIO . failure)
 

@@ -18,7 +18,12 @@ withPidFile (Just path) reload use =
   withControl (controlPath path) reload $ \whileAsked ->
     withOwnFile failed path written hClose (\_ whileThere -> use (whileAsked . whileThere))
   where
-    written beside = bracketOnError (openBinaryFile beside WriteMode) hClose $ \file -> file <$ (number file >> hFlush file)
+    written beside =
+      bracketOnError (openBinaryFile beside WriteMode) hClose $ \file -> file <$ (number file >> hFlush file)
     number :: Handle -> IO ()
     number file = processNumber >>= hPrint file
-    failed failure = Failure ("write " <> path) (reasonOf (toException failure)) "'pid-file' is a path that the server's user may write to."
+    failed failure =
+      Failure
+        ("write " <> path)
+        (reasonOf (toException failure))
+        "'pid-file' is a path that the server's user may write to."

@@ -1,5 +1,5 @@
--- | How many processors this process may keep busy: all of the machine, or as much of their time as its control groups allow
--- (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
+-- | How many processors this process may keep busy: all of the machine, or as much of their time as its control groups
+-- allow (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
 module Millrace.Cli.Serve.Processors
   ( usualCores,
     coresWithin,
@@ -22,16 +22,16 @@ import Text.Read (readMaybe)
 usualCores :: IO Int
 usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 
--- | How many of these processors are worth using with this quota. More of them would use the quota up sooner, and then everything
--- would stand still until the period is over. Part of a processor counts as one.
+-- | How many of these processors are worth using with this quota. More of them would use the quota up sooner, and then
+-- everything would stand still until the period is over. Part of a processor counts as one.
 --
 -- >>> coresWithin (Just 1.5) 8
 -- 2
 coresWithin :: Maybe Rational -> Int -> Int
 coresWithin quota processors = maybe processors (max 1 . min processors . ceiling) quota
 
--- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that there is no
--- quota, or that there are no control groups.
+-- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that
+-- there is no quota, or that there are no control groups.
 processorQuota :: IO (Maybe Rational)
 processorQuota = processorQuotaBelow ""
 
@@ -43,8 +43,8 @@ processorQuotaBelow top = do
   quotas <- mapM (quotaOf . (top <>)) (concatMap (directoriesOf groups . words) mounts)
   pure (least (catMaybes quotas))
 
--- The directories, from the top down, with the quotas that hold for this process: a quota also holds for the groups below it.
--- A line about a mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
+-- The directories, from the top down, with the quotas that hold for this process: a quota also holds for the groups
+-- below it. A line about a mount is "36 35 98:0 ROOT PLACE options [tag...] - TYPE source options" (proc(5)).
 directoriesOf :: [String] -> [String] -> [FilePath]
 directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
   (_ : _ : _ : root : place : _, [_, kind, _, options]) ->
@@ -56,7 +56,13 @@ directoriesOf groups mount = case (mount, dropWhile (/= "-") mount) of
       | kind == "cgroup" && "cpu" `elem` options = group (elem "cpu" . separated ',')
       | otherwise = Nothing
     -- "NUMBER:CONTROLLER,...:PATH", in version 2 without controllers.
-    group isMeant = listToMaybe [drop 1 path | (controllers, path) <- map (break (== ':') . drop 1 . dropWhile (/= ':')) groups, isMeant controllers]
+    group isMeant =
+      listToMaybe
+        [ drop 1 path
+          | (controllers, path) <-
+              map (break (== ':') . drop 1 . dropWhile (/= ':')) groups,
+            isMeant controllers
+        ]
 
 -- The part of the tree that a container sees may begin at its own group, or consist of that group alone.
 belowRoot :: FilePath -> FilePath -> FilePath
@@ -93,13 +99,17 @@ separated mark text = case break (== mark) text of
 -- Blanks and backslashes in a path are written as a backslash and three octal digits.
 unescaped :: FilePath -> FilePath
 unescaped path = case path of
-  '\\' : a : b : c : rest | all isOctDigit [a, b, c] -> chr (List.foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
+  '\\' : a : b : c : rest
+    | all isOctDigit [a, b, c] ->
+      chr (List.foldl' (\value digit -> 8 * value + digitToInt digit) 0 [a, b, c]) : unescaped rest
   other : rest -> other : unescaped rest
   [] -> []
 
 -- The content of a file, or nothing if the file does not exist or cannot be read.
 contentOf :: FilePath -> IO String
-contentOf path = either none id <$> try (withFile path ReadMode (\file -> getFileSystemEncoding >>= hSetEncoding file >> hGetContents' file))
+contentOf path =
+  either none id
+    <$> try (withFile path ReadMode (\file -> getFileSystemEncoding >>= hSetEncoding file >> hGetContents' file))
   where
     none :: IOException -> String
     none _ = ""

@@ -33,14 +33,15 @@ import System.Directory (doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (takeDirectory)
 
--- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests are answered as the
--- file says now, and open ones end as they began. If the file cannot be used, or says something that needs a restart, that is told
--- and nothing changes. 'reload' asks for the same.
+-- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests
+-- are answered as the file says now, and open ones end as they began. If the file cannot be used, or says something
+-- that needs a restart, that is told and nothing changes. 'reload' asks for the same.
 --
 -- Blocks. Throws 'Failure'. Must be called once, as 'serve'.
 run :: Makers -> FilePath -> IO ()
 run makers file = do
-  -- SIGHUP may come at any moment, and without a handler it ends the program. One that comes before the server runs is remembered.
+  -- SIGHUP may come at any moment, and without a handler it ends the program. One that comes before the server runs is
+  -- remembered.
   asked <- newEmptyMVar
   onHangup (void (tryPutMVar asked ()))
   first <- load file
@@ -54,7 +55,8 @@ run makers file = do
             replace (withSites makers (configurationSites next))
             when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
               traverse_ (useCertificates running) (serverTls (configurationServer next))
-                `catch` \failure -> replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
+                `catch` \failure ->
+                  replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
             pure next
           reloading = try readAgain >>= told
       void . forkIO . forever $ takeMVar asked >> reloading
@@ -67,14 +69,15 @@ run makers file = do
       Failure
         { failureAttempt = "use the changed " <> file,
           failureReason = intercalate " and " parts <> (if length parts == 1 then " has changed" else " have changed"),
-          failureRemedy = "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
+          failureRemedy =
+            "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
         }
 
 takenText :: FilePath -> String
 takenText file = file <> " was read again; new requests are answered as it says"
 
--- The parts of a configuration that have changed and cannot while the server runs. There is https before and afterwards or never, as long
--- as 'listen' is the same.
+-- The parts of a configuration that have changed and cannot while the server runs. There is https before and afterwards
+-- or never, as long as 'listen' is the same.
 fixed :: Configuration -> Configuration -> [String]
 fixed before next =
   ["'listen'" | serverListens old /= serverListens new]
@@ -85,32 +88,54 @@ fixed before next =
     new = configurationServer next
     without server = server {serverListens = serverListens old, serverTls = Nothing, serverLimits = noLimitOptions}
 
--- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads certificates and keys.
--- The access log and the pid file are not written, but the folders for them must be there. Throws 'Failure' if the server would.
+-- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads
+-- certificates and keys. The access log and the pid file are not written, but the folders for them must be there.
+-- Throws 'Failure' if the server would.
 check :: Makers -> FilePath -> IO ()
 check makers file = do
   found <- loadUsable makers file
   mapM_ (needsFolder "access-log") (filter (/= "-") (maybeToList (serverAccessLog (configurationServer found))))
   mapM_ (needsFolder "pid-file") (configurationPidFile found)
-  say (file <> ": OK, " <> counted (length (configurationSites found)) "site" <> ", " <> counted (length (serverListens (configurationServer found))) "address" <> "\n")
+  say
+    ( file
+        <> ": OK, "
+        <> counted (length (configurationSites found)) "site"
+        <> ", "
+        <> counted (length (serverListens (configurationServer found))) "address"
+        <> "\n"
+    )
   where
     counted 1 thing = "1 " <> thing
     counted count thing = show count <> " " <> thing <> (if last thing == 's' then "es" else "s")
 
--- The folder of a file that the server will write. Service managers make some folders only when they start the server (systemd's
--- RuntimeDirectory= and LogsDirectory=), and only the server's user may see those. So a folder in such a place may be missing here.
+-- The folder of a file that the server will write. Service managers make some folders only when they start the server
+-- (systemd's RuntimeDirectory= and LogsDirectory=), and only the server's user may see those. So a folder in such a
+-- place may be missing here.
 needsFolder :: String -> FilePath -> IO ()
 needsFolder key path = do
   isThere <- doesDirectoryExist folder
   unless isThere $
     if any (`isPrefixOf` folder) ["/run/", "/var/run/", "/var/log/", "/var/lib/", "/var/cache/"]
-      then tell ("millrace: there is no " <> folder <> " now, the folder of '" <> key <> "'; this is right if the service manager makes it at the start")
-      else throwIO (Failure ("write " <> path) ("there is no folder " <> folder) ("Make it, or give '" <> key <> "' in 'process' another path."))
+      then
+        tell
+          ( "millrace: there is no "
+              <> folder
+              <> " now, the folder of '"
+              <> key
+              <> "'; this is right if the service manager makes it at the start"
+          )
+      else
+        throwIO
+          ( Failure
+              ("write " <> path)
+              ("there is no folder " <> folder)
+              ("Make it, or give '" <> key <> "' in 'process' another path.")
+          )
   where
     folder = takeDirectory path
 
--- | Has the server that runs with a file read it again, and waits for this many seconds at most until the server says whether it takes it.
--- Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
+-- | Has the server that runs with a file read it again, and waits for this many seconds at most until the server says
+-- whether it takes it. Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
 reload :: Int -> FilePath -> IO ()
 reload seconds file = do
   found <- load file
@@ -119,19 +144,32 @@ reload seconds file = do
   outcome <- askToReload deadline path `catch` (throwIO . notAsked path)
   case outcome of
     Just Taken -> say (takenText file <> "\n")
-    Just (Refused reason) -> tell ("millrace: the server refuses " <> file <> ", and everything stays as it was: " <> reason) >> throwIO (ExitFailure 1)
-    Nothing -> throwIO (Failure attempt "the server ended before it said whether it takes the file" "Its messages say why.")
+    Just (Refused reason) ->
+      tell ("millrace: the server refuses " <> file <> ", and everything stays as it was: " <> reason)
+        >> throwIO (ExitFailure 1)
+    Nothing ->
+      throwIO (Failure attempt "the server ended before it said whether it takes the file" "Its messages say why.")
   where
     attempt = "have the server read " <> file
-    unnamed = Failure attempt "the file has no 'pid-file' in 'process'" "Name one and restart the server, or send SIGHUP to it: its messages say whether it takes the file."
+    unnamed =
+      Failure
+        attempt
+        "the file has no 'pid-file' in 'process'"
+        "Name one and restart the server, or send SIGHUP to it: its messages say whether it takes the file."
     notAsked path failure
-      | isDeadlineError failure = Failure attempt ("it has not answered within " <> show seconds <> (if seconds == 1 then " second" else " seconds")) "It may still take the file; its messages say so. --timeout waits longer."
-      | otherwise = Failure attempt (path <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
+      | isDeadlineError failure =
+        Failure
+          attempt
+          ("it has not answered within " <> show seconds <> (if seconds == 1 then " second" else " seconds"))
+          "It may still take the file; its messages say so. --timeout waits longer."
+      | otherwise =
+        Failure attempt (path <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
 
 reasonOfIO :: IOException -> String
 reasonOfIO = reasonOf . toException
 
--- Also makes the sites once, because that may fail: directories are opened, and users are read. The same for the certificates.
+-- Also makes the sites once, because that may fail: directories are opened, and users are read. The same for the
+-- certificates.
 loadUsable :: Makers -> FilePath -> IO Configuration
 loadUsable makers file = do
   found <- load file
@@ -143,11 +181,18 @@ load file = do
   text <- readTextFile file `catch` (throwIO . unreadable)
   either (throwIO . mistaken) pure (readConfiguration text)
   where
-    unreadable failure = Failure ("read " <> file) (reasonOfIO failure) "Give the path of a configuration file: millrace run FILE."
+    unreadable failure =
+      Failure ("read " <> file) (reasonOfIO failure) "Give the path of a configuration file: millrace run FILE."
     mistaken mistakes =
       Failure
         { failureAttempt = "use " <> file,
-          failureReason = intercalate "\n  " (counted mistakes : map (renderMistake file) (take mostShown mistakes) <> ["and " <> show more <> " more" | more > 0]),
+          failureReason =
+            intercalate
+              "\n  "
+              ( counted mistakes :
+                map (renderMistake file) (take mostShown mistakes)
+                  <> ["and " <> show more <> " more" | more > 0]
+              ),
           failureRemedy = "The guide's page \"Configuring\" has every key, with an example."
         }
       where

@@ -40,12 +40,13 @@ import Millrace.Socket (PortNumber, getSocketName, socketPortSafe)
 import Network.Wai (Application, Middleware)
 import Network.Wai.Handler.Millrace
 
--- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within 'serverDrainSeconds'. A
--- second signal ends the process at once, after the last lines of the access log are written. Prints on standard output where it
--- listens, and which backend it uses, and tells the service manager when it is ready.
+-- | Serves until SIGINT, SIGQUIT, SIGTERM or SIGHUP arrives. Then it finishes the open requests, within
+-- 'serverDrainSeconds'. A second signal ends the process at once, after the last lines of the access log are written.
+-- Prints on standard output where it listens, and which backend it uses, and tells the service manager when it is
+-- ready.
 --
--- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because it sets
--- the number of capabilities and the backend.
+-- Blocks. Throws 'Millrace.Cli.Failure.Failure'. Must be called once, before anything has used the I/O manager, because
+-- it sets the number of capabilities and the backend.
 serve :: ServerOptions -> Application -> IO ()
 serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application id)
 
@@ -53,7 +54,8 @@ serve options application = serveWith options HangupEnds (pure []) (\_ use -> us
 -- before anything listens. The application comes with a function for what must be so as long as this server serves: by
 -- then it listens, and nothing else can fail. SIGHUP can be for something else. The first action tells the targets of
 -- proxies, for the status page.
-serveWith :: ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
+serveWith ::
+  ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
 serveWith options hangup upstreams withApplication' = do
   stop <- newStop
   stopOnSignals hangup stop
@@ -66,28 +68,49 @@ serveWith options hangup upstreams withApplication' = do
   serviceManager <- findServiceManager
   tls <- newEmptyMVar
   -- What can fail comes before listening: clients that come to a port shared with another server would be lost.
-  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application whileServing -> withInherited $ \inherited ->
-    observing options stop $ \metrics telling -> protected options metrics (putMVar tls) $ \protection -> do
-      let sharing = setReusePort (serverReusePort options || not (null inherited))
-      withPlaces options inherited $ \places -> do
-        urls <- mapM urlsOf places
-        mapM_ (refuseSamePort places) (serverStatusPort options)
-        loops <- loopCount
-        securePort <- portOfHttps places
-        withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $ \status -> do
-          let notices =
-                Notices
-                  { whenReady = announce (concat urls) backend loops status >> notifyReady serviceManager (map snd (concat urls)),
-                    whenStopping = notifyStopping serviceManager
-                  }
-              service place said = do
-                (state, chosen) <- makeServerState (adapted place said)
-                mapM_ (`addServer` state) metrics
-                pure (Service (placeOptions place) (placeOrigin place) (placeListeners place) chosen (maybe id countActive metrics (applicationAt securePort place application)))
-              adapted place said = protectionAt place (maybe id protecting protection) (telling (reporting (sharing (settings options (placeOptions place) stop said))))
-          services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
-          withHttp3Beside options protection services $
-            whileServing . withWatchdog serviceManager . runTogether . map (\found -> runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found))
+  withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application whileServing ->
+    withInherited $ \inherited ->
+      observing options stop $ \metrics telling -> protected options metrics (putMVar tls) $ \protection -> do
+        let sharing = setReusePort (serverReusePort options || not (null inherited))
+        withPlaces options inherited $ \places -> do
+          urls <- mapM urlsOf places
+          mapM_ (refuseSamePort places) (serverStatusPort options)
+          loops <- loopCount
+          securePort <- portOfHttps places
+          withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $
+            \status -> do
+              let notices =
+                    Notices
+                      { whenReady =
+                          announce (concat urls) backend loops status
+                            >> notifyReady serviceManager (map snd (concat urls)),
+                        whenStopping = notifyStopping serviceManager
+                      }
+                  service place said = do
+                    (state, chosen) <- makeServerState (adapted place said)
+                    mapM_ (`addServer` state) metrics
+                    pure
+                      ( Service
+                          (placeOptions place)
+                          (placeOrigin place)
+                          (placeListeners place)
+                          chosen
+                          (maybe id countActive metrics (applicationAt securePort place application))
+                      )
+                  adapted place said =
+                    protectionAt
+                      place
+                      (maybe id protecting protection)
+                      (telling (reporting (sharing (settings options (placeOptions place) stop said))))
+              services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
+              withHttp3Beside options protection services $
+                whileServing
+                  . withWatchdog serviceManager
+                  . runTogether
+                  . map
+                    ( \found ->
+                        runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found)
+                    )
   awaitTold stop
 
 -- | What can be changed while the server runs.
@@ -104,9 +127,9 @@ data Place = Place
     placeListeners :: [Listener]
   }
 
--- If the process has inherited sockets, they replace those that the options ask for. A socket is listened on in the way that the
--- options have for its port, and otherwise in the way of the first one. Only those that lead to https are opened if they were not
--- inherited.
+-- If the process has inherited sockets, they replace those that the options ask for. A socket is listened on in the way
+-- that the options have for its port, and otherwise in the way of the first one. Only those that lead to https are
+-- opened if they were not inherited.
 withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
 withPlaces options inherited use
   | null inherited = opened (toList asked) []
@@ -114,14 +137,30 @@ withPlaces options inherited use
     ports <- mapM (socketPortSafe . listenerSocket) inherited
     let wayOf port = fromMaybe (NonEmpty.head asked) (find ((== port) . Just . listenPort) asked)
         found = zip (map wayOf ports) inherited
-        places = [Place wanted Inherited listeners | wanted <- toList asked, let listeners = [listener | (way, listener) <- found, way == wanted], not (null listeners)]
-    opened (NonEmpty.filter (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places) asked) (reverse places)
+        places =
+          [ Place wanted Inherited listeners
+            | wanted <-
+                toList asked,
+              let listeners = [listener | (way, listener) <- found, way == wanted],
+              not (null listeners)
+          ]
+    opened
+      ( NonEmpty.filter
+          (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places)
+          asked
+      )
+      (reverse places)
   where
     asked = serverListens options
     opened [] found = use (reverse found)
     opened (wanted : others) found =
-      withListeners (listenSaidBy wanted) (setReusePort (serverReusePort options) defaultSettings) (listenHost wanted) (listenPort wanted) $ \listeners ->
-        opened others (Place wanted OpenedHere listeners : found)
+      withListeners
+        (listenSaidBy wanted)
+        (setReusePort (serverReusePort options) defaultSettings)
+        (listenHost wanted)
+        (listenPort wanted)
+        $ \listeners ->
+          opened others (Place wanted OpenedHere listeners : found)
 
 -- What the user is told of a place: how it is spoken there, and where it is.
 urlsOf :: Place -> IO [(Speaking, String)]
@@ -134,7 +173,8 @@ urlOf :: Listener -> IO String
 urlOf = fmap addressUrl . getSocketName . listenerSocket
 
 applicationAt :: PortNumber -> Place -> Middleware
-applicationAt securePort place = if listenSpeaking (placeOptions place) == RedirectToHttps then redirecting securePort else id
+applicationAt securePort place =
+  if listenSpeaking (placeOptions place) == RedirectToHttps then redirecting securePort else id
 
 -- The port that clients are sent to.
 portOfHttps :: [Place] -> IO PortNumber
@@ -195,15 +235,19 @@ tellAll [] = id
 tellAll observers = setOnAnswer (forM_ observers . flip id)
 
 countConnections :: Metrics -> Settings -> Settings
-countConnections metrics = onOpening (countOpened metrics) . setOnClose (const (countClosed metrics)) . setOnLimit (\limit _ -> countLimit metrics limit)
+countConnections metrics =
+  onOpening (countOpened metrics)
+    . setOnClose (const (countClosed metrics))
+    . setOnLimit (\limit _ -> countLimit metrics limit)
 
--- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared like that
--- of the server itself: during a restart the next server needs it while this one still has it.
+-- Serves the status pages beside the server, on the loopback interface. The action gets their URL. The port is shared
+-- like that of the server itself: during a restart the next server needs it while this one still has it.
 withStatusServer :: (Settings -> Settings) -> Maybe PortNumber -> Maybe Application -> (Maybe String -> IO a) -> IO a
 withStatusServer adapted (Just port) (Just pages) use =
   withListeners "--status" (adapted defaultSettings) "127.0.0.1" port $ \listeners -> do
     urls <- mapM urlOf (take 1 listeners)
-    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners pages)) killThread $ \_ -> use (listToMaybe urls)
+    bracket (forkIO (runSettingsListeners (adapted defaultSettings) listeners pages)) killThread $ \_ ->
+      use (listToMaybe urls)
 withStatusServer _ _ _ use = use Nothing
 
 -- What a server tells of itself.
@@ -248,19 +292,38 @@ limiting options =
   where
     limit set name = maybe id set (limitOf options name)
     or' known name = fromMaybe known (limitOf options name)
-    resets usual = let (burst, rate) = getHTTP2MaximumResets usual in setHTTP2MaximumResets (burst `or'` LimitResets) (rate `or'` LimitResetsPerSecond) usual
-    frames usual = let (burst, rate) = getHTTP2MaximumFrames usual in setHTTP2MaximumFrames (burst `or'` LimitUselessFrames) (rate `or'` LimitUselessFramesPerSecond) usual
+    resets usual =
+      let (burst, rate) = getHTTP2MaximumResets usual
+       in setHTTP2MaximumResets
+            (burst `or'` LimitResets)
+            (rate `or'` LimitResetsPerSecond)
+            usual
+    frames usual =
+      let (burst, rate) = getHTTP2MaximumFrames usual
+       in setHTTP2MaximumFrames
+            (burst `or'` LimitUselessFrames)
+            (rate `or'` LimitUselessFramesPerSecond)
+            usual
     windows usual =
       let (stream, connection, largest) = getHTTP2Windows usual
-       in setHTTP2Windows (stream `or'` LimitStreamWindow) (connection `or'` LimitConnectionWindow) (largest `or'` LimitLargestWindow) usual
+       in setHTTP2Windows
+            (stream `or'` LimitStreamWindow)
+            (connection `or'` LimitConnectionWindow)
+            (largest `or'` LimitLargestWindow)
+            usual
 
--- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every request.
+-- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every
+-- request.
 newReporting :: IO (Settings -> Settings)
 newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tell . crowded)) <$> newSeldomTeller
   where
     crowded news =
       "millrace: " <> case news of
-        ClientsWait (MaximumConnections most) -> "clients wait: " <> show most <> (if most == 1 then " connection is" else " connections are") <> " open, as many as 'connections' allows"
+        ClientsWait (MaximumConnections most) ->
+          "clients wait: "
+            <> show most
+            <> (if most == 1 then " connection is" else " connections are")
+            <> " open, as many as 'connections' allows"
         ClientsWait OpenDescriptors -> "clients wait: too many open files (ulimit -n)"
         ClientsWaitNoMore (MaximumConnections _) -> "clients no longer wait for connections"
         ClientsWaitNoMore OpenDescriptors -> "clients no longer wait for open files"
@@ -268,7 +331,9 @@ newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tel
       when (defaultShouldDisplayException failure && not (isOfLeavingClient failure)) $ case request of
         Just found -> telling ("millrace: " <> requestName found <> ": " <> described failure)
         Nothing
-          | maybe False isOutOfMemory (fromException failure) -> telling "millrace: connections end, because there is no memory for them; 'connections' in 'limits' bounds it"
+          | maybe False isOutOfMemory (fromException failure) ->
+            telling
+              "millrace: connections end, because there is no memory for them; 'connections' in 'limits' bounds it"
           | otherwise -> tell ("millrace: " <> described failure)
     -- Of the system, or of C's allocator, which has no number.
     isOutOfMemory failure = maybe (ioe_type failure == ResourceExhausted) ((== eNOMEM) . Errno) (ioe_errno failure)
@@ -288,14 +353,15 @@ data Stop = Stop
 newStop :: IO Stop
 newStop = Stop <$> newEmptyMVar <*> newEmptyMVar <*> newIORef (pure ())
 
--- The handlers are installed before the socket is opened, so that no signal is lost. A signal counts even if the message cannot
--- be written, for example because Ctrl-C has ended the reader of the pipe as well.
+-- The handlers are installed before the socket is opened, so that no signal is lost. A signal counts even if the
+-- message cannot be written, for example because Ctrl-C has ended the reader of the pipe as well.
 stopOnSignals :: Hangup -> Stop -> IO ()
 stopOnSignals hangup stop = onTermination hangup asked (join (readIORef (stopLastWords stop)))
   where
     asked = do
       void (tryPutMVar (stopAsked stop) ())
-      tell "stopping when the open requests are done; a second signal stops at once" `finally` tryPutMVar (stopTold stop) ()
+      tell "stopping when the open requests are done; a second signal stops at once"
+        `finally` tryPutMVar (stopTold stop) ()
 
 -- Waits until the message about stopping is written. The program's end would cut it off.
 awaitTold :: Stop -> IO ()

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Tells the program that started this one, for example systemd, when the server is ready, when it stops, and that it is still
--- alive: the protocol of sd_notify(3). Must not know: servers, HTTP, files.
+-- | Tells the program that started this one, for example systemd, when the server is ready, when it stops, and that it
+-- is still alive: the protocol of sd_notify(3). Must not know: servers, HTTP, files.
 module Millrace.Cli.Serve.ServiceManager
   ( ServiceManager,
     findServiceManager,
@@ -36,8 +36,8 @@ data ServiceManager = ServiceManager
     managerTelling :: String -> IO ()
   }
 
--- | The service manager that the environment names (@NOTIFY_SOCKET@, @WATCHDOG_USEC@), if there is one. A sign of life that is
--- meant for another process (@WATCHDOG_PID@) does no harm: systemd ignores it.
+-- | The service manager that the environment names (@NOTIFY_SOCKET@, @WATCHDOG_USEC@), if there is one. A sign of life
+-- that is meant for another process (@WATCHDOG_PID@) does no harm: systemd ignores it.
 findServiceManager :: IO (Maybe ServiceManager)
 findServiceManager = do
   found <- lookupEnv "NOTIFY_SOCKET"
@@ -52,8 +52,8 @@ socketAddress name = case name of
   '@' : rest -> Just (SockAddrUnix ('\0' : Char8.unpack (nameBytes rest)))
   _ -> Nothing
 
--- | How many microseconds may pass from one sign of life to the next: half of what the environment says, as systemd recommends.
--- 'Nothing' if it says nothing that is a positive number.
+-- | How many microseconds may pass from one sign of life to the next: half of what the environment says, as systemd
+-- recommends. 'Nothing' if it says nothing that is a positive number.
 --
 -- >>> watchdogInterval "30000000"
 -- Just 15000000
@@ -61,12 +61,15 @@ socketAddress name = case name of
 -- Nothing
 watchdogInterval :: String -> Maybe Int
 watchdogInterval text = case readMaybe text of
-  Just limit | all isDigit text && limit >= 2 && limit <= toInteger (maxBound :: Int) -> Just (fromInteger (limit `div` 2))
+  Just limit
+    | all isDigit text && limit >= 2 && limit <= toInteger (maxBound :: Int) ->
+      Just (fromInteger (limit `div` 2))
   _ -> Nothing
 
 -- | Says that the server accepts connections, and where.
 notifyReady :: Maybe ServiceManager -> [String] -> IO ()
-notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords places))]
+notifyReady manager places =
+  notify manager ["READY=1", "STATUS=listening on " <> nameBytes (map plain (unwords places))]
   where
     -- The path of a Unix socket may have any bytes; a line end would begin another message, and systemd takes only
     -- UTF-8.
@@ -76,12 +79,13 @@ notifyReady manager places = notify manager ["READY=1", "STATUS=listening on " <
 notifyStopping :: Maybe ServiceManager -> IO ()
 notifyStopping manager = notify manager ["STOPPING=1", "STATUS=finishing the open requests"]
 
--- | Gives signs of life while the action runs, if the service manager wants any. A thread of the I\/O manager gives them, so they
--- stop when that manager does.
+-- | Gives signs of life while the action runs, if the service manager wants any. A thread of the I\/O manager gives
+-- them, so they stop when that manager does.
 withWatchdog :: Maybe ServiceManager -> IO a -> IO a
 withWatchdog manager action = case manager >>= managerWatchdog of
   Nothing -> action
-  Just interval -> bracket (forkIO (forever (threadDelay interval >> notify manager ["WATCHDOG=1"]))) killThread (const action)
+  Just interval ->
+    bracket (forkIO (forever (threadDelay interval >> notify manager ["WATCHDOG=1"]))) killThread (const action)
 
 -- A server that cannot reach its service manager runs nevertheless. It waits at most a second for one that does not
 -- receive.
@@ -96,4 +100,7 @@ notify (Just manager) lines' = do
       sendAllToBefore deadline channel (ByteString.intercalate "\n" lines') (managerAddress manager)
     report failure =
       managerTelling manager $
-        "millrace: cannot tell the service manager " <> Char8.unpack (ByteString.concat (take 1 lines')) <> ": " <> displayException (failure :: IOException)
+        "millrace: cannot tell the service manager "
+          <> Char8.unpack (ByteString.concat (take 1 lines'))
+          <> ": "
+          <> displayException (failure :: IOException)

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The sites of a configuration as one application: chooses by the host that is asked for, and then by the path. Must not know:
--- servers, files.
+-- | The sites of a configuration as one application: chooses by the host that is asked for, and then by the path. Must
+-- not know: servers, files.
 module Millrace.Cli.Serve.Sites
   ( Makers (..),
     withSites,
@@ -38,7 +38,8 @@ data Makers = Makers
     madeUpstreams :: IO [Upstream]
   }
 
--- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot be told from others, is refused.
+-- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot
+-- be told from others, is refused.
 withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where
@@ -87,8 +88,9 @@ canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 ------------------------------------------------------------------------------------------------------------------------
 -- Paths
 
--- The application of a route, with the parts of its path. What the route says of its users and of other origins takes the place of what
--- its site says: two lists of users could not both be satisfied by the one Authorization of a request.
+-- The application of a route, with the parts of its path. What the route says of its users and of other origins takes
+-- the place of what its site says: two lists of users could not both be satisfied by the one Authorization of a
+-- request.
 withRoute :: Makers -> Admission -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
 withRoute makers ofSite route use = do
   ofRoute <- admission (routePolicy route)
@@ -97,7 +99,8 @@ withRoute makers ofSite route use = do
   case routeAction route of
     ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))
     PassOn options -> makeProxy makers options finishedWith
-    RedirectTo target -> finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target)))
+    RedirectTo target ->
+      finished (belowPath parts (redirectingTo (Char8.pack target)) (redirectingTo (Char8.pack target)))
   where
     parts = map nameBytes (routePath route)
 
@@ -106,7 +109,9 @@ withRoute makers ofSite route use = do
 answering :: [([ByteString], Application)] -> Application
 answering [(_, application)] = application
 answering routes = \request respond -> case map routeOf <$> readings (rawPathInfo request) of
-  Just (found : others) | all ((== fmap fst found) . fmap fst) others -> maybe (respond (refusal notFound404 [])) (\(_, application) -> application request respond) found
+  Just (found : others)
+    | all ((== fmap fst found) . fmap fst) others ->
+      maybe (respond (refusal notFound404 [])) (\(_, application) -> application request respond) found
   _ -> respond (refusal badRequest400 [])
   where
     routeOf parts = find ((`isPrefixOf` parts) . fst) routes
@@ -116,12 +121,23 @@ belowPath :: [ByteString] -> Application -> Middleware
 belowPath [] _ application request respond = application request respond
 belowPath parts bare application request respond = case restOf parts (rawPathInfo request) of
   Nothing -> respond (refusal notFound404 [])
-  Just rest -> (if Char8.null rest then bare else application) request {rawPathInfo = rest, pathInfo = decodePathSegments rest} respond
+  Just rest ->
+    (if Char8.null rest then bare else application)
+      request
+        { rawPathInfo =
+            rest,
+          pathInfo = decodePathSegments rest
+        }
+      respond
 
 -- The links of a page count from the slash behind the directory's name.
 toDirectory :: [ByteString] -> Application
 toDirectory parts request respond =
-  respond (refusal permanentRedirect308 [(hLocation, foldMap (("/" <>) . encodeSegment) parts <> "/" <> encodeBeyondAscii (rawQueryString request))])
+  respond
+    ( refusal
+        permanentRedirect308
+        [(hLocation, foldMap (("/" <>) . encodeSegment) parts <> "/" <> encodeBeyondAscii (rawQueryString request))]
+    )
 
 restOf :: [ByteString] -> ByteString -> Maybe ByteString
 restOf [] path = Just path
@@ -133,5 +149,10 @@ restOf (part : others) path
 
 redirectingTo :: ByteString -> Application
 redirectingTo target request respond
-  | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] = respond (refusal permanentRedirect308 [(hLocation, target <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))])
+  | Char8.take 1 (rawPathInfo request) `elem` ["/", ""] =
+    respond
+      ( refusal
+          permanentRedirect308
+          [(hLocation, target <> encodeBeyondAscii (rawPathInfo request <> rawQueryString request))]
+      )
   | otherwise = respond (refusal badRequest400 [])

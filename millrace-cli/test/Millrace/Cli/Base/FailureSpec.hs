@@ -12,9 +12,16 @@ import Test.Hspec
 spec :: Spec
 spec = do
   describe "a message in the locale's encoding" $
-    forM_ [("ASCII//ROUNDTRIP", "gr\xDCE4\&fe", "gr\xE4\&fe"), ("ASCII//ROUNDTRIP", "--\xFFFD x", "--? x"), ("ASCII//ROUNDTRIP", "\xE9\xDCE9", "?\xE9"), ("ISO8859-1", "\xE9\x20AC", "\xE9?"), ("UTF-8", "\xE9\xFFFD", "\xC3\xA9\xEF\xBF\xBD")] $ \(name, text, bytes) ->
-      it ("is never lost: " <> show text <> " in " <> name) $
-        (mkTextEncoding name >>= (`encodedWith` text)) `shouldReturn` bytes
+    forM_
+      [ ("ASCII//ROUNDTRIP", "gr\xDCE4\&fe", "gr\xE4\&fe"),
+        ("ASCII//ROUNDTRIP", "--\xFFFD x", "--? x"),
+        ("ASCII//ROUNDTRIP", "\xE9\xDCE9", "?\xE9"),
+        ("ISO8859-1", "\xE9\x20AC", "\xE9?"),
+        ("UTF-8", "\xE9\xFFFD", "\xC3\xA9\xEF\xBF\xBD")
+      ]
+      $ \(name, text, bytes) ->
+        it ("is never lost: " <> show text <> " in " <> name) $
+          (mkTextEncoding name >>= (`encodedWith` text)) `shouldReturn` bytes
   describe "the reason of an exception that was thrown" $ do
     it "is what it says, without a backtrace" $
       (either reasonOf id <$> try (throwIO (ErrorCall "the reason"))) `shouldReturn` "the reason"

@@ -68,7 +68,8 @@ spec = do
     forM_ ["/", "/a", "/a/b.c/", "/.well-known/a", "/a./b"] $ \path -> it (show path) $ isCanonical path `shouldBe` True
     forM_ ["/%61", "/.", "/./", "/./a", "/a/.", "/a/./b"] $ \path -> it (show path) $ isCanonical path `shouldBe` False
   describe "a segment of a URI" $ do
-    it "encodes all that means something" $ encodeSegment "a b/c:d?e#f%\r\n\"<\233" `shouldBe` "a%20b%2Fc%3Ad%3Fe%23f%25%0D%0A%22%3C%E9"
+    it "encodes all that means something" $
+      encodeSegment "a b/c:d?e#f%\r\n\"<\233" `shouldBe` "a%20b%2Fc%3Ad%3Fe%23f%25%0D%0A%22%3C%E9"
     it "keeps what means nothing" $ encodeSegment "Az09-._~" `shouldBe` "Az09-._~"
   where
     names target expected = it (show target) $ parseRequestPath target `shouldBe` Right expected

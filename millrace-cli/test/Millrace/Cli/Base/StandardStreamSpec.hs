@@ -21,4 +21,9 @@ spec = describe "the pieces of what is written" $ do
     map ByteString.length (pieces text) `shouldSatisfy` all (<= 4096)
   it "cut a line that does not fit" $
     pieces ("before\n" <> Char8.replicate 9000 'x' <> "\nbehind\n")
-      `shouldBe` ["before\n", Char8.replicate 4096 'x', Char8.replicate 4096 'x', Char8.replicate 808 'x' <> "\nbehind\n"]
+      `shouldBe` [ "before\n",
+                   Char8.replicate 4096 'x',
+                   Char8.replicate 4096 'x',
+                   Char8.replicate 808 'x'
+                     <> "\nbehind\n"
+                 ]

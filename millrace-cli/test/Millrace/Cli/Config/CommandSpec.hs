@@ -19,17 +19,48 @@ spec :: Spec
 spec = do
   describe "is understood" $ do
     ["serve"] `means` Serve files defaults
-    ["serve", "public", "--follow-links"] `means` Serve files {filesDirectory = "public", filesFollowLinks = True} defaults
-    ["serve", "--listing", "--cache-seconds", "0"] `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
+    ["serve", "public", "--follow-links"]
+      `means` Serve files {filesDirectory = "public", filesFollowLinks = True} defaults
+    ["serve", "--listing", "--cache-seconds", "0"]
+      `means` Serve files {filesListing = True, filesCacheSeconds = 0} defaults
     ["serve", "--spa"] `means` Serve files {filesFallback = SinglePage} defaults
     ["serve", "--error-pages"] `means` Serve files {filesOnError = PageOfSite} defaults
     ["serve", "--compress"] `means` Serve files {filesCompression = CompressOnTheWay} defaults
     ["serve", "--cache-control", "/=no-cache", "--cache-control", "*.css=max-age=60, immutable"]
-      `means` Serve files {filesCacheRules = [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60, immutable"]]} defaults
+      `means` Serve
+        files
+          { filesCacheRules =
+              [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60, immutable"]]
+          }
+        defaults
     ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
-      `means` Proxy (proxying ["a:1", "unix:/b"]) {proxyHost = HostOfTarget, proxySpread = ByClient, proxyTrustsForwarded = True, proxyKept = 0} defaults
-    ["proxy", "a:1", "--host-field", "b", "--connect-seconds", "1", "--response-seconds", "2", "--health", "/up", "--target-authorities", "c", "--error-pages", "pages", "-p", "80"]
+      `means` Proxy
+        (proxying ["a:1", "unix:/b"])
+          { proxyHost =
+              HostOfTarget,
+            proxySpread = ByClient,
+            proxyTrustsForwarded = True,
+            proxyKept = 0
+          }
+        defaults
+    [ "proxy",
+      "a:1",
+      "--host-field",
+      "b",
+      "--connect-seconds",
+      "1",
+      "--response-seconds",
+      "2",
+      "--health",
+      "/up",
+      "--target-authorities",
+      "c",
+      "--error-pages",
+      "pages",
+      "-p",
+      "80"
+      ]
       `means` Proxy
         (proxying ["a:1"])
           { proxyHost = HostAlways "b",
@@ -42,20 +73,46 @@ spec = do
         (listening (ListenOptions PlainHttp "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--port"))
     ["pong"] `means` Pong defaults
     ["pong", "--port", "0", "--host", "::1", "--backend", "epoll", "--cores", "3"]
-      `means` Pong (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader Http3IfPossible "--port")) {serverBackend = Just Epoll, serverCores = Just 3}
+      `means` Pong
+        (listening (ListenOptions PlainHttp "::1" 0 NoProxyHeader Http3IfPossible "--port"))
+          { serverBackend =
+              Just Epoll,
+            serverCores = Just 3
+          }
     ["pong", "--access-log", "a.log", "--log-format", "json", "--status", "9090"]
       `means` Pong defaults {serverAccessLog = Just "a.log", serverLogFormat = JsonLines, serverStatusPort = Just 9090}
     ["pong", "--reuse-port"] `means` Pong defaults {serverReusePort = True}
     ["pong", "--drain-seconds", "60"] `means` Pong defaults {serverDrainSeconds = 60}
     ["pong", "--proxy-protocol"] `means` Pong (listening usual {listenProxyHeader = ProxyHeaderRequired})
-    ["pong", "--certificate", "a", "--key", "b", "--certificate", "c", "--key", "d", "--redirect-to-https", "80", "--client-authorities", "e", "--ticket-keys", "f"]
+    [ "pong",
+      "--certificate",
+      "a",
+      "--key",
+      "b",
+      "--certificate",
+      "c",
+      "--key",
+      "d",
+      "--redirect-to-https",
+      "80",
+      "--client-authorities",
+      "e",
+      "--ticket-keys",
+      "f"
+      ]
       `means` Pong
         defaults
-          { serverListens = usual {listenSpeaking = Https} :| [ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--redirect-to-https"],
+          { serverListens =
+              usual {listenSpeaking = Https}
+                :| [ListenOptions RedirectToHttps "127.0.0.1" 80 NoProxyHeader Http3IfPossible "--redirect-to-https"],
             serverTls = Just (TlsOptions [("a", "b"), ("c", "d")] (Just "e") ["f"])
           }
     ["pong", "--certificate", "a", "--key", "b", "--http3", "off"]
-      `means` Pong (listening usual {listenSpeaking = Https, listenHttp3 = NoHttp3}) {serverTls = Just (TlsOptions [("a", "b")] Nothing [])}
+      `means` Pong
+        (listening usual {listenSpeaking = Https, listenHttp3 = NoHttp3})
+          { serverTls =
+              Just (TlsOptions [("a", "b")] Nothing [])
+          }
     ["pong", "--host", "[::1]"] `means` Pong (listening usual {listenHost = "::1"})
     ["pong", "--backend=io_uring"] `means` Pong defaults {serverBackend = Just IoUring}
     ["pong", "--backend=auto"] `means` Pong defaults
@@ -66,7 +123,8 @@ spec = do
     ["pong", "--port", "-1"] `isRefused` "'-1' is not a number"
     ["pong", "--drain-seconds", "0"] `isRefused` "'0' is not a number from 1 to 3600"
     ["pong", "--cores", "0"] `isRefused` "'0' is not a number from 1 to 256"
-    ["pong", "--backend", "select"] `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
+    ["pong", "--backend", "select"]
+      `isRefused` "there is no backend 'select'; choose one of: auto, hybrid, epoll, io_uring"
     ["serve", "--cache-control", "assets=no-cache"] `isRefused` "'assets' is not a pattern"
     ["serve", "--cache-control", "/assets"] `isRefused` "'/assets' is not PATTERN=VALUE"
     ["serve", "--cache-control", "/assets/=a\nb"] `isRefused` "cannot be the value of Cache-Control"
@@ -78,9 +136,11 @@ spec = do
     ["serve", "--certificate", "a"] `isRefused` "Missing: (--key FILE)"
     ["serve", "--redirect-to-https", "80"] `isRefused` "Missing: (--certificate FILE --key FILE)"
     ["serve", "--http3", "off"] `isRefused` "Missing: (--certificate FILE --key FILE)"
-    ["serve", "--certificate", "a", "--key", "b", "--http3", "yes"] `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
+    ["serve", "--certificate", "a", "--key", "b", "--http3", "yes"]
+      `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
     ["proxy"] `isRefused` "Usage: millrace proxy TARGET..."
-    ["proxy", "3000", "--balance", "luck"] `isRefused` "there is no way to choose 'luck'; choose one of: turn, load, client, path"
+    ["proxy", "3000", "--balance", "luck"]
+      `isRefused` "there is no way to choose 'luck'; choose one of: turn, load, client, path"
     ["proxy", "3000", "--health", "up"] `isRefused` "'up' is not a path"
     ["proxy", "3000", "--host-field", "a b"] `isRefused` "'a b' is not the name of a host"
     ["serve", "--bogus"] `isRefused` "Usage: millrace serve [DIR]"
@@ -88,17 +148,31 @@ spec = do
     ["dance"] `isRefused` "Invalid argument `dance'"
     [] `isRefused` "Usage: millrace"
   describe "is explained" $
-    forM_ [["--help"], ["serve", "--help"], ["proxy", "--help"], ["pong", "--help"], ["doctor", "--help"]] $ \arguments ->
-      it (unwords arguments) $ do
-        let (text, code) = ending arguments
-        code `shouldBe` ExitSuccess
-        text `shouldSatisfy` isInfixOf "Examples:\n  "
+    forM_ [["--help"], ["serve", "--help"], ["proxy", "--help"], ["pong", "--help"], ["doctor", "--help"]] $
+      \arguments ->
+        it (unwords arguments) $ do
+          let (text, code) = ending arguments
+          code `shouldBe` ExitSuccess
+          text `shouldSatisfy` isInfixOf "Examples:\n  "
   where
     defaults = listening usual
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible "--port"
-    listening wanted = ServerOptions (pure wanted) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
+    listening wanted =
+      ServerOptions (pure wanted) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
     files = plainFiles "."
-    proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
+    proxying targets =
+      ProxyOptions
+        targets
+        HostOfClient
+        False
+        InTurn
+        10
+        60
+        128
+        (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15)
+        Nothing
+        Nothing
+        Nothing
     parse = execParserPure parserPreferences commandLine
     means arguments expected =
       it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected

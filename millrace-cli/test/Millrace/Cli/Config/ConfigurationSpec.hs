@@ -32,19 +32,70 @@ spec = do
     it "with every key" $ every `means` everything
     it "with comments, quotes and numbers as texts" $
       ["# mine", "sites:", "- hosts: 'A.Example'", "  proxy: 3000 # here"]
-        `means` usual {configurationSites = [SiteOptions [ExactHost "a.example"] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]}
+        `means` usual
+          { configurationSites =
+              [ SiteOptions
+                  [ExactHost "a.example"]
+                  plainPolicy
+                  [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]
+              ]
+          }
     it "with numbers in all ways to write them" $
       ["process: {cores: 0x10, drain-seconds: +60}", "sites: {proxy: 0o5670}"]
-        `means` usual {configurationServer = (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60}, configurationSites = [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]}
+        `means` usual
+          { configurationServer =
+              (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60},
+            configurationSites =
+              [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]
+          }
     it "with texts that look like something else" $
-      ["sites:", "- files: 'true'", "- {hosts: x.org, files: 1.2.3.4}", "- {hosts: y.org, files: \"5\"}", "- {hosts: z.org, files: !!str 1.5}"]
-        `means` usual {configurationSites = [SiteOptions [host] plainPolicy [files [] directory] | (host, directory) <- [(AnyHost, "true"), (ExactHost "x.org", "1.2.3.4"), (ExactHost "y.org", "5"), (ExactHost "z.org", "1.5")]]}
+      [ "sites:",
+        "- files: 'true'",
+        "- {hosts: x.org, files: 1.2.3.4}",
+        "- {hosts: y.org, files: \"5\"}",
+        "- {hosts: z.org, files: !!str 1.5}"
+      ]
+        `means` usual
+          { configurationSites =
+              [ SiteOptions [host] plainPolicy [files [] directory]
+                | (host, directory) <-
+                    [ (AnyHost, "true"),
+                      (ExactHost "x.org", "1.2.3.4"),
+                      (ExactHost "y.org", "5"),
+                      (ExactHost "z.org", "1.5")
+                    ]
+              ]
+          }
     it "with references to what was written before" $
-      ["sites:", "- hosts: &names [a.org, b.org]", "  files: a", "- hosts: c.org", "  files: &there b", "- hosts: d.org", "  files: *there"]
-        `means` usual {configurationSites = [SiteOptions (map ExactHost hosts) plainPolicy [files [] directory] | (hosts, directory) <- [(["a.org", "b.org"], "a"), (["c.org"], "b"), (["d.org"], "b")]]}
+      [ "sites:",
+        "- hosts: &names [a.org, b.org]",
+        "  files: a",
+        "- hosts: c.org",
+        "  files: &there b",
+        "- hosts: d.org",
+        "  files: *there"
+      ]
+        `means` usual
+          { configurationSites =
+              [ SiteOptions (map ExactHost hosts) plainPolicy [files [] directory]
+                | (hosts, directory) <-
+                    [(["a.org", "b.org"], "a"), (["c.org"], "b"), (["d.org"], "b")]
+              ]
+          }
     it "with the path of a check alone" $
       ["sites: {proxy: {targets: 3000, health: /up}}"]
-        `means` usual {configurationSites = [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})]]}
+        `means` usual
+          { configurationSites =
+              [ SiteOptions
+                  [AnyHost]
+                  plainPolicy
+                  [ RouteOptions
+                      []
+                      plainPolicy
+                      (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})
+                  ]
+              ]
+          }
   describe "is refused" $ do
     it "with all mistakes at once, in their order" $
       ["process: {cores: many, backend: select}", "site: a", "sites:", "- {files: a, proxy: 1, hosts: [-x y]}"]
@@ -56,46 +107,76 @@ spec = do
                     ]
     it "without sites" $ ["{}"] `isRefused` [(1, 1, "the key 'sites' is missing here")]
     it "without anything" $ [] `isRefused` [(1, 1, "the key 'sites' is missing here")]
-    it "when it is not YAML" $ ["sites: [a"] `isRefused` [(2, 1, "this is not YAML: did not find expected ',' or ']', while parsing a flow sequence")]
-    it "when a name with a star has no quotes" $ ["sites:", "- hosts: *.a", "  files: b"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
-    it "when a name that begins with a star has no quotes" $ ["sites: {hosts: *, files: b}"] `isRefused` [(1, 16, "a text that begins with * must be in quotes")]
-    it "when it has a reference to nothing" $ ["sites:", "- files: *there"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
+    it "when it is not YAML" $
+      ["sites: [a"]
+        `isRefused` [(2, 1, "this is not YAML: did not find expected ',' or ']', while parsing a flow sequence")]
+    it "when a name with a star has no quotes" $
+      ["sites:", "- hosts: *.a", "  files: b"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
+    it "when a name that begins with a star has no quotes" $
+      ["sites: {hosts: *, files: b}"] `isRefused` [(1, 16, "a text that begins with * must be in quotes")]
+    it "when it has a reference to nothing" $
+      ["sites:", "- files: *there"] `isRefused` [(2, 10, "a text that begins with * must be in quotes")]
     it "when it has a tag" $ ["sites: {files: !path b}"] `isRefused` [(1, 16, "the tag !path has no meaning here")]
-    it "when it has a second document" $ ["sites: {files: a}", "---", "sites: {files: b}"] `isRefused` [(3, 1, "a second document begins here")]
-    forM_ [("1.5", "a number with a fraction"), (".5e3", "a number with a fraction"), ("~", "nothing"), ("True", "true or false")] $ \(scalar, said) ->
-      it ("when a text is " <> scalar) $ ["sites: {files: " <> scalar <> "}"] `isRefused` [(1, 16, said)]
-    it "when a key is there twice" $ ["sites: {files: a}", "sites: {files: b}"] `isRefused` [(2, 1, "this key is already in the mapping")]
+    it "when it has a second document" $
+      ["sites: {files: a}", "---", "sites: {files: b}"] `isRefused` [(3, 1, "a second document begins here")]
+    forM_
+      [ ("1.5", "a number with a fraction"),
+        (".5e3", "a number with a fraction"),
+        ("~", "nothing"),
+        ("True", "true or false")
+      ]
+      $ \(scalar, said) ->
+        it ("when a text is " <> scalar) $ ["sites: {files: " <> scalar <> "}"] `isRefused` [(1, 16, said)]
+    it "when a key is there twice" $
+      ["sites: {files: a}", "sites: {files: b}"] `isRefused` [(2, 1, "this key is already in the mapping")]
     it "when two sites have one name" $
-      ["sites:", "- {hosts: [a, b], files: a}", "- {hosts: B, files: b}"] `isRefused` [(1, 1, "two sites have the host b")]
+      ["sites:", "- {hosts: [a, b], files: a}", "- {hosts: B, files: b}"]
+        `isRefused` [(1, 1, "two sites have the host b")]
     it "when two routes have one path" $
-      ["sites:", "- files: a", "  routes:", "  - {path: /x/, files: b}", "  - {path: //x, files: c}"] `isRefused` [(2, 3, "two routes of this site have the path /x")]
+      ["sites:", "- files: a", "  routes:", "  - {path: /x/, files: b}", "  - {path: //x, files: c}"]
+        `isRefused` [(2, 3, "two routes of this site have the path /x")]
     it "when a site has nothing for some paths" $
       ["sites: {routes: [{path: /x, files: a}]}"] `isRefused` [(1, 8, "this site has nothing for the path /")]
     it "when https has no certificate, or a certificate no https" $ do
-      ["listen: {https: 443}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has https, and so 'certificates' is needed")]
-      ["certificates: {certificate: a, key: b}", "sites: {files: a}"] `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
-      ["listen: {http: 80, http3: on}", "sites: {files: a}"] `isRefused` [(1, 9, "'http3' is for an element with 'https'")]
-      ["listen: {redirect-to-https: 80}", "sites: {files: a}"] `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
+      ["listen: {https: 443}", "sites: {files: a}"]
+        `isRefused` [(1, 1, "'listen' has https, and so 'certificates' is needed")]
+      ["certificates: {certificate: a, key: b}", "sites: {files: a}"]
+        `isRefused` [(1, 1, "'certificates' is of no use: 'listen' has no https")]
+      ["listen: {http: 80, http3: on}", "sites: {files: a}"]
+        `isRefused` [(1, 9, "'http3' is for an element with 'https'")]
+      ["listen: {redirect-to-https: 80}", "sites: {files: a}"]
+        `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
     forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
-      it ("for the address " <> place) $ ["listen: {http: '" <> place <> "'}", "sites: {files: a}"] `isRefused` [(1, 16, "'" <> place <> "' is not HOST:PORT")]
+      it ("for the address " <> place) $
+        ["listen: {http: '" <> place <> "'}", "sites: {files: a}"]
+          `isRefused` [(1, 16, "'" <> place <> "' is not HOST:PORT")]
     forM_ [("Content-Length", "1"), ("transfer-encoding", "x"), ("A B", "x"), ("A", "\\n")] $ \(name, value) ->
       it ("for the field " <> name <> ": " <> value) $ do
         let outcome = readConfiguration (Char8.pack ("sites: {files: a, headers: {'" <> name <> "': \"" <> value <> "\"}}"))
         either (map mistakeColumn) (const []) outcome `shouldBe` [28]
     forM_ ["x", "/a/../b", "/a?b", "/%61", "/a\\b"] $ \path ->
-      it ("for the path " <> path) $ ["sites: {files: a, routes: [{path: '" <> path <> "', files: b}]}"] `isRefused` [(1, 35, "'" <> path)]
-    it "for a redirect to something else" $ ["sites: {redirect: 'javascript:x'}"] `isRefused` [(1, 19, "'javascript:x' is not the beginning of an address")]
+      it ("for the path " <> path) $
+        ["sites: {files: a, routes: [{path: '" <> path <> "', files: b}]}"] `isRefused` [(1, 35, "'" <> path)]
+    it "for a redirect to something else" $
+      ["sites: {redirect: 'javascript:x'}"] `isRefused` [(1, 19, "'javascript:x' is not the beginning of an address")]
     it "for a limit of a proxy that is misspelt, and for a check without a path" $
       ["sites:", "- proxy: {targets: 1, tunnel-second: 5, health: {every-seconds: 1}}"]
-        `isRefused` [(2, 23, "'proxy' has no key 'tunnel-second'. Did you mean 'tunnel-seconds'?"), (2, 49, "the key 'path' is missing here")]
+        `isRefused` [ (2, 23, "'proxy' has no key 'tunnel-second'. Did you mean 'tunnel-seconds'?"),
+                      (2, 49, "the key 'path' is missing here")
+                    ]
     it "for a target that is none" $ ["sites: {proxy: 'http://a/b'}"] `isRefused` [(1, 16, "")]
     forM_ ["'*'", "['*']"] $ \star ->
       it ("when pages of all origins could act as users: " <> star) $
-        ["sites:", "- files: a", "  cors: {origins: " <> star <> ", credentials: true}"] `isRefused` [(3, 9, "List the origins that may")]
+        ["sites:", "- files: a", "  cors: {origins: " <> star <> ", credentials: true}"]
+          `isRefused` [(3, 9, "List the origins that may")]
   describe "has a page in the guide" $ do
     it "whose example is one" . withPage $ \text -> case drop 1 (dropWhile (/= "```yaml") (lines text)) of
       [] -> expectationFailure "no example"
-      found -> either (expectationFailure . unlines . map (renderMistake "example")) (const (pure ())) (readConfiguration (encodeUtf8 (pack (unlines (takeWhile (/= "```") found)))))
+      found ->
+        either
+          (expectationFailure . unlines . map (renderMistake "example"))
+          (const (pure ()))
+          (readConfiguration (encodeUtf8 (pack (unlines (takeWhile (/= "```") found)))))
     it "with every key" . withPage $ \text ->
       filter (\key -> not (("`" <> key <> "`") `isInfixOf` text)) keys `shouldBe` []
   describe "is written so that it is read again" $
@@ -106,28 +187,69 @@ spec = do
     isRefused text expected = case readConfiguration (Char8.pack (unlines text)) of
       Right found -> expectationFailure (show found)
       Left mistakes -> do
-        map (\mistake -> (mistakeLine mistake, mistakeColumn mistake)) mistakes `shouldBe` [(line, column) | (line, column, _) <- expected]
+        map (\mistake -> (mistakeLine mistake, mistakeColumn mistake)) mistakes
+          `shouldBe` [(line, column) | (line, column, _) <- expected]
         sequence_ [renderMistake "f" mistake `shouldContain` said | (mistake, (_, _, said)) <- zip mistakes expected]
     -- In lower case: others are fields of answers.
-    keys = nub (filter (all (\letter -> isLower letter || letter == '-')) (map (takeWhile (/= ':') . dropWhile (\letter -> letter == ' ' || letter == '-')) (lines (either error id (renderConfiguration everything)))))
+    keys =
+      nub
+        ( filter
+            (all (\letter -> isLower letter || letter == '-'))
+            ( map
+                (takeWhile (/= ':') . dropWhile (\letter -> letter == ' ' || letter == '-'))
+                (lines (either error id (renderConfiguration everything)))
+            )
+        )
     withPage use = do
       isThere <- doesFileExist page
       if isThere then readFile page >>= use else pendingWith "the guide is not in the source archive of this package"
     page = "../docs/guide/configuring.md"
     plain = usual {configurationSites = [SiteOptions [AnyHost] plainPolicy [files [] "a"]]}
-    odd' = usual {configurationSites = [SiteOptions [HostsBelow "b.c"] plainPolicy {policyHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]}
+    odd' =
+      usual
+        { configurationSites =
+            [SiteOptions [HostsBelow "b.c"] plainPolicy {policyHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]
+        }
 
 usual :: Configuration
-usual = Configuration (ServerOptions (pure (listening PlainHttp "127.0.0.1" 8080)) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9) Nothing []
+usual =
+  Configuration
+    ( ServerOptions
+        (pure (listening PlainHttp "127.0.0.1" 8080))
+        False
+        Nothing
+        Nothing
+        Nothing
+        Combined
+        Nothing
+        Nothing
+        noLimitOptions
+        9
+    )
+    Nothing
+    []
 
 listening :: Speaking -> String -> Int -> ListenOptions
-listening speaking host port = ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
+listening speaking host port =
+  ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
 files path directory = RouteOptions path plainPolicy (ServeFiles (plainFiles directory))
 
 proxying :: [String] -> ProxyOptions
-proxying targets = ProxyOptions targets HostOfClient False InTurn 10 60 128 (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15) Nothing Nothing Nothing
+proxying targets =
+  ProxyOptions
+    targets
+    HostOfClient
+    False
+    InTurn
+    10
+    60
+    128
+    (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15)
+    Nothing
+    Nothing
+    Nothing
 
 every :: [String]
 every =
@@ -139,22 +261,30 @@ every =
     "  - {certificate: a.pem, key: a.key}",
     "  - {certificate: b.pem, key: b.key}",
     "tls: {client-authorities: ca.pem, ticket-keys: t}",
-    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, drain-seconds: 30, pid-file: p}",
-    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, connection-window-bytes: 65537, largest-window-bytes: 65538}",
+    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, \
+    \drain-seconds: 30, pid-file: p}",
+    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, \
+    \head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, \
+    \resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, \
+    \connection-window-bytes: 65537, largest-window-bytes: 65538}",
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
     "    security-headers: true",
-    "    cors: {origins: ['https://a', 'http://b:80'], methods: PUT, headers: [X-A, X-B], expose: X-C, credentials: true, max-age-seconds: 5}",
+    "    cors: {origins: ['https://a', 'http://b:80'], methods: PUT, headers: [X-A, X-B], expose: X-C, credentials: \
+    \true, max-age-seconds: 5}",
     "    users: {file: u, realm: r s}",
-    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, compress: true, cache-control: {/: no-cache, '*.css': max-age=60}}",
+    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, \
+    \compress: true, cache-control: {/: no-cache, '*.css': max-age=60}}",
     "    routes:",
     "      - path: /api/v1",
     "        headers: {Q: r}",
     "        cors: '*'",
     "        users: v",
-    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, connect-seconds: 1, response-seconds: 2, keep: 3, target-authorities: c, error-pages: e,",
-    "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
+    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, \
+    \connect-seconds: 1, response-seconds: 2, keep: 3, target-authorities: c, error-pages: e,",
+    "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, \
+    \left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
     "          health: {path: /up, every-seconds: 13, limit-seconds: 14, failures: 15, successes: 16}}",
     "      - path: /old",
     "        redirect: https://new.example/x/",
@@ -166,7 +296,9 @@ everything =
   Configuration
     { configurationServer =
         ServerOptions
-          { serverListens = (listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3} :| [listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
+          { serverListens =
+              (listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3}
+                :| [listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
             serverReusePort = True,
             serverBackend = Just Epoll,
             serverCores = Just 2,
@@ -174,17 +306,60 @@ everything =
             serverLogFormat = JsonLines,
             serverStatusPort = Just 9090,
             serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
-            serverLimits = limitsFrom (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 65536, 65537, 65538]),
+            serverLimits =
+              limitsFrom
+                (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 65536, 65537, 65538]),
             serverDrainSeconds = 30
           },
       configurationPidFile = Just "p",
       configurationSites =
         [ SiteOptions
             [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
-            (SitePolicy [("X", "y"), ("Z", "1")] UsualSecurityHeaders (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5)) (Just (UsersOptions "u" "r s")))
-            [ RouteOptions ["api", "v1"] (SitePolicy [("Q", "r")] NoSecurityHeaders (Just (CrossOrigin AnyOrigin [] [] [] False 600)) (Just (UsersOptions "v" "this site"))) (PassOn (ProxyOptions ["3000", "unix:/s"] HostOfTarget True ByLoad 1 2 3 (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12) (Just (HealthOptions "/up" 13 14 15 16)) (Just "c") (Just "e"))),
+            ( SitePolicy
+                [("X", "y"), ("Z", "1")]
+                UsualSecurityHeaders
+                (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5))
+                (Just (UsersOptions "u" "r s"))
+            )
+            [ RouteOptions
+                ["api", "v1"]
+                ( SitePolicy
+                    [("Q", "r")]
+                    NoSecurityHeaders
+                    (Just (CrossOrigin AnyOrigin [] [] [] False 600))
+                    (Just (UsersOptions "v" "this site"))
+                )
+                ( PassOn
+                    ( ProxyOptions
+                        ["3000", "unix:/s"]
+                        HostOfTarget
+                        True
+                        ByLoad
+                        1
+                        2
+                        3
+                        (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12)
+                        (Just (HealthOptions "/up" 13 14 15 16))
+                        (Just "c")
+                        (Just "e")
+                    )
+                ),
               RouteOptions ["old"] plainPolicy (RedirectTo "https://new.example/x"),
-              RouteOptions [] plainPolicy (ServeFiles (FilesOptions "d" True True 0 SinglePage PageOfSite CompressOnTheWay [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]))
+              RouteOptions
+                []
+                plainPolicy
+                ( ServeFiles
+                    ( FilesOptions
+                        "d"
+                        True
+                        True
+                        0
+                        SinglePage
+                        PageOfSite
+                        CompressOnTheWay
+                        [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]
+                    )
+                )
             ],
           SiteOptions [AnyHost] plainPolicy [files [] "e"]
         ]

@@ -9,8 +9,10 @@ import Test.Hspec
 
 spec :: Spec
 spec = do
-  forM_ accepting $ \values -> it (show values <> " accepts a page") $ acceptsHtml [("Accept", value) | value <- values] `shouldBe` True
-  forM_ refusing $ \values -> it (show values <> " does not") $ acceptsHtml [("Accept", value) | value <- values] `shouldBe` False
+  forM_ accepting $ \values ->
+    it (show values <> " accepts a page") $ acceptsHtml [("Accept", value) | value <- values] `shouldBe` True
+  forM_ refusing $ \values ->
+    it (show values <> " does not") $ acceptsHtml [("Accept", value) | value <- values] `shouldBe` False
   where
     accepting =
       [ [],

@@ -20,11 +20,12 @@ spec :: Spec
 spec = do
   it "knows the codings that are served" $ map codingName compressionCodings `shouldBe` ["br", "zstd", "gzip"]
   forM_ compressionCodings $ \coding -> describe (Char8.unpack (codingName coding)) $ do
-    forM_ [(1, 1), (1000, 7), (65535, 65536), (65536, 65536), (65537, 65536), (500000, 65536), (500000, 500000)] $ \(size, piece) ->
-      it (show size <> " bytes of text in pieces of " <> show piece) $ do
-        let content = ByteString.take size text
-        result <- inPieces coding size (size + 1000) (pieces piece content)
-        traverse (decompressed (codingName coding)) result `shouldReturn` Just content
+    forM_ [(1, 1), (1000, 7), (65535, 65536), (65536, 65536), (65537, 65536), (500000, 65536), (500000, 500000)] $
+      \(size, piece) ->
+        it (show size <> " bytes of text in pieces of " <> show piece) $ do
+          let content = ByteString.take size text
+          result <- inPieces coding size (size + 1000) (pieces piece content)
+          traverse (decompressed (codingName coding)) result `shouldReturn` Just content
     it "random bytes" $ do
       result <- inPieces coding 300000 400000 (pieces 65536 (random 300000))
       traverse (decompressed (codingName coding)) result `shouldReturn` Just (random 300000)
@@ -52,8 +53,15 @@ pieces :: Int -> ByteString -> [ByteString]
 pieces size = unfoldr (\rest -> if ByteString.null rest then Nothing else Just (ByteString.splitAt size rest))
 
 text :: ByteString
-text = Char8.unlines ["line " <> Char8.pack (show number) <> " of a text that says little" | number <- [1 .. 20000 :: Int]]
+text =
+  Char8.unlines ["line " <> Char8.pack (show number) <> " of a text that says little" | number <- [1 .. 20000 :: Int]]
 
 -- A linear congruential generator's upper bytes.
 random :: Int -> ByteString
-random size = fst (ByteString.unfoldrN size (\state -> Just (fromIntegral (state `div` 16777216), state * 1664525 + 1013904223)) (1 :: Word32))
+random size =
+  fst
+    ( ByteString.unfoldrN
+        size
+        (\state -> Just (fromIntegral (state `div` 16777216), state * 1664525 + 1013904223))
+        (1 :: Word32)
+    )

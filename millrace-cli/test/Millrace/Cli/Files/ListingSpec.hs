@@ -64,40 +64,81 @@ spec = do
           page `holds` ("<td><span title=\"" <> expected <> "</span></td>")
     it "shows dates, also those before 1970" $ do
       page <- bodyOf "" [] (Listing [] Nothing [ListedFile "a" 1 784111777, ListedFile "b" 1 (-1)])
-      mapM_ (page `holds`) ["<time datetime=\"1994-11-06T08:49:37Z\">1994-11-06 08:49</time>", "<time datetime=\"1969-12-31T23:59:59Z\">1969-12-31 23:59</time>"]
+      mapM_
+        (page `holds`)
+        [ "<time datetime=\"1994-11-06T08:49:37Z\">1994-11-06 08:49</time>",
+          "<time datetime=\"1969-12-31T23:59:59Z\">1969-12-31 23:59</time>"
+        ]
     it "leads to the directories above" $ do
       page <- bodyOf "" [] (Listing ["a", "<b>", "c"] Nothing [])
-      page `holds` "<a href=\"../../../\">/</a> <a href=\"../../\">a</a><span>/</span><a href=\"../\">&lt;b&gt;</a><span>/</span><b aria-current=\"page\">c</b>"
+      page
+        `holds` "<a href=\"../../../\">/</a> <a href=\"../../\">a</a><span>/</span><a href=\"../\">&lt;b&gt;</a><span>/</span><b aria-current=\"page\">c</b>"
       page `holds` "<title>/a/&lt;b&gt;/c/</title>"
       top <- bodyOf "" [] (Listing [] Nothing [])
       Char8.unpack top `shouldNotContain` "../"
     it "counts the entries" $ do
-      page <- bodyOf "" [] (Listing [] Nothing [ListedDirectory "d" Nothing, ListedFile "a" 1024 0, ListedFile "b" 1024 0])
+      page <-
+        bodyOf "" [] (Listing [] Nothing [ListedDirectory "d" Nothing, ListedFile "a" 1024 0, ListedFile "b" 1024 0])
       page `holds` "<p>1 directory, 2 files, <span title=\"2048 bytes\">2.0 KiB</span></p>"
     it "is valid UTF-8 and has no markup of names, whatever their bytes" $ do
       page <- bodyOf "" [] (Listing [everyByte] Nothing [ListedFile everyByte 1 0, ListedDirectory everyByte Nothing])
-      said <- python3 ["import sys", "text = sys.stdin.buffer.read().decode()", "print(text.count('<a href=\"./'), text.count('<td>'), '\\ufffd' in text, text.count('<title>'))"] page
+      said <-
+        python3
+          [ "import sys",
+            "text = sys.stdin.buffer.read().decode()",
+            "print(text.count('<a href=\"./'), text.count('<td>'), '\\ufffd' in text, text.count('<title>'))"
+          ]
+          page
       said `shouldBe` "2 9 True 1\n"
       linked page `shouldBe` ["./" <> encodedBytes <> "/", "./" <> encodedBytes]
     it "may load and run nothing but its own style" $ do
       (headers, page) <- answerTo "" [] (Listing [] Nothing [])
-      digest <- python3 ["import base64, hashlib, sys", "style = sys.stdin.buffer.read().split(b'<style>')[1].split(b'</style>')[0]", "print(base64.b64encode(hashlib.sha256(style).digest()).decode(), end='')"] page
+      digest <-
+        python3
+          [ "import base64, hashlib, sys",
+            "style = sys.stdin.buffer.read().split(b'<style>')[1].split(b'</style>')[0]",
+            "print(base64.b64encode(hashlib.sha256(style).digest()).decode(), end='')"
+          ]
+          page
       lookup "Content-Security-Policy" headers
-        `shouldBe` Just ("default-src 'none'; style-src 'sha256-" <> Char8.pack digest <> "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+        `shouldBe` Just
+          ( "default-src 'none'; style-src 'sha256-"
+              <> Char8.pack digest
+              <> "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+          )
       mapM_ (Char8.unpack page `shouldNotContain`) ["http", "url(", "@import", "<script", " style=", " on"]
 
   describe "a listing as JSON" $ do
     it "has names, kinds, sizes and dates" $ do
-      (headers, json) <- answerTo "?format=json" [] (Listing ["x"] Nothing [ListedFile "a" 12 784111777, ListedDirectory "d" (Just 0), ListedDirectory "e" Nothing])
-      map (`lookup` headers) [hContentType, hVary, hContentLength] `shouldBe` [Just "application/json", Just "Accept", Just (Char8.pack (show (ByteString.length json)))]
+      (headers, json) <-
+        answerTo
+          "?format=json"
+          []
+          ( Listing
+              ["x"]
+              Nothing
+              [ListedFile "a" 12 784111777, ListedDirectory "d" (Just 0), ListedDirectory "e" Nothing]
+          )
+      map (`lookup` headers) [hContentType, hVary, hContentLength]
+        `shouldBe` [Just "application/json", Just "Accept", Just (Char8.pack (show (ByteString.length json)))]
       said <- python3 ["import json, sys", "print(json.load(sys.stdin))"] json
       said
         `shouldBe` "[{'name': 'd', 'kind': 'directory', 'size': None, 'modified': '1970-01-01T00:00:00Z'}, \
                    \{'name': 'e', 'kind': 'directory', 'size': None, 'modified': None}, \
                    \{'name': 'a', 'kind': 'file', 'size': 12, 'modified': '1994-11-06T08:49:37Z'}]\n"
     it "is valid, whatever the bytes of names" $ do
-      json <- bodyOf "?format=json" [] (Listing [] Nothing [ListedFile everyByte 1 0, ListedFile "caf\195\169 \240\159\140\138" 1 0])
-      said <- python3 ["import json, sys", "first, second = [entry['name'] for entry in json.loads(sys.stdin.buffer.read())]", "print(ascii(first[:34]), '\\ufffd' in first, ascii(second))"] json
+      json <-
+        bodyOf
+          "?format=json"
+          []
+          (Listing [] Nothing [ListedFile everyByte 1 0, ListedFile "caf\195\169 \240\159\140\138" 1 0])
+      said <-
+        python3
+          [ "import json, sys",
+            "first, second = [entry['name'] for entry in json.loads(sys.stdin.buffer.read())]",
+            "print(ascii(first[:34]), '\\ufffd' in first, ascii(second))"
+          ]
+          json
       said `shouldBe` "'" <> concatMap escapedByte [1 .. 31] <> " !\"' True 'caf\\xe9 \\U0001f30a'\n"
     it "is an empty array for an empty directory" $
       bodyOf "?format=json" [] (Listing [] Nothing []) `shouldReturn` "[]\n"
@@ -111,8 +152,13 @@ spec = do
       page <- bodyOf "?format=html" [(hAccept, "application/json")] (Listing [] Nothing [])
       page `holds` "<!DOCTYPE html>"
     it "is sorted as a page is" $ do
-      json <- bodyOf "?sort=size" [(hAccept, "application/json")] (Listing [] Nothing [ListedFile "small" 1 0, ListedFile "large" 9 0])
-      python3 ["import json, sys", "print([entry['name'] for entry in json.load(sys.stdin)])"] json `shouldReturn` "['large', 'small']\n"
+      json <-
+        bodyOf
+          "?sort=size"
+          [(hAccept, "application/json")]
+          (Listing [] Nothing [ListedFile "small" 1 0, ListedFile "large" 9 0])
+      python3 ["import json, sys", "print([entry['name'] for entry in json.load(sys.stdin)])"] json
+        `shouldReturn` "['large', 'small']\n"
 
   describe "JSON" $
     forM_
@@ -138,7 +184,8 @@ spec = do
     everyByte = ByteString.pack [byte | byte <- [1 .. 255], byte /= 47]
     encodedBytes = Char8.concat ([encoded byte | byte <- [1 .. 255 :: Int], byte /= 47])
     encoded byte
-      | Char8.elem (toEnum byte) "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~" = Char8.singleton (toEnum byte)
+      | Char8.elem (toEnum byte) "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~" =
+        Char8.singleton (toEnum byte)
       | otherwise = Char8.pack ['%', digit (byte `div` 16), digit (byte `mod` 16)]
     digit value = "0123456789ABCDEF" !! value
     escapedByte :: Int -> String
@@ -162,7 +209,15 @@ bodyOf query headers listing = snd <$> answerTo query headers listing
 
 answerTo :: ByteString -> RequestHeaders -> Listing -> IO (ResponseHeaders, ByteString)
 answerTo query headers listing = do
-  let response = listingResponse defaultRequest {rawQueryString = query, queryString = parseQuery query, requestHeaders = headers} listing
+  let response =
+        listingResponse
+          defaultRequest
+            { rawQueryString =
+                query,
+              queryString = parseQuery query,
+              requestHeaders = headers
+            }
+          listing
       (_, said, withBody) = responseToStream response
   pieces <- newIORef mempty
   withBody (\body -> body (\piece -> modifyIORef pieces (<> piece)) (pure ()))

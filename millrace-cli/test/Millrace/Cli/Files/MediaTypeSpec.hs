@@ -10,13 +10,56 @@ import Test.Hspec
 spec :: Spec
 spec = do
   forM_ expected $ \(name, contentType) -> it (show name) $ mediaType name `shouldBe` contentType
-  forM_ compressible $ \name -> it (show name <> " becomes smaller when it is compressed") $ isCompressible (mediaType name) `shouldBe` True
+  forM_ compressible $ \name ->
+    it (show name <> " becomes smaller when it is compressed") $ isCompressible (mediaType name) `shouldBe` True
   forM_ dense $ \name -> it (show name <> " does not") $ isCompressible (mediaType name) `shouldBe` False
   where
     compressible =
-      ["a.html", "a.css", "a.js", "a.mjs", "a.json", "a.map", "a.svg", "a.xml", "a.rss", "a.wasm", "a.ttf", "a.otf", "a.eot", "a.ico", "a.csv", "a.md", "a.yaml", "a.webmanifest", "a.geojson", "a.xhtml", "a.txt", "a.bmp", "a.gltf"]
+      [ "a.html",
+        "a.css",
+        "a.js",
+        "a.mjs",
+        "a.json",
+        "a.map",
+        "a.svg",
+        "a.xml",
+        "a.rss",
+        "a.wasm",
+        "a.ttf",
+        "a.otf",
+        "a.eot",
+        "a.ico",
+        "a.csv",
+        "a.md",
+        "a.yaml",
+        "a.webmanifest",
+        "a.geojson",
+        "a.xhtml",
+        "a.txt",
+        "a.bmp",
+        "a.gltf"
+      ]
     dense =
-      ["a.png", "a.jpg", "a.webp", "a.avif", "a.gif", "a.woff", "a.woff2", "a.mp4", "a.mp3", "a.zip", "a.gz", "a.br", "a.zst", "a.tgz", "a.pdf", "a.docx", "a.epub", "a.bin", "a"]
+      [ "a.png",
+        "a.jpg",
+        "a.webp",
+        "a.avif",
+        "a.gif",
+        "a.woff",
+        "a.woff2",
+        "a.mp4",
+        "a.mp3",
+        "a.zip",
+        "a.gz",
+        "a.br",
+        "a.zst",
+        "a.tgz",
+        "a.pdf",
+        "a.docx",
+        "a.epub",
+        "a.bin",
+        "a"
+      ]
     expected =
       [ ("index.html", "text/html; charset=utf-8"),
         ("INDEX.HTML", "text/html; charset=utf-8"),

@@ -74,7 +74,10 @@ spec = do
     begun <- newEmptyMVar
     makerEnded <- newEmptyMVar
     queuedEnded <- newEmptyMVar
-    maker <- forkFinally (obtain values 'a' 50 (putMVar begun () >> newEmptyMVar >>= takeMVar >> pure (Made "never"))) (const (putMVar makerEnded ()))
+    maker <-
+      forkFinally
+        (obtain values 'a' 50 (putMVar begun () >> newEmptyMVar >>= takeMVar >> pure (Made "never")))
+        (const (putMVar makerEnded ()))
     takeMVar begun
     queued <- forkFinally (obtain values 'b' 50 (pure (Made "b"))) (const (putMVar queuedEnded ()))
     waiting <- inThread (obtain values 'a' 1 (pure NotMadeNow))

@@ -44,7 +44,8 @@ spec = do
         `shouldSatisfy` ByteString.isSuffixOf "\"user_agent\":\"\\\",\\\"a\\\":\\\"\"}\n"
     forM_ addresses $ \(address, text) ->
       it ("names clients on IPv6 as RFC 5952 has it: " <> show text) $
-        line Combined bare {remoteHost = SockAddrInet6 1 0 address 0} `shouldSatisfy` ByteString.isPrefixOf (text <> " - - [")
+        line Combined bare {remoteHost = SockAddrInet6 1 0 address 0}
+          `shouldSatisfy` ByteString.isPrefixOf (text <> " - - [")
     it "names clients on IPv4 as such, also on a socket for both" $
       line Combined bare {remoteHost = SockAddrInet6 1 0 (0, 0, 0xffff, 0xc0000207) 0}
         `shouldSatisfy` ByteString.isPrefixOf "192.0.2.7 - - ["
@@ -53,23 +54,32 @@ spec = do
       lineOf JsonLines (answer bare) {answerBytes = Nothing} `shouldSatisfy` ByteString.isInfixOf ",\"bytes\":0,"
 
     it "in JSON says that an answer was cut off" $
-      lineOf JsonLines (answer bare) {answerIsCutOff = True} `shouldSatisfy` ByteString.isSuffixOf ",\"user_agent\":null,\"cut_off\":true}\n"
+      lineOf JsonLines (answer bare) {answerIsCutOff = True}
+        `shouldSatisfy` ByteString.isSuffixOf ",\"user_agent\":null,\"cut_off\":true}\n"
 
   describe "a line of what was refused" $ do
     it "has the request line as it came" $
       lineOf Combined (refusedWith (BadFirstLine "") "GET /a b HTTP/1.1")
         `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a b HTTP/1.1\" 400 11 \"-\" \"-\"\n"
     it "has a - where nothing came" $
-      lineOf Combined (refusedWith RequestTimedOut "") `shouldSatisfy` ByteString.isInfixOf "+0000] \"-\" 400 11 \"-\" \"-\"\n"
+      lineOf Combined (refusedWith RequestTimedOut "")
+        `shouldSatisfy` ByteString.isInfixOf "+0000] \"-\" 400 11 \"-\" \"-\"\n"
     it "cannot be forged" $
       lineOf Combined (refusedWith (BadFirstLine "") "\SYN\ETX\SOH\STX\NUL\" 200\r\ESC[2J\\\195\164")
-        `shouldSatisfy` ByteString.isInfixOf "] \"\\x16\\x03\\x01\\x02\\x00\\x22 200\\x0d\\x1b[2J\\x5c\\xc3\\xa4\" 400 11 \"-\" \"-\"\n"
+        `shouldSatisfy` ByteString.isInfixOf
+          "] \"\\x16\\x03\\x01\\x02\\x00\\x22 200\\x0d\\x1b[2J\\x5c\\xc3\\xa4\" 400 11 \"-\" \"-\"\n"
     it "in JSON has the parts of a line that is one, all of it, and why" $
       lineOf JsonLines (refusedWith (BadRequest "no Host") "GET /a?b HTTP/1.1")
         `shouldBe` "{\"time\":\"1994-11-06T08:49:37.007Z\",\"client\":\"192.0.2.7\",\"method\":\"GET\",\"target\":\"/a?b\",\"version\":\"1.1\",\"status\":400,\"bytes\":11,\"microseconds\":1500,\"host\":null,\"referer\":null,\"user_agent\":null,\"request_line\":\"GET /a?b HTTP/1.1\",\"refused\":\"BadRequest \\\"no Host\\\"\"}\n"
     it "in JSON has no parts of a line that is none" $
       lineOf JsonLines (refusedWith (BadFirstLine "x") "\"\n\\ \NUL\255")
-        `shouldSatisfy` (\text -> all (`ByteString.isInfixOf` text) [",\"method\":null,\"target\":null,\"version\":null,", ",\"request_line\":\"\\\"\\u000a\\\\ \\u0000\\ufffd\","])
+        `shouldSatisfy` ( \text ->
+                            all
+                              (`ByteString.isInfixOf` text)
+                              [ ",\"method\":null,\"target\":null,\"version\":null,",
+                                ",\"request_line\":\"\\\"\\u000a\\\\ \\u0000\\ufffd\","
+                              ]
+                        )
     it "whose head was whole is as any other" $
       lineOf Combined ((refusedWith PayloadTooLarge "ignored") {answerRequest = Just request})
         `shouldBe` "192.0.2.7 - - [06/Nov/1994:08:49:37 +0000] \"GET /a%20b?c=d HTTP/1.1\" 400 11 \"http://x/\" \"curl/8\"\n"
@@ -95,12 +105,33 @@ spec = do
         `shouldThrow` (\failure -> failureAttempt failure == "write the access log " <> directory </> "no" </> "log")
   where
     answer one = Answer (remoteHost one) (Just one) Nothing "" status206 (Just 1234) False 1500999
-    refusedWith reason text = (answer bare) {answerRequest = Nothing, answerRefusal = Just reason, answerRequestLine = text, answerStatus = status400, answerBytes = Just 11}
+    refusedWith reason text =
+      (answer bare)
+        { answerRequest =
+            Nothing,
+          answerRefusal = Just reason,
+          answerRequestLine = text,
+          answerStatus = status400,
+          answerBytes = Just 11
+        }
     line format = lineOf format . answer
     lineOf format one = Lazy.toStrict (toLazyByteString (renderLine format (momentOf format at) one))
     at = MkSystemTime 784111777 7000000
-    bare = defaultRequest {rawPathInfo = "/", httpVersion = http11, remoteHost = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))}
-    request = bare {rawPathInfo = "/a%20b", rawQueryString = "?c=d", requestHeaderReferer = Just "http://x/", requestHeaderUserAgent = Just "curl/8"}
+    bare =
+      defaultRequest
+        { rawPathInfo =
+            "/",
+          httpVersion = http11,
+          remoteHost = SockAddrInet 1 (tupleToHostAddress (192, 0, 2, 7))
+        }
+    request =
+      bare
+        { rawPathInfo =
+            "/a%20b",
+          rawQueryString = "?c=d",
+          requestHeaderReferer = Just "http://x/",
+          requestHeaderUserAgent = Just "curl/8"
+        }
 
 addresses :: [(HostAddress6, ByteString.ByteString)]
 addresses =

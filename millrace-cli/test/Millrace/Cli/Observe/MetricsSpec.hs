@@ -40,21 +40,24 @@ spec = do
       counter <- newPerCpuCounter 1
       bracket_ (setNumCapabilities (had + 2)) (setNumCapabilities had) $ do
         ends <- replicateM (had + 2) newEmptyMVar
-        forM_ (zip [0 ..] ends) $ \(capability, end) -> forkOn capability (replicateM_ 1000 (add counter 0 1) >> putMVar end ())
+        forM_ (zip [0 ..] ends) $ \(capability, end) ->
+          forkOn capability (replicateM_ 1000 (add counter 0 1) >> putMVar end ())
         mapM_ takeMVar ends
       amounts counter `shouldReturn` [1000 * (had + 2)]
 
   describe "the histogram" $ do
     it "has each duration in the bucket whose end is the next" $ do
       let expected nanoseconds = length (takeWhile (\end -> nanoseconds > 1000 * end) bucketEnds)
-      forM_ ([end * 1000 + offset - 1 | end <- bucketEnds, offset <- [0, 1, 2, 1000, 1001]] ++ [0, 1, maxBound]) $ \nanoseconds ->
-        (nanoseconds, bucketOf nanoseconds) `shouldBe` (nanoseconds, expected nanoseconds)
+      forM_ ([end * 1000 + offset - 1 | end <- bucketEnds, offset <- [0, 1, 2, 1000, 1001]] ++ [0, 1, maxBound]) $
+        \nanoseconds ->
+          (nanoseconds, bucketOf nanoseconds) `shouldBe` (nanoseconds, expected nanoseconds)
       length bucketEnds `shouldBe` bucketCount - 1
     it "knows percentiles as exactly as a bucket" $ do
       let counts durations = [length (filter ((== bucket) . bucketOf . (* 1000)) durations) | bucket <- [0 .. bucketCount - 1]]
           evenly = counts [1 .. 10000]
       forM_ [0.1, 0.5, 0.9, 0.99 :: Double] $ \share -> do
-        fmap fromIntegral (percentile share evenly) `shouldSatisfy` maybe False (\micros -> micros > 10000 * share / 1.5 && micros < 10000 * share * 1.5)
+        fmap fromIntegral (percentile share evenly)
+          `shouldSatisfy` maybe False (\micros -> micros > 10000 * share / 1.5 && micros < 10000 * share * 1.5)
       percentile 0.5 (counts []) `shouldBe` Nothing
       percentile 0 (counts [100]) `shouldBe` Just 96
       percentile 1 (counts [100]) `shouldBe` Just 128
@@ -106,14 +109,26 @@ spec = do
       later `hasLine` "millrace_requests_in_progress 0"
     it "are well-formed" $ do
       page <- newMetrics >>= (`pageOf` "/metrics")
-      forM_ (Char8.lines page) $ \line -> (line, isSample line || "# HELP " `ByteString.isPrefixOf` line || "# TYPE " `ByteString.isPrefixOf` line) `shouldSatisfy` snd
+      forM_ (Char8.lines page) $ \line ->
+        (line, isSample line || "# HELP " `ByteString.isPrefixOf` line || "# TYPE " `ByteString.isPrefixOf` line)
+          `shouldSatisfy` snd
       page `shouldSatisfy` ByteString.isInfixOf "\nmillrace_loop_operations_total "
     it "are a record in JSON" $ do
       metrics <- newMetrics
       countOpened metrics
       page <- pageOf metrics "/status"
-      forM_ ["\"open\": 1", "\"in_progress\": 0", "\"total\": 0", "\"2xx\": 0", "\"system_calls\": ", "\"p50_microseconds\": null", "\"upstreams\": []", "\"resident_bytes\": "] $ \text ->
-        page `shouldSatisfy` ByteString.isInfixOf text
+      forM_
+        [ "\"open\": 1",
+          "\"in_progress\": 0",
+          "\"total\": 0",
+          "\"2xx\": 0",
+          "\"system_calls\": ",
+          "\"p50_microseconds\": null",
+          "\"upstreams\": []",
+          "\"resident_bytes\": "
+        ]
+        $ \text ->
+          page `shouldSatisfy` ByteString.isInfixOf text
     it "are the same in JSON and for Prometheus" $ do
       metrics <- newMetrics
       replicateM_ 5 (countOpened metrics)
@@ -124,7 +139,12 @@ spec = do
       countHandshake metrics Resumption
       json <- pageWith targets metrics "/status"
       text <- pageWith targets metrics "/metrics"
-      mapM_ (text `hasLine`) ["millrace_upstream_well{target=\"http://a:1\"} 1", "millrace_upstream_well{target=\"unix:/\\\"\\\\\\n\"} 0", "millrace_upstream_requests{target=\"http://a:1\"} 3"]
+      mapM_
+        (text `hasLine`)
+        [ "millrace_upstream_well{target=\"http://a:1\"} 1",
+          "millrace_upstream_well{target=\"unix:/\\\"\\\\\\n\"} 0",
+          "millrace_upstream_requests{target=\"http://a:1\"} 3"
+        ]
       compared <- python3 comparing (json <> "\0" <> text)
       compared `shouldBe` "the same\n"
     it "have a page that may load nothing but its own figures" $ do
@@ -133,10 +153,20 @@ spec = do
       lookup hContentType headers `shouldBe` Just "text/html; charset=utf-8"
       digests <- python3 hashing page
       lookup "Content-Security-Policy" headers
-        `shouldBe` Just (Char8.pack (filter (/= '\n') ("default-src 'none'; " <> digests <> "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")))
+        `shouldBe` Just
+          ( Char8.pack
+              ( filter
+                  (/= '\n')
+                  ( "default-src 'none'; "
+                      <> digests
+                      <> "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+                  )
+              )
+          )
       -- The one address is the name of SVG.
       length (filter ("http" `Char8.isPrefixOf`) (ByteString.tails page)) `shouldBe` 2
-      forM_ ["url(", "@import", " style=\"", " onclick", "eval", "innerHTML"] $ \text -> page `shouldNotSatisfy` ByteString.isInfixOf text
+      forM_ ["url(", "@import", " style=\"", " onclick", "eval", "innerHTML"] $ \text ->
+        page `shouldNotSatisfy` ByteString.isInfixOf text
   where
     targets = [Upstream "http://a:1" UpstreamWell 3 4, Upstream "unix:/\"\\\n" UpstreamChecksFailed 0 0]
     answer = Answer (SockAddrUnix "") (Just defaultRequest) Nothing "" status200 (Just 10) False 50000
@@ -160,7 +190,8 @@ answerWith upstreams metrics path = do
   _ <- statusPages metrics (pure upstreams) defaultRequest {rawPathInfo = path} $ \response -> do
     let (_, headers, withBody) = responseToStream response
     writeIORef answered (headers, "")
-    withBody (\body -> body (\piece -> modifyIORef answered (fmap (<> Lazy.toStrict (toLazyByteString piece)))) (pure ()))
+    withBody
+      (\body -> body (\piece -> modifyIORef answered (fmap (<> Lazy.toStrict (toLazyByteString piece)))) (pure ()))
     pure ResponseReceived
   readIORef answered
 
@@ -173,17 +204,23 @@ comparing =
     "samples = dict(line.rsplit(' ', 1) for line in text.splitlines() if not line.startswith('#'))",
     "got = lambda name: float(samples.pop('millrace_' + name))",
     "wanted = {'connections_accepted_total': record['connections']['accepted'], ",
-    "    'requests_in_progress': record['requests']['in_progress'], 'requests_refused_total': record['requests']['refused'], 'requests_cut_off_total': record['requests']['cut_off'],",
-    "    'response_body_bytes_total': record['body_bytes'], 'capabilities': record['capabilities'], 'loops': record['loops']['count'],",
+    "    'requests_in_progress': record['requests']['in_progress'], 'requests_refused_total': \
+    \record['requests']['refused'], 'requests_cut_off_total': record['requests']['cut_off'],",
+    "    'response_body_bytes_total': record['body_bytes'], 'capabilities': record['capabilities'], 'loops': \
+    \record['loops']['count'],",
     "    'request_duration_seconds_sum': record['latency']['sum_microseconds'] / 1e6,",
     "    'build_info{version=\"%s\",backend=\"%s\"}' % (record['version'], record['backend']): 1}",
     "wanted.update(('connections{state=\"%s\"}' % name, record['connections'][name]) for name in ('active', 'idle', 'new'))",
-    "wanted.update(('requests_total{status=\"%s\"}' % name, record['requests'][name]) for name in ('1xx', '2xx', '3xx', '4xx', '5xx'))",
-    "wanted.update(('connections_ended_by_limit_total{limit=\"%s\"}' % name, count) for name, count in record['connections']['ended_by_limit'].items())",
-    "wanted.update(('tls_handshakes_total{result=\"%s\"}' % name, count) for name, count in record['tls_handshakes'].items())",
+    "wanted.update(('requests_total{status=\"%s\"}' % name, record['requests'][name]) for name in ('1xx', '2xx', \
+    \'3xx', '4xx', '5xx'))",
+    "wanted.update(('connections_ended_by_limit_total{limit=\"%s\"}' % name, count) for name, count in \
+    \record['connections']['ended_by_limit'].items())",
+    "wanted.update(('tls_handshakes_total{result=\"%s\"}' % name, count) for name, count in \
+    \record['tls_handshakes'].items())",
     "assert record['requests']['total'] == 4 and record['requests']['cut_off'] == 1, record['requests']",
     "before = 0",
-    "for end, count in zip(record['latency']['bucket_ends_microseconds'] + [None], record['latency']['bucket_counts']):",
+    "for end, count in zip(record['latency']['bucket_ends_microseconds'] + [None], \
+    \record['latency']['bucket_counts']):",
     "    before += count",
     "    found = [name for name in samples if 'bucket' in name and (end is None if '+Inf' in name else float(re.search('\"(.*)\"', name)[1]) * 1e6 == end)]",
     "    assert len(found) == 1, (end, found)",

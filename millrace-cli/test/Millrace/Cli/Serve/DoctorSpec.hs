@@ -36,9 +36,12 @@ spec = do
       renderText restricted {examinedHttp3 = Left "a reason"} `shouldContain` "\nHTTP/3              no: a reason\n"
       renderAsJson restricted {examinedHttp3 = Left "a reason"} `shouldContain` "  \"http3\": null,\n"
     it "a quota" $ do
-      renderText restricted {examinedQuota = Just 1.5} `shouldContain` "processors          4, of which a quota allows 150 %: 2 are used\n"
-      renderText restricted {examinedQuota = Just 0.5} `shouldContain` "processors          4, of which a quota allows 50 %: one is used\n"
-      renderAsJson restricted {examinedQuota = Just 1.5} `shouldContain` "  \"processor_quota_percent\": 150,\n  \"cores\": 2,\n"
+      renderText restricted {examinedQuota = Just 1.5}
+        `shouldContain` "processors          4, of which a quota allows 150 %: 2 are used\n"
+      renderText restricted {examinedQuota = Just 0.5}
+        `shouldContain` "processors          4, of which a quota allows 50 %: one is used\n"
+      renderAsJson restricted {examinedQuota = Just 1.5}
+        `shouldContain` "  \"processor_quota_percent\": 150,\n  \"cores\": 2,\n"
     it "to programs" $
       renderAsJson restricted
         `shouldBe` unlines
@@ -88,7 +91,9 @@ spec = do
     it "if a server would start" $ isHealthy restricted `shouldBe` True
     it "and not otherwise" $ isHealthy restricted {examinedChoice = NothingChosen "bad luck"} `shouldBe` False
   describe "JSON" $ do
-    it "escapes" $ renderJson (String "a\"\\\n\t\DEL\233\8364\128512") `shouldBe` "\"a\\\"\\\\\\u000a\\u0009\\u007f\\u00e9\\u20ac\\ud83d\\ude00\""
+    it "escapes" $
+      renderJson (String "a\"\\\n\t\DEL\233\8364\128512")
+        `shouldBe` "\"a\\\"\\\\\\u000a\\u0009\\u007f\\u00e9\\u20ac\\ud83d\\ude00\""
     it "has empty things" $ renderJson (Array [Object [], Array []]) `shouldBe` "[\n  {},\n  []\n]"
   where
     restricted =
@@ -103,5 +108,14 @@ spec = do
           examinedHttp3 = Right "ngtcp2 1, nghttp3 2",
           examinedBackends = [(Hybrid, Refused "forbidden"), (Epoll, Works)],
           examinedChoice = Chosen Epoll "hybrid does not work here",
-          examinedHelpers = HelperCounts {helpersStarted = 3, helpersIdle = 2, helpersQueued = 0, helpersRunning = 1, helpersMost = 96, helpersDone = 7}
+          examinedHelpers =
+            HelperCounts
+              { helpersStarted =
+                  3,
+                helpersIdle = 2,
+                helpersQueued = 0,
+                helpersRunning = 1,
+                helpersMost = 96,
+                helpersDone = 7
+              }
         }

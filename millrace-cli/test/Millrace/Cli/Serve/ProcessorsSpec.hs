@@ -18,7 +18,8 @@ spec = do
         mapM_ (uncurry (write top)) files
         processorQuotaBelow top `shouldReturn` expected
   it "is worth the cores that it comes to, rounded up, and one at least" $
-    [coresWithin quota 4 | quota <- [Nothing, Just 0.01, Just 1, Just 1.01, Just 4, Just 64]] `shouldBe` [4, 1, 1, 2, 4, 4]
+    [coresWithin quota 4 | quota <- [Nothing, Just 0.01, Just 1, Just 1.01, Just 4, Just 64]]
+      `shouldBe` [4, 1, 1, 2, 4, 4]
 
 -- | What there is, the quota, and the files that tell of it.
 quotas :: [(String, Maybe Rational, [(FilePath, ByteString)])]
@@ -85,5 +86,11 @@ quotas =
     )
   ]
   where
-    unified root = mounts ["22 1 0:5 / /proc rw - proc proc rw", "29 1 0:26 " <> root <> " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"]
+    unified root =
+      mounts
+        [ "22 1 0:5 / /proc rw - proc proc rw",
+          "29 1 0:26 "
+            <> root
+            <> " /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
+        ]
     mounts entries = ("proc/self/mountinfo", foldMap (<> "\n") entries)

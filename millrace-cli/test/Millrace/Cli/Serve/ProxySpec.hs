@@ -16,7 +16,11 @@ spec = do
         status <- nextLine server
         curl [serverUrl server ++ "/a?b=c"] >>= (`shouldBe` "Pong!")
         nextLine server >>= (`shouldSatisfy` ("\"GET /a?b=c HTTP/1.1\" 200 5 " `isInfixOf`))
-        metrics <- curl [reverse (dropWhile (/= '/') (reverse (takeWhile (/= ' ') (drop (length "status on ") status)))) ++ "metrics"]
+        metrics <-
+          curl
+            [ reverse (dropWhile (/= '/') (reverse (takeWhile (/= ' ') (drop (length "status on ") status))))
+                ++ "metrics"
+            ]
         metrics `shouldSatisfy` ("status=\"2xx\"} 1\n" `isInfixOf`)
         signalServer sigTERM server
         waitForExit 30 server >>= (`shouldBe` ExitSuccess)
@@ -27,15 +31,20 @@ spec = do
         mapM (const (curl [serverUrl server])) [1 .. 4 :: Int] >>= (`shouldBe` replicate 4 "Pong!")
     withServer ["proxy", gone, "--port", "0"] $ \server -> do
       curl ["-i", serverUrl server ++ "/x"] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
-      nextErrorLine server `shouldReturn` ("millrace: GET /x: no connection to http://127.0.0.1:" ++ gone ++ ": connection refused")
-  it "blames a target whose response is broken before any of it was passed on" . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n" $ \target ->
-    withServer ["proxy", target, "--port", "0"] $ \server -> curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+      nextErrorLine server
+        `shouldReturn` ("millrace: GET /x: no connection to http://127.0.0.1:" ++ gone ++ ": connection refused")
+  it "blames a target whose response is broken before any of it was passed on"
+    . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"
+    $ \target ->
+      withServer ["proxy", target, "--port", "0"] $ \server ->
+        curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
   it "wants targets that are some" $ do
     none <- runMillrace [] ["proxy", "--port", "0"]
     outcomeExit none `shouldBe` ExitFailure 2
     wrong <- runMillrace [] ["proxy", "http://localhost/app", "--port", "0"]
     outcomeExit wrong `shouldBe` ExitFailure 1
-    outcomeErrors wrong `shouldSatisfy` ("cannot pass requests on to 'http://localhost/app': a target has no path" `isInfixOf`)
+    outcomeErrors wrong
+      `shouldSatisfy` ("cannot pass requests on to 'http://localhost/app': a target has no path" `isInfixOf`)
     authorities <- runMillrace [] ["proxy", "3000", "--port", "0", "--target-authorities", "/nowhere"]
     outcomeExit authorities `shouldBe` ExitFailure 1
     outcomeErrors authorities `shouldSatisfy` ("/nowhere" `isInfixOf`)

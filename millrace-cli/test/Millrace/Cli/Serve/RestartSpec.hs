@@ -30,9 +30,11 @@ spec = describe "restarts without losing a request" $ do
   describe "refuses to inherit" $ do
     let refused descriptors from reason = do
           path <- millracePath
-          outcome <- timeout 20000000 (readProcessWithExitCode "bash" (inheriting descriptors from (path : ["pong"])) "")
+          outcome <-
+            timeout 20000000 (readProcessWithExitCode "bash" (inheriting descriptors from (path : ["pong"])) "")
           case outcome of
-            Just (ExitFailure 1, "", text) -> text `shouldContain` ("millrace: cannot listen on the sockets of LISTEN_FDS: descriptor " <> reason)
+            Just (ExitFailure 1, "", text) ->
+              text `shouldContain` ("millrace: cannot listen on the sockets of LISTEN_FDS: descriptor " <> reason)
             _ -> expectationFailure (show outcome)
         opened kind prepare use = withSocket (socket AF_INET kind defaultProtocol) $ \found -> do
           bind found (SockAddrInet 0 loopback)
@@ -41,7 +43,8 @@ spec = describe "restarts without losing a request" $ do
     it "a file" $ refused 1 "</etc/passwd" "3 is no socket"
     it "a socket that does not listen" . opened Stream (const (pure ())) $ \from -> refused 1 from "3 does not listen"
     it "a socket of datagrams" . opened Datagram (const (pure ())) $ \from -> refused 1 from "3 is no stream socket"
-    it "more than there are: the number may be the run-time system's" . opened Stream (`listen` 1) $ \from -> refused 2 from "4 is no"
+    it "more than there are: the number may be the run-time system's" . opened Stream (`listen` 1) $ \from ->
+      refused 2 from "4 is no"
   it "on a port that both servers have" (sharing withServer)
   it "on a port that both servers have, as an ordinary user" . withDirectory $ \folder -> sharing (asNobody folder)
   it "on an inherited socket, the next before the last" . withInheritable $ \descriptor port -> do
@@ -53,28 +56,58 @@ spec = describe "restarts without losing a request" $ do
       withInheritor descriptor $ \_ -> served >> endOfLoad
     nothingIsLost outcome
   forM_ [("the next before the last" :: String, True), ("the last before the next", False)] $ \(order, overlaps) ->
-    it ("with a configuration file that changes, on an inherited socket, as another program: " <> order) . withDirectory $ \folder -> withInheritable $ \(Fd number) port -> do
-      path <- millracePath
-      let versions = [1 .. restarts] :: [Int]
-          withVersion version use = do
-            -- As after an upgrade: another file under another name.
-            let program = folder </> "millrace-" <> show version
-            copyFile path program
-            write folder ("site-" <> show version <> "/index.html") "Pong!"
-            writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:" <> show port <> "}", "process: {pid-file: " <> folder </> "pid}", "sites: {headers: {X-Version: " <> show version <> "}, files: " <> folder </> "site-" <> show version <> "}"])
-            setFdOption (Fd number) CloseOnExec False
-            withCommand "bash" (inheriting 1 ("<&" <> show number) [program, "run", folder </> "m.yaml"]) use
-          replacedBy [] end _ = served >> end
-          replacedBy (version : others) end server = withVersion version (\next -> stopped server >> replacedBy others end next)
-      outcome <- underLoad port $ \endOfLoad ->
-        if overlaps
-          then withVersion (0 :: Int) (replacedBy versions endOfLoad)
-          else mapM_ (`withVersion` stopped) versions >> withVersion (0 :: Int) (\_ -> served >> endOfLoad)
-      nothingIsLost outcome
+    it ("with a configuration file that changes, on an inherited socket, as another program: " <> order)
+      . withDirectory
+      $ \folder ->
+        withInheritable $ \(Fd number) port -> do
+          path <- millracePath
+          let versions = [1 .. restarts] :: [Int]
+              withVersion version use = do
+                -- As after an upgrade: another file under another name.
+                let program = folder </> "millrace-" <> show version
+                copyFile path program
+                write folder ("site-" <> show version <> "/index.html") "Pong!"
+                writeFile
+                  (folder </> "m.yaml")
+                  ( unlines
+                      [ "listen: {http: 127.0.0.1:"
+                          <> show port
+                          <> "}",
+                        "process: {pid-file: "
+                          <> folder </> "pid}",
+                        "sites: {headers: {X-Version: "
+                          <> show version
+                          <> "}, files: "
+                          <> folder </> "site-"
+                          <> show version
+                          <> "}"
+                      ]
+                  )
+                setFdOption (Fd number) CloseOnExec False
+                withCommand "bash" (inheriting 1 ("<&" <> show number) [program, "run", folder </> "m.yaml"]) use
+              replacedBy [] end _ = served >> end
+              replacedBy (version : others) end server =
+                withVersion version (\next -> stopped server >> replacedBy others end next)
+          outcome <- underLoad port $ \endOfLoad ->
+            if overlaps
+              then withVersion (0 :: Int) (replacedBy versions endOfLoad)
+              else mapM_ (`withVersion` stopped) versions >> withVersion (0 :: Int) (\_ -> served >> endOfLoad)
+          nothingIsLost outcome
   it "and 'millrace reload' then finds the next server" . withDirectory $ \folder -> do
     write folder "site/index.html" "Pong!"
     let running port use = do
-          writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:" <> show port <> "}", "process: {reuse-port: true, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "site}"])
+          writeFile
+            (folder </> "m.yaml")
+            ( unlines
+                [ "listen: {http: 127.0.0.1:"
+                    <> show port
+                    <> "}",
+                  "process: {reuse-port: true, pid-file: "
+                    <> folder </> "pid}",
+                  "sites: {files: "
+                    <> folder </> "site}"
+                ]
+            )
           withServer ["run", folder </> "m.yaml"] use
     running (0 :: Int) $ \first -> running (serverPort first) $ \next -> do
       stopped first
@@ -107,17 +140,41 @@ spec = describe "restarts without losing a request" $ do
       doesNotStart folder "the port is in use"
     it "when the port of its status is taken" . withDirectory $ \folder -> withFirst folder $ \first ->
       withServer ["pong", "--port", "0"] $ \other -> do
-        serving folder [listening (serverPort first), inProcess folder ("reuse-port: true, status: " <> show (serverPort other) <> ", ")]
+        serving
+          folder
+          [ listening (serverPort first),
+            inProcess
+              folder
+              ("reuse-port: true, status: " <> show (serverPort other) <> ", ")
+          ]
         doesNotStart folder "the port is in use"
     it "when its certificate cannot be read" . withDirectory $ \folder -> withFirst folder $ \first -> do
-      serving folder ["listen: {https: 127.0.0.1:" <> show (serverPort first) <> "}", "certificates: {certificate: " <> folder </> "none, key: " <> folder </> "none}", inProcess folder "reuse-port: true, "]
+      serving
+        folder
+        [ "listen: {https: 127.0.0.1:"
+            <> show (serverPort first)
+            <> "}",
+          "certificates: {certificate: "
+            <> folder </> "none, key: "
+            <> folder </> "none}",
+          inProcess folder "reuse-port: true, "
+        ]
       doesNotStart folder (folder </> "none")
     it "when it has no room for its files" . withDirectory $ \folder -> withFirst folder $ \first -> do
       serving folder [listening (serverPort first), inProcess (folder </> "none") "reuse-port: true, "]
       doesNotStart folder "pid-file"
   it "removes the files of its process, and not those that have come in their place" . withDirectory $ \folder -> do
     write folder "site/index.html" "Pong!"
-    writeFile (folder </> "m.yaml") (unlines ["listen: {http: 127.0.0.1:0}", "process: {pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "site}"])
+    writeFile
+      (folder </> "m.yaml")
+      ( unlines
+          [ "listen: {http: 127.0.0.1:0}",
+            "process: {pid-file: "
+              <> folder </> "pid}",
+            "sites: {files: "
+              <> folder </> "site}"
+          ]
+      )
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       -- As in another container, or of a later process with the same number.
       same <- readFile (folder </> "pid")
@@ -129,24 +186,28 @@ spec = describe "restarts without losing a request" $ do
         stopped server
       readFile (folder </> "pid") `shouldReturn` same
     filter ("pid" `isPrefixOf`) <$> (sort <$> listDirectory folder) `shouldReturn` ["pid", "pid.sock"]
-  it "listens on each inherited socket in the way that the file has for its port" . withCertificates $ \folder -> withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
-    path <- millracePath
-    write folder "site/index.html" "Pong!"
-    writeFile (folder </> "m.yaml") . unlines $
-      [ "listen: [{http: 127.0.0.1:1}, {https: 127.0.0.1:" <> show otherPort <> "}]",
-        "certificates: {certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key}",
-        "sites: {files: " <> folder </> "site}"
-      ]
-    withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "run", folder </> "m.yaml"]) $ \_ -> do
-      curl ["http://127.0.0.1:" <> show onePort] `shouldReturn` "Pong!"
-      curl ["--cacert", folder </> "one.pem", "https://localhost:" <> show otherPort] `shouldReturn` "Pong!"
-  it "on several inherited sockets, which are all announced" . withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
-    path <- millracePath
-    withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "pong"]) $ \server -> do
-      let urls = ["http://127.0.0.1:" <> show port | port <- [onePort, otherPort]]
-      [serverUrl server, drop (length ("listening on " :: String)) (serverBackendLine server)] `shouldBe` urls
-      nextLine server >>= (`shouldStartWith` "backend ")
-      mapM (curl . pure) urls `shouldReturn` ["Pong!", "Pong!"]
+  it "listens on each inherited socket in the way that the file has for its port" . withCertificates $ \folder ->
+    withInheritable $ \(Fd one) onePort -> withInheritable $ \(Fd other) otherPort -> do
+      path <- millracePath
+      write folder "site/index.html" "Pong!"
+      writeFile (folder </> "m.yaml") . unlines $
+        [ "listen: [{http: 127.0.0.1:1}, {https: 127.0.0.1:" <> show otherPort <> "}]",
+          "certificates: {certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key}",
+          "sites: {files: " <> folder </> "site}"
+        ]
+      withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "run", folder </> "m.yaml"]) $
+        \_ ->
+          do
+            curl ["http://127.0.0.1:" <> show onePort] `shouldReturn` "Pong!"
+            curl ["--cacert", folder </> "one.pem", "https://localhost:" <> show otherPort] `shouldReturn` "Pong!"
+  it "on several inherited sockets, which are all announced" . withInheritable $ \(Fd one) onePort ->
+    withInheritable $ \(Fd other) otherPort -> do
+      path <- millracePath
+      withCommand "bash" (inheriting 2 ("<&" <> show one <> " 4<&" <> show other) [path, "pong"]) $ \server -> do
+        let urls = ["http://127.0.0.1:" <> show port | port <- [onePort, otherPort]]
+        [serverUrl server, drop (length ("listening on " :: String)) (serverBackendLine server)] `shouldBe` urls
+        nextLine server >>= (`shouldStartWith` "backend ")
+        mapM (curl . pure) urls `shouldReturn` ["Pong!", "Pong!"]
   it "on a Unix socket, which is announced as such" . withDirectory $ \directory -> do
     let path = directory </> "socket"
     withSocket (socket AF_UNIX Stream defaultProtocol) $ \listener -> do

@@ -27,7 +27,9 @@ spec = do
     withServer ["pong", "--port", "0"] $ \target -> do
       write folder "one/index.html" "one"
       write folder "two/x.txt" "two"
-      configured folder (sites folder ["    routes:", "      - {path: /api, proxy: " <> show (serverPort target) <> "}"])
+      configured
+        folder
+        (sites folder ["    routes:", "      - {path: /api, proxy: " <> show (serverPort target) <> "}"])
       withServer ["run", folder </> "m.yaml"] $ \server -> do
         let at name path = curl ["--header", "Host: " <> name, serverUrl server <> path]
         at "one.test" "/" `shouldReturn` "one"
@@ -51,10 +53,12 @@ spec = do
     path <- millracePath
     write folder "one/index.html" "one"
     configured folder (listening ["sites: {files: " <> folder </> "one}"])
-    -- The program waits for its file, which is a pipe, and gets the signal meanwhile, as soon as it has a handler: the lowest bit.
+    -- The program waits for its file, which is a pipe, and gets the signal meanwhile, as soon as it has a handler: the
+    -- lowest bit.
     let waiting =
           [ "cd " <> folder <> " && mkfifo pipe && exec 3<>pipe",
-            "(for _ in $(seq 200); do sleep 0.05; [ $(cat /proc/$$/comm) = millrace ] && grep -q '^SigCgt:.*[13579bdf]$' /proc/$$/status && break; done",
+            "(for _ in $(seq 200); do sleep 0.05; [ $(cat /proc/$$/comm) = millrace ] && grep -q \
+            \'^SigCgt:.*[13579bdf]$' /proc/$$/status && break; done",
             "kill -HUP $$; cat m.yaml >&3) &",
             "exec \"$0\" run pipe 3>&-"
           ]
@@ -75,11 +79,20 @@ spec = do
     configured folder good
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       refusedWith (listening ["sites: {file: x}"]) server "m.yaml:3:9: a site has no key 'file'. Did you mean 'files'?"
-      refusedWith (take 3 good <> ["sites: {files: " <> folder </> "none}"]) server "Give the directory whose files are to be served"
+      refusedWith
+        (take 3 good <> ["sites: {files: " <> folder </> "none}"])
+        server
+        "Give the directory whose files are to be served"
       refusedWith ("listen: 1" : drop 1 good) server "The guide's page"
       refusedWith (good <> ["limits: {fields: 5}"]) server "'limits' has changed"
-      refusedWith ("listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]" : drop 1 good <> ["limits: {fields: 5}"]) server "'listen' and 'limits' have changed"
-      refusedWith (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) server "'process' has changed"
+      refusedWith
+        ("listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]" : drop 1 good <> ["limits: {fields: 5}"])
+        server
+        "'listen' and 'limits' have changed"
+      refusedWith
+        (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"])
+        server
+        "'process' has changed"
       untilSaid server "This needs a restart."
       -- Who may ask: its user, and root.
       (`intersectFileModes` accessModes) . fileMode <$> getFileStatus (folder </> "pid.sock") `shouldReturn` 0o600
@@ -91,15 +104,20 @@ spec = do
             outcomeExit outcome `shouldBe` ExitFailure 1
             outcomeOutput outcome `shouldBe` ""
             forM_ said (outcomeErrors outcome `shouldContain`)
-      refusedByCommand (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"]) ["'process' has changed", "This needs a restart."]
+      refusedByCommand
+        (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"])
+        ["'process' has changed", "This needs a restart."]
       untilSaid server "'process' has changed"
-      refusedByCommand (take 3 good <> ["sites: {files: " <> folder </> "none}"]) ["cannot serve " <> folder </> "none", "No such file"]
+      refusedByCommand
+        (take 3 good <> ["sites: {files: " <> folder </> "none}"])
+        ["cannot serve " <> folder </> "none", "No such file"]
       refusedByCommand (good <> ["  fiels: x"]) ["m.yaml:6:3: a site has no key 'fiels'"]
       curl [serverUrl server] `shouldReturn` "one"
       write folder "two/index.html" "two"
       configured folder (take 3 good <> ["sites: {files: " <> folder </> "two}"])
       done <- reloading []
-      (outcomeExit done, outcomeOutput done) `shouldBe` (ExitSuccess, folder </> "m.yaml was read again; new requests are answered as it says\n")
+      (outcomeExit done, outcomeOutput done)
+        `shouldBe` (ExitSuccess, folder </> "m.yaml was read again; new requests are answered as it says\n")
       curl [serverUrl server] `shouldReturn` "two"
       -- Several at once each get an answer.
       outcomes <- forM [1 .. 4 :: Int] . const $ do
@@ -120,7 +138,8 @@ spec = do
   it "takes other certificates with a changed file" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
     let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
-        asked server name = curl ["--cacert", folder </> name <> ".pem", "https://localhost:" <> show (serverPort server)]
+        asked server name =
+          curl ["--cacert", folder </> name <> ".pem", "https://localhost:" <> show (serverPort server)]
     with "one"
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       serverUrl server `shouldSatisfy` ("https://" `isPrefixOf`)
@@ -140,59 +159,72 @@ spec = do
       let status fields = curl (["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server] <> concat [["--header", "X-" <> show field <> ": y"] | field <- [1 .. fields :: Int]])
       status 0 `shouldReturn` "200"
       status 5 `shouldReturn` "431"
-  it "keeps the limits of a proxy" . withDirectory $ \folder -> withSilentTarget $ \silent -> withServer ["pong", "--port", "0"] $ \target -> do
-    configured folder . listening $
-      [ "sites:",
-        "  proxy: {targets: " <> silent <> ", total-seconds: 1}",
-        "  routes:",
-        "    - {path: /slow, proxy: {targets: " <> silent <> ", send-seconds: 1, stall-seconds: 1, response-seconds: 1}}",
-        "    - {path: /checked, proxy: {targets: [" <> silent <> ", " <> show (serverPort target) <> "], balance: path, health: {path: /, every-seconds: 1, limit-seconds: 1, failures: 1}}}"
-      ]
-    withServer ["run", folder </> "m.yaml"] $ \server -> do
-      let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path]
-      -- Usually a response has a minute.
-      within 20 "all of it" (status "/") `shouldReturn` "504"
-      within 20 "the first byte" (status "/slow") `shouldReturn` "504"
-      -- Usually the second failure counts, after five seconds.
-      untilSaid server (silent <> " is left out")
-      mapM (const (curl [serverUrl server <> "/checked"])) [1 .. 4 :: Int] `shouldReturn` replicate 4 "Pong!"
-  it "has pages for its own errors on the routes of a proxy, and leaves answers of targets alone" . withDirectory $ \folder -> withSilentTarget $ \silent -> withOneResponse broken $ \malformed -> do
-    write folder "one/index.html" "one"
-    forM_ ["401", "404", "413", "502", "504"] $ \status -> write folder ("errors" </> (status <> ".html")) ("<p>page " <> Char8.pack status)
-    writeFile (folder </> "users") . ("a:" <>) =<< within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
-    gone <- withServer ["pong", "--port", "0"] (pure . show . serverPort)
-    withServer ["serve", folder </> "one", "--port", "0"] $ \target -> do
-      let to port = "proxy: {targets: " <> port <> ", response-seconds: 1, error-pages: " <> folder </> "errors}"
+  it "keeps the limits of a proxy" . withDirectory $ \folder ->
+    withSilentTarget $ \silent -> withServer ["pong", "--port", "0"] $ \target -> do
       configured folder . listening $
-        [ "limits: {body-bytes: 10}",
-          "sites:",
-          "  " <> to gone,
+        [ "sites:",
+          "  proxy: {targets: " <> silent <> ", total-seconds: 1}",
           "  routes:",
-          "    - {path: /slow, " <> to silent <> "}",
-          "    - {path: /malformed, " <> to malformed <> "}",
-          "    - {path: /target, " <> to (show (serverPort target)) <> "}",
-          "    - {path: /locked, users: " <> folder </> "users, " <> to gone <> "}"
+          "    - {path: /slow, proxy: {targets: "
+            <> silent
+            <> ", send-seconds: 1, stall-seconds: 1, response-seconds: 1}}",
+          "    - {path: /checked, proxy: {targets: ["
+            <> silent
+            <> ", "
+            <> show (serverPort target)
+            <> "], balance: path, health: {path: /, every-seconds: 1, limit-seconds: 1, failures: 1}}}"
         ]
       withServer ["run", folder </> "m.yaml"] $ \server -> do
-        let facts path options = lines <$> curl (options <> ["--write-out", "\n%{http_code} %{content_type}", serverUrl server <> path])
-            page status = ["<p>page " <> status, status <> " text/html; charset=utf-8"]
-        facts "/" [] `shouldReturn` page "502"
-        facts "/slow" [] `shouldReturn` page "504"
-        -- The target has failed in the middle of a response of which nothing was sent.
-        facts "/malformed" [] `shouldReturn` page "502"
-        facts "/locked" [] `shouldReturn` page "401"
-        curl ["--head", serverUrl server <> "/locked"] >>= (`shouldContain` "WWW-Authenticate: Basic")
-        facts "/locked" ["--user", "a:b"] `shouldReturn` page "502"
-        -- A target that answers before it has the body would be faster now and then.
-        facts "/slow" ["--header", "Transfer-Encoding: chunked", "--header", "Expect:", "--data", replicate 20 'x'] `shouldReturn` page "413"
-        facts "/target/none" [] `shouldReturn` ["404 Not Found", "", "404 text/plain; charset=utf-8"]
-        -- There is no page for it.
-        facts "/target" ["--request", "TRACE"] `shouldReturn` ["Method Not Allowed", "", "405 text/plain; charset=utf-8"]
-      -- The same by options.
-      withServer ["proxy", gone, "--port", "0", "--error-pages", folder </> "errors"] $ \server -> curl [serverUrl server] `shouldReturn` "<p>page 502"
-      none <- runMillrace [] ["proxy", gone, "--port", "0", "--error-pages", folder </> "none"]
-      outcomeExit none `shouldBe` ExitFailure 1
-      outcomeErrors none `shouldContain` ("cannot use the pages for errors in " <> folder </> "none")
+        let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path]
+        -- Usually a response has a minute.
+        within 20 "all of it" (status "/") `shouldReturn` "504"
+        within 20 "the first byte" (status "/slow") `shouldReturn` "504"
+        -- Usually the second failure counts, after five seconds.
+        untilSaid server (silent <> " is left out")
+        mapM (const (curl [serverUrl server <> "/checked"])) [1 .. 4 :: Int] `shouldReturn` replicate 4 "Pong!"
+  it "has pages for its own errors on the routes of a proxy, and leaves answers of targets alone" . withDirectory $ \folder ->
+    withSilentTarget $ \silent -> withOneResponse broken $ \malformed -> do
+      write folder "one/index.html" "one"
+      forM_ ["401", "404", "413", "502", "504"] $ \status ->
+        write folder ("errors" </> (status <> ".html")) ("<p>page " <> Char8.pack status)
+      writeFile (folder </> "users") . ("a:" <>)
+        =<< within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "b"] "")
+      gone <- withServer ["pong", "--port", "0"] (pure . show . serverPort)
+      withServer ["serve", folder </> "one", "--port", "0"] $ \target -> do
+        let to port = "proxy: {targets: " <> port <> ", response-seconds: 1, error-pages: " <> folder </> "errors}"
+        configured folder . listening $
+          [ "limits: {body-bytes: 10}",
+            "sites:",
+            "  " <> to gone,
+            "  routes:",
+            "    - {path: /slow, " <> to silent <> "}",
+            "    - {path: /malformed, " <> to malformed <> "}",
+            "    - {path: /target, " <> to (show (serverPort target)) <> "}",
+            "    - {path: /locked, users: " <> folder </> "users, " <> to gone <> "}"
+          ]
+        withServer ["run", folder </> "m.yaml"] $ \server -> do
+          let facts path options = lines <$> curl (options <> ["--write-out", "\n%{http_code} %{content_type}", serverUrl server <> path])
+              page status = ["<p>page " <> status, status <> " text/html; charset=utf-8"]
+          facts "/" [] `shouldReturn` page "502"
+          facts "/slow" [] `shouldReturn` page "504"
+          -- The target has failed in the middle of a response of which nothing was sent.
+          facts "/malformed" [] `shouldReturn` page "502"
+          facts "/locked" [] `shouldReturn` page "401"
+          curl ["--head", serverUrl server <> "/locked"] >>= (`shouldContain` "WWW-Authenticate: Basic")
+          facts "/locked" ["--user", "a:b"] `shouldReturn` page "502"
+          -- A target that answers before it has the body would be faster now and then.
+          facts "/slow" ["--header", "Transfer-Encoding: chunked", "--header", "Expect:", "--data", replicate 20 'x']
+            `shouldReturn` page "413"
+          facts "/target/none" [] `shouldReturn` ["404 Not Found", "", "404 text/plain; charset=utf-8"]
+          -- There is no page for it.
+          facts "/target" ["--request", "TRACE"]
+            `shouldReturn` ["Method Not Allowed", "", "405 text/plain; charset=utf-8"]
+        -- The same by options.
+        withServer ["proxy", gone, "--port", "0", "--error-pages", folder </> "errors"] $ \server ->
+          curl [serverUrl server] `shouldReturn` "<p>page 502"
+        none <- runMillrace [] ["proxy", gone, "--port", "0", "--error-pages", folder </> "none"]
+        outcomeExit none `shouldBe` ExitFailure 1
+        outcomeErrors none `shouldContain` ("cannot use the pages for errors in " <> folder </> "none")
   it "listens on several addresses" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
     configured folder ["listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]", "sites: {files: " <> folder </> "one}"]
@@ -207,7 +239,16 @@ spec = do
     write folder "one/open.txt" "open"
     hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "a:b"] "")
     writeFile (folder </> "users") ("# mine\n\nsomebody:" <> hash)
-    configured folder (listening ["sites:", "- users: {file: " <> folder </> "users, realm: 'the \"inner\" part'}", "  files: " <> folder </> "one"])
+    configured
+      folder
+      ( listening
+          [ "sites:",
+            "- users: {file: "
+              <> folder </> "users, realm: 'the \"inner\" part'}",
+            "  files: "
+              <> folder </> "one"
+          ]
+      )
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       let status options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server])
       status [] `shouldReturn` "401"
@@ -219,60 +260,114 @@ spec = do
       replicateM_ 3 (status ["--user", "somebody:a:b"] `shouldReturn` "200")
       status ["--user", "somebody:a:c"] `shouldReturn` "401"
       curl ["--user", "somebody:a:b", serverUrl server] `shouldReturn` "one"
-      curl ["--head", serverUrl server] >>= (`shouldContain` "WWW-Authenticate: Basic realm=\"the \\\"inner\\\" part\", charset=\"UTF-8\"")
+      curl ["--head", serverUrl server]
+        >>= (`shouldContain` "WWW-Authenticate: Basic realm=\"the \\\"inner\\\" part\", charset=\"UTF-8\"")
       -- Whoever asks.
-      mapM (\options -> isInfixOf "\r\nVary: Authorization\r\n" <$> curl (options <> ["--head", serverUrl server])) [[], ["--user", "somebody:a:b"]] `shouldReturn` [True, True]
-    forM_ [("somebody", "line 1 is not NAME:HASH"), ("a:plain", "the hash of \"a\" is of no kind that is known and safe"), ("# none", "there is nobody in it")] $ \(content, said) -> do
-      writeFile (folder </> "users") content
-      outcome <- runMillrace [] ["check", folder </> "m.yaml"]
-      outcomeExit outcome `shouldBe` ExitFailure 1
-      outcomeErrors outcome `shouldContain` said
-  it "asks for the users of a route instead of those of its site, and lets questions of browsers pass" . withDirectory $ \folder -> do
-    forM_ ["one", "two", "three"] $ \name -> do
-      write folder (name </> "index.html") "here"
-      hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "secret"] "")
-      writeFile (folder </> ("users-" <> name)) (name <> ":" <> hash)
-    configured folder . listening $
-      [ "sites:",
-        "- users: " <> folder </> "users-one",
-        "  files: " <> folder </> "one",
-        "  routes:",
-        "  - {path: /two, files: " <> folder </> "two, users: " <> folder </> "users-two, cors: 'https://app.test'}",
-        "  - {path: /three, files: " <> folder </> "three, cors: 'https://app.test'}"
+      mapM
+        (\options -> isInfixOf "\r\nVary: Authorization\r\n" <$> curl (options <> ["--head", serverUrl server]))
+        [[], ["--user", "somebody:a:b"]]
+        `shouldReturn` [True, True]
+    forM_
+      [ ("somebody", "line 1 is not NAME:HASH"),
+        ("a:plain", "the hash of \"a\" is of no kind that is known and safe"),
+        ("# none", "there is nobody in it")
       ]
-    withServer ["run", folder </> "m.yaml"] $ \server -> do
-      let status path options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path])
-          asking = ["--request", "OPTIONS", "--header", "Origin: https://app.test", "--header", "Access-Control-Request-Method: GET"]
-      mapM (`status` []) ["/", "/two/", "/three/"] `shouldReturn` ["401", "401", "401"]
-      mapM (\path -> status path ["--user", "one:secret"]) ["/", "/two/", "/three/"] `shouldReturn` ["200", "401", "200"]
-      mapM (\path -> status path ["--user", "two:secret"]) ["/", "/two/", "/three/"] `shouldReturn` ["401", "200", "401"]
-      mapM (`status` asking) ["/", "/two/", "/three/"] `shouldReturn` ["401", "204", "204"]
-      -- Other paths of the site are not reached through such a route.
-      status "/two/../" asking `shouldReturn` "400"
+      $ \(content, said) ->
+        do
+          writeFile (folder </> "users") content
+          outcome <- runMillrace [] ["check", folder </> "m.yaml"]
+          outcomeExit outcome `shouldBe` ExitFailure 1
+          outcomeErrors outcome `shouldContain` said
+  it "asks for the users of a route instead of those of its site, and lets questions of browsers pass" . withDirectory $
+    \folder -> do
+      forM_ ["one", "two", "three"] $ \name -> do
+        write folder (name </> "index.html") "here"
+        hash <- within 30 "openssl" (readProcess "openssl" ["passwd", "-6", "-salt", "abc", "secret"] "")
+        writeFile (folder </> ("users-" <> name)) (name <> ":" <> hash)
+      configured folder . listening $
+        [ "sites:",
+          "- users: " <> folder </> "users-one",
+          "  files: " <> folder </> "one",
+          "  routes:",
+          "  - {path: /two, files: " <> folder </> "two, users: " <> folder </> "users-two, cors: 'https://app.test'}",
+          "  - {path: /three, files: " <> folder </> "three, cors: 'https://app.test'}"
+        ]
+      withServer ["run", folder </> "m.yaml"] $ \server -> do
+        let status path options = curl (options <> ["--output", "/dev/null", "--write-out", "%{http_code}", serverUrl server <> path])
+            asking =
+              [ "--request",
+                "OPTIONS",
+                "--header",
+                "Origin: https://app.test",
+                "--header",
+                "Access-Control-Request-Method: GET"
+              ]
+        mapM (`status` []) ["/", "/two/", "/three/"] `shouldReturn` ["401", "401", "401"]
+        mapM (\path -> status path ["--user", "one:secret"]) ["/", "/two/", "/three/"]
+          `shouldReturn` ["200", "401", "200"]
+        mapM (\path -> status path ["--user", "two:secret"]) ["/", "/two/", "/three/"]
+          `shouldReturn` ["401", "200", "401"]
+        mapM (`status` asking) ["/", "/two/", "/three/"] `shouldReturn` ["401", "204", "204"]
+        -- Other paths of the site are not reached through such a route.
+        status "/two/../" asking `shouldReturn` "400"
   it "lets pages of other origins read answers, if it is told whose" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
-    configured folder (listening ["sites:", "- cors: {origins: ['https://app.test'], methods: [PUT], headers: [X-A], credentials: true}", "  files: " <> folder </> "one"])
+    configured
+      folder
+      ( listening
+          [ "sites:",
+            "- cors: {origins: ['https://app.test'], methods: [PUT], headers: [X-A], credentials: true}",
+            "  files: "
+              <> folder </> "one"
+          ]
+      )
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       let asked origin options = curl (["--include", "--header", "Origin: " <> origin] <> options <> [serverUrl server])
       allowed <- asked "https://app.test" []
-      forM_ ["Access-Control-Allow-Origin: https://app.test\r\n", "Access-Control-Allow-Credentials: true\r\n", "Vary: Origin\r\n"] (allowed `shouldContain`)
+      forM_
+        [ "Access-Control-Allow-Origin: https://app.test\r\n",
+          "Access-Control-Allow-Credentials: true\r\n",
+          "Vary: Origin\r\n"
+        ]
+        (allowed `shouldContain`)
       other <- asked "https://other.test" []
       other `shouldNotContain` "Access-Control"
       other `shouldContain` "Vary: Origin\r\n"
       preflight <- asked "https://app.test" ["--request", "OPTIONS", "--header", "Access-Control-Request-Method: PUT"]
-      forM_ [" 204 ", "Access-Control-Allow-Methods: GET, HEAD, POST, PUT\r\n", "Access-Control-Allow-Headers: X-A\r\n", "Access-Control-Max-Age: 600\r\n"] (preflight `shouldContain`)
+      forM_
+        [ " 204 ",
+          "Access-Control-Allow-Methods: GET, HEAD, POST, PUT\r\n",
+          "Access-Control-Allow-Headers: X-A\r\n",
+          "Access-Control-Max-Age: 600\r\n"
+        ]
+        (preflight `shouldContain`)
       refused <- asked "https://other.test" ["--request", "OPTIONS", "--header", "Access-Control-Request-Method: PUT"]
       refused `shouldNotContain` "Access-Control"
   it "adds the fields that keep browsers safe, and leaves those that are there" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
-    configured folder (listening ["sites:", "- security-headers: true", "  headers: {X-Frame-Options: DENY}", "  files: " <> folder </> "one"])
+    configured
+      folder
+      ( listening
+          ["sites:", "- security-headers: true", "  headers: {X-Frame-Options: DENY}", "  files: " <> folder </> "one"]
+      )
     withServer ["run", folder </> "m.yaml"] $ \server -> do
       answer <- curl ["--include", serverUrl server]
-      forM_ ["X-Content-Type-Options: nosniff\r\n", "X-Frame-Options: DENY\r\n", "Referrer-Policy: strict-origin-when-cross-origin\r\n", "Cross-Origin-Opener-Policy: same-origin\r\n"] (answer `shouldContain`)
+      forM_
+        [ "X-Content-Type-Options: nosniff\r\n",
+          "X-Frame-Options: DENY\r\n",
+          "Referrer-Policy: strict-origin-when-cross-origin\r\n",
+          "Cross-Origin-Opener-Policy: same-origin\r\n"
+        ]
+        (answer `shouldContain`)
       answer `shouldNotContain` "SAMEORIGIN"
   it "checks a file without serving it, a thousand sites within a second" . withDirectory $ \folder -> do
     write folder "one/index.html" "one"
-    configured folder ("sites:" : concat [["  - hosts: s" <> show number <> ".test", "    files: " <> folder </> "one"] | number <- [1 .. 1000 :: Int]])
+    configured
+      folder
+      ( "sites:" :
+        concat
+          [["  - hosts: s" <> show number <> ".test", "    files: " <> folder </> "one"] | number <- [1 .. 1000 :: Int]]
+      )
     found <- runMillrace [] ["check", folder </> "m.yaml"]
     outcomeOutput found `shouldContain` "OK, 1000 sites, 1 address"
     outcomeExit found `shouldBe` ExitSuccess
@@ -280,28 +375,47 @@ spec = do
     wrong <- runMillrace [] ["check", folder </> "m.yaml"]
     outcomeExit wrong `shouldBe` ExitFailure 1
     outcomeErrors wrong `shouldContain` "m.yaml:1:9: "
-    configured folder ("sites:" : ["  - {hosts: s" <> show number <> ".test, file: one}" | number <- [1 .. 1000 :: Int]])
+    configured
+      folder
+      ("sites:" : ["  - {hosts: s" <> show number <> ".test, file: one}" | number <- [1 .. 1000 :: Int]])
     many <- runMillrace [] ["check", folder </> "m.yaml"]
-    map (`isInfixOf` outcomeErrors many) ["2000 mistakes", "m.yaml:11:", "m.yaml:12:", "and 1980 more"] `shouldBe` [True, True, False, True]
+    map (`isInfixOf` outcomeErrors many) ["2000 mistakes", "m.yaml:11:", "m.yaml:12:", "and 1980 more"]
+      `shouldBe` [True, True, False, True]
     missing <- runMillrace [] ["check", folder </> "none.yaml"]
     outcomeErrors missing `shouldContain` "No such file"
   it "checks certificates, keys, and the folders of what it will write" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
     let checked certificates more = do
-          configured folder ("listen: {https: 127.0.0.1:0}" : ("certificates: {" <> certificates <> "}") : more <> ["sites: {files: " <> folder </> "one}"])
+          configured
+            folder
+            ( "listen: {https: 127.0.0.1:0}" :
+              ("certificates: {" <> certificates <> "}") :
+              more
+                <> ["sites: {files: " <> folder </> "one}"]
+            )
           runMillrace [] ["check", folder </> "m.yaml"]
         good = "certificate: " <> folder </> "one.pem, key: " <> folder </> "one.key"
         isRefused said outcome = do
           outcomeExit outcome `shouldBe` ExitFailure 1
           outcomeErrors outcome `shouldContain` said
-    checked good ["tls: {client-authorities: " <> folder </> "two.pem}", "process: {access-log: " <> folder </> "log, pid-file: " <> folder </> "pid}"] >>= (`shouldBe` ExitSuccess) . outcomeExit
+    checked
+      good
+      [ "tls: {client-authorities: "
+          <> folder </> "two.pem}",
+        "process: {access-log: "
+          <> folder </> "log, pid-file: "
+          <> folder </> "pid}"
+      ]
+      >>= (`shouldBe` ExitSuccess) . outcomeExit
     -- It has written nothing.
     mapM (doesFileExist . (folder </>)) ["log", "pid"] `shouldReturn` [False, False]
     checked ("certificate: " <> folder </> "none.pem, key: " <> folder </> "one.key") [] >>= isRefused "none.pem"
-    checked ("certificate: " <> folder </> "one.pem, key: " <> folder </> "two.key") [] >>= isRefused "the private key belongs to another certificate"
+    checked ("certificate: " <> folder </> "one.pem, key: " <> folder </> "two.key") []
+      >>= isRefused "the private key belongs to another certificate"
     checked good ["tls: {client-authorities: " <> folder </> "none.pem}"] >>= isRefused "none.pem"
     checked good ["tls: {ticket-keys: " <> folder </> "one.pem}"] >>= isRefused "a key for session tickets has 80 bytes"
-    checked good ["process: {access-log: " <> folder </> "none/log}"] >>= isRefused ("there is no folder " <> folder </> "none")
+    checked good ["process: {access-log: " <> folder </> "none/log}"]
+      >>= isRefused ("there is no folder " <> folder </> "none")
     checked good ["process: {pid-file: " <> folder </> "none/pid}"] >>= isRefused "'pid-file'"
     made <- checked good ["process: {pid-file: /run/millrace-cli-test-none/pid}"]
     outcomeExit made `shouldBe` ExitSuccess

@@ -54,7 +54,8 @@ withManager use = withDirectory $ \directory ->
   let path = directory </> "notify" in withSocketAt (SockAddrUnix path) (`use` path)
 
 withSocketAt :: SockAddr -> (Socket -> IO a) -> IO a
-withSocketAt address use = bracket (socket AF_UNIX Datagram defaultProtocol) close $ \manager -> bind manager address >> use manager
+withSocketAt address use =
+  bracket (socket AF_UNIX Datagram defaultProtocol) close $ \manager -> bind manager address >> use manager
 
 message :: Socket -> IO ByteString
 message manager = within 20 "a message to the service manager" (recv manager 1000)

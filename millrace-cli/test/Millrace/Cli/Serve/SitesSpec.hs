@@ -77,18 +77,35 @@ spec = do
     [value | ("X-From", value) <- responseHeaders response] `shouldBe` ["site"]
     [value | ("X-Of-Route", value) <- responseHeaders response] `shouldBe` ["yes"]
   describe "lets pages of other origins read what it is told, whatever a target allows" $ do
-    let shared = [SiteOptions [AnyHost] plainPolicy {policySharing = Just (CrossOrigin (TheseOrigins ["https://a"]) [] [] ["X-From"] False 600)} [files [] "root"]]
-        granted origin = filter (isOfSharing . fst) . responseHeaders <$> answerOf shared [("Origin", name) | Just name <- [origin]] "/"
+    let shared =
+          [ SiteOptions
+              [AnyHost]
+              plainPolicy
+                { policySharing =
+                    Just (CrossOrigin (TheseOrigins ["https://a"]) [] [] ["X-From"] False 600)
+                }
+              [files [] "root"]
+          ]
+        granted origin =
+          filter (isOfSharing . fst) . responseHeaders
+            <$> answerOf shared [("Origin", name) | Just name <- [origin]] "/"
         isOfSharing name = "access-control-" `Char8.isPrefixOf` CI.foldedCase name
     it "to an origin that is allowed" $
-      granted (Just "https://a") `shouldReturn` [("Access-Control-Allow-Origin", "https://a"), ("Access-Control-Expose-Headers", "X-From")]
+      granted (Just "https://a")
+        `shouldReturn` [("Access-Control-Allow-Origin", "https://a"), ("Access-Control-Expose-Headers", "X-From")]
     it "to an origin that is not" $ granted (Just "https://b") `shouldReturn` []
     it "to no origin" $ granted Nothing `shouldReturn` []
   describe "a cache may give one client the answer to another's request: what depends on the origin is said in Vary" $ do
     let answers who = [lookupAll response | origin <- [[], [("Origin", "https://a")], [("Origin", "https://b")]], response <- [answerOf [SiteOptions [AnyHost] plainPolicy {policySharing = Just (CrossOrigin who [] [] [] False 600), policyHeaders = [("Vary", "X-Own")]} [files [] "root"]] origin "/"]]
-        lookupAll response = (\fields -> ([value | ("Access-Control-Allow-Origin", value) <- fields], [value | ("Vary", value) <- fields])) . responseHeaders <$> response
-    it "where all origins may read it, it is the same for all" $ sequence (answers AnyOrigin) `shouldReturn` replicate 3 (["*"], ["X-Own"])
-    it "where some may" $ sequence (answers (TheseOrigins ["https://a"])) `shouldReturn` [(origin, ["Origin", "X-Own"]) | origin <- [[], ["https://a"], []]]
+        lookupAll response =
+          (\fields -> ([value | ("Access-Control-Allow-Origin", value) <- fields], [value | ("Vary", value) <- fields]))
+            . responseHeaders
+            <$> response
+    it "where all origins may read it, it is the same for all" $
+      sequence (answers AnyOrigin) `shouldReturn` replicate 3 (["*"], ["X-Own"])
+    it "where some may" $
+      sequence (answers (TheseOrigins ["https://a"]))
+        `shouldReturn` [(origin, ["Origin", "X-Own"]) | origin <- [[], ["https://a"], []]]
   it "ends all applications when the action ends" $ do
     open <- newIORef (0 :: Int)
     let counting options use = do
@@ -109,7 +126,10 @@ spec = do
           [AnyHost]
           plainPolicy {policyHeaders = [("X-From", "site")]}
           [ files [] "root",
-            RouteOptions ["api"] plainPolicy {policyHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]} (PassOn (plainProxy ["1"])),
+            RouteOptions
+              ["api"]
+              plainPolicy {policyHeaders = [("X-From", "route"), ("X-Of-Route", "yes")]}
+              (PassOn (plainProxy ["1"])),
             files ["docs"] "docs",
             files ["docs", "inner"] "inner",
             RouteOptions ["old"] plainPolicy (RedirectTo "https://new.example/x")
@@ -126,14 +146,32 @@ named =
       madeUpstreams = pure []
     }
   where
-    saying name request respond = respond (responseLBS status200 (("X-From", "application") : generous) (Lazy.fromStrict (name <> " " <> rawPathInfo request)))
-    generous = [("Access-Control-Allow-Origin", "*"), ("access-control-allow-credentials", "true"), ("Access-Control-Expose-Headers", "*")]
+    saying name request respond =
+      respond
+        ( responseLBS
+            status200
+            (("X-From", "application") : generous)
+            (Lazy.fromStrict (name <> " " <> rawPathInfo request))
+        )
+    generous =
+      [ ("Access-Control-Allow-Origin", "*"),
+        ("access-control-allow-credentials", "true"),
+        ("Access-Control-Expose-Headers", "*")
+      ]
 
 answerOf :: [SiteOptions] -> RequestHeaders -> ByteString -> IO Response
 answerOf sites headers target = do
   answer <- newIORef Nothing
   let (path, query) = Char8.break (== '?') target
-      request = defaultRequest {rawPathInfo = path, pathInfo = decodePathSegments path, rawQueryString = query, requestHeaderHost = lookup "Host" headers, requestHeaders = headers}
+      request =
+        defaultRequest
+          { rawPathInfo =
+              path,
+            pathInfo = decodePathSegments path,
+            rawQueryString = query,
+            requestHeaderHost = lookup "Host" headers,
+            requestHeaders = headers
+          }
   withSites named sites $ \application -> do
     ResponseReceived <- application request (\response -> ResponseReceived <$ writeIORef answer (Just response))
     pure ()

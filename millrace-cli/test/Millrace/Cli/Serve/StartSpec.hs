@@ -19,18 +19,28 @@ spec = do
     write folder "site/index.html" "one of many"
     writeFile (folder </> "m.yaml") . unlines $
       ["listen: {http: 127.0.0.1:0}", "sites:"]
-        <> concat [["  - hosts: site" <> show number <> ".example", "    files: " <> folder </> "site"] | number <- [1 .. 1000 :: Int]]
+        <> concat
+          [ ["  - hosts: site" <> show number <> ".example", "    files: " <> folder </> "site"]
+            | number <-
+                [1 .. 1000 :: Int]
+          ]
     path <- millracePath
     -- The second line has what the shell's children have used.
-    used <- within 60 "the check" (readProcess "bash" ["-c", "\"$0\" check \"$1\" > /dev/null && times", path, folder </> "m.yaml"] "")
+    used <-
+      within
+        60
+        "the check"
+        (readProcess "bash" ["-c", "\"$0\" check \"$1\" > /dev/null && times", path, folder </> "m.yaml"] "")
     sum (map seconds (concatMap words (drop 1 (lines used)))) `shouldSatisfy` (< patience)
-    withServer ["run", folder </> "m.yaml"] $ \server -> curl ["--header", "Host: site1000.example", serverUrl server] `shouldReturn` "one of many"
+    withServer ["run", folder </> "m.yaml"] $ \server ->
+      curl ["--header", "Host: site1000.example", serverUrl server] `shouldReturn` "one of many"
   it "the first answer comes after 50 milliseconds" . withDirectory $ \folder -> do
     write folder "index.html" "first"
     withServer ["serve", folder, "--port", "0"] $ \server -> do
       curl [serverUrl server] `shouldReturn` "first"
       Just number <- getPid (serverProcess server)
-      -- proc(5): the name may have blanks, and ends with a parenthesis; user and system time are the twelfth and thirteenth behind it.
+      -- proc(5): the name may have blanks, and ends with a parenthesis; user and system time are the twelfth and
+      -- thirteenth behind it.
       fields <- words . drop 2 . dropWhile (/= ')') <$> readFile ("/proc/" <> show number <> "/stat")
       ticks <- read <$> readProcess "getconf" ["CLK_TCK"] ""
       sum (map read (take 2 (drop 11 fields))) / ticks `shouldSatisfy` (< patience * 0.05)

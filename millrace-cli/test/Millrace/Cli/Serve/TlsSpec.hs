@@ -21,8 +21,10 @@ spec = around withCertificates $ do
       serverUrl server `shouldSatisfy` ("https://127.0.0.1:" `isPrefixOf`)
       status <- nextLine server
       redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
-      curl (trusting folder "one" ++ ["--http1.1", "--write-out", " %{http_version}", localUrl server]) >>= (`shouldBe` "Pong! 1.1")
-      curl (trusting folder "one" ++ ["--http2", "--write-out", " %{http_version}", localUrl server]) >>= (`shouldBe` "Pong! 2")
+      curl (trusting folder "one" ++ ["--http1.1", "--write-out", " %{http_version}", localUrl server])
+        >>= (`shouldBe` "Pong! 1.1")
+      curl (trusting folder "one" ++ ["--http2", "--write-out", " %{http_version}", localUrl server])
+        >>= (`shouldBe` "Pong! 2")
       answer <- curl ["-i", redirect ++ "/a?b=c", "-H", "Host: localhost:80"]
       answer `shouldSatisfy` (" 308 " `isInfixOf`)
       answer `shouldSatisfy` (("Location: " ++ localUrl server ++ "/a?b=c\r\n") `isInfixOf`)
@@ -39,10 +41,18 @@ spec = around withCertificates $ do
       redirect <- fromMaybe "" . stripPrefix "redirecting from " <$> nextLine server
       let status path = curl ["--output", "/dev/null", "--write-out", "%{http_code}", "-H", "Host: localhost", redirect ++ path]
           below = ("/.well-known/acme-challenge/" ++)
-      mapM (status . below) ["evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA", "a.b/c~d", "..a"] `shouldReturn` ["200", "200", "200"]
+      mapM (status . below) ["evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA", "a.b/c~d", "..a"]
+        `shouldReturn` ["200", "200", "200"]
       let others = ["", "../../x", "a/../../../x", "%2e%2e/%2E./x", "..%2f..%2fx", "..%5c..%5cx", "a/./b", "a//b", "%61"]
       mapM (status . below) others `shouldReturn` map (const "308") others
-      mapM status ["/.well-known/acme-challenge", "/.well-known/acme-challengex", "/.well-known/../x", "/%2ewell-known/acme-challenge/x"] `shouldReturn` replicate 4 "308"
+      mapM
+        status
+        [ "/.well-known/acme-challenge",
+          "/.well-known/acme-challengex",
+          "/.well-known/../x",
+          "/%2ewell-known/acme-challenge/x"
+        ]
+        `shouldReturn` replicate 4 "308"
 
   it "chooses a certificate by name" $ \folder ->
     withServer (["pong", "--port", "0"] ++ tls folder "one" ++ tls folder "other") $ \server -> do
@@ -67,16 +77,31 @@ spec = around withCertificates $ do
 
   it "serves only clients with a certificate, if it is told whose" $ \folder ->
     withServer (["pong", "--port", "0", "--client-authorities", folder </> "two.pem"] ++ tls folder "one") $ \server -> do
-      curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server]) >>= (`shouldBe` "Pong!")
-      curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server]) `shouldThrow` anyIOException
+      curl (trusting folder "one" ++ ["--cert", folder </> "two.pem", "--key", folder </> "two.key", localUrl server])
+        >>= (`shouldBe` "Pong!")
+      curl (trusting folder "one" ++ ["--write-out", "%{http_code}", "--output", "/dev/null", localUrl server])
+        `shouldThrow` anyIOException
 
   it "resumes sessions of another server with the same keys for tickets" $ \folder -> do
     let keys = folder </> "tickets"
         session = folder </> "session"
-        connectTo running options = snd <$> readOpenssl (["s_client", "-connect", "127.0.0.1:" ++ show (serverPort running), "-servername", "localhost", "-ign_eof"] ++ options)
+        connectTo running options =
+          snd
+            <$> readOpenssl
+              ( [ "s_client",
+                  "-connect",
+                  "127.0.0.1:"
+                    ++ show (serverPort running),
+                  "-servername",
+                  "localhost",
+                  "-ign_eof"
+                ]
+                  ++ options
+              )
         server keysOf = withServer (["pong", "--port", "0"] ++ tls folder "one" ++ keysOf)
     B.writeFile keys (B.replicate 80 'k')
-    server ["--ticket-keys", keys] $ \first -> connectTo first ["-sess_out", session] >>= (`shouldSatisfy` ("Pong!" `isInfixOf`))
+    server ["--ticket-keys", keys] $ \first ->
+      connectTo first ["-sess_out", session] >>= (`shouldSatisfy` ("Pong!" `isInfixOf`))
     server ["--ticket-keys", keys] $ \second -> do
       connectTo second ["-sess_in", session] >>= (`shouldSatisfy` ("Reused, TLSv1.3" `isInfixOf`))
       -- New keys in front of the old ones are taken while the server runs.
@@ -94,12 +119,19 @@ spec = around withCertificates $ do
     outcomeErrors outcome `shouldSatisfy` ("--ticket-keys" `isInfixOf`)
 
   it "says what is wrong with a certificate" $ \folder -> do
-    outcome <- runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "two.key"]
+    outcome <-
+      runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "two.key"]
     outcomeExit outcome `shouldBe` ExitFailure 1
     outcomeErrors outcome `shouldSatisfy` ("the private key belongs to another certificate" `isInfixOf`)
-    missing <- runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "none.pem", "--key", folder </> "two.key"]
+    missing <-
+      runMillrace [] ["pong", "--port", "0", "--certificate", folder </> "none.pem", "--key", folder </> "two.key"]
     outcomeExit missing `shouldBe` ExitFailure 1
-    outcomeErrors missing `shouldSatisfy` (("cannot read the certificates: " ++ folder </> "none.pem: No such file or directory\n") `isInfixOf`)
+    outcomeErrors missing
+      `shouldSatisfy` ( ( "cannot read the certificates: "
+                            ++ folder </> "none.pem: No such file or directory\n"
+                        )
+                          `isInfixOf`
+                      )
 
   it "answers clients that speak HTTP/1.0, also through a proxy with TLS on both sides" $ \folder -> do
     createDirectory (folder </> "site")
@@ -119,6 +151,7 @@ spec = around withCertificates $ do
     trusting folder name = ["--cacert", folder </> (name ++ ".pem")]
     localUrl server = "https://localhost:" ++ show (serverPort server)
     readOpenssl arguments = do
-      (exit, out, _) <- readProcessWithExitCode "openssl" arguments "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+      (exit, out, _) <-
+        readProcessWithExitCode "openssl" arguments "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
       return (exit, out)
     replacing url page = reverse (dropWhile (/= '/') (reverse url)) ++ page

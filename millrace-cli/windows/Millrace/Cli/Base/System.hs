@@ -41,8 +41,8 @@ data Hangup
   | HangupIsNoEnd
   deriving (Eq, Show)
 
--- | Runs the first action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The second
--- time the program ends at once, and the second action is not run.
+-- | Runs the first action when the console asks the program to end: Ctrl+C, Ctrl+Break, or its window is closed. The
+-- second time the program ends at once, and the second action is not run.
 onTermination :: Hangup -> IO () -> IO () -> IO ()
 onTermination _ first _ = void (installHandler (Catch (const (installHandler Default >> first))))
 

@@ -1,5 +1,5 @@
--- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is cross-compiled there.
--- Must not know: files.
+-- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is
+-- cross-compiled there. Must not know: files.
 --
 -- The same names in @posix\/@ are for all other systems; the package description chooses.
 module Millrace.Cli.Serve.Proxy

@@ -11,7 +11,17 @@ where
 
 import Control.Concurrent (myThreadId, threadCapability)
 import Control.Concurrent.MVar (MVar, modifyMVar_, newEmptyMVar, putMVar, takeMVar, withMVar)
-import Control.Exception (Exception (fromException), SomeException, evaluate, mask, mask_, onException, throwIO, try, uninterruptibleMask_)
+import Control.Exception
+  ( Exception (fromException),
+    SomeException,
+    evaluate,
+    mask,
+    mask_,
+    onException,
+    throwIO,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (unless, void, when, zipWithM_)
 import Data.IORef (IORef, atomicModifyIORef', newIORef)
 import Data.Maybe (isJust, isNothing)
@@ -52,9 +62,9 @@ data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
 
--- | Starts this number of carriers, the operating system threads on which C functions run. They stay until the process ends.
--- Without this, the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if there are carriers
--- already, and 'Millrace.Manager.NotThreaded' without @-threaded@.
+-- | Starts this number of carriers, the operating system threads on which C functions run. They stay until the process
+-- ends. Without this, the first call starts one for each processor. Throws an 'IOError' (@EALREADY@) if there are
+-- carriers already, and 'Millrace.Manager.NotThreaded' without @-threaded@.
 --
 -- > main = startCarriers 2 >> ...
 startCarriers :: Int -> IO ()
@@ -78,7 +88,8 @@ ensureCarriers = do
   count <- c_carriers_count
   when (count == 0) $ do
     result <- beginCarriers 0
-    when (result < 0 && Errno (negate result) /= eALREADY) $ throwIO (failure "Millrace.Foreign: starting carriers" result)
+    when (result < 0 && Errno (negate result) /= eALREADY) $
+      throwIO (failure "Millrace.Foreign: starting carriers" result)
 
 -- At the program's end the run-time system first runs finalizers of C, and then frees what waking a thread needs. The
 -- stable pointer keeps this finalizer from running before that.
@@ -94,7 +105,8 @@ closesAtExit = unsafePerformIO (newIORef False)
 failure :: String -> CInt -> IOError
 failure attempted result = errnoToIOError attempted (Errno (negate result)) Nothing Nothing
 
--- -------------------------------------------------------------------------------------------------------- a call --- --
+-- -------------------------------------------------------------------------------------------------------- a call ---
+-- --
 
 -- | Runs a C function on a fiber, and waits until it has returned. Then throws the exception that arrived meanwhile, if
 -- any. errno is that of the function: nothing between the end of the call and the caller's @getErrno@ changes it.
@@ -109,7 +121,9 @@ perform options function arguments resultKind readResult =
           when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
           woken <- placeOf call
           callOff <-
-            (zipWithM_ (pass call) [0 ..] arguments >> beginBefore (callDeadline options) call (begin options call capability))
+            ( zipWithM_ (pass call) [0 ..] arguments
+                >> beginBefore (callDeadline options) call (begin options call capability)
+              )
               `onException` c_call_end call
           interruption <- attend restore options call woken
           callOff

@@ -1,4 +1,5 @@
--- | The C code of an HTTP\/2 client as Haskell functions: one connection's protocol, purely in memory. Must not know: sockets.
+-- | The C code of an HTTP\/2 client as Haskell functions: one connection's protocol, purely in memory. Must not know:
+-- sockets.
 --
 -- No function blocks, except on the lock of a connection, which is never held for long.
 module Millrace.HttpClient.Http2.Engine
@@ -80,7 +81,8 @@ openEngine settings = allocaBytes 20 $ \place -> do
   made <- c_open place
   if made == nullPtr then return Nothing else Just . Engine <$> newForeignPtr c_free made
   where
-    values = [engineStreamWindow settings, engineConnectionWindow settings, engineHeadMax settings, engineInterimMax settings, engineOutputMax settings]
+    values =
+      [engineStreamWindow settings, engineConnectionWindow settings, engineHeadMax settings, engineInterimMax settings, engineOutputMax settings]
 
 using :: Engine -> (Ptr Engine -> IO a) -> IO a
 using (Engine pointer) = withForeignPtr pointer
@@ -100,7 +102,9 @@ foreign import ccall unsafe "http2_client_feed" c_feed :: Ptr Engine -> Ptr Word
 
 -- | Processes received bytes.
 feed :: Engine -> ByteString -> IO ()
-feed engine bytes = using engine $ \pointer -> Unsafe.unsafeUseAsCStringLen bytes $ \(start, count) -> c_feed pointer (castPtr start) (fromIntegral count)
+feed engine bytes =
+  using engine $ \pointer ->
+    Unsafe.unsafeUseAsCStringLen bytes $ \(start, count) -> c_feed pointer (castPtr start) (fromIntegral count)
 
 foreign import ccall unsafe "http2_client_collect" c_collect :: Ptr Engine -> Ptr Word8 -> CSize -> IO CSize
 
@@ -197,10 +201,12 @@ data Start
 data Part = NothingFollows | BodyFollows
   deriving (Eq, Show)
 
-foreign import ccall unsafe "http2_client_start" c_start :: Ptr Engine -> Word32 -> Ptr Word8 -> Word32 -> CInt -> Ptr (Ptr Stream) -> IO CInt
+foreign import ccall unsafe "http2_client_start"
+  c_start ::
+    Ptr Engine -> Word32 -> Ptr Word8 -> Word32 -> CInt -> Ptr (Ptr Stream) -> IO CInt
 
--- | Begins a request: its token, its fields with the pseudo-fields first, and whether a body follows. A secret field is not kept
--- for compression.
+-- | Begins a request: its token, its fields with the pseudo-fields first, and whether a body follows. A secret field is
+-- not kept for compression.
 startStream :: Engine -> Int -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Start
 startStream engine token fields part = using engine $ \pointer -> withRows fields $ \rows count -> alloca $ \place -> do
   result <- c_start pointer (fromIntegral token) rows count (if part == NothingFollows then 1 else 0) place
@@ -221,7 +227,10 @@ withRows fields use = allocaBytes (max 1 size) $ \start -> put start fields >> u
     size = sum [8 + ByteString.length name + ByteString.length value | (name, value, _) <- fields]
     put _ [] = return ()
     put at ((name, value, secret) : others) = do
-      pokeByteOff at 0 ((fromIntegral (ByteString.length name) :: Word32) .|. (if secret == Secret then 1 `shiftL` 31 else 0))
+      pokeByteOff
+        at
+        0
+        ((fromIntegral (ByteString.length name) :: Word32) .|. (if secret == Secret then 1 `shiftL` 31 else 0))
       pokeByteOff at 4 (fromIntegral (ByteString.length value) :: Word32)
       copy (at `plusPtr` 8) name
       copy (at `plusPtr` (8 + ByteString.length name)) value
@@ -275,7 +284,9 @@ plain result = case result of
 
 foreign import ccall unsafe "http2_client_await_head" c_await_head :: Ptr Stream -> IO Int64
 
-foreign import ccall unsafe "http2_client_take_head" c_take_head :: Ptr Stream -> Ptr Word8 -> Ptr Word32 -> Ptr Word32 -> IO CInt
+foreign import ccall unsafe "http2_client_take_head"
+  c_take_head ::
+    Ptr Stream -> Ptr Word8 -> Ptr Word32 -> Ptr Word32 -> IO CInt
 
 -- | The next head: its status, its fields, and whether a body follows.
 takeHead :: Stream -> IO (Reading (Int, [(ByteString, ByteString)], Part))
@@ -285,7 +296,8 @@ takeHead stream = on stream $ \pointer -> do
     -1 -> return MustWait
     _ | size < 0 -> return Gone
     _ -> allocaBytes 8 $ \numbers -> do
-      (rows, status) <- createWith (fromIntegral size) (\place -> c_take_head pointer place numbers (numbers `plusPtr` 4))
+      (rows, status) <-
+        createWith (fromIntegral size) (\place -> c_take_head pointer place numbers (numbers `plusPtr` 4))
       count <- peek numbers
       ends <- peekByteOff numbers 4
       fields <- fieldsOf rows (fromIntegral count)
@@ -319,7 +331,11 @@ readBody stream most = on stream $ \pointer -> do
     -1 -> return MustWait
     0 -> return (Ready ByteString.empty)
     _ | size < 0 -> return Gone
-    _ -> Ready <$> Internal.createAndTrim (min most (fromIntegral size)) (\place -> fromIntegral <$> c_read pointer place (fromIntegral (min most (fromIntegral size))))
+    _ ->
+      Ready
+        <$> Internal.createAndTrim
+          (min most (fromIntegral size))
+          (\place -> fromIntegral <$> c_read pointer place (fromIntegral (min most (fromIntegral size))))
 
 foreign import ccall unsafe "http2_client_trailers_length" c_trailers_length :: Ptr Stream -> IO CSize
 

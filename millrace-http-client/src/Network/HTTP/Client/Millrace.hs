@@ -13,7 +13,8 @@
 -- What is different from the @ManagerSettings@ of http-client and http-client-tls:
 --
 -- 1. Waiting is Millrace's: no time limit here needs an asynchronous exception.
--- 2. TLS is OpenSSL's. A problem of TLS is a 'TlsException' in an 'Network.HTTP.Client.InternalException', with what to do
+-- 2. TLS is OpenSSL's. A problem of TLS is a 'TlsException' in an 'Network.HTTP.Client.InternalException', with what to
+--    do
 --    about it.
 -- 3. Of several addresses of a host the next one is tried as soon as one has failed, or after a quarter of a second.
 -- 4. A kept connection that the server has closed is noticed before the next request is sent on it.
@@ -25,7 +26,8 @@
 -- http-client knows where the head of a response ends. If 'Limits' are enough, switch it off with
 -- 'Network.HTTP.Client.responseTimeoutNone'.
 --
--- Proxies are as in http-client: those of the environment (@http_proxy@, @https_proxy@, @no_proxy@), or as set in the manager.
+-- Proxies are as in http-client: those of the environment (@http_proxy@, @https_proxy@, @no_proxy@), or as set in the
+-- manager.
 --
 -- A server on this machine, and a request to it:
 --
@@ -60,7 +62,15 @@ import Control.Exception
 import Millrace.HttpClient.Connection
 import Millrace.HttpClient.Limits
 import Millrace.Tls (ClientContext, ClientSettings (..), SettingsError, TlsException, clientSettings, newClientContext)
-import Network.HTTP.Client (HttpException (..), HttpExceptionContent (..), ManagerSettings, Request, Response (..), defaultManagerSettings, getOriginalRequest)
+import Network.HTTP.Client
+  ( HttpException (..),
+    HttpExceptionContent (..),
+    ManagerSettings,
+    Request,
+    Response (..),
+    defaultManagerSettings,
+    getOriginalRequest,
+  )
 import Network.HTTP.Client.Internal (ManagerSettings (..))
 
 -- | Settings for @newManager@, with 'defaultSettings'. The system's authorities are read before the first request with
@@ -71,8 +81,8 @@ import Network.HTTP.Client.Internal (ManagerSettings (..))
 millraceManagerSettings :: ManagerSettings
 millraceManagerSettings = managerSettingsOf defaultSettings (once (contextFor defaultSettings))
 
--- | Settings for @newManager@ with other certificates, limits or sockets. Reads the certificates, and throws a 'SettingsError'
--- if they cannot be used, or the 'IOError' of reading a file.
+-- | Settings for @newManager@ with other certificates, limits or sockets. Reads the certificates, and throws a
+-- 'SettingsError' if they cannot be used, or the 'IOError' of reading a file.
 --
 -- >>> import Millrace.Deadline (microseconds)
 -- >>> import Network.HTTP.Client (newManager)
@@ -99,7 +109,8 @@ managerSettingsOf settings makeContext =
       managerTlsProxyConnection = connectTlsThroughProxy settings <$> makeContext,
       managerRetryableException = isRetryable,
       managerWrapException = wrapping,
-      managerModifyResponse = \response -> return response {responseBody = wrapping (getOriginalRequest response) (responseBody response)}
+      managerModifyResponse =
+        \response -> return response {responseBody = wrapping (getOriginalRequest response) (responseBody response)}
     }
 
 -- Runs the action when its result is first needed. If it throws, the next use runs it again.

@@ -54,7 +54,8 @@ inHandshake handshakes@(Handshakes _ place) deadline end action = mask $ \restor
   leave number
   return result
   where
-    standing number = (\crowd -> if IntMap.member number (crowdOngoing crowd) then Undisturbed else MadeRoom) <$> readTVarIO place
+    standing number =
+      (\crowd -> if IntMap.member number (crowdOngoing crowd) then Undisturbed else MadeRoom) <$> readTVarIO place
     leave number = atomically (remove place number)
 
 -- Another thread may have aborted it already.
@@ -75,7 +76,9 @@ enter (Handshakes most place) deadline end = go
       crowd <- readTVar place
       let number = crowdNext crowd
           with = Crowd (crowdCount crowd + 1) (number + 1) (IntMap.insert number (Ongoing now end) (crowdOngoing crowd))
-      if crowdCount crowd < most then Right number <$ writeTVar place with else return (Left (IntMap.findMin (crowdOngoing crowd)))
+      if crowdCount crowd < most
+        then Right number <$ writeTVar place with
+        else return (Left (IntMap.findMin (crowdOngoing crowd)))
     makeRoom now (oldest, ongoing)
       | now >= due = atomically (remove place oldest) >> ongoingEnd ongoing >> go
       | now >= limit = throwIO (errnoToIOError "a handshake" eTIMEDOUT Nothing (Just "waiting for others to end"))

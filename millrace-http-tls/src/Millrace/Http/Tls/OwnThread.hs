@@ -7,8 +7,8 @@ import Control.Concurrent (ThreadId, forkIO, throwTo)
 import Control.Concurrent.MVar
 import Control.Exception (SomeException, mask, throwIO, try)
 
--- | Runs an action in a new thread and waits for it. What the action throws is thrown here. An asynchronous exception that this
--- thread receives meanwhile is passed on to the action, and is thrown here when the action has ended.
+-- | Runs an action in a new thread and waits for it. What the action throws is thrown here. An asynchronous exception
+-- that this thread receives meanwhile is passed on to the action, and is thrown here when the action has ended.
 inThreadOfItsOwn :: IO a -> IO a
 inThreadOfItsOwn action = mask $ \restore -> do
   place <- newEmptyMVar
@@ -23,4 +23,5 @@ inThreadOfItsOwn action = mask $ \restore -> do
 
 -- Returns when the thread has ended. Others may interrupt the waiting; the thread learns of that, too.
 endFor :: ThreadId -> MVar (Either SomeException a) -> SomeException -> IO ()
-endFor thread place interruption = try (throwTo thread interruption >> takeMVar place) >>= either (endFor thread place) (const (return ()))
+endFor thread place interruption =
+  try (throwTo thread interruption >> takeMVar place) >>= either (endFor thread place) (const (return ()))

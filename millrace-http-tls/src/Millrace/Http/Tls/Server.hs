@@ -43,7 +43,8 @@ data TLS
 -- The settings, and the thread that watches their files.
 data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 
--- | Reads certificates and runs an action, during which the files are watched. Throws a 'SettingsError' if they cannot be used, or the
+-- | Reads certificates and runs an action, during which the files are watched. Throws a 'SettingsError' if they cannot
+-- be used, or the
 -- @IOError@ of reading them.
 --
 -- > withTLS (offering settings (tlsSettings "fullchain.pem" "privkey.pem")) $ \tls ->
@@ -59,23 +60,30 @@ withTLS settings use = do
 -- Watches the files of these settings, if there are any. Must be called with asynchronous exceptions masked.
 watching :: TLS -> TLSSettings -> IO Chosen
 watching tls settings
-  | tlsWatchSeconds settings > 0 && not (null (watchedFiles settings)) = Chosen settings . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
+  | tlsWatchSeconds settings > 0 && not (null (watchedFiles settings)) =
+    Chosen settings . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen settings Nothing)
   where
-    watch = watchFiles (secondsInMicros (tlsWatchSeconds settings)) (watchedFiles settings) (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
+    watch =
+      watchFiles
+        (secondsInMicros (tlsWatchSeconds settings))
+        (watchedFiles settings)
+        (try (reloadTLS tls) >>= tlsOnReload settings . either NotReloaded (const Reloaded))
 
 stopWatching :: Chosen -> IO ()
 stopWatching (Chosen _ watcher) = mapM_ killThread watcher
 
--- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what 'withTLS'
--- throws.
+-- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this
+-- throws what 'withTLS' throws.
 reloadTLS :: TLS -> IO ()
 reloadTLS (TLS _ chosen context _) =
   -- Within the lock, or what was read before 'replaceTLS' could be used after it.
   withMVar chosen $ \(Chosen settings _) -> serverSettingsOf settings >>= replaceServerSettings context
 
--- | Takes other settings: other certificates, keys for tickets, rules for clients' certificates. The next handshakes use them, and their
--- files are watched instead. What 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and 'tlsMaximumHandshakes' say stays as it is. If the settings cannot be used, the old ones stay, and this throws what 'withTLS' throws.
+-- | Takes other settings: other certificates, keys for tickets, rules for clients' certificates. The next handshakes
+-- use them, and their files are watched instead. What 'onInsecure', 'tlsOnHandshake', 'tlsHandshakeSeconds' and
+-- 'tlsMaximumHandshakes' say stays as it is. If the settings cannot be used, the old ones stay, and this throws what
+-- 'withTLS' throws.
 replaceTLS :: TLS -> TLSSettings -> IO ()
 replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
   modifyMVarMasked_ chosen $ \before -> do
@@ -83,8 +91,9 @@ replaceTLS tls@(TLS _ chosen context _) settings = mask $ \restore ->
     next <- watching tls settings
     next <$ forkIO (stopWatching before) -- The watcher may be waiting for this, to read the files again.
 
--- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given. Use it with 'withTLS'
--- and 'replaceTLS'; without it clients are offered HTTP\/2 and HTTP\/1.1, whatever the server's settings disable.
+-- | Sets the application protocols to those that a server with these settings supports, unless 'tlsProtocols' is given.
+-- Use it with 'withTLS' and 'replaceTLS'; without it clients are offered HTTP\/2 and HTTP\/1.1, whatever the server's
+-- settings disable.
 --
 -- > withTLS (offering (setHTTP2Disabled settings) choices) serve
 offering :: Settings -> TLSSettings -> TLSSettings
@@ -123,9 +132,9 @@ upgradeRequired text =
       text
     ]
 
--- Does the handshake with a client that has sent these bytes, and reports its outcome. A handshake needs more stack than a
--- thread begins with, and a stack that has grown keeps a chunk of 32 KB. So the handshake has a thread of its own, and the
--- stack of the connection's thread stays small, however long the connection is open (decision 26).
+-- Does the handshake with a client that has sent these bytes, and reports its outcome. A handshake needs more stack
+-- than a thread begins with, and a stack that has grown keeps a chunk of 32 KB. So the handshake has a thread of its
+-- own, and the stack of the connection's thread stays small, however long the connection is open (decision 26).
 shakeHands :: TLS -> ByteString -> Socket -> IO Http.Functions
 shakeHands tls received socket = inThreadOfItsOwn (shakeHandsHere tls received socket)
 
@@ -146,7 +155,8 @@ shakeHandsHere (TLS settings _ context handshakes) received socket = do
     flattened = either (\failure -> (Undisturbed, Left failure)) id
 
 outcomeOf :: Standing -> Either SomeException Connection -> HandshakeOutcome
-outcomeOf _ (Right connection) = maybe (HandshakeLost (toException unprotected)) HandshakeDone (Http.functionsNegotiated (tlsFunctions connection))
+outcomeOf _ (Right connection) =
+  maybe (HandshakeLost (toException unprotected)) HandshakeDone (Http.functionsNegotiated (tlsFunctions connection))
   where
     unprotected = userError "no protection"
 outcomeOf MadeRoom (Left _) = HandshakeMadeRoom

@@ -47,7 +47,8 @@ data CertSettings
   | CertFromMemory !ByteString ![ByteString] !ByteString
   | CertFromRef !(IORef ByteString) ![IORef ByteString] !(IORef ByteString)
 
--- | Certificates with their keys, as 'Millrace.Tls.loadIdentity' reads them. One of each kind of key is used for a client.
+-- | Certificates with their keys, as 'Millrace.Tls.loadIdentity' reads them. One of each kind of key is used for a
+-- client.
 newtype Credentials = Credentials [Identity]
   deriving (Show, Semigroup, Monoid)
 
@@ -105,7 +106,8 @@ data TLSSettings = TLSSettings
     onInsecure :: !OnInsecure,
     -- | Default: 'Tls12' and 'Tls13'.
     tlsAllowedVersions :: ![Version],
-    -- | In OpenSSL's names, those of TLS 1.3 beginning with @TLS_@. Of a version without any, the defaults count. Default: none.
+    -- | In OpenSSL's names, those of TLS 1.3 beginning with @TLS_@. Of a version without any, the defaults count.
+    -- Default: none.
     tlsCiphers :: ![String],
     -- | In OpenSSL's names, the preferred one first. Default: none, which means X25519, P-256, P-384.
     tlsKeyGroups :: ![String],
@@ -113,8 +115,8 @@ data TLSSettings = TLSSettings
     -- 'Network.Wai.Handler.MillraceTLS.runTLS' leaves out what the server's settings disable
     -- ('Network.Wai.Handler.MillraceTLS.offering'). Default: 'Nothing'.
     tlsProtocols :: !(Maybe [ByteString]),
-    -- | Must clients have certificates? They are verified against the system's authorities; 'tlsClientCertificates' can say others.
-    -- Default: 'False'.
+    -- | Must clients have certificates? They are verified against the system's authorities; 'tlsClientCertificates' can
+    -- say others. Default: 'False'.
     tlsWantClientCert :: !Bool,
     -- | Whether clients have certificates, and whose. Default: 'NotAsked'.
     tlsClientCertificates :: !ClientCertificates,
@@ -122,19 +124,19 @@ data TLSSettings = TLSSettings
     tlsUnknownNames :: !UnknownNames,
     -- | How clients resume sessions. Default: 'OwnTicketKeys'.
     tlsTickets :: !Tickets,
-    -- | Files with keys for session tickets, which other processes and later runs may have, too: then a client resumes its session with
-    -- each of them. A key has 80 bytes (@openssl rand 80@); a file holds one or more, one behind another. The first key protects
-    -- new tickets, and all of them open tickets. The files are read again as those of certificates are. With any, 'tlsTickets' does not
-    -- count. Default: none.
+    -- | Files with keys for session tickets, which other processes and later runs may have, too: then a client resumes
+    -- its session with each of them. A key has 80 bytes (@openssl rand 80@); a file holds one or more, one behind
+    -- another. The first key protects new tickets, and all of them open tickets. The files are read again as those of
+    -- certificates are. With any, 'tlsTickets' does not count. Default: none.
     tlsTicketKeyFiles :: ![FilePath],
-    -- | For HTTP\/3: whether a client that comes back may send requests with the first bytes of its handshake (0-RTT). Somebody who has copied
-    -- these bytes could send them again, so that is safe only for requests that change nothing. It saves a round trip. Over TCP there is no
-    -- early data. Default: 'NoEarlyData'.
+    -- | For HTTP\/3: whether a client that comes back may send requests with the first bytes of its handshake (0-RTT).
+    -- Somebody who has copied these bytes could send them again, so that is safe only for requests that change nothing.
+    -- It saves a round trip. Over TCP there is no early data. Default: 'NoEarlyData'.
     tlsEarlyData :: !EarlyData,
     -- | A file for the secrets of all connections, for debugging. Default: none.
     tlsKeyLog :: !(Maybe FilePath),
-    -- | Certificates that are loaded already, say with an encrypted key. They are used instead of 'certSettings', and are never read
-    -- again. Default: none.
+    -- | Certificates that are loaded already, say with an encrypted key. They are used instead of 'certSettings', and
+    -- are never read again. Default: none.
     tlsCredentials :: !(Maybe Credentials),
     -- | Runs in each handshake: see 'tlsSettingsSni'. Default: none.
     tlsCredentialsFor :: !(Maybe (Maybe String -> IO Credentials)),
@@ -155,8 +157,8 @@ data EarlyData
   = -- | None.
     NoEarlyData
   | -- | GET and HEAD. They have the field @Early-Data: 1@ (RFC 8470): an application for which one of them is not safe answers it with 425 (Too
-    -- Early), and the client repeats it after the handshake. Others wait for the end of the handshake. A server accepts the early bytes of a
-    -- handshake once, from a client that has proved before that it has its address.
+    -- Early), and the client repeats it after the handshake. Others wait for the end of the handshake. A server accepts
+    -- the early bytes of a handshake once, from a client that has proved before that it has its address.
     SafeEarlyData
   deriving (Eq, Show)
 
@@ -186,8 +188,8 @@ defaultTlsSettings =
       tlsOnHandshake = Nothing
     }
 
--- | A certificate and its key in files. The certificate's file may hold its chain. If there is a file of the same name with @.ocsp@
--- behind it, it is the authority's answer to show with it (OCSP, in DER).
+-- | A certificate and its key in files. The certificate's file may hold its chain. If there is a file of the same name
+-- with @.ocsp@ behind it, it is the authority's answer to show with it (OCSP, in DER).
 tlsSettings :: FilePath -> FilePath -> TLSSettings
 tlsSettings certificate = tlsSettingsChain certificate []
 
@@ -197,7 +199,8 @@ tlsSettingsChain certificate chain key = defaultTlsSettings {certSettings = [Cer
 
 -- | Several certificates with their keys in files. The name that a client asks for (SNI) decides which one it sees.
 tlsSettingsMany :: [(FilePath, FilePath)] -> TLSSettings
-tlsSettingsMany pairs = defaultTlsSettings {certSettings = [CertFromFile certificate [] key | (certificate, key) <- pairs]}
+tlsSettingsMany pairs =
+  defaultTlsSettings {certSettings = [CertFromFile certificate [] key | (certificate, key) <- pairs]}
 
 -- | A certificate and its key in memory.
 tlsSettingsMemory :: ByteString -> ByteString -> TLSSettings
@@ -205,10 +208,11 @@ tlsSettingsMemory certificate = tlsSettingsChainMemory certificate []
 
 -- | A certificate, the rest of its chain, and its key in memory.
 tlsSettingsChainMemory :: ByteString -> [ByteString] -> ByteString -> TLSSettings
-tlsSettingsChainMemory certificate chain key = defaultTlsSettings {certSettings = [CertFromMemory certificate chain key]}
+tlsSettingsChainMemory certificate chain key =
+  defaultTlsSettings {certSettings = [CertFromMemory certificate chain key]}
 
--- | A certificate and its key in variables, which are read when the server starts and when 'Network.Wai.Handler.MillraceTLS.reloadTLS'
--- is called.
+-- | A certificate and its key in variables, which are read when the server starts and when
+-- 'Network.Wai.Handler.MillraceTLS.reloadTLS' is called.
 tlsSettingsRef :: IORef ByteString -> IORef ByteString -> TLSSettings
 tlsSettingsRef certificate = tlsSettingsChainRef certificate []
 
@@ -216,8 +220,9 @@ tlsSettingsRef certificate = tlsSettingsChainRef certificate []
 tlsSettingsChainRef :: IORef ByteString -> [IORef ByteString] -> IORef ByteString -> TLSSettings
 tlsSettingsChainRef certificate chain key = defaultTlsSettings {certSettings = [CertFromRef certificate chain key]}
 
--- | Certificates that are looked up during the handshake, by the name that the client asks for (SNI). The server goes on with other
--- clients meanwhile, but 'tlsHandshakeSeconds' does not count. With 'mempty' the client is refused; if the action throws, too.
+-- | Certificates that are looked up during the handshake, by the name that the client asks for (SNI). The server goes
+-- on with other clients meanwhile, but 'tlsHandshakeSeconds' does not count. With 'mempty' the client is refused; if
+-- the action throws, too.
 --
 -- > table <- newIORef (Map.fromList [("example.org", Credentials [identity])])
 -- > let settings = tlsSettingsSni (\name -> fromMaybe mempty . (>>=) name . flip Map.lookup <$> readIORef table)
@@ -236,7 +241,12 @@ watchedFiles settings = ofCertificates ++ tlsTicketKeyFiles settings
   where
     ofCertificates
       | isJust (tlsCredentials settings) = []
-      | otherwise = concat [certificate : (certificate ++ ".ocsp") : key : chain | CertFromFile certificate chain key <- certSettings settings]
+      | otherwise =
+        concat
+          [ certificate : (certificate ++ ".ocsp") : key : chain
+            | CertFromFile certificate chain key <-
+                certSettings settings
+          ]
 
 -- | Reads what the settings name. Throws a 'SettingsError', or the @IOError@ of reading a file.
 serverSettingsOf :: TLSSettings -> IO ServerSettings

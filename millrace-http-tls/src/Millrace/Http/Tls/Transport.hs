@@ -24,7 +24,8 @@ tlsFunctions connection =
       Http.functionsReceiveInto = receiveUntil,
       Http.functionsSetReceiveDeadline = setReadDeadline socket,
       Http.functionsHasArrived = hasInput (Plain.hasArrived socket),
-      -- A client that ends its sending side says so within TLS, and keeps the socket. One whose socket has ended is gone.
+      -- A client that ends its sending side says so within TLS, and keeps the socket. One whose socket has ended is
+      -- gone.
       Http.functionsPresence = (\ended -> if ended then Http.Gone else Http.Present) <$> Plain.hasEnded socket,
       Http.functionsAwaitInput = void (hasInput (True <$ Plain.awaitInput socket)),
       Http.functionsQuietMillis = Plain.quietMillis socket,

@@ -1,19 +1,24 @@
--- | HTTP over TLS for "Network.Wai.Handler.Millrace". Names, types and defaults are those of @Network.Wai.Handler.WarpTLS@, as far as
--- they do not belong to the @tls@ package: here OpenSSL does the cryptography ("Millrace.Tls").
+-- | HTTP over TLS for "Network.Wai.Handler.Millrace". Names, types and defaults are those of
+-- @Network.Wai.Handler.WarpTLS@, as far as they do not belong to the @tls@ package: here OpenSSL does the cryptography
+-- ("Millrace.Tls").
 --
 -- > main = runTLS (tlsSettings "fullchain.pem" "privkey.pem") (setPort 443 defaultSettings) application
 --
 -- What to know beyond WarpTLS:
 --
 -- * TLS 1.2 and 1.3, nothing older. Ciphers have forward secrecy and authenticated encryption.
--- * Certificate files are looked at every few seconds. New ones are taken by the next handshake. Broken ones are reported, and the
+-- * Certificate files are looked at every few seconds. New ones are taken by the next handshake. Broken ones are
+--   reported, and the
 --   old ones stay.
 -- * A handshake may take ten seconds, and a thousand may be under way. Those that fail are reported as
 --   'Network.Wai.Handler.Millrace.HandshakeFailed', which 'Network.Wai.Handler.Millrace.defaultOnException' does not print: most
 --   are of scanners.
--- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by 'clientCertificate'.
--- * 'tlsCiphers' are OpenSSL's names, 'Version' and 'Credentials' are ours, and 'tlsSettingsRef' is read at each 'reloadTLS'.
--- * Of the names of WarpTLS 3.4.14 these are not here, because their types are those of the @tls@ package or of Warp's insides:
+-- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by
+--   'clientCertificate'.
+-- * 'tlsCiphers' are OpenSSL's names, 'Version' and 'Credentials' are ours, and 'tlsSettingsRef' is read at each
+--   'reloadTLS'.
+-- * Of the names of WarpTLS 3.4.14 these are not here, because their types are those of the @tls@ package or of Warp's
+--   insides:
 --
 --     [@tlsServerHooks@] 'tlsSettingsSni' chooses certificates, 'tlsClientCertificates' says which clients are let in, and
 --       'tlsProtocols' which protocols are offered.
@@ -109,20 +114,31 @@ import Millrace.Http.Context (requestNegotiated)
 import Millrace.Http.Tls.Server
 import Millrace.Http.Tls.Settings
 import Millrace.Http.Transport (Negotiated (..))
-import Millrace.Tls (Certificate, ClientCertificates (..), SettingsError, Tickets (..), TlsException, UnknownNames (..), Version (..), certificateFromDer)
+import Millrace.Tls
+  ( Certificate,
+    ClientCertificates (..),
+    SettingsError,
+    Tickets (..),
+    TlsException,
+    UnknownNames (..),
+    Version (..),
+    certificateFromDer,
+  )
 import qualified Network.Socket as Network
 import Network.Wai (Application, Request)
 import Network.Wai.Handler.Millrace (Settings, runSettings, runSettingsSocket)
 
--- | Serves an application over TLS, as 'Network.Wai.Handler.Millrace.runSettings' does without. Throws a 'SettingsError' if the
--- certificates cannot be used, or the @IOError@ of reading them.
+-- | Serves an application over TLS, as 'Network.Wai.Handler.Millrace.runSettings' does without. Throws a
+-- 'SettingsError' if the certificates cannot be used, or the @IOError@ of reading them.
 runTLS :: TLSSettings -> Settings -> Application -> IO ()
-runTLS tls settings application = withTLS (offering settings tls) $ \protection -> runSettings (protectedBy protection settings) application
+runTLS tls settings application =
+  withTLS (offering settings tls) $ \protection -> runSettings (protectedBy protection settings) application
 
 -- | The same on a socket that listens already: see 'Network.Wai.Handler.Millrace.runSettingsSocket'.
 runTLSSocket :: TLSSettings -> Settings -> Network.Socket -> Application -> IO ()
 runTLSSocket tls settings listener application =
-  withTLS (offering settings tls) $ \protection -> runSettingsSocket (protectedBy protection settings) listener application
+  withTLS (offering settings tls) $ \protection ->
+    runSettingsSocket (protectedBy protection settings) listener application
 
 -- | The certificate that the client has shown, if it was asked for one ('tlsWantClientCert', 'tlsClientCertificates').
 clientCertificate :: Request -> Maybe Certificate

@@ -1,7 +1,8 @@
 {-# LANGUAGE ScopedTypeVariables #-}
 
 -- |
--- Runs an application for one request and makes sure that the client gets an answer: the application's, or one that says what
+-- Runs an application for one request and makes sure that the client gets an answer: the application's, or one that
+-- says what
 -- failed. Tells the observers. Must not know: protocols.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
@@ -43,24 +44,24 @@ import Network.HTTP.Types (Method, Status, switchingProtocols101)
 import Network.Wai (Application, Request, defaultRequest, requestMethod, vault)
 import Network.Wai.Internal (Response (..), ResponseReceived (..))
 
--- | The means to serve a request: the server, the exchange, and the record for the observers if there are any. Serves many requests
--- if the exchange does.
+-- | The means to serve a request: the server, the exchange, and the record for the observers if there are any. Serves
+-- many requests if the exchange does.
 data Service = Service !ServerContext !Exchange !(Maybe Record)
 
 -- | A service of this server on an exchange.
 newService :: ServerContext -> Exchange -> Service
 newService server exchange = Service server exchange Nothing
 
--- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws only asynchronous
--- exceptions, and those that sending the server's own answer throws.
+-- | Runs the application for a request. Returns when the request is answered, as well as that was possible. Throws only
+-- asynchronous exceptions, and those that sending the server's own answer throws.
 answerByApplication :: Service -> Application -> Request -> IO ()
 answerByApplication service@(Service server exchange _) application request = case serverObservers server of
   [] -> runApplication service application request
   observers -> observed server exchange observers (Subject (Just request) Nothing B.empty) $ \record ->
     runApplication (Service server exchange (Just record)) application request
 
--- | Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit, and a little
--- earlier, so that a slow client makes them fail and is no reason to interrupt.
+-- | Only if the settings ask for it is an application interrupted. Its operations on the client have the same limit,
+-- and a little earlier, so that a slow client makes them fail and is no reason to interrupt.
 withinTotalTime :: Limits -> Application -> Application
 withinTotalTime limits application
   | micros == 0 = application
@@ -90,12 +91,18 @@ answerRefused (Service server exchange _) (Refusal reason method asked) = case s
   where
     refuse record = do
       closeAfterwards exchange
-      answerFailure (Service server exchange record) defaultRequest {requestMethod = method} (usualAnswer server (toException reason))
+      answerFailure
+        (Service server exchange record)
+        defaultRequest {requestMethod = method}
+        (usualAnswer server (toException reason))
 
 -- | Serves one request on an exchange, in this thread, as a server of its own.
 serveExchange :: Settings -> Application -> Exchange -> Request -> IO ()
 serveExchange settings application exchange request = asServer settings $ \server ->
-  answerByApplication (newService server exchange) application request {vault = contextVault (Context exchange (serverFiles server))}
+  answerByApplication
+    (newService server exchange)
+    application
+    request {vault = contextVault (Context exchange (serverFiles server))}
 
 -- | Refuses a request of this method on an exchange, in this thread, as a server of its own.
 refuseExchange :: Settings -> Exchange -> Method -> InvalidRequest -> IO ()
@@ -119,8 +126,8 @@ runApplication service@(Service _ exchange _) application request = do
       | isAsynchronous failure -> abandon exchange reached >> throwIO failure
       | otherwise -> recover service request reached failure
   where
-    -- The application's result may be lazy, and evaluating it may throw. If two exceptions come at once, the second one is thrown
-    -- as soon as the handler of the first one ends, so the request must be concluded within the handler.
+    -- The application's result may be lazy, and evaluating it may throw. If two exceptions come at once, the second one
+    -- is thrown as soon as the handler of the first one ends, so the request must be concluded within the handler.
     served progress thread = do
       ResponseReceived <- application request (respond service request thread progress)
       reached <- conclude progress exchange
@@ -143,7 +150,8 @@ respond service@(Service _ exchange _) request thread progress response = do
       compose service request (OtherThread detached) response
   return ResponseReceived
 
--- Called when the application responds again: it has caught an exception of its first response, or is still within the first one.
+-- Called when the application responds again: it has caught an exception of its first response, or is still within the
+-- first one.
 takeBackUnless :: Exchange -> Turn -> IO ()
 takeBackUnless exchange turn = when (turn == Again) $ do
   retraction <- takeBack exchange
@@ -164,8 +172,8 @@ give exchange record answerer plan = case record of
   Just present -> recordPlan present exchange plan >>= answer exchange answerer
 {-# INLINE give #-}
 
--- The application threw. If nothing of its response was sent, the client gets another response and the connection stays. Otherwise
--- only closing the connection can tell the client that the response is incomplete.
+-- The application threw. If nothing of its response was sent, the client gets another response and the connection
+-- stays. Otherwise only closing the connection can tell the client that the response is incomplete.
 recover :: Service -> Request -> Reached -> SomeException -> IO ()
 recover service@(Service server exchange record) request reached thrown = do
   settle exchange
@@ -175,7 +183,11 @@ recover service@(Service server exchange record) request reached thrown = do
   case (retraction, reached) of
     (TakenBack, _) -> do
       unless (keepsFraming failure) (closeAfterwards exchange)
-      answerFailure service request (fromMaybe (usualAnswer server failure) chosen) `onException` abandon exchange Answering
+      answerFailure
+        service
+        request
+        (fromMaybe (usualAnswer server failure) chosen)
+        `onException` abandon exchange Answering
     (AlreadySent, Answered) -> closeAfterwards exchange
     (AlreadySent, _) -> do
       closeAfterwards exchange
@@ -263,7 +275,10 @@ observed server exchange observers (Subject request refusal line) answering = do
     tellOf ending start status bytes = do
       reached <- readIORef ending
       now <- monotonicNanoseconds
-      mapM_ (guarded (Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start))) observers
+      mapM_
+        (guarded (Answer (exchangeClient exchange) request refusal line status bytes (reached == Cut) (now - start)))
+        observers
     guarded given observer =
-      observer given `catch` \failure -> if isAsynchronous failure then throwIO failure else reportTo server request failure
+      observer given `catch` \failure ->
+        if isAsynchronous failure then throwIO failure else reportTo server request failure
 {-# NOINLINE observed #-}

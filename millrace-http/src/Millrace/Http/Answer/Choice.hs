@@ -1,6 +1,8 @@
 -- |
--- Which status, fields and bytes of a representation answer a request: conditional requests and ranges (RFC 9110, sections 13
--- and 14). All answers that have validators are decided here, those from files and those from memory. Must not know: files,
+-- Which status, fields and bytes of a representation answer a request: conditional requests and ranges (RFC 9110,
+-- sections 13
+-- and 14). All answers that have validators are decided here, those from files and those from memory. Must not know:
+-- files,
 -- protocols.
 module Millrace.Http.Answer.Choice
   ( Choice (..),
@@ -35,8 +37,9 @@ data Portion
   | -- | As one body in parts, see 'partsOf'.
     SeveralRanges [ByteRange]
 
--- | @chooseAnswer validators fields size method requestFields@: the answer to a request that would get a 200 with these fields
--- and this many bytes if it had no conditions and asked for no range. Methods other than GET and HEAD get just that.
+-- | @chooseAnswer validators fields size method requestFields@: the answer to a request that would get a 200 with these
+-- fields and this many bytes if it had no conditions and asked for no range. Methods other than GET and HEAD get just
+-- that.
 chooseAnswer :: Validators -> ResponseHeaders -> Integer -> Method -> RequestHeaders -> Choice
 chooseAnswer validators fields size method wanted
   | not (any (isDecisive . fst) wanted) || (method /= methodGet && method /= methodHead) = whole
@@ -45,7 +48,8 @@ chooseAnswer validators fields size method wanted
     NotModified -> Choice status304 (unchanged fields) NoBytes
     Proceed -> case selectRepresentation validators size method wanted of
       Whole -> whole
-      Part range -> Choice status206 (ranged (contentRange size range) (withoutFields [hContentLength] fields)) (OneRange range)
+      Part range ->
+        Choice status206 (ranged (contentRange size range) (withoutFields [hContentLength] fields)) (OneRange range)
       Parts ranges -> Choice status206 (withoutFields [hContentLength] fields) (SeveralRanges ranges)
       Unsatisfiable -> Choice status416 (ranged (unsatisfiedRange size) (withoutContent fields)) NoBytes
   where
@@ -85,9 +89,9 @@ addUnless field@(name, _) fields
 withoutFields :: [HeaderName] -> ResponseHeaders -> ResponseHeaders
 withoutFields names = filter ((`notElem` names) . fst)
 
--- | The fields of an answer that does not send the representation: nothing that describes its bytes, and not for how long they
--- may be kept. A cache would give this answer to other clients, whose requests for the same resource ask for something else
--- (RFC 9111, section 3).
+-- | The fields of an answer that does not send the representation: nothing that describes its bytes, and not for how
+-- long they may be kept. A cache would give this answer to other clients, whose requests for the same resource ask for
+-- something else (RFC 9111, section 3).
 withoutContent :: ResponseHeaders -> ResponseHeaders
 withoutContent = withoutFields [hContentRange, hCacheControl, hExpires] . unchanged
 

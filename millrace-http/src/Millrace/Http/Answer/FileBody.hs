@@ -24,15 +24,15 @@ readSlice slice target = do
   result <- readFileAt (descriptorOf slice) target (fromIntegral (sliceLength slice)) (sliceOffset slice)
   when (result /= fromIntegral (sliceLength slice)) (throwIO (unread slice result))
 
--- | @readPiece slice offset count@ reads up to this many bytes at an offset in the file. Throws if there are none, because the length
--- of the body was announced.
+-- | @readPiece slice offset count@ reads up to this many bytes at an offset in the file. Throws if there are none,
+-- because the length of the body was announced.
 readPiece :: FileSlice -> Integer -> Int -> IO ByteString
 readPiece slice offset count = BI.createUptoN count $ \target -> do
   result <- readFileAt (descriptorOf slice) target count (fromInteger offset)
   if result <= 0 then throwIO (unread slice result) else return result
 
--- | Throws if a slice does not end within its file. Reads the last byte, because some files, such as those in /proc, do not tell
--- their size.
+-- | Throws if a slice does not end within its file. Reads the last byte, because some files, such as those in /proc, do
+-- not tell their size.
 requireAll :: FileSlice -> IO ()
 requireAll slice = when (sliceLength slice > 0) $ do
   result <- allocaBytes 1 $ \target ->

@@ -9,7 +9,8 @@ import Millrace.Http.Transport (SockAddr)
 import Network.HTTP.Types (Status)
 import Network.Wai (Request)
 
--- | A final response of the application or of the server. A raw response is one too, when the application has ended with it.
+-- | A final response of the application or of the server. A raw response is one too, when the application has ended
+-- with it.
 --
 -- > logged :: Answer -> IO ()
 -- > logged answer = print (answerClient answer, rawPathInfo <$> answerRequest answer, answerStatus answer)
@@ -20,17 +21,19 @@ data Answer = Answer
     answerRequest :: !(Maybe Request),
     -- | Why the server refused the request without running the application. @Nothing@ if the application ran.
     answerRefusal :: !(Maybe InvalidRequest),
-    -- | The first line of a refused request, as far as it arrived, without the line end. Empty if nothing arrived, or if the first
-    -- bytes should have been a header of the PROXY protocol. Never longer than the longest valid line.
+    -- | The first line of a refused request, as far as it arrived, without the line end. Empty if nothing arrived, or
+    -- if the first bytes should have been a header of the PROXY protocol. Never longer than the longest valid line.
     answerRequestLine :: !ByteString,
-    -- | With the reason phrase that the application gave. Of a raw response: the status of the head that the application sent, or 101
-    -- (Switching Protocols) if it sent none. Over HTTP\/2, 200 takes the place of 101.
+    -- | With the reason phrase that the application gave. Of a raw response: the status of the head that the
+    -- application sent, or 101 (Switching Protocols) if it sent none. Over HTTP\/2, 200 takes the place of 101.
     answerStatus :: !Status,
-    -- | Bytes of the body; of a raw response, those behind its head. @Nothing@ if there is no body. They need not have reached the client. If the answer was cut off, this
-    -- is what the system had taken by then, with an error of at most a buffer of 16 KiB.
+    -- | Bytes of the body; of a raw response, those behind its head. @Nothing@ if there is no body. They need not have
+    -- reached the client. If the answer was cut off, this is what the system had taken by then, with an error of at
+    -- most a buffer of 16 KiB.
     answerBytes :: !(Maybe Int),
     -- | Was the answer cut off, because the client left or was too slow, or because the application threw?
     answerIsCutOff :: !Bool,
-    -- | From the moment when the application was called, or the request refused, until the whole response had been handed over.
+    -- | From the moment when the application was called, or the request refused, until the whole response had been
+    -- handed over.
     answerNanoseconds :: !Word64
   }

@@ -1,8 +1,10 @@
 {-# LANGUAGE BangPatterns #-}
 
 -- |
--- Turns a WAI response into a plan: the status, fields and bytes that answer this request. HEAD, statuses without a body, and
--- files are decided here for all protocols; "Millrace.Http.Answer.Choice" decides about conditional requests and ranges.
+-- Turns a WAI response into a plan: the status, fields and bytes that answer this request. HEAD, statuses without a
+-- body, and
+-- files are decided here for all protocols; "Millrace.Http.Answer.Choice" decides about conditional requests and
+-- ranges.
 -- Must not know: protocols.
 module Millrace.Http.Answer.Plan (withPlan) where
 
@@ -97,19 +99,31 @@ withFilePlan server request (FileResponse status fields path part) use =
       Just chosen -> do
         unless (isPart chosen) (throwIO (InvalidFilePart path (filePartOffset chosen) (filePartByteCount chosen)))
         -- HEAD must not promise bytes that GET cannot send.
-        when (filePartOffset chosen + filePartByteCount chosen > size) (requireAll (slice (filePartOffset chosen) (filePartByteCount chosen)))
-        sendSlice status (foldr addUnless described (partFields chosen)) (filePartOffset chosen) (filePartByteCount chosen)
-      -- Preconditions and ranges concern an answer that would be a 200 (RFC 9110, sections 13.2.1 and 14.2). A file with another
-      -- status, such as an error page, is sent as it is.
+        when
+          (filePartOffset chosen + filePartByteCount chosen > size)
+          (requireAll (slice (filePartOffset chosen) (filePartByteCount chosen)))
+        sendSlice
+          status
+          (foldr addUnless described (partFields chosen))
+          (filePartOffset chosen)
+          (filePartByteCount chosen)
+      -- Preconditions and ranges concern an answer that would be a 200 (RFC 9110, sections 13.2.1 and 14.2). A file
+      -- with another status, such as an error page, is sent as it is.
       Nothing | status /= status200 -> sendSlice status described 0 size
-      Nothing -> case chooseAnswer (fileValidators now fields modified) described size (requestMethod request) (requestHeaders request) of
-        Choice _ _ AllBytes -> sendSlice status described 0 size
-        Choice code chosen NoBytes -> use (plan code chosen (BuilderBody mempty))
-        Choice code chosen (OneRange range) -> sendSlice code chosen (firstByte range) (rangeLength range)
-        -- Several ranges are rare, and their parts are small: they are read and streamed.
-        Choice code chosen (SeveralRanges ranges) -> do
-          (framed, parts) <- partsOf chosen size ranges
-          use (plan code framed (StreamBody (multipartBody parts (readPiece (slice 0 size)))))
+      Nothing ->
+        case chooseAnswer
+          (fileValidators now fields modified)
+          described
+          size
+          (requestMethod request)
+          (requestHeaders request) of
+          Choice _ _ AllBytes -> sendSlice status described 0 size
+          Choice code chosen NoBytes -> use (plan code chosen (BuilderBody mempty))
+          Choice code chosen (OneRange range) -> sendSlice code chosen (firstByte range) (rangeLength range)
+          -- Several ranges are rare, and their parts are small: they are read and streamed.
+          Choice code chosen (SeveralRanges ranges) -> do
+            (framed, parts) <- partsOf chosen size ranges
+            use (plan code framed (StreamBody (multipartBody parts (readPiece (slice 0 size)))))
       where
         described = addUnless (hAcceptRanges, C8.pack "bytes") (maybe fields dated (modificationTime modified))
         -- RFC 9110, section 8.8.2.1: a time in the future becomes that of the response.
@@ -125,8 +139,8 @@ fileValidators now fields modified =
   Validators
     { validatorTag = lookup hETag fields >>= parseTag,
       validatorModified = declared <|> modificationTime modified,
-      -- A file may change twice within a second, and the kernel's clock for it is coarse. About a time that is not the file's
-      -- nothing is known.
+      -- A file may change twice within a second, and the kernel's clock for it is coarse. About a time that is not the
+      -- file's nothing is known.
       validatorDateIsStrong = all (== modified) declared && modified + 2 <= now
     }
   where
@@ -144,4 +158,5 @@ partFields (FilePart offset count size)
 
 -- The fields of a short text in place of the file.
 textPlain :: ResponseHeaders -> ResponseHeaders
-textPlain fields = (hContentType, C8.pack "text/plain; charset=utf-8") : withoutFields [hLastModified, hETag] (withoutContent fields)
+textPlain fields =
+  (hContentType, C8.pack "text/plain; charset=utf-8") : withoutFields [hLastModified, hETag] (withoutContent fields)

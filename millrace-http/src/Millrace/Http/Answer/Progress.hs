@@ -3,7 +3,8 @@
 {-# LANGUAGE UnboxedTuples #-}
 
 -- |
--- The progress of the answer to one request, and which thread works on it. An application may answer in any of its threads, may
+-- The progress of the answer to one request, and which thread works on it. An application may answer in any of its
+-- threads, may
 -- answer again when its first answer has failed, and may return at any time. Must not know: protocols.
 module Millrace.Http.Answer.Progress
   ( Progress,
@@ -56,8 +57,8 @@ newProgress :: IO Progress
 newProgress = Progress <$> newIORef Unanswered
 {-# INLINE newProgress #-}
 
--- | Begins an answer in the thread that the application was called in. Throws 'RespondedTwice' or 'UsedTooLate' if there can
--- be none.
+-- | Begins an answer in the thread that the application was called in. Throws 'RespondedTwice' or 'UsedTooLate' if
+-- there can be none.
 beginHere :: Progress -> IO Turn
 beginHere progress = do
   isFirst <- beginFirst progress
@@ -83,8 +84,8 @@ completeHere :: Progress -> IO ()
 completeHere (Progress reached) = writeIORef reached Answered
 {-# INLINE completeHere #-}
 
--- | Answers in another thread than the one that the application was called in. If the application ends first, 'conclude' waits
--- until this thread no longer uses the exchange.
+-- | Answers in another thread than the one that the application was called in. If the application ends first,
+-- 'conclude' waits until this thread no longer uses the exchange.
 answerElsewhere :: Progress -> (Detached -> Turn -> IO ()) -> IO ()
 answerElsewhere progress@(Progress reached) answering = mask $ \restore -> do
   hold <- newEmptyMVar
@@ -104,8 +105,8 @@ hasEnded reached = case reached of
   Past -> True
   _ -> False
 
--- | The application has ended. Returns the state of its answer; no thread works on the answer any more. If another thread of the
--- application works on the exchange, the exchange is aborted, which ends that work.
+-- | The application has ended. Returns the state of its answer; no thread works on the answer any more. If another
+-- thread of the application works on the exchange, the exchange is aborted, which ends that work.
 conclude :: Progress -> Exchange -> IO Reached
 conclude progress@(Progress reference) exchange = do
   reached <- readIORef reference

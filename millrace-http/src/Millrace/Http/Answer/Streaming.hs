@@ -1,6 +1,8 @@
 -- |
--- Runs the code of an application that streams a body, or that has taken a stream over. The application may hand the writing actions to
--- other threads and may keep them for too long; this module sees to it that writes are whole and that late ones fail. Must not know:
+-- Runs the code of an application that streams a body, or that has taken a stream over. The application may hand the
+-- writing actions to
+-- other threads and may keep them for too long; this module sees to it that writes are whole and that late ones fail.
+-- Must not know:
 -- protocols.
 module Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody, runRawBody) where
 
@@ -18,8 +20,8 @@ import Network.Wai (StreamingBody)
 data Sink = Sink
   { sinkWrite :: Builder -> IO (),
     sinkFlush :: IO (),
-    -- | Called when an asynchronous exception has interrupted one of the other two, and the sink must find out whether part of the body
-    -- is missing.
+    -- | Called when an asynchronous exception has interrupted one of the other two, and the sink must find out whether
+    -- part of the body is missing.
     sinkInterrupted :: IO ()
   }
 
@@ -32,9 +34,10 @@ runStreamingBody answerer sink body = guarding answerer (sinkInterrupted sink) $
 runRawBody :: Answerer -> IO ByteString -> (ByteString -> IO ()) -> RawBody -> IO ()
 runRawBody answerer receive send body = guarding answerer (return ()) (\guarded -> body receive (guarded . send))
 
--- Runs the application's code with a function for the actions that write. @interrupted@ is called when an asynchronous exception has interrupted
--- such an action. Returns when the application's code has returned, and then no such action has an effect any more. Throws
--- 'UsedTooLate' if the application returned before another of its threads finished the stream.
+-- Runs the application's code with a function for the actions that write. @interrupted@ is called when an asynchronous
+-- exception has interrupted such an action. Returns when the application's code has returned, and then no such action
+-- has an effect any more. Throws 'UsedTooLate' if the application returned before another of its threads finished the
+-- stream.
 guarding :: Answerer -> IO () -> ((IO () -> IO ()) -> IO ()) -> IO ()
 guarding answerer interrupted run = do
   isOver <- newIORef False

@@ -43,11 +43,13 @@ after switching bytes before = case before of
   where
     mayBeHead beginning = B.take (B.length versionPrefix) beginning `B.isPrefixOf` versionPrefix
 
--- | The largest head that an application may write on a connection that it has taken over, in bytes. What is longer is taken for no head.
+-- | The largest head that an application may write on a connection that it has taken over, in bytes. What is longer is
+-- taken for no head.
 rawHeadMax :: Int
 rawHeadMax = 65536
 
--- | The status of the head that was sent, and the number of bytes behind it. Without a head, the protocol was switched nevertheless.
+-- | The status of the head that was sent, and the number of bytes behind it. Without a head, the protocol was switched
+-- nevertheless.
 sentOn :: TakenOver -> IO (Status, Int)
 sentOn (TakenOver switching sent) = result <$> readIORef sent
   where

@@ -1,9 +1,10 @@
 -- |
--- An exchange in memory: it records the answer to one request, which never becomes bytes of a protocol. For tests of everything
+-- An exchange in memory: it records the answer to one request, which never becomes bytes of a protocol. For tests of
+-- everything
 -- that is decided above an exchange. Must not know: protocols, sockets.
 --
--- It behaves like a connection as far as the code above can tell. A small answer is held back and can be taken back, a larger one
--- is sent while it is made, and a client may leave or stop reading.
+-- It behaves like a connection as far as the code above can tell. A small answer is held back and can be taken back, a
+-- larger one is sent while it is made, and a client may leave or stop reading.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Exchange.Memory
@@ -145,7 +146,13 @@ newMemoryExchange client =
 received :: MemoryExchange -> IO Received
 received memory = do
   state <- readTVarIO (memoryState memory)
-  return (Received (reverse (stateInterim state)) (whole state <$> stateFinal state) (B.concat (reverse (stateRaw state))) (stateAfterwards state))
+  return
+    ( Received
+        (reverse (stateInterim state))
+        (whole state <$> stateFinal state)
+        (B.concat (reverse (stateRaw state)))
+        (stateAfterwards state)
+    )
   where
     whole state final = case finalContent final of
       Content _ ending -> final {finalContent = Content (B.concat (reverse (stateBody state))) ending}
@@ -178,9 +185,11 @@ operations =
       opDiscardUnsent = (`change` discarded),
       opAbort = \memory -> change memory (\state -> state {stateIsAborted = True, stateAfterwards = Closed}),
       opLiftTimeLimit = \_ -> return (),
-      opPresence = fmap (\state -> if stateHasClientEnded state then EndedSending else Present) . readTVarIO . memoryState,
+      opPresence =
+        fmap (\state -> if stateHasClientEnded state then EndedSending else Present) . readTVarIO . memoryState,
       opAwaitClientInput = \memory -> atomically (readTVar (memoryState memory) >>= check . stateHasClientEnded),
-      opTakingOver = \memory -> if clientCanBeTakenOver (memoryClient memory) then Just switchingProtocols101 else Nothing,
+      opTakingOver =
+        \memory -> if clientCanBeTakenOver (memoryClient memory) then Just switchingProtocols101 else Nothing,
       opRequestTrailers = \_ -> return [],
       opHttp2Data = const Nothing,
       opBelongings = const Nothing
@@ -237,7 +246,10 @@ answerInMemory memory answerer plan = do
         StreamBody stream -> do
           begin (Content B.empty Unfinished)
           streaming memory answerer $
-            runStreamingBody answerer (Sink (mapM_ (write memory) . L.toChunks . toLazyByteString) (sendHeld memory) (abortUse memory)) stream
+            runStreamingBody
+              answerer
+              (Sink (mapM_ (write memory) . L.toChunks . toLazyByteString) (sendHeld memory) (abortUse memory))
+              stream
           complete memory
     TakeOver body -> takeOver memory answerer body
 
@@ -296,7 +308,8 @@ write memory bytes = do
       state
         { stateBody = taken : stateBody state,
           stateCount = stateCount state + B.length taken,
-          stateSending = if stateCount state + B.length taken > heldMax || not (B.null rest) then Sent else stateSending state
+          stateSending =
+            if stateCount state + B.length taken > heldMax || not (B.null rest) then Sent else stateSending state
         }
 
 -- As on a connection: nothing can be taken back any more, and the connection is closed afterwards.

@@ -6,10 +6,29 @@
 -- An application may use the reader in another thread, and keep it after it has returned. So all reading happens under
 -- a lock. At the end of the request the reader is disabled under the same lock, and never touches the connection's
 -- memory again.
-module Millrace.Http.Http1.Body (BodyReader, newBodyReader, readBody, Use (..), foreseeEnd, finishBody, forsakeBody, sendContinue) where
+module Millrace.Http.Http1.Body
+  ( BodyReader,
+    newBodyReader,
+    readBody,
+    Use (..),
+    foreseeEnd,
+    finishBody,
+    forsakeBody,
+    sendContinue,
+  )
+where
 
 import Control.Concurrent.MVar (MVar, modifyMVar, newMVar, putMVar, takeMVar, tryTakeMVar)
-import Control.Exception (SomeException, fromException, mask_, onException, throwIO, toException, try, uninterruptibleMask_)
+import Control.Exception
+  ( SomeException,
+    fromException,
+    mask_,
+    onException,
+    throwIO,
+    toException,
+    try,
+    uninterruptibleMask_,
+  )
 import Control.Monad (unless, void, when)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
@@ -23,7 +42,15 @@ import Millrace.Http.Exception
 import Millrace.Http.Expectation (fulfil)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.State
-import Millrace.Http.Http1.Wire (TrailerSection (..), chunksConsumed, chunksEnd, chunksForeseen, foreseeChunks, initChunks, nextChunk)
+import Millrace.Http.Http1.Wire
+  ( TrailerSection (..),
+    chunksConsumed,
+    chunksEnd,
+    chunksForeseen,
+    foreseeChunks,
+    initChunks,
+    nextChunk,
+  )
 import Millrace.Http.Server.Limits (Limits (..), Rate (..))
 import Millrace.Http.Transport (arrivedBytes, borrowedSize, receiveInto, setReceiveDeadline)
 
@@ -120,7 +147,8 @@ takePiece connection left = do
     then receivePiece (min left (min pieceMax arrived))
     else available1 connection >>= takeInput connection . min left
   where
-    receivePiece size = BI.createUptoN size (\target -> receiveBody connection (\deadline -> receiveInto transport deadline target size))
+    receivePiece size =
+      BI.createUptoN size (\target -> receiveBody connection (\deadline -> receiveInto transport deadline target size))
     transport = connectionTransport connection
     pieceMax = 65536
 
@@ -139,8 +167,9 @@ available1 connection = do
 fillBody :: Connection -> IO ()
 fillBody connection = void (receiveBody connection (fillInput connection))
 
--- Receives more of the body, and returns how much. The client's time runs only while the server waits for it. It starts again whenever the
--- client has sent enough. So a client that sends byte by byte is limited, and an application that reads slowly is not.
+-- Receives more of the body, and returns how much. The client's time runs only while the server waits for it. It starts
+-- again whenever the client has sent enough. So a client that sends byte by byte is limited, and an application that
+-- reads slowly is not.
 receiveBody :: Connection -> (Deadline -> IO Int) -> IO Int
 receiveBody connection receive = do
   sendContinue connection
@@ -180,14 +209,17 @@ data Use = MayRead | ReadsNothing
 -- skipped and the response is not made from it, closes the connection after the response, so that the response can say
 -- so (RFC 9112, section 9.6). Another thread that reads the body at this moment decides the same itself.
 foreseeEnd :: Connection -> BodyReader -> Use -> IO ()
-foreseeEnd connection (BodyReader variable) use = mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
+foreseeEnd connection (BodyReader variable) use =
+  mask_ (tryTakeMVar variable >>= mapM_ (\state -> look state >> putMVar variable state))
   where
     look Chunked = do
       result <- foresee connection
       size <- chunks connection >>= chunksForeseen
       received <- readRequest connection bodyReceived
       let isTooLong = size > min (skippedBytesMax limits) (bodyBytesMax limits - received)
-      when ((result < 0 && result /= chunksEnd) || (isTooLong && use == ReadsNothing)) (writeRequest connection keepsOpen False)
+      when
+        ((result < 0 && result /= chunksEnd) || (isTooLong && use == ReadsNothing))
+        (writeRequest connection keepsOpen False)
     look _ = return ()
     limits = connectionLimits connection
 

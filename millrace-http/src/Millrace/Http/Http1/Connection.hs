@@ -1,14 +1,15 @@
 -- |
--- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits. Must not
+-- One connection: its transport, the memory it works in, and the moving of bytes between the two under time limits.
+-- Must not
 -- know: sockets, responses, listeners.
 --
--- A connection that waits for a request has no memory but a few words ('ConnectionState'). When bytes arrive it holds two
--- borrowed buffers until it waits again. One is the input. The other one is the arena: it has the 'Buffers', the
--- 'RequestState', the state of the C parsers, the table of fields, and the output. Both are the buffers that were given back
--- last, by this connection or another one, and so are still in the cache.
+-- A connection that waits for a request has no memory but a few words ('ConnectionState'). When bytes arrive it holds
+-- two borrowed buffers until it waits again. One is the input. The other one is the arena: it has the 'Buffers', the
+-- 'RequestState', the state of the C parsers, the table of fields, and the output. Both are the buffers that were given
+-- back last, by this connection or another one, and so are still in the cache.
 --
--- The arena is another one after each wait. An application may keep body readers and writers for longer than its request: they
--- must make sure that the request is still being served before they touch the arena.
+-- The arena is another one after each wait. An application may keep body readers and writers for longer than its
+-- request: they must make sure that the request is still being served before they touch the arena.
 module Millrace.Http.Http1.Connection
   ( Connection (..),
     newConnection,
@@ -138,8 +139,8 @@ becomeBusy :: Connection -> IO ()
 becomeBusy connection = writeField (connectionState connection) isIdleNow False
 {-# INLINE becomeBusy #-}
 
--- | Receives nothing any more, so that an idle connection ends. A request that has just been received is still answered. Any thread may
--- call this.
+-- | Receives nothing any more, so that an idle connection ends. A request that has just been received is still
+-- answered. Any thread may call this.
 giveWay :: Connection -> IO ()
 giveWay connection = do
   writeField (connectionState connection) givesWay True
@@ -238,7 +239,8 @@ flushEarly connection = do
 
 -- | The same when the connection is over: does not wait for the client.
 retireEarlyFlush :: Connection -> IO ()
-retireEarlyFlush connection = uninterruptibleMask_ $ retire connection (connectionSender connection) (abort (connectionTransport connection))
+retireEarlyFlush connection =
+  uninterruptibleMask_ $ retire connection (connectionSender connection) (abort (connectionTransport connection))
 
 -- | Whether the client waits for 100 (Continue).
 connectionExpectation :: Connection -> Expectation
@@ -348,7 +350,10 @@ data Arrival
 beginWork :: Connection -> IO Arrival
 beginWork connection = do
   requests <- requestCount connection
-  receiveFirst (connectionTransport connection) (if requests == 0 then freshMicros limits else idleMicros limits) (startWork connection)
+  receiveFirst
+    (connectionTransport connection)
+    (if requests == 0 then freshMicros limits else idleMicros limits)
+    (startWork connection)
   where
     limits = connectionLimits connection
 
@@ -524,7 +529,9 @@ chunkBytesMax = 0xffffffff
 -- 'settingsMaxBuilderResponseBufferSize'.
 growOutput :: Connection -> Int -> IO Bool
 growOutput connection wanted
-  | wanted > chunkBytesMax || wanted > settingsMaxBuilderResponseBufferSize (serverSettings (connectionServer connection)) = return False
+  | wanted > chunkBytesMax
+      || wanted > settingsMaxBuilderResponseBufferSize (serverSettings (connectionServer connection)) =
+    return False
   | otherwise = do
     capacity <- outputCapacity connection
     when (wanted > capacity) $ do
@@ -607,13 +614,16 @@ sendPieces connection progress bytes = do
 
 -- | Sends bytes that do not belong to the response. Does not change the output.
 sendString :: Connection -> ByteString -> IO ()
-sendString connection bytes = BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
+sendString connection bytes =
+  BU.unsafeUseAsCStringLen bytes $ \(at, count) -> sendUnnoted NothingFollows connection (castPtr at) count
 
 -- | The same without the arena, for an application that has taken over the connection. Its threads may continue after
 -- the connection is over, and then get the transport's error.
 sendDetached :: Connection -> ByteString -> IO ()
 sendDetached connection bytes =
-  BU.unsafeUseAsCStringLen bytes (\(at, count) -> deliver (deliveryUntil connection noDeadline) NothingFollows (Piece (castPtr at) count))
+  BU.unsafeUseAsCStringLen
+    bytes
+    (\(at, count) -> deliver (deliveryUntil connection noDeadline) NothingFollows (Piece (castPtr at) count))
     `onException` abort (connectionTransport connection)
 
 -- | @sendFilePart connection progress descriptor offset count@ returns the number of bytes sent, which is smaller only

@@ -32,13 +32,23 @@ exchangeWithoutBody connection = Exchange operations (CurrentRequest connection 
 exchangeWithBody :: Connection -> BodyReader -> Exchange
 exchangeWithBody connection body = Exchange operations (CurrentRequest connection (Just body))
 
--- | The exchange that an application gets with the request that has this number. It may keep that for longer than the request is served.
+-- | The exchange that an application gets with the request that has this number. It may keep that for longer than the
+-- request is served.
 numbered :: Connection -> Int -> Exchange
-numbered connection number = Exchange operations {opIfServing = const whileServing, opPresence = const presence, opAwaitClientInput = const await} current
+numbered connection number =
+  Exchange
+    operations
+      { opIfServing =
+          const whileServing,
+        opPresence = const presence,
+        opAwaitClientInput = const await
+      }
+    current
   where
     current = CurrentRequest connection Nothing
     whileServing action = isAlive connection number >>= \alive -> when alive (inOwnThread current action)
-    presence = isAlive connection number >>= \alive -> if alive then opPresence operations current else return Transport.Gone
+    presence =
+      isAlive connection number >>= \alive -> if alive then opPresence operations current else return Transport.Gone
     await = waitWhileAlive connection number (opAwaitClientInput operations current)
 
 operations :: Operations CurrentRequest
@@ -81,7 +91,16 @@ sendInterim (CurrentRequest connection _) (Status code reason) fields = do
   -- RFC 9110, section 15.2: no 1xx response to HTTP/1.0.
   when (reached == InRequest && flags .&. flagVersion11 /= 0) $ do
     flushOutput connection
-    sendString connection (B.concat (C8.pack ("HTTP/1.1 " ++ show code ++ " ") : harmless reason : C8.pack "\r\n" : concatMap fieldLine fields ++ [C8.pack "\r\n"]))
+    sendString
+      connection
+      ( B.concat
+          ( C8.pack ("HTTP/1.1 " ++ show code ++ " ") :
+            harmless reason :
+            C8.pack "\r\n" :
+            concatMap fieldLine fields
+              ++ [C8.pack "\r\n"]
+          )
+      )
   where
     fieldLine (name, value) = [original name, C8.pack ": ", value, C8.pack "\r\n"]
 

@@ -56,7 +56,8 @@ headSize = #{size http_head}
 data HeadText = HeadText
   { headStatus :: !Int,
     headReason :: !ByteString,
-    -- | The line of the field Server, CR LF included. If it is empty, no Server is sent, even if it is among the fields.
+    -- | The line of the field Server, CR LF included. If it is empty, no Server is sent, even if it is among the
+    -- fields.
     headServerLine :: !ByteString
   }
 
@@ -81,8 +82,8 @@ data FieldProblem
 
 foreign import ccall unsafe "http_head_compose" c_compose :: Ptr Head -> IO CInt
 
--- | @composeHeadAt head at limit text fields@ writes the status line, the fields, Date and Server at @at@, by one call. Nothing is
--- written at or beyond @limit@. If evaluating a field throws, nothing was written that counts.
+-- | @composeHeadAt head at limit text fields@ writes the status line, the fields, Date and Server at @at@, by one call.
+-- Nothing is written at or beyond @limit@. If evaluating a field throws, nothing was written that counts.
 composeHeadAt :: Ptr Head -> Ptr Word8 -> Ptr Word8 -> HeadText -> ResponseHeaders -> IO Composition
 composeHeadAt writer at limit (HeadText status reason serverLine) fields = tabulate 0 linesEnd fields
   where
@@ -138,8 +139,8 @@ headBadName = #{const HTTP_HEAD_BAD_NAME}
 headBadCoding = #{const HTTP_HEAD_BAD_CODING}
 headBadLength = #{const HTTP_HEAD_BAD_LENGTH}
 
--- The address is valid until 'touch'. All fields were evaluated when their addresses were taken, so what is touched is what
--- they were evaluated to.
+-- The address is valid until 'touch'. All fields were evaluated when their addresses were taken, so what is touched is
+-- what they were evaluated to.
 startOf :: ByteString -> Ptr Word8
 startOf bytes = case BI.toForeignPtr bytes of
   (memory, offset, _) -> unsafeForeignPtrToPtr memory `plusPtr` offset
@@ -202,8 +203,8 @@ instance Unboxed Framing where
 -- | The content of the field Connection that the server adds.
 data ConnectionOption = SayNothing | SayClose | SayKeepAlive
 
--- | @putFraming at option framing@ writes Connection, the framing and the empty line, at most 'framingMax' bytes, and returns
--- their number.
+-- | @putFraming at option framing@ writes Connection, the framing and the empty line, at most 'framingMax' bytes, and
+-- returns their number.
 putFraming :: Ptr Word8 -> ConnectionOption -> Framing -> IO Int
 putFraming at option framing = fromIntegral <$> c_putFraming at optionNumber framingNumber size
   where

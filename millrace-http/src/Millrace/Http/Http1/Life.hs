@@ -1,11 +1,20 @@
 {-# LANGUAGE TupleSections #-}
 
 -- |
--- The lives of a connection's requests, one after the other: each ends when its handler has returned. An application may keep a request
+-- The lives of a connection's requests, one after the other: each ends when its handler has returned. An application
+-- may keep a request
 -- for longer, and then must not reach the next one through it. Must not know: requests, responses.
 module Millrace.Http.Http1.Life (endRequest, isAlive, waitWhileAlive) where
 
-import Control.Exception (Exception (..), asyncExceptionFromException, asyncExceptionToException, bracket_, interruptible, mask_, throwIO)
+import Control.Exception
+  ( Exception (..),
+    asyncExceptionFromException,
+    asyncExceptionToException,
+    bracket_,
+    interruptible,
+    mask_,
+    throwIO,
+  )
 import Control.Monad (unless, void, when)
 import Data.IORef (atomicModifyIORef', readIORef)
 import Data.List (delete)
@@ -15,7 +24,8 @@ import Millrace.Http.Http1.State (endedWord, requestsEnded)
 import Millrace.Http.Threads.Worker (atWork, interruptWorker, newWorker)
 import Millrace.Internal.AtomicWord (fetchAdd)
 
--- | Ends the life of the present request, if there is one, and the waits of the threads that wait for something during it.
+-- | Ends the life of the present request, if there is one, and the waits of the threads that wait for something during
+-- it.
 endRequest :: Connection -> IO ()
 endRequest connection = do
   begun <- requestCount connection
@@ -28,7 +38,8 @@ endRequest connection = do
 {-# INLINE endRequest #-}
 
 endWaits :: Connection -> Int -> IO ()
-endWaits connection number = atomicModifyIORef' (connectionWatchers connection) ([],) >>= mapM_ (interruptWorker (RequestIsOver number))
+endWaits connection number =
+  atomicModifyIORef' (connectionWatchers connection) ([],) >>= mapM_ (interruptWorker (RequestIsOver number))
 {-# NOINLINE endWaits #-}
 
 -- | Whether the request with this number ('requestCount') is alive.

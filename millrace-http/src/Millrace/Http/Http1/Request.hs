@@ -24,9 +24,11 @@ import Network.HTTP.Types (Method, decodePathSegments, http10, http11, methodOpt
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 
--- | @makeRequest parser head length transport vault body bodyLength@: the request whose head was parsed completely and starts at
+-- | @makeRequest parser head length transport vault body bodyLength@: the request whose head was parsed completely and
+-- starts at
 -- @head@. Copies what it needs.
-makeRequest :: Ptr Parser -> Ptr Word8 -> Int -> Transport -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
+makeRequest ::
+  Ptr Parser -> Ptr Word8 -> Int -> Transport -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO Request
 makeRequest parser bytes size transport vault body bodyLength = do
   fieldsSize <- parserFieldsSize parser
   count <- headFieldCount parser

@@ -1,5 +1,6 @@
 -- |
--- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests, listeners.
+-- Sends a planned response over HTTP\/1: composes head and body in the connection's output. Must not know: requests,
+-- listeners.
 --
 -- A body that fits is written behind the head, at a distance that leaves room for the framing, which is written last
 -- because only then is the length known; the body is then moved up to it. Nothing is sent here unless the output is
@@ -26,7 +27,16 @@ import Millrace.Deadline (noDeadline)
 import Millrace.Http.Answer.FileBody (readSlice, sendingFile)
 import Millrace.Http.Answer.Streaming (Sink (..), runStreamingBody)
 import Millrace.Http.Exception (InvalidResponse (..))
-import Millrace.Http.Exchange (AnnouncedLength (..), Answerer (..), Body (..), Detached (..), FileSlice (..), Plan (..), RawBody, Retraction (..))
+import Millrace.Http.Exchange
+  ( AnnouncedLength (..),
+    Answerer (..),
+    Body (..),
+    Detached (..),
+    FileSlice (..),
+    Plan (..),
+    RawBody,
+    Retraction (..),
+  )
 import Millrace.Http.Http1.Body (sendContinue)
 import Millrace.Http.Http1.Connection
 import Millrace.Http.Http1.Head
@@ -132,8 +142,8 @@ responseHeadMax :: Int
 responseHeadMax = 1048576
 
 -- Writes the framing, and says in 'keepsOpen' whether the connection is kept, also if this response is taken back and
--- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's: until
--- here the client may be told to go on. From here on 100 (Continue) would be too late.
+-- another one is sent. Returns where the body begins. A body that fits is made before this, perhaps of the request's:
+-- until here the client may be told to go on. From here on 100 (Continue) would be too late.
 finishHead :: Connection -> Composed -> Framing -> IO (Ptr Word8)
 finishHead connection composed framing = do
   clear <- settleExpectation connection
@@ -173,7 +183,8 @@ answerHead connection size composed = finish >>= setOutputEndAt connection
 
 -- RFC 9110, section 9.3.6: after a 2xx to CONNECT there is a tunnel, and only a raw response can be one.
 answerNoTunnel :: Connection -> Composed -> IO ()
-answerNoTunnel connection composed = finishHead connection composed {composedMayKeep = False} Unframed >>= setOutputEndAt connection
+answerNoTunnel connection composed =
+  finishHead connection composed {composedMayKeep = False} Unframed >>= setOutputEndAt connection
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Builders
@@ -209,7 +220,8 @@ runBody connection composed body at limit writer = do
               Done | more == 0 -> Just (end `minusPtr` body + B.length bytes)
               _ -> Nothing
         continueBody connection composed body (end `minusPtr` body) size (resume bytes afterwards)
-    More wanted rest -> continueBody connection composed body (end `minusPtr` body) Nothing (\_ _ -> return (0, More wanted rest))
+    More wanted rest ->
+      continueBody connection composed body (end `minusPtr` body) Nothing (\_ _ -> return (0, More wanted rest))
 
 -- A writer whose first result is these bytes.
 resume :: ByteString -> Next -> BufferWriter
@@ -244,17 +256,28 @@ data Begun = Begun !(Ptr Word8) !Int
 
 -- Writes the head's framing and moves what there is of the body behind it. The rest may be made of the request's, of
 -- whatever length if it is the application's code that makes it: the client may be told to go on, and the connection is
--- to be kept, until something of the stream is sent. (HTTP/1.0 is told that it is kept, and cannot be told otherwise then.)
+-- to be kept, until something of the stream is sent. (HTTP/1.0 is told that it is kept, and cannot be told otherwise
+-- then.)
 startStream :: Connection -> Composed -> Producer -> Maybe Int -> Begun -> IO ()
 startStream connection composed producer size (Begun body count) = do
   skippable <- case producer of
     ByApplication -> return True
     ByServer -> isRestSkippable connection
   -- Without framing the body ends with the connection.
-  start <- finishHeadAs connection composed {composedMayKeep = composedMayKeep composed && skippable && framing /= Unframed} framing
+  start <-
+    finishHeadAs
+      connection
+      composed
+        { composedMayKeep =
+            composedMayKeep composed && skippable && framing /= Unframed
+        }
+      framing
   keep <- readRequest connection keepsOpen
   buffer <- outputBuffer connection
-  writeRequest connection closeOption (if composedVersion11 composed && keep then Just (composedAt composed `minusPtr` buffer) else Nothing)
+  writeRequest
+    connection
+    closeOption
+    (if composedVersion11 composed && keep then Just (composedAt composed `minusPtr` buffer) else Nothing)
   -- The first bytes are counted and framed like all others. They need a copy, because the output is overwritten.
   saved <- BI.create count (\target -> copyBytes target body count)
   setOutputEndAt connection start
@@ -280,7 +303,11 @@ answerStream connection answerer status fields body = do
     OtherThread _ -> run
   endStream connection
   where
-    run = runStreamingBody answerer (Sink (streamBuilder connection) (flushStream connection) (breakConnection connection)) body
+    run =
+      runStreamingBody
+        answerer
+        (Sink (streamBuilder connection) (flushStream connection) (breakConnection connection))
+        body
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Files
@@ -300,8 +327,23 @@ answerFile connection status fields slice = do
       setOutputEndAt connection start
       writeRequest connection responseBytes (Just 0)
       flushAhead connection
-      sent <- sendingFile slice (sendFilePart connection (writeRequest connection responseBytes . Just) (sliceDescriptor slice) (sliceOffset slice) count)
-      when (sent < count) (throwIO (FileTruncated (slicePath slice))) -- The length was announced, so only closing the connection tells the client the truth.
+      sent <-
+        sendingFile
+          slice
+          ( sendFilePart
+              connection
+              (writeRequest connection responseBytes . Just)
+              (sliceDescriptor slice)
+              (sliceOffset slice)
+              count
+          )
+      when
+        (sent < count)
+        ( throwIO
+            ( FileTruncated
+                (slicePath slice) -- The length was announced, so only closing the connection tells the client the truth.
+            )
+        )
   where
     count = sliceLength slice
 

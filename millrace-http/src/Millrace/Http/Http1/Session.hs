@@ -28,7 +28,14 @@ import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (peek)
 import GHC.IO (unsafeDupableInterleaveIO)
-import Millrace.Http.Answer.Application (Refusal (..), Service, answerByApplication, answerRefused, newService, withinTotalTime)
+import Millrace.Http.Answer.Application
+  ( Refusal (..),
+    Service,
+    answerByApplication,
+    answerRefused,
+    newService,
+    withinTotalTime,
+  )
 import Millrace.Http.Context (Context (..), contextVault)
 import Millrace.Http.Exception
 import Millrace.Http.Exchange (Exchange)
@@ -46,7 +53,17 @@ import Millrace.Http.ProxyProtocol (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
-import Millrace.Http.Transport (Transport, closeTransport, hasArrived, isProtected, negotiated, negotiatedProtocol, otherTransport, socketOf, withPeer)
+import Millrace.Http.Transport
+  ( Transport,
+    closeTransport,
+    hasArrived,
+    isProtected,
+    negotiated,
+    negotiatedProtocol,
+    otherTransport,
+    socketOf,
+    withPeer,
+  )
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)
 import Network.Wai.Internal (RequestBodyLength (..))
@@ -67,21 +84,37 @@ runSession connection application = do
   case outcome of
     Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
     Right told ->
-      let known = maybe connection (\peer -> connection {connectionTransport = withPeer peer (connectionTransport connection)}) told
+      let known =
+            maybe
+              connection
+              ( \peer ->
+                  connection
+                    { connectionTransport =
+                        withPeer peer (connectionTransport connection)
+                    }
+              )
+              told
        in case settingsProtection (settingsOf connection) of
             Nothing -> serveRequests known application
             Just protection -> serveProtected known protection application
 
 serveRequests :: Connection -> Application -> IO Ending
 serveRequests connection application =
-  asThunk (serve connection (serviceOf connection (exchangeWithoutBody connection)) (withinTotalTime (connectionLimits connection) application)) `catch` \failure -> do
-    endRequest connection
-    endSession connection failure
-    finished connection
+  asThunk
+    ( serve
+        connection
+        (serviceOf connection (exchangeWithoutBody connection))
+        (withinTotalTime (connectionLimits connection) application)
+    )
+    `catch` \failure ->
+      do
+        endRequest connection
+        endSession connection failure
+        finished connection
 {-# INLINE serveRequests #-}
 
--- The session is over. A transport that was made here is closed here, and not by a frame that waits below the loop over requests:
--- that stack is to fit into a thread's first kilobyte (decision 9).
+-- The session is over. A transport that was made here is closed here, and not by a frame that waits below the loop over
+-- requests: that stack is to fit into a thread's first kilobyte (decision 9).
 finished :: Connection -> IO Ending
 finished connection = do
   when (isJust (settingsProtection (settingsOf connection)) && isProtected transport) (closeTransport transport)
@@ -122,11 +155,14 @@ protect connection protection = do
   where
     -- The handshake may take long, so it runs without the connection's buffers.
     shakeHands socket = do
-      received <- inputBytes connection >>= \bytes -> inputCount connection >>= \count -> B.packCStringLen (castPtr bytes, count)
+      received <-
+        inputBytes connection >>= \bytes ->
+          inputCount connection >>= \count -> B.packCStringLen (castPtr bytes, count)
       endWork connection
       outcome <- try (protectionHandshake protection received socket)
       case outcome of
-        Right functions -> return (Just connection {connectionTransport = otherTransport functions (connectionPeer connection)})
+        Right functions ->
+          return (Just connection {connectionTransport = otherTransport functions (connectionPeer connection)})
         Left failure -> do
           when (isAsynchronous failure) (throwIO failure)
           report connection Nothing (toException (HandshakeFailed failure))
@@ -162,7 +198,8 @@ asThunk action = unsafeDupableInterleaveIO action >>= evaluate
 
 -- The vault of a request. Not inlined: most applications never use it, and then it costs one small thunk.
 vaultOf :: Connection -> Int -> Vault
-vaultOf connection number = contextVault (Context (numbered connection number) (serverFiles (connectionServer connection)))
+vaultOf connection number =
+  contextVault (Context (numbered connection number) (serverFiles (connectionServer connection)))
 {-# NOINLINE vaultOf #-}
 
 -- | Whether all responses were sent, and only the client's end of the connection is missing. Any thread may call this.
@@ -190,7 +227,9 @@ refuseOrChange connection failure = do
   beginning <- B.packCStringLen (castPtr bytes, min count (B.length prefaceLines))
   -- The rest of the preface may be wrong. The HTTP/2 session refuses it then, exactly as on a server of HTTP/2 alone,
   -- however the bytes were split.
-  if requests == 0 && mayChange && (beginning == B.take count prefaceLines || settingsProtocols (settingsOf connection) == OnlyHttp2)
+  if requests == 0
+    && mayChange
+    && (beginning == B.take count prefaceLines || settingsProtocols (settingsOf connection) == OnlyHttp2)
     then do
       input <- B.packCStringLen (castPtr bytes, count)
       endWork connection
@@ -311,8 +350,8 @@ awaitRest connection = do
     endEarly silent
       | silent = 0 <$ reportEarlyClose connection
       | otherwise = do
-        -- If the server itself has ended the head, that is not the client's mistake. Without a response it may send the request again
-        -- (RFC 9112, section 9.3.1).
+        -- If the server itself has ended the head, that is not the client's mistake. Without a response it may send the
+        -- request again (RFC 9112, section 9.3.1).
         isOurs <- hasGivenWay connection
         if isOurs then return 0 else throwIO IncompleteHeaders
 
@@ -331,7 +370,8 @@ serveRequest connection bodiless application size = do
   bodyLength <- headContentLength requestHead
   when (flags .&. (flagExpectOther .|. flagHttps) /= 0) (mapM_ throwIO (unservable flags))
   when (fromIntegral bodyLength > bodyBytesMax limits) (throwIO PayloadTooLarge)
-  (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then startExpecting else expectNothing) (connectionExpectation connection)
+  (if flags .&. flagExpectContinue /= 0 && hasBody flags bodyLength then startExpecting else expectNothing)
+    (connectionExpectation connection)
   bytes <- inputBytes connection
   if hasBody flags bodyLength
     then do
@@ -339,7 +379,12 @@ serveRequest connection bodiless application size = do
       body <- newBodyReader connection known
       let exchange = exchangeWithBody connection body
       request <-
-        newRequest connection bytes size (readBody connection body) (maybe ChunkedBody (KnownLength . fromIntegral) known)
+        newRequest
+          connection
+          bytes
+          size
+          (readBody connection body)
+          (maybe ChunkedBody (KnownLength . fromIntegral) known)
       dropInput connection size
       -- The client may wait for earlier responses before it sends the body.
       buffered <- inputCount connection
@@ -377,7 +422,8 @@ newRequest :: Connection -> Ptr Word8 -> Int -> IO ByteString -> RequestBodyLeng
 newRequest connection bytes size body bodyLength = do
   requestHead <- parser connection
   number <- requestCount connection
-  request <- makeRequest requestHead bytes size (connectionTransport connection) (vaultOf connection number) body bodyLength
+  request <-
+    makeRequest requestHead bytes size (connectionTransport connection) (vaultOf connection number) body bodyLength
   if settingsNoParsePath (settingsOf connection) then keepTarget requestHead bytes request else return request
 {-# NOINLINE newRequest #-}
 
@@ -398,7 +444,10 @@ closeAfterResponse connection = do
   unread <- inputCount connection
   allRead <- isAllRead <$> readRequest connection bodyUnread
   flags <- parser connection >>= headFlags
-  more <- if unread > 0 || not allRead || flags .&. flagKeepAlive /= 0 then return True else hasArrived (connectionTransport connection)
+  more <-
+    if unread > 0 || not allRead || flags .&. flagKeepAlive /= 0
+      then return True
+      else hasArrived (connectionTransport connection)
   if more
     then farewell connection lingerMicros
     else when (farewellMicros > 0) (farewell connection farewellMicros)
@@ -422,8 +471,8 @@ endSession connection failure = do
         -- could destroy the response on its way.
         when (reached == InResponse) (farewell connection lingerMicros)
 
--- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input is still
--- at its beginning.
+-- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input
+-- is still at its beginning.
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
   report connection Nothing (toException reason)
@@ -459,7 +508,13 @@ refusedRequest connection = do
       flags <- headFlags requestHead
       bodyLength <- headContentLength requestHead
       bytes <- inputBytes connection
-      Just <$> newRequest connection bytes size noBody (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
+      Just
+        <$> newRequest
+          connection
+          bytes
+          size
+          noBody
+          (if flags .&. flagChunked /= 0 then ChunkedBody else KnownLength (fromIntegral (max 0 bodyLength)))
 
 -- The part of the request line that has arrived, after empty lines (RFC 9112, section 2.2).
 requestLine :: Connection -> IO ByteString

@@ -1,9 +1,11 @@
 -- |
--- The state of a connection and of its requests: each field by name, with the type of its content. Must not know: sockets,
+-- The state of a connection and of its requests: each field by name, with the type of its content. Must not know:
+-- sockets,
 -- listeners, WAI.
 --
--- There are three records. 'ConnectionState' lasts as long as the connection. 'Buffers' and 'RequestState' lie in the arena,
--- so a connection that waits has neither. A 'RequestState' is an address: a protocol may have many of them at a time.
+-- There are three records. 'ConnectionState' lasts as long as the connection. 'Buffers' and 'RequestState' lie in the
+-- arena, so a connection that waits has neither. A 'RequestState' is an address: a protocol may have many of them at a
+-- time.
 module Millrace.Http.Http1.State
   ( -- * The connection
     ConnectionState,

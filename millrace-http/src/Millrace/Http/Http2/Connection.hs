@@ -1,10 +1,11 @@
 -- |
--- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes. Must not know: sockets,
+-- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes. Must not
+-- know: sockets,
 -- listeners, WAI.
 --
--- Many threads may work on a connection: one has the role of receiving and of beginning requests (the driver), others run
--- applications. Any of them may send, one at a time: the engine gives the right to. A thread that waits for an event of a stream
--- is woken by the thread that moves bytes and finds the notice.
+-- Many threads may work on a connection: one has the role of receiving and of beginning requests (the driver), others
+-- run applications. Any of them may send, one at a time: the engine gives the right to. A thread that waits for an
+-- event of a stream is woken by the thread that moves bytes and finds the notice.
 module Millrace.Http.Http2.Connection
   ( Connection (..),
     newConnection,
@@ -122,8 +123,8 @@ connectionLimits = serverLimits . connectionServer
 ------------------------------------------------------------------------------------------------------------------------
 -- Threads
 
--- | Counts a thread that begins to work on the connection, and one that has ended its work. The last one must not touch the connection
--- afterwards.
+-- | Counts a thread that begins to work on the connection, and one that has ended its work. The last one must not touch
+-- the connection afterwards.
 join', leave :: Connection -> IO ()
 join' = Crew.join' . connectionCrew
 leave = Crew.leave . connectionCrew
@@ -144,8 +145,8 @@ asTask = Crew.asTask . connectionCrew
 killTasks :: Connection -> IO ()
 killTasks = Crew.killTasks . connectionCrew
 
--- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before: that was
--- reported, or is no news.
+-- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before:
+-- that was reported, or is no news.
 reportEnd :: Connection -> SomeException -> IO ()
 reportEnd connection failure = unlessKilled connection failure (reportTo (connectionServer connection) Nothing failure)
 
@@ -155,8 +156,8 @@ unlessKilled connection failure action = do
   byServer <- isKillOfServer (connectionServer connection) failure
   unless (killed || byServer) action
 
--- | Notes the exception that has ended the driver, to report it at the end ('reportLoss'). An exception that no client causes is
--- reported at once.
+-- | Notes the exception that has ended the driver, to report it at the end ('reportLoss'). An exception that no client
+-- causes is reported at once.
 noteFailure :: Connection -> SomeException -> IO ()
 noteFailure connection failure
   | defaultShouldDisplayException failure = reportEnd connection failure
@@ -165,8 +166,9 @@ noteFailure connection failure
     noted Told = Told
     noted _ = Untold (Just failure)
 
--- | Notes that a request's thread throws an exception because its client is gone. If that is because the connection has failed,
--- nobody else needs to report it: as over HTTP\/1, a client that leaves is reported once for each request that it does not wait for.
+-- | Notes that a request's thread throws an exception because its client is gone. If that is because the connection has
+-- failed, nobody else needs to report it: as over HTTP\/1, a client that leaves is reported once for each request that
+-- it does not wait for.
 tellLoss :: Connection -> IO ()
 tellLoss connection = changeLoss connection told
   where
@@ -176,8 +178,8 @@ tellLoss connection = changeLoss connection told
 changeLoss :: Connection -> (Loss -> Loss) -> IO ()
 changeLoss connection change = atomicModifyIORef' (connectionLoss connection) (\loss -> (change loss, ()))
 
--- | Reports the failure of the connection, unless the application of a request was told of it. Call this when no thread works on the
--- connection any more.
+-- | Reports the failure of the connection, unless the application of a request was told of it. Call this when no thread
+-- works on the connection any more.
 reportLoss :: Connection -> IO ()
 reportLoss connection = do
   loss <- readIORef (connectionLoss connection)
@@ -241,8 +243,8 @@ collectInto connection buffer sender = do
   return flags
 
 -- | Sends pending output, unless another thread is about to. If the client does not take it soon, or if other streams
--- have more and more to send, another thread continues. If sending fails, aborts the connection, which the driver notices.
--- Never throws an @IOError@.
+-- have more and more to send, another thread continues. If sending fails, aborts the connection, which the driver
+-- notices. Never throws an @IOError@.
 --
 -- Applications call this, and asynchronous exceptions may be thrown to them (a @timeout@ around a handler). None may
 -- interrupt a send: it would be unknown how much of a frame was sent, and the connection with all its other streams
@@ -273,7 +275,8 @@ sendOn connection buffer = go
     go from to
       | to == 0 = return ()
       | otherwise = do
-        outcome <- try (deliver (deliveryOf connection) NothingFollows (Piece (bufferBytes buffer `plusPtr` from) (to - from)))
+        outcome <-
+          try (deliver (deliveryOf connection) NothingFollows (Piece (bufferBytes buffer `plusPtr` from) (to - from)))
         case outcome of
           Left failure -> do
             giveUpSending connection
@@ -295,7 +298,11 @@ giveUpSending connection = do
 
 deliveryOf :: Connection -> Delivery
 deliveryOf connection =
-  Delivery (connectionTransport connection) (serverPace (connectionServer connection)) (Window (connectionWindow connection) 0) noDeadline
+  Delivery
+    (connectionTransport connection)
+    (serverPace (connectionServer connection))
+    (Window (connectionWindow connection) 0)
+    noDeadline
 
 -- | The result of waiting for bytes.
 data Arrival
@@ -307,9 +314,9 @@ data Arrival
   | -- | No bytes came in time.
     Silent
 
--- | For the driver: sends pending output, and then waits for bytes, at most this many microseconds (0: no limit), which the action tells
--- when the output is collected. A client that does not take output cannot keep the driver from receiving, because another thread
--- continues the send.
+-- | For the driver: sends pending output, and then waits for bytes, at most this many microseconds (0: no limit), which
+-- the action tells when the output is collected. A client that does not take output cannot keep the driver from
+-- receiving, because another thread continues the send.
 sendAndReceive :: Connection -> IO Int -> IO Arrival
 sendAndReceive connection patience = mask_ $ do
   buffer <- takeBuffer connection
@@ -330,7 +337,15 @@ sendCollected connection patience buffer left flags
   where
     continue (Sent received) = feedReceived connection received
     continue (NotSent sent) = resumeSending engine >> sendFrom sent
-    sendFrom sent = sendQuickly connection buffer left sent count (sendCollected connection patience buffer) (receive connection patience)
+    sendFrom sent =
+      sendQuickly
+        connection
+        buffer
+        left
+        sent
+        count
+        (sendCollected connection patience buffer)
+        (receive connection patience)
     count = byteCount flags
     engine = connectionEngine connection
     transport = connectionTransport connection
@@ -351,18 +366,27 @@ backlogMax = 1000
 -- How many more times a thread that has other work sends before another thread continues.
 newtype SendsLeft = SendsLeft Int
 
--- A stream whose client takes everything at once may always have more. Its bytes are not to be sent for ever by a thread that only
--- flushes another stream, or that must receive. What this thread has flushed is among the first bytes, or will be sent by the next thread.
+-- A stream whose client takes everything at once may always have more. Its bytes are not to be sent for ever by a
+-- thread that only flushes another stream, or that must receive. What this thread has flushed is among the first bytes,
+-- or will be sent by the next thread.
 sendsAtATime :: SendsLeft
 sendsAtATime = SendsLeft 8
 
--- Sends bytes of a buffer, and continues with what is to be sent next. If the client does not take them soon, or this thread has
--- sent often enough, another thread sends them and owns the buffer; after that, and after a failure, @instead@ runs.
+-- Sends bytes of a buffer, and continues with what is to be sent next. If the client does not take them soon, or this
+-- thread has sent often enough, another thread sends them and owns the buffer; after that, and after a failure,
+-- @instead@ runs.
 sendQuickly :: Connection -> Buffer -> SendsLeft -> Int -> Int -> (SendsLeft -> Flags -> IO a) -> IO a -> IO a
 sendQuickly connection buffer (SendsLeft left) from to continue instead
   | left <= 0 = handOver
   | otherwise = do
-    outcome <- uninterruptibleMask_ (attemptSend (connectionTransport connection) NothingFollows (Within patienceMicros) (Piece (at `plusPtr` from) (to - from)))
+    outcome <-
+      uninterruptibleMask_
+        ( attemptSend
+            (connectionTransport connection)
+            NothingFollows
+            (Within patienceMicros)
+            (Piece (at `plusPtr` from) (to - from))
+        )
     case outcome of
       Moved moved
         | from + moved == to -> collectInto connection buffer Again >>= continue next
@@ -384,7 +408,9 @@ passOn connection buffer from to =
   task connection (return ()) $ \_ -> sendOn connection buffer from to `finally` freeBuffer buffer
 
 receive :: Connection -> IO Int -> IO Arrival
-receive connection patience = patience >>= \micros -> timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))
+receive connection patience =
+  patience >>= \micros ->
+    timed connection (receiveFirst (connectionTransport connection) micros (feedReceived connection))
 
 -- The wait ended because its time is over, or because another thread has interrupted it.
 timed :: Connection -> IO Arrival -> IO Arrival

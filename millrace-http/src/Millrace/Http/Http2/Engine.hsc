@@ -273,7 +273,8 @@ needsSender engine = (/= 0) <$> c_needsSender engine
 foreign import ccall unsafe "http2_await_backlog"
   c_awaitBacklog :: Ptr Engine -> Word32 -> IO CInt
 
--- | Whether at most this many frames wait to be sent, or no thread sends. If not, there will be a notice with 'backlogKey'.
+-- | Whether at most this many frames wait to be sent, or no thread sends. If not, there will be a notice with
+-- 'backlogKey'.
 isBacklogBelow :: Ptr Engine -> Int -> IO Bool
 isBacklogBelow engine most = (== #{const HTTP_OK}) <$> c_awaitBacklog engine (fromIntegral most)
 
@@ -309,8 +310,8 @@ stopDue engine = (\due -> if due == 0 then Nothing else Just (fromIntegral due))
 foreign import ccall unsafe "http2_stop_clients"
   c_stopClients :: Ptr Engine -> Word64 -> IO Word32
 
--- | @stopClients engine now@ resets streams whose clients still send much of a body, although they have had half a second for reading their
--- answer. Returns their number.
+-- | @stopClients engine now@ resets streams whose clients still send much of a body, although they have had half a
+-- second for reading their answer. Returns their number.
 stopClients :: Ptr Engine -> Word64 -> IO Int
 stopClients engine now = fromIntegral <$> c_stopClients engine now
 
@@ -362,8 +363,8 @@ restKey = noticeKey #{const HTTP2_NO_STREAM} Closed
 foreign import ccall unsafe "http2_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more. The time counts only if the client has cancelled the request: a handler that
--- runs on after that has wasted work.
+-- | The request is over. The stream must not be used any more. The time counts only if the client has cancelled the
+-- request: a handler that runs on after that has wasted work.
 releaseStream :: Ptr Stream -> IO Flags
 releaseStream stream = do
   cancelled <- streamWasCancelled stream

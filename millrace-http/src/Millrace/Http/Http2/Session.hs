@@ -2,11 +2,21 @@
 -- Serves an HTTP\/2 connection. Must not know: listeners.
 --
 -- One thread is the driver: it sends, receives, and runs the applications of the requests that have arrived. If an
--- application gives up the processor, another thread becomes the driver ("Millrace.Http.Threads.OnYield"), and the first one
--- only ends its request. While that happens often, requests get threads at once.
+-- application gives up the processor, another thread becomes the driver ("Millrace.Http.Threads.OnYield"), and the
+-- first one only ends its request. While that happens often, requests get threads at once.
 --
 -- The loop of the driver is tail-recursive, so that nothing is on the stack while it waits.
-module Millrace.Http.Http2.Session (Control, newControl, runSession, isIdle, isLeaving, askToEnd, requestCount, Asked (..)) where
+module Millrace.Http.Http2.Session
+  ( Control,
+    newControl,
+    runSession,
+    isIdle,
+    isLeaving,
+    askToEnd,
+    requestCount,
+    Asked (..),
+  )
+where
 
 import Control.Concurrent (yield)
 import Control.Exception
@@ -92,13 +102,13 @@ isWaiting = named IsWaiting
 wasIdle :: Field SessionState Bool
 wasIdle = named WasIdle
 
--- Since when there has been no request, in nanoseconds, if that is known: at first since the beginning. Frames that belong to no request
--- do not change it.
+-- Since when there has been no request, in nanoseconds, if that is known: at first since the beginning. Frames that
+-- belong to no request do not change it.
 idleSince :: Field SessionState (Maybe Int)
 idleSince = named IdleSince
 
--- When 'checkTimeouts' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and then would put off what
--- is done to it.
+-- When 'checkTimeouts' is to run, in nanoseconds, even if bytes come. Otherwise a client that sends something now and
+-- then would put off what is done to it.
 nextTimeoutAt :: Field SessionState (Maybe Int)
 nextTimeoutAt = named NextTimeoutAt
 
@@ -154,12 +164,14 @@ openSession server (Control place) transport application = do
   writeIORef place (Just session)
   return session
 
--- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte (decision 9).
+-- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte
+-- (decision 9).
 closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
 closeSession (Control place) session outcome = do
   endDriving session outcome
   tellLimit session
-  (awaitQuiet connection >> reportLoss connection) `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
+  (awaitQuiet connection >> reportLoss connection)
+    `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
   -- The engine uses the settings until here.
   withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
   either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
@@ -195,8 +207,9 @@ endDriving session outcome = case outcome of
   where
     connection = sessionConnection session
     transport = connectionTransport connection
-    -- Closing with unread input would reset the connection, so the client gets time to stop sending. A connection that gave way while
-    -- it was idle, and on which nothing has come since, needs none. It closes at once, or another one would have to give way, too.
+    -- Closing with unread input would reset the connection, so the client gets time to stop sending. A connection that
+    -- gave way while it was idle, and on which nothing has come since, needs none. It closes at once, or another one
+    -- would have to give way, too.
     farewell = do
       wanted <- readWish connection
       idle <- get session wasIdle
@@ -243,7 +256,9 @@ attend session flags = do
 
 -- Tells, once, that the connection ends because of a limit.
 tellLimit :: Session -> IO ()
-tellLimit session = takeLimit (engineOf session) >>= mapM_ (reportLimit (connectionServer connection) (transportPeer (connectionTransport connection)))
+tellLimit session =
+  takeLimit (engineOf session)
+    >>= mapM_ (reportLimit (connectionServer connection) (transportPeer (connectionTransport connection)))
   where
     connection = sessionConnection session
 
@@ -271,8 +286,8 @@ drive session = do
   where
     connection = sessionConnection session
 
--- The client has ended its side, and may still receive. The requests that have arrived are answered, as far as the windows permit. Their
--- applications are told that it has left, as over HTTP/1, because most clients have.
+-- The client has ended its side, and may still receive. The requests that have arrived are answered, as far as the
+-- windows permit. Their applications are told that it has left, as over HTTP/1, because most clients have.
 endOfInput :: Session -> IO Ending
 endOfInput session = do
   endInput engine
@@ -344,7 +359,12 @@ spread :: Session -> IO ()
 spread session = do
   stream <- nextRequest (engineOf session)
   unless (stream == nullPtr) $ do
-    mask_ (task connection (serveStream session stream) (\outcome -> either (reportEnd connection) return outcome >> continueServing session))
+    mask_
+      ( task
+          connection
+          (serveStream session stream)
+          (\outcome -> either (reportEnd connection) return outcome >> continueServing session)
+      )
     spread session
   where
     connection = sessionConnection session
@@ -376,9 +396,9 @@ continueServing session = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Time
 
--- How long the driver may wait for bytes, in microseconds; 0: no limit. To be called immediately before it waits.
--- While requests are served: no longer than the time of an idle connection, because another thread may end the last one, and nobody
--- tells the driver.
+-- How long the driver may wait for bytes, in microseconds; 0: no limit. To be called immediately before it waits. While
+-- requests are served: no longer than the time of an idle connection, because another thread may end the last one, and
+-- nobody tells the driver.
 patience :: Session -> IO Int
 patience session = do
   reached <- get session stage
@@ -448,7 +468,8 @@ isIdleTooLong session = do
 endIdle :: Session -> IO ()
 endIdle session = announceEnd (engineOf session) EndLast >> flush (sessionConnection session)
 
--- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection ends.
+-- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection
+-- ends.
 checkTimeouts :: Session -> IO Bool
 checkTimeouts session = do
   set session nextTimeoutAt Nothing
@@ -475,7 +496,8 @@ checkTimeouts session = do
         | otherwise = do
           now <- monotonicNanoseconds
           count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
-          -- These streams have not moved for so long. If they were the last ones, the connection has been idle since then.
+          -- These streams have not moved for so long. If they were the last ones, the connection has been idle since
+          -- then.
           when (count > 0) $ do
             set session idleSince (Just (fromIntegral now - 1000 * sendMicros limits))
             wakeNow connection
@@ -503,7 +525,9 @@ serveStream session at = do
   when (count + 1 >= requestsMax limits) (wish connection EndSoon)
   number <- streamKey at
   stream <- newStream http2 (Served connection number) at
-  Serve.serveRequest (Serve.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session)) stream
+  Serve.serveRequest
+    (Serve.Serving http20 (securityOf (connectionTransport connection)) (sessionApplication session))
+    stream
     `finally` (releaseStream at >>= wakeNoticed connection)
   where
     connection = sessionConnection session

@@ -16,7 +16,8 @@ http2 =
     { protocolServer = \(Served connection _) -> connectionServer connection,
       protocolClient = \(Served connection _) -> transportPeer (connectionTransport connection),
       protocolNegotiated = \(Served connection _) -> negotiated (connectionTransport connection),
-      protocolDescribes = \(Served connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
+      protocolDescribes =
+        \(Served connection number) -> describeTransport (connectionTransport connection) ++ ", stream " ++ show number,
       protocolTellLoss = \(Served connection _) -> tellLoss connection,
       protocolAwait = \(Served connection _) -> waitForWith connection,
       protocolFlush = \(Served connection _) -> flush connection,

@@ -1,5 +1,6 @@
 -- |
--- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it. Must not know: responses.
+-- The body of a request of HTTP\/2 or HTTP\/3, which is read when the application asks for it. Must not know:
+-- responses.
 --
 -- An application may use the reader in another thread, and keep it after it has returned. So reading happens under a
 -- lock. At the end of the request the reader is disabled under the same lock, and never touches the stream again.
@@ -87,7 +88,13 @@ step (BodyReader stream begin _) budget progress = do
       before' <- monotonicNanoseconds
       limited <- readField (stateOf stream) reading
       total <- remainingMicros (stateOf stream)
-      let limit = if limited == WithoutTimeLimits then total else shorter total (shorter (limitOf (bodyMicros limits)) (if windowMicros > 0 then Just (max 1 budget) else Nothing))
+      let limit =
+            if limited == WithoutTimeLimits
+              then total
+              else
+                shorter
+                  total
+                  (shorter (limitOf (bodyMicros limits)) (if windowMicros > 0 then Just (max 1 budget) else Nothing))
       outcome <- awaitEvent stream Readable limit arrived
       after' <- monotonicNanoseconds
       case outcome of

@@ -1,5 +1,6 @@
 -- |
--- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory. Must not know: sockets, WAI.
+-- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory. Must not
+-- know: sockets, WAI.
 --
 -- No function blocks, except on the lock of an engine, which is never held for long.
 module Millrace.Http.Multiplexed.Engine
@@ -67,8 +68,8 @@ streamHead :: Ptr Stream -> Ptr Head
 streamHead stream = stream `plusPtr` #{offset http_stream, head}
 {-# INLINE streamHead #-}
 
--- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether the client has ended
--- its side of the connection; whether it has cancelled the request while its handler ran.
+-- | Whether the client has ended its side; whether the stream is closed; whether it was closed before its end; whether
+-- the client has ended its side of the connection; whether it has cancelled the request while its handler ran.
 streamHasEnded, streamIsClosed, streamWasReset, streamIsLeft, streamWasCancelled :: Ptr Stream -> IO Bool
 streamHasEnded stream = (/= (0 :: Word8)) <$> #{peek http_stream, has_ended} stream
 streamIsClosed stream = (/= (0 :: Word8)) <$> #{peek http_stream, is_closed} stream
@@ -89,8 +90,8 @@ foreign import ccall unsafe "http_stream_sent"
 foreign import ccall unsafe "http_stream_progress"
   c_progress :: Ptr Stream -> IO Word64
 
--- | A number that grows while the client takes what it can of the response: the bytes that were sent of it, and those of other
--- streams behind which it had to wait although the client's window of this stream was open.
+-- | A number that grows while the client takes what it can of the response: the bytes that were sent of it, and those
+-- of other streams behind which it had to wait although the client's window of this stream was open.
 streamProgress :: Ptr Stream -> IO Int
 streamProgress stream = fromIntegral <$> c_progress stream
 

@@ -1,5 +1,6 @@
 -- |
--- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time. Must not know: servers.
+-- The exchange of a request of HTTP\/2 or HTTP\/3: one stream of a connection that carries many at a time. Must not
+-- know: servers.
 module Millrace.Http.Multiplexed.Exchange (Request (..), streamOperations, tellToContinue) where
 
 import Control.Concurrent (myThreadId)
@@ -30,7 +31,8 @@ streamOperations =
       opNegotiated = \(Request stream _) -> negotiatedOf stream,
       opIfServing = ifServingHere,
       opInform = \(Request stream _) status fields -> inform stream (statusCode status) fields,
-      opReset = \(Request stream _) code -> whileAlive (lifeOf stream) (const (return False)) (True <$ resetStream stream code),
+      opReset =
+        \(Request stream _) code -> whileAlive (lifeOf stream) (const (return False)) (True <$ resetStream stream code),
       opAnswer = answer,
       opTakeBack = takeBack,
       opSendSoon = \(Request stream _) -> flushIfNeededOf stream,
@@ -49,7 +51,9 @@ streamOperations =
       opBelongings = const Nothing
     }
   where
-    inform stream status fields = withRowsOf 0 fields (\_ rows -> void (Engine.informStream (streamEngine stream) status rows)) >> flushStream stream
+    inform stream status fields =
+      withRowsOf 0 fields (\_ rows -> void (Engine.informStream (streamEngine stream) status rows))
+        >> flushStream stream
 
 -- Within TLS, too, the end of a connection is the end of the client ('Millrace.Http.Transport.presence').
 presenceOf :: Request -> IO Presence
@@ -90,7 +94,10 @@ ifServingHere (Request stream _) action = do
 
 -- Parks until the client has reset the stream, or ended its side of the connection, or until the request has ended.
 awaitEnd :: Request -> IO ()
-awaitEnd (Request stream _) = void (awaitEventOf stream (whileAlive life (const (return ())) (flushOf stream)) Closed Nothing attempt)
+awaitEnd (Request stream _) =
+  void (awaitEventOf stream (whileAlive life (const (return ())) (flushOf stream)) Closed Nothing attempt)
   where
     life = lifeOf stream
-    attempt = (\ended -> if ended then Just () else Nothing) <$> whileAlive life (const (return True)) (Engine.awaitClose (streamEngine stream))
+    attempt =
+      (\ended -> if ended then Just () else Nothing)
+        <$> whileAlive life (const (return True)) (Engine.awaitClose (streamEngine stream))

@@ -1,6 +1,8 @@
 -- |
--- The life of a request of HTTP\/2 or HTTP\/3: it begins with its stream and ends when its handler has returned. Then the engine frees the
--- stream. An application may keep the request, and may use it in any thread at any time. So whatever reaches the stream for such a use
+-- The life of a request of HTTP\/2 or HTTP\/3: it begins with its stream and ends when its handler has returned. Then
+-- the engine frees the
+-- stream. An application may keep the request, and may use it in any thread at any time. So whatever reaches the stream
+-- for such a use
 -- does so while the request is alive, and the end of its life waits for that. Must not know: connections.
 module Millrace.Http.Multiplexed.Life (Life, newLife, whileAlive, isAlive, endLife) where
 
@@ -20,8 +22,9 @@ data State
 newLife :: IO Life
 newLife = Life <$> newMVar Alive
 
--- | @whileAlive life ended action@ runs the action if the request is alive, which it stays meanwhile. Otherwise runs @ended@, with the
--- trailers that the request had. Any thread may call this. The action must be short, because the end waits for it, and must not use the life.
+-- | @whileAlive life ended action@ runs the action if the request is alive, which it stays meanwhile. Otherwise runs
+-- @ended@, with the trailers that the request had. Any thread may call this. The action must be short, because the end
+-- waits for it, and must not use the life.
 whileAlive :: Life -> (RequestHeaders -> IO a) -> IO a -> IO a
 whileAlive (Life state) ended action = withMVar state choose
   where

@@ -1,5 +1,6 @@
 -- |
--- Memory of the C code for a piece of a response's body, which the engine of HTTP\/2 or HTTP\/3 takes without copying it. Must not know:
+-- Memory of the C code for a piece of a response's body, which the engine of HTTP\/2 or HTTP\/3 takes without copying
+-- it. Must not know:
 -- connections, requests, responses.
 module Millrace.Http.Multiplexed.Piece
   ( Piece,
@@ -22,7 +23,8 @@ data Piece
 foreign import ccall unsafe "http_new_piece"
   c_newPiece :: CSize -> IO (Ptr Piece)
 
--- | Memory for this many bytes, at most a mebibyte; @nullPtr@ if there is none. The engine must take it, or 'freePiece' must follow.
+-- | Memory for this many bytes, at most a mebibyte; @nullPtr@ if there is none. The engine must take it, or 'freePiece'
+-- must follow.
 newPiece :: Int -> IO (Ptr Piece)
 newPiece = c_newPiece . fromIntegral
 

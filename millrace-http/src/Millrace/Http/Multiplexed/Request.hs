@@ -20,12 +20,22 @@ import Network.HTTP.Types (HttpVersion, decodePathSegments, parseQuery)
 import Network.Wai (Request, defaultRequest)
 import qualified Network.Wai.Internal as Wai
 
--- | @makeRequest version head copy peer security vault body bodyLength@: the request of a stream, and the protocol that it asks for by an
--- extended CONNECT. @copy@ makes the copy of the head in memory. To be called once.
-makeRequest :: HttpVersion -> Ptr Head -> (Ptr Word8 -> IO ()) -> SockAddr -> Security -> Vault -> IO ByteString -> Wai.RequestBodyLength -> IO (Request, Maybe ByteString)
+-- | @makeRequest version head copy peer security vault body bodyLength@: the request of a stream, and the protocol that
+-- it asks for by an extended CONNECT. @copy@ makes the copy of the head in memory. To be called once.
+makeRequest ::
+  HttpVersion ->
+  Ptr Head ->
+  (Ptr Word8 -> IO ()) ->
+  SockAddr ->
+  Security ->
+  Vault ->
+  IO ByteString ->
+  Wai.RequestBodyLength ->
+  IO (Request, Maybe ByteString)
 makeRequest version seen copyTo peer security vault body bodyLength = do
   copy <- copyHead seen copyTo
-  -- One part at a time: a frame with all offsets and lengths would not fit into the first kilobyte of a thread's stack (decision 9).
+  -- One part at a time: a frame with all offsets and lengths would not fit into the first kilobyte of a thread's stack
+  -- (decision 9).
   method <- methodOf seen copy
   given <- part copy headPathSlice
   query <- part copy headQuerySlice

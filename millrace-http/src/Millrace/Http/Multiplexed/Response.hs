@@ -181,8 +181,8 @@ checkRoom stream count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Writing
 
--- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that. Before each piece but the first it waits for
--- room, and once more at the end: the write is whole then, also if an exception interrupts that wait.
+-- Runs a builder in a borrowed buffer, or in more memory if the builder asks for that. Before each piece but the first
+-- it waits for room, and once more at the end: the write is whole then, also if an exception interrupts that wait.
 writeAll :: Stream -> BufferWriter -> IO ()
 writeAll stream writer = bracket borrow giveBack $ \buffer -> go (borrowedBytes buffer) borrowedSize HasRoom writer
   where
@@ -268,8 +268,8 @@ makeTrailers stream = readIORef (dataOf stream) >>= maybe (return []) ask
     fieldsOf (NextTrailersMaker _) = []
 
 -- Waits until the client has taken all but this many bytes. Gives the client up if it takes nothing for too long, takes
--- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait behind
--- them ('streamProgress').
+-- less than the least rate, or if the deadline passes. What it takes of other streams counts while this one has to wait
+-- behind them ('streamProgress').
 awaitOutputBelow :: Stream -> Int -> IO ()
 awaitOutputBelow stream most = awaitClient stream $ do
   result <- Engine.awaitOutput (streamEngine stream) most
@@ -278,10 +278,11 @@ awaitOutputBelow stream most = awaitClient stream $ do
     Gone -> Just Nothing
     _ -> Just (Just ())
 
--- Waits until the client's windows take bytes, and returns how many. Until then the bytes of a body stay where they are, in a file or in the
--- application's memory. The head does not wait for them.
+-- Waits until the client's windows take bytes, and returns how many. Until then the bytes of a body stay where they
+-- are, in a file or in the application's memory. The head does not wait for them.
 awaitWindow :: Stream -> IO Int
-awaitWindow stream = look >>= maybe (flushStream stream >> awaitClient stream look) (maybe (throwLost stream eCONNRESET) return)
+awaitWindow stream =
+  look >>= maybe (flushStream stream >> awaitClient stream look) (maybe (throwLost stream eCONNRESET) return)
   where
     look = asked <$> Engine.awaitWindow (streamEngine stream)
     asked result = case result of
@@ -316,16 +317,17 @@ awaitClient stream attempt = do
     giveUp = cancelOf stream >> throwLost stream eTIMEDOUT
     microsBetween one other = fromIntegral (other - one) `quot` 1000
 
--- How long a writer waits at once that has seen no progress for this many microseconds. Not inlined: the wait's code would be repeated for each
--- of the cases.
+-- How long a writer waits at once that has seen no progress for this many microseconds. Not inlined: the wait's code
+-- would be repeated for each of the cases.
 patience :: Limits -> Maybe Int -> Int -> Maybe Int
-patience limits total quiet = shorter total (shorter (max 1 (sendMicros limits - quiet) <$ limitOf (sendMicros limits)) window)
+patience limits total quiet =
+  shorter total (shorter (max 1 (sendMicros limits - quiet) <$ limitOf (sendMicros limits)) window)
   where
     window = sendRate limits >>= \(Rate _ micros) -> limitOf micros
 {-# NOINLINE patience #-}
 
--- A writer has waited for the client for this many nanoseconds more, and the progress is this many bytes in all. After a wait as
--- long as the rate's window, the client must have taken as much as the rate demands.
+-- A writer has waited for the client for this many nanoseconds more, and the progress is this many bytes in all. After
+-- a wait as long as the rate's window, the client must have taken as much as the rate demands.
 isTooSlow :: Limits -> StreamState -> Int -> Int -> IO Bool
 isTooSlow limits state nanoseconds sent = case sendRate limits of
   Nothing -> return False
@@ -365,7 +367,11 @@ answerStreaming stream answerer status fields body = do
   let open = do
         already <- readIORef begun
         unless already (openStreaming stream status fields >> writeIORef begun True)
-      run = runStreamingBody answerer (Sink (\builder -> open >> writeAll stream (runBuilder builder)) (open >> flushStream stream) interrupted) body
+      run =
+        runStreamingBody
+          answerer
+          (Sink (\builder -> open >> writeAll stream (runBuilder builder)) (open >> flushStream stream) interrupted)
+          body
       interrupted = readField (stateOf stream) writeIsPartial >>= \isPartial -> when isPartial (abortStream stream)
   case answerer of
     OwnThread -> (setStreaming stream True >> run) `finally` setStreaming stream False
@@ -378,7 +384,8 @@ answerStreaming stream answerer status fields body = do
 
 openStreaming :: Stream -> Status -> ResponseHeaders -> IO ()
 openStreaming stream status fields = do
-  given <- withRowsOf 0 fields $ \_ rows -> begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
+  given <- withRowsOf 0 fields $ \_ rows ->
+    begin stream status fields rows LengthAsGiven (FirstBytes nullPtr 0 Beginning)
   setBytes stream (Just 0)
   setDeclared stream given
 
@@ -399,10 +406,12 @@ answerFile stream status fields slice
   where
     whole = withRowsOf (fromIntegral count) fields $ \memory rows -> do
       readSlice slice memory
-      void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes memory (fromIntegral count) Whole))
+      void
+        (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes memory (fromIntegral count) Whole))
       setBytes stream (Just (fromIntegral count))
     pieces = do
-      withRowsOf 0 fields $ \_ rows -> void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes nullPtr 0 Beginning))
+      withRowsOf 0 fields $ \_ rows ->
+        void (begin stream status fields rows (Exactly (fromIntegral count)) (FirstBytes nullPtr 0 Beginning))
       setBytes stream (Just 0)
       sendingFile slice (copyFile (sliceOffset slice) count)
       finish stream
@@ -450,7 +459,11 @@ answerRaw stream body answerer raw = do
   liftLimits (stateOf stream)
   opening <- newIORef (Just B.empty)
   setBytes stream Nothing
-  runRawBody answerer (maybe (return B.empty) readBody body) (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream) raw
+  runRawBody
+    answerer
+    (maybe (return B.empty) readBody body)
+    (\bytes -> (sendRaw stream opening bytes >> flushStream stream) `onException` abortStream stream)
+    raw
   readIORef opening >>= maybe (finish stream) (const headless)
 
 -- The part of the head that has been written, if it is incomplete.
@@ -462,7 +475,8 @@ sendRaw stream opening bytes = readIORef opening >>= maybe (writeBytes stream by
       Malformed -> headless
       Opening code fields rest -> do
         writeIORef opening Nothing
-        withRowsOf 0 fields $ \_ rows -> void (begin stream (Status code B.empty) fields rows NoLength (FirstBytes nullPtr 0 Beginning))
+        withRowsOf 0 fields $ \_ rows ->
+          void (begin stream (Status code B.empty) fields rows NoLength (FirstBytes nullPtr 0 Beginning))
         setBytes stream (Just 0)
         writeBytes stream rest
 

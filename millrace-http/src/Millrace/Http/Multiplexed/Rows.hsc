@@ -1,5 +1,6 @@
 -- |
--- What is passed to the C code of HTTP\/2 and HTTP\/3 for an answer, and what it says about that. Must not know: connections.
+-- What is passed to the C code of HTTP\/2 and HTTP\/3 for an answer, and what it says about that. Must not know:
+-- connections.
 module Millrace.Http.Multiplexed.Rows
   ( -- * Fields
     Rows (..),
@@ -38,8 +39,8 @@ import Foreign.Storable (peekByteOff, pokeByteOff)
 import GHC.ForeignPtr (mallocPlainForeignPtrBytes, touchForeignPtr)
 import Network.HTTP.Types (ResponseHeaders)
 
--- | Fields in memory, for C: a description, room for a result, and the rows. A row is the lengths of name and value, 32 bits each,
--- and their bytes.
+-- | Fields in memory, for C: a description, room for a result, and the rows. A row is the lengths of name and value, 32
+-- bits each, and their bytes.
 newtype Rows = Rows (Ptr Word8)
 
 -- How many bytes come before the rows.
@@ -50,7 +51,8 @@ rowsHead = #{size http_rows} + 8
 givenLengthAt :: Rows -> Ptr Int64
 givenLengthAt (Rows memory) = memory `plusPtr` #{size http_rows}
 
--- Describes this many fields at this address, which are at another one and have this many bytes. The memory has 'rowsHead' bytes.
+-- Describes this many fields at this address, which are at another one and have this many bytes. The memory has
+-- 'rowsHead' bytes.
 putRows :: Ptr Word8 -> Ptr Word8 -> Int -> Int -> IO Rows
 putRows memory rows size count = do
   #{poke http_rows, bytes} memory rows

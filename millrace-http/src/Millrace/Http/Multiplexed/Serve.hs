@@ -34,7 +34,8 @@ data Serving = Serving
     servingApplication :: !Wai.Application
   }
 
--- | Serves a request in this thread. Throws only asynchronous exceptions. Afterwards no thread uses the stream: the caller releases it.
+-- | Serves a request in this thread. Throws only asynchronous exceptions. Afterwards no thread uses the stream: the
+-- caller releases it.
 serveRequest :: Serving -> Stream -> IO ()
 serveRequest serving stream = do
   flags <- headFlags (Engine.streamHead (streamEngine stream))
@@ -62,7 +63,15 @@ serve serving stream flags body = do
       service = newService server exchange
       vault = contextVault (Context exchange (serverFiles server))
   (request, protocol) <-
-    makeRequest (servingVersion serving) at (Engine.copyStreamHead (streamEngine stream)) (clientOf stream) (servingSecurity serving) vault (maybe (return B.empty) readBody body) known
+    makeRequest
+      (servingVersion serving)
+      at
+      (Engine.copyStreamHead (streamEngine stream))
+      (clientOf stream)
+      (servingSecurity serving)
+      vault
+      (maybe (return B.empty) readBody body)
+      known
   case refusalOf problem size of
     Just reason -> refuse service request reason
     Nothing -> answerWanted service protocol request `catch` failed
@@ -84,7 +93,8 @@ serve serving stream flags body = do
     refuse service request reason = do
       reportTo server Nothing (toException reason)
       answerRefused service (Refusal reason (Wai.requestMethod request) (return (Just request, B.empty))) `catch` failed
-    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that is why.
+    -- The server's own answer has failed. The reason for that answer is reported already. If the client has gone, that
+    -- is why.
     failed failure
       | isAsynchronous failure = throwIO failure
       | otherwise = do

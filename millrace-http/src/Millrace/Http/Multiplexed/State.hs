@@ -1,5 +1,6 @@
 -- |
--- The state of a request that is served over HTTP\/2 or HTTP\/3: each field by name, with the type of its content. Must not know: sockets,
+-- The state of a request that is served over HTTP\/2 or HTTP\/3: each field by name, with the type of its content. Must
+-- not know: sockets,
 -- listeners, WAI.
 module Millrace.Http.Multiplexed.State
   ( StreamState,

@@ -2,11 +2,12 @@
 {-# LANGUAGE RankNTypes #-}
 
 -- |
--- A request of a connection that carries many at a time: HTTP\/2 and HTTP\/3. All that reads and answers such a request works on this
+-- A request of a connection that carries many at a time: HTTP\/2 and HTTP\/3. All that reads and answers such a request
+-- works on this
 -- type. Must not know: connections, sockets.
 --
--- What happens to a stream in memory is the same for both protocols ("Millrace.Http.Multiplexed.Engine"). What is not, each protocol gives in a
--- 'Protocol'.
+-- What happens to a stream in memory is the same for both protocols ("Millrace.Http.Multiplexed.Engine"). What is not,
+-- each protocol gives in a 'Protocol'.
 module Millrace.Http.Multiplexed.Stream
   ( Stream,
     Protocol (..),
@@ -86,7 +87,8 @@ data Protocol own = Protocol
     protocolDescribes :: own -> String,
     -- | Notes that a thread throws an exception because the client is gone.
     protocolTellLoss :: own -> IO (),
-    -- | @protocolAwait own prepare key micros attempt@ waits for a notice with this key, as 'Millrace.Http.Threads.Waiters.waitFor'.
+    -- | @protocolAwait own prepare key micros attempt@ waits for a notice with this key, as
+    -- 'Millrace.Http.Threads.Waiters.waitFor'.
     protocolAwait :: forall a. own -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a),
     -- | Sends what waits, at once, or unless another thread is about to.
     protocolFlush, protocolFlushIfNeeded :: own -> IO (),
@@ -168,7 +170,8 @@ flushIfNeededOf = byProtocol protocolFlushIfNeeded
 wakeOf :: Stream -> IO ()
 wakeOf = byProtocol protocolWake
 
--- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'.
+-- | @awaitEventOf stream prepare event micros attempt@ waits for an event of the stream, as
+-- 'Millrace.Http.Threads.Waiters.waitFor'.
 awaitEventOf :: Stream -> IO () -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEventOf Stream {streamProtocol = protocol, streamOwn = own, streamNoticeKey = key} prepare event =
   protocolAwait protocol own prepare (Engine.noticeKey key event)
@@ -182,7 +185,8 @@ cancelOf :: Stream -> IO ()
 cancelOf stream = resetWith stream 8 -- CANCEL
 
 resetWith :: Stream -> Word32 -> IO ()
-resetWith stream code = Engine.resetStreamWith (streamEngine stream) (byProtocol (\protocol _ -> protocolErrorCode protocol) stream code)
+resetWith stream code =
+  Engine.resetStreamWith (streamEngine stream) (byProtocol (\protocol _ -> protocolErrorCode protocol) stream code)
 
 -- | Whether the client waits for 100 (Continue).
 expectationOf :: Stream -> Expectation
@@ -225,8 +229,8 @@ throwLost stream errno = do
 readTrailersOf :: Stream -> IO RequestHeaders
 readTrailersOf stream = filter (mayBeTrailer . fst) . map (first CI.mk) <$> Engine.readTrailers (streamEngine stream)
 
--- | Waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'. Sends pending output before it parks, because the event may depend on
--- it. For threads that the end of the request waits for.
+-- | Waits for an event of the stream, as 'Millrace.Http.Threads.Waiters.waitFor'. Sends pending output before it parks,
+-- because the event may depend on it. For threads that the end of the request waits for.
 awaitEvent :: Stream -> Event -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 awaitEvent stream = awaitEventOf stream (flushOf stream)
 {-# INLINE awaitEvent #-}

@@ -1,5 +1,6 @@
 -- |
--- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for HTTP\/1:
+-- Applications that speak another protocol on a stream, such as WebSockets (RFC 8441, RFC 9220). They were written for
+-- HTTP\/1:
 -- they expect a request to upgrade, and write the head of an HTTP\/1 response. Must not know: connections.
 module Millrace.Http.Multiplexed.TakeOver
   ( asUpgrade,
@@ -26,12 +27,16 @@ asUpgrade :: ByteString -> Request -> Request
 asUpgrade protocol request =
   request
     { requestMethod = methodGet,
-      requestHeaders = filter ((/= hKey) . fst) (requestHeaders request) ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")] ++ keyOf
+      requestHeaders =
+        filter ((/= hKey) . fst) (requestHeaders request)
+          ++ [(hUpgrade, protocol), (hConnection, C8.pack "Upgrade")]
+          ++ keyOf
     }
   where
-    -- The application expects a key (RFC 6455, section 4.1), and HTTP/2 has none: @:protocol@ stands for it, and a key that the client
-    -- sends all the same means nothing (RFC 8441, section 5). A key is no secret. It shows an HTTP/1 client that the answer was made for
-    -- its request, by Sec-WebSocket-Accept, which 'readOpening' drops. So any key will do: this one is sixteen bytes of zero.
+    -- The application expects a key (RFC 6455, section 4.1), and HTTP/2 has none: @:protocol@ stands for it, and a key
+    -- that the client sends all the same means nothing (RFC 8441, section 5). A key is no secret. It shows an HTTP/1
+    -- client that the answer was made for its request, by Sec-WebSocket-Accept, which 'readOpening' drops. So any key
+    -- will do: this one is sixteen bytes of zero.
     keyOf = [(hKey, C8.pack "AAAAAAAAAAAAAAAAAAAAAA==") | protocol == C8.pack "websocket"]
 
 -- | The protocol that a client asks for by an extended CONNECT (RFC 8441, RFC 9220), if it does. An application gets

@@ -49,8 +49,8 @@ runListeners settings listeners application = do
   asked <- newTVarIO False
   let drainAll = beginDraining server sources >> atomically (writeTVar asked True)
       endNow = enterPhase server Over >> announceShutdown (serverState server) >> mapM_ endSource sources
-  -- Accepted sockets inherit NoDelay from the listening socket, which saves a system call each. Unix sockets do not have
-  -- this option.
+  -- Accepted sockets inherit NoDelay from the listening socket, which saves a system call each. Unix sockets do not
+  -- have this option.
   forM_ listeners $ \listener -> setSocketOption (listenerSocket listener) NoDelay 1 `catch` ignore
   settingsInstallShutdownHandler settings drainAll
   settingsBeforeMainLoop settings
@@ -67,29 +67,33 @@ runListeners settings listeners application = do
         settingsOnException settings Nothing failure `catch` ignore
         writeIORef broken (Just (failure :: SomeException))
   let isAccepting = (> 0) <$> readTVarIO accepting
-  asRunning registries (serverState server) . flip finally (closeFileCache (serverFiles server)) . flip finally (mapM_ endCrowd (descriptors : maybe [] pure connections)) . flip onException (endNow >> cutAll registries isAccepting) $ do
-    forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
-      forkOnMasked number $
-        ( acceptLoop
-            Acceptor
-              { acceptorServer = server,
-                acceptorSource = source,
-                acceptorBatch = batchSize count (length listeners) (fst <$> roomConnections room),
-                acceptorEviction = eviction,
-                acceptorRegistry = registry,
-                acceptorNumbers = nextNumber accepted,
-                acceptorRoom = room,
-                acceptorApplication = application
-              }
-            `catch` noteBroken
-        )
-          `finally` atomically (modifyTVar' accepting (subtract 1))
-    atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
-    wanted <- readTVarIO asked
-    drainAll
-    inTime <- drain (settingsGracefulShutdownSeconds settings) registries isAccepting
-    unless inTime (endNow >> reportLeft settings registries >> cutAll registries isAccepting)
-    unless wanted (readIORef broken >>= mapM_ throwIO)
+  asRunning registries (serverState server)
+    . flip finally (closeFileCache (serverFiles server))
+    . flip finally (mapM_ endCrowd (descriptors : maybe [] pure connections))
+    . flip onException (endNow >> cutAll registries isAccepting)
+    $ do
+      forM_ (zip3 [0 ..] registries (cycle sources)) $ \(number, registry, source) ->
+        forkOnMasked number $
+          ( acceptLoop
+              Acceptor
+                { acceptorServer = server,
+                  acceptorSource = source,
+                  acceptorBatch = batchSize count (length listeners) (fst <$> roomConnections room),
+                  acceptorEviction = eviction,
+                  acceptorRegistry = registry,
+                  acceptorNumbers = nextNumber accepted,
+                  acceptorRoom = room,
+                  acceptorApplication = application
+                }
+              `catch` noteBroken
+          )
+            `finally` atomically (modifyTVar' accepting (subtract 1))
+      atomically ((||) <$> readTVar asked <*> ((== 0) <$> readTVar accepting) >>= check)
+      wanted <- readTVarIO asked
+      drainAll
+      inTime <- drain (settingsGracefulShutdownSeconds settings) registries isAccepting
+      unless inTime (endNow >> reportLeft settings registries >> cutAll registries isAccepting)
+      unless wanted (readIORef broken >>= mapM_ throwIO)
 
 -- Numbers connections in the order of acceptance, across all accepting threads.
 nextNumber :: IORef Int -> IO Int
@@ -125,7 +129,12 @@ data Source = Source
 newSource :: Settings -> IO () -> Listener -> IO Source
 newSource settings tellWaiting listener = case settingsAccept settings of
   Nothing ->
-    return (sourceOf (acceptTelling tellWaiting (listenerSocket listener)) (acceptNow (listenerSocket listener)) (closeListener listener))
+    return
+      ( sourceOf
+          (acceptTelling tellWaiting (listenerSocket listener))
+          (acceptNow (listenerSocket listener))
+          (closeListener listener)
+      )
   Just acceptTheirs -> do
     theirs <- withFdSocket (listenerSocket listener) (duplicate "setAccept") >>= Network.mkSocket
     let next = do
@@ -135,12 +144,18 @@ newSource settings tellWaiting listener = case settingsAccept settings of
     return (sourceOf next (return Nothing) (closeTheirs theirs >> closeListener listener))
   where
     sourceOf next waiting end =
-      Source {nextConnection = next >>= welcomed, waitingConnection = waiting >>= mapM welcomed, retireSource = retire listener end, endSource = end}
+      Source
+        { nextConnection =
+            next >>= welcomed,
+          waitingConnection = waiting >>= mapM welcomed,
+          retireSource = retire listener end,
+          endSource = end
+        }
     welcomed found@(accepted, _) = found <$ welcome listener accepted
 
--- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this looks every second whether that is the
--- reason: then it reports it, and the oldest idle connection gives way to the one that waits. This happens only if other parts of
--- the program have taken also what was left to them ('connectionShare').
+-- Accepts a connection. 'accept' waits, and does not fail, when descriptors run out. So this looks every second whether
+-- that is the reason: then it reports it, and the oldest idle connection gives way to the one that waits. This happens
+-- only if other parts of the program have taken also what was left to them ('connectionShare').
 acceptTelling :: IO () -> Socket -> IO (Socket, SockAddr)
 acceptTelling tellWaiting listener = go idleMicros
   where
@@ -197,7 +212,8 @@ acceptLoop acceptor = go
       roomy <- awaitRoom server (acceptorEviction acceptor) (acceptorRoom acceptor) firstSocket
       let first = (roomy, firstPeer)
       most <- acceptorBatch acceptor <$> currentOpenConnections (serverState server)
-      (others, beyond) <- takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
+      (others, beyond) <-
+        takeWaiting source (maybe (const (return False)) isBeyond (roomShare (acceptorRoom acceptor)) . fst) most
       mapM admit (first : others) >>= sequence_
       mapM_ admitAll beyond
 -- GHC would repeat its code, and that of drain and reportLeft, for each way in which 'runListeners' may end.
@@ -215,14 +231,15 @@ batchSize threads listeners limit open = minimum [batchMax, fair, maybe batchMax
 batchMax :: Int
 batchMax = 256
 
--- Accepts queued connections, at most the given number, and none behind the first one for which the condition holds. Returns that one
--- apart.
+-- Accepts queued connections, at most the given number, and none behind the first one for which the condition holds.
+-- Returns that one apart.
 takeWaiting :: Source -> ((Socket, SockAddr) -> IO Bool) -> Int -> IO ([(Socket, SockAddr)], Maybe (Socket, SockAddr))
 takeWaiting source isOneTooMany = go []
   where
     go taken most
       | most <= 0 = return (reverse taken, Nothing)
-      | otherwise = (waitingConnection source `catch` none) >>= maybe (return (reverse taken, Nothing)) (sort taken most)
+      | otherwise =
+        (waitingConnection source `catch` none) >>= maybe (return (reverse taken, Nothing)) (sort taken most)
     sort taken most one = do
       tooMany <- isOneTooMany one
       if tooMany then return (reverse taken, Just one) else go (one : taken) (most - 1)
@@ -233,7 +250,8 @@ takeWaiting source isOneTooMany = go []
 -- Only a closed listening socket ends the accepting thread. (So does any exception that is not an 'IOException'.)
 isClosed :: IOException -> Bool
 isClosed failure =
-  ioe_type failure == InvalidArgument || ioe_errno failure `elem` [Just number | Errno number <- [eBADF, eINVAL, eNOTSOCK]]
+  ioe_type failure == InvalidArgument
+    || ioe_errno failure `elem` [Just number | Errno number <- [eBADF, eINVAL, eNOTSOCK]]
 
 retryMicros :: Int
 retryMicros = 100000
@@ -280,12 +298,16 @@ drain seconds registries isAccepting = do
           isLate = maybe False (elapsedMillis `quot` 1000 >=) seconds
       if not accepting && null open
         then return True
-        else if isLate then return False else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
-    endQuiet elapsedMillis open = filterM (fmap not . finishSoon) open >>= filterM (isSilent elapsedMillis) >>= mapM_ giveWay
+        else
+          if isLate
+            then return False
+            else endQuiet elapsedMillis open >> threadDelay pause >> go start (min lastPauseMicros (2 * pause))
+    endQuiet elapsedMillis open =
+      filterM (fmap not . finishSoon) open >>= filterM (isSilent elapsedMillis) >>= mapM_ giveWay
 {-# NOINLINE drain #-}
 
--- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when there
--- was last traffic, the time counts from the beginning of the shutdown.
+-- Whether a connection has been idle for so long that no request can be on its way. If the kernel does not know when
+-- there was last traffic, the time counts from the beginning of the shutdown.
 isSilent :: Int -> Served -> IO Bool
 isSilent elapsedMillis connection = do
   waits <- isIdle connection
@@ -314,7 +336,9 @@ cutAll registries isAccepting = do
       more <- isAccepting
       open <- openOnes registries
       now <- monotonicNanoseconds
-      unless ((not more && null open) || now >= limit) (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
+      unless
+        ((not more && null open) || now >= limit)
+        (threadDelay pause >> awaitNone limit (min lastPauseMicros (2 * pause)))
 
 reportLeft :: Settings -> [Registry] -> IO ()
 reportLeft settings registries = do
@@ -329,8 +353,8 @@ firstPauseMicros, lastPauseMicros :: Int
 firstPauseMicros = 1000
 lastPauseMicros = 50000
 
--- How long 'cutAll' waits for handlers that were killed. Most end at once, some clean up, and some block where no exception
--- reaches them.
+-- How long 'cutAll' waits for handlers that were killed. Most end at once, some clean up, and some block where no
+-- exception reaches them.
 lastMillis :: Int
 lastMillis = 250
 

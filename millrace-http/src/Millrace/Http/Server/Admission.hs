@@ -1,10 +1,11 @@
 {-# LANGUAGE TupleSections #-}
 
 -- |
--- How many connections a server has, and which ones give way to new ones: the oldest that are idle. Must not know: listeners.
+-- How many connections a server has, and which ones give way to new ones: the oldest that are idle. Must not know:
+-- listeners.
 --
--- A server's own limit ('settingsMaximumConnections') is made room for among its own connections. Descriptors are made room for among the
--- connections of all servers of the process, because they share them.
+-- A server's own limit ('settingsMaximumConnections') is made room for among its own connections. Descriptors are made
+-- room for among the connections of all servers of the process, because they share them.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Server.Admission
@@ -125,7 +126,8 @@ data Crowd = Crowd
     endCrowd :: !(IO ())
   }
 
--- | A crowd is over when nobody has waited for ten seconds. So a server that stays at its bound does not report it again and again.
+-- | A crowd is over when nobody has waited for ten seconds. So a server that stays at its bound does not report it
+-- again and again.
 newCrowd :: Settings -> Bound -> IO Crowd
 newCrowd settings bound = do
   -- When somebody waited last, and who watches for the end of it.
@@ -146,7 +148,9 @@ newCrowd settings bound = do
   return (Crowd note (readIORef watching >>= mapM_ killThread))
   where
     remaining now moment = case moment of
-      Just last' | now < last' + graceNanoseconds -> (moment, Just (1 + fromIntegral ((last' + graceNanoseconds - now) `quot` 1000)))
+      Just last'
+        | now < last' + graceNanoseconds ->
+          (moment, Just (1 + fromIntegral ((last' + graceNanoseconds - now) `quot` 1000)))
       _ -> (Nothing, Nothing)
     graceNanoseconds = 10000000000
     report news = told news `catch` ignore
@@ -154,7 +158,8 @@ newCrowd settings bound = do
     ignore _ = return ()
     told news = case (settingsOnCrowding settings, news) of
       (Just observer, _) -> observer news
-      (Nothing, ClientsWait OpenDescriptors) -> settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing))
+      (Nothing, ClientsWait OpenDescriptors) ->
+        settingsOnException settings Nothing (toException (errnoToIOError acceptingConnection eMFILE Nothing Nothing))
       _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -166,8 +171,8 @@ type Registry = IORef (IntMap Served)
 -- | A connection that was idle when it was listed: its registry and its number there. It may have ended since.
 data Candidate = Candidate !Registry !Int
 
--- | The connections that are idle now, oldest first: those that have served a request, whose clients must expect a close,
--- and new ones.
+-- | The connections that are idle now, oldest first: those that have served a request, whose clients must expect a
+-- close, and new ones.
 findIdle :: [Registry] -> IO (Candidates Candidate)
 findIdle registries = do
   open <- concat <$> mapM (\registry -> map (entry registry) . IntMap.toAscList <$> readIORef registry) registries
@@ -216,8 +221,8 @@ asRunning registries state action = do
 runningStates :: IO [ServerState]
 runningStates = map (snd . snd) <$> readIORef running
 
--- | The states of the connections of servers that use this state. Looks at each connection, so it takes about a millisecond for ten
--- thousand. Does not block.
+-- | The states of the connections of servers that use this state. Looks at each connection, so it takes about a
+-- millisecond for ten thousand. Does not block.
 --
 -- > (state, settings) <- makeServerState defaultSettings
 -- > _ <- forkIO (runSettings settings application)
@@ -245,10 +250,11 @@ overallEviction = unsafePerformIO (newEviction (readIORef running >>= findIdle .
 ------------------------------------------------------------------------------------------------------------------------
 -- Eviction
 
--- Chooses which of many elements to evict for a new one, without scanning all of them each time: a scan finds all candidates in order. They
--- are kept and tried one by one, and only when they are used up is there another scan. That is cheap if a scan finds many. If it finds few,
--- scanning for each new element would take time proportional to the number of elements. So there is a pause between two scans, long enough
--- that at most a tenth of the time goes into scanning.
+-- Chooses which of many elements to evict for a new one, without scanning all of them each time: a scan finds all
+-- candidates in order. They are kept and tried one by one, and only when they are used up is there another scan. That
+-- is cheap if a scan finds many. If it finds few, scanning for each new element would take time proportional to the
+-- number of elements. So there is a pause between two scans, long enough that at most a tenth of the time goes into
+-- scanning.
 
 -- | The candidates, each list in the order in which to try them.
 data Candidates a = Candidates
@@ -301,7 +307,8 @@ evict (Eviction look ask memory) = modifyMVar memory $ \(Memory known next) -> d
   where
     askRemembered known start next = do
       (gone, others) <- askEach (candidatesOthers known)
-      return (Memory known {candidatesOthers = others} next, if gone then OneGivesWay else AskLater (microsUntil start next))
+      return
+        (Memory known {candidatesOthers = others} next, if gone then OneGivesWay else AskLater (microsUntil start next))
     lookAgain start = do
       found <- look
       end <- monotonicNanoseconds
@@ -327,24 +334,28 @@ longestPause = 100000000
 ------------------------------------------------------------------------------------------------------------------------
 -- Descriptors
 
--- The system gives a new descriptor the lowest number that is free. So the number of an accepted socket shows how many descriptors the
--- whole process has open, whoever opened them, and no counting is needed: if the number is beyond the share of connections, all
--- lower ones are in use.
+-- The system gives a new descriptor the lowest number that is free. So the number of an accepted socket shows how many
+-- descriptors the whole process has open, whoever opened them, and no counting is needed: if the number is beyond the
+-- share of connections, all lower ones are in use.
 
--- | The descriptors that connections may have: those with numbers below the first one here. The second one is the process's limit.
+-- | The descriptors that connections may have: those with numbers below the first one here. The second one is the
+-- process's limit.
 data Share = Share !Int !Int
   deriving (Eq, Show)
 
--- | The share of this process, as its soft limit is now, with so many descriptors reserved for other purposes. 'Nothing': there is no
--- limit.
+-- | The share of this process, as its soft limit is now, with so many descriptors reserved for other purposes.
+-- 'Nothing': there is no limit.
 connectionShare :: Maybe Int -> IO (Maybe Share)
 connectionShare reserved = fmap (shareOf reserved) <$> descriptorLimit
 
--- | The same for a limit. Without a number of the settings, an eighth of the limit is reserved, at least 16 and at most 1024.
+-- | The same for a limit. Without a number of the settings, an eighth of the limit is reserved, at least 16 and at most
+-- 1024.
 shareOf :: Maybe Int -> Int -> Share
-shareOf reserved limit = Share (max smallest (limit - maybe (max 16 (min 1024 (limit `quot` 8))) (max 0) reserved)) limit
+shareOf reserved limit =
+  Share (max smallest (limit - maybe (max 16 (min 1024 (limit `quot` 8))) (max 0) reserved)) limit
   where
-    -- With less hardly any client would be served: the lowest numbers are those of standard streams, listeners and managers.
+    -- With less hardly any client would be served: the lowest numbers are those of standard streams, listeners and
+    -- managers.
     smallest = min limit 24
 
 -- | Whether a socket has a descriptor beyond the share.
@@ -362,7 +373,8 @@ hasRoom share = either (const False) not <$> numbered
     numbered :: IO (Either IOException Bool)
     numbered = try (bracket (socket AF_INET Stream defaultProtocol) close (isBeyond share))
 
--- | The same connection with the lowest number that is free, so that it does not stay among those that are left to others.
+-- | The same connection with the lowest number that is free, so that it does not stay among those that are left to
+-- others.
 renumbered :: Socket -> IO Socket
 renumbered s = (socketToFd s >>= mkSocket) `catch` kept
   where
@@ -374,7 +386,9 @@ renumbered s = (socketToFd s >>= mkSocket) `catch` kept
 isStarving :: Socket -> IO Bool
 isStarving listener = do
   left <- isDescriptorLeft
-  if left then return False else (isJust <$> timeout 1000 (withFdSocket listener (threadWaitRead . fromIntegral))) `catch` gone
+  if left
+    then return False
+    else (isJust <$> timeout 1000 (withFdSocket listener (threadWaitRead . fromIntegral))) `catch` gone
   where
     gone :: IOException -> IO Bool
     gone _ = return False

@@ -1,5 +1,6 @@
 -- |
--- One connection of a server, from the moment it is open until it is closed, and what the threads that accept and end connections need of
+-- One connection of a server, from the moment it is open until it is closed, and what the threads that accept and end
+-- connections need of
 -- it, whatever protocol it uses. Must not know: listeners.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
@@ -88,7 +89,9 @@ serve :: Served -> Application -> IO ()
 serve served application
   | agreed == Just (C8.pack "h2") = http2 (Http1.connectionTransport connection) B.empty
   | otherwise = do
-    ending <- interruptible (Http1.runSession connection (if settingsProtocols settings == OnlyHttp2 then refused else application))
+    ending <-
+      interruptible
+        (Http1.runSession connection (if settingsProtocols settings == OnlyHttp2 then refused else application))
     case ending of
       Http1.Finished -> return ()
       Http1.SpeaksHttp2 transport beginning -> do
@@ -98,12 +101,16 @@ serve served application
     connection = servedHttp1 served
     settings = serverSettings (Http1.connectionServer connection)
     agreed = negotiated (Http1.connectionTransport connection) >>= negotiatedProtocol
-    http2 transport beginning = interruptible (Http2.runSession (Http1.connectionServer connection) (servedHttp2 served) transport beginning application)
+    http2 transport beginning =
+      interruptible
+        (Http2.runSession (Http1.connectionServer connection) (servedHttp2 served) transport beginning application)
 {-# NOINLINE serve #-}
 
 -- The response to an HTTP/1 request on a server that serves only HTTP/2.
 refused :: Application
-refused _ respond = respond (responseLBS status505 [(hConnection, C8.pack "close"), (hContentType, C8.pack "text/plain; charset=utf-8")] text)
+refused _ respond =
+  respond
+    (responseLBS status505 [(hConnection, C8.pack "close"), (hContentType, C8.pack "text/plain; charset=utf-8")] text)
   where
     text = LC8.pack "This server speaks HTTP/2 only."
 
@@ -115,7 +122,8 @@ finish connection outcome = do
     Http1.retireEarlyFlush connection
     Http1.endWork connection
     opened <- Http1.wasOpened connection
-    when opened (settingsOnClose settings (Http1.connectionPeer connection)) `finally` endBelongings (Http1.connectionBelongings connection)
+    when opened (settingsOnClose settings (Http1.connectionPeer connection))
+      `finally` endBelongings (Http1.connectionBelongings connection)
   forM_ (lefts [outcome, finished]) $ \failure -> do
     killed <- isKillOfServer (Http1.connectionServer connection) failure
     unless killed (settingsOnException settings Nothing failure `catch` ignore)
@@ -145,8 +153,8 @@ requestCount served = (+) <$> Http1.requestCount (servedHttp1 served) <*> Http2.
 finishSoon :: Served -> IO Bool
 finishSoon served = Http2.askToEnd (servedHttp2 served) Http2.ToFinish
 
--- | Ends an idle connection. If a request has just been received, it is still answered. If only a part of its head was, it is not: the
--- client finds the connection closed, and may send it again.
+-- | Ends an idle connection. If a request has just been received, it is still answered. If only a part of its head was,
+-- it is not: the client finds the connection closed, and may send it again.
 giveWay :: Served -> IO ()
 giveWay served = do
   asked <- Http2.askToEnd (servedHttp2 served) Http2.ToGiveWay

@@ -1,6 +1,15 @@
 -- |
 -- What all connections of a server share. Must not know: connections.
-module Millrace.Http.Server.Context (ServerContext (..), Phase (..), newServerContext, enterPhase, reportTo, reportLimit, isKillOfServer) where
+module Millrace.Http.Server.Context
+  ( ServerContext (..),
+    Phase (..),
+    newServerContext,
+    enterPhase,
+    reportTo,
+    reportLimit,
+    isKillOfServer,
+  )
+where
 
 import Control.Exception (AsyncException (ThreadKilled), SomeException, catch, fromException, throwIO, toException)
 import Control.Monad (when)
@@ -56,7 +65,9 @@ newServerContext settings =
   ServerContext settings limits (makePace limits) (nameLine (settingsServerName settings)) (observers settings)
     <$> newIORef Serving
     <*> maybe newServerState return (settingsServerState settings)
-    <*> newFileCache (secondsInMicros (settingsFdCacheSeconds settings)) (secondsInMicros (settingsFileInfoCacheSeconds settings))
+    <*> newFileCache
+      (secondsInMicros (settingsFdCacheSeconds settings))
+      (secondsInMicros (settingsFileInfoCacheSeconds settings))
     <*> newThreads
     <*> newEngineSettings (engineLimits settings limits)
     <*> fmap (&& settingsProtocols settings /= OnlyHttp1) isSupported
@@ -96,7 +107,8 @@ enterPhase server phase = atomicModifyIORef' (serverPhase server) $ \current ->
 -- action, such as a write to a closed pipe, so that the client is still served.
 reportTo :: ServerContext -> Maybe Request -> SomeException -> IO ()
 reportTo server request failure =
-  settingsOnException (serverSettings server) request failure `catch` \second -> when (isAsynchronous second) (throwIO second)
+  settingsOnException (serverSettings server) request failure `catch` \second ->
+    when (isAsynchronous second) (throwIO second)
 {-# NOINLINE reportTo #-}
 
 -- | Tells that a client's connection ends because of a limit. Many such connections make one report a second.
@@ -107,9 +119,11 @@ reportLimit server client limit = do
   when wanted (reportTo server Nothing (toException (ConnectionLimitExceeded limit client)))
 {-# NOINLINE reportLimit #-}
 
--- | Whether the server itself has killed the thread, because it is over. That is no news; a kill by anybody else is reported.
+-- | Whether the server itself has killed the thread, because it is over. That is no news; a kill by anybody else is
+-- reported.
 isKillOfServer :: ServerContext -> SomeException -> IO Bool
-isKillOfServer server failure = (\phase -> phase == Over && fromException failure == Just ThreadKilled) <$> readIORef (serverPhase server)
+isKillOfServer server failure =
+  (\phase -> phase == Over && fromException failure == Just ThreadKilled) <$> readIORef (serverPhase server)
 
 observers :: Settings -> [Answer -> IO ()]
 observers settings = catMaybes [logged <$> settingsLogger settings, settingsOnAnswer settings]

@@ -47,7 +47,8 @@ limitsOf settings =
       sendMicros = phase settingsSendSeconds,
       totalMicros = secondsInMicros (settingsTotalSeconds settings),
       bodyMicros = phase settingsBodySeconds,
-      bodyRate = maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodySeconds)) rate (settingsMinimumRate settings),
+      bodyRate =
+        maybe (Rate (settingsSlowlorisSize settings) (phase settingsBodySeconds)) rate (settingsMinimumRate settings),
       sendRate = rate <$> settingsMinimumRate settings,
       bodyBytesMax = orNone settingsMaximumBodySize,
       skippedBytesMax = orNone settingsMaximumBodyFlush,

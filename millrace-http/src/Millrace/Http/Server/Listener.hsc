@@ -179,8 +179,8 @@ hasErrno (Errno number) failure = ioe_errno failure == Just number
 
 -- | The listening sockets that the process was started with, as systemd passes them (sd_listen_fds(3)), for
 -- 'Network.Wai.Handler.Millrace.runSettingsListeners': none unless LISTEN_PID names this process, and none on Windows.
--- They are taken over; a second call finds none. Throws an @IOError@, and takes none, if one of the descriptors is not a
--- stream socket that listens. Does not block.
+-- They are taken over; a second call finds none. Throws an @IOError@, and takes none, if one of the descriptors is not
+-- a stream socket that listens. Does not block.
 inheritedListeners :: IO [Listener]
 inheritedListeners = do
   descriptors <- inheritedDescriptors
@@ -234,8 +234,8 @@ retire (Listener retired parting) closing = (letGo `catch` ignore) >> closing
       now <- monotonicNanoseconds
       when (pending && now < limit) (threadDelay 1000 >> awaitEmpty limit)
 
--- | Makes the kernel take what comes on a connection, which a listener that turns others away has accepted. To be called for each that
--- was accepted. Never throws.
+-- | Makes the kernel take what comes on a connection, which a listener that turns others away has accepted. To be
+-- called for each that was accepted. Never throws.
 welcome :: Listener -> Socket -> IO ()
 welcome (Listener _ parting) accepted = case parting of
   GivePortAway begun -> readIORef begun >>= \turnsAway -> when turnsAway (void (whileOpen (socketHandle accepted) c_welcome))

@@ -45,7 +45,8 @@ runEnv port application = do
   named <- lookupEnv "PORT"
   case named of
     Nothing -> run port application
-    Just text -> maybe (ioError (userError ("PORT is not a port number: " ++ show text))) (`run` application) (portNumber text)
+    Just text ->
+      maybe (ioError (userError ("PORT is not a port number: " ++ show text))) (`run` application) (portNumber text)
   where
     portNumber text = fromInteger <$> mfilter isPort (readMaybe text)
 
@@ -163,7 +164,8 @@ serveMeanwhile settings application outcome action =
     withThread serve . withThread act $ takeMVar outcome >>= either throwIO return
 
 hasEnded :: SomeException
-hasEnded = toException (ErrorCall "Network.Wai.Handler.Millrace: the server has ended while withApplication's action ran")
+hasEnded =
+  toException (ErrorCall "Network.Wai.Handler.Millrace: the server has ended while withApplication's action ran")
 
 withThread :: IO () -> IO a -> IO a
 withThread background action = do
@@ -175,8 +177,9 @@ withThread background action = do
 
 -- | A socket that listens on a free port of the loopback interface.
 openFreePort :: IO (Port, Network.Socket)
-openFreePort = bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) closeTheirs $ \listener -> do
-  Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
-  Network.listen listener Network.maxListenQueue
-  port <- Network.socketPort listener
-  return (fromIntegral port, listener)
+openFreePort =
+  bracketOnError (Network.socket Network.AF_INET Network.Stream Network.defaultProtocol) closeTheirs $ \listener -> do
+    Network.bind listener (Network.SockAddrInet 0 (Network.tupleToHostAddress (127, 0, 0, 1)))
+    Network.listen listener Network.maxListenQueue
+    port <- Network.socketPort listener
+    return (fromIntegral port, listener)

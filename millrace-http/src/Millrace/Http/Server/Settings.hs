@@ -242,8 +242,9 @@ setOnOpen value settings = settings {settingsOnOpen = value}
 setOnClose :: (SockAddr -> IO ()) -> Settings -> Settings
 setOnClose value settings = settings {settingsOnClose = value}
 
--- | Called when a connection of HTTP\/2 or HTTP\/3 ends because its client has gone beyond a limit: once for each connection. 'setOnException' gets
--- a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second. It must not wait. Default: nothing.
+-- | Called when a connection of HTTP\/2 or HTTP\/3 ends because its client has gone beyond a limit: once for each
+-- connection. 'setOnException' gets a 'Millrace.Http.Exception.ConnectionLimitExceeded' besides, at most once a second.
+-- It must not wait. Default: nothing.
 --
 -- > setOnLimit (\limit client -> print (limit, client))
 setOnLimit :: (ConnectionLimit -> SockAddr -> IO ()) -> Settings -> Settings
@@ -312,7 +313,8 @@ setGracefulCloseTimeout1 value settings = settings {settingsGracefulClose1Millis
 setGracefulCloseTimeout2 :: Int -> Settings -> Settings
 setGracefulCloseTimeout2 value settings = settings {settingsGracefulClose2Millis = max 0 value}
 
--- | The Server field of responses, unless the application gives one. If it is empty, no response has a Server field. An application that gives
+-- | The Server field of responses, unless the application gives one. If it is empty, no response has a Server field. An
+-- application that gives
 -- an empty field leaves it out of its response.
 -- Default: @Millrace/VERSION@.
 setServerName :: ByteString -> Settings -> Settings
@@ -357,12 +359,13 @@ setProxyProtocolRequired settings = settings {settingsProxyProtocol = ProxyProto
 setProxyProtocolOptional :: Settings -> Settings
 setProxyProtocolOptional settings = settings {settingsProxyProtocol = ProxyProtocolOptional}
 
--- | Runs after each response, with its status and the size of its body (Nothing if it has none). Default: none, which costs
--- nothing.
+-- | Runs after each response, with its status and the size of its body (Nothing if it has none). Default: none, which
+-- costs nothing.
 --
 -- It also runs for refused requests. If there is no complete and valid head, the logger gets
 -- 'Network.Wai.defaultRequest' with the client's address, as in Warp. 'setOnAnswer' distinguishes such a request from a
--- real one. Unlike Warp's it also runs after raw responses, such as WebSockets, when the application has ended with them.
+-- real one. Unlike Warp's it also runs after raw responses, such as WebSockets, when the application has ended with
+-- them.
 setLogger :: (Request -> Status -> Maybe Integer -> IO ()) -> Settings -> Settings
 setLogger value settings = settings {settingsLogger = Just value}
 
@@ -383,48 +386,62 @@ setHTTP2Disabled settings = settings {settingsProtocols = OnlyHttp1}
 setHTTP1Disabled :: Settings -> Settings
 setHTTP1Disabled settings = settings {settingsProtocols = OnlyHttp2}
 
--- | The number of HTTP\/2 streams that a client may have open on a connection, and of requests of a connection that are served at
--- a time. A request whose stream was reset counts until its application returns. Default: 128.
+-- | The number of HTTP\/2 streams that a client may have open on a connection, and of requests of a connection that are
+-- served at a time. A request whose stream was reset counts until its application returns. Default: 128.
 setHTTP2MaximumStreams :: Int -> Settings -> Settings
 setHTTP2MaximumStreams value = changeHttp2 (\own -> own {http2MaximumStreams = max 1 (min 1000000 value)})
 
--- | How many bytes of request bodies an HTTP\/2 client may send before the application has read them: on a stream at first, on a
--- connection at first, and on a connection at most. The two grow while the application reads everything that arrives and the client
--- could send more within a round trip, and a stream's to no more than half of the last one. So the last one bounds the memory for
--- request bodies of a connection. Default: 262144, 1048576, 25165824.
+-- | How many bytes of request bodies an HTTP\/2 client may send before the application has read them: on a stream at
+-- first, on a connection at first, and on a connection at most. The two grow while the application reads everything
+-- that arrives and the client could send more within a round trip, and a stream's to no more than half of the last one.
+-- So the last one bounds the memory for request bodies of a connection. Default: 262144, 1048576, 25165824.
 --
--- While streams that nobody reads hold more than half of the connection's window, other bodies on the connection may wait, too. So
--- the first one should be less than half of the second one.
+-- While streams that nobody reads hold more than half of the connection's window, other bodies on the connection may
+-- wait, too. So the first one should be less than half of the second one.
 setHTTP2Windows :: Int -> Int -> Int -> Settings -> Settings
 setHTTP2Windows stream connection most =
-  changeHttp2 (\own -> own {http2StreamWindow = window stream, http2ConnectionWindow = window connection, http2MaximumWindow = window most})
+  changeHttp2
+    ( \own ->
+        own
+          { http2StreamWindow =
+              window stream,
+            http2ConnectionWindow = window connection,
+            http2MaximumWindow = window most
+          }
+    )
   where
     window = max 65535 . min 2147483647
 
--- | Bytes of memory for each HTTP\/2 connection in which the server remembers fields of its responses, to send them in a byte or
--- two the next time. Default: 4096.
+-- | Bytes of memory for each HTTP\/2 connection in which the server remembers fields of its responses, to send them in
+-- a byte or two the next time. Default: 4096.
 setHTTP2CompressionTable :: Int -> Settings -> Settings
 setHTTP2CompressionTable value = changeHttp2 (\own -> own {http2CompressionTable = max 0 (min 65536 value)})
 
--- | How many streams of an HTTP\/2 or HTTP\/3 connection may be reset at once in a way that wastes work, and how many per second on average: requests that
--- the client cancels before there is an answer, and whose handler then runs on for more than 100 ms, and streams that it makes the server reset.
--- All else that a client cancels is free. A client that goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM; over HTTP\/3,
--- H3_EXCESSIVE_LOAD at the end): what was begun is finished, and its connection ends. Default: 1000, 100.
+-- | How many streams of an HTTP\/2 or HTTP\/3 connection may be reset at once in a way that wastes work, and how many
+-- per second on average: requests that the client cancels before there is an answer, and whose handler then runs on for
+-- more than 100 ms, and streams that it makes the server reset. All else that a client cancels is free. A client that
+-- goes beyond that is told so (GOAWAY with ENHANCE_YOUR_CALM; over HTTP\/3, H3_EXCESSIVE_LOAD at the end): what was
+-- begun is finished, and its connection ends. Default: 1000, 100.
 setHTTP2MaximumResets :: Int -> Int -> Settings -> Settings
-setHTTP2MaximumResets burst perSecond = changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
+setHTTP2MaximumResets burst perSecond =
+  changeHttp2 (\own -> own {http2Resets = Allowance (max 1 burst) (max 0 perSecond)})
 
--- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS, PRIORITY, empty DATA,
--- unknown ones, RST_STREAM, and requests that are cancelled before a handler begins. WINDOW_UPDATE counts only if it gives back less than four
--- bytes, or more than was sent. Frames of use, such as a request, or data in either direction, allow for more. A client that goes beyond that
--- is told so (GOAWAY with ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is
--- disconnected at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
+-- | How many frames without use an HTTP\/2 client may send at once, and how many per second on average: PING, SETTINGS,
+-- PRIORITY, empty DATA, unknown ones, RST_STREAM, and requests that are cancelled before a handler begins.
+-- WINDOW_UPDATE counts only if it gives back less than four bytes, or more than was sent. Frames of use, such as a
+-- request, or data in either direction, allow for more. A client that goes beyond that is told so (GOAWAY with
+-- ENHANCE_YOUR_CALM): what was begun is finished, and its connection ends. A client that does not stop is disconnected
+-- at once. Over HTTP\/3, packets count instead of frames, four of them for one. Default: 4000, 500.
 setHTTP2MaximumFrames :: Int -> Int -> Settings -> Settings
-setHTTP2MaximumFrames burst perSecond = changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
+setHTTP2MaximumFrames burst perSecond =
+  changeHttp2 (\own -> own {http2Frames = Allowance (max 1 burst) (max 0 perSecond)})
 
 -- | What 'setHTTP2MaximumResets', 'setHTTP2MaximumFrames' and 'setHTTP2Windows' have set.
 getHTTP2MaximumResets, getHTTP2MaximumFrames :: Settings -> (Int, Int)
-getHTTP2MaximumResets settings = let Allowance burst perSecond = http2Resets (settingsHttp2 settings) in (burst, perSecond)
-getHTTP2MaximumFrames settings = let Allowance burst perSecond = http2Frames (settingsHttp2 settings) in (burst, perSecond)
+getHTTP2MaximumResets settings =
+  let Allowance burst perSecond = http2Resets (settingsHttp2 settings) in (burst, perSecond)
+getHTTP2MaximumFrames settings =
+  let Allowance burst perSecond = http2Frames (settingsHttp2 settings) in (burst, perSecond)
 
 -- | See 'getHTTP2MaximumResets'.
 getHTTP2Windows :: Settings -> (Int, Int, Int)
@@ -511,9 +528,10 @@ setHeaderTimeout value settings = settings {settingsHeaderSeconds = Just value}
 setBodyTimeout :: Int -> Settings -> Settings
 setBodyTimeout value settings = settings {settingsBodySeconds = Just value}
 
--- | Seconds that a connection may be without a request after its first one. Over HTTP\/2 and 3 only requests count: PING and other frames
--- do not prolong this time. A new connection has as long as 'setHeaderTimeout' says for each of its steps, if that is longer: the first byte,
--- and the first request after a handshake. Behind a load balancer this must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
+-- | Seconds that a connection may be without a request after its first one. Over HTTP\/2 and 3 only requests count:
+-- PING and other frames do not prolong this time. A new connection has as long as 'setHeaderTimeout' says for each of
+-- its steps, if that is longer: the first byte, and the first request after a handshake. Behind a load balancer this
+-- must be longer than the balancer's own limit, because otherwise the balancer sends requests on connections that are
 -- being closed. Empty lines restart the limit once; from the second time on 'setHeaderTimeout' applies. Default: as
 -- 'setTimeout'.
 setIdleTimeout :: Int -> Settings -> Settings
@@ -535,25 +553,26 @@ setTotalTimeout value settings = settings {settingsTotalSeconds = max 0 value}
 -- or receive this many bytes per second on average. Otherwise its time limit counts as passed. For request bodies this
 -- replaces 'setSlowlorisSize'. The default is a rate of 0, no minimum.
 setMinimumRate :: Int -> Int -> Settings -> Settings
-setMinimumRate rate window settings = settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
+setMinimumRate rate window settings =
+  settings {settingsMinimumRate = if rate > 0 then Just (rate, max 1 window) else Nothing}
 
 -- | The largest number of open connections. To make room for the next one, the server closes the oldest connection that
 -- is idle between two requests. If there is none, it closes the oldest one that has not sent a request, if it has been
--- silent for five seconds. Otherwise the next connection waits. Default: @Nothing@, as many as there are descriptors for
--- ('setReservedDescriptors').
+-- silent for five seconds. Otherwise the next connection waits. Default: @Nothing@, as many as there are descriptors
+-- for ('setReservedDescriptors').
 setMaximumConnections :: Maybe Int -> Settings -> Settings
 setMaximumConnections value settings = settings {settingsMaximumConnections = fmap (max 1) value}
 
--- | How many descriptors connections leave to files, logs and connections to other servers. When new connections have come so far,
--- each further one is made room for as with 'setMaximumConnections', among the idle connections of all servers of the process. What
--- counts is how many descriptors the process has open, whatever they are for. Default: @Nothing@, an eighth of the process's
--- soft limit when the server starts, at least 16 and at most 1024.
+-- | How many descriptors connections leave to files, logs and connections to other servers. When new connections have
+-- come so far, each further one is made room for as with 'setMaximumConnections', among the idle connections of all
+-- servers of the process. What counts is how many descriptors the process has open, whatever they are for. Default:
+-- @Nothing@, an eighth of the process's soft limit when the server starts, at least 16 and at most 1024.
 setReservedDescriptors :: Maybe Int -> Settings -> Settings
 setReservedDescriptors value settings = settings {settingsReservedDescriptors = fmap (max 0) value}
 
--- | Called when new connections wait because as many as allowed are open and all are busy, and when that is over: none had to wait
--- for ten seconds. Each is called once for each time that it happens. Default: nothing, except that waiting for descriptors is
--- reported to 'setOnException', as an 'IOError' of @EMFILE@ without a request.
+-- | Called when new connections wait because as many as allowed are open and all are busy, and when that is over: none
+-- had to wait for ten seconds. Each is called once for each time that it happens. Default: nothing, except that waiting
+-- for descriptors is reported to 'setOnException', as an 'IOError' of @EMFILE@ without a request.
 --
 -- > setOnCrowding print
 setOnCrowding :: (Crowding -> IO ()) -> Settings -> Settings

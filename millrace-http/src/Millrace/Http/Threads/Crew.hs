@@ -1,5 +1,6 @@
 -- |
--- The threads that work on something that must not be freed before all of them have ended: a connection, or all connections of a port.
+-- The threads that work on something that must not be freed before all of them have ended: a connection, or all
+-- connections of a port.
 -- Those that the crew has started can be killed. Must not know: connections.
 module Millrace.Http.Threads.Crew
   ( Crew,
@@ -57,8 +58,8 @@ leave crew = do
   before' <- fetchAdd (workers crew) (-1)
   when (before' == 1) (putMVar (crewQuiet crew) ())
 
--- | Waits until no thread works any more. If an exception interrupts that, kills all tasks, runs the action, still waits for
--- them, and then throws the exception again.
+-- | Waits until no thread works any more. If an exception interrupts that, kills all tasks, runs the action, still
+-- waits for them, and then throws the exception again.
 awaitQuiet :: Crew -> IO () -> IO ()
 awaitQuiet crew interrupted =
   takeMVar (crewQuiet crew) `catch` \failure -> do
@@ -67,7 +68,8 @@ awaitQuiet crew interrupted =
     awaitQuiet crew interrupted
     throwIO (failure :: SomeException)
 
--- | Runs an action in a thread of the pool. The thread works and can be killed meanwhile. @ended@ gets the outcome. Call this masked.
+-- | Runs an action in a thread of the pool. The thread works and can be killed meanwhile. @ended@ gets the outcome.
+-- Call this masked.
 task :: Crew -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 task crew action ended = do
   join' crew

@@ -1,19 +1,20 @@
 -- |
--- Lets another thread do something as soon as this thread gives up the processor. Must not know: connections, protocols.
+-- Lets another thread do something as soon as this thread gives up the processor. Must not know: connections,
+-- protocols.
 --
--- A server calls an application and cannot know how long it will take. But it can know whether the application waits: the
--- manager of a capability runs when all threads that can run have had their turn, and not before. So the thread that calls
--- the application arms an action for the manager's next turn, and calls the action off when the application returns.
--- Usually that is before the manager's turn, and both together cost two changes of a word. Otherwise the action runs in
--- another thread of the same capability, since it may have to wait.
+-- A server calls an application and cannot know how long it will take. But it can know whether the application waits:
+-- the manager of a capability runs when all threads that can run have had their turn, and not before. So the thread
+-- that calls the application arms an action for the manager's next turn, and calls the action off when the application
+-- returns. Usually that is before the manager's turn, and both together cost two changes of a word. Otherwise the
+-- action runs in another thread of the same capability, since it may have to wait.
 --
--- HTTP\/1 sends what is waiting in the output ('runAwaited', 'settle'). HTTP\/2 and HTTP\/3 pass on the role of receiving:
--- the action calls 'finish' first, and the thread that was in the application sees by its 'Ticket' that it has lost the
--- role.
+-- HTTP\/1 sends what is waiting in the output ('runAwaited', 'settle'). HTTP\/2 and HTTP\/3 pass on the role of
+-- receiving: the action calls 'finish' first, and the thread that was in the application sees by its 'Ticket' that it
+-- has lost the role.
 --
--- The threads are those of a pool: a fork makes the scheduler switch threads soon, in the middle of a batch of requests, and
--- a wake-up does not. The state is a word that is changed by compare-and-swap, because a modified @IORef@ allocates. Without
--- both, a pipelined request cost half as much again (decision 16).
+-- The threads are those of a pool: a fork makes the scheduler switch threads soon, in the middle of a batch of
+-- requests, and a wake-up does not. The state is a word that is changed by compare-and-swap, because a modified @IORef@
+-- allocates. Without both, a pipelined request cost half as much again (decision 16).
 module Millrace.Http.Threads.OnYield
   ( OnYield (..),
 
@@ -58,8 +59,8 @@ class OnYield c where
 newtype Ticket = Ticket Int
   deriving (Eq)
 
--- The word is four times the number of actions that have ended, and one of these states: the manager has no entry; it has
--- one and will do nothing; it has one and the action is to run; the action runs.
+-- The word is four times the number of actions that have ended, and one of these states: the manager has no entry; it
+-- has one and will do nothing; it has one and the action is to run; the action runs.
 unarmed, disarmed, armed, running, step :: Int
 unarmed = 0
 disarmed = 1
@@ -83,8 +84,8 @@ change c word from to
   | otherwise = return False
 {-# INLINE change #-}
 
--- | Arms the action: it runs when this thread waits for something, unless it is called off before. Call this only when the
--- last action was called off or has finished.
+-- | Arms the action: it runs when this thread waits for something, unless it is called off before. Call this only when
+-- the last action was called off or has finished.
 arm :: OnYield c => c -> IO ()
 arm c = do
   word <- readWord (yieldWord c)

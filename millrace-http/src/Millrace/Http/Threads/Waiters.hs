@@ -10,7 +10,8 @@ import Data.IntMap.Strict (IntMap)
 import qualified Data.IntMap.Strict as IntMap
 import Millrace.Timer (getSystemTimerManager, registerTimeout, unregisterTimeout)
 
--- | The waiting threads, by the number of their event. Several may wait for the same one, such as those of nested @onDisconnect@s.
+-- | The waiting threads, by the number of their event. Several may wait for the same one, such as those of nested
+-- @onDisconnect@s.
 newtype Waiters = Waiters (IORef (IntMap [MVar ()]))
 
 -- | No threads.
@@ -20,8 +21,9 @@ newWaiters = Waiters <$> newIORef IntMap.empty
 -- | What came of waiting.
 data Waited a = Came a | TookTooLong
 
--- | @waitFor waiters prepare number micros attempt@ repeats an attempt until it has a result. An attempt without a result must have the
--- effect that somebody calls 'wake' with this number later. @prepare@ runs before the thread parks. 'Nothing': no limit.
+-- | @waitFor waiters prepare number micros attempt@ repeats an attempt until it has a result. An attempt without a
+-- result must have the effect that somebody calls 'wake' with this number later. @prepare@ runs before the thread
+-- parks. 'Nothing': no limit.
 waitFor :: Waiters -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitFor (Waiters waiters) prepare number micros attempt = do
   place <- newEmptyMVar
@@ -37,8 +39,8 @@ waitFor (Waiters waiters) prepare number micros attempt = do
       woken <- takeWithin micros place
       if woken then go place else attempt >>= maybe (return TookTooLong) (return . Came)
 
--- | Waits for the variable to be filled, at most this many microseconds. False if the time was over. Something else may fill it: then the
--- caller must look again.
+-- | Waits for the variable to be filled, at most this many microseconds. False if the time was over. Something else may
+-- fill it: then the caller must look again.
 takeWithin :: Maybe Int -> MVar () -> IO Bool
 takeWithin Nothing place = True <$ takeMVar place
 takeWithin (Just micros) place = do

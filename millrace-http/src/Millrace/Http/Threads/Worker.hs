@@ -28,8 +28,8 @@ atWork (Worker running) action = do
   where
     -- Waits only if another thread is just killing this one. That exception interrupts the wait, and so may others.
     --
-    -- GHC keeps a weak reference as long as the thread lives, used or not, and visits it in every collection. Threads of a
-    -- pool live on, so it is ended here.
+    -- GHC keeps a weak reference as long as the thread lives, used or not, and visits it in every collection. Threads
+    -- of a pool live on, so it is ended here.
     leave = (Right () <$ (takeMVar running >>= finalize)) `catch` \failure -> Left failure <$ leave
 
 -- | Whether the calling thread is the one that runs the action.

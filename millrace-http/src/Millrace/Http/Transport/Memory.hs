@@ -1,9 +1,10 @@
 -- |
--- A transport whose bytes never leave the program's memory: two queues, with a client at the other end. For tests of what
+-- A transport whose bytes never leave the program's memory: two queues, with a client at the other end. For tests of
+-- what
 -- stands above a transport. Must not know: HTTP.
 --
--- It behaves like a TCP connection as far as a server can tell: each direction ends by itself, what was sent before an end
--- still arrives, a queue that is full makes the sender wait, and a transfer may move fewer bytes than there are.
+-- It behaves like a TCP connection as far as a server can tell: each direction ends by itself, what was sent before an
+-- end still arrives, a queue that is full makes the sender wait, and a transfer may move fewer bytes than there are.
 module Millrace.Http.Transport.Memory
   ( -- * Making one
     Conditions (..),
@@ -41,13 +42,21 @@ data Conditions = Conditions
     conditionsTransferMax :: !Int,
     -- | Runs before each of the server's sends, in the thread that sends.
     conditionsBeforeSend :: !(IO ()),
-    -- | Runs when the time of one of the server's receives is over, in the thread that has waited, before that thread knows it.
+    -- | Runs when the time of one of the server's receives is over, in the thread that has waited, before that thread
+    -- knows it.
     conditionsAfterWait :: !(IO ())
   }
 
 -- | Roomy queues, and no short transfers.
 goodConditions :: Conditions
-goodConditions = Conditions {conditionsCapacity = 262144, conditionsTransferMax = maxBound, conditionsBeforeSend = return (), conditionsAfterWait = return ()}
+goodConditions =
+  Conditions
+    { conditionsCapacity =
+        262144,
+      conditionsTransferMax = maxBound,
+      conditionsBeforeSend = return (),
+      conditionsAfterWait = return ()
+    }
 
 -- One direction.
 data Queue = Queue
@@ -76,7 +85,8 @@ newtype Client = Client Link
 -- | A connection of a client with this address.
 newMemoryTransport :: Conditions -> SockAddr -> IO (Transport, Client)
 newMemoryTransport conditions peer = do
-  link <- Link conditions <$> newQueue <*> newQueue <*> newTVarIO (return False) <*> (monotonicNanoseconds >>= newTVarIO)
+  link <-
+    Link conditions <$> newQueue <*> newQueue <*> newTVarIO (return False) <*> (monotonicNanoseconds >>= newTVarIO)
   return (otherTransport (functionsOf link) peer, Client link)
 
 functionsOf :: Link -> Functions
@@ -84,14 +94,18 @@ functionsOf link =
   Functions
     { functionsName = "<memory>",
       functionsNegotiated = Nothing,
-      functionsReceiveFirst = \micros continue -> limitOf (if micros == 0 then Before noDeadline else Within micros) >>= receiveFirstFrom link >>= continue,
+      functionsReceiveFirst =
+        \micros continue ->
+          limitOf (if micros == 0 then Before noDeadline else Within micros) >>= receiveFirstFrom link >>= continue,
       functionsReceiveInto = \deadline target size -> limitOf (Before deadline) >>= receiveIntoFrom link target size,
-      functionsSetReceiveDeadline = \deadline -> limitOf (Before deadline) >>= atomically . writeTVar (linkReceiveLimit link),
+      functionsSetReceiveDeadline =
+        \deadline -> limitOf (Before deadline) >>= atomically . writeTVar (linkReceiveLimit link),
       functionsHasArrived = atomically (isReadable incoming),
       functionsPresence = (\ended -> if ended then EndedSending else Present) <$> atomically (hasEndedEmpty incoming),
       functionsAwaitInput = atomically (isReadable incoming >>= check),
       functionsQuietMillis = quietSince link,
-      functionsSend = \_ limit piece -> conditionsBeforeSend (linkConditions link) >> limitOf limit >>= sendTo link piece,
+      functionsSend =
+        \_ limit piece -> conditionsBeforeSend (linkConditions link) >> limitOf limit >>= sendTo link piece,
       functionsSendFile = Nothing,
       functionsSendThenReceive = Nothing,
       functionsQueuedBytes = B.length <$> readTVarIO (queueBytes outgoing),
@@ -200,7 +214,11 @@ copyTo target bytes = BU.unsafeUseAsCStringLen bytes $ \(source, count) -> copyB
 sendTo :: Link -> Piece -> STM Bool -> IO Attempt
 sendTo link (Piece bytes count) isLate = do
   copied <- B.packCStringLen (castPtr bytes, min count (conditionsTransferMax (linkConditions link)))
-  outcome <- atomically ((maybe (Failed ePIPE) Moved <$> appendTo link (linkToClient link) copied) `orElse` (TimedOut <$ (isLate >>= check)))
+  outcome <-
+    atomically
+      ( (maybe (Failed ePIPE) Moved <$> appendTo link (linkToClient link) copied)
+          `orElse` (TimedOut <$ (isLate >>= check))
+      )
   noteMoved link
   return outcome
 

@@ -73,7 +73,8 @@ data FileSlice = FileSlice !Fd !Int64 !Int64
 
 -- | Sends some bytes of a piece.
 attemptSend :: Socket -> Following -> TimeLimit -> Piece -> IO Attempt
-attemptSend socket following limit (Piece bytes count) = attempt limit (marked (partial (sendRequest (socketHandle socket) bytes count)))
+attemptSend socket following limit (Piece bytes count) =
+  attempt limit (marked (partial (sendRequest (socketHandle socket) bytes count)))
   where
     marked = case following of
       NothingFollows -> id
@@ -99,7 +100,8 @@ pokeElement vector index (Piece base size) = do
 
 -- | Sends some bytes of a file.
 attemptSendFile :: Socket -> TimeLimit -> FileSlice -> IO Attempt
-attemptSendFile socket limit (FileSlice file offset count) = outcome <$> performSendFile (limited limit) (socketHandle socket) file offset count
+attemptSendFile socket limit (FileSlice file offset count) =
+  outcome <$> performSendFile (limited limit) (socketHandle socket) file offset count
 
 attempt :: TimeLimit -> Request Int -> IO Attempt
 attempt limit request = outcome <$> perform (limited limit request)
@@ -117,7 +119,8 @@ outcome = either failed Moved
     failed code = if code == eTIMEDOUT then TimedOut else Failed code
 {-# INLINE outcome #-}
 
--- | This many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the cases.
+-- | This many microseconds of waiting; 0 means for ever. Not inlined: a send's code would be repeated for each of the
+-- cases.
 timeLimit :: Int -> Deadline.TimeLimit
 timeLimit micros = if micros == 0 then Deadline.noTimeLimit else Deadline.microseconds micros
 {-# NOINLINE timeLimit #-}

@@ -1,5 +1,5 @@
--- | Runs WAI applications over HTTP\/1.0, HTTP\/1.1 and HTTP\/2 on the Millrace I\/O manager. Names, types and defaults are
--- those of Warp. The description of 'defaultSettings' has the differences.
+-- | Runs WAI applications over HTTP\/1.0, HTTP\/1.1 and HTTP\/2 on the Millrace I\/O manager. Names, types and defaults
+-- are those of Warp. The description of 'defaultSettings' has the differences.
 --
 -- > {-# LANGUAGE OverloadedStrings #-}
 -- > import Network.HTTP.Types (status200)
@@ -23,12 +23,14 @@
 --   spelling.
 -- * The responses to pipelined requests are sent together, when no further complete request has arrived, or when the
 --   application that is to answer the next one waits for something.
--- * A small response may be sent after @respond@ has returned, but not later than when the application waits for something
+-- * A small response may be sent after @respond@ has returned, but not later than when the application waits for
+--   something
 --   or has used up its time slice. What an application does after it has responded does not keep the client waiting. One
 --   that ends the program there (@exitImmediately@, @executeFile@, a signal that nobody handles, @main@ told to return) must
 --   wait for something before, say @threadDelay 1000@, or the client may get nothing; the action that
 --   'setInstallShutdownHandler' is about needs no care.
--- * A response may be given by another thread than the one that the application was called in. If the application throws
+-- * A response may be given by another thread than the one that the application was called in. If the application
+--   throws
 --   while that one is sending, the connection ends, and sending fails there.
 -- * A client that begins with the preface of HTTP\/2 gets HTTP\/2. There, what is said of connections concerns streams.
 -- * Of "Network.Wai.Handler.Warp" there is all but what needs TLS (@clientCertificate@) and server push; of

@@ -1,5 +1,6 @@
 -- |
--- The beginning of connection IDs: it says whose a datagram is, of the processes that share a port, and of the endpoints of a process. Must not
+-- The beginning of connection IDs: it says whose a datagram is, of the processes that share a port, and of the
+-- endpoints of a process. Must not
 -- know: sockets, loops.
 module Millrace.Http.Http3.ConnectionIdRouting
   ( Owner (..),
@@ -48,8 +49,8 @@ ownerNumber (Owner process (Loop loop)) = fromIntegral (beginning .|. loop)
       Placed place -> placedBase .|. place `shiftL` 8
       Unknown -> unknownBase
 
--- | The owner that has this number, or -1 for none, in its connection IDs, if there can be one. A client chooses the first ID of a connection,
--- so it may name any owner.
+-- | The owner that has this number, or -1 for none, in its connection IDs, if there can be one. A client chooses the
+-- first ID of a connection, so it may name any owner.
 numberedOwner :: Int32 -> Maybe Owner
 numberedOwner number
   | number < 0 = Nothing

@@ -1,8 +1,10 @@
 -- |
--- One UDP socket with all its connections: the engine, the threads that work on it, and the moving of datagrams. Must not know: WAI.
+-- One UDP socket with all its connections: the engine, the threads that work on it, and the moving of datagrams. Must
+-- not know: WAI.
 --
--- Many threads may work on an endpoint: one has the role of receiving and of beginning requests (the driver), one looks after what is
--- due at a time (the clock), others run applications. Any of them may send, one at a time: the engine gives the right to.
+-- Many threads may work on an endpoint: one has the role of receiving and of beginning requests (the driver), one looks
+-- after what is due at a time (the clock), others run applications. Any of them may send, one at a time: the engine
+-- gives the right to.
 module Millrace.Http.Http3.Endpoint
   ( Endpoint (..),
     newEndpoint,
@@ -164,8 +166,8 @@ endpointLimits = serverLimits . endpointServer
 ------------------------------------------------------------------------------------------------------------------------
 -- Threads
 
--- | Counts a thread that begins to work on the endpoint, and one that has ended its work. The last one must not touch the endpoint
--- afterwards.
+-- | Counts a thread that begins to work on the endpoint, and one that has ended its work. The last one must not touch
+-- the endpoint afterwards.
 join', leave :: Endpoint -> IO ()
 join' = Crew.join' . endpointCrew
 leave = Crew.leave . endpointCrew
@@ -198,17 +200,19 @@ wakeNoticed endpoint flags = when (hasNotices `has` flags) (wakeNow endpoint)
 
 -- | The same after a call of the engine that returns no flags.
 wakeNow :: Endpoint -> IO ()
-wakeNow endpoint = nextNotice (endpointEngine endpoint) >>= mapM_ (\key -> wake (endpointWaiters endpoint) key >> wakeNow endpoint)
+wakeNow endpoint =
+  nextNotice (endpointEngine endpoint) >>= mapM_ (\key -> wake (endpointWaiters endpoint) key >> wakeNow endpoint)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | Sends pending output, unless another thread is about to. If there is more and more of it, another thread continues. Throws only
--- asynchronous exceptions.
+-- | Sends pending output, unless another thread is about to. If there is more and more of it, another thread continues.
+-- Throws only asynchronous exceptions.
 flush :: Endpoint -> IO ()
 flush endpoint = flushAs endpoint Newly
 
--- | The same for a thread that has given the engine datagrams, or has let it do what was due: others rely on it to send.
+-- | The same for a thread that has given the engine datagrams, or has let it do what was due: others rely on it to
+-- send.
 flushReceived :: Endpoint -> IO ()
 flushReceived endpoint = flushAs endpoint Driver
 
@@ -220,7 +224,9 @@ flushAs endpoint sender = mask_ $ do
 
 -- Threads send one after another, but one may still send what it has collected while the next one collects.
 takeBuffer :: Endpoint -> IO Buffer
-takeBuffer endpoint = atomicModifyIORef' (endpointSpare endpoint) unpile >>= maybe (Buffer <$> mallocBytes (trainsMax * trainSize + outputSize)) return
+takeBuffer endpoint =
+  atomicModifyIORef' (endpointSpare endpoint) unpile
+    >>= maybe (Buffer <$> mallocBytes (trainsMax * trainSize + outputSize)) return
   where
     unpile (first : others) = (others, Just first)
     unpile [] = ([], Nothing)
@@ -259,14 +265,21 @@ sendCollected endpoint buffer (SendsLeft left) sender = do
       if left > 0
         then sendCollected endpoint buffer (SendsLeft (left - 1)) Again
         else -- The right, and the memory, are the other thread's.
-          task endpoint (return ()) (const (sendCollected endpoint buffer (SendsLeft maxBound) Again >> setClock endpoint))
+
+          task
+            endpoint
+            (return ())
+            (const (sendCollected endpoint buffer (SendsLeft maxBound) Again >> setClock endpoint))
   where
     engine = endpointEngine endpoint
 
 -- A datagram that cannot be sent is lost, as others are in the network.
 sendAll :: Endpoint -> Buffer -> Int -> IO ()
 sendAll endpoint buffer count = do
-  trains <- mapM (\index -> peekTrain (endpointLocality endpoint) (bytesOf buffer) (trainsOf buffer `plusPtr` (index * trainSize))) [0 .. count - 1]
+  trains <-
+    mapM
+      (\index -> peekTrain (endpointLocality endpoint) (bytesOf buffer) (trainsOf buffer `plusPtr` (index * trainSize)))
+      [0 .. count - 1]
   void (sendTrains (endpointSocket endpoint) trains) `catch` isLost
   where
     isLost failure = when (isAsynchronous failure) (throwIO (failure :: SomeException))
@@ -274,7 +287,8 @@ sendAll endpoint buffer count = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Receiving
 
--- | Waits for datagrams, and gives them to the engine, or hands them to those that they are for. Throws an @IOError@ if the socket is closed.
+-- | Waits for datagrams, and gives them to the engine, or hands them to those that they are for. Throws an @IOError@ if
+-- the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
   trains <- receiveTrains (endpointSocket endpoint) trainsAtATime
@@ -302,12 +316,19 @@ receiveFrom endpoint handed = allocaBytes (2 * addressSize) $ \room -> do
   flags <- mconcat <$> mapM (give endpoint room now) handed
   flags <$ wakeNoticed endpoint flags
 
--- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another one may.
+-- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another one
+-- may.
 give :: Endpoint -> Ptr () -> Word64 -> Handed -> IO Flags
 give endpoint room now handed = do
   pokeSocketAddress localRoom local
   pokeSocketAddress room remote
-  flags <- receiveTrain (endpointEngine endpoint) (localRoom, sizeOfSocketAddress local) (room, sizeOfSocketAddress remote) train now
+  flags <-
+    receiveTrain
+      (endpointEngine endpoint)
+      (localRoom, sizeOfSocketAddress local)
+      (room, sizeOfSocketAddress remote)
+      train
+      now
   when (isForeign `has` flags) $
     forM_ (endpointOthers endpoint) $ \others ->
       forM_ (trainDatagrams train) $ \bytes -> othersHandFirst others handed {handedTrain = train {trainBytes = bytes}}
@@ -333,8 +354,8 @@ setClock endpoint = do
   set <- readIORef (endpointClock endpoint)
   when (due < set) (void (tryPutMVar (endpointAlarm endpoint) ()))
 
--- | @runClock endpoint attend order@ does what is due, and tells @attend@ the flags of that. While there are connections, it calls @order@
--- every second. Does not return.
+-- | @runClock endpoint attend order@ does what is due, and tells @attend@ the flags of that. While there are
+-- connections, it calls @order@ every second. Does not return.
 runClock :: Endpoint -> (Flags -> IO ()) -> IO () -> IO a
 runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanoseconds)
   where

@@ -1,7 +1,9 @@
 -- |
--- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: the clock, WAI.
+-- The C code of HTTP\/3 as Haskell functions: all connections of one port, purely in memory. Must not know: the clock,
+-- WAI.
 --
--- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams takes.
+-- No function blocks, except on the lock of an endpoint, which is never held for longer than a batch of datagrams
+-- takes.
 module Millrace.Http.Http3.Engine
   ( libraries,
 
@@ -131,8 +133,8 @@ foreign import ccall unsafe "http3_credentials_add"
 foreign import ccall unsafe "http3_error_text"
   c_errorText :: CInt -> IO CString
 
--- | Makes them of certificates, each for the names in it. The first one is also for clients that ask for another name, or for none.
--- Throws an @IOError@ if GnuTLS cannot use them.
+-- | Makes them of certificates, each for the names in it. The first one is also for clients that ask for another name,
+-- or for none. Throws an @IOError@ if GnuTLS cannot use them.
 newCredentials :: [Pem] -> IO Credentials
 newCredentials pems = do
   credentials <- mask_ $ do
@@ -241,7 +243,8 @@ foreign import ccall unsafe "http3_open"
 openEngine :: EngineSettings -> Credentials -> IO (Ptr Engine)
 openEngine (EngineSettings settings) (Credentials credentials) = withForeignPtr settings (withForeignPtr credentials . c_open)
 
--- | Makes another endpoint of the port of the first one, with its own beginning of connection IDs. @nullPtr@ without memory.
+-- | Makes another endpoint of the port of the first one, with its own beginning of connection IDs. @nullPtr@ without
+-- memory.
 foreign import ccall unsafe "http3_open_beside"
   openBeside :: Ptr Engine -> Word16 -> IO (Ptr Engine)
 
@@ -278,8 +281,9 @@ has :: Flags -> Flags -> Bool
 has (Flags flag) (Flags flags) = flags .&. flag /= 0
 {-# INLINE has #-}
 
--- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends; the caller no longer
--- has the right to send; a datagram is the first one of a client, and was not taken because the endpoint is ending.
+-- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends;
+-- the caller no longer has the right to send; a datagram is the first one of a client, and was not taken because the
+-- endpoint is ending.
 hasRequests, hasNotices, hasChanges, isBusy, hasEnded, isForeign :: Flags
 hasRequests = Flags #{const HTTP_HAS_REQUESTS}
 hasNotices = Flags #{const HTTP_HAS_NOTICES}
@@ -296,16 +300,16 @@ trainCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
 foreign import ccall unsafe "http3_owner_of"
   c_ownerOf :: Ptr Word8 -> CSize -> IO Int32
 
--- | 'limitOwner' of the endpoint that a datagram is for, as its connection ID says. -1: it does not say so. If a client has chosen the
--- ID, it may be any number.
+-- | 'limitOwner' of the endpoint that a datagram is for, as its connection ID says. -1: it does not say so. If a client
+-- has chosen the ID, it may be any number.
 ownerOf :: ByteString -> IO Int32
 ownerOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_ownerOf (castPtr start) (fromIntegral size)
 
 foreign import ccall unsafe "http3_receive"
   c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
 
--- | @receiveTrain engine (local, size) (remote, size) train now@ takes datagrams, whose bytes are overwritten. The addresses are those of the
--- train. The caller will call 'collect'.
+-- | @receiveTrain engine (local, size) (remote, size) train now@ takes datagrams, whose bytes are overwritten. The
+-- addresses are those of the train. The caller will call 'collect'.
 receiveTrain :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> Train -> Word64 -> IO Flags
 receiveTrain engine (local, localSize) (remote, remoteSize) (Train _ mark segment bytes) now =
   BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
@@ -366,7 +370,8 @@ data Sender
 foreign import ccall unsafe "http3_collect"
   c_collect :: Ptr Engine -> Ptr () -> Word32 -> Ptr Word8 -> CSize -> Word64 -> CInt -> IO Word64
 
--- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most this many trains of them.
+-- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most this many
+-- trains of them.
 collect :: Ptr Engine -> (Ptr (), Int) -> (Ptr Word8, Int) -> Word64 -> Sender -> IO Flags
 collect engine (trains, most) (output, room) now sender = Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now number
   where
@@ -406,8 +411,8 @@ announceEnd engine end = c_announceEnd engine $ case end of
 foreign import ccall unsafe "http3_end_idle"
   c_endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Word32
 
--- | @endIdle engine now nanoseconds fresh@ ends the connections that have had no request for so long. The last number counts instead for those
--- that had none at all. 0: no limit.
+-- | @endIdle engine now nanoseconds fresh@ ends the connections that have had no request for so long. The last number
+-- counts instead for those that had none at all. 0: no limit.
 endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Int
 endIdle engine now limit fresh = fromIntegral <$> c_endIdle engine now limit fresh
 
@@ -421,22 +426,24 @@ endConnection engine now number = c_endOne engine number now
 foreign import ccall unsafe "http3_rest_quiet"
   c_restQuiet :: Ptr Engine -> Word64 -> Word64 -> Word32 -> IO Word32
 
--- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most of this many. Returns their
--- number.
+-- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most
+-- of this many. Returns their number.
 restQuiet :: Ptr Engine -> Word64 -> Word64 -> Int -> IO Int
 restQuiet engine now quiet most = fromIntegral <$> c_restQuiet engine now quiet (fromIntegral most)
 
 foreign import ccall unsafe "http3_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their number.
+-- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their
+-- number.
 resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
 
 foreign import ccall unsafe "http3_reset_unfinished"
   c_resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetUnfinished engine now nanoseconds@ resets the requests whose heads have not been complete for so long. Returns their number.
+-- | @resetUnfinished engine now nanoseconds@ resets the requests whose heads have not been complete for so long.
+-- Returns their number.
 resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetUnfinished engine now limit = fromIntegral <$> c_resetUnfinished engine now limit
 
@@ -451,7 +458,8 @@ connectionCount, streamCount :: Ptr Engine -> IO Int
 connectionCount engine = fromIntegral <$> c_connectionCount engine
 streamCount engine = fromIntegral <$> c_streamCount engine
 
--- | What has happened to a connection, by number, of this client: its handshake is complete; it will end because of a limit; it has ended.
+-- | What has happened to a connection, by number, of this client: its handshake is complete; it will end because of a
+-- limit; it has ended.
 data Change
   = Opened !Word64 !SockAddr
   | Limited !ConnectionLimit !SockAddr
@@ -505,8 +513,8 @@ streamClient stream = peekSocketAddress (stream `plusPtr` #{offset http3_stream,
 foreign import ccall unsafe "http3_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more. The action, which gets the time, runs only if the client has cancelled the request:
--- a handler that runs on after that has wasted work.
+-- | The request is over. The stream must not be used any more. The action, which gets the time, runs only if the client
+-- has cancelled the request: a handler that runs on after that has wasted work.
 releaseStream :: Ptr Stream -> IO Word64 -> IO Flags
 releaseStream stream clock = do
   cancelled <- streamWasCancelled stream

@@ -12,13 +12,18 @@ import Text.Read (readMaybe)
 ordinaryDatagram :: Int
 ordinaryDatagram = 1452
 
--- | The largest datagram that is worth a try with clients of a server at this address, in bytes. Whether a path carries it, and whether the
--- client takes it, each connection finds out. More than 1,452 bytes only if an interface has larger packets: those of loopback are
--- for a server that only this machine reaches.
+-- | The largest datagram that is worth a try with clients of a server at this address, in bytes. Whether a path carries
+-- it, and whether the client takes it, each connection finds out. More than 1,452 bytes only if an interface has larger
+-- packets: those of loopback are for a server that only this machine reaches.
 largestDatagram :: SockAddr -> IO Int
 largestDatagram address = do
   found <- try (list interfaces >>= mapM sizeOf . filter counts . map entryName)
-  return (either none (\sizes -> maximum (ordinaryDatagram : map (min most . subtract heads) (mapMaybe readMaybe sizes))) found)
+  return
+    ( either
+        none
+        (\sizes -> maximum (ordinaryDatagram : map (min most . subtract heads) (mapMaybe readMaybe sizes)))
+        found
+    )
   where
     none :: IOException -> Int
     none _ = ordinaryDatagram

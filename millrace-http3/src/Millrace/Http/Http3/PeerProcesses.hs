@@ -1,10 +1,12 @@
 -- |
--- Other processes that have the same port (SO_REUSEPORT), as in a restart. The system gives a datagram to any of them, so each hands on what is
+-- Other processes that have the same port (SO_REUSEPORT), as in a restart. The system gives a datagram to any of them,
+-- so each hands on what is
 -- another one's. Must not know: WAI.
 --
--- Each process takes a place among them: an abstract Unix socket whose name has the address, the port and the place, which only one can have. Its
--- connection IDs name the place ("Millrace.Http.Http3.ConnectionIdRouting"). Others connect to the socket and write datagrams to it. Only processes of the same user are listened to, and
--- written to; the system lets only those share the port anyway.
+-- Each process takes a place among them: an abstract Unix socket whose name has the address, the port and the place,
+-- which only one can have. Its connection IDs name the place ("Millrace.Http.Http3.ConnectionIdRouting"). Others
+-- connect to the socket and write datagrams to it. Only processes of the same user are listened to, and written to; the
+-- system lets only those share the port anyway.
 module Millrace.Http.Http3.PeerProcesses
   ( Neighbours,
     openNeighbours,
@@ -85,7 +87,11 @@ openNeighbours address = go 0
     go place
       | place == processesMax = return Nothing
       | otherwise = do
-        taken <- try (bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> bind opened (nameOf address place) >> listen opened 64 >> return opened)
+        taken <-
+          try
+            ( bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened ->
+                bind opened (nameOf address place) >> listen opened 64 >> return opened
+            )
         case taken of
           Left failure -> let _ = failure :: IOException in go (place + 1)
           Right listener -> Just . Neighbours address place listener <$> newMVar IntMap.empty
@@ -134,11 +140,13 @@ handTo neighbours process handed = case process of
   _ -> return Nobody
 
 handToPlace :: Neighbours -> Int -> Handed -> IO Delivery
-handToPlace neighbours place handed = linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= mapM_ (put outbox)))
+handToPlace neighbours place handed =
+  linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= mapM_ (put outbox)))
 
 -- | Hands the first datagram of a client, which this process does not take, to one that may.
 handToAny :: Neighbours -> Handed -> IO Delivery
-handToAny neighbours (Handed (Visited before) train) = go [place | place <- [0 .. processesMax - 1], not (testBit visited place)]
+handToAny neighbours (Handed (Visited before) train) =
+  go [place | place <- [0 .. processesMax - 1], not (testBit visited place)]
   where
     visited = setBit before (neighboursPlace neighbours)
     go [] = return Nobody
@@ -162,9 +170,10 @@ linkTo neighbours place = modifyMVarMasked (neighboursLinks neighbours) $ \links
           return (IntMap.insert place (Present outbox) links, Just outbox)
   where
     absentNanoseconds = 100000000
-    forget opened = modifyMVarMasked_ (neighboursLinks neighbours) $ \links -> return $ case IntMap.lookup place links of
-      Just (Present outbox) | outboxSocket outbox == opened -> IntMap.delete place links
-      _ -> links
+    forget opened =
+      modifyMVarMasked_ (neighboursLinks neighbours) $ \links -> return $ case IntMap.lookup place links of
+        Just (Present outbox) | outboxSocket outbox == opened -> IntMap.delete place links
+        _ -> links
 
 connectTo :: Neighbours -> Int -> IO (Maybe Socket)
 connectTo neighbours place = do
@@ -240,9 +249,10 @@ receiveHanded from use = go B.empty
         unless (null handed) (use handed)
         go rest
 
--- Two bytes for the length of what follows; two for those who were visited; one for the mark; the client's address; this machine's, or nothing;
--- the datagram. An address has one byte for its length. 'Nothing': the largest datagrams of UDP have no room beside the addresses. Nobody sends
--- such a one for QUIC, and a length that was cut would make its bytes the next messages.
+-- Two bytes for the length of what follows; two for those who were visited; one for the mark; the client's address;
+-- this machine's, or nothing; the datagram. An address has one byte for its length. 'Nothing': the largest datagrams of
+-- UDP have no room beside the addresses. Nobody sends such a one for QUIC, and a length that was cut would make its
+-- bytes the next messages.
 encoded :: Handed -> IO (Maybe ByteString)
 encoded (Handed (Visited visited) (Train (Path client local) mark _ bytes)) = do
   addresses <- (<>) <$> encodedAddress client <*> maybe (return (B.singleton 0)) encodedAddress local
@@ -278,7 +288,10 @@ decodedOne message
   | otherwise = do
     (client, behindClient) <- decodedAddress (B.drop 3 message)
     (local, bytes) <- decodedAddress behindClient
-    return ((\peer -> Handed (Visited (word16At message)) (Train (Path peer local) mark (B.length bytes) (B.copy bytes))) <$> client)
+    return
+      ( (\peer -> Handed (Visited (word16At message)) (Train (Path peer local) mark (B.length bytes) (B.copy bytes)))
+          <$> client
+      )
   where
     mark = toEnum (fromIntegral (B.index message 2))
 

@@ -1,8 +1,10 @@
 -- |
--- All endpoints of a port in this process, one for each capability, and which datagrams are whose. Must not know: listeners, requests.
+-- All endpoints of a port in this process, one for each capability, and which datagrams are whose. Must not know:
+-- listeners, requests.
 --
--- The system gives all datagrams between two addresses to one of the sockets, so that usually each endpoint receives its own ones. When a
--- client's address changes, or the sockets do, they come to another one, here or in another process, which hands them on.
+-- The system gives all datagrams between two addresses to one of the sockets, so that usually each endpoint receives
+-- its own ones. When a client's address changes, or the sockets do, they come to another one, here or in another
+-- process, which hands them on.
 module Millrace.Http.Http3.Port (runPort) where
 
 import Control.Concurrent (forkIO, forkOn)
@@ -43,14 +45,25 @@ data Port = Port
     portSessions :: !(IORef (IntMap Session))
   }
 
--- | Serves what comes to the sockets, an endpoint for each, and what other processes hand on, until each session has ended. The action gets the
--- sessions when all are ready. The first engine is made with these settings. Closes the sockets, and leaves the other processes.
--- Call it masked.
-runPort :: ServerContext -> Maybe Neighbours -> NonEmpty Socket -> EngineSettings -> Credentials -> Application -> ([Session] -> IO ()) -> IO ()
+-- | Serves what comes to the sockets, an endpoint for each, and what other processes hand on, until each session has
+-- ended. The action gets the sessions when all are ready. The first engine is made with these settings. Closes the
+-- sockets, and leaves the other processes. Call it masked.
+runPort ::
+  ServerContext ->
+  Maybe Neighbours ->
+  NonEmpty Socket ->
+  EngineSettings ->
+  Credentials ->
+  Application ->
+  ([Session] -> IO ()) ->
+  IO ()
 runPort server neighbours sockets settings credentials application ready = (`finally` mapM_ closeNeighbours neighbours) $ do
-  port <- Port server (maybe Unknown neighboursProcess neighbours) neighbours (NonEmpty.length sockets) <$> newIORef IntMap.empty
+  port <-
+    Port server (maybe Unknown neighboursProcess neighbours) neighbours (NonEmpty.length sockets)
+      <$> newIORef IntMap.empty
   engines <- openEngines port settings credentials `onException` mapM_ close sockets
-  begun <- forM (zip3 [0 ..] (NonEmpty.toList sockets) engines) $ \(loop, socket, engine) -> beginSession port loop socket engine application
+  begun <- forM (zip3 [0 ..] (NonEmpty.toList sockets) engines) $ \(loop, socket, engine) ->
+    beginSession port loop socket engine application
   -- Each that has begun must end, also if others could not begin.
   outcome <- try (forM begun (\(Begun readiness _) -> readMVar readiness >>= either throwIO return))
   case outcome of
@@ -76,7 +89,8 @@ beginSession port loop socket engine application = do
   return begun
   where
     serve server (Begun readiness ended) = do
-      outcome <- try (runSession server socket (othersOf port (Loop loop)) engine application (putMVar readiness . Right))
+      outcome <-
+        try (runSession server socket (othersOf port (Loop loop)) engine application (putMVar readiness . Right))
       void (tryPutMVar readiness (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome)))
       putMVar ended outcome
 
@@ -145,7 +159,9 @@ meetNeighbours :: Port -> Crew -> IORef Phase -> Neighbours -> IO ()
 meetNeighbours port crew ending others = do
   met <- try (acceptNeighbour others)
   case met of
-    Right from -> mask_ (Crew.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
+    Right from ->
+      mask_
+        (Crew.task crew (receiveHanded from (takeHanded port)) (\outcome -> close from >> report (unlessEnded outcome)))
     Left failure -> do
       report (Left (toException (failure :: IOException)))
       -- The system may have been short of memory.
@@ -158,8 +174,8 @@ meetNeighbours port crew ending others = do
       Left failure | Just problem <- fromException failure -> let _ = problem :: IOException in Right ()
       _ -> outcome
 
--- Gives each datagram to the endpoint that it is for. The first ones of clients, which another process does not take, are for any, but those of
--- a client for one: their IDs begin with the same number.
+-- Gives each datagram to the endpoint that it is for. The first ones of clients, which another process does not take,
+-- are for any, but those of a client for one: their IDs begin with the same number.
 takeHanded :: Port -> [Handed] -> IO ()
 takeHanded port handed = do
   numbers <- mapM (ownerOf . trainBytes . handedTrain) handed

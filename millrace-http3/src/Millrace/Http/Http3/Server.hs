@@ -1,7 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- |
--- HTTP\/3 beside a server of HTTP\/1.1 and HTTP\/2: its sockets, its certificates, and how it ends with the other. Must not know: requests.
+-- HTTP\/3 beside a server of HTTP\/1.1 and HTTP\/2: its sockets, its certificates, and how it ends with the other. Must
+-- not know: requests.
 --
 -- Not covered by the version policy.
 module Millrace.Http.Http3.Server
@@ -64,11 +65,11 @@ data HTTP3 = HTTP3
 -- The settings whose certificates are used, and the thread that watches their files.
 data Chosen = Chosen !TLSSettings !(Maybe ThreadId)
 
--- | @withHTTP3 tls settings listeners application action@ serves the application over HTTP\/3 during the action: over UDP, on the
--- addresses of these listeners, which serve it over TCP. When the action has returned, requests that have begun are still
--- answered, as 'Network.Wai.Handler.Millrace.setGracefulShutdownTimeout' says. An exception ends them at once. Throws
--- an 'UnsupportedSetting' if the settings demand what HTTP\/3 cannot do, and an @IOError@ if the certificates cannot be
--- used, or if an address is taken.
+-- | @withHTTP3 tls settings listeners application action@ serves the application over HTTP\/3 during the action: over
+-- UDP, on the addresses of these listeners, which serve it over TCP. When the action has returned, requests that have
+-- begun are still answered, as 'Network.Wai.Handler.Millrace.setGracefulShutdownTimeout' says. An exception ends them
+-- at once. Throws an 'UnsupportedSetting' if the settings demand what HTTP\/3 cannot do, and an @IOError@ if the
+-- certificates cannot be used, or if an address is taken.
 --
 -- > withTLS (offering settings tls) $ \protection -> withHTTP3 tls settings listeners application $ \http3 ->
 -- >   runSettingsListeners (besideHTTP3 http3 (protectedBy protection settings)) listeners (announcingHTTP3 http3 application)
@@ -88,7 +89,16 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
             http3Settings = shared,
             http3Sessions = concatMap fst started,
             http3Running = running,
-            http3Announcement = C8.intercalate ", " (nub [C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400") | Place name _ <- places, Just port <- [portOf name]])
+            http3Announcement =
+              C8.intercalate
+                ", "
+                ( nub
+                    [ C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400")
+                      | Place name _ <-
+                          places,
+                        Just port <- [portOf name]
+                    ]
+                )
           }
   watching http3 tls >>= putMVar chosen
   outcome <- try (restore (use http3))
@@ -125,8 +135,8 @@ boundTo settings listener = do
     _ -> return Nothing
   where
     shared = [(ReusePort, 1) | settingsReusePort settings]
-    -- IP_MTU_DISCOVER and IPV6_MTU_DISCOVER of Linux, and IP_PMTUDISC_PROBE, which is the same number for both. No datagram is sent in
-    -- fragments: QUIC finds out by itself how large they may be.
+    -- IP_MTU_DISCOVER and IPV6_MTU_DISCOVER of Linux, and IP_PMTUDISC_PROBE, which is the same number for both. No
+    -- datagram is sent in fragments: QUIC finds out by itself how large they may be.
     unfragmented = [(SockOpt 0 10, probing)]
     unfragmented6 = (SockOpt 41 23, probing)
     probing = 3
@@ -143,7 +153,9 @@ start tls settings credentials application running place@(Place address options)
   server <- newServerContext settings
   neighbours <- if isShared options then openNeighbours address else return Nothing
   let own = Owner (maybe Unknown neighboursProcess neighbours) (Loop 0)
-      prepare datagram = (,) <$> newEngineSettings (engineLimits (ownerNumber own) datagram tls settings) <*> (openAll place =<< endpointsFor tls)
+      prepare datagram =
+        (,) <$> newEngineSettings (engineLimits (ownerNumber own) datagram tls settings)
+          <*> (openAll place =<< endpointsFor tls)
   (limits, sockets) <- (largestDatagram address >>= prepare) `onException` mapM_ closeNeighbours neighbours
   begun <- newEmptyMVar
   ended <- newEmptyMVar
@@ -155,7 +167,10 @@ start tls settings credentials application running place@(Place address options)
         first <- tryPutMVar begun (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome))
         unless first $ do
           atomicModifyIORef' running (\count -> (count - 1, ()))
-          either (\failure -> settingsOnException settings Nothing (failure :: SomeException) `catch` ignore) return outcome
+          either
+            (\failure -> settingsOnException settings Nothing (failure :: SomeException) `catch` ignore)
+            return
+            outcome
         closeFileCache (serverFiles server) `catch` ignore
         putMVar ended ()
   void (forkIO serve)
@@ -165,7 +180,8 @@ start tls settings credentials application running place@(Place address options)
     ignore :: SomeException -> IO ()
     ignore _ = return ()
 
--- An endpoint for each capability. But what was accepted in 0-RTT is in the register of one endpoint, so then there is one.
+-- An endpoint for each capability. But what was accepted in 0-RTT is in the register of one endpoint, so then there is
+-- one.
 endpointsFor :: TLSSettings -> IO Int
 endpointsFor tls = case tlsEarlyData tls of
   NoEarlyData -> min loopsMax <$> getNumCapabilities
@@ -175,7 +191,8 @@ endpointsFor tls = case tlsEarlyData tls of
 isShared :: [(SocketOption, Int)] -> Bool
 isShared = elem (ReusePort, 1)
 
--- Opens this many sockets, at least one, on one address. If no other process may have the address, this throws if one has it.
+-- Opens this many sockets, at least one, on one address. If no other process may have the address, this throws if one
+-- has it.
 openAll :: Place -> Int -> IO (NonEmpty Socket)
 openAll place@(Place address options) count = bracketOnError (openDatagrams place) close $ \first -> do
   -- Only now may others of this process bind, and those that ask for the same.
@@ -205,7 +222,8 @@ openDatagrams (Place address options) = bracketOnError (socket family Datagram d
       _ -> AF_INET
     bufferBytes = 2097152
 
--- | Settings of a server of HTTP\/1.1 and HTTP\/2 that runs beside: it ends together with HTTP\/3, and counts connections together.
+-- | Settings of a server of HTTP\/1.1 and HTTP\/2 that runs beside: it ends together with HTTP\/3, and counts
+-- connections together.
 besideHTTP3 :: HTTP3 -> Settings -> Settings
 besideHTTP3 http3 settings =
   settings
@@ -215,7 +233,8 @@ besideHTTP3 http3 settings =
   where
     stopHere = forM_ (http3Sessions http3) (`stopSession` Gracefully (settingsGracefulShutdownSeconds settings))
 
--- | Tells clients of other versions that there is HTTP\/3 (Alt-Svc, RFC 7838), in responses that do not have this field already.
+-- | Tells clients of other versions that there is HTTP\/3 (Alt-Svc, RFC 7838), in responses that do not have this field
+-- already.
 announcingHTTP3 :: HTTP3 -> Middleware
 announcingHTTP3 http3 application request respond = application request $ \response -> do
   running <- readIORef (http3Running http3)
@@ -227,15 +246,15 @@ announcingHTTP3 http3 application request respond = application request $ \respo
 hAltSvc :: HeaderName
 hAltSvc = "Alt-Svc"
 
--- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this throws what
--- 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchSeconds' says.
+-- | Reads the certificates again. The next handshakes use them. If they cannot be used, the old ones stay, and this
+-- throws what 'withHTTP3' throws. Files are also watched, as 'Network.Wai.Handler.MillraceTLS.tlsWatchSeconds' says.
 reloadHTTP3 :: HTTP3 -> IO ()
 reloadHTTP3 http3 =
   -- Within the lock, or what was read before 'replaceHTTP3' could be used after it.
   withMVar (http3Chosen http3) $ \(Chosen tls _) -> credentialsOf tls >>= useCredentials http3
 
--- | Reads the certificates of other settings, and returns an action that has the next handshakes use them, and has their files watched
--- instead. The action cannot fail, so that several servers can change together:
+-- | Reads the certificates of other settings, and returns an action that has the next handshakes use them, and has
+-- their files watched instead. The action cannot fail, so that several servers can change together:
 --
 -- > commit <- replaceHTTP3 http3 choices
 -- > replaceTLS tls choices
@@ -253,14 +272,19 @@ replaceHTTP3 http3 tls = do
 useCredentials :: HTTP3 -> Credentials -> IO ()
 useCredentials http3 credentials = forM_ (http3Sessions http3) (`replaceCredentials` credentials)
 
--- Watches the files of these settings, if there are any. The other server watches the same files, and tells of success. Must be called with
--- asynchronous exceptions masked.
+-- Watches the files of these settings, if there are any. The other server watches the same files, and tells of success.
+-- Must be called with asynchronous exceptions masked.
 watching :: HTTP3 -> TLSSettings -> IO Chosen
 watching http3 tls
-  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) = Chosen tls . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
+  | tlsWatchSeconds tls > 0 && not (null (watchedFiles tls)) =
+    Chosen tls . Just <$> forkIOWithUnmask (\unmask -> unmask watch)
   | otherwise = return (Chosen tls Nothing)
   where
-    watch = watchFiles (secondsInMicros (tlsWatchSeconds tls)) (watchedFiles tls) (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
+    watch =
+      watchFiles
+        (secondsInMicros (tlsWatchSeconds tls))
+        (watchedFiles tls)
+        (try (reloadHTTP3 http3) >>= either (tlsOnReload tls . NotReloaded) return)
 
 -- | The libraries that speak HTTP\/3, with their versions: @ngtcp2 1.11.0, nghttp3 1.8.0, GnuTLS 3.8.9@.
 librariesOfHTTP3 :: IO String

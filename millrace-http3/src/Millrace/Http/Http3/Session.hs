@@ -1,8 +1,8 @@
 -- |
 -- Serves the requests that come to a UDP socket. Must not know: listeners.
 --
--- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up the processor
--- ("Millrace.Http.Threads.OnYield"). While that happens often, requests get threads at once.
+-- As in "Millrace.Http.Http2.Session", the driver runs applications itself, and hands its role over when one gives up
+-- the processor ("Millrace.Http.Threads.OnYield"). While that happens often, requests get threads at once.
 module Millrace.Http.Http3.Session (Session, runSession, replaceCredentials, deliver, Stop (..), stopSession) where
 
 import Control.Concurrent (forkIO, yield)
@@ -73,8 +73,8 @@ replaceCredentials :: Session -> Credentials -> IO ()
 replaceCredentials session credentials = withMVar (sessionLife session) $ \life ->
   when (life == Alive) (setCredentials (endpointEngine (sessionEndpoint session)) credentials)
 
--- | Serves what comes to a socket, and what others hand on, until 'stopSession' is called. The action gets the session when it is
--- ready. Closes the socket, and frees the engine. Asynchronous exceptions end it at once.
+-- | Serves what comes to a socket, and what others hand on, until 'stopSession' is called. The action gets the session
+-- when it is ready. Closes the socket, and frees the engine. Asynchronous exceptions end it at once.
 runSession :: ServerContext -> Socket -> Maybe Others -> Ptr Engine -> Wai.Application -> (Session -> IO ()) -> IO ()
 runSession server socket others engine application ready = mask $ \restore -> do
   endpoint <- newEndpoint server socket others engine `onException` (close socket >> freeEngine engine)
@@ -124,7 +124,8 @@ drain session (Gracefully seconds) = do
   where
     endpoint = sessionEndpoint session
     engine = endpointEngine endpoint
-    -- Beside other processes there is a next one, and it is worth the time that handshakes which have begun here also end here.
+    -- Beside other processes there is a next one, and it is worth the time that handshakes which have begun here also
+    -- end here.
     noticeMillis :: Int
     noticeMillis = case othersCompany <$> endpointOthers endpoint of
       Just AlsoProcesses -> 1000
@@ -248,7 +249,12 @@ spread :: Session -> IO ()
 spread session = do
   stream <- nextRequest (engineOf session)
   unless (stream == nullPtr) $ do
-    mask_ (task endpoint (serveStream session stream) (\outcome -> either (reportEnd endpoint) return outcome >> continueServing session))
+    mask_
+      ( task
+          endpoint
+          (serveStream session stream)
+          (\outcome -> either (reportEnd endpoint) return outcome >> continueServing session)
+      )
     spread session
   where
     endpoint = sessionEndpoint session
@@ -284,8 +290,8 @@ attendHanded session handed = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
 
--- Connections have opened or ended. One thread at a time tells of that, in order. What comes while another one has just ended that is told
--- next time.
+-- Connections have opened or ended. One thread at a time tells of that, in order. What comes while another one has just
+-- ended that is told next time.
 noteChanges :: Session -> IO ()
 noteChanges session = mask $ \restore -> do
   free <- tryTakeMVar (sessionChanges session)
@@ -296,7 +302,10 @@ noteChanges session = mask $ \restore -> do
     settings = serverSettings server
     note (Opened number client) = do
       countConnection (serverState server)
-      refusal <- reporting (Just HasThrown) ((\wanted -> if wanted then Nothing else Just HasDeclined) <$> settingsOnOpen settings client)
+      refusal <-
+        reporting
+          (Just HasThrown)
+          ((\wanted -> if wanted then Nothing else Just HasDeclined) <$> settingsOnOpen settings client)
       forM_ refusal $ \why -> do
         atomicModifyIORef' (sessionRefused session) (\refused -> (IntMap.insert (fromIntegral number) why refused, ()))
         now <- monotonicNanoseconds
@@ -305,12 +314,17 @@ noteChanges session = mask $ \restore -> do
     note (Limited limit client) = reportLimit server client limit
     note (Ended number client) = do
       discountConnection (serverState server)
-      refusal <- atomicModifyIORef' (sessionRefused session) (\refused -> (IntMap.delete (fromIntegral number) refused, IntMap.lookup (fromIntegral number) refused))
+      refusal <-
+        atomicModifyIORef'
+          (sessionRefused session)
+          (\refused -> (IntMap.delete (fromIntegral number) refused, IntMap.lookup (fromIntegral number) refused))
       unless (refusal == Just HasThrown) (reporting () (settingsOnClose settings client))
     reporting :: a -> IO a -> IO a
     reporting otherwise' action =
       action `catch` \failure ->
-        if isAsynchronous failure then throwIO failure else otherwise' <$ reportTo server Nothing (failure :: SomeException)
+        if isAsynchronous failure
+          then throwIO failure
+          else otherwise' <$ reportTo server Nothing (failure :: SomeException)
 
 -- Time has passed, which may end connections.
 attendClock :: Session -> Flags -> IO ()
@@ -352,7 +366,8 @@ serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   connection <- streamConnectionNumber at
   refused <- IntMap.member (fromIntegral connection) <$> readIORef (sessionRefused session)
-  (if refused then rejectStream at else serve) `finally` (releaseStream at monotonicNanoseconds >>= wakeNoticed endpoint)
+  (if refused then rejectStream at else serve)
+    `finally` (releaseStream at monotonicNanoseconds >>= wakeNoticed endpoint)
   where
     endpoint = sessionEndpoint session
     serve = do

@@ -65,7 +65,8 @@ unsupported tls =
       NotAsked -> tlsWantClientCert tls
       _ -> True
 
--- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
+-- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the
+-- largest datagram.
 engineLimits :: Word16 -> Int -> TLSSettings -> Settings -> EngineLimits
 engineLimits owner datagram tls settings =
   EngineLimits
@@ -99,7 +100,8 @@ engineLimits owner datagram tls settings =
     limits = limitsOf settings
     Allowance resets resetsPerSecond = http2Resets own
     Allowance frames framesPerSecond = http2Frames own
-    -- In HTTP/3 the bytes of heads count for it, too: uploads that nobody reads yet must leave room for further requests.
+    -- In HTTP/3 the bytes of heads count for it, too: uploads that nobody reads yet must leave room for further
+    -- requests.
     connectionWindow = max 1048576 (http2ConnectionWindow own)
 
 -- | Reads the certificates. Throws an 'UnsupportedSetting', or an @IOError@ if they cannot be read or used.
@@ -110,7 +112,8 @@ credentialsOf settings
   | otherwise = mapM load (certSettings settings) >>= newCredentials
   where
     load source = case source of
-      CertFromFile certificate chain key -> Pem <$> (joined <$> mapM B.readFile (certificate : chain)) <*> B.readFile key
+      CertFromFile certificate chain key ->
+        Pem <$> (joined <$> mapM B.readFile (certificate : chain)) <*> B.readFile key
       CertFromMemory certificate chain key -> return (Pem (joined (certificate : chain)) key)
       CertFromRef certificate chain key -> Pem <$> (joined <$> mapM readIORef (certificate : chain)) <*> readIORef key
     -- A file may end without a line end.

@@ -21,7 +21,8 @@ http3 =
     { protocolServer = \(Served endpoint _ _) -> endpointServer endpoint,
       protocolClient = \(Served _ client _) -> client,
       protocolNegotiated = const (Just agreed),
-      protocolDescribes = \(Served _ client number) -> "HTTP/3 connection of " ++ show client ++ ", stream " ++ show number,
+      protocolDescribes =
+        \(Served _ client number) -> "HTTP/3 connection of " ++ show client ++ ", stream " ++ show number,
       -- A connection that is lost is not reported by itself: a client may leave without a word.
       protocolTellLoss = \_ -> return (),
       protocolAwait = \(Served endpoint _ _) -> waitFor endpoint,

@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The servers of a connection string. Their names are looked up here, because libpq would block its OS thread for that.
+-- | The servers of a connection string. Their names are looked up here, because libpq would block its OS thread for
+-- that.
 module Millrace.Postgresql.Internal.Address (Address, resolved, parameters) where
 
 import Control.Exception (IOException, bracket, fromException, throwIO, tryJust)
@@ -37,9 +38,9 @@ parameters addresses =
   where
     commas = ByteString.intercalate ","
 
--- | Looks up the servers that a connection string, or else the environment, names. Returns 'Left' with libpq's reason if that is no
--- connection string, and no addresses where libpq finds the server without a look-up. A host that is not found is left out; throws what its
--- look-up has thrown if no other one is left.
+-- | Looks up the servers that a connection string, or else the environment, names. Returns 'Left' with libpq's reason
+-- if that is no connection string, and no addresses where libpq finds the server without a look-up. A host that is not
+-- found is left out; throws what its look-up has thrown if no other one is left.
 resolved :: Deadline -> ByteString -> IO (Either Text [Address])
 resolved deadline text = do
   options <- optionsOf text
@@ -54,7 +55,8 @@ resolved deadline text = do
         Right <$> addressesOf (maybe [] split hosts) (maybe [] split ports)
   where
     addressesOf hosts ports = do
-      (failures, found) <- partitionEithers <$> zipWithM (\name -> tryJust ofHost . addressOf name) hosts (portsFor (length hosts) ports)
+      (failures, found) <-
+        partitionEithers <$> zipWithM (\name -> tryJust ofHost . addressOf name) hosts (portsFor (length hosts) ports)
       case (failures, concat found) of
         (first : _, []) -> throwIO first
         (_, addresses) -> return addresses
@@ -93,15 +95,16 @@ environment name = ByteString.useAsCString name c_environment >>= orNothing
 optionsOf :: ByteString -> IO (Either Text (ByteString -> Maybe ByteString))
 optionsOf text = ByteString.useAsCString text $ \string -> alloca $ \message -> do
   poke message nullPtr
-  bracket (c_conninfo_parse string message) (\options -> unless (options == nullPtr) (c_conninfo_free options)) $ \options ->
-    if options == nullPtr
-      then do
-        given <- peek message
-        reason <- if given == nullPtr then return "there is no memory" else textOf given <* c_free_memory given
-        return (Left reason)
-      else do
-        values <- mapM (\name -> (,) name <$> valueOf options name) ["host", "hostaddr", "port", "service"]
-        return (Right (\name -> find ((== name) . fst) values >>= snd))
+  bracket (c_conninfo_parse string message) (\options -> unless (options == nullPtr) (c_conninfo_free options)) $
+    \options ->
+      if options == nullPtr
+        then do
+          given <- peek message
+          reason <- if given == nullPtr then return "there is no memory" else textOf given <* c_free_memory given
+          return (Left reason)
+        else do
+          values <- mapM (\name -> (,) name <$> valueOf options name) ["host", "hostaddr", "port", "service"]
+          return (Right (\name -> find ((== name) . fst) values >>= snd))
 
 valueOf :: Ptr () -> ByteString -> IO (Maybe ByteString)
 valueOf options name = ByteString.useAsCString name (c_option options) >>= orNothing

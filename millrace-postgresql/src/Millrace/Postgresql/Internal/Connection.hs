@@ -2,8 +2,9 @@
 
 -- | A connection: its making and its end, one exchange with the server at a time, and what is known of its state.
 --
--- What makes interruptions harmless: a thread that has begun an exchange either takes the server's whole answer, or leaves the connection
--- 'Broken'. Nobody uses a broken connection again; its end asks the server to give up what it was doing.
+-- What makes interruptions harmless: a thread that has begun an exchange either takes the server's whole answer, or
+-- leaves the connection 'Broken'. Nobody uses a broken connection again; its end asks the server to give up what it was
+-- doing.
 module Millrace.Postgresql.Internal.Connection
   ( Connection (..),
     Prepared (..),
@@ -79,9 +80,10 @@ data Condition
   | Closed
   deriving (Eq)
 
--- | Connects until a deadline. The string has libpq's form, a URI (@postgres://user:password\@host:port/database@) or words
--- (@host=... dbname=...@); what it does not say comes from the environment (@PGHOST@ ...) as for all programs with libpq. Several
--- hosts are tried in turn. Throws 'NotConnected', 'Millrace.Name.NameError', and an 'IOError' when the deadline passes.
+-- | Connects until a deadline. The string has libpq's form, a URI (@postgres://user:password\@host:port/database@) or
+-- words (@host=... dbname=...@); what it does not say comes from the environment (@PGHOST@ ...) as for all programs
+-- with libpq. Several hosts are tried in turn. Throws 'NotConnected', 'Millrace.Name.NameError', and an 'IOError' when
+-- the deadline passes.
 --
 -- > deadline <- deadlineAfter 2000000
 -- > connection <- connectBefore deadline "postgres://shop@db.example:5432/shop"
@@ -95,9 +97,15 @@ connectBefore deadline text = do
     attempt conn restore `onException` c_finish conn
   where
     begin addresses =
-      withParameters ([("dbname", text), ("fallback_application_name", "millrace")] ++ parameters addresses ++ [("client_encoding", "UTF8")]) $ \keywords values -> do
-        conn <- mask_ (c_connect_start keywords values 1)
-        if conn == nullPtr then throwIO (NotConnected "PostgreSQL" "there is no memory") else return conn
+      withParameters
+        ( [("dbname", text), ("fallback_application_name", "millrace")]
+            ++ parameters addresses
+            ++ [("client_encoding", "UTF8")]
+        )
+        $ \keywords values ->
+          do
+            conn <- mask_ (c_connect_start keywords values 1)
+            if conn == nullPtr then throwIO (NotConnected "PostgreSQL" "there is no memory") else return conn
     attempt conn restore = do
       status <- c_connection_status conn
       name <- nameOf conn
@@ -138,8 +146,8 @@ withParameters given action =
     strings [] use = use []
     strings (first : others) use = ByteString.useAsCString first $ \string -> strings others (use . (string :))
 
--- | Closes the connection. If a statement was interrupted, the server is asked to give it up, in the background. Waits for a thread
--- that uses the connection. A second call does nothing.
+-- | Closes the connection. If a statement was interrupted, the server is asked to give it up, in the background. Waits
+-- for a thread that uses the connection. A second call does nothing.
 close :: Connection -> IO ()
 close connection = withMVarMasked (connectionLock connection) $ \() -> do
   was <- readIORef (connectionCondition connection)
@@ -153,15 +161,17 @@ close connection = withMVarMasked (connectionLock connection) $ \() -> do
   where
     conn = connectionOf connection
     -- Not before the server has been asked: it gives a statement up only while it knows the connection.
-    giveUp request = (allocaBytes 256 (\message -> void (c_cancel request message 256)) `finally` c_free_cancel request) `finally` c_finish conn
+    giveUp request =
+      (allocaBytes 256 (\message -> void (c_cancel request message 256)) `finally` c_free_cancel request)
+        `finally` c_finish conn
 
--- | Could the next statement run on it? Not if it was closed, if a statement was interrupted, if the connection failed, or if a
--- transaction is open. Asks the server nothing.
+-- | Could the next statement run on it? Not if it was closed, if a statement was interrupted, if the connection failed,
+-- or if a transaction is open. Asks the server nothing.
 isReusable :: Connection -> IO Bool
 isReusable = askWith (fmap (== transactionIdle) . c_transaction_status)
 
--- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile, or has said anything. Two
--- system calls.
+-- | Does it work, as far as can be seen without asking the server? Not if the server has closed it meanwhile, or has
+-- said anything. Two system calls.
 isAlive :: Connection -> IO Bool
 isAlive = askWith (fmap (/= 0) . c_is_alive)
 
@@ -170,8 +180,8 @@ askWith ask connection = withMVarMasked (connectionLock connection) $ \() -> do
   condition <- readIORef (connectionCondition connection)
   if condition == Usable then ask (connectionOf connection) else return False
 
--- | Uses the connection alone, masked. Throws 'OutOfUse' if it cannot be used, and an 'IOError' if another thread uses it until the
--- deadline.
+-- | Uses the connection alone, masked. Throws 'OutOfUse' if it cannot be used, and an 'IOError' if another thread uses
+-- it until the deadline.
 exclusively :: Connection -> IO a -> IO a
 exclusively connection action = mask_ $ do
   takeTurn connection
@@ -193,7 +203,11 @@ takeTurn connection
       let end = deadlineNanoseconds deadline
           micros = if end <= now then 0 else fromIntegral (min 1000000000000 ((end - now + 999) `quot` 1000))
       taken <- timeout micros (takeMVar lock)
-      unless (isJust taken) $ throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", which another thread uses") (Left eTIMEDOUT)
+      unless (isJust taken) $
+        throwIfFailed
+          "Millrace.Postgresql"
+          (connectionName connection ++ ", which another thread uses")
+          (Left eTIMEDOUT)
   where
     deadline = connectionDeadline connection
     lock = connectionLock connection
@@ -201,8 +215,8 @@ takeTurn connection
 -- | Whether results come one by one, as in a pipeline, or a statement has only one.
 data Mode = Single | InPipeline
 
--- | Sends a statement and returns the server's answer, which is the caller's to clear. The text is for messages. Call it within
--- 'exclusively'.
+-- | Sends a statement and returns the server's answer, which is the caller's to clear. The text is for messages. Call
+-- it within 'exclusively'.
 exchange :: Connection -> ByteString -> IO CInt -> IO (Ptr Result)
 exchange connection text send = do
   sent <- send
@@ -255,7 +269,8 @@ collect mode connection text = alloca $ \place -> do
         _ -> failed outcome
       where
         limited = if limit == noTimeLimit then before deadline . afterTrying else within limit . afterTrying
-    failed = throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", statement " ++ show (Char8.take 200 text))
+    failed =
+      throwIfFailed "Millrace.Postgresql" (connectionName connection ++ ", statement " ++ show (Char8.take 200 text))
     deadline = connectionDeadline connection
 
 -- | No thread uses the connection again.

@@ -1,7 +1,8 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | The functions of libpq, and those of postgresql.h. Three are safe calls: 'c_connect_start' may read files and, where a service
--- names hosts, look them up; 'c_connect_poll' may compute keys for milliseconds; 'c_cancel' opens a connection of its own and waits for it. Must not know: sockets.
+-- | The functions of libpq, and those of postgresql.h. Three are safe calls: 'c_connect_start' may read files and,
+-- where a service names hosts, look them up; 'c_connect_poll' may compute keys for milliseconds; 'c_cancel' opens a
+-- connection of its own and waits for it. Must not know: sockets.
 module Millrace.Postgresql.Internal.Foreign
   ( Conn,
     Result,
@@ -157,11 +158,17 @@ foreign import ccall safe "PQcancel" c_cancel :: Ptr () -> Ptr CChar -> CInt -> 
 
 foreign import ccall unsafe "PQfreeCancel" c_free_cancel :: Ptr () -> IO ()
 
-foreign import ccall unsafe "PQsendPrepare" c_send_prepare :: Ptr Conn -> CString -> CString -> CInt -> Ptr Word32 -> IO CInt
+foreign import ccall unsafe "PQsendPrepare"
+  c_send_prepare ::
+    Ptr Conn -> CString -> CString -> CInt -> Ptr Word32 -> IO CInt
 
-foreign import ccall unsafe "PQsendQueryPrepared" c_send_prepared :: Ptr Conn -> CString -> CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> CInt -> IO CInt
+foreign import ccall unsafe "PQsendQueryPrepared"
+  c_send_prepared ::
+    Ptr Conn -> CString -> CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> CInt -> IO CInt
 
-foreign import ccall unsafe "PQsendQueryParams" c_send_parameters :: Ptr Conn -> CString -> CInt -> Ptr Word32 -> Ptr CString -> Ptr CInt -> Ptr CInt -> CInt -> IO CInt
+foreign import ccall unsafe "PQsendQueryParams"
+  c_send_parameters ::
+    Ptr Conn -> CString -> CInt -> Ptr Word32 -> Ptr CString -> Ptr CInt -> Ptr CInt -> CInt -> IO CInt
 
 foreign import ccall unsafe "PQsendQuery" c_send_script :: Ptr Conn -> CString -> IO CInt
 

@@ -10,8 +10,9 @@ import Data.Int (Int16)
 import Data.Scientific (Scientific, base10Exponent, coefficient, normalize, scientific)
 import Data.Word (Word16)
 
--- | Four 16-bit numbers (the count of digits, the power of 10,000 of the first one, the sign, how many decimal places to show), and
--- the digits. Nothing if the value has more digits before or behind the point than these numbers, and the server, can say.
+-- | Four 16-bit numbers (the count of digits, the power of 10,000 of the first one, the sign, how many decimal places
+-- to show), and the digits. Nothing if the value has more digits before or behind the point than these numbers, and the
+-- server, can say.
 numericBytes :: Scientific -> Maybe ByteString
 numericBytes value
   | any (> 32767) [count, weight] || weight < -32768 || places > 16383 = Nothing

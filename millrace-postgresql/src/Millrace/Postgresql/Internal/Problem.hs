@@ -14,8 +14,8 @@ import qualified Data.Text as Text
 import qualified Data.Text.Encoding as Text
 import qualified Data.Text.Encoding.Error as Text
 
--- | A problem with a server, a statement, or the types of a statement. A deadline that passes is not among them: it is an 'IOError', as
--- everywhere ('Millrace.Deadline.isDeadlineError').
+-- | A problem with a server, a statement, or the types of a statement. A deadline that passes is not among them: it is
+-- an 'IOError', as everywhere ('Millrace.Deadline.isDeadlineError').
 data PostgresqlProblem
   = -- | No connection could be made.
     NotConnected
@@ -96,9 +96,21 @@ instance Exception PostgresqlProblem where
         ++ foldMap ((". " ++) . Text.unpack) (refusalDetail refusal)
         ++ foldMap ((". Hint: " ++) . Text.unpack) (refusalHint refusal)
     WrongColumn text number name reason ->
-      "Column " ++ show number ++ " (" ++ Text.unpack name ++ ") of the statement " ++ quoted text ++ ": " ++ Text.unpack reason
+      "Column "
+        ++ show number
+        ++ " ("
+        ++ Text.unpack name
+        ++ ") of the statement "
+        ++ quoted text
+        ++ ": "
+        ++ Text.unpack reason
     WrongWidth text expected actual ->
-      "The statement " ++ quoted text ++ " returns " ++ show actual ++ " columns, but the program reads " ++ show expected
+      "The statement "
+        ++ quoted text
+        ++ " returns "
+        ++ show actual
+        ++ " columns, but the program reads "
+        ++ show expected
     NotSendable text reason -> "The statement " ++ quoted text ++ " cannot be sent: " ++ Text.unpack reason
     OutOfUse server reason -> "The connection to " ++ server ++ " cannot be used: " ++ trimmed reason
     where

@@ -55,8 +55,9 @@ data Statement row = Statement !ByteString !Preparation !(Row row)
 data Preparation = Once | Kept
   deriving (Eq)
 
--- | A statement with parameters @$1@, @$2@ and so on. Each connection prepares it at its first use and keeps it, so that the server parses
--- and plans it only once. It is known by its text: do not put values into the text, or connections will keep a statement for each.
+-- | A statement with parameters @$1@, @$2@ and so on. Each connection prepares it at its first use and keeps it, so
+-- that the server parses and plans it only once. It is known by its text: do not put values into the text, or
+-- connections will keep a statement for each.
 --
 -- > cheap :: Statement (Int, Text)
 -- > cheap = statement "SELECT id, name FROM items WHERE price < $1" ((,) <$> column <*> column)
@@ -71,8 +72,9 @@ command text = Statement text Kept (pure ())
 once :: Statement row -> Statement row
 once (Statement text _ row) = Statement text Once row
 
--- | Runs a statement and returns its rows. Blocks the green thread until the server has answered, or until the connection's deadline
--- ('Millrace.Postgresql.untilDeadline'). Throws 'PostgresqlProblem'. If it is interrupted, the connection cannot be used again.
+-- | Runs a statement and returns its rows. Blocks the green thread until the server has answered, or until the
+-- connection's deadline ('Millrace.Postgresql.untilDeadline'). Throws 'PostgresqlProblem'. If it is interrupted, the
+-- connection cannot be used again.
 --
 -- > items <- query connection cheap [value (100 :: Int)]
 query :: Connection -> Statement row -> [Value] -> IO [row]
@@ -92,13 +94,17 @@ affected result = do
   text <- c_affected result >>= ByteString.packCString
   return (maybe 0 fst (Char8.readInt text))
 
--- | Runs statements separated by semicolons, without parameters, and ignores their rows. If one fails, the others are undone, unless they
--- contain transactions of their own.
+-- | Runs statements separated by semicolons, without parameters, and ignores their rows. If one fails, the others are
+-- undone, unless they contain transactions of their own.
 --
 -- > script connection "CREATE TABLE a (b int); CREATE INDEX ON a (b)"
 script :: Connection -> ByteString -> IO ()
 script connection text =
-  answered connection text (exclusively connection (withText text (exchange connection text . c_send_script conn))) (const (return ()))
+  answered
+    connection
+    text
+    (exclusively connection (withText text (exchange connection text . c_send_script conn)))
+    (const (return ()))
   where
     conn = connectionOf connection
 
@@ -139,7 +145,8 @@ prepare connection text types = do
       return (name, sendingPreparation connection name text types)
 
 note :: Connection -> ByteString -> [Oid] -> ByteString -> IO ()
-note connection text types name = modifyIORef' (connectionPrepared connection) (Map.insertWith (++) text [Prepared types name])
+note connection text types name =
+  modifyIORef' (connectionPrepared connection) (Map.insertWith (++) text [Prepared types name])
 
 -- Not after a statement was prepared that is still pending in a pipeline: see 'pipeline'.
 newName :: Connection -> IO ByteString
@@ -169,12 +176,14 @@ withText text action
   | ByteString.elem 0 text = throwIO (NotSendable text "its text has a zero byte")
   | otherwise = ByteString.useAsCString text action
 
--- The values in one piece of memory, and three arrays that describe them. A value in text form ends with a zero byte for libpq, so it
--- must have no other.
+-- The values in one piece of memory, and three arrays that describe them. A value in text form ends with a zero byte
+-- for libpq, so it must have no other.
 withValues :: ByteString -> [Value] -> (CInt -> Ptr CString -> Ptr CInt -> Ptr CInt -> IO a) -> IO a
 withValues text values action = do
   forM_ (zip [0 ..] values) $ \(index, given) -> forM_ (encodedSize given) $ \size ->
-    when (size > fromIntegral (maxBound :: CInt)) (refuse index ("has " <> Text.pack (show size) <> " bytes, more than a message can have"))
+    when
+      (size > fromIntegral (maxBound :: CInt))
+      (refuse index ("has " <> Text.pack (show size) <> " bytes, more than a message can have"))
   allocaBytes (sum [size + 1 | Value _ _ (Just size) _ <- values] + 1) $ \memory ->
     allocaArray count $ \pointers -> allocaArray count $ \lengths -> allocaArray count $ \formats -> do
       let write _ _ [] = return ()
@@ -207,7 +216,8 @@ throwIfRefused connection text result = do
   unless (status `elem` [statusTuples, statusCommand, statusEmpty, statusSync]) $ do
     refusal <- refusalOf result
     -- The plan is for types that have changed; or the statement was deallocated.
-    when (refusalState refusal `elem` ["0A000", "26000"]) $ modifyIORef' (connectionPrepared connection) (Map.delete text)
+    when (refusalState refusal `elem` ["0A000", "26000"]) $
+      modifyIORef' (connectionPrepared connection) (Map.delete text)
     throwIO (Refused (connectionName connection) text refusal)
 
 refusalOf :: Ptr Result -> IO Refusal
@@ -240,7 +250,9 @@ rowsOf text row result = do
   -- Binary forms were asked for. What decodes those must not read text.
   forM_ [0 .. fromIntegral width - 1] $ \index -> do
     format <- c_column_format result index
-    when (format /= 1) (mismatch (Mismatch (fromIntegral index) "the server sent it in text format, but was asked for the binary one"))
+    when
+      (format /= 1)
+      (mismatch (Mismatch (fromIntegral index) "the server sent it in text format, but was asked for the binary one"))
   get <- either mismatch return (readerFor row (types !!))
   allocaBytes (cellSize * max 1 (fromIntegral columns)) $ \cells -> do
     -- From the last one, so that the list is made in its order.
@@ -263,9 +275,9 @@ rowsOf text row result = do
 data Isolation = ReadCommitted | RepeatableRead | Serializable
   deriving (Eq, Show)
 
--- | Runs an action in a transaction, on a connection that no other thread uses. An exception undoes it. If the connection fails, or is
--- interrupted, the server undoes it, too. Only an exception while it is committed leaves open whether it was. Throws 'OutOfUse' if a
--- transaction is open already.
+-- | Runs an action in a transaction, on a connection that no other thread uses. An exception undoes it. If the
+-- connection fails, or is interrupted, the server undoes it, too. Only an exception while it is committed leaves open
+-- whether it was. Throws 'OutOfUse' if a transaction is open already.
 --
 -- > transaction connection $ do
 -- >   _ <- execute connection withdraw [value amount, value from]
@@ -273,7 +285,8 @@ data Isolation = ReadCommitted | RepeatableRead | Serializable
 transaction :: Connection -> IO a -> IO a
 transaction = transactionWith ReadCommitted
 
--- | The same, with this isolation. A 'Serializable' transaction may be refused (state @40001@), and can then be tried again.
+-- | The same, with this isolation. A 'Serializable' transaction may be refused (state @40001@), and can then be tried
+-- again.
 transactionWith :: Isolation -> Connection -> IO a -> IO a
 transactionWith isolation connection action = mask $ \restore -> do
   before <- statusNow
@@ -290,8 +303,8 @@ transactionWith isolation connection action = mask $ \restore -> do
   result <$ (script connection "COMMIT" `onException` undo)
   where
     statusNow = exclusively connection (c_transaction_status (connectionOf connection))
-    -- What has ended the action is what the caller gets, and soon: a server that does not answer cannot hold it up. The connection is
-    -- then not used again, and the server undoes the transaction of a connection that has ended.
+    -- What has ended the action is what the caller gets, and soon: a server that does not answer cannot hold it up. The
+    -- connection is then not used again, and the server undoes the transaction of a connection that has ended.
     undo = do
       soon <- earlier (connectionDeadline connection) <$> deadlineAfter 5000000
       script connection {connectionDeadline = soon} "ROLLBACK" `catch` \problem -> case fromException problem of
@@ -305,8 +318,8 @@ transactionWith isolation connection action = mask $ \restore -> do
 ------------------------------------------------------------------------------------------------------------------------
 -- Pipelines
 
--- | Statements that are sent together, without waiting for each answer, and what is made of their rows. If one is refused, all are
--- undone, as in a transaction.
+-- | Statements that are sent together, without waiting for each answer, and what is made of their rows. If one is
+-- refused, all are undone, as in a transaction.
 data Pipeline a = Pipeline [Sent] (Connection -> [Ptr Result] -> IO (a, [Ptr Result]))
 
 data Sent = Sent !ByteString !Preparation [Value]

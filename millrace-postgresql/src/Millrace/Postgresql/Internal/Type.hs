@@ -1,5 +1,32 @@
 -- | The numbers by which PostgreSQL names its types. They are the same in all servers. Must not know: sockets.
-module Millrace.Postgresql.Internal.Type (Oid, nameOf, oidBool, oidBytea, oidInt8, oidInt2, oidInt4, oidText, oidJson, oidFloat4, oidFloat8, oidUnknown, oidBpchar, oidVarchar, oidName, oidChar, oidDate, oidTime, oidTimestamp, oidTimestamptz, oidNumeric, oidJsonb, oidXml, oidOid, oidVoid) where
+module Millrace.Postgresql.Internal.Type
+  ( Oid,
+    nameOf,
+    oidBool,
+    oidBytea,
+    oidInt8,
+    oidInt2,
+    oidInt4,
+    oidText,
+    oidJson,
+    oidFloat4,
+    oidFloat8,
+    oidUnknown,
+    oidBpchar,
+    oidVarchar,
+    oidName,
+    oidChar,
+    oidDate,
+    oidTime,
+    oidTimestamp,
+    oidTimestamptz,
+    oidNumeric,
+    oidJsonb,
+    oidXml,
+    oidOid,
+    oidVoid,
+  )
+where
 
 import Data.Maybe (fromMaybe)
 import Data.Word (Word32)
@@ -7,7 +34,20 @@ import Data.Word (Word32)
 -- | The number of a type.
 type Oid = Word32
 
-oidBool, oidBytea, oidChar, oidName, oidInt8, oidInt2, oidInt4, oidText, oidOid, oidJson, oidXml, oidFloat4, oidFloat8 :: Oid
+oidBool,
+  oidBytea,
+  oidChar,
+  oidName,
+  oidInt8,
+  oidInt2,
+  oidInt4,
+  oidText,
+  oidOid,
+  oidJson,
+  oidXml,
+  oidFloat4,
+  oidFloat8 ::
+    Oid
 oidBool = 16
 oidBytea = 17
 oidChar = 18

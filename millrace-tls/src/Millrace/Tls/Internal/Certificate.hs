@@ -40,7 +40,10 @@ newtype Certificate = Certificate ByteString
 -- | Its subject and its names.
 instance Show Certificate where
   showsPrec _ certificate =
-    showString "<certificate: " . showString (certificateSubject certificate) . names (certificateNames certificate) . showChar '>'
+    showString "<certificate: "
+      . showString (certificateSubject certificate)
+      . names (certificateNames certificate)
+      . showChar '>'
     where
       names [] = id
       names ones = showString " for " . showString (unwords ones)

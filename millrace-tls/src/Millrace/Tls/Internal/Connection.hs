@@ -3,13 +3,17 @@
 
 -- | One connection: how received bytes get to OpenSSL, and how its bytes get to the socket. No call of OpenSSL's waits.
 --
--- 1. One thread at a time receives from the socket and hands over what it got: @receiving@ is its lock, held while it waits.
+-- 1. One thread at a time receives from the socket and hands over what it got: @receiving@ is its lock, held while it
+--    waits.
 --    Otherwise two threads could hand over bytes in another order than they came in.
--- 2. One thread at a time makes bytes to send and sends them: @sending@ is its lock. Records must go in the order in which
+-- 2. One thread at a time makes bytes to send and sends them: @sending@ is its lock. Records must go in the order in
+--    which
 --    they were made.
--- 3. What a thread that receives makes (an alert, an answer to a key update) is kept in C. It goes at once if nobody is sending
+-- 3. What a thread that receives makes (an alert, an answer to a key update) is kept in C. It goes at once if nobody is
+--    sending
 --    and the socket has room, and otherwise in front of what is sent next. So a receive never waits for room.
--- 4. Bytes that were made and could not be sent are kept in C, too. So a send that ran out of time leaves the connection whole.
+-- 4. Bytes that were made and could not be sent are kept in C, too. So a send that ran out of time leaves the
+--    connection whole.
 module Millrace.Tls.Internal.Connection
   ( Connection (..),
     Negotiated (..),
@@ -142,7 +146,11 @@ newConnection role context socket = mask_ $ do
 -- | The server that a client expects: a name or an address.
 expectPeer :: Connection -> String -> IO Connection
 expectPeer connection name = do
-  isGood <- if null plain || '\NUL' `elem` plain then return 0 else withCString plain $ \text -> withState connection (`c_connectionExpect` text)
+  isGood <-
+    if null plain || '\NUL' `elem` plain
+      then return 0
+      else withCString plain $ \text ->
+        withState connection (`c_connectionExpect` text)
   when (isGood == 0) $ throwIO (SettingsError (show name) BadServerName "")
   return connection {connectionName = connectionName connection ++ " to " ++ name}
   where
@@ -157,11 +165,16 @@ throwFailure :: Connection -> IO a
 throwFailure connection = do
   flushNow connection
   failure' <- withState connection readFailure
-  problem <- maybe (return (internalProblem (connectionRole connection) (connectionName connection))) (exceptionFrom (connectionRole connection) (connectionName connection)) failure'
+  problem <-
+    maybe
+      (return (internalProblem (connectionRole connection) (connectionName connection)))
+      (exceptionFrom (connectionRole connection) (connectionName connection))
+      failure'
   throwIO problem
 
 throwTruncated :: Connection -> String -> IO a
-throwTruncated connection = throwIO . TlsException (connectionRole connection) (connectionName connection) Truncated Nothing
+throwTruncated connection =
+  throwIO . TlsException (connectionRole connection) (connectionName connection) Truncated Nothing
 
 throwErrno :: Connection -> String -> Errno -> IO a
 throwErrno connection attempted code = throwIO (failure attempted (show connection) code)
@@ -196,8 +209,8 @@ receiveSealed limit connection continue = do
 -- the tickets have come, or before an acknowledgement, which the kernel delays by 40 milliseconds (RFC 9293, sections
 -- 3.7.4 and 3.8.6.3).
 --
--- This waits for the request and receives nothing. With a receive and its continuation on the stack, a connection of a web
--- server would not fit into the first kilobyte of its thread.
+-- This waits for the request and receives nothing. With a receive and its continuation on the stack, a connection of a
+-- web server would not fit into the first kilobyte of its thread.
 awaitRequest :: Limit -> Connection -> IO ()
 awaitRequest limit connection = do
   soon <- deadlineAfter patienceMicros
@@ -217,8 +230,8 @@ receiveWithin limit connection = case limit of
   Before deadline -> recvBorrowed deadline (connectionSocket connection) borrowedSize
 {-# INLINE receiveWithin #-}
 
--- | Sends encrypted bytes of a borrowed buffer, and then receives, for at most this many microseconds; 0 means for ever.
--- The continuation runs masked.
+-- | Sends encrypted bytes of a borrowed buffer, and then receives, for at most this many microseconds; 0 means for
+-- ever. The continuation runs masked.
 sendThenReceiveSealed :: Int -> Connection -> Slice -> (SentThenReceived -> IO a) -> IO a
 sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micros) (connectionSocket connection)
 {-# INLINE sendThenReceiveSealed #-}
@@ -226,21 +239,23 @@ sendThenReceiveSealed micros connection = sendThenReceiveWithin (timeLimit micro
 ------------------------------------------------------------------------------------------------------------------------
 -- The handshake
 
--- | Which identities a server shows to a client that asks for this name, or for none. Nothing refuses the client, and with an empty
--- list it is shown the context's.
+-- | Which identities a server shows to a client that asks for this name, or for none. Nothing refuses the client, and
+-- with an empty list it is shown the context's.
 type Choice = Maybe String -> IO (Maybe [Identity])
 
 -- | Does the handshake, which begins with bytes that the peer has already sent. Returns what was negotiated. If it
 -- fails or is interrupted, the connection is unusable, and the caller still owns the socket. The action that chooses
 -- identities runs only for contexts that ask for it, and may be interrupted.
 handshake :: Choice -> Deadline -> ByteString -> Connection -> IO Connection
-handshake choice deadline first connection = mask $ \restore -> (begin >>= go restore) `onException` withState connection c_connectionClose
+handshake choice deadline first connection =
+  mask $ \restore -> (begin >>= go restore) `onException` withState connection c_connectionClose
   where
     begin = unsafeUseAsCStringLen first $ \(bytes, count) -> step (castPtr bytes) count
     -- One step. Its bytes must be sent before anything else happens.
     step :: Ptr Word8 -> Int -> IO Status
     step bytes count = bracket borrow giveBack $ \out -> do
-      made <- withState connection $ \state -> c_handshake state bytes (fromIntegral count) (borrowedBytes out) (fromIntegral borrowedSize)
+      made <- withState connection $ \state ->
+        c_handshake state bytes (fromIntegral count) (borrowedBytes out) (fromIntegral borrowedSize)
       sendNow (borrowedBytes out) (stepOut made)
       when (stepHasMore made && (stepStatus made /= Done || connectionRole connection == Client)) $ sendKept out
       return (stepStatus made)
@@ -293,7 +308,11 @@ readNegotiated state = do
   group <- c_group state >>= textOrNothing
   protocol <- alloca $ \place -> do
     size <- c_protocol state place
-    if size == 0 then return Nothing else peek place >>= \bytes -> justShared <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
+    if size == 0
+      then return Nothing
+      else
+        peek place >>= \bytes ->
+          justShared <$> ByteString.packCStringLen (castPtr bytes, fromIntegral size)
   name <- c_serverName state >>= textOrNothing
   isResumed <- c_isResumed state
   certificate <- c_peerCertificate state >>= takeCertificate
@@ -367,7 +386,8 @@ receiveInto attempted limit connection target size = withMVar (receiving connect
       _ -> throwErrno connection attempted eBADF
     receiveMore = receiveSealed limit connection openInto
     openInto EndOfStream = return Nothing
-    openInto (Received buffer count) = Just <$> open connection (borrowedBytes buffer) count target size <* giveBack buffer
+    openInto (Received buffer count) =
+      Just <$> open connection (borrowedBytes buffer) count target size <* giveBack buffer
 
 -- | Receives at least one byte and at most this many into a buffer that is borrowed when they arrive. Call it masked.
 receiveBorrowed :: String -> Limit -> Connection -> Int -> IO Received
@@ -398,8 +418,9 @@ receiveBorrowed attempted limit connection size = withMVar (receiving connection
 unread :: Connection -> Ptr Word8 -> Int -> IO ()
 unread connection bytes count = withState connection $ \state -> c_unread state bytes (fromIntegral count)
 
--- | Has the peer sent nothing for the application, and not ended the stream either? Takes what has arrived and is TLS's own, such as
--- a server's tickets, which may come at any time. Loses no byte of the application's. Does not block while nobody receives.
+-- | Has the peer sent nothing for the application, and not ended the stream either? Takes what has arrived and is TLS's
+-- own, such as a server's tickets, which may come at any time. Loses no byte of the application's. Does not block while
+-- nobody receives.
 isQuiet :: Connection -> IO Bool
 isQuiet connection = mask_ . withMVar (receiving connection) $ \_ ->
   allocaBytes sealedSize $ \sealed -> alloca $ \plain -> do
@@ -457,7 +478,8 @@ transmit limit connection = go
 
 -- | Sends the kept bytes, if no thread is sending, as far as the socket takes them without waiting.
 flushNow :: Connection -> IO ()
-flushNow connection = mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\before' -> flush `finally` putMVar (sending connection) before')
+flushNow connection =
+  mask_ $ tryTakeMVar (sending connection) >>= mapM_ (\before' -> flush `finally` putMVar (sending connection) before')
   where
     flush = bracket borrow giveBack go
     go out = do
@@ -477,13 +499,15 @@ sealLast :: Ptr Word8 -> Int -> Seal
 sealLast bytes count state out room = c_sendLast state bytes (fromIntegral count) out (fromIntegral room)
 
 sealFile :: Fd -> Int64 -> Int64 -> Seal
-sealFile (Fd file) offset count state out room = c_sendFile state file offset (fromIntegral (min count 0xfffffff)) out (fromIntegral room)
+sealFile (Fd file) offset count state out room =
+  c_sendFile state file offset (fromIntegral (min count 0xfffffff)) out (fromIntegral room)
 
 -- | Sends some of these bytes, at least one.
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend limit connection bytes count = withRoom count $ attemptSealing limit connection (sealBytes bytes count)
 
--- | The same with the last bytes of the connection: when all are sealed, the peer is told in the same send that nothing more comes.
+-- | The same with the last bytes of the connection: when all are sealed, the peer is told in the same send that nothing
+-- more comes.
 attemptSendLast :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSendLast limit connection bytes count = withRoom count $ attemptSealing limit connection (sealLast bytes count)
 
@@ -491,10 +515,11 @@ attemptSendLast limit connection bytes count = withRoom count $ attemptSealing l
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile limit connection file offset count = do
   bringPiece file offset count
-  withRoom (fromIntegral (min count (fromIntegral largeRoom))) $ attemptSealing limit connection (sealFile file offset count)
+  withRoom (fromIntegral (min count (fromIntegral largeRoom))) $
+    attemptSealing limit connection (sealFile file offset count)
 
--- The function that encrypts reads the file. What it takes at a time, at most the content of four records, must be in memory, or it would wait
--- for the disk.
+-- The function that encrypts reads the file. What it takes at a time, at most the content of four records, must be in
+-- memory, or it would wait for the disk.
 bringPiece :: Fd -> Int64 -> Int64 -> IO ()
 bringPiece file offset count = bringIntoMemory file offset (min count (4 * 16384))
 
@@ -554,14 +579,15 @@ sendWhole attempted limit connection whole total = notingCut connection . withRo
 
 -- | Sends this many bytes of a file, and returns how many the file had.
 sendWholeFile :: String -> Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
-sendWholeFile attempted limit connection file offset total = notingCut connection . withRoom (fromIntegral (min total 65536)) $ \out room -> do
-  let go !sent
-        | sent >= total = return sent
-        | otherwise = do
-          bringPiece file (offset + sent) (total - sent)
-          moved <- sealing attempted limit connection (sealFile file (offset + sent) (total - sent)) out room
-          if moved == 0 then return sent else go (sent + fromIntegral moved)
-  go 0
+sendWholeFile attempted limit connection file offset total =
+  notingCut connection . withRoom (fromIntegral (min total 65536)) $ \out room -> do
+    let go !sent
+          | sent >= total = return sent
+          | otherwise = do
+            bringPiece file (offset + sent) (total - sent)
+            moved <- sealing attempted limit connection (sealFile file (offset + sent) (total - sent)) out room
+            if moved == 0 then return sent else go (sent + fromIntegral moved)
+    go 0
 
 notingCut :: Connection -> IO a -> IO a
 notingCut connection action = action `onException` writeIORef (isCutShort connection) True
@@ -575,7 +601,8 @@ sealing attempted limit connection seal out room = do
     TimedOut -> throwErrno connection attempted eTIMEDOUT
     Refused errno -> throwErrno connection attempted errno
 
--- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need, which one system call sends.
+-- Room for sealed bytes: a borrowed buffer for few, and for many as much as four records need, which one system call
+-- sends.
 withRoom :: Int -> (Ptr Word8 -> Int -> IO a) -> IO a
 withRoom total use
   | total <= borrowedSize - 256 = withBorrowed

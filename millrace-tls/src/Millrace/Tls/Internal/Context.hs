@@ -64,7 +64,8 @@ useAlgorithms context algorithms = withContext context $ \state -> do
     throwIO (SettingsError "the versions" BadVersions "")
   isSet <- c_contextVersions state (number (lowestVersion algorithms)) (number (highestVersion algorithms))
   orThrow "the versions" BadVersions (isSet /= 0)
-  areCiphers <- withList (ciphersFor13 algorithms) $ \for13 -> withList (ciphersFor12 algorithms) $ \for12 -> c_contextCiphers state for13 for12
+  areCiphers <- withList (ciphersFor13 algorithms) $ \for13 ->
+    withList (ciphersFor12 algorithms) $ \for12 -> c_contextCiphers state for13 for12
   orThrow "the ciphers" UnknownAlgorithms (areCiphers /= 0)
   forM_ (keyGroups algorithms) $ \names -> do
     areGroups <- withList (Just names) (c_contextGroups state)
@@ -97,12 +98,16 @@ useTrust context mode trust = withContext context $ \state -> do
     mapM_ (addAnchors state) anchors
     forM_ lists $ \pem -> addPem pem "the revocation list" BrokenRevocationList (c_contextRevoke state)
   where
-    addAnchors state SystemAnchors = c_contextTrustSystem state >>= orThrow "the system's authorities" NoCertificate . (/= 0)
+    addAnchors state SystemAnchors =
+      c_contextTrustSystem state >>= orThrow "the system's authorities" NoCertificate . (/= 0)
     addAnchors state (Anchors pem) = addPem pem "the anchors" NoCertificate (c_contextTrust state)
     addPem pem what problem call = do
       bytes <- readPem pem
       count <- unsafeUseAsCStringLen bytes $ \(place, size) -> call (castPtr place) (fromIntegral size)
-      orThrow (describePem what pem) (if count < 0 && problem == NoCertificate then BrokenCertificate else problem) (count > 0)
+      orThrow
+        (describePem what pem)
+        (if count < 0 && problem == NoCertificate then BrokenCertificate else problem)
+        (count > 0)
 
 -- | Computes which identity is shown for which name. For each name it is the first identity of each kind of key. The
 -- names of the first identity are the default.
@@ -117,7 +122,8 @@ useIdentities context identities = do
       numbersOf ones = [number | (number, _, _) <- ones]
       defaults = case identities of
         [] -> []
-        first : _ -> distinctKinds [one | one@(number, _, identity) <- numbered, number == 0 || namesOf identity == namesOf first]
+        first : _ ->
+          distinctKinds [one | one@(number, _, identity) <- numbered, number == 0 || namesOf identity == namesOf first]
       sets = nubBy ((==) `on` numbersOf) (defaults : map serving allNames)
   groups <- forM (zip [0 :: Int ..] sets) $ \(position, set) -> do
     group <- if position == 0 then return 0 else withContext context c_contextAddGroup
@@ -126,7 +132,8 @@ useIdentities context identities = do
     return (numbersOf set, group)
   forM_ allNames $ \name ->
     forM_ (lookup (numbersOf (serving name)) groups) $ \group -> do
-      isAdded <- withContext context $ \state -> Char8.useAsCString (Char8.pack name) $ \text -> c_contextAddName state text group
+      isAdded <- withContext context $ \state ->
+        Char8.useAsCString (Char8.pack name) $ \text -> c_contextAddName state text group
       orThrow "the identities" OutOfMemory (isAdded /= 0)
   where
     use group identity = do
@@ -192,7 +199,8 @@ useTickets context own tickets = withContext context $ \state -> case tickets of
     unless (all ((== ticketKeySize) . ByteString.length) keys) bad
     ring@(TicketRing given) <- newTicketRing
     isTaken <- withForeignPtr given $ \place ->
-      unsafeUseAsCStringLen (ByteString.concat keys) $ \(bytes, _) -> c_ticketsGive place (castPtr bytes) (fromIntegral (length keys))
+      unsafeUseAsCStringLen (ByteString.concat keys) $ \(bytes, _) ->
+        c_ticketsGive place (castPtr bytes) (fromIntegral (length keys))
     when (isTaken == 0) bad
     use state ring
   where

@@ -81,8 +81,8 @@ identityKind identity = withIdentity identity c_identityKind
 withIdentity :: Identity -> (Ptr IdentityState -> IO a) -> IO a
 withIdentity = withForeignPtr . identityState
 
--- | Reads a chain of certificates, one's own first, and the private key. Both may be in the same file. Throws a 'SettingsError', or
--- the 'IOError' of reading a file.
+-- | Reads a chain of certificates, one's own first, and the private key. Both may be in the same file. Throws a
+-- 'SettingsError', or the 'IOError' of reading a file.
 loadIdentity :: Pem -> Pem -> IO Identity
 loadIdentity = loadIdentityWith (return Nothing)
 
@@ -95,7 +95,8 @@ loadIdentityWith askPassword chain key = do
   keyBytes <- readPem key
   withoutPassword <- newIdentity chainBytes keyBytes Nothing
   outcome <- case withoutPassword of
-    Left IdentityNeedsPassword -> askPassword >>= maybe (return withoutPassword) (newIdentity chainBytes keyBytes . Just)
+    Left IdentityNeedsPassword ->
+      askPassword >>= maybe (return withoutPassword) (newIdentity chainBytes keyBytes . Just)
     _ -> return withoutPassword
   either refuse return outcome
   where
@@ -111,8 +112,8 @@ loadIdentityWith askPassword chain key = do
     keyText = describePem "the private key" key
     throwAbout source problem = throwIO (SettingsError source problem "")
 
--- | The same identity, shown with an answer of its authority (OCSP stapling): the content of a file in DER, as @openssl ocsp -respout@
--- writes it. When the answer is too old, or about another certificate, the identity is shown without.
+-- | The same identity, shown with an answer of its authority (OCSP stapling): the content of a file in DER, as @openssl
+-- ocsp -respout@ writes it. When the answer is too old, or about another certificate, the identity is shown without.
 --
 -- > identity <- stapling <$> ByteString.readFile "fullchain.pem.ocsp" <*> loadIdentity chain key
 stapling :: ByteString -> Identity -> Identity
@@ -122,13 +123,18 @@ newIdentity :: ByteString -> ByteString -> Maybe ByteString -> IO (Either Identi
 newIdentity chain key password = mask_ . alloca $ \place -> do
   code <- withBytes chain $ \chainAt chainSize -> withBytes key $ \keyAt keySize ->
     withPassword $ c_identityNew place chainAt chainSize keyAt keySize
-  if toEnum (fromIntegral code) == IdentityOk then Right <$> (peek place >>= wrap) else return (Left (toEnum (fromIntegral code)))
+  if toEnum (fromIntegral code) == IdentityOk
+    then Right <$> (peek place >>= wrap)
+    else return (Left (toEnum (fromIntegral code)))
   where
     withPassword use = maybe (use nullPtr 0) (`withBytes` use) password
     wrap state = do
       owned <- newForeignPtr c_identityFree state
       certificate <- withForeignPtr owned c_identityCertificate >>= takeCertificate
-      maybe (throwIO (SettingsError "the certificate" OutOfMemory "")) (\found -> return (Identity owned found Nothing)) certificate
+      maybe
+        (throwIO (SettingsError "the certificate" OutOfMemory ""))
+        (\found -> return (Identity owned found Nothing))
+        certificate
 
 withBytes :: ByteString -> (Ptr Word8 -> CSize -> IO a) -> IO a
 withBytes bytes use = unsafeUseAsCStringLen bytes $ \(place, size) -> use (castPtr place) (fromIntegral size)

@@ -71,13 +71,18 @@ certificateProblem number
 exceptionFrom :: Role -> String -> Failure -> IO TlsException
 exceptionFrom role connection failure = do
   certificate <- copyCertificate (failureCertificate failure)
-  words' <- if isCertificate then c_verifyWords (failureVerifyResult failure) >>= peekCString else return (Char8.unpack (failureDetail failure))
+  words' <-
+    if isCertificate
+      then c_verifyWords (failureVerifyResult failure) >>= peekCString
+      else return (Char8.unpack (failureDetail failure))
   return
     TlsException
       { tlsRole = role,
         tlsConnection = connection,
         tlsProblem = problemFrom certificate,
-        tlsAlert = (AlertReceived . alertDescription <$> failureAlertReceived failure) <|> (AlertSent . alertDescription <$> failureAlertSent failure),
+        tlsAlert =
+          (AlertReceived . alertDescription <$> failureAlertReceived failure)
+            <|> (AlertSent . alertDescription <$> failureAlertSent failure),
         tlsDetail = words'
       }
   where
