@@ -177,9 +177,9 @@ instance Exception ConnectionLimitExceeded where
   displayException (ConnectionLimitExceeded limit client) = "the connection of " ++ show client ++ " ends: " ++ told
     where
       told = case limit of
-        FramesWithoutUse -> "too many frames without use"
-        CancelledRequests -> "too many cancelled requests"
-        LargeHeads -> "too many fields in a head"
+        FramesWithoutUse -> "too many frames without use (setHTTP2MaximumFrames, the limit useless-frames)"
+        CancelledRequests -> "too many cancelled requests (setHTTP2MaximumResets, the limit resets)"
+        LargeHeads -> "too many fields in a head (setMaxTotalHeaderLength, the limit head-bytes)"
         ConnectionMemory -> "too much memory for one connection"
 
 -- | A client and the server could not agree on how to protect their connection. The client causes it, unless the

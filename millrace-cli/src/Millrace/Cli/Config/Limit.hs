@@ -34,6 +34,9 @@ data Limit
   | LimitSendSeconds
   | LimitIdleSeconds
   | LimitTotalSeconds
+  | LimitBytesPerSecond
+  | -- | Over which time that is an average.
+    LimitRateSeconds
   | -- | The rest is for HTTP/2 and 3.
     LimitStreams
   | LimitResets
@@ -43,6 +46,7 @@ data Limit
   | LimitStreamWindow
   | LimitConnectionWindow
   | LimitLargestWindow
+  | LimitCompressionTable
   deriving (Eq, Ord, Show, Enum, Bounded)
 
 -- | Its name for users.
@@ -104,6 +108,14 @@ described limit = case limit of
       "How long a connection may wait for its next request; PING and the like do not count. Before its first \
       \request, and after a TLS handshake, it may wait as long as `head-seconds` says, if that is longer"
   LimitTotalSeconds -> seconds "total-seconds" "How long a request may take in all"
+  LimitBytesPerSecond ->
+    Described
+      "bytes-per-second"
+      (0, 1000000000)
+      "BYTES"
+      "The least rate at which a client must send a body or take an answer; \
+      \without it, or with 0, there is none"
+  LimitRateSeconds -> seconds "rate-seconds" "Over which time `bytes-per-second` is an average, usually 10"
   LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or 3"
   LimitResets ->
     many
@@ -124,6 +136,13 @@ described limit = case limit of
       \at first"
   LimitConnectionWindow -> window "connection-window-bytes" "How much of all bodies of a connection may, at first"
   LimitLargestWindow -> window "largest-window-bytes" "How much of all bodies of a connection may at most"
+  LimitCompressionTable ->
+    Described
+      "compression-table-bytes"
+      (0, 65536)
+      "BYTES"
+      "Memory for each connection of HTTP/2 in which the server remembers \
+      \fields of its answers, to send them in a byte or two the next time"
   where
     seconds name = Described name (1, 86400) "SECONDS"
     window name = Described name (65535, 2147483647) "BYTES"

@@ -284,7 +284,9 @@ limiting options =
       limit setSendTimeout LimitSendSeconds,
       limit setIdleTimeout LimitIdleSeconds,
       limit setTotalTimeout LimitTotalSeconds,
+      maybe id (`setMinimumRate` (10 `or'` LimitRateSeconds)) (limitOf options LimitBytesPerSecond),
       limit setHTTP2MaximumStreams LimitStreams,
+      limit setHTTP2CompressionTable LimitCompressionTable,
       resets,
       frames,
       windows

@@ -84,9 +84,20 @@ spec = around withCertificates $ do
               do
                 told <- nextErrorLine server
                 told `shouldSatisfy` ("millrace: the connection of 127.0.0.1:" `isPrefixOf`)
-                told `shouldSatisfy` (" ends: too many frames without use" `isSuffixOf`)
+                told `shouldSatisfy` ("useless-frames)" `isSuffixOf`)
                 metrics <- curl [status <> "metrics"]
                 lines metrics `shouldContain` ["millrace_connections_ended_by_limit_total{limit=\"useless-frames\"} 1"]
+  it "ends a client that takes its answer more slowly than it may" $ \folder -> do
+    configuredWith "bytes-per-second: 10000000, rate-seconds: 1" folder ["listen: {http: 127.0.0.1:0}"] []
+    withDescriptors 1000 folder $ \server -> do
+      write folder "site/larger" (Char8.replicate 60000000 'x')
+      withClients 1 (fromIntegral (serverPort server)) "GET /larger HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" $
+        \clients -> do
+          -- It takes nothing for so long that it cannot reach the rate any more. Usually it would have half a minute.
+          threadDelay 5000000
+          received <- mapM receiveToEnd clients
+          map Char8.length received `shouldSatisfy` all (< 60000000)
+      endsWithOneMessage server
   it "says once that there are as many connections as it may have, and once that there is room again" $ \folder -> do
     configuredWith "connections: 5" folder ["listen: {http: 127.0.0.1:0}"] []
     withDescriptors 1000 folder $ \server -> do
