@@ -125,7 +125,7 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
   _ -> throwIO reason
   where
     ofCertificates =
-      "--certificate ('chain' in a configuration) takes a certificate with its chain, and --key ('key') its private \
+      "'certificate' takes a certificate with its chain, and 'key' its private \
       \key without a password, both in PEM."
     ofTicketKeys =
       "--ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

@@ -205,7 +205,7 @@ changing :: Chunk Doc
 changing =
   paragraph $
     "--limit changes one of these: " <> intercalate ", " (map limitName [minBound ..])
-      <> ". Without it the library's own limits hold, which the guide describes (docs/guide/configuring.md)."
+      <> ". What is usual, and what each means: millrace settings."
 
 stopping :: Chunk Doc
 stopping =

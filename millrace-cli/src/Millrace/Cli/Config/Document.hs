@@ -127,7 +127,8 @@ refined (Reader run) check = Reader $ \node -> case run node of
 choice :: [(String, a)] -> Reader a
 choice words' = refined text $ \word -> maybe (Left (unknown word)) Right (lookup word words')
   where
-    unknown word = "'" <> word <> "' is none of: " <> intercalate ", " (map fst words') <> meant (map fst words') word
+    unknown word = "'" <> word <> "' is none of: " <> intercalate ", " (map fst words') <> nearest (meant (map fst words') word)
+    nearest said = if take 1 said == "." then said else ""
 
 -- | @true@ or @false@.
 yesOrNo :: Reader Bool

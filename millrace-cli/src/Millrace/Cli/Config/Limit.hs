@@ -6,6 +6,7 @@ module Millrace.Cli.Config.Limit
     limitRange,
     limitUnit,
     limitMeaning,
+    limitUsual,
     LimitOptions,
     noLimitOptions,
     limitsFrom,
@@ -65,6 +66,32 @@ limitUnit limit = case described limit of Described _ _ unit _ -> unit
 limitMeaning :: Limit -> String
 limitMeaning limit = case described limit of Described _ _ _ meaning -> meaning
 
+-- | What holds without it: what @defaultSettings@ of "Network.Wai.Handler.Millrace" has.
+limitUsual :: Limit -> String
+limitUsual limit = case limit of
+  LimitConnections -> "as many as descriptors allow"
+  LimitReservedDescriptors -> ""
+  LimitHeadBytes -> "51200"
+  LimitUrlBytes -> "8192"
+  LimitFields -> "128"
+  LimitBodyBytes -> "any size"
+  LimitHeadSeconds -> "30"
+  LimitBodySeconds -> "30"
+  LimitSendSeconds -> "30"
+  LimitIdleSeconds -> "30"
+  LimitTotalSeconds -> "any time"
+  LimitBytesPerSecond -> "0"
+  LimitRateSeconds -> "10"
+  LimitStreams -> "128"
+  LimitResets -> "1000"
+  LimitResetsPerSecond -> "100"
+  LimitUselessFrames -> "4000"
+  LimitUselessFramesPerSecond -> "500"
+  LimitStreamWindow -> "262144"
+  LimitConnectionWindow -> "1048576"
+  LimitLargestWindow -> "25165824"
+  LimitCompressionTable -> "4096"
+
 data Described = Described String (Integer, Integer) String String
 
 described :: Limit -> Described
@@ -89,7 +116,7 @@ described limit = case limit of
       "url-bytes"
       (1, 1048576)
       "BYTES"
-      "The length of a request's path and query, usually 8192, and no \
+      "The length of a request's path and query, and no \
       \more than `head-bytes`; a longer one gets a 414. Bytes beyond ASCII are taken as they are"
   LimitFields -> Described "fields" (1, 10000) "N" "The number of a request's fields"
   LimitBodyBytes ->
@@ -115,7 +142,7 @@ described limit = case limit of
       "BYTES"
       "The least rate at which a client must send a body or take an answer; \
       \without it, or with 0, there is none"
-  LimitRateSeconds -> seconds "rate-seconds" "Over which time `bytes-per-second` is an average, usually 10"
+  LimitRateSeconds -> seconds "rate-seconds" "Over which time `bytes-per-second` is an average"
   LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or 3"
   LimitResets ->
     many
@@ -179,7 +206,7 @@ readLimit text = case break (== '=') text of
     unknown name = "there is no limit '" <> name <> "'; choose one of: " <> intercalate ", " (map fst named)
     within limit number
       | not (null number) && all isDigit number && wanted >= low && wanted <= high = Right (limit, fromInteger wanted)
-      | otherwise = Left ("'" <> number <> "' is not a number from " <> show low <> " to " <> show high)
+      | otherwise = Left (limitName limit <> ": '" <> number <> "' is not a number from " <> show low <> " to " <> show high)
       where
         wanted = read number :: Integer
         (low, high) = limitRange limit

@@ -6,7 +6,7 @@ module Millrace.Cli.Config.Reference
   )
 where
 
-import Data.List (intercalate)
+import Data.List (intercalate, stripPrefix)
 import Millrace.Cli.Base.Json
 import Millrace.Cli.Config.ServerSettings
 import Millrace.Cli.Config.Setting
@@ -47,16 +47,31 @@ referenceText = intercalate "\n" . map group
           <> ")",
         "      " <> filter (/= '`') (meaning (rowNote row))
       ]
-    facts row = filter (not . null) [filter (/= '`') (rowValues row), usually (rowUsual row), placeText (rowPlace row)]
-    usually word = if null word then "" else "usually " <> word
-    meaning note = intercalate ". " (filter (not . null) [noteText note, noteMore note])
+    facts row = filter (not . null) [filter (/= '`') (rowValues row), standing (rowUsual row), placeText (rowPlace row)]
+    standing word = if null word then "" else "usually " <> word
+    meaning note = intercalate ". " (filter (not . null) [inReference (noteText note), noteMore note])
+
+-- Without what refers to the help of a command.
+inReference :: String -> String
+inReference text = case text of
+  _ | Just rest <- stripPrefix " (see below)" text -> inReference rest
+  letter : rest -> letter : inReference rest
+  [] -> []
 
 placeText :: Place -> String
 placeText place = case place of
   OptionAndKey -> ""
   KeyOnly -> "key only"
+  LimitAndKey -> "as an option: --limit NAME=NUMBER"
   OptionOnly -> "option only"
   ArgumentAndKey -> "argument, and key"
+
+optionText :: Row -> String
+optionText row = case rowPlace row of
+  OptionAndKey -> "--" <> rowName row
+  OptionOnly -> "--" <> rowName row
+  LimitAndKey -> "--limit " <> rowName row <> "="
+  _ -> ""
 
 -- | An object of groups, with an array of settings each.
 referenceJson :: [(String, [Row])] -> String
@@ -65,12 +80,12 @@ referenceJson groups = renderJson (Object [(name, Array (map row rows)) | (name,
     row found =
       Object
         [ ("name", String (rowName found)),
-          ("option", Bool (rowPlace found `elem` [OptionAndKey, OptionOnly])),
+          ("option", String (optionText found)),
           ("key", Bool (rowPlace found /= OptionOnly)),
           ("placeholder", String (rowPlaceholder found)),
           ("values", String (rowValues found)),
           ("usual", String (rowUsual found)),
-          ("help", String (noteText (rowNote found))),
+          ("help", String (inReference (noteText (rowNote found)))),
           ("more", String (noteMore (rowNote found))),
           ("page", String (notePage (rowNote found)))
         ]

@@ -265,9 +265,8 @@ limitSettings = keys {onCommandLine = given, described = described byName <> des
   where
     keys = limitsFrom . mapMaybe sequence <$> traverse (\limit -> (,) limit <$> key limit) [minBound ..]
     key limit =
-      inFileOnly
-        Nothing
-        (setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit))
+      placed LimitAndKey . usually (limitUsual limit) $
+        setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit)
     form limit = uncurry numberFrom (limitRange limit) (limitUnit limit)
     given = limitsFrom <$> Options.many (onCommandLine byName)
     byName = optionOnly (needed "limit" named note id)

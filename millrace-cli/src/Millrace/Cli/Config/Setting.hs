@@ -15,6 +15,8 @@ module Millrace.Cli.Config.Setting
     argument,
     inFileOnly,
     optionOnly,
+    placed,
+    usually,
     within,
     unlessUsual,
     onlyWhere,
@@ -86,6 +88,8 @@ data Place
   = OptionAndKey
   | KeyOnly
   | OptionOnly
+  | -- | The command line has it as @--limit NAME=NUMBER@.
+    LimitAndKey
   | -- | The key of what the command line says by its place.
     ArgumentAndKey
   deriving (Eq, Show)
@@ -118,13 +122,13 @@ setting = settingWith mempty
 settingWith :: Options.Mod Options.OptionFields a -> String -> Form a -> a -> Note -> (record -> a) -> Settings record a
 settingWith others name form usual note part =
   Settings
-    { onCommandLine = optionOf name form note (others <> Options.value usual <> usually),
+    { onCommandLine = optionOf name form note (others <> Options.value usual <> shownUsual),
       inFile = Document.withDefault usual (pack name) (formReader form),
       written = \record -> [(name, value) | Just value <- [formValue form (part record)]],
       described = [rowOf OptionAndKey name form (formText form usual) note]
     }
   where
-    usually = if null (formText form usual) then mempty else Options.showDefaultWith (formText form)
+    shownUsual = if null (formText form usual) then mempty else Options.showDefaultWith (formText form)
 
 -- | A setting that is there or not: the first value without it, the second with it. The key has @true@ or @false@.
 switchable :: Eq a => String -> a -> a -> Note -> (record -> a) -> Settings record a
@@ -167,6 +171,11 @@ inFileOnly usual settings = placed KeyOnly settings {onCommandLine = pure usual}
 optionOnly :: Settings record a -> Settings record a
 optionOnly = placed OptionOnly
 
+-- | Says the usual value of a setting that has it elsewhere.
+usually :: String -> Settings record a -> Settings record a
+usually word settings = settings {described = [row {rowUsual = word} | row <- described settings]}
+
+-- | A setting that stands at other places.
 placed :: Place -> Settings record a -> Settings record a
 placed place settings = settings {described = [row {rowPlace = place} | row <- described settings]}
 
@@ -257,11 +266,11 @@ oneWordOf what named =
 
 -- | The name of a file.
 fileName :: Form FilePath
-fileName = (textual "FILE" Right id) {formReader = Document.nonEmptyText, formCompletion = Just "file"}
+fileName = (textual "FILE" Right id) {formReader = Document.nonEmptyText, formValues = "a file", formCompletion = Just "file"}
 
 -- | The name of a directory.
 directoryName :: Form FilePath
-directoryName = fileName {formPlaceholder = "DIR", formCompletion = Just "directory"}
+directoryName = fileName {formPlaceholder = "DIR", formValues = "a directory", formCompletion = Just "directory"}
 
 -- | A text with a meaning: its placeholder, how it is read, and how it is written.
 textual :: String -> (String -> Either String a) -> (a -> String) -> Form a
@@ -272,7 +281,7 @@ textual placeholder parsed shown =
       formValue = Just . Text . shown,
       formText = shown,
       formPlaceholder = placeholder,
-      formValues = "",
+      formValues = "a text",
       formWords = [],
       formCompletion = Nothing
     }

@@ -326,43 +326,44 @@ targetSettings =
 
 healthSettings :: Settings HealthOptions HealthOptions
 healthSettings =
-  HealthOptions
-    <$> needed
-      "path"
-      (textual "PATH" targetPath id)
-      ( says
-          "The path that targets are asked for, by GET. Must \
-          \be there"
-      )
-      healthPath
-    <*> setting "every-seconds" anyTime (healthEverySeconds usual) (says "How often") healthEverySeconds
-    <*> setting
-      "limit-seconds"
-      (numberFrom 1 3600 "SECONDS")
-      (healthLimitSeconds usual)
-      ( says
-          "How long an \
-          \answer may take"
-      )
-      healthLimitSeconds
-    <*> setting
-      "failures"
-      (numberFrom 1 1000 "N")
-      (healthFailures usual)
-      ( says
-          "How many failures in a row \
-          \leave a target out"
-      )
-      healthFailures
-    <*> setting
-      "successes"
-      (numberFrom 1 1000 "N")
-      (healthSuccesses usual)
-      ( says
-          "How many successes in a row \
-          \take it back"
-      )
-      healthSuccesses
+  inFileOnly usual $
+    HealthOptions
+      <$> needed
+        "path"
+        (textual "PATH" targetPath id)
+        ( says
+            "The path that targets are asked for, by GET. Must \
+            \be there"
+        )
+        healthPath
+      <*> setting "every-seconds" anyTime (healthEverySeconds usual) (says "How often") healthEverySeconds
+      <*> setting
+        "limit-seconds"
+        (numberFrom 1 3600 "SECONDS")
+        (healthLimitSeconds usual)
+        ( says
+            "How long an \
+            \answer may take"
+        )
+        healthLimitSeconds
+      <*> setting
+        "failures"
+        (numberFrom 1 1000 "N")
+        (healthFailures usual)
+        ( says
+            "How many failures in a row \
+            \leave a target out"
+        )
+        healthFailures
+      <*> setting
+        "successes"
+        (numberFrom 1 1000 "N")
+        (healthSuccesses usual)
+        ( says
+            "How many successes in a row \
+            \take it back"
+        )
+        healthSuccesses
   where
     usual = healthAt "/"
 

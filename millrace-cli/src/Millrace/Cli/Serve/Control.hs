@@ -13,7 +13,7 @@ where
 
 import Control.Concurrent (forkIO, killThread)
 import Control.Exception (IOException, bracket, bracketOnError, catch, finally, mask, toException, try)
-import Control.Monad (forever, unless, void)
+import Control.Monad (forM_, forever, void)
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -39,10 +39,11 @@ data Outcome
     Refused String
   deriving (Eq, Show)
 
--- | Listens beside a path. The action gets a function that has the socket at the path while it runs another action, and
+-- | @withControl path reload action@ listens beside a path. Who asks says which file is to be read, by its canonical path, and @reload@ gets
+-- that. The action gets a function that has the socket at the path while it runs another action, and
 -- meanwhile does what is asked for there. It replaces the socket of another server, and the next server may replace
 -- this one. Throws 'Failure' if the socket cannot be made.
-withControl :: FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
+withControl :: FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withControl path reload use = withOwnFile unmade path listening close answered
   where
     answered listener whileThere = use (bracket (forkIO (serving listener)) killThread . const . whileThere)
@@ -70,20 +71,21 @@ withControl path reload use = withOwnFile unmade path listening close answered
     pause _ = threadDelay 100000
     answering client = answer client reload `catch` ignore
 
-answer :: Socket -> IO Outcome -> IO ()
+answer :: Socket -> (ByteString -> IO Outcome) -> IO ()
 answer client reload = do
   asked <-
     deadlineAfter patienceMicros >>= \deadline ->
-      receiveWhile (\soFar -> ByteString.length soFar < ByteString.length question) deadline client
-  unless (asked /= question) $ do
-    outcome <- reload
+      receiveWhile (\soFar -> Char8.last (Char8.cons ' ' soFar) /= '\n' && ByteString.length soFar < questionBytesMax) deadline client
+  forM_ (ByteString.stripPrefix question asked >>= ByteString.stripSuffix (Char8.pack "\n")) $ \file -> do
+    outcome <- reload file
     deadline <- deadlineAfter patienceMicros
     sendAllBefore deadline client (written outcome)
   where
     patienceMicros = 10000000
+    questionBytesMax = 8192
 
 question :: ByteString
-question = Char8.pack "reload\n"
+question = Char8.pack "reload "
 
 written :: Outcome -> ByteString
 written outcome = case outcome of
@@ -94,12 +96,12 @@ taken, refused :: ByteString
 taken = Char8.pack "taken\n"
 refused = Char8.pack "refused\n"
 
--- | Asks the server that listens at a path, and waits for the outcome, until the deadline. 'Nothing': the server has
+-- | @askToReload deadline path file@ asks the server that listens at a path to read a file, and waits for the outcome, until the deadline. 'Nothing': the server has
 -- ended before it said one. Throws 'IOException' if there is no server, and after the deadline.
-askToReload :: Deadline -> FilePath -> IO (Maybe Outcome)
-askToReload deadline path = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
+askToReload :: Deadline -> FilePath -> ByteString -> IO (Maybe Outcome)
+askToReload deadline path file = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
   connectBefore deadline server (SockAddrUnix path)
-  sendAllBefore deadline server question
+  sendAllBefore deadline server (question <> file <> Char8.pack "\n")
   understood <$> receiveWhile (const True) deadline server
   where
     understood bytes

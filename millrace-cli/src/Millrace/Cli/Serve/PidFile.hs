@@ -3,6 +3,7 @@
 module Millrace.Cli.Serve.PidFile (withPidFile) where
 
 import Control.Exception (bracketOnError, toException)
+import Data.ByteString (ByteString)
 import Millrace.Cli.Base.Failure
 import Millrace.Cli.Base.System (processNumber)
 import Millrace.Cli.Serve.Control
@@ -12,7 +13,7 @@ import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinary
 -- | Makes both, if there is a path. The action gets a function that has them at their places while it runs another
 -- action: from then on this process is the one that is asked, and until then another one may be. Throws 'Failure' if
 -- they cannot be made.
-withPidFile :: Maybe FilePath -> IO Outcome -> ((IO () -> IO ()) -> IO a) -> IO a
+withPidFile :: Maybe FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withPidFile Nothing _ use = use id
 withPidFile (Just path) reload use =
   withControl (controlPath path) reload $ \whileAsked ->

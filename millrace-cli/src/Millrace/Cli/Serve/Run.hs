@@ -12,11 +12,12 @@ import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, takeMVar, tryPutMVar)
 import Control.Exception (IOException, SomeException, catch, throwIO, toException, try)
 import Control.Monad (forever, unless, void, when)
+import Data.ByteString (ByteString)
 import Data.Foldable (traverse_)
 import Data.List (intercalate, isPrefixOf)
 import Data.Maybe (maybeToList)
 import Millrace.Cli.Base.Failure
-import Millrace.Cli.Base.NameBytes (readTextFile)
+import Millrace.Cli.Base.NameBytes (nameBytes, readTextFile)
 import Millrace.Cli.Base.System (Hangup (..), onHangup)
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.Document (renderMistake)
@@ -29,7 +30,7 @@ import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites
 import Millrace.Cli.Serve.Tls (checkTls)
 import Millrace.Deadline (deadlineAfter, isDeadlineError)
-import System.Directory (doesDirectoryExist)
+import System.Directory (canonicalizePath, doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (takeDirectory)
 
@@ -60,8 +61,11 @@ run makers file = do
             pure next
           reloading = try readAgain >>= told
       void . forkIO . forever $ takeMVar asked >> reloading
-      withPidFile (configurationPidFile first) reloading (use application)
+      withPidFile (configurationPidFile first) (onlyFor reloading) (use application)
   where
+    onlyFor reloading asked = do
+      own <- canonical file
+      if asked == own then reloading else pure (Refused ("it runs with " <> file <> ", which is another file"))
     told = \case
       Right () -> Taken <$ tell ("millrace: " <> takenText file)
       Left failure -> Refused (reasonOf failure) <$ tell ("millrace: everything stays as it was: " <> reasonOf failure)
@@ -72,6 +76,10 @@ run makers file = do
           failureRemedy =
             "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
         }
+
+-- A file is asked for from another folder than that in which the server was started.
+canonical :: FilePath -> IO ByteString
+canonical file = nameBytes <$> canonicalizePath file
 
 takenText :: FilePath -> String
 takenText file = file <> " was read again; new requests are answered as it says"
@@ -141,7 +149,7 @@ reload seconds file = do
   found <- load file
   path <- controlPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
   deadline <- deadlineAfter (1000000 * seconds)
-  outcome <- askToReload deadline path `catch` (throwIO . notAsked path)
+  outcome <- (canonical file >>= askToReload deadline path) `catch` (throwIO . notAsked path)
   case outcome of
     Just Taken -> say (takenText file <> "\n")
     Just (Refused reason) ->

@@ -264,9 +264,9 @@ every =
     "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, \
     \drain-seconds: 30, pid-file: p}",
     "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, \
-    \head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, streams: 10, resets: 11, \
+    \head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, bytes-per-second: 17, rate-seconds: 18, streams: 10, resets: 11, \
     \resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, \
-    \connection-window-bytes: 65537, largest-window-bytes: 65538}",
+    \connection-window-bytes: 65537, largest-window-bytes: 65538, compression-table-bytes: 19}",
     "sites:",
     "  - hosts: [a.org, '*.a.org', '[::1]']",
     "    headers: {X: y, Z: 1}",
@@ -308,7 +308,7 @@ everything =
             serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
             serverLimits =
               limitsFrom
-                (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 65536, 65537, 65538]),
+                (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 17, 18, 10, 11, 12, 13, 14, 65536, 65537, 65538, 19]),
             serverDrainSeconds = 30
           },
       configurationPidFile = Just "p",

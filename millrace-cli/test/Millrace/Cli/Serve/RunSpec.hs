@@ -112,6 +112,11 @@ spec = do
         (take 3 good <> ["sites: {files: " <> folder </> "none}"])
         ["cannot serve " <> folder </> "none", "No such file"]
       refusedByCommand (good <> ["  fiels: x"]) ["m.yaml:6:3: a site has no key 'fiels'"]
+      -- It does not take a file that it does not run with.
+      writeFile (folder </> "other.yaml") (unlines good)
+      other <- runMillrace [] ["reload", folder </> "other.yaml"]
+      (outcomeExit other, outcomeOutput other) `shouldBe` (ExitFailure 1, "")
+      outcomeErrors other `shouldContain` "which is another file"
       curl [serverUrl server] `shouldReturn` "one"
       write folder "two/index.html" "two"
       configured folder (take 3 good <> ["sites: {files: " <> folder </> "two}"])
