@@ -72,7 +72,7 @@ data Connection = Connection
     connectionEngine :: !(Ptr Engine),
     -- | For "Millrace.Http.Threads.OnYield".
     connectionRole :: {-# UNPACK #-} !AtomicWord,
-    -- | Threads that wait for events, by 'noticeKey'.
+    -- | Threads that wait for events, by their keys ('Millrace.Http.Multiplexed.Engine.noticeKey').
     connectionWaiters :: !Waiters,
     -- | The threads that work on the connection.
     connectionCrew :: !Crew,

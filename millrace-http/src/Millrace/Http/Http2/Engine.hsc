@@ -296,7 +296,7 @@ streamCount engine = fromIntegral <$> c_streamCount engine
 foreign import ccall unsafe "http2_next_notice"
   c_nextNotice :: Ptr Engine -> IO Int64
 
--- | The key ('noticeKey') of a thread that has to be woken.
+-- | The key ('Millrace.Http.Multiplexed.Engine.noticeKey') of a thread that has to be woken.
 nextNotice :: Ptr Engine -> IO (Maybe Int)
 nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
 

@@ -56,7 +56,7 @@ import Millrace.Http.Multiplexed.Head (Head)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
 
--- | A request, from 'nextRequest' to 'releaseStream'.
+-- | A request, from the moment when it is taken until it is released.
 data Stream
 
 -- | The number of the stream in its engine.
@@ -99,16 +99,16 @@ streamProgress stream = fromIntegral <$> c_progress stream
 foreign import ccall unsafe "http_stream_copy_head"
   copyStreamHead :: Ptr Stream -> Ptr Word8 -> IO ()
 
+-- | Resets the stream at once, with an error code of its protocol.
 foreign import ccall unsafe "http_stream_reset"
-  -- | Resets the stream at once, with an error code of its protocol.
   resetStreamWith :: Ptr Stream -> Word64 -> IO ()
 
+-- | Resets the stream because its handler has failed. What was flushed is sent first.
 foreign import ccall unsafe "http_stream_abort"
-  -- | Resets the stream because its handler has failed. What was flushed is sent first.
   failStream :: Ptr Stream -> IO ()
 
+-- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
 foreign import ccall unsafe "http_stream_flush"
-  -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
   markFlushed :: Ptr Stream -> IO ()
 
 -- | The key under which a thread waits for an event of the stream with this number.

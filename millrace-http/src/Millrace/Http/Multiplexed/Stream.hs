@@ -105,7 +105,9 @@ data Stream = forall own.
   Stream
   { streamProtocol :: !(Protocol own),
     streamOwn :: !own,
+    -- | Its record in C.
     streamEngine :: !(Ptr Engine.Stream),
+    -- | Under which threads wait for its events.
     streamNoticeKey :: !Int,
     -- | The server.
     serverOf :: !ServerContext,

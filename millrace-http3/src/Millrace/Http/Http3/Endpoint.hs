@@ -72,7 +72,7 @@ data Endpoint = Endpoint
     endpointEngine :: !(Ptr Engine),
     -- | For "Millrace.Http.Threads.OnYield".
     endpointRole :: {-# UNPACK #-} !AtomicWord,
-    -- | Threads that wait for events, by 'noticeKey'.
+    -- | Threads that wait for events, by their keys ('Millrace.Http.Multiplexed.Engine.noticeKey').
     endpointWaiters :: !Waiters,
     -- | The threads that work on the endpoint.
     endpointCrew :: !Crew,
