@@ -61,6 +61,7 @@ ofFrames =
     "waits for nothing: with trailers",
     "ends an empty answer while the client's window is closed",
     "time to read the answer, before the stream is reset",
+    "takes some two megabytes", -- eight over HTTP/3
     "sends what is more urgent first",
     "sends what is as urgent one after the other",
     "sends in another order",
@@ -75,6 +76,10 @@ ofFrames =
     "tell of each connection that they end",
     "a window that grows by 0",
     "DATA behind RST_STREAM",
+    "may be followed by what was on its way to be sent",
+    -- QUIC itself keeps a client within the number of streams.
+    "are not those that a client forgets",
+    "are refused beyond the limit",
     "trailers that do not end the stream",
     "a padded body",
     -- libnghttp3 refuses these.
