@@ -90,8 +90,7 @@ commands =
         progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes),
       command "run" . info (Run <$> configurationFile) $
         progDesc
-          "Serve what a configuration file says: sites by name, files, \
-          \proxies"
+          "Serve what a configuration file says: sites by name, files, proxies"
           <> footerDoc (unChunk runNotes),
       command "check" . info (Check <$> configurationFile) $
         progDesc "Say what is wrong with a configuration file, and where" <> footerDoc (unChunk checkNotes),
@@ -113,8 +112,7 @@ printable parser =
       Print
       ( long "print-config"
           <> help
-            "Print the configuration \
-            \file that says the same (for 'millrace run'), and exit"
+            "Print the configuration file that says the same (for 'millrace run'), and exit"
       )
 
 serveNotes :: Chunk Doc
@@ -126,8 +124,7 @@ serveNotes =
           ("millrace serve --host 0.0.0.0 ~/public", "to every machine that can reach this one"),
           ("millrace serve site --access-log access.log --status 9090", "with an access log and counters"),
           ("millrace serve dist --spa", "a single-page application"),
-          ( "millrace serve site -p 443 --certificate fullchain.pem --key privkey.pem --redirect-to-https \
-            \80",
+          ( "millrace serve site -p 443 --certificate fullchain.pem --key privkey.pem --redirect-to-https 80",
             "https, and http that leads there"
           )
         ],
@@ -135,8 +132,7 @@ serveNotes =
         "A directory answers with its index.html or index.htm. A file NAME.br, NAME.zst or NAME.gz is sent \
         \instead of NAME to \
         \clients that accept the coding, unless it is more than two seconds older than NAME. Only regular files \
-        \are served. \
-        \Names that begin with a dot are not served, except .well-known.",
+        \are served. Names that begin with a dot are not served, except .well-known.",
       encryption,
       changing,
       stopping
@@ -215,14 +211,12 @@ stopping =
         \Ctrl-C, SIGTERM, SIGQUIT or SIGHUP (a terminal that closes) makes the server finish the open requests \
         \and stop, after \
         \ten seconds at the latest (--drain-seconds and one more). A second signal stops it at once. If nobody \
-        \reads the access log, the server waits two \
-        \seconds for it. Under nohup, SIGHUP does nothing.",
+        \reads the access log, the server waits two seconds for it. Under nohup, SIGHUP does nothing.",
       paragraph
         "To restart without losing a connection, let systemd hold the socket (LISTEN_FDS). Connections then \
         \wait in it for the \
         \next server, and --host and --port are ignored. Or run every server with --reuse-port: start the new \
-        \server, wait \
-        \until it is ready, then send SIGTERM to the old one."
+        \server, wait until it is ready, then send SIGTERM to the old one."
     ]
 
 doctorNotes :: Chunk Doc
@@ -235,8 +229,7 @@ doctorNotes =
         ],
       paragraph
         "If a backend is chosen by name, only that one is tried. Some sandboxes kill a program that tries \
-        \io_uring: there, use \
-        \--backend epoll or MILLRACE_BACKEND=epoll.",
+        \io_uring: there, use --backend epoll or MILLRACE_BACKEND=epoll.",
       paragraph "Exit status: 0 if a server could start with this backend, 1 if not."
     ]
 
@@ -280,8 +273,7 @@ checkNotes =
         "Also opens directories, and reads users, certificates and keys, as 'millrace run' does before it \
         \listens. So run it as the server's \
         \user. The folders of the access log and of 'pid-file' must be there, except those that a service \
-        \manager makes (in /run and \
-        \/var/log): for them there is a message.",
+        \manager makes (in /run and /var/log): for them there is a message.",
       paragraph
         "Exit status: 0 if 'millrace run' would take the file, 1 if not. Mistakes are printed as \
         \FILE:LINE:COLUMN: TEXT."
@@ -297,8 +289,7 @@ reloadNotes =
         \'pid-file', send SIGHUP to the server: its messages then say the outcome. Changes of 'listen', \
         \'process' and 'limits' need a restart.",
       paragraph
-        "Exit status: 0 if the server answers new requests as the file says, 1 if not; then the reasons \
-        \are printed."
+        "Exit status: 0 if the server answers new requests as the file says, 1 if not; then the reasons are printed."
     ]
 
 patience :: Parser Int
@@ -307,8 +298,7 @@ patience =
     (eitherReader (formArgument (numberFrom 1 3600 "SECONDS")))
     ( long "timeout" <> metavar "SECONDS" <> value 60 <> showDefault
         <> help
-          "How long to wait for the server's \
-          \answer"
+          "How long to wait for the server's answer"
     )
 
 configurationFile :: Parser FilePath

@@ -100,8 +100,7 @@ configuration =
           unless
             (all ((/= RedirectToHttps) . listenSpeaking) listens)
             ( Left
-                "'listen' has redirect-to-https, \
-                \and no https"
+                "'listen' has redirect-to-https, and no https"
             )
       case repeated (concatMap siteHosts sites) of
         [] -> pure ()
@@ -143,8 +142,7 @@ listen =
     whole found
       | listenHttp3 found /= Http3IfPossible && listenSpeaking found /= Https =
         Left
-          "'http3' is for an element \
-          \with 'https'"
+          "'http3' is for an element with 'https'"
       | otherwise = Right found
 
 -- HOST:PORT, or a port alone, on the loopback interface.
@@ -187,8 +185,7 @@ site =
       unless
         ([] `elem` paths)
         ( Left
-            "this site has nothing for the path /: give it 'files', 'proxy' or \
-            \'redirect', or a route with the path /"
+            "this site has nothing for the path /: give it 'files', 'proxy' or 'redirect', or a route with the path /"
         )
       pure (SiteOptions hosts fields all')
 
@@ -207,8 +204,7 @@ routeParts word
   | not (all isPlain word) =
     Left
       ( "'" <> word
-          <> "' has characters that a path is written without: write it \
-             \decoded, and without ? and #"
+          <> "' has characters that a path is written without: write it decoded, and without ? and #"
       )
   | readings (foldMap (("/" <>) . encodeSegment) encoded) /= Just [encoded] =
     Left
@@ -261,8 +257,7 @@ hostPattern = refined nonEmptyText (parsed . map toLower)
     parsed name =
       Left
         ( "'" <> name
-            <> "' is not the name of a host: example.org, '*.example.org', or '*' for \
-               \all others"
+            <> "' is not the name of a host: example.org, '*.example.org', or '*' for all others"
         )
     isName name = take 1 name `notElem` ["", "."] && (all isOfName name || isIp6 name)
     isOfName letter = isAscii letter && (isAlphaNum letter || letter `elem` (".-_" :: String))

@@ -12,12 +12,9 @@ module Millrace.Cli.Config.Limit
     limitsFrom,
     limitOf,
     limitsWith,
-    readLimit,
   )
 where
 
-import Data.Char (isDigit)
-import Data.List (intercalate)
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 
@@ -108,8 +105,7 @@ described limit = case limit of
       "reserved-descriptors"
       (0, 1000000)
       "N"
-      "Open files that connections \
-      \leave to files, logs and targets"
+      "Open files that connections leave to files, logs and targets"
   LimitHeadBytes -> Described "head-bytes" (1024, 1048576) "BYTES" "The size of a request's head"
   LimitUrlBytes ->
     Described
@@ -124,8 +120,7 @@ described limit = case limit of
       "body-bytes"
       (0, 2 ^ (62 :: Int))
       "BYTES"
-      "The size of a request's body; a larger \
-      \one gets a 413"
+      "The size of a request's body; a larger one gets a 413"
   LimitHeadSeconds -> seconds "head-seconds" "How long a client may take to send a head"
   LimitBodySeconds -> seconds "body-seconds" "How long a request's body may stand still"
   LimitSendSeconds -> seconds "send-seconds" "How long a client may take nothing of an answer"
@@ -140,8 +135,7 @@ described limit = case limit of
       "bytes-per-second"
       (0, 1000000000)
       "BYTES"
-      "The least rate at which a client must send a body or take an answer; \
-      \without it, or with 0, there is none"
+      "The least rate at which a client must send a body or take an answer; without it, or with 0, there is none"
   LimitRateSeconds -> seconds "rate-seconds" "Over which time `bytes-per-second` is an average"
   LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or 3"
   LimitResets ->
@@ -153,14 +147,12 @@ described limit = case limit of
   LimitUselessFrames ->
     many
       "useless-frames"
-      "How many frames of HTTP/2 that bring nothing, such as PING, at \
-      \once; of HTTP/3 four packets count as one"
+      "How many frames of HTTP/2 that bring nothing, such as PING, at once; of HTTP/3 four packets count as one"
   LimitUselessFramesPerSecond -> rate "useless-frames-per-second" "How many of them per second on average"
   LimitStreamWindow ->
     window
       "stream-window-bytes"
-      "How much of a request's body may arrive before it is read, \
-      \at first"
+      "How much of a request's body may arrive before it is read, at first"
   LimitConnectionWindow -> window "connection-window-bytes" "How much of all bodies of a connection may, at first"
   LimitLargestWindow -> window "largest-window-bytes" "How much of all bodies of a connection may at most"
   LimitCompressionTable ->
@@ -195,18 +187,3 @@ limitOf (LimitOptions found) limit = Map.lookup limit found
 -- | All that are changed.
 limitsWith :: LimitOptions -> [(Limit, Int)]
 limitsWith (LimitOptions found) = Map.toList found
-
--- | Reads @NAME=NUMBER@, or says what is wrong with it.
-readLimit :: String -> Either String (Limit, Int)
-readLimit text = case break (== '=') text of
-  (name, '=' : number) -> maybe (Left (unknown name)) (`within` number) (lookup name named)
-  _ -> Left ("'" <> text <> "' is not NAME=NUMBER")
-  where
-    named = [(limitName limit, limit) | limit <- [minBound ..]]
-    unknown name = "there is no limit '" <> name <> "'; choose one of: " <> intercalate ", " (map fst named)
-    within limit number
-      | not (null number) && all isDigit number && wanted >= low && wanted <= high = Right (limit, fromInteger wanted)
-      | otherwise = Left (limitName limit <> ": '" <> number <> "' is not a number from " <> show low <> " to " <> show high)
-      where
-        wanted = read number :: Integer
-        (low, high) = limitRange limit

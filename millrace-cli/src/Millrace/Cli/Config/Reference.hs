@@ -41,8 +41,7 @@ referenceText = intercalate "\n" . map group
     group (name, rows) = unlines (name : concatMap line rows)
     line row =
       [ "  " <> rowName row <> concatMap (" " <>) (filter (not . null) [rowPlaceholder row])
-          <> "  \
-             \("
+          <> "  ("
           <> intercalate "; " (facts row)
           <> ")",
         "      " <> filter (/= '`') (meaning (rowNote row))

@@ -14,7 +14,8 @@ module Millrace.Cli.Config.ServerSettings
   )
 where
 
-import Data.List (stripPrefix)
+import Data.Bifunctor (first)
+import Data.List (intercalate, stripPrefix)
 import Data.List.NonEmpty (NonEmpty)
 import Data.Maybe (fromMaybe, mapMaybe)
 import Millrace.Cli.Base.Backend (backendChoices)
@@ -36,8 +37,7 @@ addressSettings =
         (textual "HOST" (Right . withoutBrackets) id)
         "127.0.0.1"
         ( says
-            "Address or name to \
-            \listen on; 0.0.0.0 or :: for all addresses"
+            "Address or name to listen on; 0.0.0.0 or :: for all addresses"
         )
         listenHost
       <*> settingWith
@@ -46,8 +46,7 @@ addressSettings =
         (numberFrom 0 65535 "PORT")
         8080
         ( says
-            "Port to listen on; 0 \
-            \for any free port"
+            "Port to listen on; 0 for any free port"
         )
         listenPort
   where
@@ -66,8 +65,7 @@ listenSettings =
       ProxyHeaderRequired
       ( says
           "Expect a header of the PROXY protocol, version 1 or 2, at the beginning of every connection, from a \
-          \proxy that names \
-          \the client. Nobody else should be able to reach the port"
+          \proxy that names the client. Nobody else should be able to reach the port"
       )
       listenProxyHeader
 
@@ -79,8 +77,7 @@ http3Setting =
     ( setting
         "http3"
         ( oneWordOf
-            "choice for \
-            \HTTP/3,"
+            "choice for HTTP/3,"
             [("auto", Http3IfPossible), ("on", Http3Required), ("off", NoHttp3)]
         )
         Http3IfPossible
@@ -93,8 +90,7 @@ http3Setting =
         `more` "Clients are told of it (`Alt-Svc`). `auto` does so if `millrace doctor` says that this program \
                \has HTTP/3, and neither \
                \`client-authorities` nor `proxy-protocol` is given, and the sockets are not inherited; if the \
-               \port is taken for UDP, there is a \
-               \message. `on` makes each of these a reason not to start"
+               \port is taken for UDP, there is a message. `on` makes each of these a reason not to start"
         `seeAlso` "deploying.md#https"
 
 -- | The port that sends clients to https. A file says it as an address.
@@ -119,8 +115,7 @@ processSettings =
       Nothing
       ( says
           "Cores to use, with a loop and some 32 MB of memory for each (default: all, or a container's CPU \
-          \quota, rounded \
-          \up, if that is less)"
+          \quota, rounded up, if that is less)"
       )
       serverCores
     <*> switchable
@@ -128,8 +123,7 @@ processSettings =
       False
       True
       ( says
-          "Share the port with other servers that use this option, for a \
-          \restart (see below)"
+          "Share the port with other servers that use this option, for a restart (see below)"
       )
       serverReusePort
     <*> accessLogSettings
@@ -176,8 +170,7 @@ backendSetting =
     (oneWordOf "backend" backendChoices)
     Nothing
     ( says
-        "I/O backend; auto takes MILLRACE_BACKEND if that is set, else the first backend that \
-        \works"
+        "I/O backend; auto takes MILLRACE_BACKEND if that is set, else the first backend that works"
         `seeAlso` "platforms.md"
     )
 
@@ -191,22 +184,19 @@ accessLogSettings =
       setting
         "log-format"
         ( oneWordOf
-            "log \
-            \format"
+            "log format"
             [("combined", Combined), ("json", JsonLines)]
         )
         Combined
         ( says
-            "Format of a line of the access \
-            \log"
+            "Format of a line of the access log"
         )
         serverLogFormat
     asked = (,) <$> optionOf "access-log" (perhaps fileName) note mempty <*> onCommandLine format
     note =
       says
         "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
-        \opened again \
-        \for each write: to rotate it, rename it. No signal is needed, and SIGUSR1 does nothing"
+        \opened again for each write: to rotate it, rename it. No signal is needed, and SIGUSR1 does nothing"
 
 -- | Of the process, in a file.
 pidFileSetting :: Settings (Maybe FilePath) (Maybe FilePath)
@@ -218,8 +208,7 @@ pidFileSetting =
         `more` "Beside it, with `.sock` behind its name, is the socket by which `millrace reload` asks. Both \
                \are there from the moment when the \
                \server listens: a start that fails leaves those of a running server alone. After a restart with \
-               \`reuse-port` they are the next \
-               \server's, and only their own server removes them. At most 90 bytes"
+               \`reuse-port` they are the next server's, and only their own server removes them. At most 90 bytes"
 
 -- | Of a certificate: it, and its key.
 certificateSettings :: Settings (FilePath, FilePath) (FilePath, FilePath)
@@ -267,15 +256,25 @@ limitSettings = keys {onCommandLine = given, described = described byName <> des
     key limit =
       placed LimitAndKey . usually (limitUsual limit) $
         setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit)
+    form :: Limit -> Form Int
     form limit = uncurry numberFrom (limitRange limit) (limitUnit limit)
     given = limitsFrom <$> Options.many (onCommandLine byName)
     byName = optionOnly (needed "limit" named note id)
     named =
-      (textual "NAME=NUMBER" readLimit (limitName . fst))
+      (textual "NAME=NUMBER" (readLimit form) (limitName . fst))
         { formWords =
             [limitName limit <> "=" | limit <- [minBound ..]]
         }
     note =
       says
-        "Change a limit, for example idle-seconds=60; NAME is a key of 'limits' in a configuration file (see \
-        \below)"
+        "Change a limit, for example idle-seconds=60; NAME is a key of 'limits' in a configuration file (see below)"
+
+-- Reads @NAME=NUMBER@, or says what is wrong with it.
+readLimit :: (Limit -> Form Int) -> String -> Either String (Limit, Int)
+readLimit form text = case break (== '=') text of
+  (name, '=' : number) -> maybe (Left (unknown name)) (`readNumber` number) (lookup name named)
+  _ -> Left ("'" <> text <> "' is not NAME=NUMBER")
+  where
+    named = [(limitName limit, limit) | limit <- [minBound ..]]
+    unknown name = "there is no limit '" <> name <> "'; choose one of: " <> intercalate ", " (map fst named)
+    readNumber limit number = first ((limitName limit <> ": ") <>) ((,) limit <$> formArgument (form limit) number)

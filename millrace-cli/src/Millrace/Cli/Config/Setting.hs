@@ -256,8 +256,7 @@ oneWordOf what named =
         ( Left
             ( "there is no " <> what <> " '" <> word <> "'; choose one of: "
                 <> intercalate
-                  ", \
-                  \"
+                  ", "
                   names
             )
         )

@@ -112,8 +112,7 @@ filesSettings =
 cacheRules :: Form [CacheRule]
 cacheRules =
   ( structured
-      "patterns and their \
-      \values"
+      "patterns and their values"
       (Document.refined (Document.pairs Document.text) (traverse (uncurry cacheRule)))
       shown
   )
@@ -134,8 +133,7 @@ proxySettings =
           ( Options.strArgument
               ( Options.metavar "TARGET..."
                   <> Options.help
-                    "Where requests go (see \
-                    \below)"
+                    "Where requests go (see below)"
               )
           )
       )
@@ -143,8 +141,7 @@ proxySettings =
           "targets"
           (listOf target)
           ( says
-              "One or several targets, for example 3000, https://example.org, \
-              \h2c://127.0.0.1:50051"
+              "One or several targets, for example 3000, https://example.org, h2c://127.0.0.1:50051"
               `seeAlso` "proxying.md"
           )
           proxyTargets
@@ -183,8 +180,7 @@ proxySettings =
       (numberFrom 1 3600 "SECONDS")
       (proxyConnectSeconds usual)
       ( says
-          "How long a \
-          \connection to a target may take"
+          "How long a connection to a target may take"
       )
       proxyConnectSeconds
     <*> setting
@@ -192,8 +188,7 @@ proxySettings =
       anyTime
       (proxyResponseSeconds usual)
       ( says
-          "How long a target may take to begin its response, and between two parts of \
-          \it"
+          "How long a target may take to begin its response, and between two parts of it"
           `more` "`stall-seconds` sets the second one alone"
       )
       proxyResponseSeconds
@@ -202,8 +197,7 @@ proxySettings =
       (numberFrom 0 100000 "N")
       (proxyKept usual)
       ( says
-          "Unused connections to keep for each \
-          \target"
+          "Unused connections to keep for each target"
       )
       proxyKept
     <*> inFileOnly (proxyLimits usual) (within proxyLimits targetSettings)
@@ -212,8 +206,7 @@ proxySettings =
       healthForm
       Nothing
       ( says
-          "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or \
-          \3xx"
+          "Ask targets for PATH every five seconds, and leave out those that do not answer with 2xx or 3xx"
           `more` "Twice in a row, if a file does not say otherwise"
       )
       proxyHealth
@@ -238,8 +231,7 @@ proxySettings =
     target =
       (textual "TARGET" (\word -> maybe (Right word) Left (targetProblem word)) id)
         { formValues =
-            "one \
-            \or several targets"
+            "one or several targets"
         }
 
 anyTime :: Form Int
@@ -273,8 +265,7 @@ targetSettings =
       (perhaps anyTime)
       Nothing
       ( says
-          "How long a response may stand still; usually \
-          \as `response-seconds`"
+          "How long a response may stand still; usually as `response-seconds`"
       )
       targetStallSeconds
     <*> setting
@@ -282,27 +273,23 @@ targetSettings =
       (perhaps anyTime)
       Nothing
       ( says
-          "How long a request and its response may take \
-          \in all; without it any time"
+          "How long a request and its response may take in all; without it any time"
       )
       targetTotalSeconds
     <*> seconds
       "tunnel-seconds"
       targetTunnelSeconds
-      "How long a tunnel, such as a WebSocket, may be silent in \
-      \both directions"
+      "How long a tunnel, such as a WebSocket, may be silent in both directions"
     <*> seconds
       "keep-seconds"
       targetKeepSeconds
-      "How long an unused connection is kept. Should be less than \
-      \the targets keep theirs"
+      "How long an unused connection is kept. Should be less than the targets keep theirs"
     <*> setting
       "failures"
       (numberFrom 1 1000 "N")
       (targetFailures usual)
       ( says
-          "How many failed requests in a \
-          \row leave a target out"
+          "How many failed requests in a row leave a target out"
       )
       targetFailures
     <*> seconds "left-out-seconds" targetLeftOutSeconds "For how long they do"
@@ -311,8 +298,7 @@ targetSettings =
       (numberFrom 1024 1048576 "BYTES")
       (targetHeadBytes usual)
       ( says
-          "The size of a \
-          \response's head; a larger one gets a 502"
+          "The size of a response's head; a larger one gets a 502"
       )
       targetHeadBytes
     <*> seconds
@@ -332,8 +318,7 @@ healthSettings =
         "path"
         (textual "PATH" targetPath id)
         ( says
-            "The path that targets are asked for, by GET. Must \
-            \be there"
+            "The path that targets are asked for, by GET. Must be there"
         )
         healthPath
       <*> setting "every-seconds" anyTime (healthEverySeconds usual) (says "How often") healthEverySeconds
@@ -342,8 +327,7 @@ healthSettings =
         (numberFrom 1 3600 "SECONDS")
         (healthLimitSeconds usual)
         ( says
-            "How long an \
-            \answer may take"
+            "How long an answer may take"
         )
         healthLimitSeconds
       <*> setting
@@ -351,8 +335,7 @@ healthSettings =
         (numberFrom 1 1000 "N")
         (healthFailures usual)
         ( says
-            "How many failures in a row \
-            \leave a target out"
+            "How many failures in a row leave a target out"
         )
         healthFailures
       <*> setting
@@ -360,8 +343,7 @@ healthSettings =
         (numberFrom 1 1000 "N")
         (healthSuccesses usual)
         ( says
-            "How many successes in a row \
-            \take it back"
+            "How many successes in a row take it back"
         )
         healthSuccesses
   where
@@ -438,16 +420,14 @@ headers = Document.refined (Document.pairs Document.text) (traverse valid)
       | not (isTokenText name) = Left ("'" <> name <> "' is not the name of a field")
       | any (\letter -> letter < ' ' || letter > '\xFF' || letter == '\DEL') value =
         Left
-          ( "the value of \
-            \'"
+          ( "the value of '"
               <> name
               <> "' has characters that a field cannot have"
           )
       | map toLower name `elem` owned =
         Left
           ( "the field '" <> name
-              <> "' is the server's: it describes how the \
-                 \message is sent"
+              <> "' is the server's: it describes how the message is sent"
           )
       | otherwise = Right field
     owned =
@@ -473,8 +453,7 @@ usersSettings =
         "file"
         fileName
         ( says
-            "The file. It is read at the start and when the configuration is read \
-            \again"
+            "The file. It is read at the start and when the configuration is read again"
         )
         usersFile
       <*> setting
@@ -482,8 +461,7 @@ usersSettings =
         (textual "TEXT" realm id)
         usualRealm
         ( says
-            "What the password is for, which browsers \
-            \show"
+            "What the password is for, which browsers show"
         )
         usersRealm
   where
@@ -514,8 +492,7 @@ crossOriginSettings =
         "origins"
         origins
         ( says
-            "One or several origins, such as `https://app.example.org`, or `'*'` \
-            \for all"
+            "One or several origins, such as `https://app.example.org`, or `'*'` for all"
         )
         crossOrigins
       <*> setting "methods" tokens [] (says "Methods that pages may use besides GET, HEAD and POST") crossMethods
@@ -535,8 +512,7 @@ crossOriginSettings =
         (numberFrom 0 86400 "SECONDS")
         usualMaxAge
         ( says
-            "How long a browser may \
-            \remember this"
+            "How long a browser may remember this"
         )
         crossSeconds
   where
