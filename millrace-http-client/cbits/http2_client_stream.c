@@ -1,117 +1,25 @@
-/* http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h. Must not know: GHC, sockets, the
-   clock. */
+/*
+ * http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h, and http_protocol on libnghttp2. Must not
+ * know: GHC, sockets, the clock.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "http2_client_internal.h"
+#include "http_memory.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Notices */
+ * Fields */
 
-/* Notices need no memory of their own. Without one a thread would wait for ever. */
-static void notify(http2_client_stream *stream, notice_for whom)
+void http2_client_free_head(http2_client_head *head)
 {
-    http2_client *client = stream->client;
-    if (stream->notices == 0) {
-        if (client->noticed == NULL)
-            client->noticed = stream;
-        else
-            client->noticed_last->next_noticed = stream;
-        client->noticed_last = stream;
-    }
-    stream->notices |= (uint8_t)whom;
-}
-
-/* Nobody waits for the stream any more. */
-static void forget_notices(http2_client_stream *stream)
-{
-    http2_client *client = stream->client;
-    http2_client_stream *before = NULL;
-    if (stream->notices == 0)
+    if (head == NULL)
         return;
-    for (http2_client_stream *each = client->noticed; each != stream; each = each->next_noticed)
-        before = each;
-    if (before == NULL)
-        client->noticed = stream->next_noticed;
-    else
-        before->next_noticed = stream->next_noticed;
-    if (client->noticed_last == stream)
-        client->noticed_last = before;
-    stream->next_noticed = NULL;
-    stream->notices = 0;
+    free(head->rows);
+    free(head);
 }
 
-void http2_client_wake_reader(http2_client_stream *stream)
-{
-    if (stream->reader_waits) {
-        stream->reader_waits = 0;
-        notify(stream, FOR_READER);
-    }
-}
-
-void http2_client_wake_writer(http2_client_stream *stream)
-{
-    if (stream->writer_waits) {
-        stream->writer_waits = 0;
-        notify(stream, FOR_WRITER);
-    }
-}
-
-int64_t http2_client_next_notice(http2_client *client)
-{
-    int64_t notice = -1;
-    pthread_mutex_lock(&client->lock);
-    http2_client_stream *stream = client->noticed;
-    if (client->has_new_state) {
-        client->has_new_state = 0;
-        notice = 0;
-    } else if (stream != NULL) {
-        notice_for whom = stream->notices & FOR_READER ? FOR_READER : FOR_WRITER;
-        notice = 2 * (int64_t)stream->token + (whom == FOR_WRITER);
-        if (stream->notices == whom)
-            forget_notices(stream);
-        else
-            stream->notices &= (uint8_t)~whom;
-    }
-    pthread_mutex_unlock(&client->lock);
-    return notice;
-}
-
-void http2_client_begin_leaving(http2_client *client)
-{
-    if (!client->is_leaving) {
-        client->is_leaving = 1;
-        client->has_new_state = 1;
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------------------------
- * Bodies and heads */
-
-/* The most bytes of a piece: its places have 32 bits. */
-#define PIECE_MAX 1048576u
-
-int http2_client_append(http_body *to, const uint8_t *bytes, size_t length)
-{
-    while (length > 0) {
-        size_t count = length < PIECE_MAX ? length : PIECE_MAX;
-        if (http_body_append(to, bytes, count, HTTP_MORE_FOLLOWS) != 0)
-            return -1;
-        bytes += count;
-        length -= count;
-    }
-    return 0;
-}
-
-void http2_client_free_block(http2_client_block *old)
-{
-    if (old != NULL) {
-        free(old->rows);
-        free(old);
-    }
-}
-
-int http2_client_add_field(http2_client_block *to, const uint8_t *name, size_t name_length, const uint8_t *value,
+int http2_client_add_field(http2_client_head *to, const uint8_t *name, size_t name_length, const uint8_t *value,
                            size_t value_length)
 {
     uint32_t lengths[2] = {(uint32_t)name_length, (uint32_t)value_length};
@@ -160,359 +68,226 @@ static nghttp2_nv *fields_of(const uint8_t *rows, uint32_t count)
 /* ------------------------------------------------------------------------------------------------------------------
  * Records */
 
-void http2_client_stream_free(http2_client_stream *stream)
+void http2_client_free_stream(http_stream *stream)
 {
-    http2_client *client = stream->client;
-    forget_notices(stream);
-    if (stream->previous != NULL)
-        stream->previous->next = stream->next;
-    else
-        client->streams = stream->next;
-    if (stream->next != NULL)
-        stream->next->previous = stream->previous;
-    while (stream->heads != NULL) {
-        http2_client_block *first = stream->heads;
-        stream->heads = first->next;
-        http2_client_free_block(first);
+    http2_client_stream *own = http2_client_own(stream);
+    http2_client_head *head;
+    while ((head = http_list_shift(&own->heads, offsetof(http2_client_head, next))) != NULL)
+        http2_client_free_head(head);
+    http2_client_free_head(own->building);
+    http_free_stream(stream);
+}
+
+void http2_client_close_stream(http_stream *stream)
+{
+    http2_client_of(stream)->stream_count--;
+    if (http_close_stream(stream, http2_client_own(stream)->cause != HTTP2_CLIENT_COMPLETE))
+        http2_client_free_stream(stream);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+ * Failures */
+
+/* The response counts as cut off, even if its end has come. */
+void http2_client_fail(http_stream *stream, http2_client_cause cause, uint32_t code)
+{
+    http2_client_stream *own = http2_client_own(stream);
+    if (own->cause == HTTP2_CLIENT_COMPLETE) {
+        own->cause = cause;
+        own->code = code;
+        stream->has_ended = 0;
     }
-    http2_client_free_block(stream->building);
-    http2_client_free_block(stream->trailers);
-    http_body_clear(&stream->input);
-    http_body_clear(&stream->output);
-    free(stream->request_trailers);
-    free(stream);
 }
 
-/* The first cause counts. */
-void http2_client_fail(http2_client_stream *stream, http2_client_cause cause, uint32_t code)
+int http2_client_refuse(http_stream *stream, http2_client_cause cause, uint32_t code)
 {
-    if (stream->cause == HTTP2_CLIENT_COMPLETE) {
-        stream->cause = cause;
-        stream->code = code;
-    }
-}
-
-/* The result of a call of libnghttp2 after which the server is told something. One side would wait for ever if it is
-   not. */
-void http2_client_must_tell(http2_client *client, int result)
-{
-    client->is_lost |= result == NGHTTP2_ERR_NOMEM;
-}
-
-void http2_client_reset_now(http2_client_stream *stream, uint32_t code)
-{
-    if (!stream->is_closed)
-        http2_client_must_tell(stream->client,
-                               nghttp2_submit_rst_stream(stream->client->session, NGHTTP2_FLAG_NONE, stream->id, code));
-}
-
-/* Without memory the response cannot be told: the stream ends. */
-int http2_client_out_of_memory(http2_client_stream *stream)
-{
-    http2_client_fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
+    http2_client_fail(stream, cause, code);
+    http_lose_stream(stream);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* The same for what of a request cannot be sent, or of a response cannot be kept. Without the reset the server would
-   wait for the rest. */
-void http2_client_give_up(http2_client_stream *stream)
+void http2_client_give_up(http_stream *stream)
 {
     http2_client_fail(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
-    http2_client_reset_now(stream, NGHTTP2_INTERNAL_ERROR);
+    http_reset(stream, NGHTTP2_INTERNAL_ERROR);
 }
 
-void http2_client_stream_over(http2_client_stream *stream)
+http2_client_cause http2_client_failure(http_stream *stream, uint32_t *code)
 {
-    stream->is_closed = 1;
-    stream->client->stream_count--;
-    http_body_clear(&stream->output);
-    http2_client_wake_reader(stream);
-    http2_client_wake_writer(stream);
-    if (stream->is_released)
-        http2_client_stream_free(stream);
+    http_lock(stream->engine);
+    http2_client_cause cause = http2_client_own(stream)->cause;
+    *code = http2_client_own(stream)->code;
+    http_unlock(stream->engine);
+    return cause;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Requests */
 
-/* Gives libnghttp2 the end of a request whose bytes it has. It sends no DATA frame while a window is closed, not even
- * an empty one, which needs no window (RFC 9113, section 6.9.1). So an end without trailers is trailers without fields
- * here, and make_end makes a DATA frame of them. */
-int http2_client_submit_end(http2_client_stream *stream)
+int http2_client_submit_end(http_stream *stream)
 {
-    uint32_t count = stream->request_trailers_count;
-    nghttp2_nv *fields = stream->request_trailers != NULL ? fields_of(stream->request_trailers, count) : NULL;
-    int result = -1;
-    if (count == 0 || fields != NULL)
-        result = nghttp2_submit_trailer(stream->client->session, stream->id, fields, count);
-    free(fields);
-    return result;
+    const http_block *trailers = stream->trailers;
+    return nghttp2_submit_trailer(http2_client_of(stream)->session, http2_client_id(stream),
+                                  trailers == NULL ? NULL : nv_of(trailers), trailers == NULL ? 0 : trailers->count);
 }
 
-static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *destination, size_t room, uint32_t *flags,
-                         nghttp2_data_source *source, void *data)
+/* NOLINTNEXTLINE(readability-non-const-parameter): nghttp2 gives the type */
+static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *destination, size_t room, uint32_t *flags,
+                           nghttp2_data_source *source, void *data)
 {
-    http2_client *client = data;
-    http2_client_stream *stream = source->ptr;
-    (void)session, (void)id;
-    size_t taken = http_body_take(&stream->output, destination, room);
-    if (stream->output.length <= client->settings.output_max / 2)
-        http2_client_wake_writer(stream);
-    if (stream->output.length == 0 && stream->is_finished) {
+    http_stream *stream = source->ptr;
+    (void)session, (void)id, (void)data;
+    size_t length = http_body_take(&stream->output, destination, room);
+    if (length > 0) {
+        http_note_given(stream, length);
+        http_note_dropped(stream, length);
+    }
+    if (stream->output.length == 0 && stream->is_finished && !stream->has_failed) {
         *flags |= NGHTTP2_DATA_FLAG_EOF;
-        if (stream->request_trailers_count > 0) {
+        if (stream->trailers != NULL) {
             if (http2_client_submit_end(stream) != 0)
-                return http2_client_out_of_memory(stream);
+                return http2_client_refuse(stream, HTTP2_CLIENT_BROKEN, NGHTTP2_INTERNAL_ERROR);
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
         }
-    } else if (taken == 0) {
+    } else if (length == 0) {
         stream->is_deferred = 1;
         return NGHTTP2_ERR_DEFERRED;
     }
-    return (ssize_t)taken;
+    return (ssize_t)length;
 }
 
-static int start(http2_client *client, uint32_t token, const uint8_t *rows, uint32_t count, int is_whole,
-                 http2_client_stream **stream)
+static int request(http2_client *client, const uint8_t *rows, uint32_t count, http2_client_part part,
+                   http_stream **stream)
 {
     if (client->is_leaving || client->is_over || !nghttp2_session_check_request_allowed(client->session))
         return HTTP2_CLIENT_LEAVING;
     if (client->stream_count >=
         nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
         return client->stream_count > 0 ? HTTP2_CLIENT_FULL : HTTP2_CLIENT_BARRED;
-    http2_client_stream *made = calloc(1, sizeof *made);
+    http2_client_stream *made = http_take_zeroed(sizeof *made);
     nghttp2_nv *fields = fields_of(rows, count);
     if (made == NULL || fields == NULL) {
-        free(made);
+        http_give(made);
         free(fields);
         http2_client_begin_leaving(client);
         return HTTP2_CLIENT_LEAVING;
     }
-    made->client = client;
-    made->token = token;
-    made->is_finished = is_whole != 0;
-    nghttp2_data_provider provider = {.source = {.ptr = made}, .read_callback = read_body};
-    made->id = nghttp2_submit_request(client->session, NULL, fields, count, is_whole ? NULL : &provider, made);
+    made->common.is_taken = 1;
+    made->common.answer_state = HTTP_ANSWER_SUBMITTED;
+    made->common.is_finished = part == HTTP2_CLIENT_NOTHING_FOLLOWS;
+    nghttp2_data_provider provider = {.source = {.ptr = made}, .read_callback = read_output};
+    int32_t id = nghttp2_submit_request(client->session, NULL, fields, count,
+                                        part == HTTP2_CLIENT_NOTHING_FOLLOWS ? NULL : &provider, made);
     free(fields);
-    if (made->id < 0) {
-        int error = made->id;
-        free(made);
-        if (error == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE || error == NGHTTP2_ERR_NOMEM) {
+    if (id < 0) {
+        http_give(made);
+        if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE || id == NGHTTP2_ERR_NOMEM) {
             http2_client_begin_leaving(client);
             return HTTP2_CLIENT_LEAVING;
         }
         return HTTP2_CLIENT_INVALID;
     }
-    made->next = client->streams;
-    if (made->next != NULL)
-        made->next->previous = made;
-    client->streams = made;
+    http_enter_stream(&made->common, &client->engine, &client->streams, (uint64_t)id);
     client->stream_count++;
-    *stream = made;
-    return HTTP2_CLIENT_OK;
+    *stream = &made->common;
+    return HTTP_OK;
 }
 
-int http2_client_start(http2_client *client, uint32_t token, const uint8_t *rows, uint32_t count, int is_whole,
-                       http2_client_stream **stream)
+int http2_client_request(http2_client *client, const uint8_t *rows, uint32_t count, http2_client_part part,
+                         http_stream **stream)
 {
-    pthread_mutex_lock(&client->lock);
-    int result = start(client, token, rows, count, is_whole, stream);
-    pthread_mutex_unlock(&client->lock);
+    http_lock(&client->engine);
+    int result = request(client, rows, count, part, stream);
+    http_unlock(&client->engine);
     return result;
 }
 
-void http2_client_release(http2_client_stream *stream)
+/* A server's handler gives its stream back when the response is complete. A client also gives up what is not. */
+void http2_client_release(http_stream *stream)
 {
-    http2_client *client = stream->client;
-    pthread_mutex_lock(&client->lock);
-    stream->is_released = 1;
+    http2_client *client = http2_client_of(stream);
+    http_lock(&client->engine);
+    stream->is_released = stream->drops_input = 1;
     if (stream->is_closed)
-        http2_client_stream_free(stream);
-    else {
-        /* The server needs no more room on this stream. */
-        http_body_clear(&stream->input);
-        http2_client_reset_now(stream, NGHTTP2_CANCEL);
-    }
-    pthread_mutex_unlock(&client->lock);
+        http2_client_free_stream(stream);
+    else
+        http_reset(stream, NGHTTP2_CANCEL);
+    http_unlock(&client->engine);
 }
 
-void http2_client_reset(http2_client_stream *stream, uint32_t code)
+/* There is more of a request, or its end. libnghttp2 has its head, but may have to send that first. */
+static void resume(http_stream *stream)
 {
-    pthread_mutex_lock(&stream->client->lock);
-    http2_client_reset_now(stream, code);
-    pthread_mutex_unlock(&stream->client->lock);
-}
-
-/* Tells libnghttp2 that there is more. */
-static void resume(http2_client_stream *stream)
-{
-    if (stream->is_deferred) {
-        stream->is_deferred = 0;
-        http2_client_must_tell(stream->client, nghttp2_session_resume_data(stream->client->session, stream->id));
-    }
-}
-
-int http2_client_write(http2_client_stream *stream, const uint8_t *bytes, size_t length)
-{
-    http2_client *client = stream->client;
-    int result = HTTP2_CLIENT_OK;
-    pthread_mutex_lock(&client->lock);
-    if (stream->is_closed || stream->is_finished)
-        result = HTTP2_CLIENT_GONE;
-    else if (http2_client_append(&stream->output, bytes, length) != 0) {
-        http2_client_give_up(stream);
-        result = HTTP2_CLIENT_GONE;
-    } else {
-        resume(stream);
-        if (stream->output.length > client->settings.output_max)
-            result = HTTP2_CLIENT_WAIT;
-    }
-    pthread_mutex_unlock(&client->lock);
-    return result;
-}
-
-int http2_client_await_output(http2_client_stream *stream)
-{
-    http2_client *client = stream->client;
-    int result = HTTP2_CLIENT_OK;
-    pthread_mutex_lock(&client->lock);
-    if (stream->is_closed)
-        result = HTTP2_CLIENT_GONE;
-    else if (stream->output.length > client->settings.output_max / 2) {
-        stream->writer_waits = 1;
-        result = HTTP2_CLIENT_WAIT;
-    }
-    pthread_mutex_unlock(&client->lock);
-    return result;
-}
-
-static size_t rows_size(const uint8_t *rows, uint32_t count)
-{
-    size_t size = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t lengths[2];
-        memcpy(lengths, rows + size, sizeof lengths);
-        size += sizeof lengths + (lengths[0] & ~HTTP2_CLIENT_SECRET) + lengths[1];
-    }
-    return size;
-}
-
-int http2_client_finish(http2_client_stream *stream, const uint8_t *rows, uint32_t count)
-{
-    http2_client *client = stream->client;
-    int result = HTTP2_CLIENT_OK;
-    pthread_mutex_lock(&client->lock);
-    if (stream->is_closed)
-        result = HTTP2_CLIENT_GONE;
-    else if (!stream->is_finished) {
-        size_t size = rows_size(rows, count);
-        int has_memory = count == 0 || (stream->request_trailers = malloc(size)) != NULL;
-        if (has_memory && count > 0) {
-            memcpy(stream->request_trailers, rows, size);
-            stream->request_trailers_count = count;
-        }
-        stream->is_finished = 1;
-        if (!has_memory ||
-            (stream->has_sent_head && stream->output.length == 0 && http2_client_submit_end(stream) != 0))
+    http2_client *client = http2_client_of(stream);
+    if (stream->is_finished && stream->output.length == 0 && http2_client_own(stream)->has_sent_head) {
+        if (http2_client_submit_end(stream) != 0)
             http2_client_give_up(stream);
-        else if (!stream->has_sent_head || stream->output.length > 0)
-            resume(stream);
+    } else if (stream->is_deferred) {
+        stream->is_deferred = 0;
+        http2_client_note_result(client, nghttp2_session_resume_data(client->session, http2_client_id(stream)));
     }
-    pthread_mutex_unlock(&client->lock);
-    return result;
+}
+
+static void reset(http_stream *stream, uint64_t code)
+{
+    http2_client *client = http2_client_of(stream);
+    if (!stream->has_ended)
+        http2_client_fail(stream, HTTP2_CLIENT_BROKEN, (uint32_t)code);
+    http2_client_note_result(
+        client, nghttp2_submit_rst_stream(client->session, NGHTTP2_FLAG_NONE, http2_client_id(stream), (uint32_t)code));
+}
+
+/* The connection's window is given back when bytes arrive. */
+static void consume(http_stream *stream, uint64_t length)
+{
+    http2_client *client = http2_client_of(stream);
+    if (!stream->is_closed && !stream->has_ended)
+        http2_client_note_result(client,
+                                 nghttp2_session_consume_stream(client->session, http2_client_id(stream), length));
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Responses */
 
-int64_t http2_client_await_head(http2_client_stream *stream)
+int64_t http2_client_await_head(http_stream *stream)
 {
-    int64_t result;
-    pthread_mutex_lock(&stream->client->lock);
-    if (stream->heads != NULL)
-        result = (int64_t)stream->heads->length;
-    else if (stream->is_closed || stream->cause != HTTP2_CLIENT_COMPLETE)
-        result = HTTP2_CLIENT_GONE;
-    else {
+    int64_t result = -HTTP_WAIT;
+    http_lock(stream->engine);
+    const http2_client_head *first = http2_client_own(stream)->heads.first;
+    if (first != NULL)
+        result = (int64_t)first->length;
+    else if (stream->is_closed || stream->has_failed)
+        result = -HTTP_GONE;
+    else
         stream->reader_waits = 1;
-        result = HTTP2_CLIENT_WAIT;
-    }
-    pthread_mutex_unlock(&stream->client->lock);
+    http_unlock(stream->engine);
     return result;
 }
 
-int http2_client_take_head(http2_client_stream *stream, uint8_t *destination, uint32_t *count, uint32_t *ends)
+int http2_client_copy_head(http_stream *stream, uint8_t *destination, uint32_t *count, uint32_t *part)
 {
     int status = 0;
-    pthread_mutex_lock(&stream->client->lock);
-    http2_client_block *first = stream->heads;
+    http_lock(stream->engine);
+    http2_client_head *first = http_list_shift(&http2_client_own(stream)->heads, offsetof(http2_client_head, next));
     if (first != NULL) {
-        stream->heads = first->next;
         if (first->length > 0)
             memcpy(destination, first->rows, first->length);
         *count = first->count;
-        *ends = first->ends;
+        *part = first->part;
         status = first->status;
-        http2_client_free_block(first);
+        http2_client_free_head(first);
     }
-    pthread_mutex_unlock(&stream->client->lock);
+    http_unlock(stream->engine);
     return status;
 }
 
-int64_t http2_client_await_body(http2_client_stream *stream)
-{
-    int64_t result;
-    pthread_mutex_lock(&stream->client->lock);
-    if (stream->input.length > 0)
-        result = (int64_t)stream->input.length;
-    else if (stream->cause == HTTP2_CLIENT_COMPLETE && stream->has_ended)
-        result = 0;
-    else if (stream->cause != HTTP2_CLIENT_COMPLETE || stream->is_closed)
-        result = HTTP2_CLIENT_GONE;
-    else {
-        stream->reader_waits = 1;
-        result = HTTP2_CLIENT_WAIT;
-    }
-    pthread_mutex_unlock(&stream->client->lock);
-    return result;
-}
-
-size_t http2_client_read(http2_client_stream *stream, uint8_t *destination, size_t room)
-{
-    pthread_mutex_lock(&stream->client->lock);
-    size_t taken = http_body_take(&stream->input, destination, room);
-    if (taken > 0 && !stream->is_closed && !stream->has_ended)
-        http2_client_must_tell(stream->client,
-                               nghttp2_session_consume_stream(stream->client->session, stream->id, taken));
-    pthread_mutex_unlock(&stream->client->lock);
-    return taken;
-}
-
-size_t http2_client_trailers_length(http2_client_stream *stream)
-{
-    pthread_mutex_lock(&stream->client->lock);
-    size_t length = stream->trailers == NULL ? 0 : stream->trailers->length;
-    pthread_mutex_unlock(&stream->client->lock);
-    return length;
-}
-
-uint32_t http2_client_copy_trailers(http2_client_stream *stream, uint8_t *destination)
-{
-    uint32_t count = 0;
-    pthread_mutex_lock(&stream->client->lock);
-    if (stream->trailers != NULL && stream->trailers->length > 0) {
-        memcpy(destination, stream->trailers->rows, stream->trailers->length);
-        count = stream->trailers->count;
-    }
-    pthread_mutex_unlock(&stream->client->lock);
-    return count;
-}
-
-http2_client_cause http2_client_failure(http2_client_stream *stream, uint32_t *code)
-{
-    pthread_mutex_lock(&stream->client->lock);
-    http2_client_cause cause = stream->cause;
-    *code = stream->code;
-    pthread_mutex_unlock(&stream->client->lock);
-    return cause;
-}
+/* A request is submitted when it begins, its writers do not ask for the server's windows, and a client does not stop a
+ * server: so there is no function for these. */
+const http_protocol http2_client_protocol = {.resume = resume,
+                                             .reset = reset,
+                                             .consume = consume,
+                                             .queued_max = INT64_MAX,
+                                             .no_error = NGHTTP2_NO_ERROR,
+                                             .internal_error = NGHTTP2_INTERNAL_ERROR,
+                                             .cancelled = NGHTTP2_CANCEL,
+                                             .keeps_input = 1};

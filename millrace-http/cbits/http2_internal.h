@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "http2_engine.h"
+#include "http2_fields.h"
 #include "http_engine.h"
 #include "http_memory.h"
 
@@ -104,20 +105,6 @@ static inline int32_t http2_id(const http_stream *stream)
 {
     return (int32_t)stream->key;
 }
-
-/* The fields in libnghttp2's form. */
-static inline const nghttp2_nv *nv_of(const http_block *block)
-{
-    return (const nghttp2_nv *)block->fields;
-}
-
-_Static_assert(sizeof(http_nv) == sizeof(nghttp2_nv) && offsetof(http_nv, name) == offsetof(nghttp2_nv, name) &&
-                   offsetof(http_nv, value) == offsetof(nghttp2_nv, value) &&
-                   offsetof(http_nv, name_length) == offsetof(nghttp2_nv, namelen) &&
-                   offsetof(http_nv, value_length) == offsetof(nghttp2_nv, valuelen) &&
-                   offsetof(http_nv, flags) == offsetof(nghttp2_nv, flags) &&
-                   HTTP_NV_IS_LASTING == (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE),
-               "the fields have libnghttp2's form");
 
 static inline http_stream *http2_stream_of(nghttp2_session *session, int32_t id)
 {

@@ -286,15 +286,19 @@ int http_stream_inform(http_stream *stream, int status, const http_rows *fields)
 static int written(http_stream *stream)
 {
     offer(stream);
-    return has_room(stream, HTTP_OUTPUT_HIGH - 1) ? HTTP_OK : HTTP_WAIT;
+    return has_room(stream, stream->engine->output_high - 1) ? HTTP_OK : HTTP_WAIT;
 }
 
 int http_stream_write(http_stream *stream, const uint8_t *bytes, size_t length)
 {
     int result = HTTP_GONE;
     http_lock(stream->engine);
-    if (takes_output(stream) && append_output(stream, bytes, length, HTTP_MORE_FOLLOWS) == 0)
-        result = written(stream);
+    if (takes_output(stream)) {
+        if (append_output(stream, bytes, length, HTTP_MORE_FOLLOWS) == 0)
+            result = written(stream);
+        else
+            http_abort(stream); /* the body would lack these bytes */
+    }
     http_unlock(stream->engine);
     return result;
 }

@@ -18,6 +18,7 @@ uint64_t http_engine_flags(const http_engine *engine)
 int http_engine_begin(http_engine *engine, const http_protocol *protocol)
 {
     engine->protocol = protocol;
+    engine->output_high = HTTP_OUTPUT_HIGH;
     return pthread_mutex_init(&engine->lock, NULL) == 0 ? 0 : -1;
 }
 
@@ -52,7 +53,7 @@ int64_t http_next_notice(http_engine *engine)
     return notice;
 }
 
-static void wake_reader(http_stream *stream)
+void http_wake_reader(http_stream *stream)
 {
     if (stream->reader_waits) {
         stream->reader_waits = 0;
@@ -64,7 +65,7 @@ void http_wake_all(http_stream *stream)
 {
     if (!(stream->reader_waits | stream->writer_waits | stream->waits_for_window | stream->close_waits))
         return;
-    wake_reader(stream);
+    http_wake_reader(stream);
     http_wake_writer(stream);
     http_wake_for_window(stream);
     if (stream->close_waits) {
@@ -188,7 +189,7 @@ static void drop_input(http_stream *stream)
 void http_end_input(http_stream *stream)
 {
     stream->has_ended = 1;
-    wake_reader(stream);
+    http_wake_reader(stream);
 }
 
 int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length)
@@ -207,7 +208,7 @@ int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length)
         return -1;
     stream->streams->unread += length;
     stream->unread = stream->input.length;
-    wake_reader(stream);
+    http_wake_reader(stream);
     return 0;
 }
 
@@ -258,7 +259,7 @@ void http_stream_end_reading(http_stream *stream)
 {
     http_lock(stream->engine);
     stream->is_read = 1;
-    wake_reader(stream);
+    http_wake_reader(stream);
     http_unlock(stream->engine);
 }
 
@@ -292,7 +293,7 @@ int http_close_stream(http_stream *stream, int was_reset)
     http_unlist(stream);
     http_drop_answer(stream);
     int is_over = !stream->is_taken || stream->is_released;
-    if (!stream->has_ended || is_over)
+    if (is_over || (!stream->has_ended && !stream->engine->protocol->keeps_input))
         drop_input(stream);
     http_wake_all(stream);
     return is_over;

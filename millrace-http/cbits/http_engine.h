@@ -58,6 +58,7 @@ typedef struct http_protocol {
     int64_t (*connection_window)(const http_streams *streams);
     uint64_t queued_max; /* bytes of all bodies of a connection that may wait */
     uint64_t no_error, internal_error, cancelled;
+    uint8_t keeps_input; /* what has come of a message that was cut off can still be read */
 } http_protocol;
 
 /* What the streams under one lock share. */
@@ -68,6 +69,7 @@ typedef struct http_engine {
     http_server_name server;
     uint32_t head_max;    /* bytes of a request head: names and values */
     uint32_t skipped_max; /* bytes of a request's body that are read and dropped after the answer */
+    uint32_t output_high; /* a writer waits when this many bytes of its stream's body are unsent */
     uint64_t now;
     http_list ready; /* requests to be served */
     int64_t *notices;
@@ -89,7 +91,7 @@ static inline void http_unlock(http_engine *engine)
 
 /* HTTP_HAS_*. */
 uint64_t http_engine_flags(const http_engine *engine);
-/* The protocol stores its limits itself. Returns -1 if there is no lock. */
+/* Sets output_high to HTTP_OUTPUT_HIGH. The protocol stores its other limits itself. Returns -1 if there is no lock. */
 int http_engine_begin(http_engine *engine, const http_protocol *protocol);
 /* Frees what the engine has. */
 void http_engine_end(http_engine *engine);
@@ -116,7 +118,8 @@ http_stream *http_take_request(http_engine *engine);
    of all. */
 int http_count_fields(http_stream *stream, uint64_t arriving);
 
-/* Wakes a writer that waits for room, one that waits for a window, or all threads that wait. */
+/* Wakes a reader, a writer that waits for room, one that waits for a window, or all threads that wait. */
+void http_wake_reader(http_stream *stream);
 void http_wake_writer(http_stream *stream);
 void http_wake_for_window(http_stream *stream);
 void http_wake_all(http_stream *stream);

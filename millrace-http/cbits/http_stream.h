@@ -2,6 +2,10 @@
  * http_stream.h - a request of HTTP/2 or HTTP/3 and its response: what a handler may do with them, whatever the protocol. Must not know:
  * GHC, sockets, the clock, libnghttp2, libnghttp3.
  *
+ * The text is about servers. A client (millrace-http-client) has the same streams, mirrored: its request is what is called an answer
+ * or a response here, and a server's response is what is called a request. It does not use the head, http_stream_answer and
+ * what holds an answer back.
+ *
  * Any thread may call any function. Each takes the lock of the stream's engine for a short time, and none waits for the network. A stream that
  * a protocol has given out belongs to its caller until that protocol's release. Its record stays valid after the client has reset the
  * stream, and after the connection has ended.

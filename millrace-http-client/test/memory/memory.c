@@ -154,7 +154,7 @@ static void end_world(world *w)
 /* What the client has for the server. Returns whether there was something. */
 static bool carry_there(world *w)
 {
-    static uint8_t out[HTTP2_CLIENT_ROOM_MIN];
+    static uint8_t out[HTTP2_CLIENT_COLLECT_MIN];
     size_t size = http2_client_collect(w->client, out, sizeof out);
     if (size > 0)
         MUST_HOLD(nghttp2_session_mem_recv(w->server, out, size) == (ssize_t)size);
@@ -176,7 +176,7 @@ static void carry(world *w)
 {
     while (carry_there(w) | carry_back(w))
         ;
-    MUST_HOLD(!http2_client_needs_writer(w->client));
+    MUST_HOLD(!http2_client_needs_sender(w->client));
     while (http2_client_next_notice(w->client) >= 0)
         ;
 }
@@ -194,7 +194,7 @@ static uint8_t *put_field(uint8_t *at, const char *name, const char *value, uint
     return at + 8 + lengths[0] + lengths[1];
 }
 
-static int start(world *w, const char *method, int is_whole, http2_client_stream **stream)
+static int request(world *w, const char *method, http2_client_part part, http_stream **stream)
 {
     uint8_t rows[512], *at = rows;
     at = put_field(at, ":method", method, 0);
@@ -202,54 +202,56 @@ static int start(world *w, const char *method, int is_whole, http2_client_stream
     at = put_field(at, ":authority", "memory", 0);
     at = put_field(at, ":path", "/", 0);
     put_field(at, "authorization", "secret", HTTP2_CLIENT_SECRET);
-    return http2_client_start(w->client, 7, rows, 5, is_whole, stream);
+    return http2_client_request(w->client, rows, 5, part, stream);
 }
 
 /* Sends a body and its end. WAIT that nothing ends would be for ever. */
-static void write_body(world *w, http2_client_stream *stream, size_t size, bool with_trailers)
+static void write_body(world *w, http_stream *stream, size_t size, bool with_trailers)
 {
     uint8_t part[PART], rows[64];
-    int result = HTTP2_CLIENT_OK;
-    for (size_t sent = 0, count; sent < size && result != HTTP2_CLIENT_GONE; sent += count) {
+    int result = HTTP_OK;
+    for (size_t sent = 0, count; sent < size && result != HTTP_GONE; sent += count) {
         count = size - sent < sizeof part ? size - sent : sizeof part;
         for (size_t i = 0; i < count; i++)
             part[i] = byte_at(sent + i);
-        result = http2_client_write(stream, part, count);
-        if (result == HTTP2_CLIENT_WAIT) {
-            (void)http2_client_await_output(stream);
+        result = http_stream_write(stream, part, count);
+        if (result == HTTP_WAIT) {
+            (void)http_stream_await_output(stream, PART / 2);
             carry(w);
-            result = http2_client_await_output(stream);
-            MUST_HOLD(result != HTTP2_CLIENT_WAIT || is_over(w));
+            result = http_stream_await_output(stream, PART / 2);
+            MUST_HOLD(result != HTTP_WAIT || is_over(w));
         }
     }
-    put_field(rows, "sum", "right", 0);
-    (void)http2_client_finish(stream, rows, with_trailers ? 1 : 0);
+    const uint8_t *end = put_field(rows, "sum", "right", 0);
+    http_rows trailers = {rows, (size_t)(end - rows), with_trailers ? 1 : 0};
+    result = http_stream_finish(stream, &trailers);
+    if (result != HTTP_OK && result != HTTP_GONE)
+        http_stream_reset(stream, NGHTTP2_INTERNAL_ERROR); /* there is no memory for the trailers */
     carry(w);
 }
 
 /* Reads an answer. Returns how much of its body came; -1: the stream is closed. */
-static int64_t read_answer(world *w, http2_client_stream *stream)
+static int64_t read_answer(world *w, http_stream *stream)
 {
     static uint8_t bytes[WINDOW], head[20000];
     int64_t arrived = 0, size;
-    uint32_t count, ends;
+    uint32_t count, part;
     do {
         size = http2_client_await_head(stream);
-        MUST_HOLD(size != HTTP2_CLIENT_WAIT);
+        MUST_HOLD(size != -HTTP_WAIT);
         if (size < 0)
             return -1;
-    } while (http2_client_take_head(stream, head, &count, &ends) < 200);
-    while ((size = http2_client_await_body(stream)) > 0) {
-        size_t taken = http2_client_read(stream, bytes, sizeof bytes);
-        for (size_t i = 0; i < taken; i++)
-            MUST_HOLD(bytes[i] == byte_at((size_t)arrived + i));
-        arrived += (int64_t)taken;
+    } while (http2_client_copy_head(stream, head, &count, &part) < 200);
+    while ((size = http_stream_read(stream, bytes, sizeof bytes, 1)) > 0) {
+        for (int64_t i = 0; i < size; i++)
+            MUST_HOLD(bytes[i] == byte_at((size_t)(arrived + i)));
+        arrived += size;
         carry(w);
     }
-    MUST_HOLD(size != HTTP2_CLIENT_WAIT);
+    MUST_HOLD(size != -HTTP_WAIT);
     MUST_HOLD(size < 0 || arrived == BODY);
-    if (size == 0 && http2_client_trailers_length(stream) > 0)
-        MUST_HOLD(http2_client_copy_trailers(stream, head) == 1);
+    if (size == 0 && http_stream_trailers(stream, head, 0) > 0)
+        MUST_HOLD(http_stream_trailers(stream, head, sizeof head) == 8 + sizeof "checksum" - 1 + sizeof "right" - 1);
     return size < 0 ? -1 : arrived;
 }
 
@@ -261,11 +263,11 @@ static void must_be_whole(const world *w, int32_t id, size_t size, bool with_tra
     MUST_HOLD(!stream->has_begun || stream->has_ended || stream->was_reset || is_over(w));
 }
 
-static http2_client_stream *begin_exchange(world *w, const char *method, int is_whole)
+static http_stream *begin_exchange(world *w, const char *method, http2_client_part part)
 {
-    http2_client_stream *stream = NULL;
+    http_stream *stream = NULL;
     carry(w);
-    CHECK_EQ(start(w, method, is_whole, &stream), HTTP2_CLIENT_OK);
+    CHECK_EQ(request(w, method, part, &stream), HTTP_OK);
     carry(w);
     return stream;
 }
@@ -274,7 +276,7 @@ static void exchange_of(answering answering, size_t size, bool with_trailers)
 {
     world w;
     begin_world(&w, answering);
-    http2_client_stream *stream = begin_exchange(&w, "POST", 0);
+    http_stream *stream = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS);
     write_body(&w, stream, size, with_trailers);
     must_be_whole(&w, 1, size, with_trailers);
     int64_t arrived = read_answer(&w, stream);
@@ -305,10 +307,10 @@ static void an_answer_before_the_end_of_the_request(uintptr_t with_trailers)
 static void ended_at_once(uintptr_t with_trailers)
 {
     world w;
-    http2_client_stream *stream = NULL;
+    http_stream *stream = NULL;
     begin_world(&w, WHOLE);
     carry(&w);
-    CHECK_EQ(start(&w, "POST", 0, &stream), HTTP2_CLIENT_OK);
+    CHECK_EQ(request(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS, &stream), HTTP_OK);
     write_body(&w, stream, 0, with_trailers);
     must_be_whole(&w, 1, 0, with_trailers);
     int64_t arrived = read_answer(&w, stream);
@@ -333,7 +335,7 @@ static void failing_answer(uintptr_t argument)
     world w;
     uint32_t code;
     begin_world(&w, (answering)argument);
-    http2_client_stream *stream = begin_exchange(&w, "GET", 1);
+    http_stream *stream = begin_exchange(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS);
     MUST_HOLD(read_answer(&w, stream) == -1);
     http2_client_cause cause = http2_client_failure(stream, &code);
     MUST_HOLD(cause != HTTP2_CLIENT_COMPLETE);
@@ -350,14 +352,16 @@ static void cancelled(uintptr_t argument)
     world w;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *first = begin_exchange(&w, "GET", 1), *second = begin_exchange(&w, "POST", 0), *third;
-    if (start(&w, "GET", 1, &third) == HTTP2_CLIENT_OK) /* one of them was reset already, for lack of memory */
+    http_stream *first = begin_exchange(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS),
+                *second = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS), *third;
+    if (request(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS, &third) ==
+        HTTP_OK) /* one of them was reset already, for lack of memory */
         http2_client_release(third);
     (void)http2_client_await_head(second);
-    http2_client_reset(second, NGHTTP2_CANCEL);
+    http_stream_reset(second, NGHTTP2_CANCEL);
     carry(&w);
-    MUST_HOLD(http2_client_await_head(second) == HTTP2_CLIENT_GONE);
-    MUST_HOLD(http2_client_write(second, (const uint8_t *)"a", 1) == HTTP2_CLIENT_GONE);
+    MUST_HOLD(http2_client_await_head(second) == -HTTP_GONE);
+    MUST_HOLD(http_stream_write(second, (const uint8_t *)"a", 1) == HTTP_GONE);
     http2_client_release(first);
     http2_client_release(second);
     carry(&w);
@@ -372,37 +376,37 @@ static void notices(uintptr_t argument)
     world w;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *first = begin_exchange(&w, "POST", 0), *second = begin_exchange(&w, "POST", 0);
+    http_stream *first = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS),
+                *second = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS);
     uint8_t much[4 * WINDOW] = {0};
-    (void)http2_client_write(first, much, sizeof much);
-    CHECK_EQ(http2_client_await_output(first), HTTP2_CLIENT_WAIT);
-    CHECK_EQ(http2_client_await_head(first), HTTP2_CLIENT_WAIT);
-    CHECK_EQ(http2_client_await_head(second), HTTP2_CLIENT_WAIT);
-    http2_client_end(w.client);
-    CHECK_EQ(http2_client_next_notice(w.client), 0);
-    for (int told = 0, notice; told < 3; told++) {
-        notice = (int)http2_client_next_notice(w.client);
-        CHECK(notice == 14 || notice == 15);
-    }
+    (void)http_stream_write(first, much, sizeof much);
+    CHECK_EQ(http_stream_await_output(first, PART / 2), HTTP_WAIT);
+    CHECK_EQ(http2_client_await_head(first), -HTTP_WAIT);
+    CHECK_EQ(http2_client_await_head(second), -HTTP_WAIT);
+    http2_client_close(w.client);
+    CHECK_EQ(http2_client_next_notice(w.client), HTTP_READABLE);
+    CHECK_EQ(http2_client_next_notice(w.client), 4 * second->key + HTTP_READABLE);
+    CHECK_EQ(http2_client_next_notice(w.client), 4 * first->key + HTTP_READABLE);
+    CHECK_EQ(http2_client_next_notice(w.client), 4 * first->key + HTTP_WRITABLE);
     CHECK_EQ(http2_client_next_notice(w.client), -1);
     http2_client_release(first);
     http2_client_release(second);
     end_world(&w);
 }
 
-/* A stream that is given back has no notices left for anybody. */
-static void forgotten_notices(uintptr_t argument)
+/* A notice outlives its stream: it has the stream's key, and no pointer to it. */
+static void notices_of_released_streams(uintptr_t argument)
 {
     world w;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *streams[2] = {begin_exchange(&w, "POST", 0), begin_exchange(&w, "POST", 0)};
-    for (int i = 0; i < 2; i++)
-        CHECK_EQ(http2_client_await_head(streams[i]), HTTP2_CLIENT_WAIT);
-    http2_client_end(w.client);
-    CHECK_EQ(http2_client_next_notice(w.client), 0);
-    http2_client_release(streams[1]);
-    http2_client_release(streams[0]);
+    http_stream *stream = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS);
+    uint64_t key = stream->key;
+    CHECK_EQ(http2_client_await_head(stream), -HTTP_WAIT);
+    http2_client_close(w.client);
+    http2_client_release(stream);
+    CHECK_EQ(http2_client_next_notice(w.client), HTTP_READABLE);
+    CHECK_EQ(http2_client_next_notice(w.client), 4 * key + HTTP_READABLE);
     CHECK_EQ(http2_client_next_notice(w.client), -1);
     end_world(&w);
 }
@@ -410,15 +414,15 @@ static void forgotten_notices(uintptr_t argument)
 static void leaving(uintptr_t argument)
 {
     world w;
-    http2_client_stream *none;
+    http_stream *none;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *stream = begin_exchange(&w, "GET", 1);
+    http_stream *stream = begin_exchange(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS);
     http2_client_ping(w.client);
     carry(&w);
     MUST_HOLD(w.pings == 1 || is_over(&w));
-    http2_client_leave(w.client);
-    MUST_HOLD(start(&w, "GET", 1, &none) == HTTP2_CLIENT_LEAVING);
+    http2_client_announce_end(w.client);
+    MUST_HOLD(request(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS, &none) == HTTP2_CLIENT_LEAVING);
     carry(&w);
     int64_t arrived = read_answer(&w, stream);
     http2_client_release(stream);
@@ -432,13 +436,13 @@ static void leaving(uintptr_t argument)
 static void server_leaves(uintptr_t argument)
 {
     world w;
-    http2_client_stream *none;
+    http_stream *none;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *stream = begin_exchange(&w, "GET", 1);
+    http_stream *stream = begin_exchange(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS);
     MUST_HOLD(nghttp2_submit_goaway(w.server, 0, 1, NGHTTP2_NO_ERROR, NULL, 0) == 0);
     carry(&w);
-    MUST_HOLD(start(&w, "GET", 1, &none) == HTTP2_CLIENT_LEAVING);
+    MUST_HOLD(request(&w, "GET", HTTP2_CLIENT_NOTHING_FOLLOWS, &none) == HTTP2_CLIENT_LEAVING);
     int64_t arrived = read_answer(&w, stream);
     http2_client_release(stream);
     carry(&w);
@@ -456,8 +460,8 @@ static void no_protocol(uintptr_t argument)
     uint32_t code;
     (void)argument;
     begin_world(&w, WHOLE);
-    http2_client_stream *stream = begin_exchange(&w, "POST", 0);
-    (void)begin_exchange(&w, "POST", 0);
+    http_stream *stream = begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS);
+    (void)begin_exchange(&w, "POST", HTTP2_CLIENT_BODY_FOLLOWS);
     http2_client_feed(w.client, no_frame, sizeof no_frame - 1);
     (void)carry_there(&w);
     (void)carry_there(&w);
@@ -501,7 +505,7 @@ int main(int argc, char **argv)
         {"failing/interims", failing_answer, WITH_INTERIMS},
         {"cancelled", cancelled, 0},
         {"notices/order", notices, 0},
-        {"notices/forgotten", forgotten_notices, 0},
+        {"notices/of-released-streams", notices_of_released_streams, 0},
         {"leaving/client", leaving, 0},
         {"leaving/server", server_leaves, 0},
         {"failing/no-protocol", no_protocol, 0},

@@ -66,6 +66,8 @@ import Data.Maybe (fromMaybe, isNothing)
 import Data.Word (Word32, Word64)
 import GHC.IO.Exception (IOErrorType (TimeExpired), IOException (..))
 import Millrace.Deadline
+import Millrace.Http.Multiplexed.Engine (noticeKey)
+import Millrace.Http.Multiplexed.Rows (Event (..))
 import Millrace.HttpClient.Http2.Engine
 import Millrace.Timer (getSystemTimerManager, registerTimeout, threadDelay, unregisterTimeout)
 
@@ -143,15 +145,17 @@ describeHttp2Problem problem = case problem of
   ConnectionEnded reason -> reason
   NotHttp2 -> "the server does not speak HTTP/2"
 
--- The threads that wait for a stream: its reader and its writer.
+-- What wakes the threads that wait for a stream: its reader and its writer.
 data Waiting = Waiting !(MVar ()) !(MVar ())
 
 -- | A connection.
 data Connection = Connection
   { connectionEngine :: !Engine,
     connectionTransport :: !Transport,
-    connectionWaiting :: !(IORef (IntMap Waiting)),
-    connectionTokens :: !(IORef Int),
+    -- What wakes a thread that waits for a notice, by the notice's key.
+    connectionWaiting :: !(IORef (IntMap (MVar ()))),
+    -- A writer continues when at most this many bytes are unsent.
+    connectionOutputLow :: !Int,
     -- Wakes the thread that sends.
     connectionWriter :: !(MVar ()),
     -- Filled when the state has changed.
@@ -181,11 +185,12 @@ openConnection deadline settings transport = mask $ \restore -> do
     Nothing -> transportClose transport >> throwIO (ConnectionEnded "there is no memory for it")
     Just engine -> do
       now <- monotonicNanoseconds
+      changed <- newEmptyMVar
+      waiting <- newIORef (IntMap.singleton stateKey changed)
       connection <-
-        Connection engine transport <$> newIORef IntMap.empty
-          <*> newIORef 1
-          <*> newEmptyMVar
-          <*> newEmptyMVar
+        Connection engine transport waiting (unsentBytesMax settings `quot` 2)
+          <$> newEmptyMVar
+          <*> pure changed
           <*> newIORef 0
           <*> newIORef Nothing
           <*> newIORef now
@@ -219,7 +224,7 @@ startThreads settings connection = do
   void $
     forkOnWithUnmask capability $ \unmask -> do
       unmask (readAll connection) `catch` gaveUp
-      endEngine (connectionEngine connection)
+      closeEngine (connectionEngine connection)
       distribute connection
       killThread keeping
       killThread writing
@@ -299,33 +304,29 @@ keepAsking settings connection = go Nothing
 -- and the waking.
 prod :: Connection -> IO ()
 prod connection = mask_ $ do
-  needed <- needsWriter (connectionEngine connection)
+  needed <- needsSender (connectionEngine connection)
   when needed (void (tryPutMVar (connectionWriter connection) ()))
 
 -- Wakes threads that wait. Each notice is given once, too.
 distribute :: Connection -> IO ()
 distribute connection =
-  mask_ (nextNotice (connectionEngine connection) >>= mapM_ (\notice -> wake notice >> distribute connection))
+  mask_ (nextNotice (connectionEngine connection) >>= mapM_ (\key -> wake key >> distribute connection))
   where
-    wake notice = case notice of
-      StateChanged -> void (tryPutMVar (connectionChanged connection) ())
-      WakeReader token -> waiting token >>= mapM_ (\(Waiting reader _) -> tryPutMVar reader ())
-      WakeWriter token -> waiting token >>= mapM_ (\(Waiting _ writer) -> tryPutMVar writer ())
-    waiting token = IntMap.lookup token <$> readIORef (connectionWaiting connection)
+    wake key = readIORef (connectionWaiting connection) >>= mapM_ (`tryPutMVar` ()) . IntMap.lookup key
 
 -- | Ends the connection and all its exchanges, and waits until it is closed. May be called more than once.
 closeConnection :: Connection -> IO ()
 closeConnection connection = do
   noteReason connection "this side closed the connection"
   interrupt connection
-  endEngine (connectionEngine connection)
+  closeEngine (connectionEngine connection)
   distribute connection
   readMVar (connectionClosed connection)
 
 -- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after
 -- the last one. Does not block.
 leaveConnection :: Connection -> IO ()
-leaveConnection connection = leave (connectionEngine connection) >> prod connection
+leaveConnection connection = announceEnd (connectionEngine connection) >> prod connection
 
 -- | May further exchanges begin? Does not block.
 isUsable :: Connection -> IO Bool
@@ -351,7 +352,7 @@ idleSince connection = readIORef (connectionIdle connection)
 -- Exchanges
 
 -- | A request and its response.
-data Exchange = Exchange !Connection !Stream !Int !Waiting
+data Exchange = Exchange !Connection !Stream !Waiting
 
 -- | What came of beginning an exchange.
 data Begun
@@ -369,25 +370,32 @@ data Begun
 -- 'endExchange' afterwards. Does not block.
 beginExchange :: Connection -> [(ByteString, ByteString, Secrecy)] -> Part -> IO Begun
 beginExchange connection fields part = do
-  waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
-  token <-
-    atomicModifyIORef' (connectionTokens connection) (\next -> (if next >= 1000000000 then 1 else next + 1, next))
-  atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.insert token waiting known, ()))
-  started <- startStream (connectionEngine connection) token fields part
-  case started of
-    Started stream -> Begun (Exchange connection stream token waiting) <$ prod connection
-    Full -> AllTaken <$ forget connection token
-    Barred -> NoneAllowed <$ forget connection token
-    Leaving -> ConnectionLeaving <$ forget connection token
-    InvalidFields -> FieldsInvalid <$ forget connection token
+  requested <- requestStream (connectionEngine connection) fields part
+  case requested of
+    Requested stream -> do
+      waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
+      changeWaiting connection stream (\key woken -> IntMap.insert key (woken waiting))
+      Begun (Exchange connection stream waiting) <$ prod connection
+    AtLimit -> return AllTaken
+    Barred -> return NoneAllowed
+    Leaving -> return ConnectionLeaving
+    InvalidFields -> return FieldsInvalid
 
-forget :: Connection -> Int -> IO ()
-forget connection token = atomicModifyIORef' (connectionWaiting connection) (\known -> (IntMap.delete token known, ()))
+-- Changes the entries of a stream's reader and writer.
+changeWaiting ::
+  Connection -> Stream -> (Int -> (Waiting -> MVar ()) -> IntMap (MVar ()) -> IntMap (MVar ())) -> IO ()
+changeWaiting connection stream change = do
+  key <- streamKey stream
+  atomicModifyIORef' (connectionWaiting connection) $ \known ->
+    (change (noticeKey key Readable) readerOf (change (noticeKey key Writable) writerOf known), ())
+  where
+    readerOf (Waiting reader _) = reader
+    writerOf (Waiting _ writer) = writer
 
 -- | Ends an exchange, and cancels what is not complete. Call it once. Does not block.
 endExchange :: Exchange -> IO ()
-endExchange (Exchange connection stream token _) = mask_ $ do
-  forget connection token
+endExchange (Exchange connection stream _) = mask_ $ do
+  changeWaiting connection stream (\key _ -> IntMap.delete key)
   releaseStream stream
   prod connection
   monotonicNanoseconds >>= writeIORef (connectionIdle connection)
@@ -395,29 +403,43 @@ endExchange (Exchange connection stream token _) = mask_ $ do
 -- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does
 -- not block.
 resetExchange :: Exchange -> Word32 -> IO ()
-resetExchange (Exchange connection stream _ (Waiting reader writer)) code = do
-  resetStream stream code
+resetExchange (Exchange connection stream (Waiting reader writer)) code = do
+  resetStreamWith stream code
   prod connection
   void (tryPutMVar reader ())
   void (tryPutMVar writer ())
 
 -- | Sends a piece of the request's body: waits until the server has taken enough of it. Throws 'Http2Problem', and the
--- deadline's
--- @IOError@.
+-- deadline's @IOError@.
 sendBody :: Deadline -> Exchange -> ByteString -> IO ()
-sendBody deadline exchange@(Exchange connection stream _ (Waiting _ writer)) bytes
+sendBody deadline exchange@(Exchange connection stream (Waiting _ writer)) bytes
   | ByteString.null bytes = return ()
   | otherwise = do
-    written <- writeStream stream bytes
+    written <- asReading <$> writeStream stream piece
     prod connection
     case written of
       Ready () -> return ()
-      MustWait -> awaiting deadline writer (awaitOutput stream) >>= maybe (throwFailure exchange) return
-      Gone -> throwFailure exchange
+      MustWait -> awaiting deadline writer (asReading <$> awaitOutput stream low) >>= maybe (throwFailure exchange) return
+      Broken -> throwFailure exchange
+    sendBody deadline exchange others
+  where
+    (piece, others) = ByteString.splitAt 1048576 bytes
+    low = connectionOutputLow connection
+
+asReading :: Outcome -> Reading ()
+asReading outcome = case outcome of
+  Done -> Ready ()
+  Full -> MustWait
+  Gone -> Broken
+  BadFields _ -> Broken
 
 -- | Ends the request, with these trailers. Does nothing if the request is over. Does not block.
 endBody :: Exchange -> [(ByteString, ByteString)] -> IO ()
-endBody (Exchange connection stream _ _) trailers = finishStream stream trailers >> prod connection
+endBody exchange@(Exchange connection stream _) trailers = do
+  finished <- finishStream stream trailers
+  case finished of
+    BadFields _ -> resetExchange exchange 2 -- INTERNAL_ERROR: the server must not take the request for complete
+    _ -> prod connection
 
 -- | The head of a response: its status, which may be an interim one, its fields, and whether a body follows.
 data Head = Head
@@ -429,16 +451,15 @@ data Head = Head
 
 -- | Receives the next head. Throws 'Http2Problem', and the deadline's @IOError@.
 receiveHead :: Deadline -> Exchange -> IO Head
-receiveHead deadline exchange@(Exchange _ stream _ (Waiting reader _)) =
+receiveHead deadline exchange@(Exchange _ stream (Waiting reader _)) =
   awaiting deadline reader (takeHead stream)
     >>= maybe (throwFailure exchange) (\(status, fields, part) -> return (Head status fields part))
 
 -- | Receives a part of the response's body, at most this many bytes; empty at the end. Throws 'Http2Problem', and the
--- deadline's
--- @IOError@.
+-- deadline's @IOError@.
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
-receiveBody deadline exchange@(Exchange connection stream _ (Waiting reader _)) most = do
-  bytes <- awaiting deadline reader (readBody stream most) >>= maybe (throwFailure exchange) return
+receiveBody deadline exchange@(Exchange connection stream (Waiting reader _)) most = do
+  bytes <- awaiting deadline reader (readStream stream most) >>= maybe (throwFailure exchange) return
   unless (ByteString.null bytes) (prod connection)
   return bytes
 
@@ -450,26 +471,26 @@ data Arrived
 
 -- | What has arrived of the body, at most this many bytes. Does not block. Throws 'Http2Problem'.
 arrivedBody :: Exchange -> Int -> IO Arrived
-arrivedBody exchange@(Exchange connection stream _ _) most = do
-  outcome <- readBody stream most
+arrivedBody exchange@(Exchange connection stream _) most = do
+  outcome <- readStream stream most
   case outcome of
     Ready bytes
       | ByteString.null bytes -> return Ended
       | otherwise -> Piece bytes <$ prod connection
     MustWait -> return NothingYet
-    Gone -> throwFailure exchange
+    Broken -> throwFailure exchange
 
 -- | The trailers of the response, once its body has ended. Does not block.
 receivedTrailers :: Exchange -> IO [(ByteString, ByteString)]
-receivedTrailers (Exchange _ stream _ _) = readTrailers stream
+receivedTrailers (Exchange _ stream _) = readTrailers stream
 
 throwFailure :: Exchange -> IO a
-throwFailure (Exchange connection stream _ _) = do
+throwFailure (Exchange connection stream _) = do
   failure <- streamFailure stream
   case failure of
     Refused -> throwIO RequestRefused
     Reset code -> throwIO (ResponseReset code)
-    Broken -> throwIO ResponseMalformed
+    Malformed -> throwIO ResponseMalformed
     TooLong -> throwIO HeadTooLong
     Lost -> endedReason connection >>= throwIO . ConnectionEnded
     Complete -> throwIO (ConnectionEnded "the exchange is over")
@@ -480,7 +501,7 @@ awaiting deadline woken attempt = do
   outcome <- attempt
   case outcome of
     Ready result -> return (Just result)
-    Gone -> return Nothing
+    Broken -> return Nothing
     MustWait -> waitUntil deadline woken >> awaiting deadline woken attempt
 
 -- Waits for news until the deadline, and throws when that has passed.
