@@ -18,6 +18,8 @@ import System.Directory (createDirectory)
 import System.Environment (getEnvironment)
 import System.Process
 import Test.Hspec
+import TestSupport.Folder (freePort)
+import TestSupport.Time (within)
 
 -- | The ports, for HTTP/1.1, TLS, HTTP/2 without TLS, and HTTP/2 with TLS.
 data Ports = Ports {plain, tls, clear, secure :: PortNumber}
@@ -121,7 +123,7 @@ withArena inFolder withCertificate action = withServer $ \server -> inFolder $ \
     (\(_, _, _, process) -> stop process)
     $ \_ ->
       do
-        within "the start" (forM_ ports (connectWhenReady >=> close))
+        within 20 "the start" (forM_ ports (connectWhenReady >=> close))
         case ports of
           [one, two, three, four] -> action (Ports one two three four)
           _ -> fail "four ports are needed"
@@ -130,11 +132,11 @@ withArena inFolder withCertificate action = withServer $ \server -> inFolder $ \
       "{\"id\":1,\"name\":\"A \\\"thing\\\"\",\"category\":\"tools\",\"price\":3,\"quantity\":5,\"active\":true,\"tags\":[\"new\"],\"rating\":{\"score\":4,\"count\":7}}"
 
 curl :: [String] -> IO String
-curl arguments = within "curl" ((\(_, output, _) -> output) <$> readProcessWithExitCode "curl" ("-s" : arguments) "")
+curl arguments = within 20 "curl" ((\(_, output, _) -> output) <$> readProcessWithExitCode "curl" ("-s" : arguments) "")
 
 -- Output that is no text, by way of a description of its bytes.
 curlBytes :: [String] -> ByteString -> IO ByteString
-curlBytes arguments input = within "curl" $ do
+curlBytes arguments input = within 20 "curl" $ do
   let quoted = concatMap (("\\x" <>) . hex) (B.unpack input)
   output <-
     readProcess "bash" (["-c", "printf '" <> quoted <> "' | curl -s \"$@\" | od -An -v -tu1", "-"] <> arguments) ""
@@ -144,7 +146,7 @@ curlBytes arguments input = within "curl" $ do
     digit n = "0123456789abcdef" !! fromIntegral n
 
 receiveUntil :: ByteString -> Client -> IO ByteString
-receiveUntil end connection = within "an answer" (go "")
+receiveUntil end connection = within 20 "an answer" (go "")
   where
     go soFar
       | end `B.isSuffixOf` soFar = return soFar

@@ -11,10 +11,11 @@ import Data.ByteString (ByteString)
 import qualified Data.ByteString as B
 import Data.Maybe (fromJust)
 import Http2Client
-import Support (runningWith, within)
+import Support (runningWith)
 import System.IO (Handle, hGetLine)
 import System.Process (StdStream (..))
 import Test.Hspec
+import TestSupport.Time (within)
 
 grpcSpec :: Spec
 grpcSpec = describe "grpc" $ do
@@ -114,7 +115,7 @@ statusOf = lookup "grpc-status" . answerTrailers
 
 -- The content of the next DATA frame that has some.
 nextPiece :: Http2 -> StreamId -> IO ByteString
-nextPiece http2 stream = within "a message" go
+nextPiece http2 stream = within 20 "a message" go
   where
     go =
       nextEvent http2 >>= \case

@@ -12,13 +12,16 @@ import qualified Data.ByteString.Char8 as Char8
 import GrpcSpec (grpcSpec)
 import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
-import Support (connectWhenReady, freePort, running, stop, within)
+import Support (connectWhenReady, running, stop)
 import System.Directory (createDirectory, getTemporaryDirectory, removeDirectoryRecursive, removeFile, renameFile)
 import System.Exit (ExitCode (..))
 import System.IO (hGetContents, hGetLine)
 import System.Process
 import System.Timeout (timeout)
 import Test.Hspec
+import TestSupport.ByteStream (receiveAllBy)
+import TestSupport.Folder (freePort, withTemporaryFolder)
+import TestSupport.Time (within)
 
 main :: IO ()
 main = hspec $ do
@@ -40,11 +43,11 @@ main = hspec $ do
   arenaSpec inFolder withCertificate
   describe "sleep-in-c" $
     it "sleeps a thousand times at once" $
-      within "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
+      within 20 "the sleepers" (readProcess "sleep-in-c" [] "") `shouldReturn` "0\nNothing\n"
 
   describe "timers" $
     it "wakes all threads, times out, and moves a timer" $
-      within "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nfired\n"
+      within 20 "the timers" (readProcess "timers" [] "") `shouldReturn` "Nothing\nfired\n"
   describe "line-server" $
     it "answers lines that arrive in pieces, until bye" . running "line-server" $ \connection -> do
       sendAll connection "one\ntw"
@@ -53,21 +56,21 @@ main = hspec $ do
       receiveAll connection `shouldReturn` "TWO\nBYE\n"
   describe "simulated-lines" $
     it "gives no wrong answer on a thousand machines" $
-      within "the machines" (readProcess "simulated-lines" [] "") `shouldReturn` "(True,True)\n"
+      within 20 "the machines" (readProcess "simulated-lines" [] "") `shouldReturn` "(True,True)\n"
   describe "crashing-counter" $
     it "repeats no number on a thousand machines whose power fails" $
-      within "the machines" (readProcess "crashing-counter" [] "") `shouldReturn` "(True,True)\n"
+      within 20 "the machines" (readProcess "crashing-counter" [] "") `shouldReturn` "(True,True)\n"
   describe "production-wai" $
     it "answers, logs, and ends on SIGTERM" $ do
       port <- freePort
       (_, Just output, _, process) <- createProcess (proc "production-wai" [show port]) {std_out = CreatePipe}
-      within "the start" (hGetLine output) `shouldReturn` "ready"
+      within 20 "the start" (hGetLine output) `shouldReturn` "ready"
       bracket (connectWhenReady port) close $ \connection -> do
         sendAll connection "GET /here HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        answer <- within "the answer" (receiveAll connection)
+        answer <- within 20 "the answer" (receiveAll connection)
         answer `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nIn production\n"
       terminateProcess process
-      within "the end" (waitForProcess process) `shouldReturn` ExitSuccess
+      within 20 "the end" (waitForProcess process) `shouldReturn` ExitSuccess
       hGetContents output `shouldReturn` "(200,Just \"/here\",Just 14)\n"
   describe "migrated-wai" $
     it "sends a body back, and answers for an application that fails" . running "migrated-wai" $ \connection -> do
@@ -79,7 +82,7 @@ main = hspec $ do
       answers `shouldSatisfy` ByteString.isSuffixOf "\r\n\r\nSorry\n"
   describe "read-in-c" $
     it "gives up at its deadline" $
-      within "the read" (readProcess "read-in-c" [] "") `shouldReturn` "(-1,True)\n"
+      within 20 "the read" (readProcess "read-in-c" [] "") `shouldReturn` "(-1,True)\n"
   describe "echo-tls and ask-tls" $
     it "talk to each other over TLS" . withCertificate $ \certificate key -> do
       port <- freePort
@@ -87,14 +90,14 @@ main = hspec $ do
         \_ ->
           do
             connectWhenReady port >>= close
-            within "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "")
+            within 20 "the answer" (readProcess "ask-tls" [show port, certificate, "over TLS"] "")
               `shouldReturn` "Tls13\nover TLS\n"
   describe "get-url" $
     it "prints what hello-wai serves" $ do
       port <- freePort
       bracket (createProcess (proc "hello-wai" [show port])) (\(_, _, _, process) -> stop process) $ \_ -> do
         connectWhenReady port >>= close
-        within "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "")
+        within 20 "the answer" (readProcess "get-url" ["http://127.0.0.1:" ++ show port ++ "/"] "")
           `shouldReturn` "Hello from Millrace\n"
   describe "https-wai" $
     it "answers over TLS" . withCertificate $ \certificate key -> do
@@ -104,6 +107,7 @@ main = hspec $ do
           do
             connectWhenReady port >>= close
             within
+              20
               "the answer"
               ( readProcess
                   "curl"
@@ -113,7 +117,7 @@ main = hspec $ do
               `shouldReturn` "over TLS\n"
   describe "counters" $
     it "counts a thousand timers" $ do
-      said <- within "the counters" (readProcess "counters" [] "")
+      said <- within 20 "the counters" (readProcess "counters" [] "")
       said `shouldStartWith` "backend: "
       said `shouldContain` "in flight: 0"
 
@@ -123,12 +127,12 @@ main = hspec $ do
       writeFile path "one\n"
       (_, Just output, _, process) <- createProcess (proc "follow-log" [path]) {std_out = CreatePipe}
       flip finally (stop process) $ do
-        within "the first line" (hGetLine output) `shouldReturn` "one"
+        within 20 "the first line" (hGetLine output) `shouldReturn` "one"
         appendFile path "two\n"
-        within "the second line" (hGetLine output) `shouldReturn` "two"
+        within 20 "the second line" (hGetLine output) `shouldReturn` "two"
         renameFile path (path <> ".1")
         writeFile path "three\n"
-        within "the third line" (hGetLine output) `shouldReturn` "three"
+        within 20 "the third line" (hGetLine output) `shouldReturn` "three"
   describe "forward-port" $
     it "carries both directions to another port" . running "echo-tcp" $ \direct -> do
       target <- getPeerName direct
@@ -149,12 +153,12 @@ main = hspec $ do
     it "prints the checksum of every file" . inFolder $ \folder -> do
       createDirectory (folder <> "/inside")
       writeFile (folder <> "/inside/file") "Wikipedia"
-      within "the checksums" (readProcess "checksum-tree" [folder] "")
+      within 20 "the checksums" (readProcess "checksum-tree" [folder] "")
         `shouldReturn` ("11e60398 " <> folder <> "/inside/file\n")
   describe "supervise" $
     it "starts a program again until it succeeds" . inFolder $ \folder -> do
       let script = "echo x >> " <> folder <> "/runs; [ $(wc -l < " <> folder <> "/runs) -ge 3 ]"
-      said <- within "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
+      said <- within 20 "the supervisor" (readProcess "supervise" ["sh", "-c", script] "")
       lines said
         `shouldBe` ["it ended: Exited 1; again in 100 ms", "it ended: Exited 1; again in 200 ms", "ending: succeeded"]
   describe "chat-server" $
@@ -165,7 +169,7 @@ main = hspec $ do
           -- Before both are in the room, a line may have no receiver.
           sendAll other "ready?\n"
           sendAll one "hello\n"
-          answer <- within "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
+          answer <- within 20 "the line" (receiveUntil "again\n" other (sendAll one "again\n"))
           answer `shouldSatisfy` ByteString.isSuffixOf "again\n"
   describe "receive-files" $
     it "stores what each client sends" . inFolder $ \folder -> do
@@ -179,7 +183,7 @@ main = hspec $ do
             ByteString.readFile (folder <> "/" <> name) `shouldReturn` bytes
   describe "check-names" $
     it "prints the addresses of names" $
-      within "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n")
+      within 20 "the names" (readProcess "check-names" [] "127.0.0.1\n127.0.0.2\n")
         `shouldReturn` "127.0.0.1: 127.0.0.1\n127.0.0.2: 127.0.0.2\n"
   describe "copy-tree" $
     it "copies what is new or has changed" . inFolder $ \folder -> do
@@ -187,7 +191,7 @@ main = hspec $ do
       createDirectory (folder <> "/from/inside")
       writeFile (folder <> "/from/inside/one") "1"
       writeFile (folder <> "/from/two") "22"
-      let copying = within "the copies" (readProcess "copy-tree" [folder <> "/from", folder <> "/to"] "")
+      let copying = within 20 "the copies" (readProcess "copy-tree" [folder <> "/from", folder <> "/to"] "")
       copying `shouldReturn` "2 files copied\n"
       copying `shouldReturn` "0 files copied\n"
       writeFile (folder <> "/from/two") "333"
@@ -205,11 +209,7 @@ receiveUntil end connection again = go ""
 
 -- A folder that is removed afterwards.
 inFolder :: (FilePath -> IO a) -> IO a
-inFolder use = do
-  parent <- getTemporaryDirectory
-  port <- freePort
-  let folder = parent <> "/millrace-example-" <> show port
-  bracket_ (createDirectory folder) (removeDirectoryRecursive folder) (use folder)
+inFolder = withTemporaryFolder "millrace-example"
 
 -- A self-signed certificate for localhost and its key: two files.
 withCertificate :: (FilePath -> FilePath -> IO a) -> IO a
@@ -234,6 +234,4 @@ receive connection size
     if ByteString.null bytes then pure "" else (bytes <>) <$> receive connection (size - ByteString.length bytes)
 
 receiveAll :: Socket -> IO ByteString
-receiveAll connection = do
-  bytes <- recv connection 65536
-  if ByteString.null bytes then pure "" else (bytes <>) <$> receiveAll connection
+receiveAll connection = receiveAllBy (recv connection 65536)

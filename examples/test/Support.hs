@@ -4,8 +4,6 @@ module Support
   ( running,
     runningWith,
     stop,
-    within,
-    freePort,
     connectWhenReady,
 
     -- * For Http2Client
@@ -24,7 +22,8 @@ import Network.Socket
 import Network.Socket.ByteString (recv, sendAll)
 import System.IO (Handle)
 import System.Process
-import System.Timeout (timeout)
+import TestSupport.Folder (freePort)
+import TestSupport.Time (within)
 
 -- | Runs an example on a free port and connects to it.
 running :: String -> (Socket -> IO a) -> IO a
@@ -36,18 +35,10 @@ runningWith output program talk = do
   port <- freePort
   bracket (createProcess (proc program [show port]) {std_out = output}) (\(_, _, _, process) -> stop process) $
     \(_, out, _, _) ->
-      within "the conversation" (bracket (connectWhenReady port) close (talk out))
+      within 20 "the conversation" (bracket (connectWhenReady port) close (talk out))
 
 stop :: ProcessHandle -> IO ()
 stop process = terminateProcess process >> void (waitForProcess process)
-
-within :: String -> IO a -> IO a
-within what action = timeout 20000000 action >>= maybe (fail (what <> " took longer than 20 s")) pure
-
-freePort :: IO PortNumber
-freePort = bracket (socket AF_INET Stream defaultProtocol) close $ \probe -> do
-  bind probe (loopback 0)
-  socketPort probe
 
 connectWhenReady :: PortNumber -> IO Socket
 connectWhenReady port = try attempt >>= either again pure

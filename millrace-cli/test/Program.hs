@@ -23,9 +23,8 @@ module Program
   )
 where
 
-import Control.Concurrent (threadDelay)
 import Control.Exception (bracket)
-import Control.Monad (unless, void, (>=>))
+import Control.Monad (void, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -41,7 +40,7 @@ import System.Posix.Process (getProcessID)
 import System.Posix.Signals (Signal, sigKILL, signalProcess)
 import System.Posix.User (getRealUserID)
 import System.Process
-import System.Timeout (timeout)
+import TestSupport.Time (eventually, within)
 
 -- | A server that is listening.
 data Server = Server
@@ -143,16 +142,6 @@ signalChild signal server = getPid (serverProcess server) >>= mapM_ (children >=
 -- | Waits for at most this many seconds.
 waitForExit :: Int -> Server -> IO ExitCode
 waitForExit seconds = within seconds "the server to end" . waitForProcess . serverProcess
-
-within :: Int -> String -> IO a -> IO a
-within seconds what action =
-  timeout (seconds * 1000000) action >>= maybe (fail ("waited " <> show seconds <> " s for " <> what)) pure
-
--- | Waits until it is so, for at most ten seconds.
-eventually :: String -> IO Bool -> IO ()
-eventually what check = within 10 what wait
-  where
-    wait = check >>= \done -> unless done (threadDelay 100000 >> wait)
 
 -- | Runs @millrace@ to its end, with these additions to the environment.
 runMillrace :: [(String, String)] -> [String] -> IO Outcome

@@ -16,8 +16,10 @@ import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.Storable (peek)
 import Millrace.Foreign
 import Server
-import Support
 import Test.Hspec
+import TestSupport.Failure (require)
+import TestSupport.Job (finish, start, stop)
+import TestSupport.Time (pause, within)
 
 data Easy
 

@@ -9,8 +9,9 @@ import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.Storable (peek)
 import Millrace.Foreign
 import Server
-import Support
 import Test.Hspec
+import TestSupport.Job (finish, start)
+import TestSupport.Time (within)
 
 data AddressInfo
 

@@ -15,9 +15,10 @@ import Millrace.Deadline
 import Millrace.Foreign
 import qualified Millrace.Timer as Timer
 import Server
-import Support
 import qualified System.Timeout as Base
 import Test.Hspec
+import TestSupport.Job (finish, start, stop)
+import TestSupport.Time (pause, within)
 
 data Connection
 

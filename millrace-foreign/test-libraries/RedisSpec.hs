@@ -11,9 +11,11 @@ import Foreign.Marshal.Utils (withMany)
 import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Millrace.Foreign
 import Server
-import Support
 import System.Posix.Process (getProcessID)
 import Test.Hspec hiding (context)
+import TestSupport.Failure (require)
+import TestSupport.Job (finish, start)
+import TestSupport.Time (within)
 
 data Context
 

@@ -15,10 +15,12 @@ import Foreign.Ptr (Ptr, nullPtr, plusPtr)
 import Functions
 import GHC.Clock (getMonotonicTime)
 import Millrace.Foreign
-import Support
 import System.Mem (performMajorGC)
 import System.Posix.Types (CNfds (..), Fd)
 import Test.Hspec
+import TestSupport.Failure (hasCode, require)
+import TestSupport.Job (finish, isOver, start, startOn)
+import TestSupport.Time (pause, within)
 
 spec :: Spec
 spec = describe "fiberCall" $ do

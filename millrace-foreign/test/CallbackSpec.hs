@@ -15,9 +15,11 @@ import Foreign.Ptr (freeHaskellFunPtr)
 import Foreign.Storable (peek)
 import Functions
 import Millrace.Foreign
-import Support
 import System.Mem (performMajorGC)
 import Test.Hspec
+import TestSupport.Job (finish, start, stop)
+import TestSupport.Random (below, newRandom)
+import TestSupport.Time (pause, within)
 
 data Trouble = Trouble
   deriving (Eq, Show)

@@ -16,11 +16,14 @@ import GHC.Clock (getMonotonicTime)
 import Millrace.Deadline
 import Millrace.Foreign
 import qualified Millrace.Timer as Timer
-import Support
 import System.IO.Unsafe (unsafePerformIO)
 import System.Posix.Types (Fd)
 import qualified System.Timeout as Base
 import Test.Hspec
+import TestSupport.Failure (require)
+import TestSupport.Job (Job, finish, interrupt, isOver, outcomeOf, start, stop)
+import TestSupport.Random (below, newRandom)
+import TestSupport.Time (pause, within)
 
 spec :: Spec
 spec = describe "an exception" $ do

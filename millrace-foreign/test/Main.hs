@@ -8,8 +8,8 @@ import Millrace.Foreign (startCarriers)
 import qualified ProcessSpec
 import System.Environment (getArgs, withArgs)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
-import System.Timeout (timeout)
-import Test.Hspec (around_, expectationFailure, hspec)
+import Test.Hspec (around_, hspec)
+import TestSupport.Time (limited)
 
 main :: IO ()
 main = do
@@ -18,12 +18,8 @@ main = do
   startCarriers 2
   case arguments of
     ["--leave-calls-in-flight"] -> ProcessSpec.leaveCallsInFlight
-    _ -> withArgs arguments . hspec . around_ limited $ do
+    _ -> withArgs arguments . hspec . around_ (limited 180) $ do
       CallSpec.spec
       InterruptSpec.spec
       CallbackSpec.spec
       ProcessSpec.spec
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 180000000 test >>= maybe (expectationFailure "not done after 180 s") return

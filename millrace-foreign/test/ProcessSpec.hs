@@ -8,12 +8,15 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (nullPtr)
 import Functions
 import Millrace.Foreign
-import Support
 import System.Environment (getExecutablePath)
 import System.Exit (ExitCode (..))
 import System.Process (readProcessWithExitCode)
 import qualified System.Timeout as Base
 import Test.Hspec
+import TestSupport.Failure (require)
+import TestSupport.Job (finish, isOver, start, startOn, stop)
+import TestSupport.Process (inChild)
+import TestSupport.Time (pause, within)
 
 spec :: Spec
 spec = describe "the process" $ do

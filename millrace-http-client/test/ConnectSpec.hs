@@ -14,12 +14,13 @@ import Millrace.HttpClient.Connect
 import Millrace.HttpClient.Name
 import Millrace.Socket
 import qualified Millrace.Socket.ByteString as Plain
-import qualified Millrace.Timer as Timer
 import Network.HTTP.Client hiding (port)
 import Network.HTTP.Client.Internal (hostAddress)
 import Network.HTTP.Client.Millrace
 import Support
 import Test.Hspec
+import TestSupport.Folder (freePort)
+import TestSupport.Time (eventually, within)
 
 spec :: Spec
 spec = do
@@ -34,7 +35,7 @@ spec = do
       response <- httpLbs request {hostAddress = Just (tupleToHostAddress (127, 0, 0, 1))} manager
       responseBody response `shouldBe` "here"
   it "ends with the network's problem if nobody listens" $ do
-    port <- unusedPort
+    port <- freePort :: IO Int
     manager <- managerWith defaultSettings
     outcome <- try (get manager ("http://127.0.0.1:" ++ show port))
     networkProblemOf outcome `shouldSatisfy` maybe False (not . isDeadlineError)
@@ -57,14 +58,14 @@ spec = do
           ( void (try (httpLbs request manager) :: IO (Either SomeException (Response Lazy.ByteString)))
               `finally` putMVar ended ()
           )
-      eventually ((== 1) . length <$> readIORef opened)
+      eventually "the sockets are open" ((== 1) . length <$> readIORef opened)
       killThread runner
       takeMVar ended
       allClosed opened 1
   describe "to several addresses" $ do
     it "goes on at once when one refuses" $
       withServer (\_ peer -> Plain.sendAll peer "second") $ \port -> do
-        closed <- unusedPort
+        closed <- freePort
         begin <- monotonicNanoseconds
         bracket (connectFirst nothing noDeadline [at closed, at port]) close $ \made ->
           Plain.recv made 100 `shouldReturn` "second"
@@ -81,11 +82,11 @@ spec = do
         allClosed opened 2
     it "uses a slow one that answers while others are tried" $
       withFullQueue $ \full -> withServer (\_ peer -> Plain.sendAll peer "third") $ \port -> do
-        closed <- unusedPort
+        closed <- freePort
         bracket (connectFirst nothing noDeadline [at full, at closed, at port]) close $ \made ->
           Plain.recv made 100 `shouldReturn` "third"
     it "ends with a problem if all refuse" $ do
-      closed <- replicateM 3 unusedPort
+      closed <- replicateM 3 freePort
       outcome <- try (connectFirst nothing noDeadline (map at closed))
       either (not . isDeadlineError) (const False) outcome `shouldBe` True
     it "gives up at the deadline" $
@@ -104,7 +105,7 @@ spec = do
             ( void (connectFirst record noDeadline [at full, at full, at full]) `catch` \problem ->
                 putMVar ended (problem :: AsyncException)
             )
-        eventually ((== 3) . length <$> readIORef opened)
+        eventually "the sockets are open" ((== 3) . length <$> readIORef opened)
         killThread runner
         takeMVar ended `shouldReturn` ThreadKilled
         allClosed opened 3
@@ -125,7 +126,7 @@ allClosed opened least = do
   made <- readIORef opened
   length made `shouldSatisfy` (>= least)
   -- A thread that was interrupted closes what it has right after.
-  forM_ made $ \one -> eventually (either isClosed (const False) <$> try (getSocketName one))
+  forM_ made $ \one -> eventually "the socket is closed" (either isClosed (const False) <$> try (getSocketName one))
   where
     isClosed :: IOException -> Bool
     isClosed _ = True
@@ -143,12 +144,6 @@ at port =
     (SockAddrInet (fromIntegral port) (tupleToHostAddress (127, 0, 0, 1)))
     Nothing
 
--- A port at which nobody listens.
-unusedPort :: IO Int
-unusedPort = bracket (socket AF_INET Stream defaultProtocol) close $ \one -> do
-  bind one (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
-  fromIntegral <$> socketPort one
-
 -- A port that does not answer, because the queue of connections to accept is full.
 withFullQueue :: (Int -> IO a) -> IO a
 withFullQueue use = bracket (socket AF_INET Stream defaultProtocol) close $ \listener -> do
@@ -165,8 +160,3 @@ withFullQueue use = bracket (socket AF_INET Stream defaultProtocol) close $ \lis
             | isDeadlineError problem -> close one >> return opened
             | otherwise -> throwIO problem
   bracket (fill []) (mapM_ close) (\_ -> use port)
-
-eventually :: IO Bool -> IO ()
-eventually check = within 10 "something that must become true" go
-  where
-    go = check >>= \isTrue -> unless isTrue (Timer.threadDelay 2000 >> go)

@@ -26,6 +26,7 @@ import Network.Wai (Application, rawPathInfo, responseLBS, responseStream, stric
 import qualified Network.Wai.Handler.Millrace as Server
 import Support
 import Test.Hspec
+import TestSupport.Time (within)
 
 spec :: Spec
 spec = do

@@ -17,6 +17,9 @@ import Support
 import System.Directory (createDirectory)
 import System.Process
 import Test.Hspec hiding (context)
+import TestSupport.Credentials (Credentials, certificateFile, fileOf, keyFile)
+import TestSupport.Folder (missing)
+import TestSupport.Time (within)
 
 spec :: SpecWith Credentials
 spec = do
@@ -74,7 +77,7 @@ spec = do
         credentials
         "server"
         ( \settings ->
-            settings {serverClientCertificates = Required (trustIn (PemFile (fileOf credentials "root.pem")))}
+            settings {serverClientCertificates = Required (trustIn (PemFile (certificateFile credentials "root")))}
         )
     withTlsServer context (\number connection -> putMVar told (negotiated connection) >> serving number connection) $
       \port ->
@@ -116,7 +119,7 @@ spec = do
       outcome <- try (get manager ("https://localhost:" ++ show port))
       tlsProblemOf outcome `shouldBe` Just Truncated
   it "asks nginx" $ \credentials -> do
-    needing "nginx"
+    missing "nginx" >>= mapM_ pendingWith
     withNginx credentials $ \port -> do
       manager <- managerWith (trusting credentials "root")
       forM_ [1 .. 10 :: Int] $ \_ -> get manager ("https://localhost:" ++ show port ++ "/") `shouldReturn` "nginx"
@@ -210,9 +213,9 @@ withNginx credentials use = do
           "server { listen 127.0.0.1:"
             ++ show port
             ++ " ssl; ssl_certificate "
-            ++ fileOf credentials "server.pem"
+            ++ certificateFile credentials "server"
             ++ "; ssl_certificate_key "
-            ++ fileOf credentials "server.key"
+            ++ keyFile credentials "server"
             ++ ";",
           "location / { return 200 nginx; } } }"
         ]

@@ -40,7 +40,7 @@ import Test.Hspec
 main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
-  withCredentials (hspec . around_ (within "the test") . spec)
+  withCredentials (hspec . around_ (limited 30) . spec)
 
 spec :: Credentials -> Spec
 spec credentials = do
@@ -208,9 +208,9 @@ insecure _ server client = do
       $ \port ->
         do
           reply <- plainExchange port (requestFor "/")
-          statusOf reply `shouldBe` 426
+          statusOf reply `shouldBe` "426"
           bodyOf reply `shouldBe` "https, please"
-          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
           found <- readIORef reports
           [reason | Just (HandshakeFailed failure) <- map fromException found, Just reason <- [fromException failure]]
             `shouldBe` [InsecureConnectionDenied]
@@ -223,12 +223,12 @@ insecure _ server client = do
 
   it "may send anything" $
     withServer server id telling $ \port -> do
-      (statusOf <$> plainExchange port (B.replicate 100000 0)) `shouldReturn` 426
-      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+      (statusOf <$> plainExchange port (B.replicate 100000 0)) `shouldReturn` "426"
+      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
 
 clientCertificates :: Credentials -> TLSSettings -> Spec
 clientCertificates credentials server = do
-  let trust = trustIn (PemFile (fileOf credentials "root.pem"))
+  let trust = trustIn (PemFile (certificateFile credentials "root"))
       pair = pairOf credentials "client"
       withCertificate settings = do
         identity <- loadIdentity (PemFile (fst pair)) (PemFile (snd pair))
@@ -264,7 +264,7 @@ clientCertificates credentials server = do
           let refusals found = [tlsProblem problem | Handshake (HandshakeRefused problem) _ <- found]
               someOf found = if null found then Nothing else Just found
           -- The client knows it before the server reports it.
-          eventually "the report" (someOf . refusals <$> readIORef outcomes) >>= (`shouldBe` [CertificateMissing])
+          untilJust "the report" (someOf . refusals <$> readIORef outcomes) >>= (`shouldBe` [CertificateMissing])
 
   it "of unknown authorities are refused if tlsWantClientCert is all that is set" $
     withServer server {tlsWantClientCert = True} id telling $ \port -> do
@@ -290,12 +290,12 @@ handshakes _ server client = do
     withServer watched {tlsHandshakeSeconds = 1} id telling $ \port ->
       withPlain port $ \slow -> do
         Plain.sendAll slow beginning
-        within "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
-        eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
+        within 30 "the end" (Plain.recv slow 100) >>= (`shouldBe` "")
+        untilJust "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
 
   it "have all the time that there is, if that is wanted" $
     withServer server {tlsHandshakeSeconds = maxBound, tlsWatchSeconds = maxBound} id telling $ \port ->
-      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
 
   it "are bounded in time for a client that sends a byte at a time" $ do
     (outcomes, watched) <- watching server
@@ -308,7 +308,7 @@ handshakes _ server client = do
                 (\byte -> Plain.sendAll slow (B.singleton byte) >> threadDelay 200000)
                 `catch` gone
             )
-        eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
+        untilJust "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "timed out")
         killThread sender
 
   it "that are slow do not keep others waiting" $
@@ -316,7 +316,7 @@ handshakes _ server client = do
       manyPlain 100 port $ \slow -> do
         forM_ slow (`Plain.sendAll` beginning)
         forM_ [1 .. 10 :: Int] $ \_ ->
-          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+          client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
 
   it "that are slow make room for others" $ do
     (outcomes, watched) <- watching server
@@ -325,29 +325,29 @@ handshakes _ server client = do
         forM_ slow (`Plain.sendAll` beginning)
         -- They have begun their handshakes when the next client comes.
         threadDelay 300000
-        client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+        client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
         -- The aborted handshake reports it from its own thread.
-        void (eventually "the count" (find (/= "done") <$> readIORef outcomes))
+        void (untilJust "the count" (find (/= "done") <$> readIORef outcomes))
         filter (/= "done") <$> readIORef outcomes `shouldReturn` ["made room"]
 
   it "with garbage are refused, and counted" $ do
     (outcomes, watched) <- watching server
     withServer watched id telling $ \port -> do
       void (plainExchange port (B.append (B.pack [22, 3, 3, 0, 100]) (B.replicate 100 255)))
-      eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
+      untilJust "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
 
   it "that a client leaves are counted" $ do
     (outcomes, watched) <- watching server
     withServer watched id telling $ \port -> do
       withPlain port (`Plain.sendAll` beginning)
-      eventually "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
+      untilJust "the count" (fmap listToMaybe (readIORef outcomes)) >>= (`shouldBe` "refused")
 
   it "end with the server" $ do
     (outcomes, watched) <- watching server
     begun <- newEmptyMVar
     let choosing = watched {tlsCredentialsFor = Just (\_ -> putMVar begun () >> forever (threadDelay 1000000))}
     withServer choosing id telling $ \port ->
-      void (forkIO (client port (const (return ())) `catch` failed) >> within "the handshake" (takeMVar begun))
+      void (forkIO (client port (const (return ())) `catch` failed) >> within 30 "the handshake" (takeMVar begun))
     -- The server waits for them, and they learn why.
     readIORef outcomes `shouldReturn` ["lost"]
   where
@@ -389,7 +389,7 @@ certificates credentials = do
           modifyIORef asked (name :)
           found <- lookup name <$> readIORef table
           mconcat <$> mapM (fmap (Millrace.Credentials . pure) . loaded) (maybe [] pure found)
-        loaded name = loadIdentity (PemFile (fst (pairOf credentials name))) (PemFile (snd (pairOf credentials name)))
+        loaded name = loadIdentity (PemFile (certificateFile credentials name)) (PemFile (keyFile credentials name))
     withServer (tlsSettingsSni lookUp) quiet telling $ \port -> do
       subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
       writeIORef table [(Just "localhost", "renewed"), (Just "other.test", "other")]
@@ -401,21 +401,21 @@ certificates credentials = do
         >>= (`shouldBe` [Nothing, Just "nobody.test", Just "other.test", Just "localhost", Just "localhost"])
 
   it "that are loaded already take the place of files" $ do
-    mine <- loadIdentity (PemFile (fst (pairOf credentials "other"))) (PemFile (snd (pairOf credentials "other")))
+    mine <- loadIdentity (PemFile (certificateFile credentials "other")) (PemFile (keyFile credentials "other"))
     withServer (tlsSettings "none.pem" "none.key") {tlsCredentials = Just (Millrace.Credentials [mine])} id telling $
       subjectFor "other.test" >=> (`shouldBe` Just "CN=other")
 
   it "are replaced by call, and broken ones are not used" $ do
-    certificate <- B.readFile (fst (pairOf credentials "server")) >>= newIORef
-    key <- B.readFile (snd (pairOf credentials "server")) >>= newIORef
+    certificate <- B.readFile (certificateFile credentials "server") >>= newIORef
+    key <- B.readFile (keyFile credentials "server") >>= newIORef
     withTlsServer (tlsSettingsRef certificate key) id telling $ \tls port -> do
       subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
       writeIORef certificate "not a certificate"
       broken <- try (reloadTLS tls)
       either (const True) (const False) (broken :: Either SettingsError ()) `shouldBe` True
       subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
-      B.readFile (fst (pairOf credentials "renewed")) >>= writeIORef certificate
-      B.readFile (snd (pairOf credentials "renewed")) >>= writeIORef key
+      B.readFile (certificateFile credentials "renewed") >>= writeIORef certificate
+      B.readFile (keyFile credentials "renewed") >>= writeIORef key
       reloadTLS tls
       subjectFor "localhost" port >>= (`shouldBe` Just "CN=renewed")
 
@@ -423,8 +423,8 @@ certificates credentials = do
     let certificate = fileOf credentials "live.pem"
         key = fileOf credentials "live.key"
         install name = do
-          copyFile (snd (pairOf credentials name)) (key ++ ".new") >> renameFile (key ++ ".new") key
-          copyFile (fst (pairOf credentials name)) (certificate ++ ".new")
+          copyFile (keyFile credentials name) (key ++ ".new") >> renameFile (key ++ ".new") key
+          copyFile (certificateFile credentials name) (certificate ++ ".new")
             >> renameFile (certificate ++ ".new") certificate
     install "server"
     reloads <- newIORef []
@@ -432,13 +432,13 @@ certificates credentials = do
     withServer (tlsSettings certificate key) {tlsWatchSeconds = 1, tlsOnReload = noting} id telling $ \port ->
       withClient credentials id port $ \open -> do
         B.writeFile (certificate ++ ".new") "broken" >> renameFile (certificate ++ ".new") certificate
-        void . eventually "the report" $
+        void . untilJust "the report" $
           (\found -> if null [() | NotReloaded _ <- found] then Nothing else Just ()) <$> readIORef reloads
         subjectFor "localhost" port >>= (`shouldBe` Just "CN=server")
         install "renewed"
-        void . eventually "the new certificate" $
+        void . untilJust "the new certificate" $
           (\found -> if found == Just "CN=renewed" then Just () else Nothing) <$> subjectFor "localhost" port
-        (statusOf <$> exchangeWith open (requestFor "/")) `shouldReturn` 200
+        (statusOf <$> exchangeWith open (requestFor "/")) `shouldReturn` "200"
 
   it "are shown with the answer of their authority that is in a file, as long as the file has a good one" $ do
     let certificate = fileOf credentials "stapled.pem"
@@ -451,7 +451,7 @@ certificates credentials = do
       answerShown port >>= (`shouldBe` Nothing)
       makeAnswer credentials "server" 2 (file ++ ".new") >> install
       first <-
-        eventually "the first answer" ((\found -> if isJust found then Just found else Nothing) <$> answerShown port)
+        untilJust "the first answer" ((\found -> if isJust found then Just found else Nothing) <$> answerShown port)
       B.writeFile (file ++ ".new") "broken" >> install
       reloadTLS tls `shouldThrow` ((== BrokenStaple) . settingsProblem)
       answerShown port >>= (`shouldBe` first)
@@ -466,7 +466,7 @@ certificates credentials = do
     refused <-
       try
         ( withServer
-            (tlsSettings (fst (pairOf credentials "server")) (snd (pairOf credentials "other")))
+            (tlsSettings (certificateFile credentials "server") (keyFile credentials "other"))
             id
             telling
             (\_ -> return ())
@@ -497,12 +497,12 @@ ends server client = do
       \port ->
         client port $ \one -> do
           sendAll one "GET /last HTTP/1.1\r\nHost: localhost\r\n\r\n"
-          within "the request" (takeMVar working)
+          within 30 "the request" (takeMVar working)
           join (takeMVar stop)
           putMVar hold ()
           reply <- receiveAll one
           (statusOf reply, "Connection: close" `B.isInfixOf` reply, bodyOf reply)
-            `shouldBe` (200, True, "True /last TLSv1.3 -")
+            `shouldBe` ("200", True, "True /last TLSv1.3 -")
 
   it "of a client's stream without a word is the end of its requests" $ do
     reports <- newIORef []
@@ -518,4 +518,4 @@ ends server client = do
   it "is not awaited from a client that has sent nothing" $
     withServer server id telling $ \port -> do
       withPlain port (\_ -> return ())
-      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` 200
+      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"

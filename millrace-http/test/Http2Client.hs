@@ -62,8 +62,9 @@ import Data.IORef
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
 import Http2Frame
-import Support (Client, Reachable, receive, send, withConnection, within)
+import Support (Client, Reachable, receive, send, withConnection)
 import System.Timeout (timeout)
+import TestSupport.Time (within)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
@@ -181,7 +182,7 @@ data Event
 
 -- | Waits for the next event, and does what the conduct asks for.
 nextEvent :: Http2 -> IO Event
-nextEvent http2 = nextEventBy (fmap Just . within "the next frame") http2 >>= maybe (nextEvent http2) return
+nextEvent http2 = nextEventBy (fmap Just . within 30 "the next frame") http2 >>= maybe (nextEvent http2) return
 
 -- | Nothing if nothing arrives for this many microseconds.
 nextEventWithin :: Int -> Http2 -> IO (Maybe Event)
@@ -266,7 +267,7 @@ react http2 frame event = case event of
 
 -- | All events up to the first that is wanted, which is the last; or up to the end of the connection.
 eventsUntil :: (Event -> Bool) -> Http2 -> IO [Event]
-eventsUntil wanted http2 = within "an event" go
+eventsUntil wanted http2 = within 30 "an event" go
   where
     go = nextEvent http2 >>= \event -> if event == Closed || wanted event then return [event] else (event :) <$> go
 
@@ -377,7 +378,7 @@ sendRequest http2 fields body
 -- | Sends a nonempty part of a request's body; the flags are for its last frame. Waits for the server's windows. Stops
 -- when the stream has ended.
 sendBody :: Http2 -> StreamId -> [Flag] -> ByteString -> IO ()
-sendBody http2 stream flags = within "room in the server's windows" . go
+sendBody http2 stream flags = within 30 "room in the server's windows" . go
   where
     go bytes = do
       room <- readIORef (http2Room http2)
@@ -428,7 +429,7 @@ awaitHead :: Http2 -> StreamId -> IO Answer
 awaitHead = awaitStream (\answer -> not (null (answerHead answer)) || answerEnd answer /= Open)
 
 awaitStream :: (Answer -> Bool) -> Http2 -> StreamId -> IO Answer
-awaitStream enough http2 stream = within ("stream " ++ show stream) go
+awaitStream enough http2 stream = within 30 ("stream " ++ show stream) go
   where
     go = do
       answer <- Map.findWithDefault nothingYet stream <$> readIORef (http2Answers http2)

@@ -19,6 +19,7 @@ import Network.Wai.Handler.Millrace
 import Support
 import System.Mem (performMajorGC)
 import Test.Hspec
+import TestSupport.Folder (freePort)
 
 spec :: Spec
 spec = do
@@ -263,14 +264,6 @@ endless = do
         respond (responseStream status200 [] stream) `catch` \failure ->
           putMVar outcome (fromException failure) >> throwIO failure
   return (started, outcome, application)
-
-freePort :: IO Int
-freePort = do
-  probe <- socket AF_INET Stream defaultProtocol
-  bind probe (SockAddrInet 0 (tupleToHostAddress (127, 0, 0, 1)))
-  port <- socketPort probe
-  close probe
-  return (fromIntegral port)
 
 stopping :: Int -> (Settings -> Settings) -> Application -> (IO () -> MVar () -> IO a) -> IO a
 stopping port change application use = do

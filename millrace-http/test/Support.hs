@@ -58,7 +58,6 @@ import qualified Data.ByteString.Char8 as C8
 import Data.Char (isSpace, toLower)
 import Data.IORef
 import Data.Maybe (isNothing)
-import GHC.Clock (getMonotonicTime)
 import Millrace.Http.Server.Connection (serveTransport)
 import Millrace.Http.Transport (Transport)
 import Millrace.Http.Transport.Memory (Conditions (..), goodConditions, newMemoryTransport)
@@ -69,13 +68,13 @@ import qualified Network.Socket as Network (close)
 import Network.Wai
 import Network.Wai.Handler.Millrace
 import Numeric (readHex)
-import System.Directory (getTemporaryDirectory, removeDirectoryRecursive)
-import System.FilePath ((</>))
 import System.IO.Error (isAlreadyInUseError)
 import System.IO.Unsafe (unsafePerformIO)
-import System.Posix.Temp (mkdtemp)
 import System.Timeout (timeout)
 import Test.Hspec (Spec, describe)
+import TestSupport.Folder (withTemporaryFolder)
+import TestSupport.Time (timed)
+import qualified TestSupport.Time as Time
 
 -- | Serves an application while the action, which gets the port, runs.
 withServer :: (Settings -> Settings) -> Application -> (Int -> IO a) -> IO a
@@ -191,17 +190,9 @@ instance Reachable Server where
 quiet :: Settings -> Settings
 quiet = setOnException (\_ _ -> return ())
 
--- | Fails if the action takes more than thirty seconds.
+-- | Runs an action. Fails if it takes longer than thirty seconds; the text says what was waited for.
 within :: String -> IO a -> IO a
-within what action = timeout 30000000 action >>= maybe (fail ("timed out: " ++ what)) return
-
--- | How many seconds an action takes.
-timed :: IO a -> IO (a, Double)
-timed action = do
-  start <- getMonotonicTime
-  result <- action
-  end <- getMonotonicTime
-  return (result, end - start)
+within = Time.within 30
 
 -- | Repeats an attempt, because on a busy machine it may take too long to show anything.
 untilQuick :: IO (Maybe a) -> IO a
@@ -210,11 +201,9 @@ untilQuick attempt = go (20 :: Int)
     go 0 = fail "no attempt was quick enough"
     go left = attempt >>= maybe (go (left - 1)) return
 
--- | An empty folder of its own: several of these tests may run at the same time.
+-- | Makes an empty folder for the time of an action.
 withFolder :: (FilePath -> IO a) -> IO a
-withFolder = bracket create removeDirectoryRecursive
-  where
-    create = getTemporaryDirectory >>= mkdtemp . (</> "millrace-http-test-")
+withFolder = withTemporaryFolder "millrace-http"
 
 -- | Sends a byte every tenth of a second, for as long as the server accepts them.
 sendSlowly :: Client -> IO ()

@@ -39,32 +39,26 @@ import Network.Wai
 import Network.Wai.Handler.Millrace
 import Network.Wai.Handler.MillraceHTTP3
 import Network.Wai.Handler.MillraceTLS
-import System.Directory (createDirectoryIfMissing, findExecutable, getTemporaryDirectory, removeDirectoryRecursive)
+import System.Directory (findExecutable)
 import System.Exit (ExitCode (..))
 import System.FilePath ((</>))
 import System.IO (BufferMode (..), hClose, hPutStr, hSetBuffering, stderr, stdout)
 import System.Process
 import System.Timeout (timeout)
 import Test.Hspec
+import TestSupport.Folder (withTemporaryFolder)
+import TestSupport.Time (eventually, limited)
 
 main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
-  withFolder (hspec . around_ limited . spec)
-
--- A test that hangs fails, with its name.
-limited :: IO () -> IO ()
-limited test = timeout 60000000 test >>= maybe (expectationFailure "not done after 60 s") return
+  withFolder (hspec . around_ (limited 60) . spec)
 
 withFolder :: (FilePath -> IO a) -> IO a
-withFolder use = do
-  temporary <- getTemporaryDirectory
-  process <- getCurrentPid
-  let folder = temporary </> ("millrace-http3-" ++ show process)
-  bracket_ (createDirectoryIfMissing True folder) (removeDirectoryRecursive folder) $ do
-    makeCertificate folder "first"
-    makeCertificate folder "second"
-    use folder
+withFolder use = withTemporaryFolder "millrace-http3" $ \folder -> do
+  makeCertificate folder "first"
+  makeCertificate folder "second"
+  use folder
 
 makeCertificate :: FilePath -> String -> IO ()
 makeCertificate folder name =
@@ -295,7 +289,7 @@ spec folder = do
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
         (code, _) <- curl folder server ["/"]
         code `shouldBe` ExitSuccess
-        eventually ((== ["HTTP/3.0 200 Just 22", "close", "open"]) . sort <$> readIORef told)
+        eventually "three reports" ((== ["HTTP/3.0 200 Just 22", "close", "open"]) . sort <$> readIORef told)
 
     forM_
       [ (NoEarlyData, ["host", "body", "False"], "serves nothing before a handshake is over (0-RTT)"),
@@ -324,7 +318,7 @@ spec folder = do
       begun <- getMonotonicTime
       withServerOf folder (uncurry tlsSettings (pair folder)) change $ \server -> do
         forM_ [1, 2 :: Int] $ \_ -> play folder server "useless" >>= (`shouldBe` ["0x107 too many frames without use"])
-        eventually ((== [FramesWithoutUse, FramesWithoutUse]) <$> readIORef told)
+        eventually "two reports" ((== [FramesWithoutUse, FramesWithoutUse]) <$> readIORef told)
       reports <- filter ("ends: too many frames without use" `isInfixOf`) <$> readIORef reported
       ended <- getMonotonicTime
       length reports `shouldSatisfy` (\count -> count >= 1 && fromIntegral count <= ended - begun + 1)
@@ -425,14 +419,6 @@ splitHead :: String -> ([String], String)
 splitHead text = go (lines (filter (/= '\r') text))
   where
     go ls = let (one, rest) = break null ls in (one, concat (drop 1 rest))
-
-eventually :: IO Bool -> Expectation
-eventually check = go (100 :: Int)
-  where
-    go left = do
-      done <- check
-      unless done $
-        if left == 0 then expectationFailure "not within five seconds" else threadDelay 50000 >> go (left - 1)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- The server

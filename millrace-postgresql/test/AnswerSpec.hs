@@ -34,8 +34,9 @@ import Millrace.Socket
   )
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.ByteString (recv, sendAll)
-import Server (failsWith, within)
 import Test.Hspec
+import TestSupport.Failure (failsWith)
+import TestSupport.Time (within)
 
 spec :: Spec
 spec = describe "answers" $ do

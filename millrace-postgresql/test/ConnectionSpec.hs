@@ -27,6 +27,9 @@ import qualified Millrace.Socket as Socket
 import qualified Millrace.Timer as Timer
 import Server
 import Test.Hspec
+import TestSupport.Failure (failsWith)
+import TestSupport.Job (finish, interrupt, outcomeOf, start)
+import TestSupport.Time (becomesTrue, within)
 
 number :: Statement Int
 number = statement "SELECT $1::int" column
@@ -115,7 +118,7 @@ spec server = describe "connections" $ do
             statement
               "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep($2)' AND state = 'active'"
               column
-      gone <- eventually 20000 ((== [0 :: Int]) <$> query watcher sleepers [])
+      gone <- becomesTrue 20000 ((== [0 :: Int]) <$> query watcher sleepers [])
       gone `shouldBe` True
       closed <- failsWith (query connection number [value (1 :: Int)])
       displayException (closed :: PostgresqlProblem) `shouldContain` "closed"
@@ -129,7 +132,7 @@ spec server = describe "connections" $ do
   it "are waited for until a deadline while another thread uses them" $
     withConnectionTo server $ \connection -> do
       first <- start (query connection late [value (1 :: Int), value (2 :: Double)])
-      busy <- eventually 20000 ((== Nothing) <$> Timer.timeout 20000 (isReusable connection))
+      busy <- becomesTrue 20000 ((== Nothing) <$> Timer.timeout 20000 (isReusable connection))
       busy `shouldBe` True
       soon <- deadlineAfter 100000
       problem <- failsWith (query (untilDeadline soon connection) number [value (2 :: Int)])
@@ -147,7 +150,7 @@ spec server = describe "connections" $ do
             unless (answers == [n]) (modifyIORef' wrong (+ 1))
         forM_ (zip [1 :: Int ..] jobs) $ \(index, job) -> when ((index + turn) `mod` 3 == 0) $ do
           Timer.threadDelay ((index * 37 + turn * 101) `mod` 700)
-          kill job
+          interrupt job ThreadKilled
         within 30 "the jobs" (mapM_ outcomeOf jobs)
       readIORef wrong `shouldReturn` 0
       status <- poolStatus pool
@@ -167,7 +170,7 @@ spec server = describe "connections" $ do
         replicateM
           2
           (start (withResource pool (\connection -> query connection late [value (5 :: Int), value (1 :: Double)])))
-      inUse <- eventually 20000 ((== 2) . statusInUse <$> poolStatus pool)
+      inUse <- becomesTrue 20000 ((== 2) . statusInUse <$> poolStatus pool)
       inUse `shouldBe` True
       problem <- within 20 "the deadline" (failsWith (withResource pool return))
       problem `shouldBe` PoolExhausted 2 0
@@ -182,7 +185,7 @@ spec server = describe "connections" $ do
         let running =
               query other (statement "SELECT count(*) FROM pg_stat_activity WHERE pid = $1" column) (map value first)
         _ <- query other (statement "SELECT pg_terminate_backend($1)" column :: Statement Bool) (map value first)
-        gone <- eventually 20000 ((== [0 :: Int]) <$> running)
+        gone <- becomesTrue 20000 ((== [0 :: Int]) <$> running)
         gone `shouldBe` True
         second <- backend
         second `shouldNotBe` first
@@ -192,7 +195,7 @@ spec server = describe "connections" $ do
       ask 1 `shouldReturn` [1]
       waiting <-
         start (withResource pool (\connection -> query connection late [value (1 :: Int), value (60 :: Double)]))
-      _ <- eventually 20000 ((== 1) . statusInUse <$> poolStatus pool)
+      _ <- becomesTrue 20000 ((== 1) . statusInUse <$> poolStatus pool)
       within 60 "the restart" (restart server)
       lost <- within 20 "the end of the statement" (outcomeOf waiting)
       either (isInfixOf "terminating connection" . displayException) (const False) lost `shouldBe` True

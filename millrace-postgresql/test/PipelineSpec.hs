@@ -8,6 +8,8 @@ import Data.Text (Text)
 import Millrace.Postgresql
 import Server
 import Test.Hspec
+import TestSupport.Failure (failsWith)
+import TestSupport.Time (within)
 
 spec :: Server -> Spec
 spec server = describe "pipelines" . around (withConnectionTo server) $ do

@@ -14,6 +14,9 @@ import Millrace.Postgresql
 import Millrace.Timer (threadDelay)
 import Server
 import Test.Hspec
+import TestSupport.Failure (failsWith)
+import TestSupport.Job (finish, start)
+import TestSupport.Time (within)
 
 number :: ByteString -> Statement Int
 number text = statement text column

@@ -1,32 +1,20 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A PostgreSQL server for the tests: on a free port of 127.0.0.1 with passwords, and on a Unix socket without. And
--- jobs, as in the tests of the library millrace.
+-- | A PostgreSQL server for the tests: on a free port of 127.0.0.1 with passwords, and on a Unix socket without.
 module Server
   ( Server (..),
     withServer,
     withConnectionTo,
     restart,
-    start,
-    Job,
-    outcomeOf,
-    finish,
-    kill,
-    within,
-    eventually,
-    failsWith,
   )
 where
 
-import Control.Concurrent (ThreadId, forkIOWithUnmask, killThread, threadDelay)
-import Control.Concurrent.MVar
 import Control.Exception
-import Control.Monad (void, when, (>=>))
+import Control.Monad (unless, void, when, (>=>))
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.IORef
 import Millrace.Postgresql
-import qualified Millrace.Socket as Socket
 import System.Directory
 import System.FilePath ((</>))
 import System.IO
@@ -34,7 +22,8 @@ import System.Posix.Files (setOwnerAndGroup)
 import System.Posix.Signals (sigINT, signalProcess)
 import System.Posix.User (getEffectiveUserID, getUserEntryForName, userGroupID, userID)
 import System.Process
-import qualified System.Timeout as Base
+import TestSupport.Folder (freePort)
+import TestSupport.Time (becomesTrue)
 
 data Server = Server
   { -- | By TCP, with a password.
@@ -141,14 +130,12 @@ end process = do
 awaitReady :: Server -> IO ()
 awaitReady server = do
   let noConnection _ = False
-  ready <- eventually 30000 $ do
+  ready <- becomesTrue 30000 $ do
     outcome <- try (connect (serverLocal server) >>= close)
     return (either (noConnection :: SomeException -> Bool) (const True) outcome)
-  if ready
-    then return ()
-    else
-      readFile (serverFolder server </> "log") >>= \text ->
-        ioError (userError ("the server does not start:\n" ++ text))
+  unless ready $ do
+    text <- readFile (serverFolder server </> "log")
+    ioError (userError ("the server does not start:\n" ++ text))
 
 -- | Stops the server, which ends all connections, and starts it again.
 restart :: Server -> IO ()
@@ -157,44 +144,5 @@ restart server = do
   launch (serverFolder server) (serverPrograms server) (serverPort server) >>= writeIORef (serverProcess server)
   awaitReady server
 
-freePort :: IO Int
-freePort = bracket (Socket.socket Socket.AF_INET Socket.Stream Socket.defaultProtocol) Socket.close $ \socket -> do
-  Socket.bind socket (Socket.SockAddrInet 0 (Socket.tupleToHostAddress (127, 0, 0, 1)))
-  fromIntegral <$> Socket.socketPort socket
-
 withConnectionTo :: Server -> (Connection -> IO a) -> IO a
 withConnectionTo server = bracket (connect (serverAddress server)) close
-
--- | A thread and its outcome.
-data Job a = Job ThreadId (MVar (Either SomeException a))
-
-start :: IO a -> IO (Job a)
-start action = do
-  outcome <- newEmptyMVar
-  thread <- mask_ (forkIOWithUnmask (\unmask -> try (unmask action) >>= putMVar outcome))
-  return (Job thread outcome)
-
-outcomeOf :: Job a -> IO (Either SomeException a)
-outcomeOf (Job _ outcome) = readMVar outcome
-
-finish :: Job a -> IO a
-finish job = outcomeOf job >>= either throwIO return
-
--- | Kills the thread, and does not wait for its end longer than that takes.
-kill :: Job a -> IO ()
-kill (Job thread _) = killThread thread
-
-within :: Int -> String -> IO a -> IO a
-within seconds what action =
-  Base.timeout (seconds * 1000000) action
-    >>= maybe (ioError (userError (what ++ ": not done after " ++ show seconds ++ " s"))) return
-
-eventually :: Int -> IO Bool -> IO Bool
-eventually millis condition = do
-  holds <- condition
-  if holds
-    then return True
-    else if millis <= 0 then return False else threadDelay 20000 >> eventually (millis - 20) condition
-
-failsWith :: Exception e => IO a -> IO e
-failsWith action = try action >>= either return (const (ioError (userError "no exception was thrown")))

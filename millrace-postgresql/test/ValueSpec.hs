@@ -13,6 +13,7 @@ import Data.Time
 import Millrace.Postgresql
 import Server
 import Test.Hspec
+import TestSupport.Failure (failsWith)
 
 spec :: Server -> Spec
 spec server = describe "values" . aroundAll (withConnectionTo server) $ do

@@ -24,8 +24,8 @@ import Network.Wai
 import Network.Wai.Handler.Millrace (setHTTP2MaximumStreams, withApplication, withApplicationSettings)
 import qualified Network.Wai.Handler.Millrace as Server
 import Support
-import System.Directory (listDirectory)
 import Test.Hspec
+import TestSupport.Process (descriptorCount)
 
 spec :: Spec
 spec = do
@@ -269,9 +269,9 @@ spec = do
             1 -> ByteString.take 12 (plainAnswer stream "cut off")
             _ -> frame 3 0 stream "\0\0\0\7"
     -- The first round opens what the loops keep.
-    former <- oneRound moody >> descriptors
+    former <- oneRound moody >> descriptorCount
     oneRound moody
-    eventually "as many descriptors as before" ((<= former) <$> descriptors)
+    eventually "as many descriptors as before" ((<= former) <$> descriptorCount)
   where
     oneRound moody =
       withTarget moody $ \target ->
@@ -288,7 +288,6 @@ spec = do
               when (even number) (void (receiveCount client maxBound))
             within 60 "the clients" (replicateM_ 60 (takeMVar done))
             eventually "the end of all exchanges" (all ((== 0) . stateRequests) <$> states)
-    descriptors = length <$> listDirectory "/proc/self/fd"
     threadDelayBriefly = within 20 "waiting" (eventually' 0)
     eventually' :: Int -> IO ()
     eventually' count = if count > 20 then return () else eventually "a moment" (return True) >> eventually' (count + 1)

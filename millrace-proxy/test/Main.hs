@@ -13,8 +13,8 @@ import qualified PinnedSpec
 import qualified RefusalSpec
 import qualified ResetSpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
-import System.Timeout (timeout)
 import Test.Hspec
+import TestSupport.Time (limited)
 import qualified TlsSpec
 import qualified TrailerSpec
 import qualified UpgradeSpec
@@ -22,7 +22,7 @@ import qualified UpgradeSpec
 main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
-  hspec . around_ limited $ do
+  hspec . around_ (limited 120) $ do
     describe "heads" HeadSpec.spec
     describe "the cost of lists" CostSpec.spec
     describe "passing on" PassingSpec.spec
@@ -37,7 +37,3 @@ main = do
     describe "targets of HTTP/2 that reset, or are silent" ResetSpec.spec
     describe "targets with TLS" TlsSpec.spec
     describe "several targets" BalanceSpec.spec
-
--- A test that hangs fails, so that its name is printed.
-limited :: IO () -> IO ()
-limited test = timeout 120000000 test >>= maybe (expectationFailure "the test took longer than 120 s") return

@@ -4,7 +4,6 @@
 module PassingSpec (spec) where
 
 import Control.Concurrent.MVar
-import Control.Exception
 import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
@@ -20,10 +19,9 @@ import Millrace.Socket.ByteString (recv, sendAll)
 import Network.HTTP.Types
 import Network.Wai
 import Support
-import System.Directory (getTemporaryDirectory, removeFile)
 import System.FilePath ((</>))
-import System.Process (getCurrentPid)
 import Test.Hspec
+import TestSupport.Folder (withTemporaryFolder)
 
 spec :: Spec
 spec = do
@@ -250,14 +248,10 @@ spec = do
         statusOf <$> ask port (posting "x") `shouldReturn` "502"
         readMVar heads `shouldReturn` 4
     it "goes to a Unix socket" $ do
-      folder <- getTemporaryDirectory
-      process <- getCurrentPid
-      let path = folder </> ("millrace-proxy-" ++ show process)
-      withUnixTarget
-        path
-        (answering (\_ _ -> "unix"))
-        (\target -> withFront quiet [target] (\port -> bodyOf <$> ask port simple))
-        `finally` removeFile path `shouldReturn'` "unix"
+      answer <- withTemporaryFolder "millrace-proxy" $ \folder ->
+        withUnixTarget (folder </> "socket") (answering (\_ _ -> "unix")) $ \target ->
+          withFront quiet [target] (\port -> bodyOf <$> ask port simple)
+      answer `shouldBe` "unix"
   describe "a limit" $ do
     it "is for the first byte" $
       withTarget (\_ peer -> receiveHead peer >> void (recv peer 10)) $ \target ->
@@ -286,7 +280,6 @@ spec = do
         statusOf <$> ask port simple `shouldReturn` "502"
       readIORef causes >>= (`shouldSatisfy` all (\text -> "no connection" `ByteString.isInfixOf` Char8.pack text))
   where
-    shouldReturn' action value = action >>= (`shouldBe` value)
     -- The server may cut chunks as it likes.
     unchunked = ByteString.filter (`ByteString.elem` "Helo!")
 

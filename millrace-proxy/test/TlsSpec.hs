@@ -14,31 +14,29 @@ import Millrace.Socket.ByteString (sendAll)
 import Millrace.Tls hiding (close, sendAll)
 import qualified Millrace.Tls as Tls
 import Support
-import System.Directory (createDirectoryIfMissing, getTemporaryDirectory, removeDirectoryRecursive)
-import System.FilePath ((</>))
-import System.Process (callProcess, getCurrentPid)
 import Test.Hspec hiding (context)
+import TestSupport.Credentials (Credentials, certificateFile, keyFile, withCredentials)
 
 spec :: Spec
 spec = around withCredentials $ do
-  it "are asked by name, verified, and their connections kept" $ \folder -> do
+  it "are asked by name, verified, and their connections kept" $ \credentials -> do
     names <- newMVar []
-    withTlsTarget folder "server" names $ \target -> withFront (trusting folder) [target] $ \port -> do
+    withTlsTarget credentials "server" names $ \target -> withFront (trusting credentials) [target] $ \port -> do
       bodyOf <$> ask port simple `shouldReturn` "protected"
       bodyOf <$> ask port simple `shouldReturn` "protected"
       readMVar names `shouldReturn` [(Just "localhost", Just "http/1.1")]
-  it "are refused with another name, and by default if the system does not know their authority" $ \folder -> do
+  it "are refused with another name, and by default if the system does not know their authority" $ \credentials -> do
     names <- newMVar []
     causes <- newIORef []
     let noting settings = settings {onProblem = \_ reason -> modifyIORef causes (problemCause reason :)}
-    withTlsTarget folder "other" names $ \target ->
-      withFront (noting (trusting folder)) [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "502"
-    withTlsTarget folder "server" names $ \target ->
+    withTlsTarget credentials "other" names $ \target ->
+      withFront (noting (trusting credentials)) [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "502"
+    withTlsTarget credentials "server" names $ \target ->
       withFront (noting quiet) [target] $ \port -> statusOf <$> ask port simple `shouldReturn` "502"
     found <- readIORef causes
     length [() | NotConnected _ <- found] `shouldBe` 2
-  it "get a WebSocket over HTTP/1.1 if they do not take extended CONNECT" $ \folder ->
-    withEither folder (\_ -> return ()) $ \target -> withFront (trusting folder) [target] $ \port -> do
+  it "get a WebSocket over HTTP/1.1 if they do not take extended CONNECT" $ \credentials ->
+    withEither credentials (\_ -> return ()) $ \target -> withFront (trusting credentials) [target] $ \port -> do
       bodyOf <$> ask port simple `shouldReturn` "two"
       withClient port $ \client -> do
         sendAll
@@ -50,9 +48,9 @@ spec = around withCredentials $ do
         sendAll client "and back"
         receiveUntil "and back" client `shouldReturn` "and back"
       bodyOf <$> ask port simple `shouldReturn` "two"
-  it "are asked over HTTP/1.1 if they want that for a request (HTTP_1_1_REQUIRED)" $ \folder -> do
+  it "are asked over HTTP/1.1 if they want that for a request (HTTP_1_1_REQUIRED)" $ \credentials -> do
     asked <- newIORef (0 :: Int)
-    withEither folder (\_ -> modifyIORef' asked (+ 1)) $ \target -> withFront (trusting folder) [target] $ \port -> do
+    withEither credentials (\_ -> modifyIORef' asked (+ 1)) $ \target -> withFront (trusting credentials) [target] $ \port -> do
       bodyOf
         <$> ask port "POST /one HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
           `shouldReturn` "one"
@@ -60,13 +58,13 @@ spec = around withCredentials $ do
       bodyOf <$> ask port simple `shouldReturn` "two"
   where
     simple = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    trusting folder =
-      quiet {tlsSettings = clientSettings {clientVerification = Verify (trustIn (PemFile (folder </> "root.pem")))}}
+    trusting credentials =
+      quiet {tlsSettings = clientSettings {clientVerification = Verify (trustIn (PemFile (certificateFile credentials "root")))}}
 
 withTlsTarget ::
-  FilePath -> FilePath -> MVar [(Maybe ByteString.ByteString, Maybe ByteString.ByteString)] -> (Target -> IO a) -> IO a
-withTlsTarget folder name names use = do
-  mine <- loadIdentity (PemFile (folder </> (name ++ ".pem"))) (PemFile (folder </> (name ++ ".key")))
+  Credentials -> String -> MVar [(Maybe ByteString.ByteString, Maybe ByteString.ByteString)] -> (Target -> IO a) -> IO a
+withTlsTarget credentials name names use = do
+  mine <- loadIdentity (PemFile (certificateFile credentials name)) (PemFile (keyFile credentials name))
   context <- newServerContext (serverSettings mine) {serverProtocols = ["http/1.1"]}
   withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target -> case targetPlace target of
     AtHost _ port -> use (Target Https (AtHost "localhost" port))
@@ -84,9 +82,9 @@ withTlsTarget folder name names use = do
 
 -- Offers HTTP/2, without extended CONNECT, and HTTP/1.1, where it takes upgrades. Over HTTP/2 it answers GET with
 -- "two", and tells POST to come over HTTP/1.1, where it answers "one". The action is told of each such reset.
-withEither :: FilePath -> (Int -> IO ()) -> (Target -> IO a) -> IO a
-withEither folder onReset use = do
-  mine <- loadIdentity (PemFile (folder </> "server.pem")) (PemFile (folder </> "server.key"))
+withEither :: Credentials -> (Int -> IO ()) -> (Target -> IO a) -> IO a
+withEither credentials onReset use = do
+  mine <- loadIdentity (PemFile (certificateFile credentials "server")) (PemFile (keyFile credentials "server"))
   context <- newServerContext (serverSettings mine) {serverProtocols = ["h2", "http/1.1"]}
   withTarget (\_ peer -> bracket (serverHandshake context peer) Tls.close serve) $ \target -> case targetPlace target of
     AtHost _ port -> use (Target Https (AtHost "localhost" port))
@@ -121,13 +119,3 @@ withEither folder onReset use = do
         if ByteString.null bytes
           then return ""
           else (bytes <>) <$> takeFrom connection (count - ByteString.length bytes)
-
-withCredentials :: (FilePath -> IO a) -> IO a
-withCredentials use = do
-  temporary <- getTemporaryDirectory
-  process <- getCurrentPid
-  let folder = temporary </> ("millrace-proxy-tls-" ++ show process)
-  bracket_
-    (createDirectoryIfMissing True folder)
-    (removeDirectoryRecursive folder)
-    (callProcess "test/credentials" [folder] >> use folder)

@@ -29,6 +29,10 @@ import System.FilePath ((</>))
 import System.IO.Error (isDoesNotExistError)
 import System.Posix.Files (createSymbolicLink)
 import Test.Hspec hiding (before)
+import TestSupport.ByteStream (bytesAt, receiveAllBy)
+import TestSupport.Job (withThread)
+import TestSupport.Leaks (withoutLeaks)
+import TestSupport.Process (liveBytes)
 
 spec :: Spec
 spec = do
@@ -36,25 +40,25 @@ spec = do
     it "carry random sizes" $
       forM_ [1 .. 5] $ \seed -> withPair $ \here there -> do
         let pieces = sizes seed 40
-            sent = [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces]
+            sent = [bytesAt offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces]
         withThread (runConduit (yieldMany sent .| sinkSocket there) >> shutdown there ShutdownSend) $ \_ -> do
           got <- runConduit (sourceSocket here .| sinkList)
           (ByteString.concat got == ByteString.concat sent) `shouldBe` True
           maximum (map ByteString.length got) `shouldSatisfy` (<= 16384)
           got `shouldSatisfy` (not . any ByteString.null)
     it "leave what a consumer does not ask for" . withPair $ \here there -> do
-      sendAll there (bytesOf 0 40000)
+      sendAll there (bytesAt 0 40000)
       Just first <- runConduit (sourceSocket here .| await)
       shutdown there ShutdownSend
-      rest <- readAll (recv here 5000)
-      first <> rest `shouldBe` bytesOf 0 40000
+      rest <- receiveAllBy (recv here 5000)
+      first <> rest `shouldBe` bytesAt 0 40000
     it "pass their errors through" . withPair $ \here _ -> do
       deadlineAfter 10000 >>= setReadDeadline here
       runConduit (sourceSocket here .| sinkNull) `shouldThrow` isDeadlineError
       close here
       runConduit (yield "x" .| sinkSocket here) `shouldThrow` anyIOException
     it "need constant memory for 100 MB" . withPair $ \here there -> do
-      withThread (runConduit (replicateC 1600 (bytesOf 0 65536) .| sinkSocket there) >> shutdown there ShutdownSend) $
+      withThread (runConduit (replicateC 1600 (bytesAt 0 65536) .| sinkSocket there) >> shutdown there ShutdownSend) $
         \_ ->
           staysSmall (\watch -> runConduit (sourceSocket here .| watch .| lengthCE))
             `shouldReturn` (1600 * 65536 :: Int)
@@ -68,21 +72,21 @@ spec = do
       readIORef got `shouldReturn` ["three", "two", "one"]
     it "may be files that are read through a buffer" . withFolder $ \folder -> do
       let path = folder </> "file"
-      runConduitRes (yield (bytesOf 0 200000) .| sinkFile path)
+      runConduitRes (yield (bytesAt 0 200000) .| sinkFile path)
       withFile path ForReading $ \file -> do
         buffered <- newReader file 10
         runConduit (sourceStream (readBytes buffered 65536) .| sinkLazy)
-          `shouldReturn` Lazy.fromStrict (bytesOf 10 199990)
+          `shouldReturn` Lazy.fromStrict (bytesAt 10 199990)
 
   describe "consume" $ do
     it "keeps what is given back, and what was not asked for" $
       forM_ [1 .. 30] $ \seed -> do
         let pieces = map (`mod` 50) (take 40 (randoms seed))
         reader <-
-          fromPieces [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] >>= newStreamReader
+          fromPieces [bytesAt offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] >>= newStreamReader
         got <- mapM (\size -> consume reader (takeCE (size `mod` 70) .| foldC)) (take 20 (randoms (seed + 100)))
-        rest <- readAll (nextPiece reader)
-        ByteString.concat got <> rest `shouldBe` bytesOf 0 (sum pieces)
+        rest <- receiveAllBy (nextPiece reader)
+        ByteString.concat got <> rest `shouldBe` bytesAt 0 (sum pieces)
     it "keeps several pieces in order" $ do
       reader <- fromPieces ["one", "two", "three"] >>= newStreamReader
       consume
@@ -97,10 +101,10 @@ spec = do
       next `shouldReturn` Just "line two"
       next `shouldReturn` Nothing
     it "needs constant memory for 100 MB" . withPair $ \here there -> do
-      withThread (runConduit (replicateC 1600 (bytesOf 0 65536) .| sinkSocket there)) $ \_ -> do
+      withThread (runConduit (replicateC 1600 (bytesAt 0 65536) .| sinkSocket there)) $ \_ -> do
         reader <- newStreamReader (recv here 16384)
         staysSmall (\watch -> consume reader (takeCE 104857000 .| watch .| lengthCE)) `shouldReturn` (104857000 :: Int)
-        consume reader (takeCE 600 .| foldC) `shouldReturn` bytesOf (65536 - 600) 600
+        consume reader (takeCE 600 .| foldC) `shouldReturn` bytesAt (65536 - 600) 600
 
   describe "attempt" $ do
     it "loses no byte when a deadline passes" . withPair $ \here there -> withThread (slowly there) $ \_ -> do
@@ -112,7 +116,7 @@ spec = do
             Timer.timeout (1 + limit `mod` 400) (attempt reader line)
               >>= maybe (modifyIORef' passed (+ 1) >> collect limits before) (collect limits . (: before))
       got <- collect (randoms 5) []
-      (got == [bytesOf i 25 | i <- [1 .. 3000]]) `shouldBe` True
+      (got == [bytesAt i 25 | i <- [1 .. 3000]]) `shouldBe` True
       readIORef passed >>= (`shouldSatisfy` (> 10))
     it "loses no byte when an await is interrupted" . withPair $ \here there -> withThread (slowly there) $ \_ -> do
       reader <- newStreamReader (recv here 100)
@@ -123,7 +127,7 @@ spec = do
             Timer.timeout (1 + limit `mod` 100) (attempt reader (await <* liftIO (Timer.threadDelay 50)))
               >>= collect limits . maybe before (maybe before (: before))
       got <- collect (randoms 6) []
-      (got == ByteString.concat [bytesOf i 25 <> "\n" | i <- [1 .. 3000]]) `shouldBe` True
+      (got == ByteString.concat [bytesAt i 25 <> "\n" | i <- [1 .. 3000]]) `shouldBe` True
     it "leaves the reader as it was when its consumer fails" $ do
       reader <- fromPieces ["one", "two", "three"] >>= newStreamReader
       consume reader (mapM_ leftover =<< await)
@@ -136,24 +140,24 @@ spec = do
     it "carry random sizes" . withFolder $ \folder -> withoutLeaks $ do
       let pieces = sizes 11 100
       runConduitRes
-        ( yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces]
+        ( yieldMany [bytesAt offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces]
             .| sinkFile
               (folder </> "file")
         )
       got <- runConduitRes (sourceFile (folder </> "file") .| sinkLazy)
-      (Lazy.toStrict got == bytesOf 0 (sum pieces)) `shouldBe` True
+      (Lazy.toStrict got == bytesAt 0 (sum pieces)) `shouldBe` True
     it "are closed when a consumer ends early" . withFolder $ \folder -> withoutLeaks $ do
-      runConduitRes (yield (bytesOf 0 1000000) .| sinkFile (folder </> "file"))
-      runConduitRes (sourceFile (folder </> "file") .| takeCE 10 .| foldC) `shouldReturn` bytesOf 0 10
+      runConduitRes (yield (bytesAt 0 1000000) .| sinkFile (folder </> "file"))
+      runConduitRes (sourceFile (folder </> "file") .| takeCE 10 .| foldC) `shouldReturn` bytesAt 0 10
     it "have what came before an exception" . withFolder $ \folder -> withoutLeaks $ do
       let path = folder </> "file"
-      runConduitRes ((yield (bytesOf 0 100000) >> yield "end" >> liftIO (failing "no")) .| sinkFile path)
+      runConduitRes ((yield (bytesAt 0 100000) >> yield "end" >> liftIO (failing "no")) .| sinkFile path)
         `shouldThrow` errorCall "no"
-      ByteString.readFile path `shouldReturn` bytesOf 0 100000 <> "end"
+      ByteString.readFile path `shouldReturn` bytesAt 0 100000 <> "end"
     it "pass their errors through" . withFolder $ \folder ->
       runConduitRes (sourceFile (folder </> "missing") .| sinkNull) `shouldThrow` isDoesNotExistError
     it "need constant memory for 100 MB" . withFolder $ \folder -> do
-      staysSmall (\watch -> runConduitRes (replicateC 1600 (bytesOf 0 65536) .| watch .| sinkFile (folder </> "file")))
+      staysSmall (\watch -> runConduitRes (replicateC 1600 (bytesAt 0 65536) .| watch .| sinkFile (folder </> "file")))
       staysSmall (\watch -> runConduitRes (sourceFile (folder </> "file") .| watch .| lengthCE))
         `shouldReturn` (1600 * 65536 :: Int)
 
@@ -227,7 +231,7 @@ line = (takeWhileCE (/= newline) .| foldC) <* dropCE 1
 
 -- Three thousand lines of 25 bytes, in pieces of other sizes.
 slowly :: Socket -> IO ()
-slowly s = go (map (\n -> 1 + n `mod` 90) (randoms 4)) (ByteString.concat [bytesOf i 25 <> "\n" | i <- [1 .. 3000]])
+slowly s = go (map (\n -> 1 + n `mod` 90) (randoms 4)) (ByteString.concat [bytesAt i 25 <> "\n" | i <- [1 .. 3000]])
   where
     go (size : others) bytes = unless (ByteString.null bytes) $ do
       let (now, later) = ByteString.splitAt size bytes
@@ -248,11 +252,11 @@ withConduits :: Int -> (app -> ConduitT () ByteString IO ()) -> (app -> ConduitT
 withConduits seed source sink app = do
   let pieces = sizes (fromIntegral seed) 30
   withThread
-    (runConduit (yieldMany [bytesOf offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] .| sink app))
+    (runConduit (yieldMany [bytesAt offset size | (offset, size) <- zip (scanl (+) 0 pieces) pieces] .| sink app))
     $ \_ ->
       do
         back <- runConduit (source app .| takeCE (sum pieces) .| sinkLazy)
-        (Lazy.toStrict back == bytesOf 0 (sum pieces)) `shouldBe` True
+        (Lazy.toStrict back == bytesAt 0 (sum pieces)) `shouldBe` True
 
 -- Runs a conduit that has a part which measures what is alive after each 8 MB, and checks that it hardly grows.
 staysSmall :: MonadIO m => (ConduitT ByteString ByteString m () -> IO a) -> IO a

@@ -18,6 +18,11 @@ import qualified Network.Socket as Network
 import Support
 import System.IO.Error (isDoesNotExistError, isUserError)
 import Test.Hspec hiding (before)
+import TestSupport.ByteStream (bytesAt, receiveAllBy, receiveCountBy)
+import TestSupport.Folder (freePort)
+import TestSupport.Job (withThread)
+import TestSupport.Leaks (withoutLeaks)
+import TestSupport.Time (within)
 
 spec :: Spec
 spec = do
@@ -39,10 +44,10 @@ spec = do
     it "limit what a read returns" $ do
       lengths <- newEmptyMVar
       withTCP (setReadBufferSize 7) (\app -> lengthsOf (appRead app) >>= putMVar lengths) $ \settings -> do
-        runTCPClient settings (`appWrite` bytesOf 0 1000)
+        runTCPClient settings (`appWrite` bytesAt 0 1000)
         within 10 "the lengths" (takeMVar lengths)
           >>= (`shouldSatisfy` (\all' -> sum all' == 1000 && maximum all' <= 7))
-      withTCP id (\app -> appWrite app (bytesOf 0 1000000)) $ \settings ->
+      withTCP id (\app -> appWrite app (bytesAt 0 1000000)) $ \settings ->
         runTCPClient (setReadBufferSize 1000000 settings) $ \app -> do
           found <- lengthsOf (appRead app)
           found `shouldSatisfy` (\all' -> sum all' == 1000000 && maximum all' <= 16384)
@@ -74,12 +79,12 @@ spec = do
         $ \_ ->
           do
             number <- takeMVar port
-            runTCPClient (clientSettingsTCP number "127.0.0.1") (readAll . appRead) `shouldReturn` "local"
+            runTCPClient (clientSettingsTCP number "127.0.0.1") (receiveAllBy . appRead) `shouldReturn` "local"
 
   describe "ends" $ do
     it "of one connection by a reset do not concern the server" . withoutLeaks $ do
       outcome <- newEmptyMVar
-      withTCP id (\app -> try (readAll (appRead app)) >>= putMVar outcome) $ \settings -> do
+      withTCP id (\app -> try (receiveAllBy (appRead app)) >>= putMVar outcome) $ \settings -> do
         resetting settings
         problem <- within 10 "the error" (takeMVar outcome)
         either (\e -> show (e :: IOException)) show problem `shouldContain` "Millrace.Socket.ByteString.recv"
@@ -89,12 +94,12 @@ spec = do
       do
         withTCP id (\_ -> throwIO ThreadKilled) -- GHC's handler prints all others
         $ \settings -> do
-          runTCPClient settings (readAll . appRead) `shouldReturn` ""
-          runTCPClient settings (readAll . appRead) `shouldReturn` ""
+          runTCPClient settings (receiveAllBy . appRead) `shouldReturn` ""
+          runTCPClient settings (receiveAllBy . appRead) `shouldReturn` ""
     it "of a connection come with appCloseConnection" $ do
       seen <- newEmptyMVar
       withTCP id (\app -> appCloseConnection app >> takeMVar seen) $ \settings -> do
-        within 10 "the end" (runTCPClient settings (readAll . appRead)) `shouldReturn` ""
+        within 10 "the end" (runTCPClient settings (receiveAllBy . appRead)) `shouldReturn` ""
         putMVar seen ()
     it "of the server leave its connections" . withoutLeaks $ do
       port <- newEmptyMVar
@@ -105,14 +110,14 @@ spec = do
       let settings = clientSettingsTCP number "127.0.0.1"
       runTCPClient settings $ \app -> do
         appWrite app "before"
-        readExactly 6 (appRead app) `shouldReturn` "before"
+        receiveCountBy (const (appRead app)) 6 `shouldReturn` "before"
         killThread server
         takeMVar listens
         appWrite app "after"
-        readExactly 5 (appRead app) `shouldReturn` "after"
+        receiveCountBy (const (appRead app)) 5 `shouldReturn` "after"
         runTCPClient settings (const (return ())) `shouldThrow` isDoesNotExistError
     it "of connecting say why, as an IOError" $ do
-      number <- unusedPort
+      number <- freePort
       runTCPClient (clientSettingsTCP number "127.0.0.1") (const (return ())) `shouldThrow` isDoesNotExistError
       runTCPClient (clientSettingsTCP 80 "name.invalid") (const (return ())) `shouldThrow` isDoesNotExistError
       withFolder $ \folder ->
@@ -124,7 +129,7 @@ spec = do
             | sum (map ByteString.length before) >= 60000 = return (ByteString.concat (reverse before))
             | otherwise = Timer.timeout (1 + limit `mod` 300) (appRead app) >>= collect limits . maybe before (: before)
           collect [] _ = return "no more numbers"
-      collect (randoms 3) [] `shouldReturn` bytesOf 0 60000
+      collect (randoms 3) [] `shouldReturn` bytesAt 0 60000
 
   it "loses no connection of a given socket when servers follow each other" . withoutLeaks $
     bracket (Theirs.bindRandomPortTCP "127.0.0.1") (Network.close . snd) $ \(number, listener) -> do
@@ -158,10 +163,10 @@ roundTrip :: HasReadWrite app => Int -> app -> IO ()
 roundTrip seed app = do
   let pieces = sizes (fromIntegral seed) 30
       total = sum pieces
-  withThread (mapM_ (\(offset, size) -> appWrite app (bytesOf offset size)) (zip (scanl (+) 0 pieces) pieces)) $ \_ ->
+  withThread (mapM_ (\(offset, size) -> appWrite app (bytesAt offset size)) (zip (scanl (+) 0 pieces) pieces)) $ \_ ->
     do
-      back <- readExactly total (appRead app)
-      (back == bytesOf 0 total) `shouldBe` True
+      back <- receiveCountBy (const (appRead app)) total
+      (back == bytesAt 0 total) `shouldBe` True
 
 -- How many bytes each read returned, until the end.
 lengthsOf :: IO ByteString.ByteString -> IO [Int]
@@ -188,20 +193,15 @@ thousand count settings = do
   length (filter id outcomes) `shouldBe` count
   where
     exchange offset app =
-      appWrite app (bytesOf offset 1000) >> (== bytesOf offset 1000) <$> readExactly 1000 (appRead app)
+      appWrite app (bytesAt offset 1000) >> (== bytesAt offset 1000) <$> receiveCountBy (const (appRead app)) 1000
 
 -- Writes 60,000 bytes in small pieces.
 slowly :: AppData -> IO ()
 slowly app =
-  forM_ [0, 30 .. 59970] $ \offset -> appWrite app (bytesOf offset 30) >> when (offset `mod` 600 == 0) (threadDelay 200)
+  forM_ [0, 30 .. 59970] $ \offset -> appWrite app (bytesAt offset 30) >> when (offset `mod` 600 == 0) (threadDelay 200)
 
 -- Connects, and resets the connection, while a server reads.
 resetting :: ClientSettings -> IO ()
 resetting settings =
   bracket (Theirs.getSocketTCP (getHost settings) (getPort settings)) (Network.close . fst) $ \(s, _) ->
     Network.setSockOpt s Network.Linger (Network.StructLinger 1 0)
-
-unusedPort :: IO Int
-unusedPort = do
-  (number, s) <- Theirs.bindRandomPortTCP "127.0.0.1"
-  number <$ Network.close s

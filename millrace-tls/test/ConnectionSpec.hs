@@ -80,7 +80,7 @@ handshakes = do
         ("127.0.0.1", "CN=other")
       ]
       $ \(name, subject) ->
-        withSockets $ \one other -> do
+        withTcpPair $ \one other -> do
           (mine, _) <- bothSides (clientHandshake client name one) (serverHandshake server other)
           either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) mine
             `shouldReturn` Just subject
@@ -114,7 +114,7 @@ handshakes = do
               clientAlgorithms =
                 defaultAlgorithms {highestVersion = Tls12, ciphersFor12 = Just ["ECDHE-RSA-AES128-GCM-SHA256"]}
             }
-      let shown from name = withSockets $ \mine theirs -> do
+      let shown from name = withTcpPair $ \mine theirs -> do
             (outcome, _) <- bothSides (clientHandshake from name mine) (serverHandshake server theirs)
             either throwIO (return . fmap certificateSubject . negotiatedPeerCertificate . negotiated) outcome
       shown client "other.test" `shouldReturn` Just "CN=other"
@@ -141,8 +141,8 @@ handshakes = do
             serverAlgorithms = defaultAlgorithms {keyGroups = Just ["P-384"]}
           }
     client <- clientWith credentials id
-    withSockets $ \mine between -> withSockets $ \between' theirs -> do
-      forM_ [(between, between'), (between', between)] $ \(from, to) -> inBackground (drip from to)
+    withTcpPair $ \mine between -> withTcpPair $ \between' theirs -> do
+      forM_ [(between, between'), (between', between)] $ \(from, to) -> start (drip from to)
       (ours, peers) <- bothSides (clientHandshake client "localhost" mine) (serverHandshake server theirs)
       either throwIO (return . negotiatedGroup . negotiated) ours `shouldReturn` Just "secp384r1"
       either throwIO (return . negotiatedServerName . negotiated) peers `shouldReturn` Just "localhost"
@@ -157,7 +157,7 @@ handshakes = do
       server <- newServerContext (serverSettings one) {serverIdentities = [], serverIdentitiesFor = Just lookUp}
       client <- clientWith credentials id
       let meet name limit =
-            withSockets $ \mine theirs ->
+            withTcpPair $ \mine theirs ->
               bothSides (clientHandshake client name mine) (limit (serverHandshake server theirs))
           alertOf = either (tlsAlert <=< fromException) (const Nothing)
       (nobody, refused) <- meet "nobody.test" id
@@ -205,11 +205,11 @@ handshakes = do
         fmap certificateSubject (negotiatedPeerCertificate (negotiated later)) `shouldBe` Just "CN=rsa"
       sendAll one "still here"
       recv other 100 `shouldReturn` "still here"
-  it "gives up at its deadline" $ \credentials -> withSockets $ \_ other -> do
+  it "gives up at its deadline" $ \credentials -> withTcpPair $ \_ other -> do
     server <- contextOf credentials ["server"] id
     deadline <- deadlineAfter 20000
     serverHandshakeBefore deadline server other `shouldThrow` isDeadlineError
-  it "ends the connection when it is interrupted" $ \credentials -> withSockets $ \one other -> do
+  it "ends the connection when it is interrupted" $ \credentials -> withTcpPair $ \one other -> do
     server <- contextOf credentials ["server"] id
     client <- clientWith credentials id
     interrupted <- timeout 20000 (serverHandshake server other)
@@ -220,8 +220,8 @@ handshakes = do
   it "works when every byte comes by itself" $ \credentials -> do
     server <- contextOf credentials ["chained"] id
     client <- clientWith credentials id
-    withSockets $ \one between -> withSockets $ \between' other -> do
-      forM_ [(between, between'), (between', between)] $ \(from, to) -> inBackground (drip from to)
+    withTcpPair $ \one between -> withTcpPair $ \between' other -> do
+      forM_ [(between, between'), (between', between)] $ \(from, to) -> start (drip from to)
       setSocketOption one NoDelay 1
       (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
       first <- either throwIO return mine
@@ -244,7 +244,7 @@ receiving = do
   forM_ [1, 100, 16384, 16385, 1000000] $ \size ->
     it ("gets " ++ show size ++ " bytes, in pieces of any size") $ \credentials ->
       withPair credentials $ \one other -> do
-        job <- inBackground (sendAll one (bytesAt 0 size) >> endSending one)
+        job <- start (sendAll one (bytesAt 0 size) >> endSending one)
         let go position [] = go position [1, 7, 500, 16384, 20000, 100000]
             go position (most : more) = do
               bytes <- recv other most
@@ -254,7 +254,7 @@ receiving = do
         go 0 [] `shouldReturn` size
         finish job
   it "loses nothing when its deadline passes" $ \credentials -> withPair credentials $ \one other -> do
-    job <- inBackground . forM_ [0 .. 299] $ \piece ->
+    job <- start . forM_ [0 .. 299] $ \piece ->
       sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
     let go position
           | position >= 210000 = return ()
@@ -270,7 +270,7 @@ receiving = do
     go 0
     finish job
   it "loses nothing when it is interrupted" $ \credentials -> withPair credentials $ \one other -> do
-    job <- inBackground . forM_ [0 .. 299] $ \piece ->
+    job <- start . forM_ [0 .. 299] $ \piece ->
       sendAll one (bytesAt (piece * 700) 700) >> threadDelay (piece `mod` 7 * 30)
     interrupted <- newIORef (0 :: Int)
     let go position
@@ -290,7 +290,7 @@ receiving = do
       let arrival = void (perform (waitReadableRequest (Socket.socketHandle (connectionSocket one))))
           noise = within 20 "noise" $ let look = isQuiet one >>= \quiet -> when quiet (arrival >> look) in look
       -- The server sends its tickets when it waits for a request.
-      request <- inBackground (recv other 100)
+      request <- start (recv other 100)
       within 20 "tickets" arrival
       isQuiet one `shouldReturn` True
       sendAll one "request"
@@ -319,11 +319,11 @@ receiving = do
   it "says so when somebody changes a byte" $ \credentials -> do
     server <- contextOf credentials ["server"] id
     client <- clientWith credentials id
-    withSockets $ \one between -> withSockets $ \between' other -> do
+    withTcpPair $ \one between -> withTcpPair $ \between' other -> do
       broken <- newIORef False
       never <- newIORef False
       forM_ [(broken, between, between'), (never, between', between)] $ \(flag, from, to) ->
-        inBackground (spoil flag from to)
+        start (spoil flag from to)
       (mine, theirs) <- bothSides (clientHandshake client "localhost" one) (serverHandshake server other)
       first <- either throwIO return mine
       second <- either throwIO return theirs
@@ -334,7 +334,7 @@ receiving = do
       recv first 100 `shouldThrow` \problem ->
         tlsProblem problem == RefusedByPeer && tlsAlert problem == Just (AlertReceived BadRecordMac)
   it "wakes when the connection is closed" $ \credentials -> withPair credentials $ \_ other -> do
-    job <- inBackground (recv other 100)
+    job <- start (recv other 100)
     threadDelay 20000
     close other
     try (within 5 "the receive" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
@@ -342,8 +342,8 @@ receiving = do
     sendAll other "more" `shouldThrow` (const True :: IOException -> Bool)
   it "returns what comes while another thread sends" $ \credentials -> withPair credentials $ \one other -> do
     jobs <- forM [one, other] $ \side -> do
-      sender <- inBackground (forM_ [0 .. 199] $ \piece -> sendAll side (bytesAt (piece * 5000) 5000))
-      receiver <- inBackground (receiveExactly side 0 1000000)
+      sender <- start (forM_ [0 .. 199] $ \piece -> sendAll side (bytesAt (piece * 5000) 5000))
+      receiver <- start (receiveExactly side 0 1000000)
       return [sender, receiver]
     within 60 "all" (mapM_ finish (concat jobs))
   where
@@ -361,14 +361,14 @@ sending = do
   it "sends many strings, large and small" $ \credentials -> withPair credentials $ \one other -> do
     let sizes = [0, 1, 20, 16000, 3, 70000, 0, 5]
         positions = scanl (+) 0 sizes
-    job <- inBackground (sendMany one (zipWith bytesAt positions sizes))
+    job <- start (sendMany one (zipWith bytesAt positions sizes))
     receiveExactly other 0 (sum sizes)
     finish job
   it "sends a file, a part of it, and nothing beyond its end" $ \credentials -> withPair credentials $ \one other -> do
     let path = fileOf credentials "file"
     ByteString.writeFile path (bytesAt 0 300000)
     withFile path ForReading $ \file -> do
-      job <- inBackground $ do
+      job <- start $ do
         whole <- sendFile one (fileDescriptor file) 0 300000
         part <- sendFile one (fileDescriptor file) 300 100
         beyond <- sendFile one (fileDescriptor file) 299990 100
@@ -381,7 +381,7 @@ sending = do
   it "goes on after attempts that ran out of time" $ \credentials -> withPair credentials $ \one other -> do
     let total = 20000000
     timeouts <- newIORef (0 :: Int)
-    job <- inBackground . unsafeUseAsCStringLen (bytesAt 0 total) $ \(bytes, _) -> do
+    job <- start . unsafeUseAsCStringLen (bytesAt 0 total) $ \(bytes, _) -> do
       let go position = when (position < total) $ do
             attempt <- attemptSend (Within 300) one (castPtr bytes `plusPtr` position) (min 20000 (total - position))
             case attempt of
@@ -398,7 +398,7 @@ sending = do
     withPair credentials $ \one _ -> do
       deadline <- deadlineAfter 50000
       sendAllBefore deadline one (bytesAt 0 20000000) `shouldThrow` isDeadlineError
-      job <- inBackground (sendAll one (bytesAt 0 20000000))
+      job <- start (sendAll one (bytesAt 0 20000000))
       threadDelay 20000
       close one
       try (within 5 "the send" (finish job)) >>= (`shouldSatisfy` isJust) . ioErrorOf
@@ -407,7 +407,7 @@ sending = do
       withPair credentials $ \one other -> do
         cutting (\deadline -> sendAllBefore deadline one (bytesAt 0 20000000))
         -- The sent part precedes what is sent next, and nothing is lost or repeated between them.
-        job <- inBackground (sendAll one "the rest" >> endSending one)
+        job <- start (sendAll one "the rest" >> endSending one)
         received <- receiveAll other
         finish job
         let count = ByteString.length received - 8
@@ -458,7 +458,7 @@ ending = do
     close one
     receiveAll other `shouldReturn` "bye"
   it "is said by a graceful close, which waits for the peer" $ \credentials -> withPair credentials $ \one other -> do
-    job <- inBackground (sendAll one "bye" >> gracefulClose one 5000)
+    job <- start (sendAll one "bye" >> gracefulClose one 5000)
     receiveAll other `shouldReturn` "bye"
     close other
     finish job

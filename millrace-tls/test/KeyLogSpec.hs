@@ -78,7 +78,7 @@ secretsIn path = do
 talk :: ServerContext -> [String] -> IO ()
 talk server options = withListener $ \listener address -> do
   served <- newEmptyMVar
-  _ <- inBackground . (putMVar served <=< try) $ do
+  _ <- start . (putMVar served <=< try) $ do
     (peer, _) <- accept listener
     bracket (serverHandshake server peer) close $ \connection -> do
       sendAll connection "hello\n"

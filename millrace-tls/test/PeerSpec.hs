@@ -10,7 +10,7 @@ import Control.Monad
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 import Data.List (isInfixOf, stripPrefix)
-import Data.Maybe (isNothing, mapMaybe)
+import Data.Maybe (mapMaybe)
 import Millrace.Deadline (deadlineAfter)
 import Millrace.Socket
   ( Family (..),
@@ -26,12 +26,13 @@ import Millrace.Socket
 import qualified Millrace.Socket as Socket
 import Millrace.Tls
 import Support
-import System.Directory (createDirectory, doesFileExist, findExecutable)
+import System.Directory (createDirectory, doesFileExist)
 import System.Exit (ExitCode (..))
 import System.IO
 import System.IO.Error (tryIOError)
 import System.Process
 import Test.Hspec hiding (context)
+import TestSupport.Folder (freePort, missing)
 import Text.Read (readMaybe)
 
 spec :: SpecWith Credentials
@@ -50,7 +51,7 @@ spec = do
                 "--show-error",
                 "--ipv4",
                 "--cacert",
-                fileOf credentials "root.pem",
+                certificateFile credentials "root",
                 "--tls-max",
                 version,
                 "https://localhost:"
@@ -60,12 +61,12 @@ spec = do
               ""
           (code, output, problems) `shouldBe` (ExitSuccess, "hello", "")
     it "curl, which refuses another name" $ \credentials -> do
-      needing "curl"
+      missing "curl" >>= mapM_ pendingWith
       refused credentials "other" $ \port -> do
         (code, _, _) <-
           readProcessWithExitCode
             "curl"
-            ["--silent", "--ipv4", "--cacert", fileOf credentials "root.pem", "https://localhost:" ++ show port ++ "/"]
+            ["--silent", "--ipv4", "--cacert", certificateFile credentials "root", "https://localhost:" ++ show port ++ "/"]
             ""
         code `shouldBe` ExitFailure 60
     forM_ ["NORMAL:-VERS-ALL:+VERS-TLS1.2", "NORMAL:-VERS-ALL:+VERS-TLS1.3"] $ \priority ->
@@ -74,19 +75,19 @@ spec = do
           credentials
           "gnutls-cli"
           ( \port ->
-              ["--x509cafile", fileOf credentials "root.pem", "--priority", priority, "-p", show port, "localhost"]
+              ["--x509cafile", certificateFile credentials "root", "--priority", priority, "-p", show port, "localhost"]
           )
     it "Python" $ \credentials ->
       answering
         credentials
         "python3"
-        (\port -> ["test/peers/peer.py", "client", show port, fileOf credentials "root.pem"])
+        (\port -> ["test/peers/peer.py", "client", show port, certificateFile credentials "root"])
     it "Go" $ \credentials -> withGo credentials $ \program ->
-      answering credentials program (\port -> ["client", show port, fileOf credentials "root.pem"])
+      answering credentials program (\port -> ["client", show port, certificateFile credentials "root"])
     it "Node" $ \credentials ->
-      answering credentials "node" (\port -> ["test/peers/peer.js", show port, fileOf credentials "root.pem"])
+      answering credentials "node" (\port -> ["test/peers/peer.js", show port, certificateFile credentials "root"])
     it "Java" $ \credentials ->
-      answering credentials "java" (\port -> ["test/peers/Peer.java", show port, fileOf credentials "root.pem"])
+      answering credentials "java" (\port -> ["test/peers/Peer.java", show port, certificateFile credentials "root"])
     it "openssl s_client, which changes its keys and wants us to" $ \credentials ->
       commanding credentials "-tls1_3" ["K\n", "question\n"] $ \outcome ->
         outcome `shouldSatisfy` either (const False) (== "question\n")
@@ -103,9 +104,9 @@ spec = do
             "-accept",
             "127.0.0.1:0",
             "-cert",
-            fileOf credentials "server.pem",
+            certificateFile credentials "server",
             "-key",
-            keyOf credentials "server",
+            keyFile credentials "server",
             "-rev",
             "-naccept",
             "1",
@@ -121,9 +122,9 @@ spec = do
           "--port",
           show port,
           "--x509certfile",
-          fileOf credentials "server.pem",
+          certificateFile credentials "server",
           "--x509keyfile",
-          keyOf
+          keyFile
             credentials
             "server"
         ]
@@ -132,9 +133,9 @@ spec = do
       asking
         credentials
         "python3"
-        ["test/peers/peer.py", "server", fileOf credentials "server.pem", keyOf credentials "server"]
+        ["test/peers/peer.py", "server", certificateFile credentials "server", keyFile credentials "server"]
     it "Go" $ \credentials -> withGo credentials $ \program ->
-      asking credentials program ["server", fileOf credentials "server.pem", keyOf credentials "server"]
+      asking credentials program ["server", certificateFile credentials "server", keyFile credentials "server"]
 
   describe "that is a server to refuse" $
     forM_ refusals $ \(name, problem) -> do
@@ -152,7 +153,7 @@ spec = do
               credentials
               (name ++ ".pem"),
             "-key",
-            keyOf credentials name
+            keyFile credentials name
           ]
       it ("Go, " ++ name) $ \credentials -> withGo credentials $ \program ->
         refusing
@@ -160,15 +161,15 @@ spec = do
           name
           problem
           program
-          ["server", fileOf credentials (name ++ ".pem"), keyOf credentials name]
+          ["server", certificateFile credentials name, keyFile credentials name]
       it ("nginx, " ++ name) $ \credentials -> do
-        needing "nginx"
+        missing "nginx" >>= mapM_ pendingWith
         port <- freePort
         let folder = fileOf credentials ("nginx-" ++ name)
         createDirectory folder
         writeFile
           (folder ++ "/nginx.conf")
-          (nginxConfiguration folder port (fileOf credentials (name ++ ".pem")) (keyOf credentials name))
+          (nginxConfiguration folder port (certificateFile credentials name) (keyFile credentials name))
         withCreateProcess
           (proc "nginx" ["-p", folder, "-e", "stderr", "-c", folder ++ "/nginx.conf"]) {std_err = CreatePipe}
           $ \_ _ _ process ->
@@ -192,7 +193,7 @@ refusals =
 -- A server that prints its port has this certificate. The client must refuse it for this reason.
 refusing :: Credentials -> String -> CertificateProblem -> String -> [String] -> IO ()
 refusing credentials name problem program arguments = do
-  needing program
+  missing program >>= mapM_ pendingWith
   withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $
     \_ output _ process ->
       do
@@ -234,15 +235,10 @@ nginxConfiguration folder port certificate key =
         ++ "; } }"
     ]
 
-needing :: String -> IO ()
-needing program = do
-  found <- findExecutable program
-  when (isNothing found) $ pendingWith (program ++ " is not installed")
-
 -- Go's peer is compiled once.
 withGo :: Credentials -> (FilePath -> IO ()) -> IO ()
 withGo credentials use = do
-  needing "go"
+  missing "go" >>= mapM_ pendingWith
   let program = fileOf credentials "peer-go"
   exists <- doesFileExist program
   unless exists $ callProcess "go" ["build", "-o", program, "test/peers/peer.go"]
@@ -257,7 +253,7 @@ clientOfOpenssl credentials port =
     "-servername",
     "localhost",
     "-CAfile",
-    fileOf credentials "root.pem"
+    certificateFile credentials "root"
   ]
     ++ ["-verify_return_error", "-verify_hostname", "localhost"]
 
@@ -267,7 +263,7 @@ serving credentials name serve use = do
   context <- contextOf credentials [name] id
   withListener $ \listener _ -> do
     port <- socketPort listener
-    job <- inBackground . bracket (fst <$> accept listener) Socket.close $ \peer -> do
+    job <- start . bracket (fst <$> accept listener) Socket.close $ \peer -> do
       deadline <- deadlineAfter 10000000
       bracket (serverHandshakeBefore deadline context peer) (`gracefulClose` 1000) serve
     result <- within 20 "the client" (use (fromIntegral port))
@@ -277,7 +273,7 @@ serving credentials name serve use = do
 -- A client that sends a question, and prints the answer.
 answering :: Credentials -> String -> (Int -> [String]) -> IO ()
 answering credentials program arguments = do
-  needing program
+  missing program >>= mapM_ pendingWith
   (outcome, (_, output, problems)) <-
     serving credentials "server" serve (\port -> readProcessWithExitCode program (arguments port) "question\n")
   either throwIO return outcome
@@ -294,7 +290,7 @@ receiveLine connection = do
 
 withHttp :: Credentials -> (Int -> IO ()) -> IO ()
 withHttp credentials use = do
-  needing "curl"
+  missing "curl" >>= mapM_ pendingWith
   (outcome, ()) <- serving credentials "server" serve use
   either throwIO return outcome
   where
@@ -315,7 +311,7 @@ refused credentials name use = do
 -- Lines typed into s_client, which takes some letters for commands, and what the server received of them.
 commanding :: Credentials -> String -> [String] -> (Either SomeException ByteString -> IO ()) -> IO ()
 commanding credentials version typed check = do
-  needing "openssl"
+  missing "openssl" >>= mapM_ pendingWith
   context <- contextOf credentials ["server"] id
   withListener $ \listener _ -> do
     port <- socketPort listener
@@ -327,14 +323,14 @@ commanding credentials version typed check = do
               std_err = CreatePipe
             }
     withCreateProcess command $ \input output problems process -> do
-      job <- inBackground . bracket (fst <$> accept listener) Socket.close $ \peer ->
+      job <- start . bracket (fst <$> accept listener) Socket.close $ \peer ->
         bracket (serverHandshake context peer) close $ \connection -> do
           sendAll connection "ready\n"
           received <- receiveLine connection
           sendAll connection "answer\n"
           return received
-      forM_ output $ \from -> inBackground (hGetContents from >>= evaluate . length)
-      forM_ problems $ \from -> inBackground (hGetContents from >>= evaluate . length)
+      forM_ output $ \from -> start (hGetContents from >>= evaluate . length)
+      forM_ problems $ \from -> start (hGetContents from >>= evaluate . length)
       threadDelay 200000
       forM_ input $ \to -> forM_ typed $ \line -> (hPutStr to line >> hFlush to >> threadDelay 200000) `catch` ignore
       outcome <- try (within 10 "the server" (finish job))
@@ -348,7 +344,7 @@ commanding credentials version typed check = do
 -- A server that prints its port, and reverses lines.
 asking :: Credentials -> String -> [String] -> IO ()
 asking credentials program arguments = do
-  needing program
+  missing program >>= mapM_ pendingWith
   withCreateProcess (proc program arguments) {std_in = CreatePipe, std_out = CreatePipe, std_err = CreatePipe} $
     \_ output _ process ->
       do
@@ -359,7 +355,7 @@ asking credentials program arguments = do
 -- The same for a server that gets the port, and repeats lines.
 askingOn :: Int -> Credentials -> String -> [String] -> ByteString -> IO ()
 askingOn port credentials program arguments expected = do
-  needing program
+  missing program >>= mapM_ pendingWith
   withCreateProcess (proc program arguments) {std_out = CreatePipe, std_err = CreatePipe} $ \_ _ _ process -> do
     answer <- within 20 "the answer" attempt
     answer `shouldBe` expected
@@ -385,6 +381,3 @@ findPort from = do
   case mapMaybe readMaybe [line] ++ mapMaybe (stripPrefix "ACCEPT 127.0.0.1:" >=> readMaybe) [line] of
     port : _ -> return port
     [] -> findPort from
-
-freePort :: IO Int
-freePort = withListener $ \listener _ -> fromIntegral <$> socketPort listener

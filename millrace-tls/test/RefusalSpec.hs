@@ -43,7 +43,7 @@ spec = do
       (unknown, _) <- meet (clientHandshake client "localhost") (serverHandshake chained)
       refusal unknown `shouldBe` Just RevocationUnknown
     it "whose authority is unknown" $ \credentials -> do
-      client <- newClientContext (trusting (trustIn (PemFile (fileOf credentials "alone.pem"))))
+      client <- newClientContext (trusting (trustIn (PemFile (certificateFile credentials "alone"))))
       server <- contextOf credentials ["server"] id
       (mine, theirs) <- meet (clientHandshake client "localhost") (serverHandshake server)
       refusal mine `shouldBe` Just UnknownAuthority
@@ -54,7 +54,7 @@ spec = do
       (mine, _) <- meet (clientHandshake client "localhost") (serverHandshake server)
       refusal mine `shouldBe` Just UnknownAuthority
     it "whose authority is not in the system's file, which is read again when it has changed" $ \credentials -> do
-      let file = fileOf credentials "system.pem"
+      let file = certificateFile credentials "system"
           asked = do
             client <- newClientContext clientSettings
             server <- contextOf credentials ["server"] id
@@ -227,7 +227,7 @@ refusesServer what name change problem alert = it what $ \credentials -> do
   alertOf theirs `shouldBe` Just (AlertReceived alert)
 
 meet :: (Socket.Socket -> IO a) -> (Socket.Socket -> IO b) -> IO (Either SomeException a, Either SomeException b)
-meet one other = withSockets $ \client server ->
+meet one other = withTcpPair $ \client server ->
   bothSides (one client `onException` Socket.close client) (other server `onException` Socket.close server)
 
 -- With TLS 1.3 a client learns at its first receive whether the server accepts its certificate.
@@ -240,7 +240,7 @@ meetWithCertificate credentials name = do
       (\settings -> settings {serverClientCertificates = Required (rootTrust credentials)})
   mine <- mapM (identity credentials) name
   client <- clientWith credentials (\settings -> settings {clientIdentity = mine})
-  withSockets $ \one other ->
+  withTcpPair $ \one other ->
     bothSides
       (clientHandshake client "localhost" one >>= \connection -> void (recv connection 100))
       (serverHandshake server other)

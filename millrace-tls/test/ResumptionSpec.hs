@@ -23,7 +23,7 @@ visit :: ClientContext -> ServerContext -> String -> IO Bool
 visit client server name = visitWith client server name (\_ -> return ())
 
 visitWith :: ClientContext -> ServerContext -> String -> (Connection -> IO ()) -> IO Bool
-visitWith client server name look = withSockets $ \one other -> do
+visitWith client server name look = withTcpPair $ \one other -> do
   (mine, theirs) <- bothSides (clientHandshake client name one) (serverHandshake server other)
   ours <- either throwIO return mine
   peers <- either throwIO return theirs
@@ -60,7 +60,7 @@ versions version = do
     server <- contextOf credentials ["server"] (onlyServer version)
     trustful <- newClientContext clientSettings {clientVerification = DoNotVerify}
     replicateM 2 (visit trustful server "localhost") `shouldReturn` [False, True]
-    strict <- newClientContext (trusting (trustIn (PemFile (fileOf credentials "alone.pem"))))
+    strict <- newClientContext (trusting (trustIn (PemFile (certificateFile credentials "alone"))))
     outcome <- try (visit strict server "localhost")
     either problemOfRefusal (const Nothing) outcome `shouldBe` Just UnknownAuthority
     verifying <- clientWith credentials id
@@ -113,7 +113,7 @@ servers = do
     server <- contextOf credentials ["server"] (onlyServer Tls13)
     client <- clientWith credentials id
     withPairOf client server $ \ours peers -> do
-      request <- inBackground (recv peers 100)
+      request <- start (recv peers 100)
       -- The server sends only tickets.
       deadline <- deadlineAfter 300000
       recvBefore deadline ours 100 `shouldThrow` isDeadlineError
@@ -162,8 +162,8 @@ clients = do
     server <- contextOf credentials ["server"] (onlyServer Tls13)
     client <- clientWith credentials id
     visit client server "localhost" `shouldReturn` False
-    withSockets $ \one other -> do
-      first <- inBackground (clientHandshake client "localhost" one)
+    withTcpPair $ \one other -> do
+      first <- start (clientHandshake client "localhost" one)
       hello <- Plain.recv other 4096
       visit client server "localhost" `shouldReturn` False
       peers <- within 20 "the server" (serverHandshakeAfter hello noDeadline server other)

@@ -162,7 +162,7 @@ newSocketIsNew = within 30 "all rounds" $
         over <- (||) <$> isOver reader <*> isOver otherReader
         over `shouldBe` False
         sendAll freshPeer (bytesAt 0 50)
-        sawFirst <- eventually 2000 ((||) <$> isOver reader <*> isOver otherReader)
+        sawFirst <- becomesTrue 2000 ((||) <$> isOver reader <*> isOver otherReader)
         sawFirst `shouldBe` True
         shutdown freshPeer ShutdownSend
         a <- finish reader
@@ -195,7 +195,7 @@ closeWaitsForCalls = within 30 "all rounds" $
       closer <- newEmptyMVar
       answered <- whileOpen handle $ \number -> do
         startOn 1 (close one) >>= putMVar closer
-        _ <- eventually 2000 (not <$> isOpen handle)
+        _ <- becomesTrue 2000 (not <$> isOpen handle)
         whileOpen handle return `shouldReturn` Nothing
         fails (getSocketName one)
         readMVar closer >>= isOver >>= (`shouldBe` False)

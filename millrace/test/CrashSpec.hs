@@ -46,7 +46,7 @@ spec = describe "replaceFile" $ do
           \(_, _, _, child) ->
             do
               -- Until it replaces.
-              begun <- eventually 20000 ((/= old) <$> ByteString.readFile path)
+              begun <- becomesTrue 20000 ((/= old) <$> ByteString.readFile path)
               begun `shouldBe` True
               pause delay
               getPid child >>= mapM_ (signalProcess sigKILL)

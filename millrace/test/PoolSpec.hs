@@ -188,4 +188,4 @@ settingsOf numbers = poolSettings make end
     end n = atomicModifyIORef' (gone numbers) (\ns -> (n : ns, ()))
 
 shouldBecomeTrue :: IO Bool -> IO ()
-shouldBecomeTrue condition = eventually 20000 condition `shouldReturn` True
+shouldBecomeTrue condition = becomesTrue 20000 condition `shouldReturn` True

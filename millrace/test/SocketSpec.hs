@@ -118,10 +118,10 @@ spec = do
       withTcpPair $ \one other -> do
         isQuiet one `shouldReturn` True
         sendAll other (bytesAt 0 1)
-        eventually 5000 (not <$> isQuiet one) `shouldReturn` True
+        becomesTrue 5000 (not <$> isQuiet one) `shouldReturn` True
       withTcpPair $ \one other -> do
         shutdown other ShutdownSend
-        eventually 5000 (not <$> isQuiet one) `shouldReturn` True
+        becomesTrue 5000 (not <$> isQuiet one) `shouldReturn` True
     it "takes numbers that are larger than the system's for large ones" $
       withTcpPair $ \one _ -> do
         setSocketOption one SendBuffer 100000
@@ -137,11 +137,11 @@ spec = do
         pause 20000
         hasEnded one `shouldReturn` False
         shutdown other ShutdownSend
-        eventually 5000 (hasEnded one) `shouldReturn` True
+        becomesTrue 5000 (hasEnded one) `shouldReturn` True
       withTcpPair $ \one other -> do
         setSockOpt other Linger (Network.StructLinger 1 0)
         close other
-        eventually 5000 (hasEnded one) `shouldReturn` True
+        becomesTrue 5000 (hasEnded one) `shouldReturn` True
     it "lingers for as long as it is told" $
       withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
         setSocketOption one Linger seconds

@@ -57,7 +57,7 @@ spec = describe "the toolkit" $ do
       withoutLeaks $ do
         killInEach (functions root)
         -- A call that goes on without its caller, such as a sync on a busy disk, may take long.
-        hasSettled <- eventually 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
+        hasSettled <- becomesTrue 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
         hasSettled `shouldBe` True
       (map entryName <$> list root) `shouldBecome` before
       childCount `shouldBecome` 0

@@ -1,1 +1,0 @@
-../../millrace/test/Support.hs
