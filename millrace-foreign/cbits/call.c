@@ -18,7 +18,7 @@ enum {
 struct mrf_call {
     void (*function)(void);
     mr_fiber *fiber;
-    mr_event *answered;     /* made for the first callback */
+    mr_event *answered;     /* kept with the record, so that a callback needs no memory */
     const mrf_frame *frame; /* of the callback that is wanted */
     mrf_wanted wanted;      /* with its place */
     mrf_call *next_kept;
@@ -87,6 +87,10 @@ static bool keep(mrf_call *call)
 static mrf_call *allocate(unsigned capacity)
 {
     mrf_call *call = malloc(sizeof *call + capacity * (sizeof(uint64_t) + sizeof(void *) + sizeof(ffi_type *)));
+    if (call && mr_event_create(&call->answered) != 0) {
+        free(call);
+        return NULL;
+    }
     if (call)
         call->wanted.waiting = NULL;
     return call;
@@ -100,6 +104,7 @@ mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind resul
         return NULL;
     *call = (mrf_call){
         .function = function,
+        .answered = call->answered,
         .wanted = {.waiting = call->wanted.waiting, .capability = capability},
         .home = capability,
         .count = count,
@@ -143,6 +148,7 @@ static void destroy(mrf_call *call)
 {
     if (call->wanted.waiting)
         hs_free_stable_ptr(call->wanted.waiting);
+    mr_event_destroy(call->answered);
     free(call);
 }
 
@@ -151,8 +157,6 @@ void mrf_call_end(mrf_call *call)
     int error = call->error;
     if (call->fiber)
         mr_fiber_detach(call->fiber);
-    if (call->answered)
-        mr_event_destroy(call->answered);
     if (call->count > INTEGER_REGISTERS || !keep(call))
         destroy(call);
     errno = error;
@@ -217,7 +221,7 @@ const mrf_frame *mrf_call_frame(const mrf_call *call)
 
 void mrf_call_resume(mrf_call *call, int capability)
 {
-    MR_CHECK(call->answered && call->frame); /* the fiber waits for the answer to a callback */
+    MR_CHECK(call->frame); /* the fiber waits for the answer to a callback */
     call->wanted.capability = capability;
     mr_event_set(call->answered);
 }
@@ -236,8 +240,6 @@ static void wait_for_answer(mrf_call *call)
 void mrf_call_ask(mrf_call *call, const mrf_frame *frame)
 {
     int saved_errno = errno;
-    if (!call->answered && mr_event_create(&call->answered) != 0)
-        abort(); /* without memory for an event the callback cannot run, and there is no sensible result */
     call->frame = frame;
     mrf_wake(&call->wanted);
     wait_for_answer(call);

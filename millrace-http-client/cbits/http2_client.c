@@ -6,7 +6,7 @@
 
 void http2_client_note_state(http2_client *client)
 {
-    http_push_notice(&client->engine, HTTP2_CLIENT_NO_STREAM, HTTP_READABLE);
+    http_notify_engine(&client->engine, HTTP_READABLE);
 }
 
 void http2_client_begin_leaving(http2_client *client)

@@ -88,8 +88,7 @@ uint32_t http2_client_stream_count(http2_client *client);
 uint32_t http2_client_streams_max(http2_client *client);
 
 /* The next notice: a thread that waits for this event must be woken. As 4 * key + event; -1: none. The key is that of
- * a stream, or HTTP2_CLIENT_NO_STREAM: HTTP_READABLE, the connection's state has changed. */
-#define HTTP2_CLIENT_NO_STREAM 0
+ * a stream, or HTTP_NO_STREAM: HTTP_READABLE, the connection's state has changed. */
 int64_t http2_client_next_notice(http2_client *client);
 
 /* Sends PING. An answer counts as received bytes, like everything else. */

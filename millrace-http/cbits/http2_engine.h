@@ -106,8 +106,7 @@ void http2_resume_sending(http2_connection *connection);
 
 /* Returns HTTP_WAIT if another thread sends and more than `most` frames are queued, not counting frames that the
  * client's windows hold back; otherwise HTTP_OK. After HTTP_WAIT there will be a notice: HTTP_WRITABLE for
- * HTTP2_NO_STREAM. */
-#define HTTP2_NO_STREAM 0
+ * HTTP_NO_STREAM. */
 int http2_await_backlog(http2_connection *connection, uint32_t most);
 
 /* The next request, which the caller must serve. NULL if there is none, or if streams_max requests are being served. */
@@ -145,7 +144,7 @@ void http2_end_input(http2_connection *connection);
 
 /* Whether there is nothing left to be done after http2_end_input: every request that has arrived is answered, and the
  * answers are sent; or sending has failed. HTTP_OK, or HTTP_WAIT: then there will be a notice, HTTP_CLOSED for
- * HTTP2_NO_STREAM. */
+ * HTTP_NO_STREAM. */
 int http2_await_rest(http2_connection *connection);
 
 /* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had

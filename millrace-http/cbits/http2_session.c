@@ -16,7 +16,7 @@ static void wake_driver(http2_connection *connection)
 {
     if (connection->driver_waits) {
         connection->driver_waits = 0;
-        http_push_notice(&connection->engine, HTTP2_NO_STREAM, HTTP_WRITABLE);
+        http_notify_engine(&connection->engine, HTTP_WRITABLE);
     }
 }
 
@@ -47,7 +47,7 @@ static void wake_at_rest(http2_connection *connection)
 {
     if (connection->rest_waits && is_at_rest(connection)) {
         connection->rest_waits = 0;
-        http_push_notice(&connection->engine, HTTP2_NO_STREAM, HTTP_CLOSED);
+        http_notify_engine(&connection->engine, HTTP_CLOSED);
     }
 }
 

@@ -61,7 +61,7 @@ void http_wake_writer(http_stream *stream)
 {
     if (stream->writer_waits) {
         stream->writer_waits = 0;
-        http_push_notice(stream->engine, stream->key, HTTP_WRITABLE);
+        http_notify(stream, HTTP_WRITABLE);
     }
 }
 
@@ -71,7 +71,7 @@ void http_wake_for_window(http_stream *stream)
         stream->waits_for_window = 0;
         if (stream->streams != NULL)
             stream->streams->window_waiters--;
-        http_push_notice(stream->engine, stream->key, HTTP_WRITABLE);
+        http_notify(stream, HTTP_WRITABLE);
     }
 }
 

@@ -1,7 +1,6 @@
 /* http_engine.c - see http_engine.h. Must not know: GHC, sockets, the clock, libnghttp2, libnghttp3. */
 #include "http_engine.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "http_memory.h"
@@ -12,7 +11,7 @@
 uint64_t http_engine_flags(const http_engine *engine)
 {
     return (engine->ready.first != NULL ? HTTP_HAS_REQUESTS : 0) |
-           (engine->notices_taken < engine->notice_count ? HTTP_HAS_NOTICES : 0);
+           (engine->noticed.first != NULL || engine->notices != 0 ? HTTP_HAS_NOTICES : 0);
 }
 
 int http_engine_begin(http_engine *engine, const http_protocol *protocol)
@@ -25,30 +24,50 @@ int http_engine_begin(http_engine *engine, const http_protocol *protocol)
 void http_engine_end(http_engine *engine)
 {
     pthread_mutex_destroy(&engine->lock);
-    http_give_grown(engine->notices);
 }
 
-void http_push_notice(http_engine *engine, uint64_t key, http_event event)
+void http_notify(http_stream *stream, http_event event)
 {
-    if (engine->notice_count == engine->notice_capacity) {
-        uint32_t capacity = engine->notice_capacity == 0 ? 8 : 2 * engine->notice_capacity;
-        int64_t *notices = http_grow(engine->notices, capacity * sizeof *notices);
-        if (notices == NULL)
-            abort(); /* A thread would wait for ever. */
-        engine->notices = notices;
-        engine->notice_capacity = capacity;
-    }
-    engine->notices[engine->notice_count++] = (int64_t)(4 * key + event);
+    if (stream->notices == 0)
+        http_list_append(&stream->engine->noticed, offsetof(http_stream, next_noticed), stream);
+    stream->notices |= (uint8_t)(1u << event);
+}
+
+void http_notify_engine(http_engine *engine, http_event event)
+{
+    engine->notices |= (uint8_t)(1u << event);
+}
+
+/* Nobody waits for the stream any more. */
+static void forget_notices(http_stream *stream)
+{
+    if (stream->notices != 0)
+        http_list_remove(&stream->engine->noticed, offsetof(http_stream, next_noticed), stream);
+    stream->notices = 0;
+}
+
+/* Takes one of the notices that there are. */
+static int64_t take_notice(uint64_t key, uint8_t *notices)
+{
+    http_event event = HTTP_READABLE;
+    while (!(*notices & 1u << event))
+        event++;
+    *notices &= (uint8_t) ~(1u << event);
+    return 4 * (int64_t)key + (int64_t)event;
 }
 
 int64_t http_next_notice(http_engine *engine)
 {
     int64_t notice = -1;
     http_lock(engine);
-    if (engine->notices_taken < engine->notice_count)
-        notice = engine->notices[engine->notices_taken++];
-    if (engine->notices_taken == engine->notice_count)
-        engine->notices_taken = engine->notice_count = 0;
+    http_stream *stream = engine->noticed.first;
+    if (engine->notices != 0) {
+        notice = take_notice(HTTP_NO_STREAM, &engine->notices);
+    } else if (stream != NULL) {
+        notice = take_notice(stream->key, &stream->notices);
+        if (stream->notices == 0)
+            http_list_shift(&engine->noticed, offsetof(http_stream, next_noticed));
+    }
     http_unlock(engine);
     return notice;
 }
@@ -57,7 +76,7 @@ void http_wake_reader(http_stream *stream)
 {
     if (stream->reader_waits) {
         stream->reader_waits = 0;
-        http_push_notice(stream->engine, stream->key, HTTP_READABLE);
+        http_notify(stream, HTTP_READABLE);
     }
 }
 
@@ -70,7 +89,7 @@ void http_wake_all(http_stream *stream)
     http_wake_for_window(stream);
     if (stream->close_waits) {
         stream->close_waits = 0;
-        http_push_notice(stream->engine, stream->key, HTTP_CLOSED);
+        http_notify(stream, HTTP_CLOSED);
     }
 }
 
@@ -109,6 +128,7 @@ void http_orphan_stream(http_stream *stream)
 void http_free_stream(http_stream *stream)
 {
     http_orphan_stream(stream);
+    forget_notices(stream);
     http_body_clear(&stream->input);
     http_body_clear(&stream->output);
     http_give(stream->fields.head);

@@ -71,9 +71,9 @@ typedef struct http_engine {
     uint32_t skipped_max; /* bytes of a request's body that are read and dropped after the answer */
     uint32_t output_high; /* a writer waits when this many bytes of its stream's body are unsent */
     uint64_t now;
-    http_list ready; /* requests to be served */
-    int64_t *notices;
-    uint32_t notice_count, notice_capacity, notices_taken;
+    http_list ready;   /* requests to be served */
+    http_list noticed; /* streams with notices, in the order in which they got the first one */
+    uint8_t notices;   /* those about no stream, as in a stream */
 } http_engine;
 
 static inline void http_lock(http_engine *engine)
@@ -93,10 +93,13 @@ static inline void http_unlock(http_engine *engine)
 uint64_t http_engine_flags(const http_engine *engine);
 /* Sets output_high to HTTP_OUTPUT_HIGH. The protocol stores its other limits itself. Returns -1 if there is no lock. */
 int http_engine_begin(http_engine *engine, const http_protocol *protocol);
-/* Frees what the engine has. */
+/* All its streams are freed. */
 void http_engine_end(http_engine *engine);
 
-void http_push_notice(http_engine *engine, uint64_t key, http_event event);
+/* There will be a notice of the event, about the stream or about HTTP_NO_STREAM. Notices need no memory: without one, a thread would wait
+ * for ever. */
+void http_notify(http_stream *stream, http_event event);
+void http_notify_engine(http_engine *engine, http_event event);
 /* The next notice; -1: there is none. Takes the lock. */
 int64_t http_next_notice(http_engine *engine);
 

@@ -186,7 +186,7 @@ void *http_take_zeroed(size_t size)
 /*
  * Where memory is short, libnghttp2 frees a response's DATA frame twice if the queue of its stream cannot grow
  * (nghttp2_submit_data, 1.52). Only such queues grow by realloc, to twice their size (nghttp2_pq_push). So growing succeeds even then, as long
- * as one of these is free: most queues have less than 512 members of 8 bytes. The list of notices grows in the same way: without one, a thread would wait for ever.
+ * as one of these is free: most queues have less than 512 members of 8 bytes.
  */
 enum { RESERVED_BYTES = 4096, RESERVED_COUNT = 64 };
 

@@ -30,6 +30,9 @@
  * for an event of a stream must be woken: 4 * key + event. */
 typedef enum http_event { HTTP_READABLE = 0, HTTP_WRITABLE = 1, HTTP_CLOSED = 2 } http_event;
 
+/* The key of notices that are about no stream. */
+#define HTTP_NO_STREAM 0
+
 /* Results. For invalid fields the functions return an http_head_result. */
 #define HTTP_OK   0
 #define HTTP_WAIT 16 /* the caller must wait: there will be a notice */
@@ -64,6 +67,7 @@ typedef struct http_stream {
     struct http_stream *next, *previous; /* in these */
     http_list *list;                     /* where the stream waits for something; NULL: nowhere */
     struct http_stream *next_listed;     /* in that list */
+    struct http_stream *next_noticed;    /* in the list of those with notices */
     http_request_fields fields;
     http_body input, output;
     http_block *answer, *trailers;
@@ -92,6 +96,7 @@ typedef struct http_stream {
     uint8_t drops_input;  /* bytes that still arrive are dropped */
     uint8_t has_stopped;  /* the client is told to send no more of the request, or has itself reset its side */
     uint8_t end_is_given; /* the library has the end of the response */
+    uint8_t notices;      /* that are not fetched yet: a bit 1 << http_event for each */
     uint8_t reader_waits, writer_waits, close_waits;
     uint8_t waits_for_window; /* a writer waits until it may send */
 } http_stream;

@@ -202,7 +202,7 @@ static void end_input(void)
         http2_release(stream, w.now);
     collect(HTTP2_COLLECT_MIN);
     for (int64_t notice; (notice = http2_next_notice(w.connection)) >= 0;)
-        is_told = is_told || notice == 4 * HTTP2_NO_STREAM + HTTP_CLOSED;
+        is_told = is_told || notice == 4 * HTTP_NO_STREAM + HTTP_CLOSED;
     CHECK(http2_await_rest(w.connection) == HTTP_OK);
     CHECK(is_told || !waits);
 }

@@ -40,6 +40,7 @@ static struct {
     int64_t window, initial_window; /* the client's */
     int is_over, is_ending, is_sending;
     int is_told; /* somebody was told that memory was short */
+    int has_failed;
 } w;
 
 static int is_after_fault(void)
@@ -94,8 +95,9 @@ static void on_data(uint32_t stream, const uint8_t *bytes, size_t length, int en
 {
     model *m = model_of(stream);
     CHECK(m->head_arrived && !m->end_arrived && !m->reset_arrived);
-    CHECK((int64_t)length <= m->window || length == 0);
-    CHECK((int64_t)length <= w.window || length == 0);
+    /* A connection that fails takes no more notice of its windows. */
+    CHECK((int64_t)length <= m->window || length == 0 || w.has_failed);
+    CHECK((int64_t)length <= w.window || length == 0 || w.has_failed);
     m->window -= (int64_t)length;
     w.window -= (int64_t)length;
     for (size_t i = 0; i < length; i++)
@@ -153,13 +155,19 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
     }
 }
 
+static void note_failure(uint64_t result)
+{
+    CHECK(!(result & HTTP2_HAS_FAILED) || tells_of_fault());
+    w.has_failed = w.has_failed || (result & HTTP2_HAS_FAILED);
+}
+
 static void collect_once(size_t room)
 {
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
     uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP2_SENDER_AGAIN : HTTP2_SENDER_NEW);
     size_t length = (uint32_t)result;
     CHECK(length <= room && !(result & HTTP2_IS_BUSY));
-    CHECK(!(result & HTTP2_HAS_FAILED) || tells_of_fault());
+    note_failure(result);
     read_bytes(&w.reader, bytes, length);
     w.is_over = w.is_over || (result & HTTP2_IS_OVER);
     w.is_sending = !(result & HTTP2_HAS_ENDED) && length > 0;
@@ -178,7 +186,7 @@ static void feed(void)
         return;
     uint8_t *copy = exact_copy(w.out.bytes, w.out.length);
     uint64_t result = http2_feed(w.connection, copy, w.out.length, w.now);
-    CHECK(!(result & HTTP2_HAS_FAILED) || tells_of_fault());
+    note_failure(result);
     free(copy);
     w.out.length = 0;
     while (http2_next_notice(w.connection) >= 0)
@@ -510,7 +518,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     settings = small_settings;
     settings.allowances.frames_max = settings.allowances.resets_max = 1000000;
     input in = {bytes, size};
-    w.count = w.is_over = w.is_ending = w.is_sending = w.is_told = 0;
+    w.count = w.is_over = w.is_ending = w.is_sending = w.is_told = w.has_failed = 0;
     memset(w.streams, 0, sizeof w.streams);
     w.now = 1;
     w.out.length = 0;

@@ -187,7 +187,7 @@ nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key
 
 -- | The key under which a thread waits for the connection's state to change.
 stateKey :: Int
-stateKey = Shared.noticeKey #{const HTTP2_CLIENT_NO_STREAM} Readable
+stateKey = Shared.noticeKey #{const HTTP_NO_STREAM} Readable
 
 foreign import ccall unsafe "http2_client_ping" c_ping :: Ptr Engine -> IO ()
 

@@ -280,7 +280,7 @@ isBacklogBelow engine most = (== #{const HTTP_OK}) <$> c_awaitBacklog engine (fr
 
 -- | The key under which the driver waits for frames to be sent.
 backlogKey :: Int
-backlogKey = noticeKey #{const HTTP2_NO_STREAM} Writable
+backlogKey = noticeKey #{const HTTP_NO_STREAM} Writable
 
 -- | The next request, or @nullPtr@.
 foreign import ccall unsafe "http2_next_request"
@@ -355,7 +355,7 @@ isAtRest engine = (== #{const HTTP_OK}) <$> c_awaitRest engine
 
 -- | The key under which the driver waits for the last answer to be sent.
 restKey :: Int
-restKey = noticeKey #{const HTTP2_NO_STREAM} Closed
+restKey = noticeKey #{const HTTP_NO_STREAM} Closed
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
