@@ -497,14 +497,15 @@ getServerState = settingsServerState
 getOpenConnectionCounter :: Settings -> Maybe Counter
 getOpenConnectionCounter = fmap openConnectionCounter . settingsServerState
 
--- | Makes the state of a server available: how many connections are open, and whether it is shutting down.
+-- | Makes the state of a server available: how many connections are open, and whether it is shutting down. Settings
+-- that have a state keep it.
 --
 -- > (state, settings) <- makeServerState defaultSettings
 -- > _ <- forkIO (runSettings settings application)
 -- > currentOpenConnections state >>= print
 makeServerState :: Settings -> IO (ServerState, Settings)
 makeServerState settings = do
-  state <- newServerState
+  state <- maybe newServerState return (settingsServerState settings)
   return (state, settings {settingsServerState = Just state})
 
 -- | 'makeServerState' of 'defaultSettings', with Warp's name and type.
