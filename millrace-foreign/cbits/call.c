@@ -12,7 +12,7 @@
 
 enum {
     INTEGER_REGISTERS = 6, /* on x86-64; aarch64 has two more */
-    CALLS_KEPT = 1024,     /* kept records per capability; each has room for as many arguments as there are registers */
+    CALLS_KEPT = 1024,     /* kept records per capability; each can hold as many arguments as there are registers */
 };
 
 struct mrf_call {
@@ -20,7 +20,7 @@ struct mrf_call {
     mr_fiber *fiber;
     mr_event *answered;     /* kept with the record, so that a callback needs no memory */
     const mrf_frame *frame; /* of the callback that is wanted */
-    mrf_wanted wanted;      /* with its place */
+    mrf_wanted wanted;      /* with its signal */
     mrf_call *next_kept;
     int home;  /* the capability that keeps it */
     int error; /* errno at the end */
@@ -118,14 +118,14 @@ mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind resul
     return call;
 }
 
-HsStablePtr mrf_call_place(const mrf_call *call)
+HsStablePtr mrf_call_signal(const mrf_call *call)
 {
     return call->wanted.waiting;
 }
 
-void mrf_call_set_place(mrf_call *call, HsStablePtr place)
+void mrf_call_set_signal(mrf_call *call, HsStablePtr signal)
 {
-    call->wanted.waiting = place;
+    call->wanted.waiting = signal;
 }
 
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind)

@@ -32,8 +32,8 @@ int mrf_start_carriers(unsigned count, const char *backend_name);
 mrf_call *mrf_call_create(void (*function)(void), unsigned count, mrf_kind result_kind, int capability);
 
 /* NULL: set one. The record owns it until the record is freed. */
-HsStablePtr mrf_call_place(const mrf_call *call);
-void mrf_call_set_place(mrf_call *call, HsStablePtr place);
+HsStablePtr mrf_call_signal(const mrf_call *call);
+void mrf_call_set_signal(mrf_call *call, HsStablePtr signal);
 
 /* Adds an argument of this kind. Returns where to write it. */
 void *mrf_call_argument(mrf_call *call, unsigned index, mrf_kind kind);

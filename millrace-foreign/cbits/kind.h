@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In the order of Millrace.Foreign.Internal.Type's constructors. */
+/* In the order of Millrace.Foreign.Internal.CType's constructors. */
 typedef enum mrf_kind {
     MRF_VOID,
     MRF_FLOAT,

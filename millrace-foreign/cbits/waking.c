@@ -27,7 +27,8 @@ static waking *waking_of(int capability)
     return &wakings[(unsigned)capability % MRF_CAPABILITIES_MAX];
 }
 
-/* -------------------------------------------------------------------------------------------- the run-time system --- */
+/* -------------------------------------------------------------------------------------------- the run-time system ---
+ * */
 
 /* The run-time system frees its capabilities while fibers still run. So wake-ups in progress are counted, and the end
  * waits for them. */
@@ -53,8 +54,8 @@ static void watch_fork(void)
     pthread_atfork(NULL, NULL, forget_after_fork);
 }
 
-/* Waking may start a thread, which inherits the carrier's blocked signals. The run-time system ends `interruptible` calls
- * on its threads by this signal, so it is unblocked: on the carrier, not on the fiber that runs now. */
+/* Waking may start a thread, which inherits the carrier's blocked signals. The run-time system ends `interruptible`
+ * calls on its threads by this signal, so it is unblocked: on the carrier, not on the fiber that runs now. */
 static void unblock_the_run_time_systems_signal(void)
 {
     static __thread bool is_unblocked;
@@ -79,7 +80,8 @@ static void ring(int capability, HsStablePtr bell)
     mr_fiber_leave_thread(fiber);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the list --- */
+/* ------------------------------------------------------------------------------------------------------ the list ---
+ * */
 
 /* Returns true if the waker sleeps. The waiting thread may free the call at once. */
 static bool push(waking *own, mrf_wanted *wanted)

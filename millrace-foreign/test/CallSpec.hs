@@ -76,7 +76,7 @@ spec = describe "fiberCall" $ do
     within 30 "the calls" (mapM finish jobs) `shouldReturn` replicate 1000 0
     end <- getMonotonicTime
     end - begin `shouldSatisfy` (< 20) -- one after the other on each carrier: 250 s
-  it "lets Haskell go on meanwhile, on every capability" $
+  it "lets Haskell continue meanwhile, on every capability" $
     withPipe $ \input output -> do
       jobs <- forM [0 .. 9] $ \number ->
         startOn (number `mod` 2) (allocaBytes 1 (\byte -> fiberCall c_read input byte 1))

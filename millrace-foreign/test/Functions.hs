@@ -132,6 +132,6 @@ withPipe = bracket createPipe (\(one, other) -> closeFd one >> closeFd other) . 
 feed :: Fd -> Int -> IO ()
 feed end count = void (fdWrite end (replicate count 'x'))
 
--- | How many operating system threads the process has.
+-- | The number of operating system threads of the process.
 osThreads :: IO Int
 osThreads = length <$> listDirectory "/proc/self/task"

@@ -126,11 +126,12 @@ deadlines = describe "a deadline" $ do
 code :: Errno -> CInt
 code (Errno number) = number
 
--- | For 'test_read_noting': the errno that it has left, or -1 before it has returned.
+-- | Memory in which @test_read_noting@ leaves an errno. It holds -1 until that function has returned.
 withNote :: (Ptr CInt -> IO a) -> IO a
 withNote action = alloca $ \note -> poke note (-1) >> action note
 
--- | How a call that waits ends, and the errno that its C code saw, if this action is applied to its thread.
+-- | Starts a call that waits, and applies an action to its thread. Returns how the call ended, and the errno that its C
+-- code saw.
 interrupting :: CallOptions -> (Job () -> IO ()) -> IO (Maybe AsyncException, CInt)
 interrupting options disturb = withPipe $ \input _ -> withNote $ \note -> do
   job <- start (void (fiberCallWith options c_read_noting input nullPtr 1 note))

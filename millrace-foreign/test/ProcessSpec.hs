@@ -20,7 +20,7 @@ import TestSupport.Time (pause, within)
 
 spec :: Spec
 spec = describe "the process" $ do
-  it "may fork while calls are in flight: the child calls anew, the parent's calls go on" $
+  it "may fork while calls are in flight: the child calls anew, the parent's calls continue" $
     withPipe $ \input output -> do
       jobs <- replicateM 20 (start (allocaBytes 1 (\buffer -> fiberCall c_read input buffer 1)))
       busy <- replicateM 20 (start (forever (fiberCall c_usleep 50)))

@@ -72,7 +72,7 @@ answerShown port =
   (>>= find ("Next Update" `isInfixOf`) . lines)
     <$> openssl ["s_client", "-connect", "127.0.0.1:" ++ show port, "-servername", "localhost", "-status"]
 
--- Its output, if it succeeds.
+-- Runs the program. Returns its output, if it succeeds.
 openssl :: [String] -> IO (Maybe String)
 openssl arguments = do
   (code, output, _) <- within 30 (unwords arguments) (readProcessWithExitCode "openssl" arguments "")
@@ -86,7 +86,7 @@ tlsWith credentials names = tlsSettingsMany (map (pairOf credentials) names)
 withServer :: TLSSettings -> (Settings -> Settings) -> Application -> (PortNumber -> IO a) -> IO a
 withServer tls change application use = withTlsServer tls change application (\_ port -> use port)
 
--- | The same for actions that change the certificates.
+-- | Serves an application while the action runs, which can change the certificates.
 withTlsServer :: TLSSettings -> (Settings -> Settings) -> Application -> (TLS -> PortNumber -> IO a) -> IO a
 withTlsServer tls change application use =
   withTLS tls $ \protection -> bracket (start protection) stop (\(port, _, _) -> use protection port)
@@ -119,7 +119,7 @@ type Client = Connection
 withClient :: Credentials -> (ClientSettings -> ClientSettings) -> PortNumber -> (Client -> IO a) -> IO a
 withClient credentials change = withClientTo credentials change "localhost" B.empty
 
--- | The same with this server name, after some bytes without TLS.
+-- | A client of a server with this name, which first sends some bytes without TLS.
 withClientTo ::
   Credentials -> (ClientSettings -> ClientSettings) -> String -> ByteString -> PortNumber -> (Client -> IO a) -> IO a
 withClientTo credentials change name before' port use = do
@@ -138,7 +138,7 @@ withPlain = withConnectionTo
 exchangeWith :: Client -> ByteString -> IO ByteString
 exchangeWith client bytes = sendAll client bytes >> receiveAll client
 
--- | The same without TLS.
+-- | Sends bytes without TLS, and returns everything until the end of the stream.
 plainExchange :: PortNumber -> ByteString -> IO ByteString
 plainExchange port bytes = withPlain port $ \raw ->
   Plain.sendAll raw bytes >> within 30 "the end of the stream" (receiveAllBy (Plain.recv raw 65536))

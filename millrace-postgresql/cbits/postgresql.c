@@ -68,7 +68,8 @@ mrp_next mrp_receive(PGconn *connection, PGresult **kept, int is_pipeline)
 
 int mrp_is_alive(PGconn *connection)
 {
-    /* A server that ends an idle connection says so, and closes it. libpq takes what it says for a sign of life. */
+    /* A server that ends an idle connection sends a message, and closes it. libpq takes the message for a sign of life.
+     * */
     char byte;
     if (recv(PQsocket(connection), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
         return 0;

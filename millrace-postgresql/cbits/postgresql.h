@@ -1,4 +1,5 @@
-/* postgresql.h: what libpq does between two waits for its socket. None of these functions waits. Must not know: GHC, the core. */
+/* postgresql.h: what libpq does between two waits for its socket. None of these functions waits. Must not know: GHC,
+ * the core. */
 #ifndef MRP_POSTGRESQL_H
 #define MRP_POSTGRESQL_H
 
@@ -11,7 +12,7 @@ typedef struct mrp_cell {
     int64_t length; /* -1: NULL */
 } mrp_cell;
 
-/* What the caller must do before the next step. */
+/* The next action of the caller, before the next step. */
 typedef enum mrp_next {
     MRP_DONE = 0,       /* nothing: the server has answered, and *result is the answer */
     MRP_WAIT_READ = 1,  /* wait until the socket is readable, then call mrp_receive */
@@ -21,22 +22,23 @@ typedef enum mrp_next {
 } mrp_next;
 
 /*
- * Sends what is still to be sent and takes what has been received. Of several results the last one remains, or the first one
- * that is an error. *result must be NULL before the first step, and is the caller's to clear. With `is_pipeline` a step ends after each
- * statement of a pipeline, also after PGRES_PIPELINE_SYNC.
+ * Sends waiting bytes and processes received ones. Of several results the last one remains, or the first one that is an
+ * error. *result must be NULL before the first step, and the caller must clear it. With `is_pipeline` a step ends after
+ * each statement of a pipeline, also after PGRES_PIPELINE_SYNC.
  */
 mrp_next mrp_advance(PGconn *connection, PGresult **result, int is_pipeline);
 
-/* The same, after receiving what the socket has. */
+/* Receives the bytes that the socket has, and then does the same as mrp_advance. */
 mrp_next mrp_receive(PGconn *connection, PGresult **result, int is_pipeline);
 
-/* Whether the server has neither closed the connection nor said anything since the last answer. */
+/* Whether the server has neither closed the connection nor sent anything since the last answer. */
 int mrp_is_alive(PGconn *connection);
 
-/* The values of a row. `cells` has room for all columns. */
+/* Stores the values of a row in `cells`, which has an entry for each column. */
 void mrp_row(const PGresult *result, int row, int columns, mrp_cell *cells);
 
-/* Makes it ready for these functions: without blocking, and without writing notices to stderr. 0: it failed. */
+/* Prepares a connection for these functions: without blocking, and without writing notices to stderr. Returns 0 if that
+ * failed. */
 int mrp_set_up(PGconn *connection);
 
 /* The value that a connection string gives to a parameter; NULL if it gives none. */

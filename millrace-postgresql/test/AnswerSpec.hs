@@ -1,7 +1,7 @@
 {-# LANGUAGE LambdaCase #-}
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Values that no server of PostgreSQL's would send: of a wrong length, or as text. A server of our own sends them.
+-- | Values that a PostgreSQL server would never send: of a wrong length, or as text. A fake server sends them.
 module AnswerSpec (spec) where
 
 import Control.Concurrent (forkIO, killThread)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Sources and sinks of conduit, and what becomes of bytes that are not used.
+-- | Sources and sinks of conduit, and bytes that are not used.
 module ConduitSpec (spec) where
 
 import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
@@ -116,7 +116,7 @@ spec = do
             Timer.timeout (1 + limit `mod` 400) (attempt reader line)
               >>= maybe (modifyIORef' passed (+ 1) >> collect limits before) (collect limits . (: before))
       got <- collect (randoms 5) []
-      (got == [bytesAt i 25 | i <- [1 .. 3000]]) `shouldBe` True
+      (got == [lineAt i | i <- [1 .. 3000]]) `shouldBe` True
       readIORef passed >>= (`shouldSatisfy` (> 10))
     it "loses no byte when an await is interrupted" . withPair $ \here there -> withThread (slowly there) $ \_ -> do
       reader <- newStreamReader (recv here 100)
@@ -127,7 +127,7 @@ spec = do
             Timer.timeout (1 + limit `mod` 100) (attempt reader (await <* liftIO (Timer.threadDelay 50)))
               >>= collect limits . maybe before (maybe before (: before))
       got <- collect (randoms 6) []
-      (got == ByteString.concat [bytesAt i 25 <> "\n" | i <- [1 .. 3000]]) `shouldBe` True
+      (got == ByteString.concat [lineAt i <> "\n" | i <- [1 .. 3000]]) `shouldBe` True
     it "leaves the reader as it was when its consumer fails" $ do
       reader <- fromPieces ["one", "two", "three"] >>= newStreamReader
       consume reader (mapM_ leftover =<< await)
@@ -205,7 +205,7 @@ spec = do
               (\app -> runConduit (yield "echo" .| appSink app) >> liftIO (appRead app))
           )
           `shouldReturn` "echo"
-    it "run in a thread of their own" . withoutLeaks $ do
+    it "run in a new thread" . withoutLeaks $ do
       port <- newEmptyMVar
       bracket
         ( forkTCPServer
@@ -215,7 +215,7 @@ spec = do
         killThread
         $ \_ ->
           do
-            -- It has told its port already.
+            -- The server has already reported its port.
             Just number <- tryTakeMVar port
             runTCPClient (clientSettings number "127.0.0.1") (withConduits 24 appSource appSink)
     it "tell that they cannot listen" $ do
@@ -229,9 +229,13 @@ line = (takeWhileCE (/= newline) .| foldC) <* dropCE 1
   where
     newline = 10 :: Word8
 
+-- A line of 25 bytes, without its end.
+lineAt :: Int -> ByteString
+lineAt number = ByteString.map (\byte -> 97 + byte `mod` 26) (bytesAt number 25)
+
 -- Three thousand lines of 25 bytes, in pieces of other sizes.
 slowly :: Socket -> IO ()
-slowly s = go (map (\n -> 1 + n `mod` 90) (randoms 4)) (ByteString.concat [bytesAt i 25 <> "\n" | i <- [1 .. 3000]])
+slowly s = go (map (\n -> 1 + n `mod` 90) (randoms 4)) (ByteString.concat [lineAt i <> "\n" | i <- [1 .. 3000]])
   where
     go (size : others) bytes = unless (ByteString.null bytes) $ do
       let (now, later) = ByteString.splitAt size bytes
@@ -258,7 +262,7 @@ withConduits seed source sink app = do
         back <- runConduit (source app .| takeCE (sum pieces) .| sinkLazy)
         (Lazy.toStrict back == bytesAt 0 (sum pieces)) `shouldBe` True
 
--- Runs a conduit that has a part which measures what is alive after each 8 MB, and checks that it hardly grows.
+-- Runs a conduit with a part that measures the live memory after each 8 MB. Fails if it grows much.
 staysSmall :: MonadIO m => (ConduitT ByteString ByteString m () -> IO a) -> IO a
 staysSmall run = do
   before <- liveBytes

@@ -168,7 +168,7 @@ roundTrip seed app = do
       back <- receiveCountBy (const (appRead app)) total
       (back == bytesAt 0 total) `shouldBe` True
 
--- How many bytes each read returned, until the end.
+-- The number of bytes that each read returned, until the end.
 lengthsOf :: IO ByteString.ByteString -> IO [Int]
 lengthsOf next =
   next >>= \piece -> if ByteString.null piece then return [] else (ByteString.length piece :) <$> lengthsOf next

@@ -1,17 +1,18 @@
-/* tls_bio.c - how OpenSSL reads and writes: from and to the connection's own memory. Must not know: system calls, sockets. */
+/* tls_bio.c - how OpenSSL reads and writes: from and to the connection's own memory. Must not know: system calls,
+ * sockets. */
 #include "tls_internal.h"
 
 #include "millrace_check.h"
 
 #include <string.h>
 
-static int read_input(BIO *bio, char *to, size_t room, size_t *count)
+static int read_input(BIO *bio, char *to, size_t capacity, size_t *count)
 {
     tls_connection *connection = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    size_t taken = tls_bytes_take(&connection->kept_in, (uint8_t *)to, room);
+    size_t taken = tls_bytes_take(&connection->kept_in, (uint8_t *)to, capacity);
     if (taken == 0 && connection->in_left > 0) {
-        taken = connection->in_left < room ? connection->in_left : room;
+        taken = connection->in_left < capacity ? connection->in_left : capacity;
         memcpy(to, connection->in, taken);
         connection->in += taken;
         connection->in_left -= taken;
@@ -30,8 +31,8 @@ static int write_output(BIO *bio, const char *from, size_t count, size_t *writte
     tls_connection *connection = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
     *written = count;
-    MR_CHECK(connection->out_count <= connection->out_room);
-    if (tls_bytes_count(&connection->kept_out) == 0 && count <= connection->out_room - connection->out_count) {
+    MR_CHECK(connection->out_count <= connection->out_capacity);
+    if (tls_bytes_count(&connection->kept_out) == 0 && count <= connection->out_capacity - connection->out_count) {
         memcpy(connection->out + connection->out_count, from, count);
         connection->out_count += count;
         return 1;

@@ -17,12 +17,12 @@ typedef struct password {
     bool is_asked_for;
 } password;
 
-static int give_password(char *to, int room, int is_writing, void *argument)
+static int give_password(char *to, int capacity, int is_writing, void *argument)
 {
     (void)is_writing;
     password *given = argument;
     given->is_asked_for = true;
-    if (!given->bytes || given->length > (size_t)room)
+    if (!given->bytes || given->length > (size_t)capacity)
         return -1;
     memcpy(to, given->bytes, given->length);
     return (int)given->length;
@@ -122,14 +122,14 @@ void tls_certificate_free(tls_certificate *certificate)
 
 typedef struct target {
     uint8_t *to;
-    size_t room;
+    size_t capacity;
     size_t length;
 } target;
 
 static void put(target *target, const void *bytes, size_t count)
 {
-    if (target->length < target->room) {
-        size_t left = target->room - target->length;
+    if (target->length < target->capacity) {
+        size_t left = target->capacity - target->length;
         memcpy(target->to + target->length, bytes, count < left ? count : left);
     }
     target->length += count;
@@ -205,9 +205,10 @@ static void put_der(target *target, const X509 *certificate)
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the field is written through it */
-size_t tls_certificate_read(const tls_certificate *certificate, tls_certificate_field field, uint8_t *to, size_t room)
+size_t tls_certificate_read(const tls_certificate *certificate, tls_certificate_field field, uint8_t *to,
+                            size_t capacity)
 {
-    target target = {.to = to, .room = room};
+    target target = {.to = to, .capacity = capacity};
     ERR_clear_error();
     switch (field) {
     case TLS_FIELD_DER:

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A record has at most 16,384 plain bytes. With the default ciphers it is at most 64 bytes longer. If another cipher adds more, the
- * bytes that do not fit are kept for the next call. */
+/* A record has at most 16,384 plain bytes. With the default ciphers it is at most 64 bytes longer. If another cipher
+ * adds more, the bytes that do not fit are kept for the next call. */
 enum { RECORD_PLAIN_MAX = 16384, RECORD_EXTRA = 64 };
 
-/* Answers to key updates are kept until the next send. A peer that causes more than this many bytes does not read them: the
- * connection fails. */
+/* Answers to key updates are kept until the next send. A peer that causes more than this many bytes does not read them:
+ * the connection fails. */
 enum { KEPT_OUT_MAX = 65536 };
 
 tls_connection *tls_connection_new(tls_context *context)
@@ -106,14 +106,14 @@ void tls_connection_free(tls_connection *connection)
 
 /* Steps *********************************************************************************************************** */
 
-static void begin(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out, size_t out_room)
+static void begin(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out, size_t out_capacity)
 {
     (void)pthread_mutex_lock(&connection->lock);
     connection->in = in;
     connection->in_left = in_count;
     connection->out = out;
     connection->out_count = 0;
-    connection->out_room = out_room;
+    connection->out_capacity = out_capacity;
     connection->is_starved = false;
     connection->kept_before = 0;
 }
@@ -147,29 +147,30 @@ static tls_step finish(tls_connection *connection, tls_status status, size_t pla
     connection->in = NULL;
     connection->in_left = 0;
     connection->out = NULL;
-    connection->out_count = connection->out_room = 0;
+    connection->out_count = connection->out_capacity = 0;
     (void)pthread_mutex_unlock(&connection->lock);
     return step;
 }
 
-/* OpenSSL's errors stay in the OS thread until they are cleared. There are hardly ever any, and ERR_peek_error costs a quarter of
- * ERR_clear_error. */
+/* OpenSSL's errors stay in the OS thread until they are cleared. There are hardly ever any, and ERR_peek_error costs a
+ * quarter of ERR_clear_error. */
 static void forget_errors(void)
 {
     if (ERR_peek_error() != 0)
         ERR_clear_error();
 }
 
-/* Did the latest call of OpenSSL stop only because it needs more input? */
-static bool only_starves(const tls_connection *connection)
+/* Whether the latest call of OpenSSL stopped only because it needs more input. */
+static bool needs_only_input(const tls_connection *connection)
 {
     return connection->is_starved && !connection->is_without_memory && ERR_peek_error() == 0;
 }
 
-/* True if OpenSSL only needs more input. Otherwise notes the end or the failure of the connection, and returns false. */
+/* True if OpenSSL only needs more input. Otherwise records the end or the failure of the connection, and returns false.
+ * */
 static bool only_wants_input(tls_connection *connection, int result)
 {
-    if (only_starves(connection))
+    if (needs_only_input(connection))
         return true;
     int problem = SSL_get_error(connection->ssl, result);
     if (problem == SSL_ERROR_ZERO_RETURN)
@@ -193,14 +194,14 @@ static void hold_back_tickets(tls_connection *connection)
 }
 
 tls_step tls_connection_handshake(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *out,
-                                  size_t out_room)
+                                  size_t out_capacity)
 {
-    begin(connection, in, in_count, out, out_room);
+    begin(connection, in, in_count, out, out_capacity);
     if (!connection->ssl)
         return finish(connection, TLS_CLOSED, 0);
     if (connection->has_failed)
         return finish(connection, TLS_FAILED, 0);
-    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_capacity);
     ERR_clear_error();
     int result = SSL_do_handshake(connection->ssl);
     if (result == 1) {
@@ -255,15 +256,16 @@ void tls_connection_answer(tls_connection *connection, tls_name_answer answer)
     (void)pthread_mutex_unlock(&connection->lock);
 }
 
-/* Reads plain bytes until there is no more room or input, or the connection has ended or failed. Returns how many. */
-static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room)
+/* Reads plain bytes until `plain` is full, there is no more input, or the connection has ended or failed. Returns how
+ * many. */
+static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t capacity)
 {
     size_t got = 0;
-    while (got < room) {
+    while (got < capacity) {
         size_t count = 0;
         forget_errors();
         connection->is_starved = false;
-        int result = SSL_read_ex(connection->ssl, plain + got, room - got, &count);
+        int result = SSL_read_ex(connection->ssl, plain + got, capacity - got, &count);
         if (result <= 0) {
             (void)only_wants_input(connection, result);
             break;
@@ -276,12 +278,12 @@ static size_t read_plain(tls_connection *connection, uint8_t *plain, size_t room
 }
 
 /* Call it after `begin`. */
-static tls_step receive(tls_connection *connection, uint8_t *plain, size_t room)
+static tls_step receive(tls_connection *connection, uint8_t *plain, size_t capacity)
 {
     connection->kept_before = tls_bytes_count(&connection->kept_out);
-    size_t got = tls_bytes_take(&connection->unread, plain, room);
-    if (got < room && !connection->has_ended && !connection->has_failed)
-        got += read_plain(connection, plain + got, room - got);
+    size_t got = tls_bytes_take(&connection->unread, plain, capacity);
+    if (got < capacity && !connection->has_ended && !connection->has_failed)
+        got += read_plain(connection, plain + got, capacity - got);
     keep_input(connection);
     if (tls_bytes_count(&connection->kept_out) > KEPT_OUT_MAX)
         tls_failure_set(connection, TLS_PROBLEM_FLOOD, "");
@@ -293,24 +295,25 @@ static tls_step receive(tls_connection *connection, uint8_t *plain, size_t room)
 }
 
 tls_step tls_connection_receive(tls_connection *connection, const uint8_t *in, size_t in_count, uint8_t *plain,
-                                size_t room)
+                                size_t capacity)
 {
     begin(connection, in, in_count, NULL, 0);
-    return connection->ssl ? receive(connection, plain, room) : finish(connection, TLS_CLOSED, 0);
+    return connection->ssl ? receive(connection, plain, capacity) : finish(connection, TLS_CLOSED, 0);
 }
 
-tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room)
+tls_step tls_connection_receive_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t capacity)
 {
     begin(connection, buffer, count, NULL, 0);
     if (!connection->ssl)
         return finish(connection, TLS_CLOSED, 0);
-    /* OpenSSL copies a record before it decrypts it, and a record is longer than its plain bytes. So plain bytes never overwrite
-     * input that was not read. But if there are bytes left from earlier input, the new input must be copied first. */
+    /* OpenSSL copies a record before it decrypts it, and a record is longer than its plain bytes. So plain bytes never
+     * overwrite input that was not read. But if there are bytes left from earlier input, the new input must be copied
+     * first. */
     if (has_input(connection) || SSL_has_pending(connection->ssl)) {
         keep_input(connection);
         connection->in_left = 0;
     }
-    return receive(connection, buffer, room);
+    return receive(connection, buffer, capacity);
 }
 
 bool tls_connection_has_input(tls_connection *connection)
@@ -334,13 +337,13 @@ void tls_connection_unread(tls_connection *connection, const uint8_t *plain, siz
     (void)pthread_mutex_unlock(&connection->lock);
 }
 
-/* How many plain bytes the next record may have; 0 if there is no room for a record. */
+/* How many plain bytes the next record may have; 0 if no record fits. */
 static size_t next_record(const tls_connection *connection, size_t left)
 {
-    size_t room = connection->out_room - connection->out_count;
-    if (tls_bytes_count(&connection->kept_out) > 0 || room <= RECORD_EXTRA)
+    size_t capacity = connection->out_capacity - connection->out_count;
+    if (tls_bytes_count(&connection->kept_out) > 0 || capacity <= RECORD_EXTRA)
         return 0;
-    size_t most = room - RECORD_EXTRA < RECORD_PLAIN_MAX ? room - RECORD_EXTRA : RECORD_PLAIN_MAX;
+    size_t most = capacity - RECORD_EXTRA < RECORD_PLAIN_MAX ? capacity - RECORD_EXTRA : RECORD_PLAIN_MAX;
     return left < most ? left : most;
 }
 
@@ -354,8 +357,8 @@ static tls_status can_send(const tls_connection *connection)
     return SSL_get_shutdown(connection->ssl) & SSL_SENT_SHUTDOWN ? TLS_SENDING_ENDED : TLS_DONE;
 }
 
-/* Makes one record, and notes a failure. TLS_WANTS_INPUT: a message of the peer has arrived only in part, and OpenSSL needs the
- * rest first. */
+/* Makes one record, and records a failure. TLS_WANTS_INPUT: a message of the peer has arrived only in part, and OpenSSL
+ * needs the rest first. */
 static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t count)
 {
     size_t written = 0;
@@ -364,7 +367,7 @@ static tls_status seal(tls_connection *connection, const uint8_t *plain, size_t 
     int result = SSL_write_ex(connection->ssl, plain, count, &written);
     if (result == 1)
         return TLS_DONE;
-    if (only_starves(connection))
+    if (needs_only_input(connection))
         return TLS_WANTS_INPUT;
     tls_failure_note(connection, SSL_get_error(connection->ssl, result));
     ERR_clear_error();
@@ -381,16 +384,17 @@ static void announce_end(tls_connection *connection)
     ERR_clear_error();
 }
 
-/* Ends a step that has sealed `done` plain bytes and stopped with this status. The next step finds TLS_WANTS_INPUT again. */
+/* Ends a step that has sealed `done` plain bytes and stopped with this status. The next step finds TLS_WANTS_INPUT
+ * again. */
 static tls_step finish_sending(tls_connection *connection, tls_status status, size_t done)
 {
     return finish(connection, status == TLS_WANTS_INPUT && done > 0 ? TLS_DONE : status, done);
 }
 
-/* Call it after `begin`. Seals as many plain bytes as there is room for, and returns how many. */
+/* Call it after `begin`. Seals as many plain bytes as fit into the caller's memory, and returns how many. */
 static size_t seal_some(tls_connection *connection, const uint8_t *plain, size_t count, tls_status *status)
 {
-    connection->out_count = tls_bytes_take(&connection->kept_out, connection->out, connection->out_room);
+    connection->out_count = tls_bytes_take(&connection->kept_out, connection->out, connection->out_capacity);
     size_t done = 0;
     for (size_t record = 0; (record = next_record(connection, count - done)) > 0; done += record)
         if ((*status = seal(connection, plain + done, record)) != TLS_DONE)
@@ -399,18 +403,18 @@ static size_t seal_some(tls_connection *connection, const uint8_t *plain, size_t
 }
 
 tls_step tls_connection_send(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
-                             size_t out_room)
+                             size_t out_capacity)
 {
-    begin(connection, NULL, 0, out, out_room);
+    begin(connection, NULL, 0, out, out_capacity);
     tls_status status = can_send(connection);
     size_t done = status == TLS_DONE ? seal_some(connection, plain, count, &status) : 0;
     return finish_sending(connection, status, done);
 }
 
 tls_step tls_connection_send_last(tls_connection *connection, const uint8_t *plain, size_t count, uint8_t *out,
-                                  size_t out_room)
+                                  size_t out_capacity)
 {
-    begin(connection, NULL, 0, out, out_room);
+    begin(connection, NULL, 0, out, out_capacity);
     tls_status status = can_send(connection);
     size_t done = status == TLS_DONE ? seal_some(connection, plain, count, &status) : 0;
     if (status == TLS_DONE && done == count)
@@ -418,21 +422,21 @@ tls_step tls_connection_send_last(tls_connection *connection, const uint8_t *pla
     return finish_sending(connection, status, done);
 }
 
-tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t room)
+tls_step tls_connection_send_in_place(tls_connection *connection, uint8_t *buffer, size_t count, size_t capacity)
 {
-    begin(connection, NULL, 0, buffer, room);
+    begin(connection, NULL, 0, buffer, capacity);
     tls_status status = can_send(connection);
     if (status != TLS_DONE)
         return finish(connection, status, 0);
     size_t kept = tls_bytes_count(&connection->kept_out);
-    if (count > RECORD_PLAIN_MAX || kept + count + RECORD_EXTRA > room)
+    if (count > RECORD_PLAIN_MAX || kept + count + RECORD_EXTRA > capacity)
         return finish(connection, TLS_DONE, 0);
-    /* OpenSSL copies the plain bytes before it writes the record. Bytes that were kept before must be sent first: then the record
-     * is kept behind them, and all are moved to the buffer. */
+    /* OpenSSL copies the plain bytes before it writes the record. Bytes that were kept before must be sent first: then
+     * the record is kept behind them, and all are moved to the buffer. */
     if ((status = seal(connection, buffer, count)) != TLS_DONE)
         return finish_sending(connection, status, 0);
     if (kept > 0)
-        connection->out_count = tls_bytes_take(&connection->kept_out, buffer, room);
+        connection->out_count = tls_bytes_take(&connection->kept_out, buffer, capacity);
     return finish(connection, TLS_DONE, count);
 }
 
@@ -448,14 +452,14 @@ tls_step tls_connection_send_later(tls_connection *connection, const uint8_t *pl
 }
 
 tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t offset, size_t count, uint8_t *out,
-                                  size_t out_room)
+                                  size_t out_capacity)
 {
     uint8_t plain[RECORD_PLAIN_MAX];
-    begin(connection, NULL, 0, out, out_room);
+    begin(connection, NULL, 0, out, out_capacity);
     tls_status status = can_send(connection);
     if (status != TLS_DONE)
         return finish(connection, status, 0);
-    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_capacity);
     size_t done = 0;
     for (size_t record = 0; (record = next_record(connection, count - done)) > 0;) {
         ssize_t got = pread(file, plain, record, (off_t)(offset + (int64_t)done));
@@ -472,12 +476,12 @@ tls_step tls_connection_send_file(tls_connection *connection, int file, int64_t 
     return finish_sending(connection, status, done);
 }
 
-tls_step tls_connection_collect(tls_connection *connection, uint8_t *out, size_t out_room)
+tls_step tls_connection_collect(tls_connection *connection, uint8_t *out, size_t out_capacity)
 {
-    begin(connection, NULL, 0, out, out_room);
+    begin(connection, NULL, 0, out, out_capacity);
     if (!connection->ssl)
         return finish(connection, TLS_CLOSED, 0);
-    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_room);
+    connection->out_count = tls_bytes_take(&connection->kept_out, out, out_capacity);
     return finish(connection, TLS_DONE, 0);
 }
 

@@ -1,4 +1,5 @@
-/* tls_context.c - the settings, identities and names that many connections share. Must not know: system calls, sockets. */
+/* tls_context.c - the settings, identities and names that many connections share. Must not know: system calls, sockets.
+ * */
 #include "tls_internal.h"
 
 #include "millrace_check.h"
@@ -37,9 +38,9 @@ static SSL_CTX *new_group(tls_role role)
     return group;
 }
 
-/* Adds a setting to the session scope: a session can only be resumed in a context with the same settings. They include which
- * client certificates a context requires. Contexts may share ticket keys, so without this a client could begin a session where no
- * certificate is required, and resume it where one is. */
+/* Adds a setting to the session scope: a session can only be resumed in a context with the same settings. They include
+ * which client certificates a context requires. Contexts may share ticket keys, so without this a client could begin a
+ * session where no certificate is required, and resume it where one is. */
 static bool narrow_sessions(tls_context *context, const void *bytes, size_t length)
 {
     EVP_MD_CTX *digest = EVP_MD_CTX_new();
@@ -167,16 +168,16 @@ bool tls_context_trust_system(tls_context *context)
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): the type of a callback */
-int tls_no_password(char *to, int room, int is_writing, void *unused)
+int tls_no_password(char *to, int capacity, int is_writing, void *unused)
 {
     (void)to;
-    (void)room;
+    (void)capacity;
     (void)is_writing;
     (void)unused;
     return -1;
 }
 
-/* Has the reading of PEM ended at the end of the input, and not at an error? */
+/* Whether the reading of PEM has ended at the end of the input, and not at an error. */
 static bool is_end_of_pem(void)
 {
     unsigned long last = ERR_peek_last_error();
@@ -298,8 +299,8 @@ static const tls_name *find_group(const tls_context *context, const char *asked)
     return find_name(context, dot - 1);
 }
 
-/* The server name in the ClientHello: a list (2 bytes of length) with one entry (1 byte of type, 2 bytes of length). NULL if
- * there is no usable name. OpenSSL refuses a malformed list itself. */
+/* The server name in the ClientHello: a list (2 bytes of length) with one entry (1 byte of type, 2 bytes of length).
+ * NULL if there is no usable name. OpenSSL refuses a malformed list itself. */
 static char *name_in_hello(SSL *ssl)
 {
     const unsigned char *list = NULL;

@@ -1,4 +1,5 @@
-/* tls_failure.c - why a connection failed, in terms that do not depend on OpenSSL's. Must not know: system calls, sockets. */
+/* tls_failure.c - why a connection failed, in terms that do not depend on OpenSSL's. Must not know: system calls,
+ * sockets. */
 #include "tls_internal.h"
 
 #include <openssl/err.h>
@@ -95,7 +96,7 @@ void tls_failure_note(tls_connection *connection, int ssl_error)
     tls_failure_set(connection, problem, detail ? detail : "");
 }
 
-/* Does this alert end the connection? In TLS 1.3 the level that the peer sends is ignored (RFC 8446, section 6). */
+/* Whether this alert ends the connection. In TLS 1.3 the level that the peer sends is ignored (RFC 8446, section 6). */
 static bool is_fatal(const SSL *ssl, int level, int description)
 {
     return level == SSL3_AL_FATAL || (SSL_version(ssl) == TLS1_3_VERSION && description != SSL_AD_USER_CANCELLED);
@@ -137,12 +138,12 @@ const char *tls_verify_words(int verify_result)
     return X509_verify_cert_error_string(verify_result);
 }
 
-size_t tls_last_error(char *to, size_t room)
+size_t tls_last_error(char *to, size_t capacity)
 {
     unsigned long first = ERR_peek_error();
     const char *words = first == 0 ? NULL : ERR_reason_error_string(first);
     ERR_clear_error();
-    size_t length = words ? strnlen(words, room) : 0;
+    size_t length = words ? strnlen(words, capacity) : 0;
     if (length > 0)
         memcpy(to, words, length);
     return length;

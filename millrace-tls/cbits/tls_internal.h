@@ -1,5 +1,5 @@
 /*
- * tls_internal.h - what the C files of this package share. Must not know: system calls, sockets.
+ * tls_internal.h - the declarations that the C files of this package share. Must not know: system calls, sockets.
  */
 #ifndef TLS_INTERNAL_H
 #define TLS_INTERNAL_H
@@ -53,7 +53,7 @@ struct tls_connection {
     size_t in_left;
     uint8_t *out;
     size_t out_count;
-    size_t out_room;
+    size_t out_capacity;
     size_t kept_before; /* length of kept_out when the step began */
     bool is_starved;    /* OpenSSL asked for more input than there is */
     bool has_failed;
@@ -98,14 +98,14 @@ void tls_tickets_hold(tls_tickets *tickets);
 void tls_staples_free(struct tls_staple *staples);
 void tls_sessions_free(tls_sessions *sessions);
 
-/* For a client that resumes sessions. It offers a session to its server; notes that the handshake is complete; keeps a new
- * session; and forgets its server's sessions after a failure, so that another attempt makes a full handshake. */
+/* For a client that resumes sessions. It offers a session to its server; notes that the handshake is complete; keeps a
+ * new session; and forgets its server's sessions after a failure, so that another attempt makes a full handshake. */
 void tls_sessions_resume(tls_connection *connection);
 void tls_sessions_note_handshake(tls_connection *connection);
 void tls_sessions_keep(tls_connection *connection, SSL_SESSION *session);
 void tls_sessions_forget(tls_connection *connection);
 
 /* A pem_password_cb that returns no password. Without such a callback OpenSSL would ask on the terminal. */
-int tls_no_password(char *to, int room, int is_writing, void *unused);
+int tls_no_password(char *to, int capacity, int is_writing, void *unused);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * tls_sessions.c - the sessions that a client can resume, by the name of the server. Must not know: system calls, sockets.
+ * tls_sessions.c - the sessions that a client can resume, by the name of the server. Must not know: system calls,
+ * sockets.
  *
- * Resuming a session skips the verification of the server's certificate. So a session belongs to the context whose settings the
- * certificate was verified with, and to the name that was verified. A resumed connection brings new tickets. They keep the time
- * of the first verification, so that the certificate is verified again from time to time.
+ * Resuming a session skips the verification of the server's certificate. So a session belongs to the context whose
+ * settings the certificate was verified with, and to the name that was verified. A resumed connection brings new
+ * tickets. They keep the time of the first verification, so that the certificate is verified again from time to time.
  */
 #include "tls_internal.h"
 
@@ -58,7 +59,7 @@ static time_t established(const SSL_SESSION *session)
 #endif
 }
 
-/* Is the session too old, or not resumable for OpenSSL? */
+/* Whether the session is too old, or not resumable for OpenSSL. */
 static bool is_over(const known_session *one, time_t now)
 {
     if (now - one->verified >= TRUSTED_SECONDS || now < one->verified || !SSL_SESSION_is_resumable(one->session))
@@ -70,9 +71,9 @@ static bool is_over(const known_session *one, time_t now)
     return certificate && ASN1_TIME_cmp_time_t(X509_get0_notAfter(certificate), now) <= 0;
 }
 
-/* The place for a new session with this name: an empty one, or that of the oldest session if the name or the table has no more
- * room. */
-static known_session *place_for(tls_sessions *sessions, const char *name)
+/* The slot for a new session with this name: an empty one, or that of the oldest session if the name has all its slots
+ * or the table is full. */
+static known_session *slot_for(tls_sessions *sessions, const char *name)
 {
     known_session *empty = NULL;
     known_session *oldest = NULL;
@@ -112,10 +113,10 @@ void tls_sessions_keep(tls_connection *connection, SSL_SESSION *session)
         return;
     (void)pthread_mutex_lock(&sessions->lock);
     if (!knows(sessions, session) && SSL_SESSION_up_ref(session) == 1) {
-        known_session *place = place_for(sessions, name);
-        MR_CHECK(place);
-        forget(place);
-        *place = (known_session){
+        known_session *slot = slot_for(sessions, name);
+        MR_CHECK(slot);
+        forget(slot);
+        *slot = (known_session){
             .name = name, .session = session, .verified = connection->verified, .number = sessions->next++};
         name = NULL;
     }
@@ -149,8 +150,8 @@ void tls_sessions_resume(tls_connection *connection)
     known_session *found = find(sessions, connection->expected, now);
     if (found && SSL_set_session(connection->ssl, found->session) == 1) {
         connection->verified_before = found->verified;
-        /* A TLS 1.3 ticket is used once: with a second use, an observer of the network could tell that it is the same client
-         * (RFC 8446, appendix C.4). A TLS 1.2 session can be used again. */
+        /* A TLS 1.3 ticket is used once: with a second use, an observer of the network could tell that it is the same
+         * client (RFC 8446, appendix C.4). A TLS 1.2 session can be used again. */
         if (SSL_SESSION_get_protocol_version(found->session) == TLS1_3_VERSION)
             forget(found);
     }

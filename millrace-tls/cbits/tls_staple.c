@@ -1,5 +1,5 @@
-/* tls_staple.c - OCSP responses that a server sends with its certificates (stapling), and the log of secrets for debugging. Must
- * not know: sockets. */
+/* tls_staple.c - OCSP responses that a server sends with its certificates (stapling), and the log of secrets for
+ * debugging. Must not know: sockets. */
 #include "tls_internal.h"
 
 #include <fcntl.h>
@@ -109,7 +109,7 @@ void tls_staples_free(struct tls_staple *staples)
 
 /* The log of secrets ********************************************************************************************** */
 
-/* One log for the whole program, because OpenSSL's callback has no argument of its own. */
+/* One log for the whole program, because OpenSSL's callback has no argument for us. */
 static atomic_int key_log = -1;
 
 static void on_secret(const SSL *ssl, const char *line)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The system's file has some 150 certificates, and parsing them takes about 50 ms. So they are parsed once for all contexts, and again
- * when the file has changed. */
+/* The system's file has some 150 certificates, and parsing them takes about 50 ms. So they are parsed once for all
+ * contexts, and again when the file has changed. */
 static pthread_mutex_t system_lock = PTHREAD_MUTEX_INITIALIZER;
 static STACK_OF(X509) * system_certificates;
 static struct stat system_file;
@@ -19,7 +19,7 @@ static bool is_same_file(const struct stat *one, const struct stat *other)
            one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec;
 }
 
-/* A file that is missing has none. */
+/* A missing file has no certificates. */
 static STACK_OF(X509) * parse(const char *name)
 {
     STACK_OF(X509) *found = sk_X509_new_null();
@@ -54,7 +54,7 @@ bool tls_system_trust(X509_STORE *store)
     for (int i = 0; is_added && i < sk_X509_num(system_certificates); i++)
         is_added = X509_STORE_add_cert(store, sk_X509_value(system_certificates, i)) == 1;
     pthread_mutex_unlock(&system_lock);
-    /* What is in the system's folder is looked up when it is needed. */
+    /* Certificates in the system's folder are looked up when they are needed. */
     X509_LOOKUP *folder = is_added ? X509_STORE_add_lookup(store, X509_LOOKUP_hash_dir()) : NULL;
     return folder && X509_LOOKUP_add_dir(folder, NULL, X509_FILETYPE_DEFAULT) == 1;
 }

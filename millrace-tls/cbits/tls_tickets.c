@@ -70,7 +70,7 @@ void tls_tickets_release(tls_tickets *tickets)
         destroy(tickets);
 }
 
-bool tls_tickets_give(tls_tickets *tickets, const uint8_t *keys, size_t count)
+bool tls_tickets_set_keys(tls_tickets *tickets, const uint8_t *keys, size_t count)
 {
     if (count < 1 || count > KEYS_MAX)
         return false;
@@ -133,8 +133,8 @@ static bool set_mac(EVP_MAC_CTX *mac, ticket_key *key)
     return EVP_MAC_CTX_set_params(mac, settings) == 1;
 }
 
-/* OpenSSL's callback. Returns 1 if the ticket is good, 2 if it is good and must be replaced, 0 if its key is unknown, -1 on
- * failure. */
+/* OpenSSL's callback. Returns 1 if the ticket is good, 2 if it is good and must be replaced, 0 if its key is unknown,
+ * -1 on failure. */
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac,
                      int seals)
 {

@@ -36,7 +36,7 @@ spec = do
         (ByteString.length random, isHex random) `shouldBe` (64, True)
         (ByteString.length secret `elem` [64, 96], isHex secret) `shouldBe` (True, True)
       (`mod` 0o1000) . fileMode <$> getFileStatus ours `shouldReturn` 0o600
-  it "goes on behind what the file has, and moves to another file" $ \credentials -> do
+  it "appends to the file, and moves to another file" $ \credentials -> do
     let first = fileOf credentials "first.log"
         second = fileOf credentials "second.log"
     mapM_ removePathForcibly [first, second]

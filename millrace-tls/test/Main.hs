@@ -1,11 +1,14 @@
 -- | The tests of @millrace-tls@, on the backend that the environment names.
 module Main (main) where
 
-import qualified ConnectionSpec
+import qualified EndSpec
+import qualified HandshakeSpec
 import qualified KeyLogSpec
 import qualified PeerSpec
+import qualified ReceiveSpec
 import qualified RefusalSpec
 import qualified ResumptionSpec
+import qualified SendSpec
 import Support
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import Test.Hspec
@@ -14,7 +17,11 @@ main :: IO ()
 main = do
   hSetBuffering stdout LineBuffering
   hspec . aroundAll withCredentials $ do
-    describe "a connection" ConnectionSpec.spec
+    describe "a connection" $ do
+      describe "handshake" HandshakeSpec.spec
+      describe "receive" ReceiveSpec.spec
+      describe "send" SendSpec.spec
+      describe "the end" EndSpec.spec
     describe "a refusal" RefusalSpec.spec
     describe "a session" ResumptionSpec.spec
     describe "the log of secrets" KeyLogSpec.spec

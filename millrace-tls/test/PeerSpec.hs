@@ -66,7 +66,12 @@ spec = do
         (code, _, _) <-
           readProcessWithExitCode
             "curl"
-            ["--silent", "--ipv4", "--cacert", certificateFile credentials "root", "https://localhost:" ++ show port ++ "/"]
+            [ "--silent",
+              "--ipv4",
+              "--cacert",
+              certificateFile credentials "root",
+              "https://localhost:" ++ show port ++ "/"
+            ]
             ""
         code `shouldBe` ExitFailure 60
     forM_ ["NORMAL:-VERS-ALL:+VERS-TLS1.2", "NORMAL:-VERS-ALL:+VERS-TLS1.3"] $ \priority ->
@@ -308,7 +313,8 @@ refused credentials name use = do
   -- The client may check the name after the handshake.
   problemOf outcome `shouldSatisfy` (`elem` [Nothing, Just RefusedByPeer, Just Truncated])
 
--- Lines typed into s_client, which takes some letters for commands, and what the server received of them.
+-- Types lines into s_client, which takes some letters for commands. The last argument checks the bytes that the server
+-- received.
 commanding :: Credentials -> String -> [String] -> (Either SomeException ByteString -> IO ()) -> IO ()
 commanding credentials version typed check = do
   missing "openssl" >>= mapM_ pendingWith
@@ -352,7 +358,7 @@ asking credentials program arguments = do
         ask credentials port `shouldReturn` "noitseuq\n"
         terminateProcess process
 
--- The same for a server that gets the port, and repeats lines.
+-- Asks a server that gets the port as an argument, and repeats lines.
 askingOn :: Int -> Credentials -> String -> [String] -> ByteString -> IO ()
 askingOn port credentials program arguments expected = do
   missing program >>= mapM_ pendingWith

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Each reason to refuse a connection, and what both sides report.
+-- | Each reason to refuse a connection, and the reports of both sides.
 module RefusalSpec (spec) where
 
 import Control.Exception
@@ -163,7 +163,7 @@ spec = do
       (mine, _) <- meet (clientHandshake client "") (`Plain.recv` 1000)
       either (fmap settingsProblem . fromException) (const Nothing) mine `shouldBe` Just BadServerName
   describe "settings that are refused" $ do
-    it "are told with what is wrong" $ \credentials -> do
+    it "are reported with the reason" $ \credentials -> do
       let pem name = PemFile (fileOf credentials name)
           broken = PemBytes "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
       forM_
@@ -209,7 +209,7 @@ spec = do
         ]
         $ \(settings, problem) -> newServerContext settings `shouldThrow` ((== problem) . settingsProblem)
 
--- The client gets an exception of its own, the server gets the alert.
+-- The client throws an exception, and the server receives the alert.
 refusesServer ::
   String ->
   String ->

@@ -130,18 +130,19 @@ servers = do
       replaceServerSettings server (onlyServer version (serverSettings renewed))
       visit client server "localhost" `shouldReturn` True
       visit client stranger "localhost" `shouldReturn` False
-  it "opens no tickets when other certificates of clients are asked for, although the keys are the same" $ \credentials ->
-    do
-      let keys = SharedTicketKeys [ByteString.replicate 80 1]
-      lenient <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys})
-      asking <-
-        contextOf
-          credentials
-          ["server"]
-          (\settings -> settings {serverTickets = keys, serverClientCertificates = Asked (rootTrust credentials)})
-      client <- clientWith credentials id
-      visit client lenient "localhost" `shouldReturn` False
-      visit client asking "localhost" `shouldReturn` False
+  it "opens no tickets when other certificates of clients are asked for, although the keys are the same" $
+    \credentials ->
+      do
+        let keys = SharedTicketKeys [ByteString.replicate 80 1]
+        lenient <- contextOf credentials ["server"] (\settings -> settings {serverTickets = keys})
+        asking <-
+          contextOf
+            credentials
+            ["server"]
+            (\settings -> settings {serverTickets = keys, serverClientCertificates = Asked (rootTrust credentials)})
+        client <- clientWith credentials id
+        visit client lenient "localhost" `shouldReturn` False
+        visit client asking "localhost" `shouldReturn` False
   it "refuses keys of another length, none, and too many" $ \credentials -> do
     mine <- identity credentials "server"
     forM_ [[], [ByteString.replicate 79 1], replicate 17 (ByteString.replicate 80 1)] $ \keys ->
@@ -170,7 +171,7 @@ clients = do
       ours <- within 20 "the client" (finish first)
       map (negotiatedIsResumed . negotiated) [ours, peers] `shouldBe` [True, True]
       close ours >> close peers
-  it "goes on when the server's version changes" $ \credentials -> do
+  it "still works when the server's version changes" $ \credentials -> do
     older <- contextOf credentials ["server"] (onlyServer Tls12)
     newer <- contextOf credentials ["server"] (onlyServer Tls13)
     client <- clientWith credentials id

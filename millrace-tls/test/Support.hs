@@ -1,4 +1,5 @@
--- | What the tests share: the modules for the tests of all packages, settings for the tests' credentials, and connections.
+-- | What the tests share: the modules for the tests of all packages, settings for the tests' credentials, and
+-- connections.
 module Support
   ( module TestSupport.ByteStream,
     module TestSupport.Credentials,

@@ -5,12 +5,14 @@ import qualified BatchSpec
 import qualified BorrowedSpec
 import qualified BufferedSpec
 import qualified CloseSpec
+import qualified ConnectSpec
 import qualified ContractSpec
 import qualified CrashSpec
 import qualified CrashedDiskSpec
 import qualified DatagramSpec
 import qualified DirectorySpec
 import qualified ExampleSpec
+import qualified FileAccessSpec
 import qualified FileChurnSpec
 import qualified FileSpec
 import qualified ForkSpec
@@ -20,10 +22,12 @@ import qualified MigrationSpec
 import qualified OperationSpec
 import qualified OptionSpec
 import qualified PeerSpec
+import qualified PipeSpec
 import qualified PoolSpec
 import qualified ProcessSpec
 import qualified ScarcitySpec
 import qualified SimulationSpec
+import qualified SocketErrorSpec
 import qualified SocketSpec
 import qualified SpliceSpec
 import qualified StayingSpec
@@ -33,22 +37,30 @@ import qualified ThreadChurnSpec
 import qualified TimerSpec
 import qualified ToolkitSpec
 import qualified TrainSpec
+import qualified TransferSpec
 import qualified UnixSpec
 import qualified WaitSpec
 import qualified WaitersSpec
+import qualified WatchSpec
 
 spec :: Spec
 spec = do
   ManagerSpec.spec
   SocketSpec.spec
+  SocketErrorSpec.spec
+  TransferSpec.spec
   ExampleSpec.spec
   FileSpec.spec
   BufferedSpec.spec
   DirectorySpec.spec
+  FileAccessSpec.spec
+  WatchSpec.spec
   CrashSpec.spec
   CrashedDiskSpec.spec
+  PipeSpec.spec
   ProcessSpec.spec
   StreamSpec.spec
+  ConnectSpec.spec
   ToolkitSpec.spec
   DatagramSpec.spec
   UnixSpec.spec

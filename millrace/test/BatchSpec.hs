@@ -49,7 +49,7 @@ spec = do
         to <- getSocketName here
         sendBatch there [("one", to), ("two", to)]
         receiveCount here 100 2 `shouldReturn` [("one", from), ("two", from)]
-    it "waits for room, and for datagrams, until the socket is closed or shut down" $
+    it "waits to send, and for datagrams, until the socket is closed or shut down" $
       withSockets $ \here _ _ -> do
         waiter <- start (receiveBatch here 10 100)
         pause 10000

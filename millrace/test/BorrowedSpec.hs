@@ -109,7 +109,8 @@ collect total from = ByteString.concat . reverse <$> go (0 :: Int) 0 []
             go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
           Just bytes -> go (attempt + 1) (count + ByteString.length bytes) (bytes : pieces)
 
--- Sends bytes from a borrowed buffer and receives an answer. If not all bytes go at once: how many have gone.
+-- Sends bytes from a borrowed buffer and receives an answer. If the socket does not take all bytes at once, returns how
+-- many it took.
 askOnce :: Socket -> TimeLimit -> ByteString -> IO (Either Int ByteString)
 askOnce s limit bytes = do
   buffer <- borrow
@@ -129,7 +130,7 @@ recvExactly from count
       then return bytes
       else ByteString.append bytes <$> recvExactly from (count - ByteString.length bytes)
 
--- What came and was sent back until the end of the stream.
+-- Sends received bytes back until the end of the stream. Returns them.
 echoAll :: Socket -> IO ByteString
 echoAll s = do
   bytes <- recv s 4096

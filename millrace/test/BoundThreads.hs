@@ -1,4 +1,4 @@
--- | Bound threads that stay on a capability that is switched off: they can do everything all the same.
+-- | Bound threads stay on a capability that is switched off, and can still do everything.
 module BoundThreads (boundThreads) where
 
 import Control.Concurrent
@@ -21,7 +21,7 @@ import Millrace.Socket.ByteString
 import Millrace.Timer
 import Support
 
--- | Bound threads on capability 1, with which something is done after it was switched off.
+-- | Runs an action with bound threads on capability 1 after that was switched off.
 boundThreads :: IO ()
 boundThreads = do
   setNumCapabilities 2
@@ -33,8 +33,8 @@ boundThreads = do
   mapM_ (either throwIO return) results
   inFlightNow `shouldBecome` 0
 
--- | This many bound threads that are on a capability. Where a bound thread begins cannot be chosen, so the others are
--- kept busy, and threads that begin there end at once.
+-- | Makes a number of bound threads on a capability. A program cannot choose on which capability a bound thread begins.
+-- So threads that begin elsewhere end at once, while other capabilities are kept busy.
 boundThreadsOn :: Int -> Int -> IO () -> IO [MVar (Either SomeException ())]
 boundThreadsOn wanted count action = within 10 "finding bound threads on another capability" $ do
   found <- newIORef []

@@ -175,13 +175,14 @@ spec = do
 onFiles :: (IO () -> IO ()) -> Spec
 onFiles run = do
   it "reads lines wherever its pieces end" . run $ do
-    let texts = ["first", "", "third", ByteString.replicate 70000 120, "with a return", ByteString.replicate 65535 121, "last"]
+    let texts =
+          ["first", "", "third", ByteString.replicate 70000 120, "with a return", ByteString.replicate 65535 121, "last"]
     withLines (ByteString.intercalate "\n" (map withReturn texts)) $ \file -> do
       reader <- newReader file 0
       linesUntilEnd reader 70000 `shouldReturn` texts
       readLine reader 1 `shouldReturn` Nothing
       readerOffset reader >>= \end -> fileSize file `shouldReturn` end
-  it "goes on when the file has grown" . run $
+  it "continues when the file has grown" . run $
     withLines "one\n" $ \file -> do
       reader <- newReader file 0
       linesUntilEnd reader 10 `shouldReturn` ["one"]

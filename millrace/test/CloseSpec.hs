@@ -49,7 +49,7 @@ spec = describe "close" $ do
         mapM_ finish closers
         mapM outcomeOf receivers >>= mapM_ (`shouldSatisfy` isErrno eBADF)
         close other
-  -- Otherwise the second exception would replace the one because of which a socket is closed.
+  -- Otherwise the second exception would replace the one that made the program close the socket.
   it "is not interrupted by an exception" $
     withoutLeaks . forM_ [1 .. 500] $ \seed -> do
       random <- newRandom seed

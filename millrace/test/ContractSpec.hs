@@ -1,4 +1,4 @@
--- | What the contract says beside the guarantees of single operations: order, fairness, forks, the end, clocks.
+-- | The guarantees of the contract that concern several operations: order, fairness, forks, the end, clocks.
 module ContractSpec (spec) where
 
 import Control.Concurrent (yield)
@@ -113,8 +113,8 @@ floodOfConnections =
     finish echo `shouldReturn` 300
     stop acceptor
 
--- The descriptor is closed on the capability whose loop lets go of it last. A thread of each one notes its longest
--- pause.
+-- The descriptor is closed on the capability whose loop releases it last. A thread on each capability records its
+-- longest pause.
 lingering :: IO ()
 lingering = within 60 "all of it" . withListener $ \listener address -> do
   s <- socket AF_INET Stream defaultProtocol

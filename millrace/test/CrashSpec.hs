@@ -1,5 +1,5 @@
--- | What is left of a program that is killed while it replaces a file, at each of its steps and at random moments: the
--- old contents or the new ones, whole.
+-- | A program is killed while it replaces a file, at each of its steps and at random moments. The file then has the old
+-- contents or the new ones, whole.
 module CrashSpec (spec) where
 
 import Control.Exception (bracket)

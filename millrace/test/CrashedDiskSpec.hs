@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Files and directories of simulated machines: what a disk has after a crash, and that programs which sync survive
--- it.
+-- | Files and directories of simulated machines: the contents of a disk after a crash, and programs that sync, which
+-- survive it.
 module CrashedDiskSpec (spec) where
 
 import Control.Concurrent (getNumCapabilities, setNumCapabilities)
@@ -66,7 +66,9 @@ spec = describe "disks of simulated machines" . needingKnownLayout . around_ onO
       found `shouldBe` replicate 40 (True, "text", "")
     it "are the same for the same seed" $
       forM_ [1 .. 20] $ \seed -> do
-        let outcome = simulate (calm seed) (createDirectory "d" everybody >> replaceAt 5 >> list "." >>= mapM (contents . entryPath) . filter ((== RegularFile) . entryKind))
+        let outcome = simulate (calm seed) $ do
+              _ <- createDirectory "d" everybody >> replaceAt 5
+              list "." >>= mapM (contents . entryPath) . filter ((== RegularFile) . entryKind)
         one <- outcome
         other <- outcome
         outcomeTrace one `shouldBe` outcomeTrace other

@@ -34,7 +34,7 @@ spec = describe "Millrace.Socket.Datagram" $ do
       withAbstractSockets Datagram $ \here _ there from -> do
         getSocketName here >>= sendAllTo there (Char8.pack "from nowhere")
         recvFrom here 100 `shouldReturn` (Char8.pack "from nowhere", from)
-    it "waits for room in the queue of a Unix socket without using the processor" fullQueue
+    it "waits while the queue of a Unix socket is full without using the processor" fullQueue
     it "ends every kind of receive, before and after, when the socket is shut down for receiving" $
       withPairOf (socketPair AF_UNIX Datagram defaultProtocol) $ \here _ -> do
         let receives = [recv here 10, recv here 20000, fst <$> recvFrom here 10]
@@ -97,7 +97,7 @@ spec = describe "Millrace.Socket.Datagram" $ do
         unless (outcomeTrace first == outcomeTrace second) $ expectationFailure ("seed " ++ show seed)
         outcomeOpenDescriptors second `shouldBe` 0
 
--- What must hold of every network.
+-- The examples that must pass on every network.
 onSockets :: (forall a. IO a -> IO a) -> Spec
 onSockets run = do
   it "carries messages there and back, apart from each other" $ do
@@ -192,7 +192,7 @@ raceWithArrival receive messageOf receiveRest = within 60 "all races" $
       rest <- replicateM (length sent - length received) (within 5 "a message" (receiveRest there))
       sort (received ++ rest) `shouldBe` sort sent
 
--- Each message comes from a socket of its own, for a single one's memory is full before the queue may be.
+-- Each message comes from another socket: the memory of a single socket would be full before the queue.
 fullQueue :: IO ()
 fullQueue = within 60 "the last message" $
   withAbstractSockets Datagram $ \_ _ there address -> do

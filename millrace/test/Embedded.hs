@@ -1,4 +1,4 @@
--- | What the C program of embedded.c calls. Its main is not the program's: that is C's.
+-- | The functions that the C program embedded.c calls. The program's main is in C, and not here.
 module Main (main) where
 
 import Millrace.Timer (threadDelay)

@@ -1,6 +1,7 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | GHC retires operating system threads while reads that they submitted wait for the disk; nobody may notice.
+-- | GHC retires operating system threads while reads that they submitted wait for the disk. The reads must complete
+-- nevertheless.
 --
 -- Reads must wait for the disk, as those of a file that is larger than the memory. This file is small, so that the test
 -- is short: what the system keeps of it in memory is dropped every five milliseconds, and half of the readers read past
@@ -90,7 +91,7 @@ forget file = case fileDescriptor file of
   where
     dontNeed = 4
 
--- | The same file, opened to be read past the memory where the file system can.
+-- | Opens the file to be read past the memory where the file system can.
 withPastMemory :: FilePath -> File -> (File -> IO a) -> IO a
 withPastMemory path file use = do
   opened <- try (openFileWith path ReadOnly [Direct])

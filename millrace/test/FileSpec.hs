@@ -1,6 +1,6 @@
 {-# LANGUAGE RankNTypes #-}
 
--- | "Millrace.File": files of the system, and those of a simulated machine with what goes wrong on it.
+-- | "Millrace.File": files of the system, and those of a simulated machine with its faults.
 module FileSpec (spec) where
 
 import Control.Concurrent (forkIO, newEmptyMVar, putMVar, takeMVar)
@@ -59,7 +59,7 @@ spec = describe "Millrace.File" $ do
           kept <- readAll file 0
           removeFile "file"
           return (either isFullError (const False) full, kept)
-      resultOf outcome >>= (`shouldBe` (True, bytesAt 0 1000)) -- what there was room for
+      resultOf outcome >>= (`shouldBe` (True, bytesAt 0 1000)) -- the bytes that fitted on the disk
     it "is full where the plan says so" $ do
       outcome <- simulate (calm 3) {planFaults = [(2, DiskFull), (4, DiskFull), (5, DiskFull)]} $
         withFile "file" ForWriting $ \file -> do
@@ -83,7 +83,7 @@ spec = describe "Millrace.File" $ do
         unless (outcomeTrace first == outcomeTrace second) $ expectationFailure ("seed " ++ show seed)
         outcomeOpenDescriptors second `shouldBe` 0
 
--- What must hold of every file. The function runs a test in a directory of its own.
+-- The examples that must pass for every file. The function runs a test in a new directory.
 onFiles :: (forall a. (FilePath -> IO a) -> IO a) -> Spec
 onFiles run = do
   it "reads what was written, at any offset" $ do

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | forkProcess: the child gets managers of its own, and the parent notices nothing.
+-- | forkProcess: the child gets its own managers, and the parent is not affected.
 module ForkSpec (spec) where
 
 import Control.Concurrent.MVar
@@ -91,7 +91,7 @@ withInherited use =
           sendAll one "abc"
           use (Inherited file appending readEnd writeEnd one other listener address)
 
--- | Calls on what is inherited: each is the first call in a child of its own.
+-- | Calls on inherited descriptors: each is the first call in a new child.
 firstCalls :: [(String, Inherited -> IO ())]
 firstCalls =
   [ ("fileStatus", \i -> fileStatus (regular i) >>= (`mustBe` 10) . statusSize),

@@ -67,7 +67,7 @@ spec = describe "interruption" $ do
     it "bytes, where more are asked for than a borrowed buffer holds" $ leavesTo withUnixPair (`recv` 20000) id
     it "messages" $ leavesTo (withPairOf (socketPair AF_UNIX Datagram defaultProtocol)) (`recvFrom` 10) fst
     it "connections" leavesConnections
-    it "and disturbs nobody who waits for the descriptor in a transaction" disturbsNoTransaction
+    it "and does not disturb a thread that waits for the descriptor in a transaction" disturbsNoTransaction
   it "is possible while arguments are evaluated" evaluateUnmasked
   describe "by killThread" $ do
     it "leaks no descriptor, operation or memory in loops of connect, send, recv and close" killClients
@@ -259,7 +259,7 @@ leavesConnections = within 60 "all rounds" $
           bracket (return server) close (`sendAll` bytesAt 0 10)
           receiveExactly client 0 10 `shouldReturn` 10
 
--- A receive takes the bytes that have come, so that the transaction goes on waiting, and is killed before it returns
+-- A receive takes the bytes that have come, so that the transaction continues to wait, and is killed before it returns
 -- them.
 disturbsNoTransaction :: IO ()
 disturbsNoTransaction = within 60 "all rounds" $
@@ -279,7 +279,8 @@ disturbsNoTransaction = within 60 "all rounds" $
         within 5 "the transaction" (atomically ready)
         giveUp
 
--- This many wait for what the second action makes come, once. Kills them one after the other until one has got it.
+-- A number of threads wait for something that the second action makes come once. Kills them one after the other until
+-- one has got it.
 oneIsLeft :: Random -> IO a -> IO () -> IO a
 oneIsLeft random wait occasion = do
   first <- startOn 0 wait
@@ -472,7 +473,7 @@ killReceiversOfDescriptors = within 60 "all rounds" $
       either (`shouldSatisfy` isDeadlineError) closeDescriptor left
     closeDescriptor = closeFd . fromIntegral
 
--- As of close.
+-- Kills converters at random moments, as 'killClosers' does with close.
 killConverters :: IO ()
 killConverters = within 60 "all rounds" $
   withoutLeaks $ do
@@ -489,7 +490,7 @@ killConverters = within 60 "all rounds" $
       forM_ outcomes $ \outcome -> outcome `shouldSatisfy` isErrno eBADF
       close other
 
--- One that an accept has left is nobody's but the socket's. Tries until there is one.
+-- A connection that an interrupted accept has left belongs to the socket. Tries until there is one.
 keptConnection :: IO ()
 keptConnection = within 30 "a connection that is kept" $ newRandom 19 >>= try'
   where

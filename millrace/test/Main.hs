@@ -27,7 +27,7 @@ main = do
     (_, Just file) -> runSpecs file
     (_, Nothing) -> runOnEachBackend arguments
 
--- | Where the child writes how many examples it ran and how many of them failed.
+-- | The file into which the child writes how many examples it ran and how many of them failed.
 summaryVariable :: String
 summaryVariable = "MILLRACE_TEST_SUMMARY"
 

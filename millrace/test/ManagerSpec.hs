@@ -74,7 +74,7 @@ spec = describe "Millrace.Manager" $ do
       besideItsManager (mapM (\number -> atNextTurn (modifyIORef ran (number :))) [1 .. 100 :: Int])
         `shouldReturn` replicate 100 True
       readIORef ran `shouldReturn` reverse [1 .. 100]
-    it "goes on when an action throws" $ do
+    it "continues when an action throws" $ do
       ran <- newIORef False
       besideItsManager (mapM atNextTurn [throwIO (userError "action"), writeIORef ran True]) `shouldReturn` [True, True]
       readIORef ran `shouldReturn` True

@@ -81,8 +81,8 @@ whileTrafficFlows = within 60 "the traffic" . attended $ do
     launch number = if even number then start else startOn number
 
 -- While something collects garbage ten times a second. After setNumCapabilities GHC 9.0's scheduler may leave a
--- capability to nobody, with threads that can run and with idle workers. A collection takes all capabilities and gives
--- them back, and wakes none of Millrace's managers.
+-- capability without a worker, although it has threads that can run and there are idle workers. A collection takes all
+-- capabilities and gives them back, and wakes none of Millrace's managers.
 attended :: IO a -> IO a
 attended action = bracket (start (forever (pause 100000 >> performMajorGC))) stop (const action)
 

@@ -1,4 +1,4 @@
--- | "Millrace.Operation": what requests say of time.
+-- | "Millrace.Operation": deadlines and time limits of requests.
 module OperationSpec (spec) where
 
 import Foreign.C.Error (eTIMEDOUT)

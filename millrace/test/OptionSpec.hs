@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | "Millrace.Socket.Option": what is set can be read again, and does what it says.
+-- | "Millrace.Socket.Option": options can be set, read again, and have their effects.
 module OptionSpec (spec) where
 
 import Control.Exception (bracket, try)

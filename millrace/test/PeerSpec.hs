@@ -1,4 +1,4 @@
--- | What the other side and the system do to a connection: resets, half-closing, signals, short sends.
+-- | Events that the peer and the system cause on a connection: resets, half-closing, signals, short sends.
 module PeerSpec (spec) where
 
 import Control.Exception (bracket, bracket_)

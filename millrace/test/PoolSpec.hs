@@ -74,7 +74,7 @@ spec = describe "Millrace.Pool" $ do
     withPool (settingsOf kept) {poolKeep = \_ _ -> return True} $ \pool -> do
       try (withResource pool (\_ -> throwIO Overflow)) `shouldReturn` (Left Overflow :: Either ArithException ())
       withResource pool (`shouldBe` 1)
-  it "gives the room of what has ended to a thread that waits" $ do
+  it "lets a waiting thread make a thing when another one has ended" $ do
     numbers <- newNumbers
     withPool (settingsOf numbers) {poolLimit = 1} $ \pool -> do
       release <- newEmptyMVar
@@ -86,7 +86,7 @@ spec = describe "Millrace.Pool" $ do
       putMVar release ()
       _ <- within 20 "the holder" (finish holder)
       within 20 "the next" (finish next) `shouldReturn` 2
-  it "keeps its room when something cannot be made" $ do
+  it "keeps its limit when something cannot be made" $ do
     failures <- newIORef (3 :: Int)
     let make _ = do
           left <- atomicModifyIORef' failures (\n -> (n - 1, n))

@@ -1,4 +1,4 @@
--- | When descriptors run out. In processes of their own, because the limit is the process's.
+-- | Programs that run out of descriptors. Each runs in a new process, because the limit is the process's.
 module ScarcitySpec (spec) where
 
 import Scenario (scenarioPasses)
@@ -6,7 +6,7 @@ import Test.Hspec
 
 spec :: Spec
 spec = describe "accept without descriptors" $ do
-  it "neither spins nor stops, and goes on when there are some again" $ scenarioPasses "accept-without-descriptors"
+  it "neither spins nor stops, and continues when there are some again" $ scenarioPasses "accept-without-descriptors"
   it "gives up at its deadline, and when it is killed" $ scenarioPasses "give-up-without-descriptors"
   it "of a new socket fails at once" $ scenarioPasses "socket-without-descriptors"
   it "leaves threads of the run-time system to end in peace" $ scenarioPasses "threads-end-without-descriptors"

@@ -1,4 +1,4 @@
--- | What needs a process of its own: limits, dispositions of signals, the choice of a backend, what is printed.
+-- | Scenarios that need a separate process: limits, dispositions of signals, the choice of a backend, printed messages.
 --
 -- A test runs this program again with @--scenario NAME@; the scenario ends without an exception if all is well.
 module Scenario
@@ -56,13 +56,13 @@ import System.Process
 import Terminals (terminalAtSignal, terminalFunctions, terminalOfTest)
 import Test.Hspec (pendingWith)
 
--- | Runs a scenario in a process of its own, on this process's backend; fails with what it printed.
+-- | Runs a scenario in a new process, on this process's backend. If it fails, so does the test, with its output.
 scenarioPasses :: String -> IO ()
 scenarioPasses name = do
   (code, printed) <- runAgain [] name
   unless (code == ExitSuccess) $ ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
 
--- | The same by means of a program that runs the one that its last arguments name. The test is pending if that program
+-- | Runs a scenario by means of a program that runs the program named by its last arguments. The test is pending if it
 -- ends with 77.
 scenarioPassesIn :: [String] -> String -> IO ()
 scenarioPassesIn within' name = do
@@ -72,7 +72,7 @@ scenarioPassesIn within' name = do
     ExitFailure 77 -> pendingWith ("this system does not allow it: " ++ printed)
     _ -> ioError (userError (name ++ ": " ++ show code ++ "\n" ++ printed))
 
--- | The same as 'scenarioPasses', with more environment variables.
+-- | Runs a scenario as 'scenarioPasses' does, with more environment variables.
 scenarioPassesWith :: [(String, String)] -> String -> IO ()
 scenarioPassesWith settings name = scenarioPrints settings name ""
 
@@ -215,7 +215,7 @@ capabilitiesGoWhileManagersStart = forM_ [8, 16 .. 64] $ \count -> do
   later <- forM [count - 8 .. count - 1] $ \capability -> startOn capability (Timer.threadDelay 1)
   within 5 "operations on each of them" (mapM_ finish later)
 
--- | Runs an action while no descriptor is left; gives it the means to have one back.
+-- | Runs an action while no descriptor is left. The action's argument frees one.
 withoutDescriptors :: (IO () -> IO a) -> IO a
 withoutDescriptors action = do
   awaitTicker
@@ -226,8 +226,8 @@ withoutDescriptors action = do
   when (null fillers) $ ioError (userError "the limit of descriptors does not work")
   action (mapM_ closeFd fillers)
 
--- GHC's ticker makes a descriptor for itself, in a thread of its own that starts with the program, and ends the program
--- if it cannot. Other systems than Linux need none.
+-- GHC's ticker makes a descriptor, in a separate thread that starts with the program, and ends the program if it
+-- cannot. Other systems than Linux need none.
 awaitTicker :: IO ()
 awaitTicker = go (100 :: Int)
   where
@@ -395,7 +395,7 @@ socketWithoutDescriptors = do
     pairProblem <- failsWith (void unixPair)
     require (hasCode eMFILE pairProblem) (show pairProblem)
 
--- A capability comes, and there are no descriptors for a loop of its own.
+-- A capability is added, and there are no descriptors for its loop.
 sendThenReceiveWithoutLoop :: IO ()
 sendThenReceiveWithoutLoop = withUnixPair $ \one _ -> do
   before <- residentKilobytes

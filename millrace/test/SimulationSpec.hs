@@ -1,4 +1,4 @@
--- | "Millrace.Simulation": time that jumps, runs that repeat, faults, deadlocks, and what is left of a program.
+-- | "Millrace.Simulation": time that jumps, runs that repeat, faults, deadlocks, and the remains of a program.
 module SimulationSpec (spec) where
 
 import Control.Concurrent (forkIO, getNumCapabilities, killThread, myThreadId, newEmptyMVar, putMVar, takeMVar)
@@ -261,7 +261,7 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
             `finally` note "failed"
     first <- simulate (troubled 27) failures
     second <- simulate (troubled 27) failures
-    firstDifference (outcomeTrace first) (outcomeTrace second) `shouldBe` "one of them goes on"
+    firstDifference (outcomeTrace first) (outcomeTrace second) `shouldBe` "one of them continues"
 
   it "lets time pass for a thread that asks again and again" $ do
     outcome <- simulate (calm 21) $ do
@@ -285,8 +285,8 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
           map waitingOperation waiting `shouldBe` ["timeout"]
       other -> expectationFailure ("no deadlock, but " ++ show (other :: Either SomeException ()))
 
-  it "says so when threads go on, and leaves everything working" $ do
-    over <- newIORef False -- or it would go on in the real world, as soon as a collection finds it
+  it "reports threads that do not end, and leaves everything working" $ do
+    over <- newIORef False -- otherwise it would continue in the real world, as soon as a collection finds it
     let restless = do
           isOver' <- readIORef over
           unless isOver' $ quietly (newListener >>= void . accept . fst) >> restless
@@ -371,11 +371,12 @@ spec = describe "Millrace.Simulation" . needingKnownLayout $ do
 
   it "takes no number for another one that it would be if it were cut off" $ do
     let beyond = 4294967296
-    outcome <- simulate (calm 17) {planDescriptors = beyond + 3, planBufferBytes = beyond + 600, planFaultRates = [(NoDescriptors, beyond)]} $ do
+        limits = (calm 17) {planDescriptors = beyond + 3, planBufferBytes = beyond + 600}
+    outcome <- simulate limits {planFaultRates = [(NoDescriptors, beyond)]} $ do
       refused <- try (socket AF_INET Stream defaultProtocol) :: IO (Either IOError Socket)
       return (either (hasCode eMFILE) (const False) refused)
     resultOf outcome >>= (`shouldBe` True)
-    roomy <- simulate (calm 17) {planDescriptors = beyond + 3, planBufferBytes = beyond + 600} $ do
+    roomy <- simulate limits $ do
       pairs <- replicateM 3 (socketPair AF_UNIX Stream defaultProtocol)
       forM_ pairs $ \(one, _) -> sendAll one (Char8.replicate 100000 'x')
     resultOf roomy
@@ -388,14 +389,14 @@ isThreadsGoOn problem = case problem of
 day :: Num a => a
 day = 86400 * 1000000000
 
--- | What the program returned; its exception is the test's.
+-- | The program's result. Throws the program's exception.
 resultOf :: Outcome a -> IO a
 resultOf = either (throwIO :: SomeException -> IO a) return . outcomeResult
 
 firstDifference :: ByteString -> ByteString -> String
 firstDifference one other = case dropWhile (uncurry (==)) (zip (Char8.lines one) (Char8.lines other)) of
   (a, b) : _ -> show a ++ " and then " ++ show b
-  [] -> "one of them goes on"
+  [] -> "one of them continues"
 
 quietly :: IO () -> IO ()
 quietly action = action `catch` ignore
@@ -433,8 +434,8 @@ receiveAll from size
     when (ByteString.null bytes) $ throwIO (userError "the stream ended early")
     ByteString.append bytes <$> receiveAll from (size - ByteString.length bytes)
 
--- | Clients that each send this many messages to an echo server, in threads of their own; whether each got all of them
--- back. On a machine with faults some do not.
+-- | Clients that each send this many messages to an echo server, each in its own thread. Returns for each whether it
+-- got all of them back. On a machine with faults some do not.
 echoes :: Int -> Int -> IO [Bool]
 echoes clients messages = do
   (listener, address) <- newListener

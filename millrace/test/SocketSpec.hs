@@ -1,8 +1,8 @@
--- | The socket modules: what a program for the network package would use.
+-- | Sockets: connecting, accepting, options, names and descriptors.
 module SocketSpec (spec) where
 
 import Control.Exception (bracket, finally)
-import Control.Monad (forM_, forever, replicateM, replicateM_, unless, void, when)
+import Control.Monad (forM_, forever, replicateM, replicateM_, void)
 import qualified Data.ByteString as ByteString
 import Data.ByteString.Builder (toLazyByteString)
 import Data.ByteString.Builder.Extra (int32Host)
@@ -10,31 +10,21 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.ByteString.Lazy (toStrict)
 import Data.List (sort)
 import Data.Word (Word64)
-import Foreign.C.Error (eADDRINUSE, eBADF, eNAMETOOLONG, eNOENT, eNOMSG)
+import Foreign.C.Error (eBADF, eNAMETOOLONG, eNOMSG)
 import Foreign.C.Types (CInt (..))
-import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Ptr (castPtr, plusPtr)
 import GHC.IO.Encoding (getFileSystemEncoding, mkTextEncoding, setFileSystemEncoding)
-import GHC.IO.Exception (IOErrorType (InvalidArgument), IOException (ioe_filename))
 import Millrace.Deadline
-import Millrace.Operation (bringIntoMemory)
 import Millrace.Socket
 import Millrace.Socket.ByteString
-import qualified Millrace.Socket.Datagram as Datagram
-import Millrace.Socket.File
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 import Scenario (scenarioPasses)
+import SocketSupport
 import Support
-import System.Directory (doesPathExist, getTemporaryDirectory, removeFile)
-import System.FilePath ((</>))
+import System.Directory (doesPathExist, removeFile)
 import System.IO (BufferMode (NoBuffering), IOMode (ReadWriteMode), hClose, hGetLine, hPutStr, hSetBuffering)
-import System.IO.Error (ioeGetErrorType)
-import System.Posix.Fcntl (Advice (AdviceDontNeed), fileAdvise)
 import System.Posix.IO (closeFd)
 import System.Posix.Process (getProcessID)
-import System.Posix.Types (Fd (..))
-import System.Posix.Unistd (fileSynchronise)
 import Test.Hspec
 
 spec :: Spec
@@ -142,7 +132,7 @@ spec = do
         setSockOpt other Linger (Network.StructLinger 1 0)
         close other
         becomesTrue 5000 (hasEnded one) `shouldReturn` True
-    it "lingers for as long as it is told" $
+    it "lingers for the time of the option" $
       withTcpPair $ \one _ -> forM_ [0, 7, 0] $ \seconds -> do
         setSocketOption one Linger seconds
         getSocketOption one Linger `shouldReturn` seconds
@@ -212,7 +202,8 @@ spec = do
             usual <- descriptorCount
             passed <- Network.withFdSocket there (pure . fromIntegral)
             -- SCM_RIGHTS. network's own function for it has another type since 3.2.
-            let three = Network.Cmsg (Network.CmsgId 1 1) (toStrict (toLazyByteString (foldMap int32Host [passed, passed, passed])))
+            let numbers = toStrict (toLazyByteString (foldMap int32Host [passed, passed, passed]))
+                three = Network.Cmsg (Network.CmsgId 1 1) numbers
             void (Network.sendMsg there (SockAddrUnix path) [Char8.pack "x"] [three] mempty)
             recvFd here >>= closeFd . fromIntegral
             descriptorCount `shouldReturn` usual
@@ -261,7 +252,7 @@ spec = do
         within 3 "the close" (gracefulClose one 50)
     it "connectBefore gives up at its deadline" $
       withPath "full" $ \path ->
-        -- A Unix listener that takes nobody: its queue is soon full, and a connect then waits.
+        -- A Unix listener that accepts no connection: its queue is soon full, and a connect then waits.
         bracket (socket AF_UNIX Stream defaultProtocol) close $ \listener -> do
           bind listener (SockAddrUnix path)
           listen listener 0
@@ -277,249 +268,6 @@ spec = do
         one `shouldBe` one
         one `shouldNotBe` other
         show one `shouldContain` "<socket: "
-  describe "errors say what was attempted on what" $ do
-    it "connect" $ do
-      address <- withListener (\_ address -> return address)
-      problem <- failsWith (void (connectTo address)) :: IO IOError
-      show problem `shouldContain` "Millrace.Socket.connect"
-      show problem `shouldContain` show address
-    it "connect to a Unix socket that is not there" $
-      bracket (socket AF_UNIX Stream defaultProtocol) close $ \s -> do
-        problem <- failsWith (connect s (SockAddrUnix "/nonexistent/socket"))
-        problem `shouldSatisfy` hasCode eNOENT
-        show problem `shouldContain` "/nonexistent/socket"
-    it "bind, connect and sendTo with a name of a Unix socket that is too long" $
-      bracket (socket AF_UNIX Datagram defaultProtocol) close $ \s -> do
-        let tooLong = SockAddrUnix (replicate 109 'x')
-            fails function action = do
-              problem <- failsWith (void action)
-              problem `shouldSatisfy` hasCode eNAMETOOLONG
-              show problem `shouldContain` ("Millrace.Socket." ++ function ++ ":")
-              show problem `shouldContain` show s
-        fails "bind" (bind s tooLong)
-        fails "bind" (bind s (SockAddrUnix ('\0' : replicate 108 'x')))
-        fails "connect" (connect s tooLong)
-        fails "Datagram.sendTo" (Datagram.sendTo s (bytesAt 0 1) tooLong)
-    it "bind" $
-      withListener $ \_ address -> bracket (socket AF_INET Stream defaultProtocol) close $ \s -> do
-        problem <- failsWith (bind s address)
-        problem `shouldSatisfy` hasCode eADDRINUSE
-        show problem `shouldContain` show address
-    it "recv and send of a closed socket" $
-      withTcpPair $ \one _ -> do
-        close one
-        received <- failsWith (void (recv one 1)) :: IO IOError
-        show received `shouldContain` ("Millrace.Socket.ByteString.recv: " ++ "invalid argument")
-        show received `shouldContain` show one
-        sent <- failsWith (sendAll one (bytesAt 0 1)) :: IO IOError
-        show sent `shouldContain` "Millrace.Socket.ByteString.sendAll"
-    it "sendFile of what is not open" $
-      withUnixPair $ \one _ -> do
-        problem <- failsWith (void (sendFile one 9999 0 1))
-        problem `shouldSatisfy` hasCode eBADF
-        ioe_filename problem `shouldBe` Just "file descriptor 9999"
-    it "sendFile of what cannot be sent names the file, and else the socket" $
-      withUnixPair $ \one other -> do
-        folder <- openToRead "/"
-        withFile' 1000 $ \file -> do
-          let blamed of' = ioe_filename <$> failsWith (void (sendFile one of' 0 1))
-          blamed folder `shouldReturn` Just ("file descriptor " ++ show folder)
-          closeFd folder
-          close other
-          blamed file `shouldReturn` Just (show one)
-          close one
-          blamed file `shouldReturn` Just (show one)
-    it "socketPort of a Unix socket" $
-      withUnixPair $ \one _ -> do
-        problem <- failsWith (void (socketPort one)) :: IO IOError
-        show problem `shouldContain` "socketPort"
-    it "name the function when the socket is closed" $ do
-      s <- socket AF_INET Datagram defaultProtocol
-      close s
-      let fails name action = do
-            problem <- failsWith (void action) :: IO IOError
-            show problem `shouldContain` ("Millrace.Socket." ++ name ++ ":")
-      fails "bind" (bind s (SockAddrInet 0 0))
-      fails "listen" (listen s 1)
-      fails "getSocketName" (getSocketName s)
-      fails "getPeerName" (getPeerName s)
-      fails "getSocketOption" (getSocketOption s ReuseAddr)
-      fails "setSocketOption" (setSocketOption s Linger 1)
-      fails "hasEnded" (hasEnded s)
-      fails "socketToFd" (socketToFd s)
-      fails "Datagram.recvFrom" (Datagram.recvFrom s 10)
-      fails "Datagram.sendTo" (Datagram.sendTo s (bytesAt 0 1) (SockAddrInet 1 0))
-      fails "ByteString.send" (send s (bytesAt 0 1))
-      fails "ByteString.sendAll" (sendAll s (bytesAt 0 1))
-  describe "Millrace.Socket.ByteString" $ do
-    it "refuses to receive a number of bytes that is not positive" $
-      withUnixPair $ \one _ ->
-        forM_ [0, -1] $ \size -> do
-          problem <- failsWith (void (recv one size))
-          ioeGetErrorType problem `shouldBe` InvalidArgument
-          bufferProblem <- failsWith (allocaBytes 1 (\buffer -> void (recvBuf one buffer size)))
-          ioeGetErrorType bufferProblem `shouldBe` InvalidArgument
-    it "refuses to send a negative number of bytes" $
-      withUnixPair $ \one other -> do
-        problem <- failsWith (allocaBytes 1 (\buffer -> void (sendBuf one buffer (-1))))
-        ioeGetErrorType problem `shouldBe` InvalidArgument
-        show problem `shouldContain` "Millrace.Socket.ByteString.sendBuf"
-        shutdown one ShutdownSend
-        recv other 10 `shouldReturn` ByteString.empty
-    it "sends nothing without waiting" $
-      withUnixPair $ \one other -> do
-        sendAll one ByteString.empty
-        sendMany one []
-        sendMany one [ByteString.empty, ByteString.empty]
-        sendMany one [ByteString.empty, bytesAt 0 5, ByteString.empty, bytesAt 5 5]
-        receiveExactly other 0 10 `shouldReturn` 10
-        close other
-        sendAll one ByteString.empty
-    it "sends several thousand strings at once" $
-      withUnixPair $ \one other -> do
-        sender <- start (sendMany one [bytesAt position 7 | position <- [0, 7 .. 70000 - 7]])
-        receiveExactly other 0 70000 `shouldReturn` 70000
-        finish sender
-    it "receives into and sends from buffers" $
-      withUnixPair $ \one other -> allocaBytes 300000 $ \buffer -> do
-        sender <- start $
-          ByteString.useAsCStringLen (bytesAt 0 300000) $ \(source, size) -> do
-            sent <- sendBuf one (castPtr source) size
-            sendAllBuf one (castPtr source `plusPtr` sent) (size - sent)
-        let go position
-              | position == 300000 = return ()
-              | otherwise = do
-                count <- recvBuf other (buffer `plusPtr` position) (300000 - position)
-                go (position + count)
-        go 0
-        finish sender
-        ByteString.packCStringLen (castPtr buffer, 300000) `shouldReturn` bytesAt 0 300000
-    it "deadlines end receives and sends, and lose nothing" $
-      withUnixPair $ \one other -> do
-        soon <- deadlineAfter 20000
-        received <- failsWith (void (recvBefore soon one 10))
-        received `shouldSatisfy` isDeadlineError
-        -- The same deadline, which has passed: what is there is still received.
-        void (sendStream other 0 10)
-        recvBefore soon one 10 `shouldReturn` bytesAt 0 10
-        later <- deadlineAfter 50000
-        sent <- failsWith (sendAllBefore later one (ByteString.replicate 10000000 0))
-        sent `shouldSatisfy` isDeadlineError
-        many <- failsWith (sendManyBefore later one [bytesAt 0 100])
-        many `shouldSatisfy` isDeadlineError
-        part <- failsWith (void (sendBefore later one (bytesAt 0 100)))
-        part `shouldSatisfy` isDeadlineError
-  describe "Millrace.Deadline" $ do
-    it "orders deadlines" $ do
-      soon <- deadlineAfter 1000
-      later <- deadlineAfter 1000000
-      earlier soon later `shouldBe` soon
-      earlier noDeadline soon `shouldBe` soon
-      earlier soon noDeadline `shouldBe` soon
-      maximum [soon, noDeadline, later] `shouldBe` noDeadline
-      show noDeadline `shouldBe` "noDeadline"
-    it "takes any number" $ do
-      now <- deadlineAfter 0
-      past <- deadlineAfter minBound
-      farthest <- deadlineAfter maxBound
-      later <- deadlineAfter 1000000
-      (now < later && past < later && later < farthest && farthest < noDeadline) `shouldBe` True
-    it "does not take other errors for its own" $ userError "other" `shouldNotSatisfy` isDeadlineError
-  describe "setReadDeadline, setWriteDeadline" $ do
-    it "end a receive without losing a byte" $
-      withTcpPair $ \one other -> do
-        deadlineAfter 10000 >>= setReadDeadline one
-        timesOut (recv one 10)
-        sendAll other (bytesAt 0 4)
-        setReadDeadline one noDeadline
-        recv one 10 `shouldReturn` bytesAt 0 4
-    it "are seen by a thread that waits, on any capability" $
-      forM_ [0, 1] $ \capability ->
-        withUnixPair $ \one _ -> do
-          job <- startOn 0 (timesOut (recv one 10))
-          pause 20000
-          isOver job `shouldReturn` False
-          startOn capability (deadlineAfter 5000 >>= setReadDeadline one) >>= finish
-          finish job
-    it "pushed forward at every activity end a connection only when there is none" $
-      withTcpPair $ \one other -> do
-        job <- start $
-          timesOut $
-            forM_ [1 :: Int ..] $ \_ -> do
-              deadlineAfter 200000 >>= setReadDeadline one
-              void (recv one 1)
-        replicateM_ 20 (pause 20000 >> sendAll other (bytesAt 0 1))
-        isOver job `shouldReturn` False
-        finish job
-    it "end a send, and leave the other direction alone" $
-      withTcpPair $ \one other -> do
-        deadlineAfter 10000 >>= setWriteDeadline one
-        timesOut (sendAll one (ByteString.replicate 100000000 0))
-        sendAll other (bytesAt 0 4)
-        recv one 10 `shouldReturn` bytesAt 0 4
-    it "count together with a call's own: the earlier one" $
-      withUnixPair $ \one _ -> do
-        soon <- deadlineAfter 10000
-        late <- deadlineAfter 3600000000
-        setReadDeadline one late
-        timesOut (recvBefore soon one 10)
-        setReadDeadline one soon
-        timesOut (recvBefore late one 10)
-    it "of a listener end an accept" $
-      withListener $ \listener _ -> do
-        deadlineAfter 10000 >>= setReadDeadline listener
-        timesOut (accept listener)
-    it "of a closed socket cannot be set" $
-      withUnixPair $ \one _ -> do
-        close one
-        problem <- failsWith (setReadDeadline one noDeadline)
-        problem `shouldSatisfy` hasCode eBADF
-  describe "Millrace.Socket.File" $ do
-    it "sends a whole file through small buffers" $
-      withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
-        setSocketOption one SendBuffer 4096
-        sender <- start (sendFile one file 0 3000000)
-        receiveExactly other 0 3000000 `shouldReturn` 3000000
-        finish sender `shouldReturn` 3000000
-    it "sends a part of a file" $
-      withFile' 100000 $ \file -> withUnixPair $ \one other -> do
-        sendFile one file 777 5000 `shouldReturn` 5000
-        receiveExactly other 777 5000 `shouldReturn` 5777
-    it "sends what is not in memory, which helpers read" $
-      withFile' 3000000 $ \file -> withTcpPair $ \one other -> do
-        chill file
-        sender <- start (sendFile one file 0 3000000)
-        receiveExactly other 0 3000000 `shouldReturn` 3000000
-        finish sender `shouldReturn` 3000000
-        chill file
-        isCold <- (== 1) <$> c_file_cache_state file 1000000 1000000
-        unless isCold $ pendingWith "the system keeps it in memory, or does not say so"
-        bringIntoMemory file 1000000 1000000
-        c_file_cache_state file 1000000 1000000 `shouldReturn` 0
-        -- The capability of this thread has other work meanwhile. A thread that is interrupted leaves no helper behind.
-        chill file
-        forM_ [1 .. 20] $ \i -> do
-          interrupted <- start (sendFile one file 0 3000000)
-          pause (i * 50)
-          stop interrupted
-          chill file
-    it "sends less when the file ends early" $
-      withFile' 1000 $ \file -> withUnixPair $ \one other -> do
-        sendFile one file 400 5000 `shouldReturn` 600
-        sendFile one file 1000 10 `shouldReturn` 0
-        sendFile one file 0 0 `shouldReturn` 0
-        receiveExactly other 400 600 `shouldReturn` 1000
-    it "gives up at its deadline" $
-      withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
-        deadline <- deadlineAfter 50000
-        problem <- failsWith (void (sendFileBefore deadline one file 0 3000000))
-        problem `shouldSatisfy` isDeadlineError
-    it "is woken by close" $
-      withFile' 3000000 $ \file -> withUnixPair $ \one _ -> do
-        sender <- start (sendFile one file 0 3000000)
-        pause 30000
-        close one
-        within 5 "the sender" (outcomeOf sender) >>= (`shouldSatisfy` isErrno eBADF)
 
 conversation :: SockAddr -> Family -> IO ()
 conversation address family = withoutLeaks $
@@ -573,28 +321,3 @@ timestamping = SockOpt 1 37
 -- SOF_TIMESTAMPING_TX_SOFTWARE, ..._SOFTWARE, ..._OPT_ID and ..._OPT_TSONLY.
 ofSending :: CInt
 ofSending = 0x2 + 0x10 + 0x80 + 0x800
-
-withPath :: String -> (FilePath -> IO a) -> IO a
-withPath name use = do
-  directory <- getTemporaryDirectory
-  process <- getProcessID
-  let path = directory </> ("millrace-test-" ++ show process ++ "-" ++ name)
-      remove = doesPathExist path >>= \exists -> when exists (removeFile path)
-  use path `finally` remove
-
--- | A file with the first bytes of the stream.
--- Takes the file out of the system's memory, as far as the system can be asked for that.
-chill :: Fd -> IO ()
-chill file = fileSynchronise file >> fileAdvise file 0 0 AdviceDontNeed
-
--- mr_file_cache_state: 0 in memory, 1 not in memory.
-foreign import ccall unsafe "mr_file_cache_state" c_file_cache_state :: Fd -> Word64 -> Word64 -> IO CInt
-
-withFile' :: Int -> (Fd -> IO a) -> IO a
-withFile' size use = withPath "file" $ \path -> do
-  ByteString.writeFile path (bytesAt 0 size)
-  bracket (openToRead path) closeFd use
-
--- | The operation ends because a deadline passes.
-timesOut :: IO a -> IO ()
-timesOut operation = within 10 "the operation" (failsWith operation) >>= (`shouldSatisfy` isDeadlineError)

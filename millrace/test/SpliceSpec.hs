@@ -31,7 +31,7 @@ spec = describe "Millrace.Splice" $ do
           checker <- start check
           within 30 "moving" (splice from to everything) `shouldReturn` fromIntegral total
           within 30 "the target" (finish checker)
-  it "moves no more than it is told to" $
+  it "moves no more than the given number of bytes" $
     withUnixPair $ \client here -> withUnixPair $ \there server -> do
       sendAll client (bytesAt 0 1000)
       splice (FromSocket here) (ToSocket there) 300 `shouldReturn` 300
@@ -177,7 +177,16 @@ spec = describe "Millrace.Splice" $ do
       into <- writeEndFromDescriptor master
       (,) into <$> readEndFromDescriptor slave
     cookedModes =
-      [ProcessInput, EnableEcho, EchoLF, KeyboardInterrupts, ExtendedFunctions, ProcessOutput, MapCRtoLF, MapLFtoCR, IgnoreCR]
+      [ ProcessInput,
+        EnableEcho,
+        EchoLF,
+        KeyboardInterrupts,
+        ExtendedFunctions,
+        ProcessOutput,
+        MapCRtoLF,
+        MapLFtoCR,
+        IgnoreCR
+      ]
         ++ [StartStopInput, StartStopOutput, StripHighBit, InterruptOnBreak, CheckParity]
     withDevice path mode adopted = bracket (IO.openBinaryFile path mode >>= handleToFd >>= adopted)
     withAppended use = withTemporaryDirectory "." "splice" $ \root -> do

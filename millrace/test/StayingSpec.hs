@@ -1,4 +1,4 @@
--- | Where threads run that wait for operations.
+-- | Threads that wait for operations stay on their capabilities.
 module StayingSpec (spec) where
 
 import Control.Concurrent (ThreadId, myThreadId, setNumCapabilities, threadCapability)

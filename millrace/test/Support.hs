@@ -1,4 +1,4 @@
--- | What the tests share: the modules for the tests of all packages, and what only these tests need.
+-- | Helpers of these tests: the modules for the tests of all packages, and functions that only these tests need.
 module Support
   ( module TestSupport.ByteStream,
     module TestSupport.Failure,

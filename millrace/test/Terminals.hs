@@ -15,7 +15,7 @@ import Millrace.Splice
 import Millrace.Terminal
 import Support
 
--- | The other side is in ProcessSpec. It does not read before it was told so by standard error, which is a pipe.
+-- | The other side is in ProcessSpec. It reads only when standard error, which is a pipe, tells it to.
 terminalOfTest :: IO ()
 terminalOfTest = do
   closed <- withTerminal return

@@ -1,6 +1,7 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | GHC retires operating system threads while operations that they submitted are in flight; nobody may notice.
+-- | GHC retires operating system threads while operations that they submitted are in flight. The operations must
+-- complete nevertheless.
 module ThreadChurnSpec (spec) where
 
 import Control.Concurrent (threadDelay)

@@ -85,7 +85,7 @@ data Timed = Timed Int (IO ())
 threadDelaying :: Int -> Timed
 threadDelaying delayMicros = Timed delayMicros (threadDelay delayMicros)
 
--- | By how many microseconds it took longer.
+-- | Runs an action, and returns by how many microseconds it took too long.
 lateness :: Timed -> IO Int
 lateness (Timed expectedMicros action) = do
   before <- getMonotonicTimeNSec
@@ -257,7 +257,7 @@ otherExceptions = within 60 "all races" $
 shouldMatch :: Either Mine () -> Either Mine () -> IO ()
 shouldMatch result expected = require (result == expected) (show result)
 
--- What a timer would have done must be garbage as soon as the timer is cancelled.
+-- The action of a timer must be garbage as soon as the timer is cancelled.
 keepsNothing :: (IO () -> IO ()) -> IO ()
 keepsNothing armAndCancel = do
   weak <- do

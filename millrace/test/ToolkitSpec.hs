@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Threads are killed at random moments in every function of the toolkit; afterwards nothing is left: no
--- descriptor, operation, child, file or call. scripts/lint/toolkit says which function is missing here.
+-- | Threads are killed at random moments in every function of the toolkit. Afterwards nothing is left: no descriptor,
+-- operation, child, file or call. scripts/lint/toolkit reports functions that are missing here.
 module ToolkitSpec (spec) where
 
 import Control.Concurrent (threadDelay)
@@ -52,11 +52,11 @@ spec = describe "the toolkit" $ do
   it "leaves nothing behind when threads are killed at random in its functions" $
     withTree $ \root -> do
       before <- map entryName <$> list root
-      -- Loops open descriptors of their own when they first need them.
+      -- Loops open their descriptors when they first need them.
       killInEach (functions root)
       withoutLeaks $ do
         killInEach (functions root)
-        -- A call that goes on without its caller, such as a sync on a busy disk, may take long.
+        -- A call that continues without its caller, such as a sync on a busy disk, may take long.
         hasSettled <- becomesTrue 60000 ((== (0, 0)) . helpers <$> Manager.helperCounts)
         hasSettled `shouldBe` True
       (map entryName <$> list root) `shouldBecome` before

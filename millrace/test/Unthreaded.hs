@@ -1,4 +1,4 @@
--- | A program linked without @-threaded@: the first operation of any kind must say what is wrong.
+-- | A program linked without @-threaded@: the first operation of any kind must report the reason.
 module Main (main) where
 
 import Control.Exception (try)

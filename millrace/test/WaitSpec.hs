@@ -1,6 +1,6 @@
 {-# LANGUAGE CApiFFI #-}
 
--- | Waiting for descriptors that are not Millrace's.
+-- | Waiting for descriptors that do not belong to Millrace.
 module WaitSpec (spec) where
 
 import Control.Concurrent.STM hiding (registerDelay)
@@ -37,7 +37,7 @@ spec = describe "Millrace.Wait" $ do
       pause 20000
       closeFd into
       within 5 "the wait" (finish waiter)
-  it "threadWaitWrite waits for room in a pipe" $
+  it "threadWaitWrite waits while a pipe is full" $
     withPipe $ \out into -> do
       threadWaitWrite into
       setFdOption into NonBlockingRead True
@@ -56,7 +56,7 @@ spec = describe "Millrace.Wait" $ do
   it "waits for both directions of one descriptor at once" $
     withEvent 0 $ \event -> do
       reader <- start (threadWaitRead event)
-      within 5 "the wait for room" (threadWaitWrite event)
+      within 5 "the wait to write" (threadWaitWrite event)
       isOver reader `shouldReturn` False
       signal event
       within 5 "the wait" (finish reader)
@@ -109,7 +109,7 @@ spec = describe "Millrace.Wait" $ do
         within 5 "the transaction" (atomically (Left <$> ready)) `shouldReturn` (Left () :: Either () ())
         atomically ready -- once ready, it stays so
         giveUp
-    it "threadWaitWriteSTM succeeds when there is room" $
+    it "threadWaitWriteSTM succeeds when something can be written" $
       withEvent 0 $ \event -> do
         (ready, giveUp) <- threadWaitWriteSTM event
         within 5 "the transaction" (atomically ready)

@@ -1,4 +1,4 @@
--- | What is fetched ahead for threads that are about to be woken.
+-- | Memory is fetched ahead for threads that are about to be woken.
 module WaitersSpec (spec) where
 
 import Foreign.C.Types (CInt (..))

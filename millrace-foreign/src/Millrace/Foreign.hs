@@ -3,8 +3,8 @@
 
 -- | Calls blocking C functions without blocking an operating system thread.
 --
--- 'fiberCall' makes a Haskell function of a C function. The C function runs on a /fiber/, with its own C stack, on one
--- of a few operating system threads, the /carriers/. When it would block in libc (@recv@, @connect@, @poll@,
+-- 'fiberCall' makes a Haskell function of a C function. The C function runs on a /fiber/, which has its own C stack.
+-- Fibers run on a few operating system threads, the /carriers/. When it would block in libc (@recv@, @connect@, @poll@,
 -- @nanosleep@, @getaddrinfo@, @pthread_mutex_lock@, ...), the fiber parks and its carrier continues with others. C
 -- libraries need no change. In Haskell only the calling thread waits, as on an 'Control.Concurrent.MVar.MVar'.
 --
@@ -82,9 +82,9 @@ import Control.Exception (bracket)
 import Data.Proxy (Proxy (..))
 import Foreign.Ptr (FunPtr, Ptr, castPtr, plusPtr)
 import Foreign.Storable (Storable (peek, poke, sizeOf))
+import Millrace.Foreign.Internal.CType
 import Millrace.Foreign.Internal.Call
 import Millrace.Foreign.Internal.Callback
-import Millrace.Foreign.Internal.Type
 
 -- | Types of C functions: any number of 'Passable' arguments, and a 'Passable' result in 'IO'.
 class Callable f where
@@ -130,7 +130,7 @@ instance Passable r => Callable (IO r) where
 fiberCall :: Callable f => FunPtr f -> f
 fiberCall = fiberCallWith defaultCall
 
--- | The same with a deadline, another errno for interruptions, or a larger stack.
+-- | Converts a C function as 'fiberCall' does, with a deadline, another errno for interruptions, or a larger stack.
 --
 -- > deadline <- deadlineAfter 1000000
 -- > fiberCallWith defaultCall { callDeadline = deadline } c_recv descriptor buffer 4096 0   -- -1, ETIMEDOUT
@@ -143,8 +143,8 @@ fiberCallWith options function = calling invocation []
 -- in the thread that made the call, while the fiber waits. It may block and call 'fiberCall', and it receives
 -- exceptions thrown to its thread.
 --
--- If it throws an exception, it returns 0 to C, the C code is interrupted, and the exception is thrown again when that
--- has returned. After an exception has interrupted the call, callbacks still run, with exceptions masked
+-- If it throws an exception, it returns 0 to C. The C code is interrupted, and when it has returned, the exception is
+-- thrown again. After an exception has interrupted the call, callbacks still run, with exceptions masked
 -- uninterruptibly. Exceptions that they throw are lost.
 --
 -- C may also call the pointer on OS threads. It then works like a pointer made by @foreign import \"wrapper\"@. Such

@@ -1,4 +1,5 @@
-/* library_faults.c - functions of libffi and of the fibers as millrace-foreign's C code calls them where calls fail (fault.h). */
+/* library_faults.c - functions of libffi and of the fibers as millrace-foreign's C code calls them where calls fail
+ * (fault.h). */
 #include "fault/fault.h"
 
 #include "millrace_fiber.h"

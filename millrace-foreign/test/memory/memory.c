@@ -1,6 +1,7 @@
 /*
- * memory.c - millrace-foreign's C code without Haskell: the tests are the threads that call C on fibers, run its callbacks, and are woken.
- * With faults, each test runs again and again, and another call of that code fails: it says so, or the test passes. Must not know: GHC.
+ * memory.c - millrace-foreign's C code without Haskell: the tests are the threads that call C on fibers, run its
+ * callbacks, and are woken. With faults, each test runs again and again, and another call of that code fails: it says
+ * so, or the test passes. Must not know: GHC.
  */
 #include "call.h"
 #include "callback.h"
@@ -17,7 +18,8 @@
 #include "fault/fault.h"
 #endif
 
-/* ------------------------------------------------------------------------------------------------ instead of Haskell --- */
+/* ------------------------------------------------------------------------------------------------ instead of Haskell
+ * --- */
 
 static sem_t bell;
 static int places_freed, handled;
@@ -74,9 +76,9 @@ static mrf_call *make_call(void *function, unsigned count, mrf_kind result)
     static int place;
     mrf_call *call = mrf_call_create((void (*)(void))function, count, result, 0);
     CHECK(call != NULL);
-    if (mrf_call_place(call) == NULL)
-        mrf_call_set_place(call, &place);
-    CHECK(mrf_call_place(call) == &place);
+    if (mrf_call_signal(call) == NULL)
+        mrf_call_set_signal(call, &place);
+    CHECK(mrf_call_signal(call) == &place);
     return call;
 }
 
@@ -86,7 +88,7 @@ static void wait_until_woken(mrf_call *call)
     while ((list = mrf_wanted_take(0, &bell)) == NULL)
         while (sem_wait(&bell) != 0)
             CHECK_EQ(errno, EINTR);
-    CHECK(mrf_wanted_next(&list) == mrf_call_place(call));
+    CHECK(mrf_wanted_next(&list) == mrf_call_signal(call));
     CHECK(list == NULL);
 }
 
@@ -114,7 +116,8 @@ static void put_integer(mrf_call *call, unsigned index, mrf_kind kind, int64_t v
     memcpy(mrf_call_argument(call, index, kind), &value, size);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- calls --- */
+/* ------------------------------------------------------------------------------------------------------------- calls
+ * --- */
 
 static int64_t sum(int8_t a, int16_t b, int32_t c, int64_t d, uint8_t e, uint16_t f)
 {
@@ -215,7 +218,8 @@ static void wrong_backend(uintptr_t unused)
     CHECK_LT(mrf_start_carriers(1, "no such backend"), 0);
 }
 
-/* --------------------------------------------------------------------------------------------------------- callbacks --- */
+/* --------------------------------------------------------------------------------------------------------- callbacks
+ * --- */
 
 static mrf_callback *make_callback(mrf_kind *kind, void **pointer)
 {
@@ -312,7 +316,8 @@ static void interrupted_in_a_callback(uintptr_t unused)
     CHECK_EQ(value, ECANCELED);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ wake-ups --- */
+/* ------------------------------------------------------------------------------------------------------------ wake-ups
+ * --- */
 
 static void one_waker_for_each(uintptr_t unused)
 {
@@ -337,7 +342,8 @@ static void closed(uintptr_t unused)
     CHECK_NE(sem_trywait(&bell), 0);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the program --- */
+/* -------------------------------------------------------------------------------------------------------- the program
+ * --- */
 
 #ifdef MEMORY_WITH_FAULTS
 static const harness_test *current;

@@ -21,7 +21,7 @@
 -- >     query connection itemsBetween [value (10 :: Int), value (50 :: Int), value (20 :: Int)]
 -- >   mapM_ (print . itemName) items
 --
--- What is wrong with a connection string is said without a server:
+-- A wrong connection string is reported without asking a server:
 --
 -- >>> import Control.Exception (try, displayException)
 -- >>> either (\e -> displayException (e :: PostgresqlProblem)) show <$> try (connect "nonsense")
@@ -81,10 +81,10 @@ where
 import Data.ByteString (ByteString)
 import Millrace.Deadline (Deadline, deadlineAfter)
 import Millrace.Pool
-import Millrace.Postgresql.Internal.Connection
 import Millrace.Postgresql.Internal.Json (Json (..))
-import Millrace.Postgresql.Internal.Problem
+import Millrace.Postgresql.Internal.PostgresqlProblem
 import Millrace.Postgresql.Internal.Query
+import Millrace.Postgresql.Internal.ServerConnection
 import Millrace.Postgresql.Parameter (Parameter, Value, value)
 import Millrace.Postgresql.Row (Column, Row, checked, column)
 
@@ -92,9 +92,9 @@ import Millrace.Postgresql.Row (Column, Row, checked, column)
 connect :: ByteString -> IO Connection
 connect text = deadlineAfter 10000000 >>= \deadline -> connectBefore deadline text
 
--- | The same connection, on which everything ends at this deadline with an 'IOError'
+-- | The connection with a deadline, at which everything on it ends with an 'IOError'
 -- ('Millrace.Deadline.isDeadlineError'). A statement that this ends leaves the connection unusable, as an interruption
--- does; one that was still waiting for another thread's does not.
+-- does. A statement that was still waiting for that of another thread does not.
 --
 -- > deadline <- deadlineAfter 500000
 -- > items <- query (untilDeadline deadline connection) itemsBetween values

@@ -1,8 +1,8 @@
 -- | TLS 1.2 and 1.3 for every socket of "Millrace.Socket", as a client and as a server.
 --
 -- A handshake turns a connected socket into a 'Connection', which has the socket's functions: 'recv', 'sendAll',
--- 'sendFile'. Waiting, deadlines and interruption are the socket's. OpenSSL does the cryptography; it never sees a
--- descriptor and is never waited for.
+-- 'sendFile'. Waiting, deadlines and interruption are the socket's. OpenSSL does the cryptography. It never gets a
+-- descriptor, and never waits.
 --
 -- > main = do
 -- >   identity <- loadIdentity (PemFile "fullchain.pem") (PemFile "privkey.pem")

@@ -1,4 +1,5 @@
-/* clock.c - replaces libc's clock functions, so that a test can move the time forward, also for OpenSSL. Must not know: sockets. */
+/* clock.c - replaces libc's clock functions, so that a test can move the time forward, also for OpenSSL. Must not know:
+ * sockets. */
 #include "clock.h"
 
 #include <sys/time.h>
@@ -6,7 +7,7 @@
 
 static time_t passed;
 
-void let_pass(long seconds)
+void advance_clock(long seconds)
 {
     passed += seconds;
 }
@@ -19,19 +20,19 @@ static struct timespec now(void)
     return present;
 }
 
-time_t time(time_t *place)
+time_t time(time_t *to)
 {
     time_t seconds = now().tv_sec;
-    if (place)
-        *place = seconds;
+    if (to)
+        *to = seconds;
     return seconds;
 }
 
 /* OpenSSL 3.2 and later call this for the ages of sessions. */
-int gettimeofday(struct timeval *restrict place, void *restrict zone)
+int gettimeofday(struct timeval *restrict to, void *restrict zone)
 {
     (void)zone;
     struct timespec present = now();
-    *place = (struct timeval){.tv_sec = present.tv_sec, .tv_usec = present.tv_nsec / 1000};
+    *to = (struct timeval){.tv_sec = present.tv_sec, .tv_usec = present.tv_nsec / 1000};
     return 0;
 }

@@ -3,6 +3,6 @@
 #define CLOCK_H
 
 /* Moves the time forward by `seconds`: time() and gettimeofday() return later times from now on. */
-void let_pass(long seconds);
+void advance_clock(long seconds);
 
 #endif

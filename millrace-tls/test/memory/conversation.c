@@ -1,4 +1,5 @@
-/* conversation.c - the turns of a client and a server, and what they check in each. Must not know: system calls, sockets. */
+/* conversation.c - the turns of a client and a server, and the checks in each of them. Must not know: system calls,
+ * sockets. */
 #include "conversation.h"
 
 #include <stdlib.h>
@@ -19,9 +20,9 @@ uint8_t byte_at(size_t position)
 
 void wire_put(wire *wire, const uint8_t *bytes, size_t count)
 {
-    if (wire->count + count > wire->room) {
-        wire->room = 2 * (wire->count + count);
-        wire->bytes = realloc(wire->bytes, wire->room);
+    if (wire->count + count > wire->capacity) {
+        wire->capacity = 2 * (wire->count + count);
+        wire->bytes = realloc(wire->bytes, wire->capacity);
         CHECK(wire->bytes);
     }
     if (count > 0)
@@ -29,7 +30,8 @@ void wire_put(wire *wire, const uint8_t *bytes, size_t count)
     wire->count += count;
 }
 
-/* The next piece that arrives, in memory of exactly its size, so that a sanitizer finds reads beyond it. NULL if there is none. */
+/* The next piece that arrives, in memory of exactly its size, so that a sanitizer finds reads beyond it. NULL if there
+ * is none. */
 static uint8_t *next_piece(conversation *c, wire *wire, size_t *count)
 {
     size_t end = wire->count < wire->cut ? wire->count : wire->cut;
@@ -95,15 +97,15 @@ static bool shake(conversation *c, side *side, bool is_first)
 
 /* Receives a piece with one of the two receive functions, chosen at random. The plain bytes are in `plain`. */
 static tls_step receive_piece(conversation *c, side *side, const uint8_t *piece, size_t count, uint8_t *plain,
-                              size_t room)
+                              size_t capacity)
 {
-    if (count > room || next_random(&c->random) % 2 == 0)
-        return tls_connection_receive(side->connection, piece, count, plain, room);
-    uint8_t *buffer = malloc(room);
+    if (count > capacity || next_random(&c->random) % 2 == 0)
+        return tls_connection_receive(side->connection, piece, count, plain, capacity);
+    uint8_t *buffer = malloc(capacity);
     CHECK(buffer);
     if (count > 0)
         memcpy(buffer, piece, count);
-    tls_step step = tls_connection_receive_in_place(side->connection, buffer, count, room);
+    tls_step step = tls_connection_receive_in_place(side->connection, buffer, count, capacity);
     memcpy(plain, buffer, step_plain(step));
     free(buffer);
     return step;
@@ -117,10 +119,10 @@ static bool receive(conversation *c, side *side, const struct side *peer)
     if (!piece && !has_input)
         return false;
     uint8_t plain[PLAIN_ROOM];
-    size_t room = c->is_whole ? sizeof plain : 1 + next_random(&c->random) % sizeof plain;
-    tls_step step = receive_piece(c, side, piece, count, plain, room);
+    size_t capacity = c->is_whole ? sizeof plain : 1 + next_random(&c->random) % sizeof plain;
+    tls_step step = receive_piece(c, side, piece, count, plain, capacity);
     free(piece);
-    CHECK(step_plain(step) <= room);
+    CHECK(step_plain(step) <= capacity);
     for (size_t i = 0; i < step_plain(step); i++)
         CHECK(plain[i] == byte_at(side->received + i));
     side->received += step_plain(step);
@@ -150,25 +152,25 @@ static tls_step seal_piece(conversation *c, side *side, const uint8_t *plain, si
 {
     uint8_t out[OUT_ROOM];
     uint32_t way = next_random(&c->random) % 4;
-    size_t room = c->is_whole ? sizeof out : 65 + next_random(&c->random) % (sizeof out - 65);
+    size_t capacity = c->is_whole ? sizeof out : 65 + next_random(&c->random) % (sizeof out - 65);
     tls_step step;
     if (way == 0) {
         step = tls_connection_send_later(side->connection, plain, count);
         CHECK(step_out(step) == 0);
         return step;
     }
-    if (way == 1 && count <= room) {
+    if (way == 1 && count <= capacity) {
         memcpy(out, plain, count);
-        step = tls_connection_send_in_place(side->connection, out, count, room);
+        step = tls_connection_send_in_place(side->connection, out, count, capacity);
         if (step_status(step) != TLS_DONE || step_plain(step) == count) {
-            CHECK(step_out(step) <= room);
+            CHECK(step_out(step) <= capacity);
             wire_put(side->out, out, step_out(step));
             return step;
         }
         CHECK(step_plain(step) == 0 && step_out(step) == 0);
     }
-    step = tls_connection_send(side->connection, plain, count, out, room);
-    CHECK(step_out(step) <= room && step_plain(step) <= count);
+    step = tls_connection_send(side->connection, plain, count, out, capacity);
+    CHECK(step_out(step) <= capacity && step_plain(step) <= count);
     wire_put(side->out, out, step_out(step));
     return step;
 }

@@ -1,6 +1,6 @@
 /*
- * conversation.h - a client and a server in one thread, connected by two wires in memory. A test may change the bytes on a wire.
- * Must not know: system calls, sockets.
+ * conversation.h - a client and a server in one thread, connected by two wires in memory. A test may change the bytes
+ * on a wire. Must not know: system calls, sockets.
  */
 #ifndef CONVERSATION_H
 #define CONVERSATION_H
@@ -40,10 +40,11 @@ typedef struct credentials {
     const struct credentials *next; /* of all that were made */
 } credentials;
 
-/* Credentials with these alternative names ("DNS:localhost"), or without any if `names` is NULL. The certificate signs itself. */
+/* Credentials with these alternative names ("DNS:localhost"), or without any if `names` is NULL. The certificate signs
+ * itself. */
 const credentials *credentials_of(const char *common_name, const char *names);
 
-/* The same, signed by an authority. */
+/* Credentials with these alternative names that an authority has signed. */
 const credentials *credentials_from(const credentials *authority, const char *common_name, const char *names);
 
 /* The caller frees them. */
@@ -84,7 +85,7 @@ static inline bool step_has_more(tls_step step)
 typedef struct wire {
     uint8_t *bytes;
     size_t count;
-    size_t room;
+    size_t capacity;
     size_t taken; /* by the receiving side */
     size_t cut;   /* bytes beyond this many never arrive */
 } wire;

@@ -1,4 +1,4 @@
-/* delivery.c - how bytes arrive: in pieces, up to a place, changed. Must not know: system calls, sockets. */
+/* delivery.c - how bytes arrive: in pieces, up to a position, changed. Must not know: system calls, sockets. */
 #include "memory_test.h"
 #include "mutation.h"
 
@@ -28,8 +28,8 @@ void pieces(uintptr_t version)
     tls_context_release(server);
 }
 
-/* For each position, one conversation whose bytes in one direction arrive only up to it. The receiver must not see an end unless
- * all bytes have arrived. */
+/* For each position, one conversation whose bytes in one direction arrive only up to it. The receiver must not see an
+ * end unless all bytes have arrived. */
 static void cut(uintptr_t version, bool is_to_server)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -37,14 +37,14 @@ static void cut(uintptr_t version, bool is_to_server)
     uint64_t seed = harness_first_seed();
     /* Under sanitizers, only some of the positions. */
     unsigned stride = 2000 / harness_rounds(2000);
-    for (size_t place = seed % stride;; place += stride) {
+    for (size_t position = seed % stride;; position += stride) {
         conversation c;
         conversation_begin(&c, client, server, 200, seed++);
         wire *short_one = is_to_server ? &c.to_server : &c.to_client;
         const side *waiting = is_to_server ? &c.server : &c.client;
-        short_one->cut = place;
+        short_one->cut = position;
         conversation_run(&c);
-        bool is_whole = place >= short_one->count;
+        bool is_whole = position >= short_one->count;
         CHECK_NE(waiting->phase, FAILED);
         CHECK_EQ(waiting->phase == ENDED, is_whole);
         if (is_whole)

@@ -1,4 +1,5 @@
-/* fuzz.c - a conversation whose bytes are changed by a script from libFuzzer. The script's first bit chooses the TLS version. */
+/* fuzz.c - a conversation whose bytes are changed by a script from libFuzzer. The script's first bit chooses the TLS
+ * version. */
 #include "mutation.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

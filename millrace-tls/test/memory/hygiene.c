@@ -1,5 +1,5 @@
-/* hygiene.c - tests of how OpenSSL is used: old errors in the thread, the machine's configuration, closed connections, sessions and
- * tickets, and messages after the handshake. */
+/* hygiene.c - tests of how OpenSSL is used: old errors in the thread, the machine's configuration, closed connections,
+ * sessions and tickets, and messages after the handshake. */
 #include "clock.h"
 #include "memory_test.h"
 #include "tls_internal.h"
@@ -170,8 +170,8 @@ void no_early_data(uintptr_t version)
     tls_context_release(server);
 }
 
-/* Runs a conversation in which the client offers *session, if it is not NULL, and replaces that by its new session. Returns the
- * server's last phase. */
+/* Runs a conversation in which the client offers *session, if it is not NULL, and replaces that by its new session.
+ * Returns the server's last phase. */
 static phase resume(tls_context *client, tls_context *server, SSL_SESSION **session, bool *is_resumed,
                     tls_problem *problem)
 {
@@ -192,8 +192,8 @@ static phase resume(tls_context *client, tls_context *server, SSL_SESSION **sess
     return phase;
 }
 
-/* A session from a server that asks for no client certificates must not be resumed at one that requires them, even if both share
- * the ticket keys. */
+/* A session from a server that asks for no client certificates must not be resumed at one that requires them, even if
+ * both share the ticket keys. */
 void session_of_other_settings(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -224,7 +224,8 @@ void session_of_other_settings(uintptr_t version)
     release(client, lenient);
 }
 
-/* In TLS 1.3 a client should use a ticket only once. So every connection brings a new one, even a resumed connection. */
+/* In TLS 1.3 a client should use a ticket only once. So every connection brings a new one, even a resumed connection.
+ * */
 void tickets_follow_tickets(uintptr_t version)
 {
     const credentials *own = usual_credentials();
@@ -297,11 +298,11 @@ void sessions_grow_old(uintptr_t version)
     tls_context *server = new_server_context(own, (int)version);
     CHECK(tls_context_resume(client));
     CHECK(!resumes(client, server, ENDED));
-    let_pass(50 * MINUTES);
+    advance_clock(50 * MINUTES);
     CHECK(resumes(client, server, ENDED));
-    let_pass(50 * MINUTES);
+    advance_clock(50 * MINUTES);
     CHECK(resumes(client, server, ENDED));
-    let_pass(25 * MINUTES);
+    advance_clock(25 * MINUTES);
     CHECK(!resumes(client, server, ENDED));
     CHECK(resumes(client, server, ENDED));
     release(client, server);
@@ -340,13 +341,13 @@ void tickets_rotate(uintptr_t version)
     CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
     key_name(session, first);
     SSL_SESSION *oldest = SSL_SESSION_dup(session);
-    let_pass(30 * MINUTES);
+    advance_clock(30 * MINUTES);
     CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
     CHECK(is_resumed);
     key_name(session, later);
     CHECK_MEMORY(first, later, sizeof first);
     /* The ticket's key is no longer the newest one, so the client gets a new ticket. */
-    let_pass(31 * MINUTES);
+    advance_clock(31 * MINUTES);
     SSL_SESSION *other = NULL;
     CHECK_EQ(resume(client, server, &other, &is_resumed, &problem), ENDED);
     CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
@@ -354,7 +355,7 @@ void tickets_rotate(uintptr_t version)
     key_name(session, later);
     CHECK(memcmp(first, later, sizeof first) != 0);
     /* After three hours a ticket is invalid, even if its client believes that it is new. */
-    let_pass(2 * HOURS);
+    advance_clock(2 * HOURS);
     establish(oldest, time(NULL));
     CHECK_EQ(resume(client, server, &oldest, &is_resumed, &problem), ENDED);
     CHECK(!is_resumed);
@@ -379,10 +380,10 @@ void given_tickets_stay(uintptr_t version)
     /* Each server has the key of the server before, and one more. */
     for (int i = 0; i < 2; i++) {
         tls_tickets *tickets = tls_tickets_new();
-        CHECK(tickets && tls_tickets_give(tickets, keys + (1 - i) * TLS_TICKET_KEY_SIZE, 2));
+        CHECK(tickets && tls_tickets_set_keys(tickets, keys + (1 - i) * TLS_TICKET_KEY_SIZE, 2));
         tls_context *server = server_with((int)version, tickets);
         tls_tickets_release(tickets);
-        let_pass(61 * MINUTES);
+        advance_clock(61 * MINUTES);
         CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
         CHECK_EQ(is_resumed, i > 0);
         key_name(session, name);
@@ -390,8 +391,8 @@ void given_tickets_stay(uintptr_t version)
         tls_context_release(server);
     }
     tls_tickets *strange = tls_tickets_new();
-    CHECK(strange && !tls_tickets_give(strange, keys, 0) && !tls_tickets_give(strange, keys, 17));
-    CHECK(tls_tickets_give(strange, keys + 2 * TLS_TICKET_KEY_SIZE, 1));
+    CHECK(strange && !tls_tickets_set_keys(strange, keys, 0) && !tls_tickets_set_keys(strange, keys, 17));
+    CHECK(tls_tickets_set_keys(strange, keys + 2 * TLS_TICKET_KEY_SIZE, 1));
     tls_context *server = server_with((int)version, strange);
     tls_tickets_release(strange);
     CHECK_EQ(resume(client, server, &session, &is_resumed, &problem), ENDED);
@@ -419,8 +420,8 @@ static SSL_TICKET_RETURN take_ticket(SSL *ssl, SSL_SESSION *session, const unsig
     return SSL_TICKET_RETURN_USE;
 }
 
-/* A ticket in several records, of which only the first one has arrived. A send must return TLS_WANTS_INPUT without sending or
- * failing. */
+/* A ticket in several records, of which only the first one has arrived. A send must return TLS_WANTS_INPUT without
+ * sending or failing. */
 void message_in_parts(uintptr_t version)
 {
     tls_context *client = new_client_context(usual_credentials(), (int)version);
@@ -445,7 +446,7 @@ void message_in_parts(uintptr_t version)
     CHECK_EQ(step_status(step), TLS_WANTS_INPUT);
     CHECK_EQ(step_plain(step), 0);
     CHECK_EQ(step_out(step), 0);
-    /* The other records. A receive with a room of 0 only keeps them. */
+    /* The other records. A receive with a capacity of 0 only keeps them. */
     CHECK_EQ(step_status(
                  tls_connection_receive(c.client.connection, in->bytes + in->taken, in->count - in->taken, plain, 0)),
              TLS_WANTS_INPUT);
@@ -517,7 +518,7 @@ void keys_change(uintptr_t version)
     release(client, server);
 }
 
-/* The last bytes and the end are sealed by one step, as soon as there is room for all bytes. */
+/* The last bytes and the end are sealed by one step, as soon as all bytes fit. */
 void last_bytes(uintptr_t version)
 {
     enum { TOTAL = 3000 };
@@ -536,8 +537,8 @@ void last_bytes(uintptr_t version)
     (void)tls_connection_receive(c.client.connection, in->bytes + in->taken, in->count - in->taken, plain,
                                  sizeof plain);
     in->taken = in->count;
-    for (size_t room = 1000; done < TOTAL; room += 1000) {
-        tls_step step = tls_connection_send_last(c.server.connection, sent + done, TOTAL - done, out, room);
+    for (size_t capacity = 1000; done < TOTAL; capacity += 1000) {
+        tls_step step = tls_connection_send_last(c.server.connection, sent + done, TOTAL - done, out, capacity);
         CHECK_EQ(step_status(step), TLS_DONE);
         done += step_plain(step);
         CHECK(!step_has_more(step));

@@ -1,6 +1,6 @@
 /*
- * mutation.c - changes bytes on their way, and whole records: their type, version, length, order and number. Whatever is changed, a
- * side must return only plain bytes that the other side has sent. Must not know: system calls, sockets.
+ * mutation.c - changes bytes on their way, and whole records: their type, version, length, order and number. Whatever
+ * is changed, a side must return only plain bytes that the other side has sent. Must not know: system calls, sockets.
  */
 #include "mutation.h"
 

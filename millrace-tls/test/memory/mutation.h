@@ -1,4 +1,5 @@
-/* mutation.h - an attacker between the two sides, who changes the bytes by a script. Must not know: system calls, sockets. */
+/* mutation.h - an attacker between the two sides, who changes the bytes by a script. Must not know: system calls,
+ * sockets. */
 #ifndef MUTATION_H
 #define MUTATION_H
 
@@ -12,7 +13,8 @@ typedef struct mutation {
     unsigned count; /* how many turns were changed */
 } mutation;
 
-/* Runs a whole conversation with bytes changed by this script, and checks that no side returns bytes that were not sent. */
+/* Runs a whole conversation with bytes changed by this script, and checks that no side returns bytes that were not
+ * sent. */
 void mutated_conversation(tls_context *client, tls_context *server, const uint8_t *script, size_t length);
 
 #endif

@@ -5,7 +5,7 @@
 --
 -- The calls are made by helper threads, at most 64 at a time, so that only the calling thread waits for the disk or the
 -- network. Directories are read some thousand names at a time. All functions are interruptible. A call that a helper
--- has begun then continues without its caller. They wait only for the file system, so none has a deadline of its own:
+-- has begun then continues without its caller. They wait only for the file system, so none takes a deadline:
 -- 'Millrace.Timer.finishBefore' gives one to any of them. They throw an 'IOError' that names the function and the path
 -- ('System.IO.Error.isDoesNotExistError', ...). In "Millrace.Simulation" they work on the simulated machine, which has
 -- no symbolic links and no owners: functions that need these are refused.
@@ -22,7 +22,7 @@
 -- >>> exists "example"
 -- False
 module Millrace.Directory
-  ( -- * What is there
+  ( -- * Existence and status
     exists,
     Status (..),
     Kind (..),
@@ -84,11 +84,11 @@ import Foreign.C.Error (Errno (..), eBADF, eNOTDIR)
 import Foreign.Ptr (FunPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Internal.Constants.Files
+import Millrace.Internal.DirectoryBatches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
-import Millrace.Internal.Job (Output)
-import Millrace.Internal.Listing
+import Millrace.Internal.HelperJob (Output)
 import Numeric (showOct)
 import System.IO.Error (isAlreadyExistsError, isDoesNotExistError)
 
@@ -280,12 +280,12 @@ dropLast path = case dropWhile (== '/') (reverse path) of
 removeDirectory :: FilePath -> IO ()
 removeDirectory = removeName "Millrace.Directory.removeDirectory" Directory
 
--- | Removes a directory with everything in it, or a file. Does not follow symbolic links, also if one takes the place
--- of a directory meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others
--- remove meanwhile cause no error.
+-- | Removes a directory with everything in it, or a file. Does not follow symbolic links, not even one that replaces a
+-- directory meanwhile. If something in it cannot be removed, it throws, and the rest remains. Names that others remove
+-- meanwhile cause no error.
 --
 -- Every call is about a whole path. Do not use it with privileges below a directory in which other users may write:
--- they could put a link in the place of a directory above, after that was listed.
+-- they could replace a directory above by a link after it was listed.
 removeTree :: FilePath -> IO ()
 removeTree path = do
   kind <- statusKind <$> statusBy function Never path
@@ -300,7 +300,7 @@ removeTree path = do
     nothingThere problem = if isDoesNotExistError problem then return (noNames, Complete) else throwIO problem
     ignoreMissing problem = unless (isDoesNotExistError problem) (throwIO problem)
 
--- Removes an empty directory, or what is no directory.
+-- Removes an empty directory, or a file.
 removeName :: String -> Kind -> FilePath -> IO ()
 removeName function kind path = onPath function path c_unlink [if kind == Directory then 1 else 0] (\_ _ -> return ())
 
@@ -325,12 +325,12 @@ list path =
 foldEntries :: FilePath -> a -> (a -> Entry -> IO (Step a)) -> IO a
 foldEntries path begin step = stateOf <$> foldDirectory (reading "Millrace.Directory.foldEntries") path begin step
 
--- What list and foldEntries do: the directory may be behind a link, and errors are thrown.
+-- How list and foldEntries read: the directory may be behind a link, and errors are thrown.
 reading :: String -> Reading
 reading function = ReadingDirectory function Always throwIO
 
--- | An open directory, whose names are read when they are asked for: for loops for which 'foldEntries' has the wrong
--- form. For one thread at a time.
+-- | An open directory, whose names are read when 'nextEntry' needs them. Use it for loops that 'foldEntries' cannot
+-- express. For one thread at a time.
 data DirectoryStream = DirectoryStream !FilePath !Prefix !(Maybe Open) !(IORef Unread)
 
 data Unread
@@ -364,7 +364,7 @@ nextEntry (DirectoryStream path prefix _ unread) = do
         Complete -> return Nothing
         More open position -> nextBatch function path open position >>= go . uncurry Unread
 
--- | Closes a directory. Does not wait, also if a call that was interrupted still reads: then that closes it. Closing it
+-- | Closes a directory. Does not wait. If a call that was interrupted still reads, that call closes it. Closing it
 -- twice is no error.
 closeDirectory :: DirectoryStream -> IO ()
 closeDirectory (DirectoryStream _ _ open unread) = mask_ (writeIORef unread Closed >> mapM_ closeListing open)
@@ -428,7 +428,7 @@ attempt action = (Right <$> action) `catch` (return . Left)
 rename :: FilePath -> FilePath -> IO ()
 rename from to = onPaths "Millrace.Directory.rename" from to c_rename [0]
 
--- | The same, but throws if the new name exists.
+-- | Gives a file another name. Throws if that name exists.
 renameNew :: FilePath -> FilePath -> IO ()
 renameNew from to = onPaths "Millrace.Directory.renameNew" from to c_rename [renameNoReplace]
 

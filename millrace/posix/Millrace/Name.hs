@@ -1,5 +1,5 @@
--- | Names of hosts and services, looked up by the system's own means (@getaddrinfo@, @getnameinfo@) by at most 32
--- helper threads, which do nothing else. A look-up whose deadline passes, or whose thread is interrupted, continues
+-- | Names of hosts and services, looked up by the system's functions (@getaddrinfo@, @getnameinfo@) in at most 32
+-- helper threads, which do only this. A look-up whose deadline passes, or whose thread is interrupted, continues
 -- without its caller. So name servers that do not answer delay other look-ups, but nothing else.
 --
 -- > main = do
@@ -56,7 +56,7 @@ import Foreign.Storable (peekByteOff)
 import Millrace.Deadline (Deadline, monotonicNanoseconds, noDeadline)
 import Millrace.Internal.Constants.Names
 import Millrace.Internal.Errors (failure)
-import Millrace.Internal.Job
+import Millrace.Internal.HelperJob
 import Millrace.Internal.Socket (addressFrom)
 import Millrace.Internal.Units (thousandfold)
 import Network.Socket
@@ -114,7 +114,8 @@ data Problem
     PermanentFailure
   | -- | The combination of family, type and flags makes no sense here.
     NotSupported
-  | -- | The name has letters beyond ASCII. The caller must convert them (IDNA): look up @xn--mnchen-3ya.de@ for @münchen.de@.
+  | -- | The name has letters beyond ASCII. The caller must convert them (IDNA): look up @xn--mnchen-3ya.de@ for
+    -- @münchen.de@.
     NotAscii
   | -- | another one of @getaddrinfo@'s errors, by its number
     OtherProblem !Int
@@ -158,7 +159,7 @@ lookUpBefore deadline query
     hostText = fromMaybe "" (queryHost query)
     serviceText = fromMaybe "" (queryService query)
     what =
-      (job c_find_addresses numbers [Char8.pack hostText, Char8.pack serviceText]) {jobLine = Names} `meaning` addresses
+      (job c_find_addresses numbers [Char8.pack hostText, Char8.pack serviceText]) {jobPool = Names} `meaning` addresses
     numbers =
       [ flagsOf (queryFlags query),
         fromIntegral (packFamily (queryFamily query)),
@@ -184,13 +185,13 @@ flagsOf = sum . map number
 
 -- Parses the output of mrh_do_find_addresses.
 addresses :: Int64 -> Output -> IO [AddrInfo]
-addresses count (Output place bytes) = do
-  canonical <- peekCString (castPtr (place `plusPtr` (fromIntegral count * recordSize)))
+addresses count (Output memory bytes) = do
+  canonical <- peekCString (castPtr (memory `plusPtr` (fromIntegral count * recordSize)))
   let isThere = fromIntegral count * recordSize + 1 < bytes
   mapM (record (if isThere then Just canonical else Nothing)) [0 .. fromIntegral count - 1]
   where
     record canonical i = do
-      let here = place `plusPtr` (i * recordSize) :: Ptr Word8
+      let here = memory `plusPtr` (i * recordSize) :: Ptr Word8
       family <- peekByteOff here 4 :: IO Int32
       kind <- peekByteOff here 8 :: IO Int32
       protocol <- peekByteOff here 12 :: IO Int32
@@ -206,7 +207,7 @@ addresses count (Output place bytes) = do
             addrCanonName = if i == 0 then canonical else Nothing
           }
 
--- The errors of getaddrinfo are beside those of the system.
+-- The errors of getaddrinfo have other numbers than those of the system: they are beyond them.
 failed :: String -> String -> Errno -> IO a
 failed function described (Errno code)
   | number >= nameErrorBase = throwIO (NameError described (problemOf (number - nameErrorBase)))
@@ -237,20 +238,20 @@ lookUpName = lookUpNameBefore noDeadline
 -- | 'lookUpName' with a deadline.
 lookUpNameBefore :: Deadline -> SockAddr -> [NameInfoFlag] -> IO (HostName, ServiceName)
 lookUpNameBefore deadline address flags = do
-  place <- mallocForeignPtrBytes size
-  withForeignPtr place $ \pointer -> pokeSocketAddress (castPtr pointer) address
-  runJobBefore deadline (what place) >>= either (failed "Millrace.Name.lookUpName" (show address)) return
+  memory <- mallocForeignPtrBytes size
+  withForeignPtr memory $ \pointer -> pokeSocketAddress (castPtr pointer) address
+  runJobBefore deadline (what memory) >>= either (failed "Millrace.Name.lookUpName" (show address)) return
   where
     size = sizeOfSocketAddress address
-    what place =
+    what memory =
       (job c_find_name [fromIntegral size, sum (map number flags)] [])
-        { jobLine =
+        { jobPool =
             Names,
-          jobMemory = Just place
+          jobMemory = Just memory
         }
         `meaning` const both
-    both (Output place count) = do
-      bytes <- ByteString.packCStringLen (castPtr place, count)
+    both (Output memory count) = do
+      bytes <- ByteString.packCStringLen (castPtr memory, count)
       let (first, rest) = ByteString.break (== 0) bytes
       return (Char8.unpack first, Char8.unpack (ByteString.takeWhile (/= 0) (ByteString.drop 1 rest)))
     number flag = maybe 0 fromIntegral (lookup flag nameFlags)

@@ -56,11 +56,11 @@ import Foreign.Marshal.Array (allocaArray, peekArray)
 import Foreign.Ptr (FunPtr, Ptr)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Directory (Permissions (..))
-import Millrace.Internal.Ends
+import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes)
 import Millrace.Internal.FileJob
-import Millrace.Internal.Plain
+import Millrace.Internal.StreamDescriptor
 import Millrace.Internal.Units (saturated)
 import System.Posix.Types (Fd (..))
 
@@ -74,8 +74,8 @@ foreign import ccall unsafe "mrh_set_nonblocking" c_set_nonblocking :: CInt -> I
 
 foreign import ccall "&mrh_do_mkfifo" c_mkfifo :: FunPtr Work
 
--- | A pipe: what is written into the second end comes out of the first. Programs that are started do not inherit it.
--- Close both ends.
+-- | Makes a pipe. Bytes that are written into the second end come out of the first. Programs that are started do not
+-- inherit it. Close both ends.
 newPipe :: IO (ReadEnd, WriteEnd)
 newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
   allocaArray 2 $ \ends -> do
@@ -85,12 +85,13 @@ newPipe = handOver (\(out, into) -> closeReadEnd out >> closeWriteEnd into) $
     numbers <- peekArray 2 ends
     case numbers of
       [out, into] -> do
-        readEnd <- newPlain "pipe, to read from" out `onException` closeNumber into
-        writeEnd <- newPlain "pipe, to write to" into `onException` uninterruptibleMask_ (closePlain readEnd)
+        readEnd <- newStreamDescriptor "pipe, to read from" out `onException` closeNumber into
+        writeEnd <-
+          newStreamDescriptor "pipe, to write to" into `onException` uninterruptibleMask_ (closeStream readEnd)
         return (ReadEnd readEnd, WriteEnd writeEnd)
       _ -> error "Millrace.Pipe.newPipe: two elements were asked for"
 
--- | A pipe whose ends are closed when the action has ended.
+-- | Makes a pipe, and closes its ends when the action has ended.
 withPipe :: (ReadEnd -> WriteEnd -> IO a) -> IO a
 withPipe = bracket newPipe (\(out, into) -> closeReadEnd out >> closeWriteEnd into) . uncurry
 
@@ -100,7 +101,7 @@ readPipe = readPipeBefore noDeadline
 
 -- | 'readPipe' with a deadline.
 readPipeBefore :: Deadline -> ReadEnd -> Int -> IO ByteString
-readPipeBefore deadline (ReadEnd plain) = readPlain "Millrace.Pipe.readPipe" plain deadline
+readPipeBefore deadline (ReadEnd stream) = readStream "Millrace.Pipe.readPipe" stream deadline
 
 -- | Writes all bytes, and waits while the pipe is full. If it is interrupted or fails, a part of unknown size may have
 -- been written.
@@ -109,21 +110,21 @@ writePipe = writePipeBefore noDeadline
 
 -- | 'writePipe' with a deadline.
 writePipeBefore :: Deadline -> WriteEnd -> ByteString -> IO ()
-writePipeBefore deadline (WriteEnd plain) = writePlain "Millrace.Pipe.writePipe" plain deadline
+writePipeBefore deadline (WriteEnd stream) = writeStream "Millrace.Pipe.writePipe" stream deadline
 
 -- | Closes an end. Threads that wait for it end with @EBADF@. Closing it again does nothing.
 closeReadEnd :: ReadEnd -> IO ()
-closeReadEnd (ReadEnd plain) = closePlain plain
+closeReadEnd (ReadEnd stream) = closeStream stream
 
 -- | Closes an end: when all writers have done so, readers come to the end of the stream.
 closeWriteEnd :: WriteEnd -> IO ()
-closeWriteEnd (WriteEnd plain) = closePlain plain
+closeWriteEnd (WriteEnd stream) = closeStream stream
 
 -- | Sets how many bytes the pipe holds, and returns how many it holds now (Linux rounds up). A new pipe holds 65536.
 setPipeCapacity :: WriteEnd -> Int -> IO Int
-setPipeCapacity (WriteEnd plain) bytes = do
-  result <- callPlain plain (`c_pipe_capacity` saturated bytes)
-  when (result < 0) $ throwIO (failure "Millrace.Pipe.setPipeCapacity" (show plain) (Errno (negate result)))
+setPipeCapacity (WriteEnd stream) bytes = do
+  result <- callStream stream (`c_pipe_capacity` saturated bytes)
+  when (result < 0) $ throwIO (failure "Millrace.Pipe.setPipeCapacity" (show stream) (Errno (negate result)))
   return (fromIntegral result)
 
 -- | Makes a named pipe.
@@ -138,9 +139,9 @@ openFifoForReading path = handOver closeReadEnd $ do
   descriptor <-
     openFifo "Millrace.Pipe.openFifoForReading" path 0
       >>= either (throwIO . failure "Millrace.Pipe.openFifoForReading" path) return
-  ReadEnd <$> newPlain ("FIFO " ++ path ++ ", to read from") descriptor
+  ReadEnd <$> newStreamDescriptor ("FIFO " ++ path ++ ", to read from") descriptor
 
--- | Opens a named pipe for writing. Waits for a reader, and asks for one every 1 to 50 milliseconds.
+-- | Opens a named pipe for writing. Waits for a reader: looks for one every 1 to 50 milliseconds.
 openFifoForWriting :: FilePath -> IO WriteEnd
 openFifoForWriting = openFifoForWritingBefore noDeadline
 
@@ -149,7 +150,7 @@ openFifoForWritingBefore :: Deadline -> FilePath -> IO WriteEnd
 openFifoForWritingBefore deadline path = handOver closeWriteEnd . askUntil deadline function path $ do
   result <- openFifo function path 1
   case result of
-    Right descriptor -> Just . WriteEnd <$> newPlain ("FIFO " ++ path ++ ", to write to") descriptor
+    Right descriptor -> Just . WriteEnd <$> newStreamDescriptor ("FIFO " ++ path ++ ", to write to") descriptor
     Left code | code == eNXIO -> return Nothing
     Left code -> throwIO (failure function path code)
   where
@@ -169,26 +170,26 @@ readEndFromDescriptor :: Fd -> IO ReadEnd
 readEndFromDescriptor fd =
   handOver closeReadEnd (ReadEnd <$> fromDescriptor "readEndFromDescriptor" "pipe, to read from" fd)
 
--- | The same for writing.
+-- | Takes over a descriptor for writing. From now on only 'closeWriteEnd' may close it; see 'readEndFromDescriptor'.
 writeEndFromDescriptor :: Fd -> IO WriteEnd
 writeEndFromDescriptor fd =
   handOver closeWriteEnd (WriteEnd <$> fromDescriptor "writeEndFromDescriptor" "pipe, to write to" fd)
 
--- Call it masked. If the flags cannot be set, there is no descriptor with this number, and a later one with it would be
--- a stranger's.
-fromDescriptor :: String -> String -> Fd -> IO Plain
+-- Call it masked. If the flags cannot be set, there is no descriptor with this number, and a later one with it would
+-- belong to somebody else.
+fromDescriptor :: String -> String -> Fd -> IO StreamDescriptor
 fromDescriptor name what (Fd number) = do
   refuseSimulation
   result <- c_set_nonblocking number
   when (result < 0) $
     throwIO (failure ("Millrace.Pipe." ++ name) ("descriptor " ++ show number) (Errno (negate result)))
-  newPlain what number
+  newStreamDescriptor what number
 
 -- | The descriptor's number, for programs that are started ('Millrace.Process.Descriptor'). It is valid until the end
 -- is closed. Do not close it. It is non-blocking. A program that "Millrace.Process" starts gets it blocking.
 readEndDescriptor :: ReadEnd -> Fd
-readEndDescriptor (ReadEnd plain) = Fd (plainDescriptor plain)
+readEndDescriptor (ReadEnd stream) = Fd (streamNumber stream)
 
--- | The same for the other end.
+-- | The number of the descriptor to write to; see 'readEndDescriptor'.
 writeEndDescriptor :: WriteEnd -> Fd
-writeEndDescriptor (WriteEnd plain) = Fd (plainDescriptor plain)
+writeEndDescriptor (WriteEnd stream) = Fd (streamNumber stream)

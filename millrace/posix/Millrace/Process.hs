@@ -9,8 +9,8 @@
 -- 2. No zombie remains: a green thread waits for every process, whether or not the program asks how it ended.
 -- 3. 'withProcess' and everything built on it end the process, and by default its group, also if the action throws.
 -- 4. A program that uses this module must not ignore @SIGCHLD@, nor wait for any child (@waitpid(-1)@). If it does,
---    processes run, and their ends are noticed, but 'waitProcess' throws, because nobody knows how they have ended. No
---    signal reaches a stranger.
+--    processes run, and their ends are noticed, but 'waitProcess' throws, because the status with which they ended is
+--    lost. No signal reaches another process.
 -- 5. Waiting occupies no operating system thread, and is interruptible. Helper threads start programs.
 --
 -- All functions throw an 'IOError' that names the function and the program; a program that does not exist is
@@ -25,7 +25,7 @@
 -- >>> runProcessBefore deadline (command "sleep" ["60"])
 -- Killed 9
 module Millrace.Process
-  ( -- * What is started
+  ( -- * Commands
     Command (..),
     command,
     Wiring (..),
@@ -90,13 +90,13 @@ import GHC.Conc (labelThread, myThreadId)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, deadlineAfter, hasPassed, noDeadline)
 import Millrace.Internal.Constants.Processes
-import Millrace.Internal.Ends
+import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes)
 import Millrace.Internal.FileJob (closeNumber)
-import Millrace.Internal.Job
+import Millrace.Internal.HelperJob
 import Millrace.Internal.Park (handOver)
-import Millrace.Internal.Plain
+import Millrace.Internal.StreamDescriptor
 import Millrace.Internal.Timer (microsUntil)
 import Millrace.Internal.Units (saturated)
 import Millrace.Operation (Handle, adopt, closeRequest, descriptorOf, perform, waitReadableRequest, whileOpen)
@@ -128,22 +128,22 @@ data Command = Command
   { -- | looked for in @PATH@ unless it has a slash
     commandProgram :: !FilePath,
     commandArguments :: [String],
-    -- | 'Nothing': this program's
+    -- | 'Nothing' stands for this program's
     commandEnvironment :: !(Maybe [(String, String)]),
-    -- | 'Nothing': this program's
+    -- | 'Nothing' stands for this program's
     commandDirectory :: !(Maybe FilePath),
     commandInput :: !Wiring,
     commandOutput :: !Wiring,
     commandErrors :: !Wiring,
     commandGroup :: !Group,
     commandLimits :: [Limit],
-    -- | user and group, by their numbers; needs privileges. 4294967295 is the number of none, and is refused (@EINVAL@): the system
-    -- would leave the program its user.
+    -- | user and group, by their numbers; needs privileges. 4294967295 is the number of none, and is refused
+    -- (@EINVAL@): the system would leave the program its user.
     commandUser :: !(Maybe (Word32, Word32))
   }
   deriving (Eq, Show)
 
--- | A program with arguments: its streams are this program's, and it begins a group of its own.
+-- | A program with arguments: its streams are this program's, and it begins a new group.
 command :: FilePath -> [String] -> Command
 command program arguments =
   Command
@@ -159,20 +159,20 @@ command program arguments =
       commandUser = Nothing
     }
 
--- | What a standard stream is connected to.
+-- | The connection of a standard stream.
 data Wiring
-  = -- | this program's own stream
+  = -- | the stream of this program
     Inherit
-  | -- | nothing: reading finds the end, and what is written is lost
+  | -- | nothing: reading finds the end, and written bytes are lost
     Null
   | -- | a pipe to this program: 'processInput', 'processOutput', 'processErrors'
     NewPipe
-  | -- | a descriptor, which stays open here. A non-blocking pipe, such as those of "Millrace.Pipe", is opened once more for the process,
-    -- so that it blocks for the process and not here. Other non-blocking files, such as sockets, stay non-blocking,
-    -- which few programs expect. So do pipes where @\/proc@ is missing.
+  | -- | a descriptor, which stays open here. A non-blocking pipe, such as those of "Millrace.Pipe", is opened once more
+    -- for the process, so that it blocks for the process and not here. Other non-blocking files, such as sockets, stay
+    -- non-blocking, which few programs expect. So do pipes where @\/proc@ is missing.
     Descriptor !Fd
-  | -- | a new terminal, the same one for all streams of the process that ask for it: 'processTerminal'. The process begins a
-    -- session of its own.
+  | -- | a new terminal, the same one for all streams of the process that ask for it: 'processTerminal'. The process
+    -- begins a new session.
     NewTerminal
   deriving (Eq, Show)
 
@@ -180,9 +180,9 @@ data Wiring
 data Group
   = -- | this program's: the terminal's interrupt key reaches both
     SameGroup
-  | -- | its own. When the process has ended, or is ended, the rest of its group is killed.
+  | -- | a new group. When the process has ended, or is ended, the rest of its group is killed.
     NewGroup
-  | -- | its own, which is not killed when the process has ended
+  | -- | a new group, which is not killed when the process has ended
     DetachedGroup
   | -- | a session without a terminal
     NewSession
@@ -227,7 +227,7 @@ data Process = Process
     processEnd :: !(MVar (Either SomeException Exit)),
     -- | held while the process is reaped or its group is signalled, so that the number cannot mean another process
     processLock :: !(MVar ()),
-    -- | until when its group may go on without it, if it was asked to end
+    -- | until when its group may continue without it after 'terminateProcess'
     processRespite :: !(IORef (Maybe Deadline)),
     processInputEnd :: !(Maybe WriteEnd),
     processOutputEnd :: !(Maybe ReadEnd),
@@ -242,7 +242,7 @@ instance Show Process where
   showsPrec _ process =
     showString ("<process " ++ show (processId process) ++ ": " ++ commandProgram (processCommand process) ++ ">")
 
--- | The number of the process. When the process has ended it may mean another one.
+-- | The number of the process. When the process has ended, the number may mean another one.
 processId :: Process -> Int
 processId = fromIntegral . processNumber
 
@@ -268,8 +268,8 @@ readPseudoTerminal = readPseudoTerminalBefore noDeadline
 
 -- | 'readPseudoTerminal' with a deadline.
 readPseudoTerminalBefore :: Deadline -> PseudoTerminal -> Int -> IO ByteString
-readPseudoTerminalBefore deadline (PseudoTerminal plain) =
-  readPlain "Millrace.Process.readPseudoTerminal" plain deadline
+readPseudoTerminalBefore deadline (PseudoTerminal stream) =
+  readStream "Millrace.Process.readPseudoTerminal" stream deadline
 
 -- | Writes what the process reads from its terminal, as if it was typed.
 writePseudoTerminal :: PseudoTerminal -> ByteString -> IO ()
@@ -277,21 +277,21 @@ writePseudoTerminal = writePseudoTerminalBefore noDeadline
 
 -- | 'writePseudoTerminal' with a deadline. When it has passed, a part of unknown size has been written.
 writePseudoTerminalBefore :: Deadline -> PseudoTerminal -> ByteString -> IO ()
-writePseudoTerminalBefore deadline (PseudoTerminal plain) =
-  writePlain "Millrace.Process.writePseudoTerminal" plain deadline
+writePseudoTerminalBefore deadline (PseudoTerminal stream) =
+  writeStream "Millrace.Process.writePseudoTerminal" stream deadline
 
 -- | @setPseudoTerminalSize terminal rows columns@ tells the process how large its terminal is (@SIGWINCH@). A new one
 -- has 24 rows and 80 columns.
 setPseudoTerminalSize :: PseudoTerminal -> Int -> Int -> IO ()
-setPseudoTerminalSize (PseudoTerminal plain) rows columns = do
-  result <- callPlain plain (\descriptor -> c_set_size descriptor (cells rows) (cells columns))
-  when (result < 0) $ throwIO (failure "Millrace.Process.setPseudoTerminalSize" (show plain) (Errno (negate result)))
+setPseudoTerminalSize (PseudoTerminal stream) rows columns = do
+  result <- callStream stream (\descriptor -> c_set_size descriptor (cells rows) (cells columns))
+  when (result < 0) $ throwIO (failure "Millrace.Process.setPseudoTerminalSize" (show stream) (Errno (negate result)))
   where
     -- The system has 16 bits for each.
     cells = saturated . max 0 . min 65535
 
--- What was made for the start: the descriptors that the process gets, those to be closed when it has started, and our
--- ends.
+-- The descriptors that were made for the start: those that the process gets, those to be closed when it has started,
+-- and our ends.
 data Wired = Wired
   { wiredStreams :: [CInt],
     wiredInput :: Maybe WriteEnd,
@@ -305,7 +305,9 @@ data Wired = Wired
 startProcess :: Command -> IO Process
 startProcess what = handOver discard $ do
   when (maybe False (\(user, group) -> maxBound `elem` [user, group]) (commandUser what)) $
-    throwIO (failure startFunction (commandProgram what) eINVAL `ioeSetErrorString` "no user and no group has the number 4294967295")
+    throwIO $
+      failure startFunction (commandProgram what) eINVAL
+        `ioeSetErrorString` "no user and no group has the number 4294967295"
   theirs <- newIORef []
   ours <- newIORef (return ())
   let undo = uninterruptibleMask_ (takeAll theirs >>= mapM_ closeNumber >> join (readIORef ours))
@@ -344,7 +346,7 @@ closeEnds process = do
   mapM_ closeWriteEnd (processInputEnd process)
   mapM_ closeReadEnd (processOutputEnd process)
   mapM_ closeReadEnd (processErrorsEnd process)
-  mapM_ (\(PseudoTerminal plain) -> closePlain plain) (processPty process)
+  mapM_ (\(PseudoTerminal stream) -> closeStream stream) (processPty process)
 
 startFunction :: String
 startFunction = "Millrace.Process.startProcess"
@@ -353,9 +355,9 @@ startFunction = "Millrace.Process.startProcess"
 wire :: Command -> IORef [CInt] -> IORef (IO ()) -> IO Wired
 wire what theirs ours = do
   terminal <- if NewTerminal `elem` wirings then Just <$> newTerminal else return Nothing
-  (input, inputEnd) <- stream terminal 0 (commandInput what) (newEnd 1 (\plain -> (Just (WriteEnd plain), Nothing)))
-  (output, outputEnd) <- stream terminal 1 (commandOutput what) (newEnd 0 (\plain -> (Nothing, Just (ReadEnd plain))))
-  (errors, errorsEnd) <- stream terminal 2 (commandErrors what) (newEnd 0 (\plain -> (Nothing, Just (ReadEnd plain))))
+  (input, inputEnd) <- stream terminal 0 (commandInput what) (newEnd 1 (\pipe -> (Just (WriteEnd pipe), Nothing)))
+  (output, outputEnd) <- stream terminal 1 (commandOutput what) (newEnd 0 (\pipe -> (Nothing, Just (ReadEnd pipe))))
+  (errors, errorsEnd) <- stream terminal 2 (commandErrors what) (newEnd 0 (\pipe -> (Nothing, Just (ReadEnd pipe))))
   return (Wired [input, output, errors] (fst inputEnd) (snd outputEnd) (snd errorsEnd) (fst <$> terminal))
   where
     wirings = [commandInput what, commandOutput what, commandErrors what]
@@ -370,22 +372,22 @@ wire what theirs ours = do
       NewTerminal -> return (maybe standard snd terminal, none)
       NewPipe -> newOne
     -- Our end is the one with this index.
-    newEnd index ends = allocaArray 2 $ \place -> do
-      _ <- c_pipe place (if index == 0 then 1 else 0) (if index == 1 then 1 else 0) >>= orFail
-      numbers <- peekArray 2 place
+    newEnd index ends = allocaArray 2 $ \memory -> do
+      _ <- c_pipe memory (if index == 0 then 1 else 0) (if index == 1 then 1 else 0) >>= orFail
+      numbers <- peekArray 2 memory
       case if index == (1 :: Int) then reverse numbers else numbers of
         [our, their] -> do
           atStart their
-          plain <- newPlain ("pipe of " ++ commandProgram what) our
-          modifyIORef' ours (>> closePlain plain)
-          return (their, ends plain)
+          made <- newStreamDescriptor ("pipe of " ++ commandProgram what) our
+          modifyIORef' ours (>> closeStream made)
+          return (their, ends made)
         _ -> error "Millrace.Process: two elements were asked for"
     newTerminal = alloca $ \our -> alloca $ \their -> do
       _ <- c_open_pty our their 24 80 >>= orFail
       peek their >>= atStart
-      plain <- peek our >>= newPlain ("terminal of " ++ commandProgram what)
-      modifyIORef' ours (>> closePlain plain)
-      (,) (PseudoTerminal plain) <$> peek their
+      made <- peek our >>= newStreamDescriptor ("terminal of " ++ commandProgram what)
+      modifyIORef' ours (>> closeStream made)
+      (,) (PseudoTerminal made) <$> peek their
     atStart descriptor = modifyIORef' theirs (descriptor :)
     orFail result
       | result < 0 = throwIO (failure startFunction (commandProgram what) (Errno (negate result)))
@@ -394,7 +396,8 @@ wire what theirs ours = do
 spawn :: Command -> Wired -> IO () -> IO (CInt, CInt)
 spawn what wired release = do
   texts <- mapM (pathBytes startFunction) (strings ++ limits) `onException` release
-  let (whole, start, _) = Bytes.toForeignPtr (ByteString.concat (concatMap (\text -> [text, ByteString.singleton 0]) texts))
+  let (whole, start, _) =
+        Bytes.toForeignPtr (ByteString.concat (concatMap (\text -> [text, ByteString.singleton 0]) texts))
   result <-
     runJob
       (job c_spawn numbers [])
@@ -441,8 +444,7 @@ resourceNumber resource = case resource of
   CoreBytes -> resourceCore
   StackBytes -> resourceStack
 
--- Ends a process that no thread has taken over, also if Millrace can wait for nothing: it looks again from time to
--- time.
+-- Ends a process that no thread has taken over, even if Millrace cannot wait: then it looks again from time to time.
 killUnwanted :: CInt -> CInt -> IO ()
 killUnwanted number pidfd = do
   _ <- c_signal_group pidfd number 9
@@ -471,7 +473,7 @@ awaitEnd handle = try go
       where
         code = fromIntegral (result .&. 0xffff)
 
--- Somebody else has reaped it.
+-- Another part of the program has reaped the process.
 endUnknown :: IOError
 endUnknown =
   failure "Millrace.Process.waitProcess" "a process" eCHILD
@@ -481,7 +483,7 @@ endUnknown =
 hasEnded :: Handle -> IO ()
 hasEnded handle = perform (waitReadableRequest handle) >>= either (\_ -> threadDelay 10000 >> hasEnded handle) return
 
--- The thread that waits for a process, for its whole life.
+-- Runs in the thread that waits for a process, from its start to its end.
 keepProcess :: Process -> IO ()
 keepProcess process = uninterruptibleMask_ $ do
   myThreadId >>= (`labelThread` ("Millrace keeper of process " ++ show (processId process)))
@@ -505,7 +507,7 @@ awaitGroup process = go 1000
     go pauseMicros = do
       respite <- readIORef (processRespite process)
       left <- maybe (return 0) microsUntil respite
-      -- Where nobody can tell, the group has its time.
+      -- If the system cannot tell, the group gets its time.
       runs <- either (const True) (/= 0) <$> runJob (job c_group_runs [fromIntegral (processNumber process)] [])
       when (runs && left > 0) $ threadDelay (min left pauseMicros) >> go (min 50000 (2 * pauseMicros))
 
@@ -556,7 +558,7 @@ signalGroup process number
         then signalProcess process number
         else throwIO (failure "Millrace.Process.signalGroup" (show process) code)
 
--- Kills a process, wherever it is, and its group. 'False' if it may not be killed: then it must not be waited for.
+-- Kills a process, wherever it is, and its group. 'False' if it may not be killed: then do not wait for it.
 kill :: Process -> IO Bool
 kill process = do
   signalGroup process 9 `catch` ignore
@@ -588,7 +590,8 @@ terminateProcess graceMicros process = (`onException` atOnce) $ do
 
 -- | Starts a program, and runs an action with its process. When the action returns or throws, the process and its group
 -- are killed unless they have ended. Then it waits for the end of the process, and closes the ends of pipes. A process
--- that may not be killed, because it has become another user's as @sudo@ does, goes on, and is not waited for.
+-- that may not be killed, because it has become another user's as @sudo@ does, continues, and 'withProcess' does not
+-- wait for it.
 withProcess :: Command -> (Process -> IO a) -> IO a
 withProcess what action = mask $ \restore -> do
   process <- startProcess what
@@ -604,8 +607,8 @@ withProcess what action = mask $ \restore -> do
 runProcess :: Command -> IO Exit
 runProcess = runProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed. Throws if they may not be
--- (@EPERM@).
+-- | Runs a program to its end, or until the deadline. When that passes, the process and its group are killed. Throws if
+-- they may not be (@EPERM@).
 runProcessBefore :: Deadline -> Command -> IO Exit
 runProcessBefore deadline what = withProcess what $ \process -> do
   ended <- waitProcessBefore deadline process
@@ -615,9 +618,9 @@ runProcessBefore deadline what = withProcess what $ \process -> do
 readProcess :: Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcess = readProcessBefore noDeadline
 
--- | The same with a deadline. When it passes, the process and its group are killed, and what was read is returned.
--- Other processes that have the output open, such as daemons that it has started, are not waited for after the
--- deadline.
+-- | Runs a program like 'readProcess', to its end or until the deadline. When that passes, the process and its group
+-- are killed, and the bytes that were read are returned. After the deadline it does not wait for other processes that
+-- have the output open, such as daemons that the process has started.
 readProcessBefore :: Deadline -> Command -> ByteString -> IO (Exit, ByteString, ByteString)
 readProcessBefore deadline what input = withProcess piped $ \process -> do
   out <- reading (processOutput process)
@@ -630,10 +633,10 @@ readProcessBefore deadline what input = withProcess piped $ \process -> do
     reading = maybe (return (return ByteString.empty)) $ \out -> do
       done <- newEmptyMVar
       _ <- mask_ $ forkIO (readUntil deadline out >>= putMVar done)
-      -- What the process has written between the deadline and its end is in the pipe.
+      -- The pipe still holds bytes that the process has written between the deadline and its end.
       return ((<>) <$> takeMVar done <*> readNow mebibyte out)
     feed into = (writePipe into input `catch` ignoreClosed) `finally` closeWriteEnd into
-    -- By the process, or here, because the caller was interrupted.
+    -- Closed by the process, or here, because the caller was interrupted.
     ignoreClosed problem = unless (maybe False ((`elem` [ePIPE, eBADF]) . Errno) (ioe_errno problem)) (throwIO problem)
 
 -- All bytes until the end of the pipe, until it is closed here, or until the deadline. The clock is read for each
@@ -646,7 +649,7 @@ readUntil deadline out = ByteString.concat . reverse <$> go []
       isLate <- hasPassed deadline
       if ByteString.null part || isLate then return (part : parts) else go (part : parts)
 
--- What is in the pipe, at most about this many bytes. Does not wait.
+-- The bytes in the pipe, at most about this many. Does not wait.
 readNow :: Int -> ReadEnd -> IO ByteString
 readNow most out = ByteString.concat <$> go most
   where

@@ -6,8 +6,8 @@
 -- >   putStrLn ("ending, because of " ++ show received)
 -- >   killThread server
 --
--- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it does again what it did
--- before. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is
+-- While 'withSignals' runs, a signal that it names only appears in the stream. Afterwards it has its earlier effect
+-- again. Several threads may name the same signal: each of them gets it. Equal signals that arrive before the first is
 -- taken count as one, as in the system itself. Waiting occupies no operating system thread and is interruptible.
 --
 -- GHC's run-time system receives the signals (as for "System.Posix.Signals", whose
@@ -38,7 +38,7 @@ import qualified Data.Set as Set
 import Foreign.C.Error (eINVAL, eSRCH)
 import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Internal.Errors (failure)
-import Millrace.Internal.Job (refuseSimulation)
+import Millrace.Internal.HelperJob (refuseSimulation)
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (microsUntil)
 import Millrace.Internal.Units (saturated)
@@ -46,7 +46,7 @@ import Millrace.Timer (timeout)
 import System.IO.Unsafe (unsafePerformIO)
 import qualified System.Posix.Signals as Posix
 
--- To GHC the handler that restores the terminal's mode is the default action, and so that is what it has put back.
+-- GHC takes the handler that restores the terminal's mode for the default action, and has put back the default action.
 foreign import ccall unsafe "mrh_terminal_guard" c_guard_terminal :: IO ()
 
 -- | A signal.
@@ -67,7 +67,7 @@ data Signal
     WindowChange
   | -- | the process continues after it was stopped
     Continue
-  | -- | another one, by its number
+  | -- | another signal, by its number
     Numbered !Int
   deriving (Eq, Ord, Show)
 
@@ -104,7 +104,7 @@ listeners = unsafePerformIO (newMVar Map.empty)
 {-# NOINLINE listeners #-}
 
 -- | Runs an action with a stream of these signals. Throws for a signal that cannot be received (@SIGKILL@, @SIGSTOP@,
--- libc's own, and a number that means none); then all of them do what they did before.
+-- libc's own, and a number that means none); then all of them keep their earlier effects.
 withSignals :: [Signal] -> (Signals -> IO a) -> IO a
 withSignals wanted = bracket begin end
   where
@@ -158,7 +158,7 @@ remove pending before signal = case Map.lookup number before of
   where
     number = signalNumber signal
 
--- In a thread that GHC starts for each signal.
+-- Runs in a thread that GHC starts for each signal.
 deliver :: Int -> IO ()
 deliver number = do
   now <- readMVar listeners
@@ -191,7 +191,7 @@ raiseSignal signal = refuseSimulation >> Posix.raiseSignal (saturated (signalNum
 sendSignal :: Int -> Signal -> IO ()
 sendSignal process signal = do
   refuseSimulation
-  -- Cut off, the number would mean another process.
+  -- Without its upper bits the number would mean another process.
   when (toInteger process /= toInteger (saturated process)) $
     throwIO (failure "Millrace.Signal.sendSignal" ("process " ++ show process) eSRCH)
   Posix.signalProcess (saturated (signalNumber signal)) (fromIntegral process)

@@ -1,12 +1,14 @@
 -- | Moving bytes between any two descriptors: sockets, pipes, files, terminals, devices, the standard streams.
 --
--- > forward client server = concurrently_ (splice (FromSocket client) (ToSocket server) everything) (splice (FromSocket server) (ToSocket client) everything)
+-- > forward client server = concurrently_ (one client server) (one server client)
+-- >   where one from to = splice (FromSocket from) (ToSocket to) everything
 --
 -- Where the kernel can, it moves them itself, without a copy in the program: between a pipe and something else
--- (splice(2)). Where neither side is a pipe, 'splice' makes one. What the kernel refuses, for example a terminal, a
--- character device, or a file that was opened to append, goes through the program's memory. The functions wait without
--- occupying an operating system thread; helper threads wait for disks. They are interruptible, and throw 'IOError' that
--- names the function and the side that failed. Only on Linux. Within "Millrace.Simulation" they are refused.
+-- (splice(2)). Where neither side is a pipe, 'splice' makes one. Transfers that the kernel refuses, for example with a
+-- terminal, a character device, or a file that was opened to append, go through the program's memory. The functions
+-- wait without occupying an operating system thread; helper threads wait for disks. They are interruptible, and throw
+-- 'IOError' that names the function and the side that failed. Only on Linux. Within "Millrace.Simulation" they are
+-- refused.
 --
 -- >>> import Millrace
 -- >>> (client, here) <- socketPair AF_UNIX Stream defaultProtocol
@@ -52,13 +54,13 @@ import Foreign.ForeignPtr (withForeignPtr)
 import Foreign.Ptr (FunPtr, Ptr, castPtr)
 import GHC.IO.Exception (IOException (ioe_errno))
 import Millrace.Deadline (Deadline, hasPassed, noDeadline)
-import Millrace.Internal.Disk (readInto, writeToEnd)
-import Millrace.Internal.Ends
+import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.File (File (..), Memory (..), useFile)
 import Millrace.Internal.FileJob (Work, onFileToEnd, refuseSimulation)
-import Millrace.Internal.Plain
+import Millrace.Internal.FileTransfer (readInto, writeToEnd)
 import Millrace.Internal.Socket (Socket (..), keepBytes, keepsBytes)
+import Millrace.Internal.StreamDescriptor
 import Millrace.Operation (Handle, before, perform, waitReadableRequest, waitWritableRequest, whileOpen)
 import Millrace.Pipe (closeReadEnd, closeWriteEnd, newPipe, setPipeCapacity)
 import Millrace.Socket.ByteString (recvBefore)
@@ -82,7 +84,7 @@ data From
   | -- | a file, from an offset on
     FromFile !File !Int64
   | FromTerminal !Terminal
-  | -- | what a program that this one started writes to its terminal
+  | -- | the terminal of a program that this one has started: what that program writes
     FromPseudoTerminal !PseudoTerminal
   | FromStandardInput
   deriving (Eq, Show)
@@ -100,7 +102,7 @@ data To
   | ToStandardError
   deriving (Eq, Show)
 
--- | A number of bytes that no source reaches: moves all.
+-- | A number of bytes that no source reaches, so that 'splice' moves all.
 everything :: Int64
 everything = maxBound
 
@@ -109,7 +111,7 @@ everything = maxBound
 --
 -- If it is interrupted or fails, all bytes that have left a source other than a file and have not reached the other
 -- side are given back: the next receive or read returns them. Nothing moves after it has thrown: an interrupted call
--- that a disk has begun is waited for. How many bytes a failed target took is not known.
+-- waits for a disk that has begun to work for it. How many bytes a failed target took is not known.
 splice :: From -> To -> Int64 -> IO Int64
 splice = spliceBefore noDeadline
 
@@ -172,7 +174,7 @@ requireOffsets from to = do
   where
     refuse file = throwIO (failure function (show file) eINVAL)
 
--- How far it went: to the end, or until the kernel refused to move more between these two.
+-- How many bytes were moved: all until the end, or those before the kernel refused to move more between these two.
 data Progress = Ended !Int64 | Refused !Int64
 
 amount :: Progress -> Int64
@@ -180,8 +182,8 @@ amount progress = case progress of
   Ended total -> total
   Refused total -> total
 
--- Whether to ask the kernel. It does move between a pipe and a terminal, but where other programs share a descriptor,
--- it could wait.
+-- Whether the kernel may move the bytes. It can move them between a pipe and a terminal, but where other programs share
+-- a descriptor, it could wait.
 isForKernel :: From -> To -> Bool
 isForKernel from to = isSource && isTarget
   where
@@ -205,10 +207,10 @@ unlessRefused from step =
 
 isRefusal :: From -> IOException -> Bool
 isRefusal from problem = case Errno <$> ioe_errno problem of
-  Just code -> code == eINVAL || (code == eIO && isPlain)
+  Just code -> code == eINVAL || (code == eIO && isStream)
   Nothing -> False
   where
-    isPlain = case from of
+    isStream = case from of
       FromPipe _ -> True
       _ -> False
 
@@ -242,7 +244,7 @@ advanceTo count to = case to of
   ToFile file offset -> ToFile file (offset + count)
   _ -> to
 
--- What an interrupted receive or read has left in the program cannot be spliced: it is written.
+-- Bytes that an interrupted receive or read has left in the program cannot be spliced. So they are written.
 moveKept :: Deadline -> From -> To -> Int64 -> IO Int64
 moveKept deadline from to most = go 0
   where
@@ -260,10 +262,10 @@ moveKept deadline from to most = go 0
       if count == 0 then return done else go (done + fromIntegral count)
     takeKeptBytes size = case from of
       FromSocket s -> keepsBytes s >>= \isKept -> if isKept then recvBefore deadline s size else return ByteString.empty
-      _ -> maybe (return ByteString.empty) (`takeKept` size) (plainFrom from)
+      _ -> maybe (return ByteString.empty) (`takeKept` size) (streamFrom from)
 
--- Moves at most this many bytes through the program's memory: takes them, and writes all. If that is interrupted or
--- fails, those that are not written are given back.
+-- Moves at most this many bytes through the program's memory: reads them, and writes all. If that is interrupted or
+-- fails, bytes that were not written go back to the source.
 carry :: Deadline -> (Int -> IO ByteString) -> From -> To -> Int -> IO Int
 carry deadline takeSome from to size = mask $ \restore -> do
   bytes <- takeSome size
@@ -278,18 +280,18 @@ takeBytes :: Deadline -> From -> Int -> IO ByteString
 takeBytes deadline from size = case from of
   FromSocket s -> recvBefore deadline s size
   FromFile file offset -> do
-    place <- mallocByteString size
-    fromForeignPtr place 0 <$> readInto function file offset place size
-  _ -> maybe (return ByteString.empty) (\plain -> readPlain function plain deadline size) (plainFrom from)
+    memory <- mallocByteString size
+    fromForeignPtr memory 0 <$> readInto function file offset memory size
+  _ -> maybe (return ByteString.empty) (\stream -> readStream function stream deadline size) (streamFrom from)
 
 -- The descriptor that is read in order and is no socket.
-plainFrom :: From -> Maybe Plain
-plainFrom from = case from of
+streamFrom :: From -> Maybe StreamDescriptor
+streamFrom from = case from of
   FromSocket _ -> Nothing
   FromFile _ _ -> Nothing
-  FromPipe (ReadEnd plain) -> Just plain
-  FromTerminal (Terminal plain) -> Just plain
-  FromPseudoTerminal (PseudoTerminal plain) -> Just plain
+  FromPipe (ReadEnd stream) -> Just stream
+  FromTerminal (Terminal stream) -> Just stream
+  FromPseudoTerminal (PseudoTerminal stream) -> Just stream
   FromStandardInput -> Just standardInput
 
 -- Writes bytes, and records after each write which are left.
@@ -298,18 +300,18 @@ putAll deadline to left = case to of
   ToSocket s@(Socket handle _) -> go handle (show s) $ \start size ->
     whileOpen handle (\descriptor -> c_write descriptor start (fromIntegral size))
       >>= maybe (throwIO (failure function (show s) eBADF)) return
-  ToPipe (WriteEnd plain) -> intoPlain plain
-  ToTerminal (Terminal plain) -> intoPlain plain
-  ToPseudoTerminal (PseudoTerminal plain) -> intoPlain plain
-  ToStandardOutput -> intoPlain standardOutput
-  ToStandardError -> intoPlain standardError
+  ToPipe (WriteEnd stream) -> intoStream stream
+  ToTerminal (Terminal stream) -> intoStream stream
+  ToPseudoTerminal (PseudoTerminal stream) -> intoStream stream
+  ToStandardOutput -> intoStream standardOutput
+  ToStandardError -> intoStream standardError
   -- Masked, so that bytes that are in the file are not given back: they are forgotten before an exception is thrown.
   ToFile file offset -> mask_ $ do
     bytes <- readIORef left
     let forget = writeIORef left ByteString.empty
     unless (ByteString.null bytes) $ writeToEnd function file offset bytes forget >> forget
   where
-    intoPlain plain@(Plain handle _ _ name) = go handle name (writeSome function plain . castPtr)
+    intoStream stream@(StreamDescriptor handle _ _ name) = go handle name (writeSome function stream . castPtr)
     go handle name write = do
       bytes <- readIORef left
       unless (ByteString.null bytes) $ do
@@ -327,12 +329,12 @@ putAll deadline to left = case to of
 giveBack :: From -> ByteString -> IO ()
 giveBack from bytes = unless (ByteString.null bytes) $ case from of
   FromSocket s -> keepBytes s bytes
-  _ -> maybe (return ()) (`keepInPlain` bytes) (plainFrom from)
+  _ -> maybe (return ()) (`keepInStream` bytes) (streamFrom from)
 
 -- Moves one piece into the pipe, and all of it out again. If that fails, the bytes in the pipe are put back. The first
 -- step stays masked, so that no exception comes after bytes have entered the pipe and before their count is known; its
--- waits are interruptible. What the kernel has moved before it refuses the rest, such as the last bytes for a file that
--- was opened directly, counts.
+-- waits are interruptible. Bytes that the kernel has moved before it refuses the rest, such as the last bytes for a
+-- file that was opened directly, count.
 relay :: Deadline -> ReadEnd -> WriteEnd -> From -> To -> Int64 -> Int -> IO Int
 relay deadline out into from to position size = mask $ \restore -> do
   count <- move deadline (advanceFrom position from) (ToPipe into) size
@@ -351,15 +353,15 @@ relay deadline out into from to position size = mask $ \restore -> do
       then return now
       else throwIO (problem :: SomeException)
 
--- All that is in a pipe. Does not wait.
+-- Reads all bytes of a pipe. Does not wait.
 takeOut :: ReadEnd -> IO ByteString
-takeOut (ReadEnd (Plain handle _ _ _)) = ByteString.concat <$> go
+takeOut (ReadEnd (StreamDescriptor handle _ _ _)) = ByteString.concat <$> go
   where
     go = do
-      place <- mallocByteString 65536
-      count <- whileOpen handle (\descriptor -> withForeignPtr place (\buffer -> c_read descriptor buffer 65536))
+      memory <- mallocByteString 65536
+      count <- whileOpen handle (\descriptor -> withForeignPtr memory (\buffer -> c_read descriptor buffer 65536))
       case count of
-        Just some | some > 0 -> (ByteString.copy (fromForeignPtr place 0 (fromIntegral some)) :) <$> go
+        Just some | some > 0 -> (ByteString.copy (fromForeignPtr memory 0 (fromIntegral some)) :) <$> go
         _ -> return []
 
 -- One call, one of whose sides is a pipe. Waits until it moves something, or the source is at its end.
@@ -374,7 +376,7 @@ move deadline from to size = case (from, to) of
   (FromPipe (ReadEnd one), ToPipe (WriteEnd other)) -> between (sideOf one) (sideOf other)
   _ -> error "Millrace.Splice: neither side is a pipe"
   where
-    sideOf pipe@(Plain handle _ _ _) = (handle, show pipe)
+    sideOf pipe@(StreamDescriptor handle _ _ _) = (handle, show pipe)
     socketSide s@(Socket handle _) = (handle, show s)
     waitFor request (handle, name) = perform (before deadline (request handle)) >>= throwIfFailed function name
     -- The kernel does not tell which side it would have to wait for.
@@ -409,10 +411,10 @@ callOnBoth (source, sourceName) (target, targetName) size = do
       | moved >= 0 -> return (Right (fromIntegral moved))
       | otherwise -> return (Left (Errno (fromIntegral (negate moved))))
 
--- File and pipe stay open until the helper has finished. An interrupted caller waits for that, too: what the helper
--- moves is in the target, and what it has not moved is still in the source.
-spliceByHelper :: FunPtr Work -> File -> Int64 -> Plain -> Int -> IO Int
-spliceByHelper work file offset pipe@(Plain handle _ _ _) size = mask_ $
+-- File and pipe stay open until the helper has finished. An interrupted caller waits for that, too. Then bytes that the
+-- helper has moved are in the target, and all others still in the source.
+spliceByHelper :: FunPtr Work -> File -> Int64 -> StreamDescriptor -> Int -> IO Int
+spliceByHelper work file offset pipe@(StreamDescriptor handle _ _ _) size = mask_ $
   useFile function (File handle (show pipe) ThroughMemory) $ \descriptor release ->
     onFileToEnd
       (\_ -> return ())

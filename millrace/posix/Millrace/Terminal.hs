@@ -60,10 +60,10 @@ import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr)
 import Foreign.Storable (peek)
 import Millrace.Deadline (Deadline, noDeadline)
-import Millrace.Internal.Ends
+import Millrace.Internal.DescriptorTypes
 import Millrace.Internal.Errors (failure)
-import Millrace.Internal.Job (refuseSimulation)
-import Millrace.Internal.Plain
+import Millrace.Internal.HelperJob (refuseSimulation)
+import Millrace.Internal.StreamDescriptor
 import Millrace.Signal (Signal (WindowChange), nextSignalBefore, withSignals)
 import System.Posix.Types (Fd (..))
 
@@ -79,13 +79,13 @@ foreign import ccall unsafe "mrh_terminal_size" c_size :: CInt -> Ptr CInt -> Pt
 
 -- | Opens the terminal, wherever the standard streams lead, and closes it when the action has ended.
 withTerminal :: (Terminal -> IO a) -> IO a
-withTerminal = bracket open (\(Terminal plain) -> closePlain plain)
+withTerminal = bracket open (\(Terminal stream) -> closeStream stream)
   where
     open = mask_ $ do
       refuseSimulation
       descriptor <- c_open_terminal
       when (descriptor < 0) $ throwIO (failure "Millrace.Terminal.withTerminal" "/dev/tty" (Errno (negate descriptor)))
-      Terminal <$> newPlain "terminal" descriptor
+      Terminal <$> newStreamDescriptor "terminal" descriptor
 
 -- | Waits for input, and reads at most the given number of bytes: a line, or what keys sent ('withMode'). None at the
 -- end.
@@ -94,7 +94,7 @@ readTerminal = readTerminalBefore noDeadline
 
 -- | 'readTerminal' with a deadline.
 readTerminalBefore :: Deadline -> Terminal -> Int -> IO ByteString
-readTerminalBefore deadline (Terminal plain) = readPlain "Millrace.Terminal.readTerminal" plain deadline
+readTerminalBefore deadline (Terminal stream) = readStream "Millrace.Terminal.readTerminal" stream deadline
 
 -- | Writes all bytes.
 writeTerminal :: Terminal -> ByteString -> IO ()
@@ -102,9 +102,9 @@ writeTerminal = writeTerminalBefore noDeadline
 
 -- | 'writeTerminal' with a deadline. When it has passed, a part of unknown size has been written.
 writeTerminalBefore :: Deadline -> Terminal -> ByteString -> IO ()
-writeTerminalBefore deadline (Terminal plain) = writePlain "Millrace.Terminal.writeTerminal" plain deadline
+writeTerminalBefore deadline (Terminal stream) = writeStream "Millrace.Terminal.writeTerminal" stream deadline
 
--- | What the terminal does with keys before the program gets them.
+-- | How the terminal treats keys before the program gets them.
 data TerminalMode
   = -- | every key at once; nothing is echoed, and no key has a meaning, not even the interrupt key
     Raw
@@ -114,11 +114,13 @@ data TerminalMode
     Keys
   deriving (Eq, Show, Read, Enum, Bounded)
 
--- | Changes the mode during an action. One terminal at a time, and not within itself (@EBUSY@).
+-- | Changes the mode during an action. Only one terminal at a time can have a changed mode, and calls cannot be nested
+-- (@EBUSY@).
 withMode :: Terminal -> TerminalMode -> IO a -> IO a
-withMode terminal@(Terminal plain) mode = bracket_ change c_restore
+withMode terminal@(Terminal stream) mode = bracket_ change c_restore
   where
-    change = callPlain plain (`c_change` fromIntegral (fromEnum mode)) >>= orFail "Millrace.Terminal.withMode" terminal
+    change =
+      callStream stream (`c_change` fromIntegral (fromEnum mode)) >>= orFail "Millrace.Terminal.withMode" terminal
 
 orFail :: String -> Terminal -> CInt -> IO ()
 orFail function terminal result = when (result < 0) $ throwIO (failure function (show terminal) (Errno (negate result)))
@@ -127,10 +129,10 @@ orFail function terminal result = when (result < 0) $ throwIO (failure function 
 data Size = Size {sizeRows :: !Int, sizeColumns :: !Int}
   deriving (Eq, Ord, Show, Read)
 
--- | Does not wait.
+-- | The size of a terminal now. Does not wait.
 terminalSize :: Terminal -> IO Size
-terminalSize terminal@(Terminal plain) = alloca $ \rows -> alloca $ \columns -> do
-  callPlain plain (\descriptor -> c_size descriptor rows columns) >>= orFail "Millrace.Terminal.terminalSize" terminal
+terminalSize terminal@(Terminal stream) = alloca $ \rows -> alloca $ \columns -> do
+  callStream stream (\descriptor -> c_size descriptor rows columns) >>= orFail "Millrace.Terminal.terminalSize" terminal
   Size <$> (fromIntegral <$> peek rows) <*> (fromIntegral <$> peek columns)
 
 -- | Waits until the size differs from the given one, and returns the new one.
@@ -161,7 +163,7 @@ readStandardInput = readStandardInputBefore noDeadline
 -- | 'readStandardInput' with a deadline.
 readStandardInputBefore :: Deadline -> Int -> IO ByteString
 readStandardInputBefore deadline size =
-  refuseSimulation >> readPlain "Millrace.Terminal.readStandardInput" standardInput deadline size
+  refuseSimulation >> readStream "Millrace.Terminal.readStandardInput" standardInput deadline size
 
 -- | Writes all bytes to standard output, past GHC's handle ('System.IO.stdout'), which has its own buffer.
 writeStandardOutput :: ByteString -> IO ()
@@ -170,13 +172,13 @@ writeStandardOutput = writeStandardOutputBefore noDeadline
 -- | 'writeStandardOutput' with a deadline. When it has passed, a part of unknown size has been written.
 writeStandardOutputBefore :: Deadline -> ByteString -> IO ()
 writeStandardOutputBefore deadline bytes =
-  refuseSimulation >> writePlain "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
+  refuseSimulation >> writeStream "Millrace.Terminal.writeStandardOutput" standardOutput deadline bytes
 
--- | The same for standard error.
+-- | Writes all bytes to standard error, past GHC's handle ('System.IO.stderr').
 writeStandardError :: ByteString -> IO ()
 writeStandardError = writeStandardErrorBefore noDeadline
 
--- | The same for standard error.
+-- | 'writeStandardError' with a deadline. When it has passed, a part of unknown size has been written.
 writeStandardErrorBefore :: Deadline -> ByteString -> IO ()
 writeStandardErrorBefore deadline bytes =
-  refuseSimulation >> writePlain "Millrace.Terminal.writeStandardError" standardError deadline bytes
+  refuseSimulation >> writeStream "Millrace.Terminal.writeStandardError" standardError deadline bytes

@@ -60,9 +60,9 @@ import Millrace.Directory (Entry (..), Kind (..), list)
 import Millrace.Internal.Constants.Watches
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File (pathBytes, pathFrom)
-import Millrace.Internal.Job (refuseSimulation)
+import Millrace.Internal.HelperJob (refuseSimulation)
 import Millrace.Internal.Park (handOver)
-import Millrace.Internal.Plain
+import Millrace.Internal.StreamDescriptor
 import Millrace.Internal.WatchedPaths
 
 foreign import ccall unsafe "mrh_watch_create" c_create :: IO CInt
@@ -73,15 +73,15 @@ foreign import ccall unsafe "mrh_watch_remove" c_remove :: CInt -> CInt -> IO CI
 
 -- | A watch.
 data Watch = Watch
-  { watchPlain :: !Plain,
+  { watchStream :: !StreamDescriptor,
     watchDepth :: !Depth,
     watchPaths :: !(MVar Paths),
-    -- | what calls have left that were interrupted or failed
+    -- | events that calls have left which were interrupted or failed
     watchLeft :: !(IORef Batch)
   }
 
 instance Eq Watch where
-  a == b = watchPlain a == watchPlain b
+  a == b = watchStream a == watchStream b
 
 -- | How far a watch reaches.
 data Depth
@@ -111,9 +111,9 @@ data Change
   | Removed
   | -- | to this path
     RenamedTo !FilePath
-  | -- | to a place that is not watched
+  | -- | to a path that is not watched
     MovedAway
-  | -- | from a place that is not watched
+  | -- | from a path that is not watched
     MovedIn
   | -- | Events were lost; the path is empty.
     Overflowed
@@ -121,7 +121,7 @@ data Change
 
 -- | @withWatch paths depth action@ watches files and directories during an action.
 withWatch :: [FilePath] -> Depth -> (Watch -> IO a) -> IO a
-withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -> do
+withWatch paths depth action = bracket open (closeStream . watchStream) $ \watch -> do
   mapM_ (\path -> addNamed watch path >> addTree Named watch path >>= noteReported watch) paths
   action watch
   where
@@ -129,7 +129,7 @@ withWatch paths depth action = bracket open (closePlain . watchPlain) $ \watch -
       refuseSimulation
       descriptor <- c_create
       when (descriptor < 0) $ throwIO (failure function "a watch" (Errno (negate descriptor)))
-      Watch <$> newPlain "watch" descriptor <*> pure depth <*> newMVar noPaths <*> newIORef noBatch
+      Watch <$> newStreamDescriptor "watch" descriptor <*> pure depth <*> newMVar noPaths <*> newIORef noBatch
     addNamed watch path = addOne Named watch path >>= either (throwIO . failure function path) return
 
 function :: String
@@ -146,12 +146,12 @@ addOne role watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
       Named -> watchedEvents .|. maskMovedItself
       Found -> watchedEvents .|. maskOnlyDirectory .|. maskNoLink
 
--- The system's number of what a path means. The system watches it from now on.
+-- Lets the system watch the file or directory that a path means. Returns the system's number of it.
 ask :: Word32 -> Watch -> FilePath -> IO (Either Errno CInt)
 ask events watch path = do
   name <- pathBytes function path
   number <- ByteString.useAsCString name $ \text ->
-    callPlain (watchPlain watch) (\descriptor -> c_add descriptor text events)
+    callStream (watchStream watch) (\descriptor -> c_add descriptor text events)
   return (if number < 0 then Left (Errno (negate number)) else Right number)
 
 -- | A path that is watched: its number, and the entries that it has.
@@ -184,11 +184,11 @@ numbersOf visits = [number | Visit number _ <- visits]
 noteReported :: Watch -> [Visit] -> IO ()
 noteReported watch visits = modifyMVar_ (watchPaths watch) (\paths -> return $! reported (numbersOf visits) paths)
 
--- No longer watches what has these numbers.
+-- Stops watching the files and directories with these numbers.
 forget :: Watch -> [CInt] -> IO ()
 forget watch numbers = do
   modifyMVar_ (watchPaths watch) (\paths -> return $! without numbers paths)
-  mapM_ (\number -> callPlain (watchPlain watch) (`c_remove` number)) numbers
+  mapM_ (\number -> callStream (watchStream watch) (`c_remove` number)) numbers
 
 -- | Waits for events, and returns all that have arrived.
 nextEvents :: Watch -> IO [Event]
@@ -217,7 +217,7 @@ nextEventsBefore deadline watch = handOver (leave . found) $ do
       events <- reverse . batchEvents <$> readIORef own
       if null events then writeIORef own noBatch >> go own else return (withoutRepetition events)
     receive own limit = do
-      raw <- readPlain "Millrace.Watch.nextEvents" (watchPlain watch) limit roomBytes >>= records
+      raw <- readStream "Millrace.Watch.nextEvents" (watchStream watch) limit roomBytes >>= records
       modifyIORef' own (\batch -> batch {batchRecords = batchRecords batch ++ raw})
 
 -- For each move, how many of its two halves have arrived.
@@ -241,11 +241,11 @@ data Record = Record
     recordName :: !ByteString
   }
 
--- What a call has read and not returned.
+-- The records and events that a call has read and not returned.
 data Batch = Batch
   { -- | the latest first
     batchEvents :: [Event],
-    -- | that are not interpreted yet
+    -- | those that are not interpreted yet
     batchRecords :: [Record],
     -- | the cookies of moves whose second half was interpreted together with the first one
     batchPaired :: !(Set.Set Word32),
@@ -271,11 +271,11 @@ records :: ByteString -> IO [Record]
 records bytes
   | ByteString.length bytes < headBytes = return []
   | otherwise = do
-    (watch, bits, cookie, size) <- unsafeUseAsCString bytes $ \place ->
-      (,,,) <$> peekByteOff place 0
-        <*> peekByteOff place 4
-        <*> peekByteOff place 8
-        <*> (peekByteOff place 12 :: IO Word32)
+    (watch, bits, cookie, size) <- unsafeUseAsCString bytes $ \memory ->
+      (,,,) <$> peekByteOff memory 0
+        <*> peekByteOff memory 4
+        <*> peekByteOff memory 8
+        <*> (peekByteOff memory 12 :: IO Word32)
     let end = headBytes + fromIntegral size
         name = ByteString.takeWhile (/= 0) (ByteString.take (fromIntegral size) (ByteString.drop headBytes bytes))
     (Record watch bits cookie name :) <$> records (ByteString.drop end bytes)
@@ -332,7 +332,7 @@ meaningOf watch movedTo paired record
   | record `has` maskMovedTo && recordCookie record `Set.member` paired = return nothing
   | otherwise = do
     known <- pathOf (recordWatch record) <$> readMVar (watchPaths watch)
-    maybe (return nothing) (\place -> belowDirectory place record >>= meaningAt watch partner record) known
+    maybe (return nothing) (\memory -> belowDirectory memory record >>= meaningAt watch partner record) known
   where
     partner = Map.lookup (recordCookie record) movedTo
 
@@ -383,7 +383,7 @@ movedItself watch path = do
       else Meaning [Event path MovedAway] Nothing (renewedWithout watch (numbersBelow path paths) path)
 
 -- Another directory may have its old name by now, and yet another its new one: two may be exchanged, and what was
--- watched last may have been found at a name that it had later. So the system is asked what both names mean.
+-- watched last may have been found at a name that it had later. So ask the system what both names mean.
 renamed :: Watch -> Record -> Record -> FilePath -> IO Meaning
 renamed watch record half from = do
   paths <- readMVar (watchPaths watch)
@@ -409,7 +409,7 @@ findKnown watch path = modifyMVarMasked (watchPaths watch) $ \paths -> do
     Left _ -> return (paths, ())
     Right number
       | isKnown number paths -> return (noticed Found number path paths, ())
-      | otherwise -> (paths, ()) <$ callPlain (watchPlain watch) (`c_remove` number)
+      | otherwise -> (paths, ()) <$ callStream (watchStream watch) (`c_remove` number)
 
 -- The path no longer means what was named. If it means something else, that is watched now.
 renewed :: Watch -> Record -> FilePath -> IO More
@@ -417,7 +417,7 @@ renewed watch record path = do
   paths <- readMVar (watchPaths watch)
   if isNamedNumber (recordWatch record) paths then renewedWithout watch [recordWatch record] path else nothingMore
 
--- The same, instead of what had these numbers.
+-- Watches what the path means now, instead of what had these numbers.
 renewedWithout :: Watch -> [CInt] -> FilePath -> IO More
 renewedWithout watch numbers path = do
   visits <- addTree Named watch path

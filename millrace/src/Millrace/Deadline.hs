@@ -73,8 +73,8 @@ deadlineAfter delayMicros = Deadline <$> c_deadline_after (fromIntegral delayMic
 earlier :: Deadline -> Deadline -> Deadline
 earlier = min
 
--- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. For loops that may never have to wait:
--- what does not wait does not notice its deadline. Does not block. O(1).
+-- | Whether a deadline has passed. Reads the clock, unless it is 'noDeadline'. Call it in loops that may never have to
+-- wait: an operation that does not wait does not check its deadline. Does not block. O(1).
 --
 -- >>> deadlineAfter 0 >>= hasPassed
 -- True
@@ -92,7 +92,7 @@ isDeadlineError problem = case ioeGetErrorType problem of
   TimeExpired -> True
   _ -> False
 
--- | Nanoseconds on the monotonic clock of the core; 0 for 'noDeadline'. For "Millrace.Operation".
+-- | The deadline in nanoseconds on the core's monotonic clock; 0 for 'noDeadline'. "Millrace.Operation" needs it.
 deadlineNanoseconds :: Deadline -> Word64
 deadlineNanoseconds (Deadline ns) = ns
 {-# INLINE deadlineNanoseconds #-}
@@ -118,16 +118,16 @@ monotonicNanoseconds = c_now
 newtype TimeLimit = TimeLimit Word64
   deriving (Eq)
 
--- | May wait for ever.
+-- | The operation may wait for ever.
 noTimeLimit :: TimeLimit
 noTimeLimit = TimeLimit 0
 
--- | May wait for this number of microseconds. Zero or less: it must not wait.
+-- | The operation may wait for this number of microseconds. With zero or less it must not wait.
 microseconds :: Int -> TimeLimit
 microseconds micros = TimeLimit (if micros <= 0 then 1 else fromIntegral (thousandfold micros))
 {-# INLINE microseconds #-}
 
--- | Nanoseconds, as the core takes them: 0 for 'noTimeLimit'. For "Millrace.Operation".
+-- | The limit in nanoseconds, as the core takes it; 0 for 'noTimeLimit'. "Millrace.Operation" needs it.
 timeLimitNanoseconds :: TimeLimit -> Word64
 timeLimitNanoseconds (TimeLimit ns) = ns
 {-# INLINE timeLimitNanoseconds #-}

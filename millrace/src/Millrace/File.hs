@@ -55,8 +55,8 @@ import qualified Data.ByteString as ByteString
 import Data.ByteString.Internal (fromForeignPtr, mallocByteString)
 import Data.Int (Int64)
 import Millrace.Deadline (Deadline)
-import Millrace.Internal.Disk
 import Millrace.Internal.File
+import Millrace.Internal.FileTransfer
 import Millrace.Internal.Foreign (c_close)
 import Millrace.Internal.InTime (inTime)
 import Millrace.Internal.Park (handOver)
@@ -111,9 +111,9 @@ readAt :: File -> Int64 -> Int -> IO ByteString
 readAt file offset size = do
   unless (size > 0 && offset >= 0) $
     refuse "Millrace.File.readAt" file "the size must be positive, and the offset not negative"
-  place <- mallocByteString most
-  count <- readInto "Millrace.File.readAt" file offset place most
-  let bytes = fromForeignPtr place 0 count
+  memory <- mallocByteString most
+  count <- readInto "Millrace.File.readAt" file offset memory most
+  let bytes = fromForeignPtr memory 0 count
   -- Copy the bytes, because otherwise the unused part of the buffer would be kept as long as the bytes are.
   return $! if ByteString.length bytes == most then bytes else ByteString.copy bytes
   where

@@ -52,13 +52,13 @@ import qualified Paths_millrace
 
 -- | Counts of all loops together since the program started.
 data Counters = Counters
-  { -- | submitted, including timeouts
+  { -- | operations that were submitted, timeouts included
     operations :: !Word64,
-    -- | ended
+    -- | operations that have ended
     completions :: !Word64,
     -- | operations that did not complete at once
     parks :: !Word64,
-    -- | made by the loops
+    -- | system calls that the loops have made
     systemCalls :: !Word64,
     -- | times a loop went to sleep
     waits :: !Word64,
@@ -67,7 +67,7 @@ data Counters = Counters
     -- | operations started again, because the operating system thread that had submitted them ended, or because an
     -- accept had no descriptors
     resubmissions :: !Word64,
-    -- | pending now
+    -- | operations that are pending now
     inFlight :: !Word64
   }
   deriving (Eq, Show)
@@ -86,8 +86,8 @@ countersOf loop = allocaBytes countersSize $ \buffer -> do
   c_counters loop buffer
   peekArray (countersSize `div` 8) buffer
 
--- | The helper threads, which make the calls that no operation exists for ("Millrace.File", "Millrace.Name", ...), and
--- their calls.
+-- | Counts of the helper threads and of their calls. Helper threads make the calls for which the core has no operation
+-- ("Millrace.File", "Millrace.Name", ...).
 data HelperCounts = HelperCounts
   { -- | threads
     helpersStarted :: !Int,
@@ -97,18 +97,18 @@ data HelperCounts = HelperCounts
     helpersQueued :: !Int,
     -- | calls that are being made
     helpersRunning :: !Int,
-    -- | how many threads there can be: 64 for files and 32 for names
+    -- | the most threads that there can be: 64 for files and 32 for names
     helpersMost :: !Int,
     -- | calls that have been made since the program began
     helpersDone :: !Int
   }
   deriving (Eq, Show)
 
--- | How many there are now. All 0 on Windows. Does not block.
+-- | Reads these counts. All are 0 on Windows. Does not block.
 helperCounts :: IO HelperCounts
-helperCounts = allocaBytes (6 * 8) $ \place -> do
-  c_count_helpers place
-  numbers <- peekArray 6 place
+helperCounts = allocaBytes (6 * 8) $ \memory -> do
+  c_count_helpers memory
+  numbers <- peekArray 6 memory
   case map fromIntegral numbers of
     [started, idle, queued, running, most, done] -> return (HelperCounts started idle queued running most done)
     _ -> error "Millrace.Manager.helperCounts: six numbers were asked for"

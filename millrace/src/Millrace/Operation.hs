@@ -69,12 +69,12 @@ import Foreign.C.Error (Errno (..))
 import Foreign.C.Types (CInt)
 import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Deadline (Deadline, TimeLimit, deadlineNanoseconds, timeLimitNanoseconds)
-import Millrace.Internal.Cache (bringIn, bringIntoMemory)
 import Millrace.Internal.Constants
 import Millrace.Internal.Errors (failure, throwIfFailed)
 import Millrace.Internal.Foreign (c_adopt, c_hold, c_is_open, c_let_go, c_set_deadline)
 import Millrace.Internal.Handle
 import Millrace.Internal.Manager (ensureGroup)
+import Millrace.Internal.PageCache (bringIn, bringIntoMemory)
 import Millrace.Internal.Park
 import Network.Socket (ShutdownCmd (..))
 import System.Posix.Types (Fd (..))
@@ -96,13 +96,13 @@ adopt descriptor = do
 foreignHandle :: Fd -> Handle
 foreignHandle (Fd number) = Handle (fromIntegral number)
 
--- | Is the handle's descriptor still open? A moment later it may not be. Does not block. O(1).
+-- | Whether the handle's descriptor is still open. Another thread may close it a moment later. Does not block. O(1).
 isOpen :: Handle -> IO Bool
 isOpen (Handle handle) = (/= 0) <$> c_is_open handle
 
--- | Makes a call with the descriptor's number, for calls without an operation. The descriptor stays open meanwhile.
--- 'Nothing' if the handle is closed, or is being closed. The call is made masked. A thread that closes the handle waits
--- for the end of the call, so the call must neither wait nor close the handle itself.
+-- | Makes a call with the descriptor's number. Use it for calls for which there is no operation. The descriptor stays
+-- open meanwhile. Returns 'Nothing' if the handle is closed, or is being closed. The call is made masked. A thread that
+-- closes the handle waits for the end of the call, so the call must neither wait nor close the handle itself.
 --
 -- > size <- whileOpen handle fileSizeOf
 whileOpen :: Handle -> (CInt -> IO a) -> IO (Maybe a)
@@ -110,17 +110,17 @@ whileOpen (Handle handle) call = mask_ $ do
   refusal <- c_hold handle
   if refusal < 0 then return Nothing else Just <$> call (fromIntegral handle) `finally` c_let_go handle
 
--- | Which operations a deadline is for.
+-- | The operations to which a deadline applies.
 data Direction
   = -- | Receiving, accepting, and waiting for something to read.
     Reading
-  | -- | Sending, connecting, and waiting for room to write.
+  | -- | Sending, connecting, and waiting until something can be written.
     Writing
   deriving (Eq, Ord, Show)
 
 -- | Sets a deadline for all operations of one direction, those that wait now and those to come. Each ends with
--- @ETIMEDOUT@ when this deadline or its own has passed, whichever is earlier. Fails with @EBADF@ if the handle is closed.
--- Does not block. Moving a deadline to a later moment is a store.
+-- @ETIMEDOUT@ when this deadline or its own has passed, whichever is earlier. Fails with @EBADF@ if the handle is
+-- closed. Does not block. Moving a deadline to a later moment is a store.
 setDeadline :: Handle -> Direction -> Deadline -> IO (Either Errno ())
 setDeadline (Handle handle) direction deadline = do
   status <- c_set_deadline handle code (deadlineNanoseconds deadline)
@@ -226,7 +226,7 @@ closeRequest (Handle handle) = request kindClose handle nothing
 nothing :: Int64 -> ()
 nothing _ = ()
 
--- | The same request with a deadline, at which it ends with @ETIMEDOUT@.
+-- | Adds a deadline to a request. When it passes, the operation ends with @ETIMEDOUT@.
 before :: Deadline -> Request r -> Request r
 before deadline what =
   what
@@ -235,7 +235,7 @@ before deadline what =
     }
 {-# INLINE before #-}
 
--- | The same request with a limit on the time that it waits. Like 'before' with a deadline from now on, but an
+-- | Adds a limit on the time that the operation waits. It works like 'before' with a deadline counted from now, but an
 -- operation that need not wait does not read the clock. If 'before' and 'within' are combined, the outer one counts.
 within :: TimeLimit -> Request r -> Request r
 within limit what =
@@ -245,35 +245,34 @@ within limit what =
     }
 {-# INLINE within #-}
 
--- | The same request without waiting: it ends with @EAGAIN@ if it would have to wait. Does not block.
+-- | Forbids the operation to wait: it ends with @EAGAIN@ if it would have to. Does not block.
 atOnce :: Request r -> Request r
 atOnce what = what {requestFlags = requestFlags what .|. flagNow}
 {-# INLINE atOnce #-}
 
--- | The same request, but it ends as soon as some of the bytes are sent. If such a send ends at its deadline, none were
--- sent.
+-- | Lets a send end as soon as some of its bytes are sent. If such a send ends at its deadline, it has sent none.
 partial :: Request r -> Request r
 partial what = what {requestFlags = requestFlags what .&. complement flagAll}
 {-# INLINE partial #-}
 
--- | The same 'sendRequest', with another send to follow at once: on Linux the bytes of both then share a segment. If
+-- | Announces that another send follows this 'sendRequest' at once. On Linux the bytes of both then share a segment. If
 -- none follows, the bytes may be sent 200 ms later.
 moreFollows :: Request r -> Request r
 moreFollows what = what {requestFlags = requestFlags what .|. flagMore}
 {-# INLINE moreFollows #-}
 
--- | The same 'waitReadableRequest' or 'waitWritableRequest', by a caller that has just tried and would have blocked. On
--- a 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
+-- | Tells a 'waitReadableRequest' or 'waitWritableRequest' that the caller has just tried, and would have blocked. On a
+-- 'foreignHandle' this saves a system call. The wait still ends at once if the descriptor has become ready meanwhile.
 afterTrying :: Request () -> Request ()
 afterTrying what = what {requestFlags = requestFlags what .|. flagTried}
 {-# INLINE afterTrying #-}
 
 -- | @performSendFile limited socket file offset count@ performs a 'sendFileRequest', to which @limited@ may have added
--- 'before' or 'within'. Before each attempt the system is asked whether it has the bytes in memory. If not, a helper
--- thread reads them first, and only the calling thread waits for the disk; that wait counts for no time limit. A helper
--- that has begun is waited for, also by a thread that is interrupted. Two cases remain in which the capability may
--- wait: file systems that cannot tell, for instance overlayfs, and bytes that have left the memory three times before
--- they could be sent, which takes great pressure on memory.
+-- 'before' or 'within'. Before each attempt it asks the system whether the bytes are in memory. If not, a helper thread
+-- reads them first, and only the calling thread waits for the disk; that wait counts for no time limit. An interrupted
+-- thread waits for a helper that has begun. Two cases remain in which the capability may wait: file systems that cannot
+-- tell, for instance overlayfs, and bytes that have left the memory three times before they could be sent, which takes
+-- great pressure on memory.
 performSendFile :: (Request Int -> Request Int) -> Handle -> Fd -> Int64 -> Int64 -> IO (Either Errno Int)
 performSendFile limited handle file offset count = do
   result <- perform (cachedOnly whole)

@@ -5,10 +5,9 @@
 --
 -- 1. No more than 'poolLimit' things exist at any time, including those that are being made and those that are being
 --    ended.
--- 2. A thread that finds none waits its turn: the longest waiting thread is served first, after at most eight others of
---    the
---    capability on which a thing comes back. It waits until a deadline, or for 'poolWait', and then gets 'PoolExhausted'. No
---    asynchronous exception is involved.
+-- 2. A thread that finds no idle thing waits for its turn. The thread that has waited longest is served first, after at
+--    most eight others of the capability on which a thing comes back. It waits until a deadline, or for 'poolWait', and
+--    then gets 'PoolExhausted'. No asynchronous exception is involved.
 -- 3. A thing goes back whatever exception ends its use. The pool then asks 'poolKeep' whether it can be used again.
 -- 4. A thing that has become too old, was idle for too long, or is no longer healthy is ended and replaced.
 --
@@ -66,21 +65,21 @@ import Millrace.Timer (threadDelay)
 
 -- | How a pool makes, checks and ends its things. Begin with 'poolSettings'. All times are in microseconds.
 data PoolSettings a = PoolSettings
-  { -- | Makes a thing, until the deadline of the thread that asked for it. Called without a lock.
+  { -- | Makes a thing. The deadline is that of the thread that needs it. Called without a lock.
     poolMake :: Deadline -> IO a,
     -- | Ends a thing. Called masked. Exceptions that it throws are dropped.
     poolEnd :: a -> IO (),
-    -- | Can the thing be used again? Called masked after each use. The default keeps it unless its use threw an
+    -- | Whether the thing can be used again. Called masked after each use. The default keeps it unless its use threw an
     -- exception. A thing that knows its own state, as a connection does, can be kept after an exception, too.
     poolKeep :: Use -> a -> IO Bool,
-    -- | Is an idle thing still good? Called before it is handed out, if it was idle for 'poolUnchecked'. It counts as
-    -- bad if this throws. The default says yes.
+    -- | Whether an idle thing is still good. Called before the pool hands out a thing that was idle for at least
+    -- 'poolUnchecked'. The thing counts as bad if this throws. By default every thing is good.
     poolHealthy :: a -> IO Bool,
-    -- | This many things exist at most. The default is 10.
+    -- | The most things that exist. The default is 10.
     poolLimit :: Int,
-    -- | A thread waits so long if all are in use. The default is five seconds.
+    -- | How long a thread waits while all things are in use. The default is five seconds.
     poolWait :: Int,
-    -- | A thing that was idle for so long is ended. The default is a minute.
+    -- | How long a thing may be idle before the pool ends it. The default is a minute.
     poolIdle :: Int,
     -- | A thing is not used again when it is older than this. The default is half an hour.
     poolAge :: Int,
@@ -118,20 +117,21 @@ data Pool a = Pool
   }
 
 data State a = State
-  { -- | The latest used one first: its memory is in the processor's caches, and the others can grow old.
+  { -- | The idle things, the one that was used last first: its memory is in the processor's caches, and the others can
+    -- grow old.
     idle :: [Item a],
-    -- | How many there are, or will be when those that are being made are ready.
+    -- | The number of things, including those that are being made.
     total :: !Int,
-    -- | By the order in which they came.
+    -- | The waiting threads, in the order in which they came.
     waiting :: !(IntMap.IntMap (Waiter a)),
     -- | How often in a row others were served before the first of them.
     passedOver :: !Int,
     nextWaiter :: !Int,
     isClosed :: !Bool,
-    tally :: !Tally
+    counts :: !Counts
   }
 
--- | A thread that waits: its capability, and where it gets what it waits for.
+-- | A waiting thread: its capability, and the variable through which it gets a thing.
 data Waiter a = Waiter !Int !(MVar (Grant a))
 
 data Item a = Item
@@ -140,18 +140,18 @@ data Item a = Item
     born :: !Word64,
     lastUsed :: !Word64,
     -- | The capability on which it was used.
-    home :: !Int
+    lastCapability :: !Int
   }
 
 data Grant a
   = -- | A thing that another thread has put back.
     Take !(Item a)
-  | -- | Another one was ended, so there is room for a new one.
+  | -- | Another thing was ended, so the thread may make a new one.
     MayMake
   | TooLate
   | IsClosed
 
-data Tally = Tally {made, ended, unhealthy, refused :: !Int}
+data Counts = Counts {made, ended, unhealthy, refused :: !Int}
 
 -- | Why a pool gave nothing.
 data PoolProblem
@@ -171,7 +171,7 @@ instance Exception PoolProblem where
         ++ " other threads wait. Raise poolLimit, or use each for a shorter time."
     PoolClosed -> "Millrace.Pool.withResource: the pool was closed."
 
--- | What a pool holds now, and what it has done since it was made.
+-- | The contents of a pool, and counts since it was made.
 data PoolStatus = PoolStatus
   { statusInUse :: !Int,
     statusIdle :: !Int,
@@ -186,10 +186,11 @@ data PoolStatus = PoolStatus
   }
   deriving (Eq, Show)
 
--- | Makes an empty pool, and a thread that ends what is idle for too long. Close it with 'closePool'. Does not block.
+-- | Makes an empty pool, and starts a thread that ends things that are idle for too long. Close it with 'closePool'.
+-- Does not block.
 newPool :: PoolSettings a -> IO (Pool a)
 newPool settings = mask_ $ do
-  state <- newIORef (State [] 0 IntMap.empty 0 0 False (Tally 0 0 0 0))
+  state <- newIORef (State [] 0 IntMap.empty 0 0 False (Counts 0 0 0 0))
   let sweeping = do
         threadDelay (max 10000 (min 1000000000 (poolIdle settings `div` 4)))
         sweep settings state
@@ -208,7 +209,7 @@ closePool Pool {poolOf, poolState, poolSweeper} = mask_ $ do
   forM_ waiters $ \(Waiter _ signal) -> putMVar signal IsClosed
   discardAll poolOf poolState items `finally` killThread poolSweeper
 
--- | A pool for the time of an action.
+-- | Makes a pool for the time of an action, and then closes it.
 withPool :: PoolSettings a -> (Pool a -> IO b) -> IO b
 withPool settings = bracket (newPool settings) closePool
 
@@ -219,7 +220,8 @@ withResource pool action = do
   deadline <- deadlineAfter (poolWait (poolOf pool))
   withResourceBefore deadline pool action
 
--- | The same, but waits until the deadline. It limits the wait and the making of a thing, not its use.
+-- | Uses a thing of the pool, and waits for one until the deadline. The deadline limits the wait and the making of a
+-- thing, but not its use.
 withResourceBefore :: Deadline -> Pool a -> (a -> IO b) -> IO b
 withResourceBefore deadline pool action = mask $ \restore -> do
   item <- acquire deadline pool
@@ -230,7 +232,7 @@ withResourceBefore deadline pool action = mask $ \restore -> do
   giveBack pool Returned item
   return result
 
--- | What the pool holds and has done. Does not block. O(number of idle things and of waiting threads).
+-- | Reads the contents and the counts of a pool. Does not block. O(number of idle things and of waiting threads).
 poolStatus :: Pool a -> IO PoolStatus
 poolStatus pool = do
   state <- readIORef (poolState pool)
@@ -240,10 +242,10 @@ poolStatus pool = do
       { statusInUse = total state - idleCount,
         statusIdle = idleCount,
         statusWaiting = IntMap.size (waiting state),
-        statusMade = made (tally state),
-        statusEnded = ended (tally state),
-        statusUnhealthy = unhealthy (tally state),
-        statusExhausted = refused (tally state)
+        statusMade = made (counts state),
+        statusEnded = ended (counts state),
+        statusUnhealthy = unhealthy (counts state),
+        statusExhausted = refused (counts state)
       }
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -279,12 +281,12 @@ find limit capability signal state
     )
   where
     number = nextWaiter state
-    -- A thing that was used on this capability before is watched by its loop already. It is looked for among the latest
-    -- few.
+    -- The loop of this capability already watches a thing that was used here before. So look for one among the few that
+    -- were used last.
     picks = select (idle state)
-    near = filter ((== capability) . home . fst) (take 8 picks)
+    near = filter ((== capability) . lastCapability . fst) (take 8 picks)
 
--- Each element, with the others.
+-- Each element, with the list of the others.
 select :: [b] -> [(b, [b])]
 select [] = []
 select (first : others) = (first, others) : [(other, first : rest) | (other, rest) <- select others]
@@ -303,21 +305,21 @@ await deadline pool@Pool {poolOf, poolState} number signal = do
     untilDeadline wait
       | deadline == noDeadline = wait
       | otherwise = microsUntil deadline >>= \micros -> withTimer micros (Perform expire) wait
-    -- In the manager's thread. The signal is empty, so that it does not wait.
+    -- Runs in the manager's thread. Does not wait, because the signal is empty.
     expire = do
       was <- withdraw (\counts -> counts {refused = refused counts + 1})
       when was (putMVar signal TooLate)
-    -- Whether the thread still waited. If not, a grant is in the signal, or will be in a moment.
+    -- Returns whether the thread still waited. If not, a grant is in the signal, or will be in a moment.
     withdraw change = atomicModifyIORef' poolState $ \state ->
       if IntMap.member number (waiting state)
-        then (state {waiting = IntMap.delete number (waiting state), tally = change (tally state)}, True)
+        then (state {waiting = IntMap.delete number (waiting state), counts = change (counts state)}, True)
         else (state, False)
     abandon = do
       was <- withdraw id
       unless was $ uninterruptibleMask_ (readMVar signal) >>= passOn
     passOn grant = case grant of
       Take item -> putBack pool item
-      MayMake -> leaveRoom poolState
+      MayMake -> allowOneMore poolState
       TooLate -> return ()
       IsClosed -> return ()
 
@@ -334,13 +336,13 @@ check deadline pool@Pool {poolOf, poolState} item = do
     then return item
     else do
       unless healthy $ count poolState (\counts -> counts {unhealthy = unhealthy counts + 1})
-      end poolOf poolState item `onException` leaveRoom poolState
+      end poolOf poolState item `onException` allowOneMore poolState
       make deadline pool
 
--- The room for it is reserved.
+-- Makes a thing that is already counted in 'total'.
 make :: Deadline -> Pool a -> IO (Item a)
 make deadline Pool {poolOf, poolState} = do
-  thing <- poolMake poolOf deadline `onException` leaveRoom poolState
+  thing <- poolMake poolOf deadline `onException` allowOneMore poolState
   count poolState (\counts -> counts {made = made counts + 1})
   now <- monotonicNanoseconds
   return (Item thing now now 0)
@@ -355,13 +357,13 @@ giveBack pool@Pool {poolOf, poolState} use item = do
   if keeps && now - born item <= micro (poolAge poolOf)
     then do
       (capability, _) <- myThreadId >>= threadCapability
-      putBack pool item {lastUsed = now, home = capability}
+      putBack pool item {lastUsed = now, lastCapability = capability}
     else discard poolOf poolState item
 
 putBack :: Pool a -> Item a -> IO ()
 putBack Pool {poolOf, poolState} item =
   join $
-    atomicModifyIORef' poolState $ \state -> case nextOn (home item) state of
+    atomicModifyIORef' poolState $ \state -> case nextOn (lastCapability item) state of
       Just (signal, others) -> (others, putMVar signal (Take item))
       Nothing
         | isClosed state -> (state, discard poolOf poolState item)
@@ -369,7 +371,7 @@ putBack Pool {poolOf, poolState} item =
 
 -- The waiting thread that is served next, if a thing comes back on this capability. One of the same capability is woken
 -- without a signal to another OS thread, and the thing's descriptor stays with one loop. So one of the first few that
--- wait there is served, but only so many times in a row before the thread that has waited longest.
+-- wait there is served, but only eight times in a row before the thread that has waited longest.
 nextOn :: Int -> State a -> Maybe (MVar (Grant a), State a)
 nextOn capability state = case filter isNear (take nearMax (IntMap.toAscList (waiting state))) of
   (number, Waiter _ signal) : _
@@ -389,17 +391,17 @@ longestWaiting state = case IntMap.minView (waiting state) of
   Nothing -> Nothing
 
 discard :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
-discard settings state item = end settings state item `finally` leaveRoom state
+discard settings state item = end settings state item `finally` allowOneMore state
 
--- Ends a thing, and keeps the room that it had.
+-- Ends a thing, and still counts it in 'total'.
 end :: PoolSettings a -> IORef (State a) -> Item a -> IO ()
 end settings state item = do
   count state (\counts -> counts {ended = ended counts + 1})
   poolEnd settings (content item) `onSync` return ()
 
--- There is room for one more: a thread that waits may make it.
-leaveRoom :: IORef (State a) -> IO ()
-leaveRoom reference =
+-- Lets one more thing be made: by a waiting thread, if there is one.
+allowOneMore :: IORef (State a) -> IO ()
+allowOneMore reference =
   join $
     atomicModifyIORef' reference $ \state -> case longestWaiting state of
       Just (signal, others) -> (others, putMVar signal MayMake)
@@ -413,19 +415,19 @@ sweep settings reference = mask_ $ do
     let (old, young) = partition isOver (idle state) in (state {idle = young}, old)
   discardAll settings reference over
 
--- All of them, even if one is interrupted.
+-- Ends all of these things, even if ending one of them is interrupted.
 discardAll :: PoolSettings a -> IORef (State a) -> [Item a] -> IO ()
 discardAll settings state = foldr (\item others -> discard settings state item `finally` others) (return ())
 
 ------------------------------------------------------------------------------------------------------------------------
 
-count :: IORef (State a) -> (Tally -> Tally) -> IO ()
-count reference change = atomicModifyIORef' reference (\state -> (state {tally = change (tally state)}, ()))
+count :: IORef (State a) -> (Counts -> Counts) -> IO ()
+count reference change = atomicModifyIORef' reference (\state -> (state {counts = change (counts state)}, ()))
 
 micro :: Int -> Word64
 micro time = 1000 * fromIntegral (max 0 (min 9000000000000000 time))
 
--- A synchronous exception means the second action; an asynchronous one passes.
+-- Runs the second action if the first one throws a synchronous exception. Asynchronous exceptions pass.
 onSync :: IO b -> IO b -> IO b
 onSync action other =
   action `catch` \problem -> case fromException problem of

@@ -24,9 +24,8 @@
 --    from run to run. Draw random numbers with 'chance'. While a thread is in a @safe@ foreign call,
 --    other threads run, and no virtual time passes. After 200 ms the call is assumed to wait for the real world.
 -- 3. Threads of the process outside the simulation, if they run meanwhile, change the order of threads in about one of
---    a
---    thousand runs: they use up the same block of the nursery, and a request to switch threads at its end (which 'forkIO'
---    makes) may be theirs. If all of them wait, runs repeat.
+--    a thousand runs: they use up the same block of the nursery, and a request to switch threads at its end (which
+--    'forkIO' makes) may be theirs. If all of them wait, runs repeat.
 -- 4. One simulation runs at a time.
 --
 -- A day of waiting passes at once, and a deadlock is found:
@@ -150,14 +149,14 @@ data Fault
     Interrupted
   | -- | its cancellation takes time, and it may succeed meanwhile
     LateCancel
-  | -- | a call on a file or directory fails (@EIO@). After a sync that fails in this way, what was to be synced never will be,
-    -- although it can still be read: that is Linux's way. 'troubled' machines have none.
+  | -- | a call on a file or directory fails (@EIO@). After a sync that fails in this way, what was to be synced never
+    -- will be, although it can still be read: that is Linux's way. 'troubled' machines have none.
     DiskError
   deriving (Eq, Ord, Show, Read, Enum, Bounded)
 
 -- | The properties and the faults of a machine. Begin with 'calm' or 'troubled'.
 data Plan = Plan
-  { -- | Everything random is computed from it.
+  { -- | The seed, from which everything random is computed.
     planSeed :: Word64,
     -- | How often each fault happens, per million operations to which it can happen.
     planFaultRates :: [(Fault, Int)],
@@ -172,7 +171,8 @@ data Plan = Plan
     planLatencyMicros :: Int,
     -- | The rate of each direction of a connection; 0 for no limit.
     planBytesPerSecond :: Int,
-    -- | How many unreceived bytes a direction can hold; 0 for 208 KiB. Of this and of all other numbers, negative ones mean 0.
+    -- | How many unreceived bytes a direction can hold; 0 for 208 KiB. Of this and of all other numbers, negative ones
+    -- mean 0.
     planBufferBytes :: Int,
     -- | The size of all files together; 0 for no limit.
     planDiskBytes :: Int,
@@ -227,26 +227,26 @@ troubled seed =
        in z2 `xor` (z2 `shiftR` 31)
 
 withPlan :: Plan -> (Ptr Foreign.Plan -> IO a) -> IO a
-withPlan what use = allocaBytes planSize $ \place -> allocaBytes (max 1 (length faults * plannedSize)) $ \planned -> do
-  fillBytes place 0 planSize
-  pokeByteOff place planSeedOffset (planSeed what)
+withPlan what use = allocaBytes planSize $ \memory -> allocaBytes (max 1 (length faults * plannedSize)) $ \planned -> do
+  fillBytes memory 0 planSize
+  pokeByteOff memory planSeedOffset (planSeed what)
   forM_ (planFaultRates what) $ \(fault, rate) ->
-    pokeByteOff place (planRates + 4 * faultCode fault) (saturatedWord rate)
+    pokeByteOff memory (planRates + 4 * faultCode fault) (saturatedWord rate)
   forM_ (zip [0 ..] faults) $ \(i, (operation, fault)) -> do
     pokeByteOff planned (i * plannedSize + plannedOperation) (natural operation)
     pokeByteOff planned (i * plannedSize + plannedFault) (fromIntegral (faultCode fault) :: Word32)
-  pokeByteOff place planPlanned (planned :: Ptr Word8)
-  pokeByteOff place planPlannedCount (fromIntegral (length faults) :: Word64)
-  pokeByteOff place planDelayMax (nanoseconds planDelayMicros)
-  pokeByteOff place planStallTime (nanoseconds planStallMicros)
-  pokeByteOff place planLatencyTime (nanoseconds planLatencyMicros)
-  pokeByteOff place planRate (natural (planBytesPerSecond what))
-  pokeByteOff place planBuffer (saturatedWord (planBufferBytes what))
-  pokeByteOff place planDisk (natural (planDiskBytes what))
-  pokeByteOff place planDescriptorsOffset (saturatedWord (planDescriptors what))
-  pokeByteOff place planReordersFlag (flag (planReorders what))
-  pokeByteOff place planTracesFlag (flag (planTraces what))
-  use place
+  pokeByteOff memory planPlanned (planned :: Ptr Word8)
+  pokeByteOff memory planPlannedCount (fromIntegral (length faults) :: Word64)
+  pokeByteOff memory planDelayMax (nanoseconds planDelayMicros)
+  pokeByteOff memory planStallTime (nanoseconds planStallMicros)
+  pokeByteOff memory planLatencyTime (nanoseconds planLatencyMicros)
+  pokeByteOff memory planRate (natural (planBytesPerSecond what))
+  pokeByteOff memory planBuffer (saturatedWord (planBufferBytes what))
+  pokeByteOff memory planDisk (natural (planDiskBytes what))
+  pokeByteOff memory planDescriptorsOffset (saturatedWord (planDescriptors what))
+  pokeByteOff memory planReordersFlag (flag (planReorders what))
+  pokeByteOff memory planTracesFlag (flag (planTraces what))
+  use memory
   where
     faults = sortOn fst (planFaults what)
     faultCode fault = fromEnum fault + 1
@@ -281,7 +281,7 @@ data Outcome a = Outcome
 
 -- | An operation that has not ended.
 data Waiting = Waiting
-  { -- | the number of the thread that waits for it, as 'show' has it for a @ThreadId@
+  { -- | the number of the thread that waits for it, as 'show' prints it for a @ThreadId@
     waitingThread :: Word64,
     -- | such as @"recv"@
     waitingOperation :: String,
@@ -293,19 +293,21 @@ data Waiting = Waiting
 
 -- | Failures of a simulation, in contrast to those of the program in it.
 data SimulationException
-  = -- | All threads wait, and no event will ever come. These are the operations in flight. Threads that wait for a variable
-    -- are not among them. It is thrown to the action. A thread that waits for the real world has 20 ms: see 'simulate'.
+  = -- | All threads wait, and no event will ever come. These are the operations in flight. Threads that wait for a
+    -- variable are not among them. It is thrown to the action. A thread that waits for the real world has 20 ms: see
+    -- 'simulate'.
     Deadlock [Waiting]
   | -- | The machine could not be created.
     NoMachine IOError
-  | -- | Millrace was not tested with this version of GHC, so that runs might not repeat: 'Millrace.Manager.runTimeSystem'.
+  | -- | Millrace was not tested with this version of GHC, so that runs might not repeat:
+    -- 'Millrace.Manager.runTimeSystem'.
     UnknownScheduler
   | -- | A simulation was started inside another one.
     WithinSimulation
   | -- | This function was called outside a simulation.
     OutsideSimulation String
-  | -- | The action has ended, but other threads of it go on: they begin new operations whenever theirs are ended with an
-    -- error.
+  | -- | The action has ended, but other threads of it do not end: they begin new operations whenever theirs are ended
+    -- with an error.
     ThreadsGoOn
 
 instance Exception SimulationException
@@ -338,12 +340,12 @@ waitingOn loop = do
 
 -- The token, and what it stands for.
 peekWaiting :: Ptr Word8 -> IO (Token, Waiting)
-peekWaiting place = do
-  token <- peekByteOff place pendingToken
-  kind <- peekByteOff place pendingKind
-  descriptor <- peekByteOff place pendingDescriptor :: IO Int32
-  deadline <- peekByteOff place pendingDeadline
-  userData <- peekByteOff place pendingUserData
+peekWaiting memory = do
+  token <- peekByteOff memory pendingToken
+  kind <- peekByteOff memory pendingKind
+  descriptor <- peekByteOff memory pendingDescriptor :: IO Int32
+  deadline <- peekByteOff memory pendingDeadline
+  userData <- peekByteOff memory pendingUserData
   name <- c_kind_name kind >>= peekCString
   return
     ( Token token,
@@ -415,16 +417,16 @@ data Run a = Run
 
 runMachine :: Plan -> IORef (Maybe SomeException) -> IO a -> IO (Outcome a)
 runMachine what interruption action =
-  withPlan what $ \plan -> alloca $ \machinePlace -> alloca $ \loopPlace -> do
+  withPlan what $ \plan -> alloca $ \machinePointer -> alloca $ \loopPointer -> do
     c_capability >>= \capability -> checkLayout capability 0
     isKnown <- c_knows_layout
     when (isKnown == 0) $ throwIO UnknownScheduler
-    status <- c_simulation_begin plan machinePlace loopPlace
+    status <- c_simulation_begin plan machinePointer loopPointer
     when (status < 0) $
       throwIO (NoMachine (systemError "simulate" (Errno (negate status)) Nothing))
-    machine <- peek machinePlace
-    loop <- peek loopPlace
-    -- At once: a thread outside may run already, and begin an operation on the machine.
+    machine <- peek machinePointer
+    loop <- peek loopPointer
+    -- Do this first: a thread outside the simulation may already run, and begin an operation on the machine.
     withSimulatedManager loop $ \manager completions -> do
       performMinorGC -- so that the nursery is empty at the start of every run
       begin <- c_now
@@ -438,7 +440,7 @@ runMachine what interruption action =
       c_simulation_end
       return outcome
 
--- Has anything happened in an iteration?
+-- Whether anything has happened in an iteration.
 data Iteration = Busy | Idle
   deriving (Eq)
 
@@ -508,8 +510,8 @@ callsMayReturn run patienceLeft = do
   unless (mayReturn || count == lasting) $ writeIORef (runLastingCalls run) count
   return mayReturn
 
--- How often to check whether safe foreign calls have returned before the clock advances: first at once, because most
--- take microseconds, and then every millisecond of real time.
+-- How often to check whether safe foreign calls have returned before the clock advances: at first without a pause,
+-- because most take microseconds, and then every millisecond of real time.
 callPatience, callPauses :: Int
 callPatience = callPauses + 50
 callPauses = 200
@@ -528,9 +530,9 @@ report what run begin end = do
   endTime <- c_now
   waiting <- waitingOn (runLoop run)
   lent <- c_loop_buffers_out (runLoop run)
-  state <- allocaBytes stateSize $ \place -> do
-    c_machine_inspect (runMachineOf run) place
-    peekArray (stateSize `div` 8) place
+  state <- allocaBytes stateSize $ \memory -> do
+    c_machine_inspect (runMachineOf run) memory
+    peekArray (stateSize `div` 8) memory
   trace <- alloca $ \size -> do
     text <- c_machine_trace (runMachineOf run) size
     length' <- peek size
@@ -606,7 +608,7 @@ note text = withMachine "note" $ \machine -> withCString text (c_machine_line ma
 --    since, on its own: a rename
 --    may leave the new name, the old one, both or none.
 --
--- Threads go on. Use 'untilCrash' for a program that ends with the power. Sockets are not touched. Throws
+-- Threads continue. Use 'untilCrash' for a program that ends with the power. Sockets are not touched. Throws
 -- 'OutsideSimulation'.
 --
 -- >>> import Millrace.File

@@ -244,20 +244,20 @@ acceptNow s = handOver (mapM_ (giveBackConnection s)) $
     Left code | code `elem` [eAGAIN, eMFILE, eNFILE, eNOBUFS, eNOMEM] -> return Nothing
     _ -> Just <$> (throwIfFailed "Millrace.Socket.acceptNow" (describe s) result >>= newConnection address)
 
--- Takes a connection that an interrupted accept has kept, if there is one. Otherwise accepts one, waiting as @manner@
--- says; the address passed to @useResult@ is where the system has written the peer's address. A connection that arrives
--- after an interruption is kept for the next accept.
+-- Takes a connection that an interrupted accept has kept, if there is one. Otherwise accepts one, for at most the time
+-- that @limit@ sets. The system has written the peer's address to the address that is passed to @useResult@. A
+-- connection that arrives after an interruption is kept for the next accept.
 takeConnection ::
   Socket ->
   ((Socket, SockAddr) -> IO a) ->
   (Request CInt -> Request CInt) ->
   (Ptr Word8 -> Either Errno CInt -> IO a) ->
   IO a
-takeConnection s@(Socket handle _) useKept manner useResult = do
-  place <- mallocForeignPtrBytes addressSize
-  withForeignPtr place $ \address -> do
+takeConnection s@(Socket handle _) useKept limit useResult = do
+  memory <- mallocForeignPtrBytes addressSize
+  withForeignPtr memory $ \address -> do
     fillBytes address 0 addressSize
-    keptOr s firstConnection useKept (keepLate address) (manner (acceptRequest handle address)) (useResult address)
+    keptOr s firstConnection useKept (keepLate address) (limit (acceptRequest handle address)) (useResult address)
   where
     keepLate address = either (const (return ())) (newConnection address >=> giveBackConnection s)
 {-# INLINE takeConnection #-}
@@ -309,7 +309,8 @@ close s = uninterruptibleMask_ (close' s `catch` ignore)
     ignore :: IOError -> IO ()
     ignore _ = return ()
 
--- | 'close' that throws the system's error, and can be interrupted while it waits. The socket is closed even so.
+-- | Closes the socket as 'close' does, but throws the system's error, and can be interrupted while it waits. The socket
+-- is closed even so.
 close' :: Socket -> IO ()
 close' s@(Socket handle keptRef) = mask_ $ do
   result <- perform (closeRequest handle) `finally` closeKept
@@ -352,7 +353,7 @@ hasEnded s = (/= 0) <$> onDescriptor "Millrace.Socket.hasEnded" s "" c_ended
 -- use the socket again, because a byte may have been taken. Does not block.
 isQuiet :: Socket -> IO Bool
 isQuiet s =
-  alloca $ \place -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) place 1))
+  alloca $ \memory -> either (== eAGAIN) (const False) <$> perform (atOnce (recvRequest (socketHandle s) memory 1))
 
 -- | Sets the deadline of receiving and accepting on this socket, until it is set again; 'noDeadline' removes it. It
 -- applies to threads that already wait, on any capability, and to all later calls. The earlier of this and a call's own
@@ -369,7 +370,7 @@ setReadDeadline :: Socket -> Deadline -> IO ()
 setReadDeadline = setDeadlineOf "Millrace.Socket.setReadDeadline" Reading
 {-# INLINE setReadDeadline #-}
 
--- | Like 'setReadDeadline', for sending and connecting.
+-- | Sets the deadline of sending and connecting on this socket, as 'setReadDeadline' does for receiving and accepting.
 setWriteDeadline :: Socket -> Deadline -> IO ()
 setWriteDeadline = setDeadlineOf "Millrace.Socket.setWriteDeadline" Writing
 {-# INLINE setWriteDeadline #-}
@@ -388,9 +389,9 @@ getPeerName :: Socket -> IO SockAddr
 getPeerName = nameBy "Millrace.Socket.getPeerName" c_getpeername
 
 nameBy :: String -> (CInt -> Ptr Word8 -> Ptr CUInt -> IO CInt) -> Socket -> IO SockAddr
-nameBy attempted call s = withAddressPlace $ \place size -> do
-  void $ onDescriptor attempted s "" (\descriptor -> call descriptor place size)
-  peek size >>= addressFrom place
+nameBy attempted call s = withAddressBuffer $ \memory size -> do
+  void $ onDescriptor attempted s "" (\descriptor -> call descriptor memory size)
+  peek size >>= addressFrom memory
 
 -- | The local port. Throws for a Unix socket.
 socketPort :: Socket -> IO PortNumber
@@ -438,20 +439,20 @@ getSockOpt s option@(SockOpt level name) = reading undefined
   where
     -- The argument is only for its type, whose size it gives; it is never evaluated.
     reading :: Storable b => b -> IO b
-    reading kind = alloca $ \place -> do
-      fillBytes place 0 (sizeOf kind)
+    reading kind = alloca $ \memory -> do
+      fillBytes memory 0 (sizeOf kind)
       with (fromIntegral (sizeOf kind)) $ \size ->
         void $
           onDescriptor "Millrace.Socket.getSockOpt" s (", " ++ show option) $ \descriptor ->
-            c_getsockopt descriptor level name place size
-      peek place
+            c_getsockopt descriptor level name memory size
+      peek memory
 
 -- | Sets an option of any type, which must be the system's.
 setSockOpt :: Storable a => Socket -> SocketOption -> a -> IO ()
-setSockOpt s option@(SockOpt level name) value = with value $ \place ->
+setSockOpt s option@(SockOpt level name) value = with value $ \memory ->
   void $
     onDescriptor "Millrace.Socket.setSockOpt" s (", " ++ show option) $ \descriptor ->
-      c_setsockopt descriptor level name place (fromIntegral (sizeOf value))
+      c_setsockopt descriptor level name memory (fromIntegral (sizeOf value))
 
 -- | The type of the socket, such as 'Stream' or 'Datagram'.
 getSocketType :: Socket -> IO SocketType
@@ -461,8 +462,8 @@ getSocketType s = GeneralSocketType . fromIntegral <$> getSocketOption s Type
 getPeerCredential :: Socket -> IO (Maybe CUInt, Maybe CUInt, Maybe CUInt)
 getPeerCredential s = withNetworkSocket "getPeerCredential" s Network.getPeerCredential
 
--- | Sends a descriptor to the peer, in a message of one byte. Waits while the system has no room for it. Not on Windows
--- or simulated machines (@EOPNOTSUPP@).
+-- | Sends a descriptor to the peer, in a message of one byte. Waits while the socket cannot take it. Not on Windows or
+-- simulated machines (@EOPNOTSUPP@).
 sendFd :: Socket -> CInt -> IO ()
 sendFd s@(Socket handle _) descriptor =
   void $

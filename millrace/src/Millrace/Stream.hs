@@ -3,8 +3,8 @@
 -- > sendWhole path s = withFile path ForReading $ \file -> fromFile file 0 >>= \source -> copy source (toSocket s)
 --
 -- A source is an action that returns the next piece, and an empty one at the end. A sink is an action that takes a
--- piece, and returns when it has room for another one. So a transfer needs memory for one piece only: a slow sink holds
--- up its source (back-pressure). Deadlines and cancellation are those of the actions.
+-- piece, and returns when it can take another one. So a transfer needs memory for one piece only: a slow sink holds up
+-- its source (back-pressure). Deadlines and cancellation are those of the actions.
 --
 -- >>> pieces <- fromPieces ["one\ntw", "o\n", "three"]
 -- >>> linesOf 100 pieces >>= collect
@@ -63,7 +63,7 @@ type Source = IO ByteString
 -- | Takes a piece, which is not empty.
 type Sink = ByteString -> IO ()
 
--- | These pieces, without the empty ones.
+-- | A source of these pieces. It leaves out empty ones.
 fromPieces :: [ByteString] -> IO Source
 fromPieces pieces = do
   left <- newIORef (filter (not . ByteString.null) pieces)
@@ -76,11 +76,11 @@ fromPieces pieces = do
 fromSocket :: Socket -> Source
 fromSocket s = recv s 65536
 
--- | Sends.
+-- | Sends each piece to a socket.
 toSocket :: Socket -> Sink
 toSocket = sendAll
 
--- | A file from an offset on, in pieces of at most 256 KiB. The source is for one reader.
+-- | Reads a file from an offset on, in pieces of at most 256 KiB. The source is for one reader.
 fromFile :: File -> Int64 -> IO Source
 fromFile file begin = do
   position <- newIORef begin
@@ -103,7 +103,8 @@ toFile file begin = do
 copy :: Source -> Sink -> IO Word64
 copy source sink = copyReporting source sink (\_ -> return ())
 
--- | The same, with an action that gets the number of bytes that have been moved after each piece.
+-- | Moves everything from a source to a sink, as 'copy' does. After each piece, an action gets the number of bytes that
+-- have been moved.
 copyReporting :: Source -> Sink -> (Word64 -> IO ()) -> IO Word64
 copyReporting source sink report = go 0
   where
@@ -121,8 +122,9 @@ copyReporting source sink report = go 0
 tee :: Sink -> Sink -> Sink
 tee one other piece = one piece >> other piece
 
--- | The same source, and an action that tells how many bytes it has returned. If it is interrupted, no byte is lost.
--- The source runs masked, and is interruptible where it waits.
+-- | Counts the bytes of a source. Returns a source of the same bytes, and an action that returns how many of them it
+-- has given out. If the source is interrupted, no byte is lost. The source runs masked, and is interruptible where it
+-- waits.
 counting :: Source -> IO (Source, IO Word64)
 counting source = do
   count <- newIORef 0
@@ -139,8 +141,8 @@ atMost limit source = do
     let piece = ByteString.take (fromIntegral (min now (fromIntegral (maxBound :: Int)))) whole'
     piece <$ writeIORef left (now - fromIntegral (ByteString.length piece))
 
--- A source with an action for each of its pieces. If an exception comes before the caller has a piece, the next call
--- returns it.
+-- A source that applies an action to each piece of another one. If an exception comes before the caller has a piece,
+-- the next call returns it.
 changing :: Source -> (ByteString -> IO ByteString) -> IO Source
 changing source change = do
   late <- newIORef Nothing
@@ -160,14 +162,14 @@ concurrently pieces source use = do
     (\thread -> atomically (writeTVar isOver True) >> killThread thread)
     (\_ -> use (takeFrom queue))
   where
-    -- Masked. An exception that comes while there is no room follows the piece for which there was none.
+    -- Call it masked. If an exception comes while the queue is full, it follows the piece that waits for the queue.
     fill next hand = do
       outcome <- try next :: IO (Either SomeException ByteString)
       handed <- try (hand outcome)
       case handed of
         Left problem -> uninterruptibleMask_ (hand outcome >> hand (Left problem))
         Right () -> unless (either (const True) ByteString.null outcome) (fill next hand)
-    -- When no thread takes pieces any more, it does not wait. So only then the thread is killed.
+    -- Does not wait once no thread takes pieces any more. The thread is killed only then.
     offer isOver queue outcome = atomically $ do
       over <- readTVar isOver
       unless over (writeTBQueue queue outcome)
@@ -242,7 +244,7 @@ nextLine most source state takeUntil = readIORef state >>= go
       Nothing -> do
         let searched = if ByteString.null bytes then parts else bytes : parts
             sizeNow = size + ByteString.length bytes
-        -- One byte more may be the first one of the end.
+        -- One more byte may be the first one of the line's end.
         refuseIf (sizeNow - 1 > most || (sizeNow > most && not (any (ByteString.isSuffixOf return') (take 1 searched))))
         piece <- source
         if ByteString.null piece then atEnd searched sizeNow else continue (Begun searched sizeNow piece)
@@ -332,7 +334,7 @@ exactly source = do
         ByteString.take count bytes <$ takeUntil (holding (ByteString.drop count bytes))
   return (takeBytes, mask_ (ByteString.null <$> held state source 1))
 
--- What has come of a source and was not taken: the pieces, the last one first, and how many bytes these are.
+-- Bytes that have come from a source and were not taken: the pieces, the last one first, and the number of their bytes.
 data Held = Held [ByteString] !Int
 
 holding :: ByteString -> Held

@@ -75,7 +75,7 @@ threadDelay !delayMicros = mask_ $ do
     throwIO (exception :: SomeException)
 
 -- | The exception by which 'timeout' interrupts its action. Each call has its own, so that nested ones are not
--- confused. It is asynchronous; an action that swallows it defeats its timeout.
+-- confused. It is asynchronous. If an action swallows it, the timeout has no effect.
 newtype Timeout = Timeout (MVar ThreadId)
   deriving (Eq)
 
@@ -95,8 +95,8 @@ instance Exception Timeout where
 timeout :: Int -> IO a -> IO (Maybe a)
 timeout limitMicros action = liftableTimeout limitMicros (const action)
 
--- | 'timeout' for an action that may need longer. The action gets another action, which removes the limit unless it has
--- already passed.
+-- | Runs an action with a limit on its time, as 'timeout' does. The action may find that it needs longer: it gets
+-- another action, which removes the limit unless it has already passed.
 --
 -- > liftableTimeout 1000000 (\lift -> do { answer <- ask; when (isLong answer) lift; receive answer })
 liftableTimeout :: Int -> (IO () -> IO a) -> IO (Maybe a)
@@ -126,29 +126,29 @@ expire :: ThreadId -> MVar ThreadId -> IO ()
 expire caller lock = do
   isWanted <- isEmptyMVar lock
   when isWanted $ do
-    isAlone <- atomicModifyIORef' underWay $ \all' -> case Map.lookup caller all' of
+    isAlone <- atomicModifyIORef' pendingTimeouts $ \all' -> case Map.lookup caller all' of
       Nothing -> (Map.insert caller [] all', True)
       Just later -> (Map.insert caller (later ++ [lock]) all', False)
-    when isAlone (throwBeside caller lock)
+    when isAlone (throwFromNewThread caller lock)
 
--- The timeouts of each thread to which one is thrown now, behind that one.
-underWay :: IORef (Map.Map ThreadId [MVar ThreadId])
-underWay = unsafePerformIO (newIORef Map.empty)
-{-# NOINLINE underWay #-}
+-- For each thread to which a timeout's exception is being thrown: the timeouts whose exceptions follow that one.
+pendingTimeouts :: IORef (Map.Map ThreadId [MVar ThreadId])
+pendingTimeouts = unsafePerformIO (newIORef Map.empty)
+{-# NOINLINE pendingTimeouts #-}
 
 -- Throws it in a new thread, and the next one when that was received, or was not wanted any more. The first to fill the
 -- lock wins: this thread, with its ThreadId, or 'disarm', which may kill this thread, but not the next one.
-throwBeside :: ThreadId -> MVar ThreadId -> IO ()
-throwBeside caller lock = do
+throwFromNewThread :: ThreadId -> MVar ThreadId -> IO ()
+throwFromNewThread caller lock = do
   (capability, _) <- threadCapability caller
   void . mask_ . forkOn capability $ do
     self <- myThreadId
     isFirst <- tryPutMVar lock self
     when isFirst (throwTo caller (Timeout lock) `catch` endedByDisarm)
-    next <- atomicModifyIORef' underWay $ \all' -> case Map.lookup caller all' of
+    next <- atomicModifyIORef' pendingTimeouts $ \all' -> case Map.lookup caller all' of
       Just (first : later) -> (Map.insert caller later all', Just first)
       _ -> (Map.delete caller all', Nothing)
-    mapM_ (throwBeside caller) next
+    mapM_ (throwFromNewThread caller) next
   where
     endedByDisarm :: AsyncException -> IO ()
     endedByDisarm _ = return ()
@@ -168,8 +168,8 @@ disarm timer lock = do
 -- ('Millrace.Deadline.isDeadlineError') at once, even if the action waits uninterruptibly, for instance for a disk: the
 -- action is interrupted, and ends later. Use it for functions on files and directories that take no deadline.
 --
--- The action runs masked, in a thread of its own. If the caller is interrupted, so is the action. For actions on
--- sockets, "Millrace.Deadline" is cheaper.
+-- The action runs masked, in a separate thread. If the caller is interrupted, so is the action. For actions on sockets,
+-- "Millrace.Deadline" is cheaper.
 --
 -- >>> import Millrace.Deadline
 -- >>> import System.IO.Error (tryIOError)
@@ -179,33 +179,34 @@ disarm timer lock = do
 finishBefore :: Deadline -> IO a -> IO a
 finishBefore deadline = finishBeforeOr deadline (\_ -> return ())
 
--- | The same for a result that must be released if the caller does not get it, such as an open file:
--- @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets it, masked, in a
--- thread of its own, if it comes too late.
+-- | Runs an action until a deadline, as 'finishBefore' does, and releases a result that comes too late for the caller,
+-- such as an open file: @finishBeforeOr deadline closeFile (openFile path ForReading)@. The first action gets such a
+-- result, masked, in a separate thread.
 finishBeforeOr :: Deadline -> (a -> IO ()) -> IO a -> IO a
 finishBeforeOr deadline = inTime deadline "Millrace.Timer.finishBefore" "an action"
 
--- | A variable that becomes 'True' after the given number of microseconds.
+-- | Makes a variable that becomes 'True' after the given number of microseconds.
 registerDelay :: Int -> IO (TVar Bool)
 registerDelay !delayMicros = do
   variable <- newTVarIO False
   mask_ $ void $ startTimer delayMicros (Perform (atomically (writeTVar variable True)))
   return variable
 
--- | Stands for all managers; there is one, and no state in it. For programs written for "GHC.Event".
+-- | Stands for all managers. There is only one value, without any state. It is there for programs that were written for
+-- "GHC.Event".
 data TimerManager = TimerManager
 
--- | Names a registered timeout, also after it has fired.
+-- | Identifies a registered timeout, also after it has fired.
 newtype TimeoutKey = TimeoutKey Timer
   deriving (Eq, Ord)
 
--- | The action that runs at the time. It runs unmasked, in a thread that runs callbacks. It may block, which holds
--- nothing else up. An exception is reported as for any thread. The thread continues with other callbacks, so do not
--- keep its 'ThreadId'. It is pinned to the capability that registered the timeout, so fork a thread for long
--- computations.
+-- | The action that runs when the time has come. It runs unmasked, in a thread that runs callbacks. It may block
+-- without delaying other callbacks. An exception is reported as for any thread. The thread continues with other
+-- callbacks, so do not keep its 'ThreadId'. It is pinned to the capability that registered the timeout, so fork a
+-- thread for long computations.
 type TimeoutCallback = IO ()
 
--- | The 'TimerManager'.
+-- | Returns the 'TimerManager'.
 getSystemTimerManager :: IO TimerManager
 getSystemTimerManager = return TimerManager
 

@@ -43,16 +43,16 @@ waitFor attempted readiness fd =
 describeFd :: Fd -> String
 describeFd fd = "descriptor " ++ show fd
 
--- | Begins to wait and returns at once. Call it masked, so that no exception can take the result. It returns a
--- transaction that succeeds when the descriptor is readable (and throws if the wait failed), and an action that ends
--- the wait. Run that action unless the transaction has succeeded.
+-- | Begins to wait until reading would not block, and returns at once. Call it masked, so that no exception can take
+-- the result. It returns a transaction that succeeds when the descriptor is readable (and throws if the wait failed),
+-- and an action that ends the wait. Run that action unless the transaction has succeeded.
 --
 -- > (ready, giveUp) <- threadWaitReadSTM fd
 -- > atomically ((Left <$> ready) `orElse` (Right <$> readTQueue queue)) <* giveUp
 threadWaitReadSTM :: Fd -> IO (STM (), IO ())
 threadWaitReadSTM = waitForSTM "Millrace.Wait.threadWaitReadSTM" kindWaitReadable
 
--- | The same for writing.
+-- | Begins to wait until writing would not block, and returns at once. It works like 'threadWaitReadSTM'.
 threadWaitWriteSTM :: Fd -> IO (STM (), IO ())
 threadWaitWriteSTM = waitForSTM "Millrace.Wait.threadWaitWriteSTM" kindWaitWritable
 

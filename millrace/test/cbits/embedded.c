@@ -1,5 +1,5 @@
 /* embedded.c: a program whose main is C's: hs_exit returns, although managers sleep. Once on every backend that is sure
- * to work here, each in a process of its own. */
+ * to work here, each in a new process. */
 #include <HsFFI.h>
 #include <stdio.h>
 #include <stdlib.h>

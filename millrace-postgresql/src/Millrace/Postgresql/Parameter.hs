@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for types of your own;
--- for all else "Millrace.Postgresql" suffices. Must not know: sockets.
+-- | The values of a statement's parameters. Import this module to make instances of 'Parameter' for your types; for all
+-- else "Millrace.Postgresql" suffices. Must not know: sockets.
 --
 -- >>> encodedSize (value (5 :: Int))
 -- Just 8
@@ -41,15 +41,15 @@ import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (Storable, poke, sizeOf)
 import GHC.Float (castDoubleToWord64, castFloatToWord32)
 import Millrace.Postgresql.Internal.Numeric
-import Millrace.Postgresql.Internal.Problem (Unsendable (..))
-import Millrace.Postgresql.Internal.Type
+import Millrace.Postgresql.Internal.PostgresqlProblem (Unsendable (..))
+import Millrace.Postgresql.Internal.TypeNumber
 
 -- | A value as it is sent to the server.
 data Value = Value
-  { -- | 0: the server decides, by the place of the parameter in the statement.
+  { -- | The type; 0 if the server decides, by the parameter's position in the statement.
     encodedType :: !Oid,
     encodedFormat :: !Format,
-    -- | Nothing: NULL.
+    -- | The number of bytes; 'Nothing' stands for NULL.
     encodedSize :: !(Maybe Int),
     -- | Writes this many bytes.
     encodedPoke :: !(Ptr Word8 -> IO ())
@@ -57,40 +57,40 @@ data Value = Value
 
 -- | How a value is written.
 data Format
-  = -- | As in a statement.
+  = -- | As text, in the form that a statement has.
     AsText
-  | -- | As its type's own binary form.
+  | -- | In the binary form of its type.
     AsBinary
   deriving (Eq, Show)
 
 -- | Types that can be parameters.
 class Parameter a where
-  -- | How it is sent.
+  -- | The value as it is sent.
   encode :: a -> Value
 
-  -- | The type of NULL in its place.
+  -- | The type of a NULL instead of it.
   typeOf :: proxy a -> Oid
 
--- | A value for a parameter.
+-- | Makes a value for a parameter.
 --
 -- > query connection statement [value (10 :: Int), value "electronics"]
 value :: Parameter a => a -> Value
 value = encode
 {-# INLINE value #-}
 
--- | A value of a fixed size in network byte order, made of a word that is in it already.
+-- | Makes a value of a fixed size from a word that already has network byte order.
 fixed :: Storable w => Oid -> w -> Value
-fixed oid word = Value oid AsBinary (Just (sizeOf word)) (\place -> poke (castPtr place) word)
+fixed oid word = Value oid AsBinary (Just (sizeOf word)) (\memory -> poke (castPtr memory) word)
 {-# INLINE fixed #-}
 
--- | A value made of bytes.
+-- | Makes a value from bytes.
 bytesOf :: Oid -> Format -> ByteString -> Value
 bytesOf oid format bytes =
-  Value oid format (Just (ByteString.length bytes)) $ \place ->
-    unsafeUseAsCStringLen bytes (\(from, size) -> copyBytes place (castPtr from) size)
+  Value oid format (Just (ByteString.length bytes)) $ \memory ->
+    unsafeUseAsCStringLen bytes (\(from, size) -> copyBytes memory (castPtr from) size)
 
--- | In place of a value that has no form: a statement with it is not sent, and throws 'Millrace.Postgresql.NotSendable'
--- with this reason, for example @"is not a colour"@.
+-- | Stands for a value that cannot be sent: a statement with it is not sent, and throws
+-- 'Millrace.Postgresql.NotSendable' with this reason, for example @"is not a colour"@.
 unsendable :: Oid -> Text -> Value
 unsendable oid reason = Value oid AsBinary (Just 0) (const (throwIO (Unsendable reason)))
 

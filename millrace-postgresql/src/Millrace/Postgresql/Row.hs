@@ -1,8 +1,8 @@
 {-# LANGUAGE RankNTypes #-}
 {-# LANGUAGE ScopedTypeVariables #-}
 
--- | How rows become values of a program. Import this module to make instances of 'Column' for types of your own; for
--- all else "Millrace.Postgresql" suffices. Must not know: sockets.
+-- | How rows become values of a program. Import this module to make instances of 'Column' for your types; for all else
+-- "Millrace.Postgresql" suffices. Must not know: sockets.
 --
 -- >>> rowWidth ((,) <$> (column :: Row Int) <*> (column :: Row Bool))
 -- 2
@@ -50,9 +50,9 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Float (castWord32ToFloat, castWord64ToDouble, float2Double)
 import Millrace.Postgresql.Internal.Numeric
-import Millrace.Postgresql.Internal.Type
+import Millrace.Postgresql.Internal.TypeNumber
 
--- | What a program reads from each row. Its parts are columns, in their order.
+-- | A reader of rows. Its parts are columns, in their order.
 --
 -- > data Item = Item Int Text (Maybe Day)
 -- >
@@ -93,7 +93,7 @@ data Mismatch = Mismatch !Int !Text
 
 instance Exception Mismatch
 
--- | What reads a row whose columns have these types.
+-- | The action that reads a row whose columns have these types.
 readerFor :: Row a -> (Int -> Oid) -> Either Mismatch (Cells -> IO a)
 readerFor (Row _ reader) = reader 0
 
@@ -123,7 +123,7 @@ column = Row 1 $ \index types -> case decoder (types index) of
         decode refuse bytes (fromIntegral size)
 {-# INLINE column #-}
 
--- | The same, with a check, or with a conversion that can fail. 'Left' is the reason, for the exception.
+-- | Adds a check, or a conversion that can fail, to a reader. 'Left' is the reason, for the exception.
 --
 -- > colour = checked column (\name -> maybe (Left "no colour") Right (colourNamed name))
 checked :: Row a -> (a -> Either Text b) -> Row b
@@ -131,8 +131,9 @@ checked (Row width reader) check = Row width $ \first types -> do
   get <- reader first types
   return (get >=> either (throwIO . Mismatch first) return . check)
 
--- | Makes a value of its binary form: a function that refuses it, with a reason, the bytes, and their number. It must
--- look at the number before it reads: a server may send any. 'sized' does that.
+-- | Makes a value from its binary form. Its arguments are a function that refuses the value with a reason, the address
+-- of the bytes, and their number. It must check the number before it reads, because a server may send any number of
+-- bytes. 'sized' does that.
 newtype Decoder a = Decoder ((forall b. String -> IO b) -> Ptr Word8 -> Int -> IO a)
 
 instance Functor Decoder where
@@ -151,13 +152,13 @@ wrongSize oid size wanted = "a value of the type " ++ nameOf oid ++ " came with 
 
 -- | Types that columns can have.
 class Column a where
-  -- | For a type of PostgreSQL's; 'Nothing' if it is another one.
+  -- | The decoder of one of PostgreSQL's types; 'Nothing' for types that it cannot decode.
   decoder :: Oid -> Maybe (Decoder a)
 
-  -- | Its name in messages.
+  -- | The name of the type in messages.
   expected :: proxy a -> String
 
-  -- | What NULL means; 'Nothing' if that must not come.
+  -- | The meaning of NULL; 'Nothing' if there must not be a NULL.
   whenNull :: Maybe a
   whenNull = Nothing
 
@@ -332,10 +333,10 @@ int32 bytes = fromIntegral . byteSwap32 <$> peek (castPtr bytes)
 int64 :: Ptr Word8 -> IO Int64
 int64 bytes = fromIntegral . byteSwap64 <$> peek (castPtr bytes)
 
--- A copy.
+-- Copies the bytes.
 packed :: Ptr Word8 -> Int -> IO ByteString
 packed bytes size = ByteString.packCStringLen (castPtr bytes, size)
 
--- The memory itself, which the caller must not keep.
+-- Refers to the bytes without copying them. The caller must not keep the result.
 viewed :: Ptr Word8 -> Int -> IO ByteString
 viewed bytes size = unsafePackCStringLen (castPtr bytes, size)

@@ -6,13 +6,12 @@
 --
 -- All of them wait as the functions below them do: the thread parks, and is interruptible. Their errors pass through
 -- unchanged. No source yields an empty piece, and each needs memory for one piece only. A sink holds up its source
--- until it has room.
+-- until it can take more.
 --
--- __What becomes of bytes that are not used.__ When a consumer ends early, a source has yielded one piece at most that
--- it did not need, and bytes that nobody has asked for are still in the socket or file. conduit's operator @.|@ drops
--- that piece, or the part of it that a consumer gives back (@leftover@). If they are needed, make a 'StreamReader':
--- 'consume' keeps what is given back, and 'attempt' keeps everything if its consumer is interrupted or fails, for
--- example by 'Millrace.Timer.timeout'.
+-- __Bytes that are not used.__ When a consumer ends early, a source has yielded at most one piece that was not needed,
+-- and all later bytes are still in the socket or file. conduit's operator @.|@ drops that piece, or the part of it that
+-- a consumer gives back (@leftover@). If they are needed, make a 'StreamReader': 'consume' keeps what is given back,
+-- and 'attempt' keeps everything if its consumer is interrupted or fails, for example by 'Millrace.Timer.timeout'.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
@@ -33,7 +32,7 @@ module Millrace.Streaming.Conduit
     sourceStream,
     sinkStream,
 
-    -- * Streams that keep what is not used
+    -- * Streams that keep unused bytes
     StreamReader,
     newStreamReader,
     nextPiece,
@@ -109,7 +108,7 @@ sourceStream source = next
 sinkStream :: MonadIO m => Sink -> ConduitT ByteString o m ()
 sinkStream sink = awaitForever (\piece -> unless (ByteString.null piece) (liftIO (sink piece)))
 
--- | A stream that takes back what was not used. It is for one thread at a time.
+-- | A stream that takes back unused bytes. It is for one thread at a time.
 data StreamReader = StreamReader !Source !(IORef [ByteString])
 
 -- | A reader of a stream, for example of a socket (@recv s 16384@) or of 'appRead'. From now on read the stream through
@@ -117,8 +116,8 @@ data StreamReader = StreamReader !Source !(IORef [ByteString])
 newStreamReader :: Source -> IO StreamReader
 newStreamReader source = StreamReader source <$> newIORef []
 
--- | What was given back, or else the next piece of the stream; an empty one at the end. So @nextPiece reader@ is again
--- a stream, for 'sourceStream' and for the functions of "Millrace.Stream".
+-- | Returns bytes that were given back, or else the next piece of the stream; an empty one at the end. So @nextPiece
+-- reader@ is again a stream, for 'sourceStream' and for the functions of "Millrace.Stream".
 nextPiece :: StreamReader -> Source
 nextPiece (StreamReader source unused) = do
   pieces <- readIORef unused
@@ -126,9 +125,9 @@ nextPiece (StreamReader source unused) = do
     [] -> source
     first : others -> first <$ writeIORef unused others
 
--- | Runs a consumer on what the reader has. What it gives back (@leftover@) stays in the reader, as does what it has
--- not asked for. If it throws or is interrupted, the pieces that it had are lost; see 'attempt'. Memory does not grow
--- with the size of the stream.
+-- | Runs a consumer on the pieces of the reader. Bytes that it gives back (@leftover@) stay in the reader, as do later
+-- ones. If it throws or is interrupted, the pieces that it had are lost; see 'attempt'. Memory does not grow with the
+-- size of the stream.
 consume :: MonadIO m => StreamReader -> ConduitT ByteString Void m r -> m r
 consume reader consumer = do
   (result, back) <- runConduit (fuseReturnLeftovers (sourceStream (nextPiece reader)) consumer)
@@ -137,10 +136,10 @@ consume reader consumer = do
 giveBack :: StreamReader -> [ByteString] -> IO ()
 giveBack (StreamReader _ unused) pieces = modifyIORef' unused (filter (not . ByteString.null) pieces ++)
 
--- | 'consume' for a consumer that may be interrupted, or fail: then the reader is as it was before, and another call
--- finds every byte again. Until the consumer has ended, all pieces that it was given stay in memory, so it should be
--- for something short, such as a line or a head. The stream is read in masked state, and is interruptible while it
--- waits.
+-- | Runs a consumer that may be interrupted, or fail. Then the reader is as it was before, and another call finds every
+-- byte again. Otherwise it works like 'consume'. Until the consumer has ended, all pieces that it was given stay in
+-- memory, so it should be for something short, such as a line or a head. The stream is read in masked state, and is
+-- interruptible while it waits.
 --
 -- >>> import Conduit hiding (sinkFile, sourceDirectory, sourceFile)
 -- >>> import Millrace
@@ -194,7 +193,7 @@ sinkFile path = bracketP begin end $ \(_, writer) -> sinkStream (writeBytes writ
       (,) file <$> newWriter file 0
     end (file, writer) = flush writer `finally` closeFile file
 
--- | The paths of what is in a directory, without @.@ and @..@ and in no particular order, as conduit's own function of
+-- | The paths of everything in a directory, without @.@ and @..@ and in no particular order, like conduit's function of
 -- this name. It reads some thousand names at a time: so its memory does not grow with the directory, which is open
 -- while the source runs. With their kinds, or below a whole tree: 'Millrace.Directory.foldEntries',
 -- 'Millrace.Directory.foldTree'.
@@ -218,19 +217,21 @@ appSource = sourceStream . appRead
 appSink :: (HasReadWrite app, MonadIO m) => app -> ConduitT ByteString o m ()
 appSink = sinkStream . appWrite
 
--- | 'serverSettingsTCP'. (What "Data.Conduit.Network.Unix" calls so is 'serverSettingsUnix'.)
+-- | Settings of a TCP server: 'serverSettingsTCP'. (The function of this name in "Data.Conduit.Network.Unix" is
+-- 'serverSettingsUnix'.)
 serverSettings :: Int -> HostPreference -> ServerSettings
 serverSettings = serverSettingsTCP
 
--- | 'clientSettingsTCP'.
+-- | Settings of a TCP client: 'clientSettingsTCP'.
 clientSettings :: Int -> ByteString -> ClientSettings
 clientSettings = clientSettingsTCP
 
--- | 'runTCPServer' in another monad. State that one connection's action changes is not seen by others.
+-- | Runs a server as 'runTCPServer' does, in another monad. State that one connection's action changes is not seen by
+-- others.
 runGeneralTCPServer :: MonadUnliftIO m => ServerSettings -> (AppData -> m ()) -> m a
 runGeneralTCPServer settings serve = withRunInIO (\run -> runTCPServer settings (run . serve))
 
--- | 'runTCPClient' in another monad.
+-- | Runs a client as 'runTCPClient' does, in another monad.
 runGeneralTCPClient :: MonadUnliftIO m => ClientSettings -> (AppData -> m a) -> m a
 runGeneralTCPClient settings use = withRunInIO (\run -> runTCPClient settings (run . use))
 

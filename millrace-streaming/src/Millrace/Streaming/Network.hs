@@ -1,13 +1,13 @@
 -- | TCP and Unix servers and clients with the interface of "Data.Streaming.Network" (streaming-commons), on Millrace's
--- sockets. A program changes the import, and nothing else as long as it uses what is exported here. For
+-- sockets. A program that uses only the names exported here changes its import, and nothing else. For
 -- "Data.Conduit.Network" (conduit-extra) import "Millrace.Streaming.Conduit".
 --
 -- > main = runTCPServer (serverSettingsTCP 7000 "127.0.0.1") $ \app -> do
 -- >   bytes <- appRead app
 -- >   appWrite app bytes
 --
--- __Settings.__ Port, host, address family, path, 'setAfterBind' and 'setNeedLocalAddr' mean what they mean there. What
--- differs:
+-- __Settings.__ Port, host, address family, path, 'setAfterBind' and 'setNeedLocalAddr' mean what they mean there. The
+-- differences:
 --
 -- * 'setReadBufferSize' limits what one 'appRead' returns, which is never more than 16 KiB. No memory is held while a
 --   read waits,
@@ -21,20 +21,20 @@
 --   answered
 --   after a quarter of a second, the next one is tried at the same time.
 --
--- __Waiting.__ Reading, writing, accepting and connecting park the thread, and are interruptible. Creating the
--- listening socket is streaming-commons' own: if 'setHost' or the host of 'serverSettingsTCP' is a name, its look-up
--- occupies an OS thread. A read that is interrupted loses no byte: the next one returns it. After a write that was
--- interrupted, a part of unknown size has been sent.
+-- __Waiting.__ Reading, writing, accepting and connecting park the thread, and are interruptible. streaming-commons
+-- creates the listening socket: if 'setHost' or the host of 'serverSettingsTCP' is a name, its look-up occupies an OS
+-- thread. A read that is interrupted loses no byte: the next one returns it. After a write that was interrupted, a part
+-- of unknown size has been sent.
 --
 -- __Ends and exceptions.__ A connection is closed when its action ends, by a result or an exception. An exception of
 -- one connection's action goes to GHC's handler of uncaught exceptions, which prints it, and does not concern the
 -- server. If descriptors run out, the server continues to accept as soon as there are some again. A server ends when it
--- is interrupted; connections that it has accepted continue, as in streaming-commons. ("Millrace.Socket.Connect" has
+-- is interrupted. Connections that it has accepted continue, as in streaming-commons. ("Millrace.Socket.Connect" has
 -- servers that wait for their connections, with a limit on their number.)
 --
 -- __Errors__ are Millrace's 'IOError's, which name function and socket: also those of connecting, where
--- "Millrace.Socket.Connect" and "Millrace.Name" have types of their own. If connecting fails for all addresses of a
--- name, it is the error of the last one.
+-- "Millrace.Socket.Connect" and "Millrace.Name" have other types. If connecting fails for all addresses of a name, it
+-- is the error of the last one.
 --
 -- __Not here__ are UDP, and the functions that return sockets of the network package (@bindPortTCP@, @getSocketTCP@,
 -- @acceptSafe@, ...).
@@ -128,7 +128,7 @@ import Millrace.Socket.Connect (ConnectError (..), connectTo)
 import qualified Network.Socket as Network
 import System.IO.Error (doesNotExistErrorType, ioeSetErrorString, mkIOError)
 
--- | Gets a connection, the peer's address, and this end's address if 'setNeedLocalAddr' asks for it.
+-- | A function that gets a connection, the peer's address, and this end's address if 'setNeedLocalAddr' asks for it.
 type ConnectionHandle = Socket -> SockAddr -> Maybe SockAddr -> IO ()
 
 -- | Listens, and runs an action for each connection, in a new thread. It returns only by an exception: when it is
@@ -140,8 +140,8 @@ runTCPServer settings serve =
     settings
     (\connection peer local -> serve (appData (getReadBufferSize settings) connection peer local))
 
--- | 'runTCPServer' for an action that needs the socket itself, which is Millrace's. It is closed when the action has
--- ended.
+-- | Runs a server as 'runTCPServer' does, for an action that needs the socket itself, which is Millrace's. It is closed
+-- when the action has ended.
 runTCPServerWithHandle :: ServerSettings -> ConnectionHandle -> IO a
 runTCPServerWithHandle settings handle = withListener $ \listener -> do
   getAfterBind settings listener
@@ -198,7 +198,7 @@ appData size connection peer local =
 appDataUnix :: Int -> Socket -> AppDataUnix
 appDataUnix size connection = AppDataUnix {appReadUnix = receive size connection, appWriteUnix = sendAll connection}
 
--- More than this would need memory of its own while it waits.
+-- A receive of more than this would need memory while it waits.
 receive :: Int -> Socket -> IO ByteString
 receive size connection = recv connection (min borrowedSize size)
 

@@ -36,9 +36,9 @@ import Foreign.Ptr (Ptr, plusPtr)
 import GHC.IO.Exception (IOErrorType (..), IOException (..))
 import Millrace.Socket.Borrowed
 import Millrace.Tls.Error (TlsException)
-import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, receiveBorrowed)
-import qualified Millrace.Tls.Internal.Connection as Internal
-import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.TlsCalls
+import Millrace.Tls.Internal.TlsConnection hiding (attemptSend, attemptSendFile, receiveBorrowed)
+import qualified Millrace.Tls.Internal.TlsConnection as Internal
 import System.Posix.Types (Fd)
 
 -- | Receives at least one byte and at most 'borrowedSize' into a buffer that is borrowed when they arrive, and passes
@@ -53,7 +53,7 @@ receiveNext :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveNext limit connection continue = receiveSealed limit connection (openThen limit connection continue)
 {-# INLINE receiveNext #-}
 
--- What has arrived already.
+-- Receives bytes that have already arrived.
 receiveKept :: Limit -> Connection -> (Received -> IO a) -> IO a
 receiveKept limit connection continue = borrow >>= \buffer -> openThen limit connection continue (Received buffer 0)
 {-# NOINLINE receiveKept #-}
@@ -97,7 +97,7 @@ receiveBuf limit connection target size = handOver (unread connection target) (o
     openInto bytes count =
       withState connection $ \state -> c_receive state bytes (fromIntegral count) target (fromIntegral size)
 
--- The reason why a step did nothing.
+-- Throws the reason why a step did nothing.
 throwStatus :: String -> Connection -> Status -> IO a
 throwStatus attempted connection status = case status of
   Failed -> throwFailure connection `catch` (throwIO . asError)
@@ -107,13 +107,13 @@ throwStatus attempted connection status = case status of
     asError problem =
       IOError Nothing ResourceVanished attempted (displayException problem) Nothing (Just (show connection))
 
--- | What follows at once?
+-- | What follows the bytes of a send at once.
 data Following
   = NothingFollows
   | -- | Few bytes wait for what follows, so that both are sent together.
     MoreFollows
-  | -- | These bytes are the last ones. When all of them are sealed, the peer is told so in the same send, and nothing can be sent any
-    -- more.
+  | -- | These bytes are the last ones. When all of them are sealed, the same send tells the peer that nothing more
+    -- comes, and nothing can be sent any more.
     EndFollows
 
 -- | Sends some of these bytes, and waits at most until the limit. After 'TimedOut' the next attempt must begin with the
@@ -131,7 +131,7 @@ attemptSend following limit connection bytes count = do
       case stepStatus step of
         Done -> return (Moved count)
         Failed -> throwStatus "Millrace.Tls.Borrowed.attemptSend" connection Failed
-        -- Part of a message of the peer has come.
+        -- A message of the peer has arrived in part.
         WantsInput -> Internal.attemptSend limit connection bytes count
         SendingEnded -> return (Refused ePIPE)
         _ -> return (Refused eBADF)
@@ -139,13 +139,14 @@ attemptSend following limit connection bytes count = do
 fewBytes :: Int
 fewBytes = 4096
 
--- | 'attemptSend' with bytes of a regular file: its offset and their number. 0 at its end.
+-- | Sends some bytes of a regular file, as 'attemptSend' does, given by their offset and number. Sends 0 bytes at the
+-- end of the file.
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
 -- | @sendThenReceive micros connection slice continue@ sends bytes of a borrowed buffer, returns the buffer, and then
--- does the same as 'receiveBorrowed', for at most this many microseconds (0: for ever). The thread is woken once for
--- both.
+-- receives as 'receiveBorrowed' does, for at most this number of microseconds (0: for ever). The thread is woken once
+-- for both.
 --
 -- 1. The send does not wait. If the socket does not take all bytes at once, or there is already something to receive,
 -- nothing is received ('NotSent' 0). The caller owns the buffer again, but its bytes are overwritten. The next attempt

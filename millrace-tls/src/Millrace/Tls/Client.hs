@@ -29,9 +29,9 @@ import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Socket (Socket)
 import Millrace.Tls.Certificate
 import Millrace.Tls.Error
-import Millrace.Tls.Internal.Connection
 import Millrace.Tls.Internal.Context
-import Millrace.Tls.Internal.Foreign (peerNotAsked, peerRequired)
+import Millrace.Tls.Internal.TlsCalls (peerNotAsked, peerRequired)
+import Millrace.Tls.Internal.TlsConnection
 import Millrace.Tls.Settings
 
 -- | The settings of a client. Begin with 'clientSettings'.
@@ -45,7 +45,7 @@ data ClientSettings = ClientSettings
     clientResumption :: !Resumption
   }
 
--- | How a server must prove its identity.
+-- | The proof of identity that a server must give.
 data Verification
   = -- | By a certificate for the requested name or address, from a trusted authority.
     Verify Trust
@@ -55,17 +55,17 @@ data Verification
 
 -- | Whether a later handshake with the same server can be a short one.
 data Resumption
-  = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with the same name
-    -- resumes the newest. A session is good until two hours after the server's certificate was verified, and never
-    -- beyond that certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another name or by
-    -- another context, so never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed' says whether
-    -- a server has taken it.
+  = -- | The context keeps the sessions that servers offer (256 in all, four of each name), and the next handshake with
+    -- the same name resumes the newest. A session is good until two hours after the server's certificate was verified,
+    -- and never beyond that certificate's end. A ticket of TLS 1.3 is used once. A session is never used for another
+    -- name or by another context, so never under another verification. 'Millrace.Tls.Connection.negotiatedIsResumed'
+    -- says whether the server has accepted it.
     ResumeSessions
   | -- | Every handshake is a full one, in which the server must show its certificate.
     FullHandshakes
   deriving (Eq, Show)
 
--- | A client that trusts the system's authorities, has no certificate of its own, and resumes sessions.
+-- | A client that trusts the system's authorities, has no certificate, and resumes sessions.
 clientSettings :: ClientSettings
 clientSettings =
   ClientSettings
@@ -94,15 +94,15 @@ newClientContext settings = do
   return (ClientContext context)
 
 -- | Does the handshake with the server of this name or IP address, which its certificate must have. The connection owns
--- the socket. If the handshake fails or is interrupted, this throws a 'TlsException' or an 'IOError', and the socket is
--- the caller's to close.
+-- the socket. If the handshake fails or is interrupted, this throws a 'TlsException' or an 'IOError', and the caller
+-- must close the socket.
 --
--- With TLS 1.3, the server looks at the client's certificate only when the handshake is done for the client: the first
--- receive throws its refusal.
+-- With TLS 1.3, the server checks the client's certificate only after the handshake is complete for the client. If it
+-- refuses the certificate, the first receive throws.
 clientHandshake :: ClientContext -> String -> Socket -> IO Connection
 clientHandshake = clientHandshakeBefore noDeadline
 
--- | 'clientHandshake' that gives up at a deadline.
+-- | 'clientHandshake' with a deadline.
 clientHandshakeBefore :: Deadline -> ClientContext -> String -> Socket -> IO Connection
 clientHandshakeBefore deadline (ClientContext context) name socket =
   newConnection Client context socket >>= (`expectPeer` name) >>= handshake noChoice deadline ByteString.empty

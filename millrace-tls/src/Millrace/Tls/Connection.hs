@@ -3,15 +3,15 @@
 -- 1. A receive that is interrupted by an asynchronous exception, 'Millrace.Timer.timeout' included, or whose deadline
 --    passes,
 --    loses no byte: the next one returns it.
--- 2. A send that is interrupted or runs out of time may have sent a part; that part is not known.
+-- 2. A send that is interrupted or runs out of time may have sent a part of unknown size.
 -- 3. No buffer is touched after the function has returned or thrown.
--- 4. A receive never waits for room to send, whatever the peer asks for.
+-- 4. A receive never waits until something can be sent, whatever the peer asks for.
 --
--- The end of the stream is what the peer has said ('endSending'). A connection that ends otherwise throws a
+-- The stream ends where the peer has ended it ('endSending'). A connection that ends otherwise throws a
 -- 'Millrace.Tls.Error.TlsException' with the problem 'Millrace.Tls.Error.Truncated': somebody may have cut it off.
 --
--- One thread may receive while another one sends. Of several threads that receive, or send, all but one wait until that
--- one is done, whatever their deadlines.
+-- One thread may receive while another one sends. Of several threads that receive, one receives, and the others wait
+-- for it, whatever their deadlines. The same holds for sending.
 --
 -- The deadlines of the socket ('Millrace.Socket.setReadDeadline' of 'connectionSocket') count here, too.
 module Millrace.Tls.Connection
@@ -44,7 +44,7 @@ module Millrace.Tls.Connection
     close,
     gracefulClose,
 
-    -- * For servers that hold no memory while they wait
+    -- * For servers whose waiting connections hold no memory
     Limit (..),
     Received (..),
     receiveBorrowed,
@@ -69,38 +69,38 @@ import GHC.IO.Exception (IOErrorType (InvalidArgument))
 import Millrace.Deadline (Deadline, deadlineAfter, noDeadline)
 import qualified Millrace.Socket as Socket
 import Millrace.Socket.Borrowed (borrowedBytes, borrowedSize, giveBack)
-import Millrace.Tls.Internal.Connection hiding (attemptSend, attemptSendFile, endSending, receiveBorrowed)
-import qualified Millrace.Tls.Internal.Connection as Internal
+import Millrace.Tls.Internal.TlsConnection hiding (attemptSend, attemptSendFile, endSending, receiveBorrowed)
+import qualified Millrace.Tls.Internal.TlsConnection as Internal
 import System.IO.Error (ioeSetErrorString, mkIOError)
 import System.Posix.Types (Fd)
 
--- | Receives at least one byte and at most this many; waits for them. Empty at the end of the stream. Throws for a size
--- that is not positive.
+-- | Waits for bytes, and receives at least one and at most the given number. Empty at the end of the stream. Throws for
+-- a size that is not positive.
 recv :: Connection -> Int -> IO ByteString
 recv = recvBefore noDeadline
 
--- | 'recv' that gives up at a deadline.
+-- | 'recv' with a deadline.
 recvBefore :: Deadline -> Connection -> Int -> IO ByteString
 recvBefore deadline connection size =
   checkSize name connection size >> handOver keep (if size <= borrowedSize then few else many)
   where
     name = "Millrace.Tls.Connection.recv"
-    keep bytes = unsafeUseAsCStringLen bytes $ \(place, count) -> unread connection (castPtr place) count
+    keep bytes = unsafeUseAsCStringLen bytes $ \(memory, count) -> unread connection (castPtr memory) count
     few = do
       received <- Internal.receiveBorrowed name (Before deadline) connection size
       case received of
         EndOfStream -> return ByteString.empty
         Received buffer count -> ByteString.packCStringLen (castPtr (borrowedBytes buffer), count) <* giveBack buffer
     many = do
-      place <- mallocByteString size
-      count <- withForeignPtr place $ \buffer -> receiveInto name (Before deadline) connection buffer size
-      return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
+      memory <- mallocByteString size
+      count <- withForeignPtr memory $ \buffer -> receiveInto name (Before deadline) connection buffer size
+      return $! if count == size then fromForeignPtr memory 0 count else ByteString.copy (fromForeignPtr memory 0 count)
 
 -- | Receives into a buffer; returns how many bytes, 0 at the end of the stream.
 recvBuf :: Connection -> Ptr Word8 -> Int -> IO Int
 recvBuf = recvBufBefore noDeadline
 
--- | 'recvBuf' that gives up at a deadline.
+-- | 'recvBuf' with a deadline.
 recvBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO Int
 recvBufBefore deadline connection buffer size = do
   checkSize name connection size
@@ -108,9 +108,9 @@ recvBufBefore deadline connection buffer size = do
   where
     name = "Millrace.Tls.Connection.recvBuf"
 
--- | Receives at least one byte and at most this many (and no more than 'borrowedSize') into a buffer that is borrowed
--- when they are there: a connection that waits occupies none. The buffer is the caller's to give back. To be called
--- with asynchronous exceptions masked, so that it does not get lost.
+-- | Receives at least one byte and at most the given number (and no more than 'borrowedSize') into a buffer that is
+-- borrowed when they arrive: a waiting connection occupies none. The caller must give the buffer back. Call it with
+-- asynchronous exceptions masked, so that the buffer does not get lost.
 receiveBorrowed :: Limit -> Connection -> Int -> IO Received
 receiveBorrowed limit connection size = do
   checkSize name connection size
@@ -118,11 +118,11 @@ receiveBorrowed limit connection size = do
   where
     name = "Millrace.Tls.Connection.receiveBorrowed"
 
--- | Sends some of these bytes, at least one; returns how many.
+-- | Sends some of these bytes, at least one, and returns how many.
 send :: Connection -> ByteString -> IO Int
 send = sendBefore noDeadline
 
--- | 'send' that gives up at a deadline.
+-- | 'send' with a deadline.
 sendBefore :: Deadline -> Connection -> ByteString -> IO Int
 sendBefore deadline connection bytes = count <$ sendAllBefore deadline connection (ByteString.take count bytes)
   where
@@ -132,16 +132,16 @@ sendBefore deadline connection bytes = count <$ sendAllBefore deadline connectio
 sendAll :: Connection -> ByteString -> IO ()
 sendAll = sendAllBefore noDeadline
 
--- | 'sendAll' that gives up at a deadline.
+-- | 'sendAll' with a deadline.
 sendAllBefore :: Deadline -> Connection -> ByteString -> IO ()
-sendAllBefore deadline connection bytes = unsafeUseAsCStringLen bytes $ \(place, size) ->
-  sendWhole "Millrace.Tls.Connection.sendAll" (Before deadline) connection (castPtr place) size
+sendAllBefore deadline connection bytes = unsafeUseAsCStringLen bytes $ \(memory, size) ->
+  sendWhole "Millrace.Tls.Connection.sendAll" (Before deadline) connection (castPtr memory) size
 
 -- | 'sendAll' from a buffer.
 sendAllBuf :: Connection -> Ptr Word8 -> Int -> IO ()
 sendAllBuf = sendAllBufBefore noDeadline
 
--- | 'sendAllBuf' that gives up at a deadline.
+-- | 'sendAllBuf' with a deadline.
 sendAllBufBefore :: Deadline -> Connection -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendWhole "Millrace.Tls.Connection.sendAllBuf" (Before deadline)
 
@@ -149,11 +149,11 @@ sendAllBufBefore deadline = sendWhole "Millrace.Tls.Connection.sendAllBuf" (Befo
 sendMany :: Connection -> [ByteString] -> IO ()
 sendMany = sendManyBefore noDeadline
 
--- | 'sendMany' that gives up at a deadline.
+-- | 'sendMany' with a deadline.
 sendManyBefore :: Deadline -> Connection -> [ByteString] -> IO ()
 sendManyBefore deadline connection = mapM_ (sendAllBefore deadline connection) . together
 
--- Strings, with neighbours that fit into a record together put together.
+-- Joins neighbouring strings that fit into a record together.
 together :: [ByteString] -> [ByteString]
 together [] = []
 together (first : others) = ByteString.concat (first : now) : together later
@@ -164,36 +164,36 @@ together (first : others) = ByteString.concat (first : now) : together later
         let (more, left) = fitting (size + ByteString.length next) rest in (next : more, left)
     fitting _ rest = ([], rest)
 
--- | Sends this many bytes of a regular file, from an offset. Returns how many went: fewer only if the file ended early.
--- Bytes that are not in memory are read by a helper thread, and only the calling thread waits
+-- | Sends a number of bytes of a regular file, from an offset. Returns how many it has sent: fewer only if the file
+-- ended early. Bytes that are not in memory are read by a helper thread, and only the calling thread waits
 -- ('Millrace.Operation.bringIntoMemory').
 sendFile :: Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
--- | 'sendFile' that gives up at a deadline.
+-- | 'sendFile' with a deadline.
 sendFileBefore :: Deadline -> Connection -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline = sendWholeFile "Millrace.Tls.Connection.sendFile" (Before deadline)
 
--- | Sends some of these bytes (at least one is wanted), and waits no longer than the limit. After 'TimedOut', the next
+-- | Sends some of these bytes, and waits no longer than the limit. Pass at least one byte. After 'TimedOut', the next
 -- attempt must begin with the same bytes, because some of them may be on their way.
 attemptSend :: Limit -> Connection -> Ptr Word8 -> Int -> IO Attempt
 attemptSend = Internal.attemptSend
 
--- | 'attemptSend' with bytes of a regular file: its offset and their number.
+-- | Sends some bytes of a regular file, as 'attemptSend' does, given by their offset and number.
 attemptSendFile :: Limit -> Connection -> Fd -> Int64 -> Int64 -> IO Attempt
 attemptSendFile = Internal.attemptSendFile
 
--- | Tells the peer that nothing more comes. Receiving goes on.
+-- | Tells the peer that nothing more comes. Receiving still works.
 endSending :: Connection -> IO ()
 endSending = endSendingBefore noDeadline
 
--- | 'endSending' that gives up at a deadline, if the peer does not take what was sent before.
+-- | 'endSending' with a deadline, which may pass if the peer does not take earlier bytes.
 endSendingBefore :: Deadline -> Connection -> IO ()
 endSendingBefore = Internal.endSending . Before
 
--- | Closes the connection and its socket. The peer is told if that needs no waiting and no send was cut short: by a
--- failure, a deadline or an interruption. A peer that is not told sees that the stream is truncated. Threads that wait
--- on the connection wake with an error. Closing a closed connection does nothing. Throws no 'IOError'.
+-- | Closes the connection and its socket. First tells the peer that nothing more comes, if that needs no waiting and no
+-- send was cut short by a failure, a deadline or an interruption. Otherwise the peer sees a truncated stream. Threads
+-- that wait on the connection wake with an error. Closing a closed connection does nothing. Throws no 'IOError'.
 close :: Connection -> IO ()
 close = closeConnection
 

@@ -1,4 +1,4 @@
--- | What can go wrong, and what to do about it. Must not know: sockets.
+-- | The failures of TLS, and advice about them. Must not know: sockets.
 --
 -- A TLS connection fails with a 'TlsException' if TLS is the reason, and with the 'IOError' of the socket if the
 -- network is: a deadline, a reset, a closed socket. Contexts and certificates that cannot be used are a
@@ -28,16 +28,16 @@ import Millrace.Tls.Internal.Certificate
 data Role = Client | Server
   deriving (Eq, Ord, Show)
 
--- | Why a TLS connection ended, or did not come about.
+-- | Why a TLS connection has failed, or could not be made.
 data TlsException = TlsException
-  { -- | What this program is in the connection.
+  { -- | The side of this program.
     tlsRole :: !Role,
     -- | The socket, and the name of the server if this is a client.
     tlsConnection :: !String,
     tlsProblem :: !TlsProblem,
     -- | The alert that was sent or received about it.
     tlsAlert :: !(Maybe Alert),
-    -- | OpenSSL's words for it; may be empty.
+    -- | OpenSSL's text about it; may be empty.
     tlsDetail :: !String
   }
   deriving (Eq, Show)
@@ -52,19 +52,20 @@ instance Exception TlsException where
         Just (AlertReceived alert) -> "; the peer sent the alert " ++ show alert
       detailText = if null (tlsDetail problem) then "" else " (" ++ tlsDetail problem ++ ")"
 
--- | An alert, and who sent it.
+-- | An alert, and the side that sent it.
 data Alert = AlertSent !AlertDescription | AlertReceived !AlertDescription
   deriving (Eq, Show)
 
--- | What went wrong with a connection.
+-- | The problem of a connection.
 data TlsProblem
   = -- | The peer has ended the connection with an alert.
     RefusedByPeer
-  | -- | The peer's certificate is refused here. The certificate is the one of its chain that is to blame, if there is one.
+  | -- | This program refuses the peer's certificate. The second field is the refused certificate of the peer's chain,
+    -- if it is known.
     CertificateRefused !CertificateProblem !(Maybe Certificate)
   | -- | The client has no certificate, and needs one.
     CertificateMissing
-  | -- | What came is not TLS.
+  | -- | The peer does not speak TLS.
     NotTls !Alien
   | -- | The two sides have no protocol version in common.
     NoCommonVersion
@@ -74,7 +75,8 @@ data TlsProblem
     NoCommonProtocol
   | -- | The client asks for a server name that is not served here.
     UnknownServerName
-  | -- | The connection ended without TLS saying so. Somebody may have cut off what was sent: do not take it for complete.
+  | -- | The connection ended without the end that TLS requires. Somebody may have cut off the stream: do not take it
+    -- for complete.
     Truncated
   | -- | The peer sent something that the protocol forbids, or that was changed on the way.
     ProtocolViolated
@@ -102,7 +104,7 @@ data CertificateProblem
   | -- | Its key or signature is too weak.
     TooWeak
   | BadSignature
-  | -- | OpenSSL's number for anything else.
+  | -- | Another reason, by OpenSSL's number.
     OtherCertificateProblem !Int
   deriving (Eq, Show)
 
@@ -139,7 +141,7 @@ data AlertDescription
   | OtherAlert !Word8
   deriving (Eq, Show)
 
--- | What came instead of TLS.
+-- | The bytes that came instead of TLS.
 data Alien = PlainHttp | SomethingElse
   deriving (Eq, Show)
 
@@ -190,7 +192,7 @@ describeCertificateProblem problem = case problem of
   BadSignature -> "its signature is wrong"
   OtherCertificateProblem number -> "OpenSSL's verification error " ++ show number
 
--- | What to do about it.
+-- | Advice about an exception, for its message.
 advice :: TlsException -> String
 advice problem = case (tlsProblem problem, tlsRole problem) of
   (RefusedByPeer, _) -> adviceOnAlert (tlsAlert problem)
@@ -243,10 +245,10 @@ adviceOnCertificate problem = case problem of
 
 -- | A certificate, a key or a setting that cannot be used.
 data SettingsError = SettingsError
-  { -- | Where it is from: a file, or what the bytes were given for.
+  { -- | The source of the setting: a file, or the purpose of the bytes.
     settingsSource :: !String,
     settingsProblem :: !SettingsProblem,
-    -- | OpenSSL's words for it; may be empty.
+    -- | OpenSSL's text about it; may be empty.
     settingsDetail :: !String
   }
   deriving (Eq, Show)
@@ -256,12 +258,12 @@ instance Exception SettingsError where
     settingsSource problem ++ ": " ++ describeSettingsProblem (settingsProblem problem)
       ++ (if null (settingsDetail problem) then "" else " (" ++ settingsDetail problem ++ ")")
 
--- | What is wrong with it.
+-- | The problem of a setting.
 data SettingsProblem
   = NoCertificate
   | BrokenCertificate
   | NoPrivateKey
-  | -- | The key is encrypted, and nobody gave a password.
+  | -- | The key is encrypted, and there is no password.
     PasswordNeeded
   | -- | The key is broken, or the password is wrong.
     BrokenPrivateKey

@@ -35,21 +35,21 @@ import Millrace.Deadline (Deadline, noDeadline)
 import Millrace.Socket (Socket)
 import Millrace.Tls.Certificate
 import Millrace.Tls.Error
-import Millrace.Tls.Internal.Connection
 import Millrace.Tls.Internal.Context
-import Millrace.Tls.Internal.Foreign (peerAsked, peerNotAsked, peerRequired)
+import Millrace.Tls.Internal.TlsCalls (peerAsked, peerNotAsked, peerRequired)
+import Millrace.Tls.Internal.TlsConnection
 import Millrace.Tls.Settings
 
 -- | The settings of a server. Begin with 'serverSettings'.
 data ServerSettings = ServerSettings
-  { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA), and the client's
-    -- abilities decide. The first identity is for clients that ask for no name.
+  { -- | Each is for the names in its certificate. Of several for a name, one of each kind of key is used (ECDSA, RSA),
+    -- and the client's abilities decide. The first identity is for clients that ask for no name.
     serverIdentities :: ![Identity],
-    -- | Runs in each handshake, with the name that the client asks for (SNI), in the thread that does the handshake,
-    -- which goes on when it returns: no deadline counts meanwhile. It returns the identities to show to this client,
-    -- one of each kind of key. An empty list leaves the choice to 'serverIdentities', and if there are none, the client
-    -- is refused ('UnknownServerName'). The client is also refused if it throws, and the handshake throws the same.
-    -- Their answers of authorities ('stapling') are not shown. Without it, nothing waits.
+    -- | Runs in each handshake, with the name that the client asks for (SNI), in the thread of the handshake. The
+    -- handshake continues when it returns, and no deadline counts meanwhile. It returns the identities to show to this
+    -- client, one of each kind of key. An empty list leaves the choice to 'serverIdentities', and if there are none,
+    -- the client is refused ('UnknownServerName'). The client is also refused if it throws, and the handshake throws
+    -- the same exception. OCSP answers of these identities ('stapling') are not shown.
     serverIdentitiesFor :: !(Maybe (Maybe String -> IO [Identity])),
     serverUnknownNames :: !UnknownNames,
     -- | Application protocols (ALPN), the preferred one first. A client that offers others only is refused.
@@ -62,7 +62,7 @@ data ServerSettings = ServerSettings
     serverKeyLog :: !(Maybe FilePath)
   }
 
--- | How to treat a client that asks for a name that no identity has.
+-- | The treatment of a client that asks for a name that no identity has.
 data UnknownNames
   = -- | Show it the first identity.
     UseFirstIdentity
@@ -106,10 +106,10 @@ newServerContext settings = do
   ServerContext ring <$> (build ring settings >>= newIORef)
 
 -- | From the next handshake on, the context has these settings. If they cannot be used, it keeps the old ones, and this
--- throws what 'newServerContext' throws. Connections that exist stay as they are, and tickets under 'OwnTicketKeys'
--- stay good.
+-- throws the same exceptions as 'newServerContext'. Connections that exist stay as they are, and tickets under
+-- 'OwnTicketKeys' stay good.
 replaceServerSettings :: ServerContext -> ServerSettings -> IO ()
-replaceServerSettings (ServerContext ring place) settings = build ring settings >>= atomicWriteIORef place
+replaceServerSettings (ServerContext ring current) settings = build ring settings >>= atomicWriteIORef current
 
 build :: TicketRing -> ServerSettings -> IO Current
 build ring settings = do
@@ -136,19 +136,19 @@ choiceOf settings name = noneOr <$> maybe (return []) ($ name) (serverIdentities
     noneOr chosen = if null chosen && null (serverIdentities settings) then Nothing else Just chosen
 
 -- | Does the handshake with a client. The connection owns the socket. If the handshake fails or is interrupted, this
--- throws a 'TlsException' or an 'IOError', and the socket is the caller's to close.
+-- throws a 'TlsException' or an 'IOError', and the caller must close the socket.
 --
--- Give it a deadline: a client may never say anything.
+-- Give it a deadline ('serverHandshakeBefore'): a client may never send anything.
 serverHandshake :: ServerContext -> Socket -> IO Connection
 serverHandshake = serverHandshakeBefore noDeadline
 
--- | 'serverHandshake' that gives up at a deadline.
+-- | 'serverHandshake' with a deadline.
 serverHandshakeBefore :: Deadline -> ServerContext -> Socket -> IO Connection
 serverHandshakeBefore = serverHandshakeAfter ByteString.empty
 
--- | 'serverHandshakeBefore' with a client that has already sent these bytes. For a server that must look at the first
--- ones: they may precede TLS, or not belong to TLS.
+-- | Does the handshake with a client that has already sent these bytes, until a deadline. For a server that must look
+-- at the first ones: they may precede TLS, or not belong to TLS.
 serverHandshakeAfter :: ByteString -> Deadline -> ServerContext -> Socket -> IO Connection
-serverHandshakeAfter received deadline (ServerContext _ place) socket = do
-  Current context choice <- readIORef place
+serverHandshakeAfter received deadline (ServerContext _ current) socket = do
+  Current context choice <- readIORef current
   newConnection Server context socket >>= handshake choice deadline received

@@ -24,11 +24,11 @@ data Version = Tls12 | Tls13
 data Algorithms = Algorithms
   { lowestVersion :: !Version,
     highestVersion :: !Version,
-    -- | For TLS 1.3, in OpenSSL's names, the preferred one first: @TLS_AES_128_GCM_SHA256@.
+    -- | Ciphers for TLS 1.3 by OpenSSL's names, the preferred one first: @TLS_AES_128_GCM_SHA256@.
     ciphersFor13 :: !(Maybe [String]),
-    -- | For TLS 1.2: @ECDHE-ECDSA-AES128-GCM-SHA256@.
+    -- | Ciphers for TLS 1.2: @ECDHE-ECDSA-AES128-GCM-SHA256@.
     ciphersFor12 :: !(Maybe [String]),
-    -- | For the exchange of keys: @X25519@, @P-256@.
+    -- | Groups for the exchange of keys: @X25519@, @P-256@.
     keyGroups :: !(Maybe [String])
   }
   deriving (Eq, Show)

@@ -1,5 +1,5 @@
--- | Everything that "Millrace.File" leaves out: all ways of opening, appending, vectors of buffers, memory of the
--- caller's, sizes and holes, locks and copies.
+-- | Functions on files that "Millrace.File" leaves out: all ways of opening, appending, vectors of buffers, the
+-- caller's memory, sizes and holes, locks and copies.
 --
 -- > main = do
 -- >   file <- openFileWith "log" WriteOnly [CreateWith (Permissions 0o644), Append]
@@ -94,10 +94,10 @@ import Millrace.Directory (Permissions (..), Status (..), fileStatus)
 import Millrace.File (Mode (..), closeFile, removeFile, withFile)
 import Millrace.Internal.Constants (vectorElementBase, vectorElementLength, vectorElementSize)
 import Millrace.Internal.Constants.Files
-import Millrace.Internal.Disk (readIntoCallers, writeFromCallers)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
 import Millrace.Internal.FileJob
+import Millrace.Internal.FileTransfer (readIntoCallers, writeFromCallers)
 import Millrace.Operation (whileOpen)
 
 foreign import ccall "&mrh_do_open" c_open :: FunPtr Work
@@ -130,7 +130,7 @@ data Access = ReadOnly | WriteOnly | ReadWrite
 
 -- | How a file is opened.
 data Option
-  = -- | Creates the file unless it exists. The program's @umask@ takes permissions away.
+  = -- | Creates the file unless it exists. The program's @umask@ removes permissions.
     CreateWith !Permissions
   | -- | With 'CreateWith': the file must not exist.
     Exclusive
@@ -138,8 +138,8 @@ data Option
     Truncate
   | -- | Everything is written at the end of the file, whatever the offset. Several programs can append to one file.
     Append
-  | -- | Reads and writes past the system's memory. Memory, offset and number of bytes must be multiples of a disk block:
-    -- use 'directMemory' with 'readIntoMemory' and 'writeFromMemory'.
+  | -- | Reads and writes past the system's memory. Memory, offset and number of bytes must be multiples of a disk
+    -- block: use 'directMemory' with 'readIntoMemory' and 'writeFromMemory'.
     Direct
   | -- | A write returns when the disk has the bytes.
     Synced
@@ -201,10 +201,10 @@ withFileWith path access options action = mask $ \restore -> do
 append :: File -> ByteString -> IO ()
 append file bytes =
   unless (ByteString.null bytes) . void $
-    onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just place) firstResult
+    onFile "Millrace.File.Access.append" file c_append [fromIntegral size] (Just pointer) firstResult
   where
     (whole, start, size) = toForeignPtr bytes
-    place = whole `plusForeignPtr` start
+    pointer = whole `plusForeignPtr` start
 
 firstResult :: Int64 -> b -> IO Int64
 firstResult result _ = return result
@@ -215,14 +215,14 @@ readVectorAt :: File -> Int64 -> [Int] -> IO [ByteString]
 readVectorAt file offset sizes = do
   unless (offset >= 0 && all (> 0) sizes && length sizes <= vectorMax) $
     refuse function file ("the sizes must be positive, and at most " ++ show vectorMax)
-  places <- mapM mallocByteString sizes
-  count <- onVector function file c_read_vector offset (zip places sizes)
-  return (cut (fromIntegral count) (zip places sizes))
+  pointers <- mapM mallocByteString sizes
+  count <- onVector function file c_read_vector offset (zip pointers sizes)
+  return (cut (fromIntegral count) (zip pointers sizes))
   where
     function = "Millrace.File.Access.readVectorAt"
     cut _ [] = []
-    cut left ((place, size) : others) =
-      let here = min left size in fromForeignPtr place 0 here : cut (left - here) others
+    cut left ((pointer, size) : others) =
+      let here = min left size in fromForeignPtr pointer 0 here : cut (left - here) others
 
 -- | Writes all pieces one behind the other from an offset, with as few calls as possible.
 writeVectorAt :: File -> Int64 -> [ByteString] -> IO ()
@@ -249,7 +249,7 @@ vectorMax = 1024
 onVector :: String -> File -> FunPtr Work -> Int64 -> [(ForeignPtr Word8, Int)] -> IO Int64
 onVector function file work offset pieces = do
   array <- mallocForeignPtrBytes (max 1 (length pieces * vectorElementSize))
-  withForeignPtr array $ \place -> zipWithM_ (element place) [0 ..] pieces
+  withForeignPtr array $ \pointer -> zipWithM_ (element pointer) [0 ..] pieces
   onFileKeeping
     (mapM_ (touchForeignPtr . fst) pieces)
     function
@@ -259,29 +259,29 @@ onVector function file work offset pieces = do
     (Just array)
     firstResult
   where
-    element place i (piece, size) = do
-      pokeByteOff place (i * vectorElementSize + vectorElementBase) (unsafeForeignPtrToPtr piece)
-      pokeByteOff place (i * vectorElementSize + vectorElementLength) size
+    element pointer i (piece, size) = do
+      pokeByteOff pointer (i * vectorElementSize + vectorElementBase) (unsafeForeignPtrToPtr piece)
+      pokeByteOff pointer (i * vectorElementSize + vectorElementLength) size
 
--- | @readIntoMemory file offset place size@ reads at most @size@ bytes at an offset into memory, and returns how many
+-- | @readIntoMemory file offset memory size@ reads at most @size@ bytes at an offset into memory, and returns how many
 -- they are: 0 at the end of the file, and never more than a mebibyte. When it returns or throws, nothing writes into
 -- the memory any more: if it is interrupted, it waits for the end of a call that has begun. Within
--- 'Millrace.Timer.finishBefore' it goes on after the deadline; do not use the memory then.
+-- 'Millrace.Timer.finishBefore' it continues after the deadline; do not use the memory then.
 readIntoMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO Int
-readIntoMemory file offset place size = do
+readIntoMemory file offset pointer size = do
   unless (size > 0 && offset >= 0) $ refuse function file "the size must be positive, and the offset not negative"
-  readIntoCallers function file offset place (min mebibyte size)
+  readIntoCallers function file offset pointer (min mebibyte size)
   where
     function = "Millrace.File.Access.readIntoMemory"
 
--- | @writeFromMemory file offset place size@ writes @size@ bytes, which must not change meanwhile. When it returns or
+-- | @writeFromMemory file offset memory size@ writes @size@ bytes, which must not change meanwhile. When it returns or
 -- throws, they may change, as for 'readIntoMemory'.
 writeFromMemory :: File -> Int64 -> ForeignPtr Word8 -> Int -> IO ()
-writeFromMemory file offset place size = do
+writeFromMemory file offset pointer size = do
   unless (size >= 0 && offset >= 0) $ refuse function file "neither the size nor the offset may be negative"
   when (size > 0) $ do
-    writeFromCallers function file offset (fromForeignPtr place 0 part)
-    writeFromMemory file (offset + fromIntegral part) (place `plusForeignPtr` part) (size - part)
+    writeFromCallers function file offset (fromForeignPtr pointer 0 part)
+    writeFromMemory file (offset + fromIntegral part) (pointer `plusForeignPtr` part) (size - part)
   where
     function = "Millrace.File.Access.writeFromMemory"
     part = min mebibyte size
@@ -302,11 +302,11 @@ directMemory size = do
 syncData :: File -> IO ()
 syncData file = void $ onFile "Millrace.File.Access.syncData" file c_sync_data [] Nothing firstResult
 
--- | Truncates a file, or extends it with zeros, which take no room on the disk.
+-- | Truncates a file, or extends it with zeros, which take no space on the disk.
 setFileSize :: File -> Int64 -> IO ()
 setFileSize file size = void $ onFile "Millrace.File.Access.setFileSize" file c_resize [size] Nothing firstResult
 
--- | @allocate file offset count@ reserves room on the disk, so that writing there cannot find it full. The file grows
+-- | @allocate file offset count@ reserves space on the disk, so that writing there cannot find it full. The file grows
 -- if it ends before.
 allocate :: File -> Int64 -> Int64 -> IO ()
 allocate file offset count =
@@ -325,7 +325,7 @@ punchHole file offset count =
       Nothing
       firstResult
 
--- | Whether others may hold the lock, too.
+-- | Whether several may hold a lock at the same time.
 data Sharing
   = -- | others that share it; the file must be open for reading
     Shared
@@ -383,7 +383,7 @@ callLock function file@(File handle _ _) call = do
 withLockedFile :: File -> Sharing -> IO a -> IO a
 withLockedFile = withLockedFileBefore noDeadline
 
--- | The same with a deadline for getting the lock, but not for the action.
+-- | Holds the lock during an action. The deadline is for getting the lock, and not for the action.
 withLockedFileBefore :: Deadline -> File -> Sharing -> IO a -> IO a
 withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline file sharing) (unlockFile file)
 
@@ -395,7 +395,8 @@ withLockedFileBefore deadline file sharing = bracket_ (lockFileBefore deadline f
 copyFile :: FilePath -> FilePath -> IO ()
 copyFile from to = copyFileReporting from to (\_ _ -> return ())
 
--- | The same. From time to time an action gets the number of bytes that were copied, and the size of the file.
+-- | Copies a file as 'copyFile' does. From time to time an action gets the number of bytes that were copied, and the
+-- size of the file.
 copyFileReporting :: FilePath -> FilePath -> (Int64 -> Int64 -> IO ()) -> IO ()
 copyFileReporting from to report = do
   masking <- getMaskingState

@@ -1,11 +1,10 @@
--- | Files that exist for a while, and replacing a file so that a crash leaves either the old or the new one.
+-- | Temporary files, and replacing a file so that a crash leaves either the old or the new one.
 --
 -- > main = replaceFile "settings" (\file -> writeAt file 0 "colour = green\n")
 --
 -- All functions are interruptible, and leave nothing behind when they are interrupted. 'Millrace.Timer.finishBefore'
--- gives any of them a
--- deadline. They throw an 'IOError' that names the
--- function and the path. In "Millrace.Simulation" they work on the simulated machine, which can crash.
+-- gives any of them a deadline. They throw an 'IOError' that names the function and the path. In "Millrace.Simulation"
+-- they work on the simulated machine, which can crash.
 --
 -- >>> import Millrace.File
 -- >>> replaceFile "example" (\file -> writeAt file 0 "first")
@@ -65,7 +64,8 @@ withTemporaryFile directory prefix action = mask $ \restore -> do
   uninterruptibleMask_ (discard file)
   either (throwIO :: SomeException -> IO a) return outcome
 
--- | The same for a directory, which is removed with everything in it.
+-- | Makes a directory that only this user may use, in another one and with a name that begins with the prefix. When the
+-- action has ended, it is removed with everything in it.
 withTemporaryDirectory :: FilePath -> String -> (FilePath -> IO a) -> IO a
 withTemporaryDirectory directory prefix action = mask $ \restore -> do
   path <- withNewName "Millrace.File.Temporary.withTemporaryDirectory" (directory `slash` prefix) makeOne
@@ -77,7 +77,7 @@ withTemporaryDirectory directory prefix action = mask $ \restore -> do
       name <- pathBytes function path
       path <$ (runJob (job c_mkdir [0o700] [name]) {jobDispose = \_ -> removeAtLast 50 path} >>= named function path)
 
--- | A file on the file system of that directory, without a name: no other program can open it, and nothing of it
+-- | Makes a file without a name on the file system of that directory: no other program can open it, and nothing of it
 -- remains, even after a crash. Not on every file system (@EOPNOTSUPP@).
 withNamelessFile :: FilePath -> (File -> IO a) -> IO a
 withNamelessFile directory action = mask $ \restore -> do

@@ -36,7 +36,7 @@ import Foreign.Ptr (FunPtr, castPtr)
 import Millrace.Deadline (Deadline)
 import Millrace.Internal.Errors (failure)
 import Millrace.Internal.File
-import Millrace.Internal.Job
+import Millrace.Internal.HelperJob
 import Millrace.Internal.Park (handOver)
 import Millrace.Internal.Timer (microsUntil)
 import Millrace.Operation (adopt)
@@ -48,9 +48,9 @@ foreign import ccall unsafe "mrh_close" c_close_number :: CInt -> IO CInt
 closeNumber :: CInt -> IO ()
 closeNumber number = void (c_close_number number)
 
--- | @askUntil deadline function object ask@ asks again after 1 to 50 milliseconds until there is an answer, for what
--- only a blocked operating system thread could wait for in the system. It asks at least once, and at the deadline once
--- more.
+-- | @askUntil deadline function object ask@ asks again after 1 to 50 milliseconds until there is an answer. Use it
+-- where only a blocked operating system thread could wait in the system. It asks at least once, and at the deadline
+-- once more.
 askUntil :: Deadline -> String -> String -> IO (Maybe a) -> IO a
 askUntil deadline function object ask = go 1000
   where
@@ -71,28 +71,29 @@ onPath function path work numbers means = do
   name <- pathBytes function path
   runJob (job work numbers [name] `meaning` means) >>= named function path
 
--- | The same for two paths, without a result.
+-- | Has a job done that takes two paths and has no result.
 onPaths :: String -> FilePath -> FilePath -> FunPtr Work -> [Int64] -> IO ()
 onPaths function from to work numbers = do
   names <- mapM (pathBytes function) [from, to]
   void (runJob (job work numbers names) >>= named function (from ++ ", " ++ to))
 
--- | A job whose first number is the descriptor of an open file. The file stays open until the job's end.
+-- | Has a job done whose first number is the descriptor of an open file. The file stays open until the job's end.
 onFile :: String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
 onFile = onFileKeeping (return ())
 
--- | The same with an action that is run when the job has ended, or was not begun.
+-- | Has a job done as 'onFile' does, and runs an action when the job has ended or was not begun.
 onFileKeeping ::
   IO () -> String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
 onFileKeeping = onFileBy MayOutliveCaller (\_ -> return ())
 
--- | 'onFile' with memory of the caller's: when it returns or throws, no helper uses the memory any more.
+-- | Has a job done as 'onFile' does, with the caller's memory: when it returns or throws, no helper uses the memory any
+-- more.
 onFileStaying ::
   String -> File -> FunPtr Work -> [Int64] -> Maybe (ForeignPtr Word8) -> (Int64 -> Output -> IO r) -> IO r
 onFileStaying = onFileToEnd (\_ -> return ()) (return ())
 
--- | The same with the actions of 'onFileKeeping'. If the caller is interrupted after the job has begun, the first
--- argument gets its result, before the exception is thrown, unless it has failed.
+-- | Has a job done as 'onFileStaying' does, with the actions of 'onFileKeeping'. If the caller is interrupted after the
+-- job has begun, the first argument gets the job's result before the exception is thrown, unless the job has failed.
 onFileToEnd ::
   (Int64 -> IO ()) ->
   IO () ->
@@ -142,8 +143,8 @@ closing what = what {jobDispose = closeNumber . fromIntegral}
 
 -- | A copy of the output.
 outputBytes :: Output -> IO ByteString
-outputBytes (Output place count) = ByteString.packCStringLen (castPtr place, count)
+outputBytes (Output target count) = ByteString.packCStringLen (castPtr target, count)
 
 -- | The output as numbers of 64 bits.
 outputNumbers :: Output -> IO [Int64]
-outputNumbers (Output place count) = peekArray (count `div` 8) (castPtr place)
+outputNumbers (Output target count) = peekArray (count `div` 8) (castPtr target)

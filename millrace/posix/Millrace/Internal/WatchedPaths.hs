@@ -1,4 +1,5 @@
--- | The paths of what is watched, by the numbers that the system has given. Must not know: descriptors.
+-- | The paths of watched files and directories, by the numbers that the system has given them. Must not know:
+-- descriptors.
 module Millrace.Internal.WatchedPaths
   ( Paths,
     noPaths,
@@ -8,7 +9,7 @@ module Millrace.Internal.WatchedPaths
     reported,
     without,
 
-    -- * What is known
+    -- * Queries
     pathOf,
     isKnown,
     isNamedNumber,
@@ -27,16 +28,16 @@ import qualified Data.Map.Strict as Map
 import qualified Data.Set as Set
 import Foreign.C.Types (CInt)
 
--- | What is watched.
+-- | The files and directories that are watched.
 data Paths = Paths
   { byNumber :: !(Map.Map CInt FilePath),
-    -- | what the program has named
+    -- | those that the program has named
     named :: !(Set.Set CInt),
     -- | the directories whose entries need not be reported, because they have been
     done :: !(Set.Set CInt)
   }
 
--- | Nothing.
+-- | Nothing is watched.
 noPaths :: Paths
 noPaths = Paths Map.empty Set.empty Set.empty
 
@@ -48,7 +49,8 @@ data Role
     Found
   deriving (Eq)
 
--- | What has this number is at this path now. What the program has named stays named.
+-- | Records that the file or directory with this number is at this path now. If the program has named it, it stays
+-- named.
 noticed :: Role -> CInt -> FilePath -> Paths -> Paths
 noticed role number path paths =
   paths
@@ -56,17 +58,17 @@ noticed role number path paths =
       named = (if role == Named then Set.insert number else id) (named paths)
     }
 
--- | @moved from to@: what was at the first path, or below it, is at the second one.
+-- | @moved from to@ records that everything at the first path, or below it, is at the second one.
 moved :: FilePath -> FilePath -> Paths -> Paths
 moved from to paths = paths {byNumber = Map.map new (byNumber paths)}
   where
     new path = if path `isAtOrBelow` from then to ++ drop (length from) path else path
 
--- | The entries of these directories have been reported.
+-- | Records that the entries of these directories have been reported.
 reported :: [CInt] -> Paths -> Paths
 reported numbers paths = paths {done = foldr Set.insert (done paths) (filter (`isKnown` paths) numbers)}
 
--- | These are no longer watched.
+-- | Records that these are no longer watched.
 without :: [CInt] -> Paths -> Paths
 without numbers paths =
   Paths
@@ -75,19 +77,19 @@ without numbers paths =
       done = foldr Set.delete (done paths) numbers
     }
 
--- | The path of what has this number.
+-- | The path of the file or directory with this number.
 pathOf :: CInt -> Paths -> Maybe FilePath
 pathOf number = Map.lookup number . byNumber
 
--- | Is it watched?
+-- | Whether it is watched.
 isKnown :: CInt -> Paths -> Bool
 isKnown number = Map.member number . byNumber
 
--- | Was it named?
+-- | Whether the program has named it.
 isNamedNumber :: CInt -> Paths -> Bool
 isNamedNumber number = Set.member number . named
 
--- | Is something at this path that was named?
+-- | Whether something at this path was named.
 isNamed :: FilePath -> Paths -> Bool
 isNamed path = elem path . namedPaths
 
@@ -95,11 +97,11 @@ isNamed path = elem path . namedPaths
 namedPaths :: Paths -> [FilePath]
 namedPaths paths = Map.elems (Map.restrictKeys (byNumber paths) (named paths))
 
--- | Have its entries been reported?
+-- | Whether its entries have been reported.
 isReported :: CInt -> Paths -> Bool
 isReported number = Set.member number . done
 
--- | The numbers of what is at a path or below it.
+-- | The numbers of everything at a path or below it.
 numbersBelow :: FilePath -> Paths -> [CInt]
 numbersBelow path = Map.keys . Map.filter (`isAtOrBelow` path) . byNumber
 
@@ -107,7 +109,7 @@ numbersBelow path = Map.keys . Map.filter (`isAtOrBelow` path) . byNumber
 allNumbers :: Paths -> [CInt]
 allNumbers = Map.keys . byNumber
 
--- | Is the directory watched that this path is in?
+-- | Whether the directory that contains this path is watched.
 parentIsKnown :: FilePath -> Paths -> Bool
 parentIsKnown path = any isParent . byNumber
   where

@@ -76,9 +76,8 @@ data Outgoing
 -- | An @mrh_incoming@.
 data Incoming
 
--- | Sends datagrams, each to its address, 64 in a call, and waits while the system has no room for them. If it throws
--- or is interrupted, the first ones have been sent and the others not; the error names the address that could not be
--- sent to.
+-- | Sends datagrams, each to its address, 64 in a call, and waits while the system cannot take them. If it throws or is
+-- interrupted, the first ones have been sent and the others not; the error names the address that could not be sent to.
 sendBatch :: Socket -> [(ByteString, SockAddr)] -> IO ()
 sendBatch = sendBatchBefore noDeadline
 
@@ -92,9 +91,9 @@ sendBatchBefore deadline s@(Socket handle _) datagrams = do
     go [] = return ()
     go left@((_, address) : _) = do
       let now = take batchMost left
-      sent <- withOutgoing function s now $ \place ->
+      sent <- withOutgoing function s now $ \memory ->
         attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
-          c_send_batch descriptor place (fromIntegral (length now))
+          c_send_batch descriptor memory (fromIntegral (length now))
       go (drop (fromIntegral sent) left)
 
 -- Descriptions of the datagrams in memory.
@@ -104,11 +103,11 @@ withOutgoing function s datagrams use =
   where
     go array _ [] = use array
     go array i ((bytes, address) : others) =
-      unsafeUseAsCStringLen bytes $ \(start, size) -> withAddress function s address $ \place length' -> do
+      unsafeUseAsCStringLen bytes $ \(start, size) -> withAddress function s address $ \memory length' -> do
         let one = array `plusPtr` (i * outgoingSize) :: Ptr Outgoing
         pokeByteOff one outgoingBytes start
         pokeByteOff one outgoingLength (fromIntegral size :: CSize)
-        pokeByteOff one outgoingAddress place
+        pokeByteOff one outgoingAddress memory
         pokeByteOff one outgoingAddressLength (fromIntegral length' :: Word32)
         go array (i + 1 :: Int) others
 
@@ -135,22 +134,22 @@ receiveBatchBefore deadline s most size = do
     giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
     count = min batchMost most
     receiveOnce = do
-      place <- mallocByteString (count * size)
-      withForeignPtr place $ \buffer -> allocaBytes (count * incomingSize) $ \array -> do
+      memory <- mallocByteString (count * size)
+      withForeignPtr memory $ \buffer -> allocaBytes (count * incomingSize) $ \array -> do
         fillBytes array 0 (count * incomingSize)
         got <- attemptOnce function s "" $ \descriptor ->
           c_receive_batch descriptor buffer (fromIntegral size) array (fromIntegral count)
-        forM got $ \number -> concat <$> mapM (incoming place array) [0 .. fromIntegral number - 1]
-    incoming place array i = datagramsAt place size (array `plusPtr` (i * incomingSize)) i
+        forM got $ \number -> concat <$> mapM (incoming memory array) [0 .. fromIntegral number - 1]
+    incoming memory array i = datagramsAt memory size (array `plusPtr` (i * incomingSize)) i
 
 -- The datagrams that the given entry contains: several if the kernel has joined them.
 datagramsAt :: ForeignPtr Word8 -> Int -> Ptr Incoming -> Int -> IO [(ByteString, SockAddr)]
-datagramsAt place size one i = do
+datagramsAt memory size one i = do
   length' <- peekByteOff one incomingAddressLength :: IO Word32
   bytes <- peekByteOff one incomingLength :: IO Word32
   segment <- peekByteOff one incomingSegment :: IO Word32
   sender <- if length' == 0 then return nameless else addressFrom (one `plusPtr` incomingAddress) (fromIntegral length')
-  let whole = fromForeignPtr place (i * size) (fromIntegral bytes)
+  let whole = fromForeignPtr memory (i * size) (fromIntegral bytes)
       pieces = if segment == 0 then [whole] else cut (fromIntegral segment) whole
   forM pieces $ \piece -> do
     let copied = ByteString.copy piece
@@ -189,9 +188,9 @@ sendSegmentsBefore deadline s@(Socket handle _) size bytes address = do
           (True <$ sendTogether now) `catch` \problem ->
             if isRefusal problem then return False else throwIO problem
         if isSent then unless (ByteString.null later) (go later) else oneByOne left
-    sendTogether now = void . withOutgoing function s [(now, address)] $ \place ->
+    sendTogether now = void . withOutgoing function s [(now, address)] $ \memory ->
       attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $ \descriptor ->
-        c_send_segments descriptor place (fromIntegral size)
+        c_send_segments descriptor memory (fromIntegral size)
     -- Not a UDP socket, an old kernel, or a network without check sums by hardware. If the system refuses the
     -- datagrams themselves, it does so again here.
     isRefusal problem =

@@ -86,7 +86,7 @@ instance Exception ConnectError
 connectTo :: Query -> IO Socket
 connectTo = connectToBefore noDeadline
 
--- | The same with a deadline for all of it ('isDeadlineError').
+-- | 'connectTo' with a deadline for all of it ('isDeadlineError').
 connectToBefore :: Deadline -> Query -> IO Socket
 connectToBefore deadline query = do
   found <- lookUpBefore deadline query
@@ -158,7 +158,8 @@ data Server = Server
     serverBacklog :: !Int,
     -- | how long connections may continue when the server ends, in microseconds; then their threads are interrupted
     serverGraceMicros :: !Int,
-    -- | how long interrupted threads may clean up; then their connections are closed, and they are no longer waited for
+    -- | how long interrupted threads may clean up; then their connections are closed, and the server ends without
+    -- waiting for them
     serverCleanUpMicros :: !Int,
     -- | several servers may listen on the same port (@SO_REUSEPORT@)
     serverSharesPort :: !Bool,
@@ -224,7 +225,7 @@ withRunningServer server query serve action = mask $ \restore -> do
   result <- restore (takeMVar listens >> action) `onException` stop
   result <$ stop
   where
-    -- The server could not listen, or cannot accept: its caller has to know.
+    -- Tells the caller that the server could not listen, or cannot accept.
     tell caller stopping problem = do
       isStopping <- readIORef stopping
       unless isStopping (throwTo caller (problem :: SomeException))
@@ -292,7 +293,8 @@ endGracefully server (Serving isHurried connections interrupted) = wait `finally
       mask_ $
         withTimer micros (Perform (atomically (writeTVar late True))) . atomically $
           (readTVar connections >>= check . Map.null) `orElse` (readTVar late >>= check)
-    -- Each in a thread of its own, because a thread that cannot be interrupted holds the one that interrupts it.
+    -- Interrupts each from a separate thread, because a thread that cannot be interrupted holds up the one that
+    -- interrupts it.
     interruptAll = do
       writeIORef interrupted True
       left <- readTVarIO connections

@@ -82,9 +82,9 @@ interfaceNamed name =
 interfaceNumber :: Interface -> Word32
 interfaceNumber (Interface number) = number
 
--- | A group, and from where its datagrams are wanted.
+-- | A group, and the interface and sender of the wanted datagrams.
 data Group = Group
-  { -- | the group's address; its port says nothing
+  { -- | the group's address; its port is ignored
     groupAddress :: !SockAddr,
     -- | on which interface; 'Nothing' leaves it to the system
     groupInterface :: !(Maybe Interface),
@@ -97,7 +97,7 @@ data Group = Group
 group :: SockAddr -> Group
 group address = Group {groupAddress = address, groupInterface = Nothing, groupSource = Nothing}
 
--- | From here on the socket receives datagrams to the group and to its port. A socket can be in several groups; the
+-- | Lets the socket receive datagrams to the group and to the socket's port. A socket can be in several groups; the
 -- system has a limit (@ENOBUFS@). Joining twice is an error (@EADDRINUSE@).
 --
 -- Linux passes datagrams of a group to all sockets of the machine that are bound to the port and to no other address,
@@ -111,14 +111,14 @@ leaveGroup = changeBy "Millrace.Socket.Multicast.leaveGroup" c_leave_group
 
 changeBy :: String -> Membership -> Socket -> Group -> IO ()
 changeBy function change s (Group address interface source) =
-  withAddress function s address $ \place size -> withSource $ \sourcePlace sourceSize ->
+  withAddress function s address $ \memory size -> withSource $ \sourceMemory sourceSize ->
     void . onDescriptor function s (", group " ++ show address) $ \descriptor ->
       change
         descriptor
         (maybe 0 interfaceNumber interface)
-        place
+        memory
         (fromIntegral size)
-        sourcePlace
+        sourceMemory
         (fromIntegral sourceSize)
   where
     withSource use = maybe (use nullPtr 0) (\one -> withAddress function s one use) source

@@ -17,7 +17,7 @@
 -- Just (KeepAliveTimes {keepAliveIdleSeconds = 10, keepAliveIntervalSeconds = 15, keepAliveProbes = 4})
 -- >>> close s
 module Millrace.Socket.Option
-  ( -- * Peers that have gone
+  ( -- * Peers that have disappeared
     KeepAliveTimes (..),
     defaultKeepAlive,
     setKeepAlive,
@@ -90,14 +90,13 @@ data KeepAliveTimes = KeepAliveTimes
   deriving (Eq, Show, Read)
 
 -- | After a minute, every quarter of a minute, four times: a peer that has gone is noticed within two minutes. (The
--- system's own values are two hours, 75 seconds and nine times.)
+-- system's values are two hours, 75 seconds and nine times.)
 defaultKeepAlive :: KeepAliveTimes
 defaultKeepAlive = KeepAliveTimes {keepAliveIdleSeconds = 60, keepAliveIntervalSeconds = 15, keepAliveProbes = 4}
 
 -- | Whether the system sends keep-alive probes to the peer of a TCP connection (@SO_KEEPALIVE@, @TCP_KEEPIDLE@,
--- @TCP_KEEPINTVL@,
--- @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must be between 1 and 32767, the
--- probes between 1 and 127 (@EINVAL@).
+-- @TCP_KEEPINTVL@, @TCP_KEEPCNT@). Connections that a listening socket accepts begin with its options. The seconds must
+-- be between 1 and 32767, the probes between 1 and 127 (@EINVAL@).
 setKeepAlive :: Socket -> Maybe KeepAliveTimes -> IO ()
 setKeepAlive s wanted = case wanted of
   Nothing -> set 0 ", keep-alive off" optionKeepAlive
@@ -109,7 +108,7 @@ setKeepAlive s wanted = case wanted of
   where
     set value what option = setNumber "Millrace.Socket.Option.setKeepAlive" what option s value
 
--- | What 'setKeepAlive' has set, or the system's own times. 'Nothing': it sends no probes.
+-- | The times that 'setKeepAlive' has set, or the system's. 'Nothing' if it sends no probes.
 getKeepAlive :: Socket -> IO (Maybe KeepAliveTimes)
 getKeepAlive s = do
   isOn <- get optionKeepAlive
@@ -143,8 +142,8 @@ getNoDelay :: Socket -> IO Bool
 getNoDelay = getFlag "Millrace.Socket.Option.getNoDelay" optionNoDelay
 
 -- | Requests memory of this size for bytes that were sent and are not acknowledged (@SO_SNDBUF@). The system reserves
--- twice as much, for its own needs, and has a limit (@net.core.wmem_max@). A TCP connection whose memory was set no
--- longer adapts it to the network.
+-- twice as much, because it needs some memory itself, and has a limit (@net.core.wmem_max@). A TCP connection whose
+-- memory was set no longer adapts it to the network.
 setSendBuffer :: Socket -> Int -> IO ()
 setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBuffer
 
@@ -152,8 +151,8 @@ setSendBuffer = setNumber "Millrace.Socket.Option.setSendBuffer" "" optionSendBu
 getSendBuffer :: Socket -> IO Int
 getSendBuffer = getNumber "Millrace.Socket.Option.getSendBuffer" "" optionSendBuffer
 
--- | The same for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@). Set it before
--- connecting or listening, because it decides on the largest window.
+-- | Requests memory of this size for bytes that have arrived and were not received (@SO_RCVBUF@, @net.core.rmem_max@).
+-- Set it before connecting or listening, because it decides on the largest window.
 setReceiveBuffer :: Socket -> Int -> IO ()
 setReceiveBuffer = setNumber "Millrace.Socket.Option.setReceiveBuffer" "" optionReceiveBuffer
 
@@ -198,13 +197,13 @@ data AtClose
     ResetConnection
   deriving (Eq, Show, Read)
 
--- | Says what 'close' does (@SO_LINGER@).
+-- | Sets how 'close' treats bytes that the peer has not acknowledged (@SO_LINGER@).
 setAtClose :: Socket -> AtClose -> IO ()
-setAtClose s atClose = allocaBytes lingerSize $ \place -> do
-  pokeByteOff place lingerIsOn isOn
-  pokeByteOff place lingerSeconds seconds
+setAtClose s atClose = allocaBytes lingerSize $ \memory -> do
+  pokeByteOff memory lingerIsOn isOn
+  pokeByteOff memory lingerSeconds seconds
   void . onDescriptor "Millrace.Socket.Option.setAtClose" s (", " ++ show atClose) $ \descriptor ->
-    c_setsockopt descriptor level name place (fromIntegral lingerSize)
+    c_setsockopt descriptor level name memory (fromIntegral lingerSize)
   where
     SockOpt level name = optionLinger
     isOn, seconds :: CInt
@@ -215,11 +214,11 @@ setAtClose s atClose = allocaBytes lingerSize $ \place -> do
 
 -- | What 'setAtClose' has set.
 getAtClose :: Socket -> IO AtClose
-getAtClose s = allocaBytes lingerSize $ \place -> with (fromIntegral lingerSize) $ \size -> do
+getAtClose s = allocaBytes lingerSize $ \memory -> with (fromIntegral lingerSize) $ \size -> do
   void . onDescriptor "Millrace.Socket.Option.getAtClose" s "" $ \descriptor ->
-    c_getsockopt descriptor level name place size
-  isOn <- peekByteOff place lingerIsOn :: IO CInt
-  seconds <- peekByteOff place lingerSeconds :: IO CInt
+    c_getsockopt descriptor level name memory size
+  isOn <- peekByteOff memory lingerIsOn :: IO CInt
+  seconds <- peekByteOff memory lingerSeconds :: IO CInt
   return (meaning isOn (fromIntegral seconds))
   where
     SockOpt level name = optionLinger
@@ -262,8 +261,8 @@ connectSending = connectSendingBefore noDeadline
 -- | 'connectSending' with a deadline ('Millrace.Deadline.isDeadlineError').
 connectSendingBefore :: Deadline -> Socket -> SockAddr -> ByteString -> IO ()
 connectSendingBefore deadline s@(Socket handle _) address bytes = do
-  taken <- withAddress function s address $ \place length' -> unsafeUseAsCStringLen bytes $ \(start, size) ->
-    begin (\descriptor -> c_connect_with descriptor start (fromIntegral size) place (fromIntegral length'))
+  taken <- withAddress function s address $ \memory length' -> unsafeUseAsCStringLen bytes $ \(start, size) ->
+    begin (\descriptor -> c_connect_with descriptor start (fromIntegral size) memory (fromIntegral length'))
   let rest = ByteString.drop taken bytes
   unless (ByteString.null rest) $ sendAllBefore deadline s rest
   where
@@ -291,13 +290,13 @@ getFlag :: String -> SocketOption -> Socket -> IO Bool
 getFlag function option s = (/= 0) <$> getNumber function "" option s
 
 setNumber :: String -> String -> SocketOption -> Socket -> Int -> IO ()
-setNumber function what (SockOpt level name) s value = with (saturated value) $ \place ->
+setNumber function what (SockOpt level name) s value = with (saturated value) $ \memory ->
   void . onDescriptor function s what $ \descriptor ->
-    c_setsockopt descriptor level name place (fromIntegral (sizeOf (0 :: CInt)))
+    c_setsockopt descriptor level name memory (fromIntegral (sizeOf (0 :: CInt)))
 
 getNumber :: String -> String -> SocketOption -> Socket -> IO Int
 getNumber function what (SockOpt level name) s =
-  alloca $ \place -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
-    poke place (0 :: CInt)
-    void . onDescriptor function s what $ \descriptor -> c_getsockopt descriptor level name place size
-    fromIntegral <$> peek place
+  alloca $ \memory -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
+    poke memory (0 :: CInt)
+    void . onDescriptor function s what $ \descriptor -> c_getsockopt descriptor level name memory size
+    fromIntegral <$> peek memory

@@ -148,13 +148,13 @@ receiveTrainsBefore deadline s most = do
     alone (bytes, sender) = Train (Path sender Nothing) NotCapable (ByteString.length bytes) bytes
     giveBack train =
       mapM_ (keepBytesFrom (return (Just (pathPeer (trainPath train)))) s) (reverse (trainDatagrams train))
-    receiveOnce = bracket takeRoom giveRoom $ \(Room room) -> do
-      let bytes = room `plusPtr` (trainsMost * trainSize)
+    receiveOnce = bracket takeMemory returnMemory $ \(ReceiveMemory memory) -> do
+      let bytes = memory `plusPtr` (trainsMost * trainSize)
       got <- attemptOnce function s "" $ \descriptor ->
-        c_receive_trains descriptor bytes (castPtr room) (fromIntegral (min trainsMost most))
+        c_receive_trains descriptor bytes (castPtr memory) (fromIntegral (min trainsMost most))
       forM got $ \count ->
         forM [0 .. fromIntegral count - 1] $ \i ->
-          received (bytes `plusPtr` (i * trainStride)) (castPtr room `plusPtr` (i * trainSize))
+          received (bytes `plusPtr` (i * trainStride)) (castPtr memory `plusPtr` (i * trainSize))
 
 received :: Ptr Word8 -> Ptr Record -> IO Train
 received bytes record = do
@@ -177,21 +177,21 @@ received bytes record = do
 
 -- Memory for received trains, which is used again and again. It is large, but only what datagrams fill is ever in use.
 -- No thread waits while it has one, so there are few.
-newtype Room = Room (Ptr Word8)
+newtype ReceiveMemory = ReceiveMemory (Ptr Word8)
 
-rooms :: IORef [Room]
-rooms = unsafePerformIO (newIORef [])
-{-# NOINLINE rooms #-}
+freeMemories :: IORef [ReceiveMemory]
+freeMemories = unsafePerformIO (newIORef [])
+{-# NOINLINE freeMemories #-}
 
-takeRoom :: IO Room
-takeRoom =
-  atomicModifyIORef' rooms first >>= maybe (Room <$> mallocBytes (trainsMost * (trainSize + trainStride))) return
+takeMemory :: IO ReceiveMemory
+takeMemory =
+  atomicModifyIORef' freeMemories first >>= maybe (ReceiveMemory <$> mallocBytes (trainsMost * (trainSize + trainStride))) return
   where
-    first (room : others) = (others, Just room)
+    first (memory : others) = (others, Just memory)
     first [] = ([], Nothing)
 
-giveRoom :: Room -> IO ()
-giveRoom room = atomicModifyIORef' rooms (\others -> (room : others, ()))
+returnMemory :: ReceiveMemory -> IO ()
+returnMemory memory = atomicModifyIORef' freeMemories (\others -> (memory : others, ()))
 
 -- | Whether received trains say their mark. Otherwise it is 'NotCapable'.
 setMarkReport :: Socket -> Bool -> IO ()
@@ -208,10 +208,10 @@ report function call s isOn = void . onDescriptor function s "" $ \descriptor ->
 ------------------------------------------------------------------------------------------------------------------------
 -- Sending
 
--- | Sends trains, many in a call, and waits while the system has no room for them. Returns the datagrams that the
--- system has refused, with the errors: one peer that cannot be reached is not in the way of the others. The kernel or
--- the network card cuts trains (@UDP_SEGMENT@, Linux 4.18). Where they cannot, their datagrams are sent one by one. If
--- it throws or is interrupted, some may have been sent.
+-- | Sends trains, many in a call, and waits while the system cannot take them. Returns the datagrams that the system
+-- has refused, with the errors: one peer that cannot be reached is not in the way of the others. The kernel or the
+-- network card cuts trains (@UDP_SEGMENT@, Linux 4.18). Where they cannot, their datagrams are sent one by one. If it
+-- throws or is interrupted, some may have been sent.
 sendTrains :: Socket -> [Train] -> IO [(Train, IOError)]
 sendTrains = sendTrainsBefore noDeadline
 
@@ -274,7 +274,7 @@ withRecords function s trains use = allocaBytes (max 1 (length trains) * trainSi
         go (i + 1 :: Int) others
    in go 0 trains
 
--- Only an address of the internet has room.
+-- Only an internet address fits.
 pokeAddress :: String -> Socket -> Ptr Record -> (Int, Int) -> SockAddr -> IO ()
 pokeAddress function s record (at, lengthAt) address = case address of
   SockAddrUnix _ -> throwIO (failure function (describe s ++ " to " ++ show address) eAFNOSUPPORT)

@@ -1,5 +1,5 @@
--- | What only Unix sockets can do: pass descriptors and credentials beside bytes, know their peers, and have names that
--- are in no file system.
+-- | The special abilities of Unix sockets: they pass descriptors and credentials beside bytes, know their peers, and
+-- can have names that are in no file system.
 --
 -- > -- Hand a connection over to another process, with what was read of it.
 -- > handOverTo worker connection begin = do
@@ -90,7 +90,7 @@ data Credentials = Credentials
 
 -- | Descriptors and credentials that are passed beside bytes.
 data Passed = Passed
-  { -- | At most 253. The receiver gets descriptors of its own for the same files and sockets.
+  { -- | At most 253. The receiver gets new descriptors for the same files and sockets.
     passedDescriptors :: ![Fd],
     -- | The sender's. The system refuses wrong ones (@EPERM@), except from the superuser.
     passedCredentials :: !(Maybe Credentials)
@@ -101,9 +101,9 @@ data Passed = Passed
 nothingPassed :: Passed
 nothingPassed = Passed {passedDescriptors = [], passedCredentials = Nothing}
 
--- | Sends bytes to the peer, and what is passed with the first of them. There must be at least one byte, because a
--- stream passes nothing without bytes (@EINVAL@). Waits while the system has no room. The caller keeps the descriptors.
--- If it is interrupted or fails, it may have passed everything and sent a part of the bytes.
+-- | Sends bytes to the peer, and passes descriptors and credentials with the first of them. There must be at least one
+-- byte, because a stream passes nothing without bytes (@EINVAL@). Waits while the socket is full. The caller keeps the
+-- descriptors. If it is interrupted or fails, it may have passed everything and sent a part of the bytes.
 sendPassing :: Socket -> Passed -> ByteString -> IO ()
 sendPassing = sendPassingBefore noDeadline
 
@@ -145,15 +145,15 @@ receivePassingBefore deadline s@(Socket handle _) size = handOver giveBack $ do
     function = "Millrace.Socket.Unix.receivePassing"
     withNothing bytes = (bytes, nothingPassed)
     receiveNow = do
-      place <- mallocByteString size
+      memory <- mallocByteString size
       allocaBytes arrivedSize $ \beside -> do
-        count <- withForeignPtr place $ \buffer ->
+        count <- withForeignPtr memory $ \buffer ->
           attempt function s "" deadline (waitReadableRequest handle) $ \descriptor ->
             c_receive_passing descriptor buffer (fromIntegral size) beside
         passed <- passedIn beside
         isPartly <- peekByteOff beside arrivedIsPartly :: IO Word32
         when (isPartly /= 0) $ closeAll passed >> throwIO (failure function (describe s) eMFILE)
-        let bytes = ByteString.copy (fromForeignPtr place 0 (fromIntegral count))
+        let bytes = ByteString.copy (fromForeignPtr memory 0 (fromIntegral count))
         bytes `seq` return (bytes, passed)
     giveBack (bytes, passed) = closeAll passed >> keepBytesFrom (peerOf s) s bytes
     closeAll passed = uninterruptibleMask_ (mapM_ (\(Fd number) -> c_close number) (passedDescriptors passed))
@@ -168,8 +168,8 @@ passedIn beside = do
   return (Passed (map Fd numbers) (if hasCredentials == 0 then Nothing else Just theirs))
 
 credentialsAt :: Ptr Word8 -> IO Credentials
-credentialsAt place = do
-  numbers <- peekArray 3 (castPtr place)
+credentialsAt memory = do
+  numbers <- peekArray 3 (castPtr memory)
   case numbers of
     [process, user, theirGroup] -> return (Credentials process user theirGroup)
     _ -> error "Millrace.Socket.Unix: three numbers were asked for"
@@ -177,10 +177,10 @@ credentialsAt place = do
 -- | The identity of the peer when it connected, made the pair of sockets, or began to listen (@SO_PEERCRED@). Only for
 -- streams and pairs of sockets. Does not wait.
 peerCredentials :: Socket -> IO Credentials
-peerCredentials s = allocaBytes credentialsSize $ \place -> with (fromIntegral credentialsSize) $ \size -> do
+peerCredentials s = allocaBytes credentialsSize $ \memory -> with (fromIntegral credentialsSize) $ \size -> do
   void . onDescriptor "Millrace.Socket.Unix.peerCredentials" s "" $ \descriptor ->
-    c_getsockopt descriptor level name place size
-  credentialsAt place
+    c_getsockopt descriptor level name memory size
+  credentialsAt memory
   where
     SockOpt level name = optionPeerCredentials
 

@@ -5,11 +5,11 @@
 -- >   let go = readLine reader 65536 >>= mapM_ (\line -> handle line >> go)
 -- >   go
 --
--- Readers and writers have a position of their own, so a file can have several; threads can share one. A function that
--- throws or is interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice to
--- different places. (If another thread reads or writes through it meanwhile, it gets what was to be the interrupted
--- one's, and what an interrupted writer has handed over stays.) They wait as "Millrace.File" does, and throw its
--- errors. In "Millrace.Simulation" they work on the simulated machine.
+-- Each reader and each writer has its own position, so a file can have several. Threads can share one. A function that
+-- throws or is interrupted leaves the reader or writer as it was: nothing is skipped, and nothing is written twice at
+-- different offsets. (If another thread uses the same reader meanwhile, it gets the bytes that the interrupted thread
+-- would have got. Bytes that an interrupted writer has already handed over stay.) They wait as "Millrace.File" does,
+-- and throw its errors. In "Millrace.Simulation" they work on the simulated machine.
 --
 -- >>> import Millrace.File
 -- >>> withFile "lines" ForWriting (\file -> withWriter file 0 (\writer -> mapM_ (writeLine writer) ["one", "two", "three"]))
@@ -69,8 +69,8 @@ newReader file offset = Reader file <$> newMVar (Ahead ByteString.empty offset)
 
 -- | The next line, without its end (@\\n@ or @\\r\\n@). 'Nothing' is the end of the file for now: if the file grows,
 -- the next call finds more. The last line need not have an end. A line of more bytes than the second argument is
--- 'TooLong'; the reader then stays before it, and 'skipLine' passes over it. No more than that and 64 KiB are in
--- memory.
+-- 'TooLong'; the reader then stays before it, and 'skipLine' passes over it. Memory never holds more than that number
+-- of bytes and 64 KiB.
 readLine :: Reader -> Int -> IO (Maybe ByteString)
 readLine (Reader file state) most = taking state $ \begin -> do
   (after, found) <- findEnd file (\size -> refuse (size - 1)) begin -- a byte of it may still be of its end
@@ -107,7 +107,7 @@ findEnd file check = go [] 0
 aheadBytes :: Int
 aheadBytes = 65536
 
--- | Passes over the next line, however long it is, without keeping it in memory. 'False': there was none.
+-- | Passes over the next line, however long it is, without keeping it in memory. Returns 'False' if there was none.
 skipLine :: Reader -> IO Bool
 skipLine (Reader file state) = taking state $ \begin -> do
   (after, found) <- go False begin
@@ -147,8 +147,8 @@ backTo begin after taken now@(Ahead bytes next)
   | position now == position after = begin
   | otherwise = Ahead (taken <> bytes) next
 
--- | A step from one state to the next one, which tells how to undo it. If an exception is faster than the result, the
--- step is undone. The step is masked, and interruptible where it waits.
+-- | Runs a step from one state to the next one. The step also returns how to undo it, and is undone if an exception
+-- comes before its result. The step is masked, and interruptible where it waits.
 taking :: MVar s -> (s -> IO (s, s -> s, a)) -> IO a
 taking state step = do
   undo <- newIORef (return ())
@@ -164,19 +164,19 @@ readerOffset (Reader _ state) = position <$> readMVar state
 -- | Writes into a file from a position on.
 data Writer = Writer !File !(MVar Behind)
 
--- Where the next byte goes in the file; what waits to be written there, the last piece first; and how many bytes these
--- are.
+-- The offset of the next byte in the file; the pieces that wait to be written there, the last one first; and the number
+-- of their bytes.
 data Behind = Behind !Int64 [ByteString] !Int
 
 instance Show Writer where
   showsPrec _ (Writer file _) = showString "<writer of " . shows file . showChar '>'
 
--- | A writer into a file, from an offset on. 'flush' it before the file is closed: what waits in it is lost otherwise.
--- Does not block.
+-- | A writer into a file, from an offset on. 'flush' it before the file is closed: otherwise the bytes in its buffer
+-- are lost. Does not block.
 newWriter :: File -> Int64 -> IO Writer
 newWriter file offset = Writer file <$> newMVar (Behind offset [] 0)
 
--- | A writer during an action. It is flushed when the action has returned; not if the action throws.
+-- | Makes a writer for the time of an action. It is flushed when the action has returned, but not if the action throws.
 withWriter :: File -> Int64 -> (Writer -> IO a) -> IO a
 withWriter file offset action = do
   writer <- newWriter file offset
@@ -199,11 +199,11 @@ ending (Behind offset _ size) = offset + fromIntegral size
 writeLine :: Writer -> ByteString -> IO ()
 writeLine writer line = writeBytes writer (Char8.snoc line '\n')
 
--- | Writes everything that waits. It is in the file then; 'Millrace.File.sync' brings it to the disk.
+-- | Writes all bytes of the buffer. They are in the file then; 'Millrace.File.sync' brings it to the disk.
 flush :: Writer -> IO ()
 flush (Writer file state) = modifyMVar_ state (writeOut file)
 
--- If it is interrupted, the same bytes are written to the same place the next time.
+-- If it is interrupted, the same bytes are written to the same offset the next time.
 writeOut :: File -> Behind -> IO Behind
 writeOut file (Behind offset pieces size) = do
   unless (size == 0) $ writeAt file offset (ByteString.concat (reverse pieces))

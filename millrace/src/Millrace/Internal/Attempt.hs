@@ -1,4 +1,4 @@
--- | Calls that the core has no operation for. They are tried without waiting, and again when the socket is ready.
+-- | Calls for which the core has no operation. They are tried without waiting, and again when the socket is ready.
 module Millrace.Internal.Attempt (attempt, attemptOnce, receiveMessages, nameless) where
 
 import Control.Exception (allowInterrupt, throwIO)
@@ -41,7 +41,7 @@ pauseAfter function s detail deadline failures = unless (failures < 2) $ do
 longestPauseMicros :: Int
 longestPauseMicros = 16000
 
--- | Makes a call that does not wait. 'Nothing' if it would have to.
+-- | Makes a call that does not wait. Returns 'Nothing' if it would have to.
 attemptOnce :: String -> Socket -> String -> (CInt -> IO Int64) -> IO (Maybe Int64)
 attemptOnce function s detail call = do
   (result, code) <- callWhileOpen function s $ \descriptor -> (,) <$> call descriptor <*> getErrno
@@ -52,8 +52,8 @@ attemptOnce function s detail call = do
       | code == eAGAIN || code == eWOULDBLOCK = return Nothing
       | otherwise = throwIO (failure function (describe s ++ detail) code)
 
--- | @receiveMessages function s deadline size keptMessage end call@ receives messages. Returns @keptMessage@ of one
--- that an interrupted receive has left, if there is one. Otherwise makes a call that does not wait, and makes it again
+-- | @receiveMessages function s deadline size keptMessage end call@ receives messages. If an interrupted receive has
+-- left a message, it returns @keptMessage@ of that. Otherwise it makes a call that does not wait, and makes it again
 -- whenever the socket is ready, until the deadline. Returns @end@ if the socket was shut down for receiving and no
 -- message is left. Run it in @handOver@.
 receiveMessages :: String -> Socket -> Deadline -> Int -> ((ByteString, SockAddr) -> a) -> IO a -> IO (Maybe a) -> IO a
@@ -68,7 +68,8 @@ receiveMessages function s@(Socket handle _) deadline size keptMessage end call 
       -- to.
       isOver <- if failures < 2 then return False else holds c_ended
       call >>= maybe (if isOver then end else waitAfter failures) return
-    -- An error in the queue makes the socket readable until the program takes it out. Millrace cannot.
+    -- An error in the socket's error queue makes it readable until the program takes the error out. Millrace cannot do
+    -- that.
     waitAfter failures = do
       isInVain <- if failures < 2 then return False else holds c_has_error
       when isInVain $ pauseAfter function s "" deadline failures

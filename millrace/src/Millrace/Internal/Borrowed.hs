@@ -143,9 +143,9 @@ receiveBytes attempted limit s@(Socket handle _) size = do
 -- | Bytes of a borrowed buffer.
 data Slice = Slice
   { sliceBuffer :: !Borrowed,
-    -- | Where in the buffer they begin.
+    -- | The position of the first one in the buffer.
     sliceOffset :: !Int,
-    -- | How many there are.
+    -- | Their number.
     sliceCount :: !Int
   }
 
@@ -205,7 +205,7 @@ refuseSlice attempted s (Slice _ offset count) =
     )
 {-# NOINLINE refuseSlice #-}
 
--- For a function of this name.
+-- Continues with bytes that were kept, or throws the kept error for a function of this name.
 continueKept :: String -> Socket -> (Received -> IO a) -> Either Errno ByteString -> IO a
 continueKept attempted s continue = either (throwIO . failure attempted (describe s)) (copyKept continue)
 

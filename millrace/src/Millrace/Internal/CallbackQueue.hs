@@ -6,7 +6,7 @@
 -- would cost several times as much as most callbacks. When one blocks or computes for long, another thread runs those
 -- behind it. Must not know: loops, timers.
 --
--- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of its own
+-- The threads are pinned to the capability of the manager, because the manager's @yield@ lets only threads of the same
 -- capability run. When they could migrate, a manager alone on its capability started thread after thread for nothing: a
 -- million callbacks on two cores took between 0.2 and 19 s.
 module Millrace.Internal.CallbackQueue
@@ -25,7 +25,7 @@ import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef, writeIORef)
 import GHC.Conc (childHandler)
 
 data Waiting = Waiting
-  { -- | how many have been taken so far
+  { -- | the number of callbacks that have been taken so far
     taken :: !Int,
     first :: [IO ()],
     -- | the last one first
@@ -48,7 +48,7 @@ enqueue :: CallbackQueue -> [IO ()] -> IO ()
 enqueue queue callbacks = unless (null callbacks) $
   atomicModifyIORef' (waiting queue) $ \now -> (now {later = callbacks ++ later now}, ())
 
--- | Are callbacks waiting to be run? If so, the manager must not sleep.
+-- | Whether callbacks wait to be run. If so, the manager must not sleep.
 data WaitingCallbacks = NoneWait | SomeWait
   deriving (Eq)
 

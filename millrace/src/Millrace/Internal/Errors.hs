@@ -1,4 +1,4 @@
--- | How the error of a system call becomes an 'IOError'.
+-- | Turns the errors of system calls into 'IOError's.
 module Millrace.Internal.Errors (throwIfFailed, failure, throwIfMinusOne) where
 
 import Control.Exception (throwIO)

@@ -55,7 +55,7 @@ checked function file = throwIfFailed function (show file)
 refuse :: String -> File -> String -> IO a
 refuse function (File _ path _) = refusePath function path
 
--- | The same for a path.
+-- | Throws an error about wrong arguments, for a function on a path.
 refusePath :: String -> FilePath -> String -> IO a
 refusePath function path why =
   throwIO (mkIOError InvalidArgument function Nothing (Just path) `ioeSetErrorString` why)
@@ -67,11 +67,12 @@ pathBytes function path = do
   encoding <- getFileSystemEncoding
   Encoded.withCStringLen encoding path ByteString.packCStringLen
 
--- | The inverse.
+-- | The path of these bytes, which are in the system's own form: the inverse of 'pathBytes'.
 pathFrom :: ByteString -> IO FilePath
 pathFrom bytes = pathDecoder >>= ($ bytes)
 
--- | The same for many paths. Names in ASCII, as most are, need no decoder, whose buffers cost more than such a name.
+-- | Returns a function like 'pathFrom' for many paths. Names in ASCII, as most are, need no decoder, whose buffers cost
+-- more than such a name.
 pathDecoder :: IO (ByteString -> IO FilePath)
 pathDecoder = do
   encoding <- getFileSystemEncoding

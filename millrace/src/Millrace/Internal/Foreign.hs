@@ -1,7 +1,7 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnliftedFFITypes #-}
 
--- | Every foreign import of the package, except those for simulations and files, and the types of what they return.
+-- | Every foreign import of the package, except those for simulations and files, and the types of their results.
 --
 -- An @unsafe@ call makes its caller the owner of the capability's loop (see @cbits\/capability.h@), so no @unsafe@
 -- import may become @safe@. The one call that blocks, 'c_wait', is @safe@ and changes no state.
@@ -113,7 +113,7 @@ data Buffer
 -- | An @mr_completion@.
 data Completion
 
--- | Names an operation in flight: the loop, the slot and its generation.
+-- | Identifies an operation in flight: the loop, the slot and its generation.
 newtype Token = Token Word64
   deriving (Eq, Ord)
 

@@ -1,4 +1,4 @@
--- | What "Millrace.Operation" calls a handle, for the modules that may look into it.
+-- | The handles of "Millrace.Operation", for the modules that may look into them.
 module Millrace.Internal.Handle
   ( Handle (..),
     descriptorOf,
@@ -22,6 +22,6 @@ descriptorOf :: Handle -> CInt
 descriptorOf (Handle handle) = fromIntegral handle
 
 -- | Ends every operation on the handle that waits to receive or to accept with 'Millrace.Internal.Foreign.Retry', so
--- that its thread looks at what is kept and submits it again. Does not block.
+-- that its thread looks for kept bytes, messages and connections, and submits the operation again. Does not block.
 retryWaiting :: Handle -> IO ()
 retryWaiting (Handle handle) = c_retry_waiting handle

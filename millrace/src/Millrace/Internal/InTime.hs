@@ -1,7 +1,7 @@
 -- | Actions whose caller continues at a deadline, even while they wait uninterruptibly, for instance for a disk.
 --
--- The action runs in a thread of its own. So everything that it uses, for instance a buffer that the system writes
--- into, stays alive until the action has ended, even after its caller has continued.
+-- The action runs in a separate thread. So everything that it uses, for instance a buffer that the system writes into,
+-- stays alive until the action has ended, even after its caller has continued.
 module Millrace.Internal.InTime (inTime) where
 
 import Control.Concurrent (forkIO, killThread)
@@ -24,7 +24,7 @@ data Stage r
     Abandoned
 
 -- | @inTime deadline attempted object dispose action@ runs an action masked, until the deadline. If the action has not
--- ended by then, or the caller is interrupted, the action is interrupted and no longer waited for. If it returns a
+-- ended by then, or the caller is interrupted, the action is interrupted and its caller continues. If it returns a
 -- result nevertheless, @dispose@ gets it, masked, in another thread.
 inTime :: Deadline -> String -> String -> (r -> IO ()) -> IO r -> IO r
 inTime deadline attempted object dispose action
@@ -48,7 +48,8 @@ inTime deadline attempted object dispose action
     waitInTime `onException` (leave >>= mapM_ (mapM_ release))
     leave >>= maybe (throwIO (failure attempted object eTIMEDOUT)) (either throwIO return)
   where
-    -- In a thread that nothing interrupts: the worker's own exception may still be on its way to it.
+    -- Dispose of it in a thread that nothing interrupts: the exception for the worker may still be on its way to the
+    -- worker.
     release = void . forkIO . dispose
     abandon now = (Abandoned, now)
     advance outcome now = case now of

@@ -66,19 +66,19 @@ import Foreign.Marshal.Alloc (alloca, allocaBytes, mallocBytes)
 import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, peekByteOff)
 import GHC.Conc (ThreadId (..), labelThread)
-import Millrace.Internal.Agenda
 import Millrace.Internal.CallbackQueue
 import Millrace.Internal.Constants
+import Millrace.Internal.DeferredActions
 import Millrace.Internal.Foreign
+import Millrace.Internal.RtsExit
 import Millrace.Internal.SlotTable
 import Millrace.Internal.SystemError (systemError)
 import Millrace.Internal.TimerTable
-import Millrace.Internal.Witness
 import System.Environment (lookupEnv)
 import System.IO.Unsafe (unsafePerformIO)
 
--- | How an operating system does it. Without a choice, the first one that works is used, except 'IoUring', which is
--- only used by name.
+-- | The interface of the operating system that carries out operations. Without a choice, the first one that works is
+-- used, except 'IoUring', which is only used by name.
 data Backend
   = -- | Linux 5.19 and later, where io_uring is allowed: sockets wait by epoll, and files are io_uring's
     Hybrid
@@ -136,7 +136,7 @@ data Manager = Manager
     managerSlots :: !SlotTable,
     managerTimers :: !TimerTable,
     managerCallbacks :: !CallbackQueue,
-    managerAgenda :: !Agenda,
+    managerDeferred :: !DeferredActions,
     -- | of the capability
     managerNumber :: !Int
   }
@@ -180,7 +180,7 @@ ensureManagers :: IO ()
 ensureManagers = withGroup $ do
   existing <- readIORef managers
   count <- getNumCapabilities
-  when (sizeofArray existing == 0) $ c_epoch >>= postWitness
+  when (sizeofArray existing == 0) $ c_epoch >>= wakeManagersAtExit
   startFrom (sizeofArray existing) count
   where
     startFrom number count = when (number < count) $ do
@@ -189,7 +189,7 @@ ensureManagers = withGroup $ do
         Started -> startFrom (number + 1) count
         NotStarted -> return ()
 
--- One at a time, masked, with the group of this process.
+-- Runs one action at a time, masked, with the group of this process.
 withGroup :: IO a -> IO a
 withGroup action = do
   unless rtsSupportsBoundThreads $ throwIO NotThreaded
@@ -275,8 +275,8 @@ beginManager number = do
       c_attach loop (fromIntegral number) capability
       return manager
 
--- | Compares what Millrace knows of the layout of GHC's run-time system with what its public functions say. The calling
--- thread must run on this capability, which must have this number. Does not block.
+-- | Compares the layout of GHC's run-time system that Millrace assumes with the results of its public functions. The
+-- calling thread must run on this capability, which must have this number. Does not block.
 checkLayout :: Ptr Capability -> Int -> IO ()
 checkLayout capability number = do
   ThreadId self <- myThreadId
@@ -284,7 +284,8 @@ checkLayout capability number = do
 
 newManager :: Ptr Loop -> Int -> IO Manager
 newManager loop number =
-  Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newAgenda <*> pure number
+  Manager loop <$> newSlotTable completionsPerPoll <*> newTimerTable <*> newCallbackQueue <*> newDeferredActions
+    <*> pure number
 
 createLoop :: IO (Ptr Loop)
 createLoop = alloca $ \result -> do
@@ -305,7 +306,7 @@ fewCompletions = 4
 runManager :: Manager -> Ptr Completion -> IO ()
 runManager manager completions = busy
   where
-    agenda = managerAgenda manager
+    deferred = managerDeferred manager
     busy = polled $ \count -> do
       callbacks <- attendCallbacks manager
       yield
@@ -314,14 +315,14 @@ runManager manager completions = busy
         _ -> busy
     idle =
       polled $ \count ->
-        if count > 0 then yield >> busy else mayRest agenda >>= \isFree -> if isFree then sleep else busy
-    polled continue = workOff agenda >> pollAll manager completions >>= maybe goHome continue
+        if count > 0 then yield >> busy else trySleep deferred >>= \isFree -> if isFree then sleep else busy
+    polled continue = runDeferred deferred >> pollAll manager completions >>= maybe goHome continue
     sleep = do
       permission <- c_prepare_wait (managerLoop manager)
       when (permission > 0) $ c_wait (managerLoop manager)
-      rise agenda
+      wakeUp deferred
       if permission == notOwner then goHome else busy
-    goHome = moveHome manager completions
+    goHome = moveToOwnCapability manager completions
 
 -- | Delivers all completions before the next 'yield': with a million threads in the run queue, each 'yield' takes so
 -- long that one batch for each would be far too slow. Returns the size of the last batch that was not empty. 'Nothing':
@@ -337,7 +338,7 @@ pollAll manager completions = pollAfter 0
       deliver manager completions count >>= enqueue (managerCallbacks manager)
       if count == completionsPerPoll then pollAfter count else return (Just (if count == 0 then before else count))
 
--- The slot of a completion, unless it is that of a timer.
+-- The slot of a completion. 'Nothing' if it is the completion of a timer.
 slotAt :: Ptr Completion -> Int -> IO (Maybe Int)
 slotAt completions i = do
   token <- Token <$> peekByteOff completions (i * completionSize + completionToken)
@@ -350,7 +351,7 @@ attendCallbacks = attend . managerCallbacks
 {-# INLINE attendCallbacks #-}
 
 -- | Runs an action with a manager that 'slotTableOf' and 'timerTableOf' find by the index of a simulation's loop, and
--- room for what it polls. The caller polls, and attends to callbacks.
+-- an array for the completions of a poll. The caller polls, and attends to callbacks.
 withSimulatedManager :: Ptr Loop -> (Manager -> Ptr Completion -> IO a) -> IO a
 withSimulatedManager loop use = do
   manager <- newManager loop 0
@@ -362,8 +363,8 @@ withSimulatedManager loop use = do
 
 -- While setNumCapabilities has switched a capability off, its threads run elsewhere, and the manager serves its loop
 -- from there. Once it is on again, only a thread on that capability may touch the loop.
-moveHome :: Manager -> Ptr Completion -> IO ()
-moveHome manager completions = void $
+moveToOwnCapability :: Manager -> Ptr Completion -> IO ()
+moveToOwnCapability manager completions = void $
   forkOn (managerNumber manager) $ do
     self <- myThreadId
     labelThread self ("Millrace manager " ++ show (managerNumber manager))
@@ -388,8 +389,8 @@ deliver manager completions count = go 0 []
 
 wakeThread :: Manager -> Token -> Value -> IO ()
 wakeThread manager token value = do
-  place <- parkingPlace (managerSlots manager) (numberOf token)
-  void (tryPutMVar place value)
+  signal <- resultVariable (managerSlots manager) (numberOf token)
+  void (tryPutMVar signal value)
 
 runCallback :: Manager -> Token -> Value -> IO ()
 runCallback manager token value = do
@@ -404,7 +405,7 @@ deliverTimer manager token (Value result) due = do
   c_release token
   case action of
     _ | result < 0 -> return due
-    Wake place -> due <$ tryPutMVar place ()
+    Wake signal -> due <$ tryPutMVar signal ()
     Perform now -> due <$ (now `catch` ignore)
     Callback callback -> return (callback : due)
     Unused -> return due
@@ -412,7 +413,7 @@ deliverTimer manager token (Value result) due = do
 ignore :: SomeException -> IO ()
 ignore _ = return ()
 
--- | Does a token name a timer (not a slot)? See @token.h@.
+-- | Whether a token identifies a timer and not a slot. See @token.h@.
 isTimer :: Token -> Bool
 isTimer (Token token) = token .&. 1 /= 0
 
@@ -448,7 +449,7 @@ outsideManager = newManager nullPtr 0
 activeLoops :: IO [Ptr Loop]
 activeLoops = filter (/= nullPtr) . foldr ((:) . managerLoop) [] <$> ownManagers
 
--- The managers of this process, for what does not start them.
+-- The managers of this process. Does not start any.
 ownManagers :: IO (Array Manager)
 ownManagers = do
   areOurs <- managersAreOurs
@@ -457,7 +458,7 @@ ownManagers = do
 -- | The manager of this capability runs an action before it looks for events again: after the threads that can run now
 -- have run. 'False' if there is no manager, it sleeps or it has too many actions: then the action will not run.
 --
--- 1. It runs at most once, in the manager's thread, and must neither wait nor take long. What it throws is lost.
+-- 1. It runs at most once, in the manager's thread, and must neither wait nor take long. Its exceptions are lost.
 -- 2. Not within a simulation, where the result is 'False'.
 --
 -- Does not block. Use it for work that one thread can do for many, or that is needed only if the caller does not do it
@@ -468,10 +469,10 @@ atNextTurn action = mask_ $ do
   (capability, _) <- myThreadId >>= threadCapability
   let count = sizeofArray all'
   if capability < count && count <= simulatedLoop
-    then enter (managerAgenda (indexArray all' capability)) action
+    then defer (managerDeferred (indexArray all' capability)) action
     else return False
 
--- | What Millrace knows of the run-time system of the GHC that the program was built with.
+-- | Whether Millrace knows the run-time system of the GHC that the program was built with.
 data RunTimeSystem
   = -- | Millrace was tested with this version, and the check at start-up found its layout.
     KnownLayout

@@ -1,11 +1,11 @@
 {-# LANGUAGE BangPatterns #-}
 
--- | Submitting an operation and waiting for its end: the one place where exceptions and operations meet.
+-- | Submitting an operation and waiting for its end: the only module in which exceptions and operations meet.
 --
 -- These rules hold, whatever exception comes at whatever moment:
 --
--- 1. An operation that was submitted is waited for. Its buffer stays alive until then, because the frame that keeps it
---    alive is below ours on the stack.
+-- 1. A thread waits for every operation that it has submitted. The operation's buffer stays alive until then, because
+--    the frame that keeps it alive is below ours on the stack.
 -- 2. Its slot is released exactly once, by the thread that took its result, after taking it.
 -- 3. A result that comes too late for its caller is handed to 'keepLate', so that no received bytes are lost.
 module Millrace.Internal.Park
@@ -61,8 +61,8 @@ request kind handle = Request kind 0 handle nullPtr 0 0 0 0
 {-# INLINE request #-}
 
 -- | Performs an operation whose late result may be dropped, and returns its result, or the error that it failed with.
--- If an asynchronous exception arrives first, the operation is cancelled, its end is waited for, and the exception is
--- thrown again. Interruptible.
+-- If an asynchronous exception arrives first, 'perform' cancels the operation, waits for its end, and throws the
+-- exception again. Interruptible.
 --
 -- > ready <- perform (waitReadableRequest (foreignHandle fd))
 perform :: Request r -> IO (Either Errno r)
@@ -102,7 +102,7 @@ performMasked keep what = begin
     begin = performOnce (keeping keep) what >>= maybe begin return . outcome what
 {-# INLINE performMasked #-}
 
--- 'Nothing': it must be submitted again.
+-- 'Nothing' if the operation must be submitted again.
 outcome :: Request r -> Value -> Maybe (Either Errno r)
 outcome what value = case ended (requestMeaning what) value of
   Retry -> Nothing
@@ -110,13 +110,13 @@ outcome what value = case ended (requestMeaning what) value of
   Ended result -> Just (Right result)
 {-# INLINE outcome #-}
 
--- | Actions of the caller at points of the wait. None of them may wait or throw.
+-- | Actions of the caller that run at certain points of the wait. None of them may wait or throw.
 data Hooks = Hooks
-  { -- | When an exception comes before there is an operation.
+  { -- | Runs when an exception comes before there is an operation.
     whenNotBegun :: IO (),
-    -- | When the operation has begun and has not ended.
+    -- | Runs when the operation has begun and has not ended.
     whenWaiting :: IO (),
-    -- | With the result of an operation whose thread was interrupted.
+    -- | Runs with the result of an operation whose thread was interrupted.
     keepLate :: Value -> IO ()
   }
 
@@ -176,19 +176,19 @@ startHere = do
 waitFor :: (Value -> IO ()) -> Ticket -> IO Value
 waitFor keep ticket = do
   table <- slotTableOf token
-  place <- parkingPlace table (numberOf token)
+  signal <- resultVariable table (numberOf token)
   -- If 'takeMVar' returns, the result is ours, and an exception that is on its way finds us in masked state: it stays
   -- pending until the mask ends (see 'handOver'). If it throws, the result has not been taken.
-  takeMVar place `catch` abandon keep ticket place
+  takeMVar signal `catch` abandon keep ticket signal
   where
     token = tokenOf ticket
 
 -- Uninterruptible: a second exception must not free the buffer under the operation. It does not wait long: the end of
 -- a cancelled operation takes one poll.
 abandon :: (Value -> IO ()) -> Ticket -> MVar Value -> SomeException -> IO Value
-abandon keep ticket place exception = uninterruptibleMask_ $ do
+abandon keep ticket signal exception = uninterruptibleMask_ $ do
   c_cancel (tokenOf ticket)
-  value <- takeMVar place
+  value <- takeMVar signal
   c_end_wait ticket
   keep value
   throwIO exception
@@ -201,8 +201,8 @@ performElsewhere performHere keep = do
   count <- getNumCapabilities
   done <- newEmptyMVar
   helper <- forkOn (count - 1) (try performHere >>= putMVar done)
-  -- If we are interrupted, the helper must be done with the buffer before we return. What it received is kept by the
-  -- helper, or by us if it had just finished.
+  -- If we are interrupted, the helper must be done with the buffer before we return. The helper keeps the bytes that it
+  -- has received, or we do if it had just finished.
   result <-
     readMVar done `catch` \exception -> uninterruptibleMask_ $ do
       killThread helper

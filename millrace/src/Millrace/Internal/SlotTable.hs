@@ -1,14 +1,15 @@
 {-# LANGUAGE MagicHash #-}
 {-# LANGUAGE UnliftedFFITypes #-}
 
--- | What a manager keeps for each slot of its loop: where a thread parks, or which callback to run.
+-- | A table with an entry for each slot of a manager's loop: the variable at which a thread parks, or the callback to
+-- run.
 --
 -- Must not know: operations.
 module Millrace.Internal.SlotTable
   ( SlotTable,
     Callback,
     newSlotTable,
-    parkingPlace,
+    resultVariable,
     setCallback,
     takeCallback,
     fetchWaiters,
@@ -21,7 +22,7 @@ import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.Array (Array, MutableArray (..), arrayFromList, indexArray, newArray, readArray, writeArray)
 import Foreign.C.Types (CInt (..))
 import GHC.Exts (MutableArray#)
-import Millrace.Internal.Chunks
+import Millrace.Internal.ChunkedTable
 import Millrace.Internal.Foreign (Value)
 
 -- | What a manager runs when an operation ends, with its result. It must not block and must not throw.
@@ -29,29 +30,29 @@ type Callback = Value -> IO ()
 
 data Slots = Slots !(Array (MVar Value)) !(MutableArray RealWorld Callback)
 
--- The array has room for the places of one batch of completions.
-data SlotTable = SlotTable {-# UNPACK #-} !(Chunks Slots) {-# UNPACK #-} !(MutableArray RealWorld (MVar Value))
+-- The array can hold the variables of one batch of completions.
+data SlotTable = SlotTable {-# UNPACK #-} !(ChunkedTable Slots) {-# UNPACK #-} !(MutableArray RealWorld (MVar Value))
 
 -- | Makes a table for batches of at most this many completions.
 newSlotTable :: Int -> IO SlotTable
 newSlotTable batchMax = do
-  noPlace <- newEmptyMVar
-  SlotTable <$> newChunks newSlots <*> newArray batchMax noPlace
+  noSignal <- newEmptyMVar
+  SlotTable <$> newChunkedTable newSlots <*> newArray batchMax noSignal
 
 newSlots :: IO Slots
 newSlots = do
-  places <- replicateM chunkSize newEmptyMVar
-  Slots (arrayFromList places) <$> newArray chunkSize noCallback
+  signals <- replicateM chunkSize newEmptyMVar
+  Slots (arrayFromList signals) <$> newArray chunkSize noCallback
 
 noCallback :: Callback
 noCallback _ = return ()
 
--- | Where the thread that owns the slot's operation takes its result. Empty whenever the slot is free.
-parkingPlace :: SlotTable -> Int -> IO (MVar Value)
-parkingPlace (SlotTable chunks _) slot = do
-  Slots places _ <- chunkFor chunks slot
-  return $! indexArray places (within slot)
-{-# INLINE parkingPlace #-}
+-- | The variable from which the owner of the slot's operation takes the result. It is empty whenever the slot is free.
+resultVariable :: SlotTable -> Int -> IO (MVar Value)
+resultVariable (SlotTable chunks _) slot = do
+  Slots signals _ <- chunkFor chunks slot
+  return $! indexArray signals (within slot)
+{-# INLINE resultVariable #-}
 
 -- | Set it between reserving a slot and starting its operation.
 setCallback :: SlotTable -> Int -> Callback -> IO ()
@@ -71,9 +72,9 @@ takeCallback (SlotTable chunks _) slot = do
 -- returns the slot of each completion by its number, or 'Nothing' for a timer. Slots are reused before new ones are
 -- made. So if there is only one chunk, few threads have ever waited at a time, and their memory is in the cache anyway.
 fetchWaiters :: SlotTable -> Int -> (Int -> IO (Maybe Int)) -> IO ()
-fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf = do
+fetchWaiters table@(SlotTable chunks batch@(MutableArray signals)) count slotOf = do
   chunksSoFar <- chunkCount chunks
-  when (chunksSoFar > 1) $ gather 0 0 >>= c_fetchWaiters places . fromIntegral
+  when (chunksSoFar > 1) $ gather 0 0 >>= c_fetchWaiters signals . fromIntegral
   where
     gather i gathered
       | i >= count = return gathered
@@ -82,7 +83,7 @@ fetchWaiters table@(SlotTable chunks batch@(MutableArray places)) count slotOf =
         case found of
           Nothing -> gather (i + 1) gathered
           Just slot -> do
-            parkingPlace table slot >>= writeArray batch gathered
+            resultVariable table slot >>= writeArray batch gathered
             gather (i + 1) (gathered + 1 :: Int)
 {-# INLINE fetchWaiters #-}
 

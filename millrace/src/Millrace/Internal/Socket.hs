@@ -1,4 +1,5 @@
--- | The socket type, what a socket keeps for its next receive, and the calls that set a socket up. Only 'keptOr' waits.
+-- | The type of sockets, the bytes and connections that a socket keeps for its next receive or accept, and the calls
+-- that set a socket up. Only 'keptOr' waits.
 module Millrace.Internal.Socket
   ( Socket (..),
     Kept (..),
@@ -27,7 +28,7 @@ module Millrace.Internal.Socket
     callOn,
     withAddress,
     addressFrom,
-    withAddressPlace,
+    withAddressBuffer,
     makeOurs,
   )
 where
@@ -71,14 +72,15 @@ instance Eq Socket where
 instance Show Socket where
   showsPrec _ (Socket handle _) = showString "<socket: " . shows (descriptorOf handle) . showChar '>'
 
--- | What arrived for a thread that had been interrupted meanwhile. The next receive or accept takes it.
+-- | Bytes, messages or connections that arrived for a thread that was interrupted meanwhile. The next receive or accept
+-- takes them.
 data Kept
   = KeptNothing
   | -- | Bytes, and then perhaps the error that ended the stream. Not both are empty.
     KeptStream !ByteString !(Maybe Errno)
-  | -- | Of a socket that is not a stream. The next one is first.
+  | -- | Messages of a socket that is not a stream, the next one first.
     KeptMessages [Message]
-  | -- | The next one is first.
+  | -- | Connections, the next one first.
     KeptConnections [(Socket, SockAddr)]
   | -- | The socket is closed, and keeps nothing any more.
     KeptClosed
@@ -90,7 +92,7 @@ data Message = Message !ByteString !(Maybe SockAddr)
 newSocketFrom :: CInt -> IO Socket
 newSocketFrom descriptor = Socket <$> adopt descriptor <*> newIORef KeptNothing
 
--- | For error messages.
+-- | The socket's description in error messages.
 describe :: Socket -> String
 describe = show
 
@@ -98,7 +100,8 @@ describe = show
 keepBytes :: Socket -> ByteString -> IO ()
 keepBytes s = keepBytesFrom (peerOf s) s
 
--- | The same, with an action that finds the sender if it is a message.
+-- | Keeps the bytes that a receive has returned, as 'keepBytes' does. If they are a message, the action finds its
+-- sender.
 keepBytesFrom :: IO (Maybe SockAddr) -> Socket -> ByteString -> IO ()
 keepBytesFrom findSender s bytes = do
   hasBoundaries <- carriesMessages s
@@ -123,7 +126,7 @@ keepError s problem = do
   where
     endsConnection
       | problem `elem` [eBADF, eNOMEM, Errno cancelled] = return False
-      | problem == eTIMEDOUT = isNothing <$> peerOf s -- else it was a deadline
+      | problem == eTIMEDOUT = isNothing <$> peerOf s -- with a peer it was a deadline
       | otherwise = return True
     after KeptNothing = KeptStream ByteString.empty (Just problem)
     after (KeptStream earlier Nothing) = KeptStream earlier (Just problem)
@@ -133,8 +136,8 @@ keepError s problem = do
 keep :: Socket -> (Kept -> Kept) -> IO ()
 keep (Socket handle ref) before = atomicModifyIORef' ref (\kept -> (before kept, ())) >> retryWaiting handle
 
--- | Is the socket one of messages rather than a stream? This takes a system call, so ask only when something is kept or
--- much is sent.
+-- | Whether the socket carries messages rather than a stream. This takes a system call, so ask only when something is
+-- kept or much is sent.
 carriesMessages :: Socket -> IO Bool
 carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf (0 :: CInt))) $ \size -> do
   result <- whileOpen handle $ \descriptor -> c_getsockopt descriptor level name kind size
@@ -144,17 +147,17 @@ carriesMessages (Socket handle _) = alloca $ \kind -> with (fromIntegral (sizeOf
 
 -- | The peer's address, if there is one.
 peerOf :: Socket -> IO (Maybe SockAddr)
-peerOf (Socket handle _) = withAddressPlace $ \place size -> do
-  result <- whileOpen handle $ \descriptor -> c_getpeername descriptor place size
-  if result == Just 0 then Just <$> (peek size >>= addressFrom place) else return Nothing
+peerOf (Socket handle _) = withAddressBuffer $ \memory size -> do
+  result <- whileOpen handle $ \descriptor -> c_getpeername descriptor memory size
+  if result == Just 0 then Just <$> (peek size >>= addressFrom memory) else return Nothing
 
--- | Memory for an address that a call returns, and for its length.
-withAddressPlace :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
-withAddressPlace use = allocaBytes addressSize $ \address -> do
+-- | Allocates memory for an address that a call returns, and for its length.
+withAddressBuffer :: (Ptr Word8 -> Ptr CUInt -> IO a) -> IO a
+withAddressBuffer use = allocaBytes addressSize $ \address -> do
   fillBytes address 0 addressSize
   with (fromIntegral addressLength) (use (address `plusPtr` addressStorage))
 
--- | Will the next receive return something that is kept?
+-- | Whether the next receive will return something that is kept.
 keepsBytes :: Socket -> IO Bool
 keepsBytes (Socket _ ref) =
   readIORef ref >>= \kept -> return $ case kept of
@@ -163,7 +166,7 @@ keepsBytes (Socket _ ref) =
     _ -> False
 {-# INLINE keepsBytes #-}
 
--- | Is anything kept: bytes, messages or connections?
+-- | Whether anything is kept: bytes, messages or connections.
 keepsAnything :: Socket -> IO Bool
 keepsAnything (Socket _ ref) =
   readIORef ref >>= \kept -> return $ case kept of
@@ -227,7 +230,7 @@ keptOr s split useKept keepEnd what useEnd = look
       Ended result -> keepEnd (Right result)
 {-# INLINE keptOr #-}
 
--- | To be done when a receive has begun to wait: see 'keptOr'.
+-- | Run it when a receive has begun to wait: see 'keptOr'.
 lookAgain :: Socket -> (Kept -> (Kept, Maybe k)) -> IO ()
 lookAgain (Socket handle ref) split =
   readIORef ref >>= \kept -> case kept of
@@ -240,7 +243,8 @@ lookAgain (Socket handle ref) split =
 onDescriptor :: String -> Socket -> String -> (CInt -> IO CInt) -> IO CInt
 onDescriptor attempted s detail call = callWhileOpen attempted s (callOn attempted (describe s ++ detail) . call)
 
--- | A call that does not wait. Throws for a closed socket, with this function's name. The socket stays open meanwhile.
+-- | Makes a call that does not wait. Throws for a closed socket, with this function's name. The socket stays open
+-- meanwhile.
 callWhileOpen :: String -> Socket -> (CInt -> IO a) -> IO a
 callWhileOpen attempted s@(Socket handle _) call = whileOpen handle call >>= maybe (isClosed attempted s) return
 
@@ -301,14 +305,14 @@ pathOffset = 2
 -- NUL. An abstract name begins with one (unix(7)), so it is read here. The bytes of a path become characters as those
 -- of other names do.
 addressFrom :: Ptr Word8 -> CUInt -> IO SockAddr
-addressFrom place size =
-  peekSocketAddress (castPtr place) >>= \address -> case address of
+addressFrom memory size =
+  peekSocketAddress (castPtr memory) >>= \address -> case address of
     SockAddrUnix path@(_ : _) | any (> '\x7f') path -> SockAddrUnix <$> pathFrom (Char8.pack path)
     SockAddrUnix "" ->
-      SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (place `plusPtr` pathOffset)
+      SockAddrUnix . abstractName <$> peekArray (fromIntegral size - pathOffset) (memory `plusPtr` pathOffset)
     _ -> return address
 
--- | Some systems return room for a name where there is none.
+-- | Some systems return the length of a path where there is no path.
 abstractName :: [Word8] -> String
 abstractName bytes
   | all (== 0) bytes = ""

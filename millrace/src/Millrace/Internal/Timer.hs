@@ -45,7 +45,7 @@ startTimer !delayMicros action = do
   return (Timer token)
 {-# INLINE startTimer #-}
 
--- | Moves it to a number of microseconds from now, unless it has fired or was stopped.
+-- | Moves a timer to a number of microseconds from now, unless it has fired or was stopped.
 moveTimer :: Timer -> Int -> IO ()
 moveTimer (Timer token) delayMicros = c_move_after token (fromIntegral delayMicros)
 {-# INLINE moveTimer #-}
@@ -80,7 +80,7 @@ withTimer delayMicros atTheTime action = do
   result <- action `onException` stopTimer timer
   result <$ stopTimer timer
 
--- | The time until the deadline, rounded up, so that none is early.
+-- | The time until the deadline, rounded up, so that no timer fires early.
 microsUntil :: Deadline -> IO Int
 microsUntil deadline
   | deadline == noDeadline = return maxBound

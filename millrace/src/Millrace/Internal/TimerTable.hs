@@ -11,23 +11,23 @@ where
 import Control.Concurrent.MVar (MVar)
 import Control.Monad.Primitive (RealWorld)
 import Data.Primitive.Array (MutableArray, newArray, readArray, writeArray)
-import Millrace.Internal.Chunks
+import Millrace.Internal.ChunkedTable
 
--- | What a manager does with a timer that has fired.
+-- | The action of a timer when it has fired.
 data Action
   = -- | the timer is not in use
     Unused
-  | -- | a thread waits there
+  | -- | a thread waits at this variable
     Wake !(MVar ())
-  | -- | in the manager thread; must neither block nor throw
+  | -- | runs in the manager thread; must neither block nor throw
     Perform (IO ())
-  | -- | elsewhere: it may do both
+  | -- | runs in another thread; may block and throw
     Callback (IO ())
 
-newtype TimerTable = TimerTable (Chunks (MutableArray RealWorld Action))
+newtype TimerTable = TimerTable (ChunkedTable (MutableArray RealWorld Action))
 
 newTimerTable :: IO TimerTable
-newTimerTable = TimerTable <$> newChunks (newArray chunkSize Unused)
+newTimerTable = TimerTable <$> newChunkedTable (newArray chunkSize Unused)
 
 -- | Set it between reserving a timer and starting it.
 setAction :: TimerTable -> Int -> Action -> IO ()

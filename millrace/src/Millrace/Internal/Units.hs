@@ -16,12 +16,13 @@ thousandfold = (* 1000) . max 0 . min (maxBound `quot` 1000)
 {-# INLINE thousandfold #-}
 
 -- | A number for a C function. One that is too large or too small becomes the largest or the smallest that there is:
--- the system then refuses or limits it. Cut off, it would mean another one.
+-- the system then refuses or limits it. Without its upper bits it would be another number.
 saturated :: Int -> CInt
 saturated = fromIntegral . max (fromIntegral (minBound :: CInt)) . min (fromIntegral (maxBound :: CInt))
 {-# INLINE saturated #-}
 
--- | The same for a number of 32 bits without a sign: negative ones become 0.
+-- | A number of 32 bits without a sign for a C function. Negative numbers become 0, and too large ones the largest that
+-- there is.
 saturatedWord :: Int -> Word32
 saturatedWord = fromIntegral . max 0 . min (fromIntegral (maxBound :: Word32))
 {-# INLINE saturatedWord #-}

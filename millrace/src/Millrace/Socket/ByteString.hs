@@ -14,7 +14,7 @@
 -- A thread that was killed still counts until it has ended: 'Control.Concurrent.killThread' does not wait for that.
 --
 -- On sockets that are not streams (@Datagram@, @SeqPacket@) the same holds for messages instead of bytes: an
--- interrupted receive loses none, and keeps as much of one as it had room for. 'sendAll' and 'sendMany' send one
+-- interrupted receive loses none, and keeps as much of one as its size allowed. 'sendAll' and 'sendMany' send one
 -- message, or none if there are no bytes ('send' sends an empty one then).
 --
 -- >>> import Millrace
@@ -39,7 +39,7 @@ module Millrace.Socket.ByteString
     sendMany,
     sendManyBefore,
 
-    -- * With buffers of one's own
+    -- * With the caller's buffers
     recvBuf,
     recvBufBefore,
     sendBuf,
@@ -84,10 +84,10 @@ recvBefore !deadline s !size =
 -- For more than a borrowed buffer holds: receives into new memory.
 recvLarge :: String -> Deadline -> Socket -> Int -> IO ByteString
 recvLarge function deadline s size = do
-  place <- mallocByteString size
-  count <- withForeignPtr place $ \buffer -> recvMasked function deadline s buffer size
+  memory <- mallocByteString size
+  count <- withForeignPtr memory $ \buffer -> recvMasked function deadline s buffer size
   -- Copied, because the whole buffer would stay in memory as long as the bytes do.
-  return $! if count == size then fromForeignPtr place 0 count else ByteString.copy (fromForeignPtr place 0 count)
+  return $! if count == size then fromForeignPtr memory 0 count else ByteString.copy (fromForeignPtr memory 0 count)
 
 -- | Receives into a buffer. Returns the number of bytes, 0 at the end of the stream.
 recvBuf :: Socket -> Ptr Word8 -> Int -> IO Int
@@ -119,7 +119,8 @@ recvMasked attempted deadline s@(Socket handle _) buffer size = do
 keepReceived :: Socket -> Ptr Word8 -> Int -> IO ()
 keepReceived s buffer count = ByteString.packCStringLen (castPtr buffer, count) >>= keepBytes s
 
--- | Waits for room, and sends as much as the system takes at once, at least one byte. Returns the number of bytes sent.
+-- | Waits until the system can take bytes, and sends as many as it takes at once, at least one. Returns the number of
+-- bytes sent.
 send :: Socket -> ByteString -> IO Int
 send = sendBefore noDeadline
 
@@ -164,8 +165,8 @@ sendAllBufBefore :: Deadline -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufBefore deadline = sendAllLimited "Millrace.Socket.ByteString.sendAllBuf" (before deadline)
 {-# INLINE sendAllBufBefore #-}
 
--- | 'sendAllBuf' that gives up when a part of 256 KiB has to wait longer than this. Each part may wait that long.
--- Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
+-- | Sends all bytes from a buffer. Throws when a part of 256 KiB has to wait longer than the limit. Each part may wait
+-- that long. Cheaper than 'sendAllBufBefore', because the clock is read only if the system takes no more.
 sendAllBufWithin :: TimeLimit -> Socket -> Ptr Word8 -> Int -> IO ()
 sendAllBufWithin limit = sendAllLimited "Millrace.Socket.ByteString.sendAllBufWithin" (within limit)
 {-# INLINE sendAllBufWithin #-}

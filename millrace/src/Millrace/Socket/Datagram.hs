@@ -72,35 +72,35 @@ recvFromBefore !deadline s !size = handOver giveBack $ do
     giveBack (bytes, sender) = keepBytesFrom (return (Just sender)) s bytes
     theEnd = (,) ByteString.empty . fromMaybe nameless <$> peerOf s
     receiveOnce = do
-      place <- mallocByteString size
-      received <- withForeignPtr place $ \buffer -> withAddressPlace $ \address length' -> do
+      memory <- mallocByteString size
+      received <- withForeignPtr memory $ \buffer -> withAddressBuffer $ \address length' -> do
         count <- attemptOnce function s "" $ \descriptor ->
           poke length' (fromIntegral addressLength)
             >> c_receive_from descriptor buffer (fromIntegral size) address length'
         mapM (\known -> (,) (fromIntegral known) <$> (peek length' >>= addressFrom address)) count
-      mapM (copyOf place) received
-    copyOf place (count, sender) = do
-      let bytes = ByteString.copy (fromForeignPtr place 0 count)
+      mapM (copyOf memory) received
+    copyOf memory (count, sender) = do
+      let bytes = ByteString.copy (fromForeignPtr memory 0 count)
       bytes `seq` return (bytes, sender)
 
--- | Sends a message to an address, and returns its length. Waits while the system has no room for it.
+-- | Sends a message to an address, and returns its length. Waits while the system cannot take it.
 --
--- The system does not report when the full queue of a Unix socket that is not this one's peer has room again. So
--- sending is tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
+-- The system does not report when the full queue of a Unix socket that is not this one's peer can take messages again.
+-- So sending is tried at least every 16 ms. The only deadline that ends this is that of 'sendToBefore'.
 sendTo :: Socket -> ByteString -> SockAddr -> IO Int
 sendTo = sendToBefore noDeadline
 
 -- | 'sendTo' with a deadline.
 sendToBefore :: Deadline -> Socket -> ByteString -> SockAddr -> IO Int
 sendToBefore deadline s@(Socket handle _) message address =
-  unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \place length' ->
+  unsafeUseAsCStringLen message $ \(bytes, size) -> withAddress function s address $ \memory length' ->
     fmap fromIntegral . attempt function s (" to " ++ show address) deadline (waitWritableRequest handle) $
       \descriptor ->
-        c_send_to descriptor bytes (fromIntegral size) (castPtr place) (fromIntegral length')
+        c_send_to descriptor bytes (fromIntegral size) (castPtr memory) (fromIntegral length')
   where
     function = "Millrace.Socket.Datagram.sendTo"
 
--- | The same without the length.
+-- | Sends a message to an address, as 'sendTo' does, and returns nothing.
 sendAllTo :: Socket -> ByteString -> SockAddr -> IO ()
 sendAllTo = sendAllToBefore noDeadline
 

@@ -38,8 +38,8 @@ import System.Posix.Types (Fd)
 sendFile :: Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFile = sendFileBefore noDeadline
 
--- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also holds where the socket always has room:
--- after each mebibyte the clock is read. It does not end a wait for a disk.
+-- | 'sendFile' with a deadline ('Millrace.Deadline.isDeadlineError'). It also ends a transfer that never has to wait
+-- for the socket: after each mebibyte the clock is read. It does not end a wait for a disk.
 sendFileBefore :: Deadline -> Socket -> Fd -> Int64 -> Int64 -> IO Int64
 sendFileBefore deadline s@(Socket handle _) file offset count = go 0
   where

@@ -86,8 +86,8 @@ withUnixPair = withPairOf unixPair
 withPairOf :: IO (Socket, Socket) -> (Socket -> Socket -> IO a) -> IO a
 withPairOf create = bracket create (\(one, other) -> close one >> close other) . uncurry
 
--- | Runs a handler for each connection to a free port, while the action runs with that port. The handler gets the number
--- of the connection, counted from 1.
+-- | Runs a handler for each connection to a free port, while the action runs with that port. The handler gets the
+-- number of the connection, counted from 1.
 withTcpServer :: (Int -> Socket -> IO ()) -> (PortNumber -> IO a) -> IO a
 withTcpServer handler use = withListener $ \listener _ -> serving listener handler (socketPort listener >>= use)
 
@@ -108,7 +108,8 @@ serving listener handler use = do
     ignore :: IOException -> IO ()
     ignore _ = return ()
 
--- | Receives and checks until the end of the stream; returns its length. Asks for at most this number of bytes at a time.
+-- | Receives and checks until the end of the stream; returns its length. Asks for at most this number of bytes at a
+-- time.
 receiveStream :: Socket -> Int -> Int -> IO Int
 receiveStream s most position = do
   bytes <- recv s most

@@ -62,8 +62,8 @@ receiveAllBy receive = ByteString.concat <$> go
   where
     go = receive >>= \bytes -> if ByteString.null bytes then return [] else (bytes :) <$> go
 
--- | Receives a number of bytes, or fewer at the end. The function receives at most as many bytes as it is given, and none
--- at the end.
+-- | Receives a number of bytes, or fewer at the end. The function receives at most as many bytes as it is given, and
+-- none at the end.
 receiveCountBy :: (Int -> IO ByteString) -> Int -> IO ByteString
 receiveCountBy receive = fmap ByteString.concat . go
   where

@@ -12,7 +12,8 @@ import Control.Monad (unless)
 import Foreign.C.Error (Errno (..))
 import GHC.IO.Exception (IOException (..))
 
--- | Fails in the thread that runs it unless the condition holds. A job passes the failure on to the thread that finishes it.
+-- | Fails in the thread that runs it unless the condition holds. A job passes the failure on to the thread that
+-- finishes it.
 require :: Bool -> String -> IO ()
 require condition message = unless condition (ioError (userError message))
 

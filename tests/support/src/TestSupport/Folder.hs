@@ -12,8 +12,8 @@ import System.Directory (findExecutable, getTemporaryDirectory, removeDirectoryR
 import System.FilePath ((</>))
 import System.Posix.Temp (mkdtemp)
 
--- | Makes an empty folder, whose name begins with this word, for the time of an action. Several tests may run at the same
--- time, so each gets another one.
+-- | Makes an empty folder, whose name begins with this word, for the time of an action. Several tests may run at the
+-- same time, so each gets another one.
 withTemporaryFolder :: String -> (FilePath -> IO a) -> IO a
 withTemporaryFolder word = bracket create removeDirectoryRecursive
   where

@@ -14,8 +14,8 @@ import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
 import TestSupport.ByteStream (receiveUntilBy)
 
--- | Receives the head of a request; nothing at the end of the stream. Bytes that arrive together with the end of the head
--- are returned, too.
+-- | Receives the head of a request; nothing at the end of the stream. Bytes that arrive together with the end of the
+-- head are returned, too.
 receiveHeadBy :: IO ByteString -> IO (Maybe ByteString)
 receiveHeadBy receive = complete <$> receiveUntilBy receive "\r\n\r\n"
   where

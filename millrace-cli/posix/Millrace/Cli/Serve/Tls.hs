@@ -88,7 +88,7 @@ resultOf outcome = case outcome of
   HandshakeDone found -> if negotiatedIsResumed found then Resumption else FullHandshake
   HandshakeRefused _ -> RefusedHandshake
   HandshakeTimedOut -> SlowHandshake
-  HandshakeMadeRoom -> SlowHandshake
+  HandshakeAborted -> SlowHandshake
   HandshakeLost _ -> LostHandshake
 
 -- OpenSSL has read the certificates again, and if it takes them, the others do so now.

@@ -15,8 +15,8 @@ module Millrace.Foreign.Internal.Bindings
     Call,
     Frame,
     c_call_create,
-    c_call_place,
-    c_call_set_place,
+    c_call_signal,
+    c_call_set_signal,
     c_call_argument,
     c_call_start,
     c_call_frame,
@@ -76,11 +76,11 @@ foreign import ccall unsafe "&mrf_close"
 foreign import ccall unsafe "mrf_call_create"
   c_call_create :: FunPtr f -> CUInt -> CInt -> CInt -> IO (Ptr Call)
 
-foreign import ccall unsafe "mrf_call_place"
-  c_call_place :: Ptr Call -> IO (StablePtr (MVar ()))
+foreign import ccall unsafe "mrf_call_signal"
+  c_call_signal :: Ptr Call -> IO (StablePtr (MVar ()))
 
-foreign import ccall unsafe "mrf_call_set_place"
-  c_call_set_place :: Ptr Call -> StablePtr (MVar ()) -> IO ()
+foreign import ccall unsafe "mrf_call_set_signal"
+  c_call_set_signal :: Ptr Call -> StablePtr (MVar ()) -> IO ()
 
 foreign import ccall unsafe "mrf_call_argument"
   c_call_argument :: Ptr Call -> CUInt -> CInt -> IO (Ptr ())

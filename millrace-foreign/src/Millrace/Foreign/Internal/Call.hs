@@ -33,8 +33,8 @@ import Foreign.Ptr (FunPtr, Ptr, nullPtr)
 import Foreign.StablePtr (castStablePtrToPtr, deRefStablePtr, newStablePtr)
 import Millrace.Deadline (Deadline, deadlineAfter, deadlineNanoseconds, noDeadline)
 import Millrace.Foreign.Internal.Bindings
+import Millrace.Foreign.Internal.CType (Kind, kindCode)
 import Millrace.Foreign.Internal.Callback (runFrame)
-import Millrace.Foreign.Internal.Type (Kind, kindCode)
 import Millrace.Foreign.Internal.Waking (ensureWaker)
 import Millrace.Manager (backendName, chosenBackend)
 import qualified Millrace.Timer as Timer
@@ -57,7 +57,8 @@ data CallOptions = CallOptions
 defaultCall :: CallOptions
 defaultCall = CallOptions {callDeadline = noDeadline, callInterruption = eINTR, callStackBytes = 0}
 
--- | An argument: its kind, and how to write it to memory. It is evaluated when the value is.
+-- | An argument: its kind, and an action that writes it to memory. Evaluating an 'Argument' evaluates the argument
+-- itself.
 data Argument = Argument !Kind (Ptr () -> IO ())
 
 -- ----------------------------------------------------------------------------------------------------- carriers --- --
@@ -78,7 +79,7 @@ carrierCount = fromIntegral <$> c_carriers_count
 
 beginCarriers :: Int -> IO CInt
 beginCarriers count = do
-  backend <- chosenBackend -- or it throws
+  backend <- chosenBackend -- throws if no backend works
   closeAtExit
   withCString (backendName backend) (c_start_carriers (fromIntegral (max 0 count)))
 
@@ -119,7 +120,7 @@ perform options function arguments resultKind readResult =
           capability <- currentCapability
           call <- c_call_create function (fromIntegral (length arguments)) (kindCode resultKind) capability
           when (call == nullPtr) $ throwIO (userError "Millrace.Foreign: no memory for a call")
-          woken <- placeOf call
+          woken <- signalOf call
           callOff <-
             ( zipWithM_ (pass call) [0 ..] arguments
                 >> beginBefore (callDeadline options) call (begin options call capability)
@@ -137,15 +138,15 @@ perform options function arguments resultKind readResult =
     pass call index (Argument kind write) = c_call_argument call index (kindCode kind) >>= write
 
 -- A record that is used again already has one.
-placeOf :: Ptr Call -> IO (MVar ())
-placeOf call = do
-  known <- c_call_place call
+signalOf :: Ptr Call -> IO (MVar ())
+signalOf call = do
+  known <- c_call_signal call
   if castStablePtrToPtr known /= nullPtr
     then deRefStablePtr known
     else do
-      place <- newEmptyMVar
-      newStablePtr place >>= c_call_set_place call
-      return place
+      signal <- newEmptyMVar
+      newStablePtr signal >>= c_call_set_signal call
+      return signal
 
 begin :: CallOptions -> Ptr Call -> CInt -> IO ()
 begin options call capability = do

@@ -15,7 +15,7 @@ import Foreign.Ptr (FunPtr, Ptr, castPtr, nullFunPtr, nullPtr)
 import Foreign.StablePtr (StablePtr, deRefStablePtr, freeStablePtr, newStablePtr)
 import Foreign.Storable (Storable (peekByteOff, sizeOf))
 import Millrace.Foreign.Internal.Bindings
-import Millrace.Foreign.Internal.Type (Kind, kindCode)
+import Millrace.Foreign.Internal.CType (Kind, kindCode)
 
 -- | A function that gets the addresses of the arguments and of the result.
 type Handler = Ptr (Ptr ()) -> Ptr () -> IO ()

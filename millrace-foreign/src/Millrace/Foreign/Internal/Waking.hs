@@ -42,7 +42,7 @@ serve capability bell = do
 
 wakeAll :: Ptr (Ptr Wanted) -> IO ()
 wakeAll list = do
-  place <- c_wanted_next list >>= deRefStablePtr
-  void (tryPutMVar place ())
+  signal <- c_wanted_next list >>= deRefStablePtr
+  void (tryPutMVar signal ())
   left <- peek list
   unless (left == nullPtr) (wakeAll list)

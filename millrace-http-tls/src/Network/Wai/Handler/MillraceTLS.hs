@@ -4,15 +4,14 @@
 --
 -- > main = runTLS (tlsSettings "fullchain.pem" "privkey.pem") (setPort 443 defaultSettings) application
 --
--- What to know beyond WarpTLS:
+-- Differences from WarpTLS:
 --
 -- * TLS 1.2 and 1.3, nothing older. Ciphers have forward secrecy and authenticated encryption.
--- * Certificate files are looked at every few seconds. New ones are taken by the next handshake. Broken ones are
---   reported, and the
---   old ones stay.
+-- * Certificate files are checked every few seconds. The next handshake uses new ones. Broken ones are reported, and
+--   the old ones stay.
 -- * A handshake may take ten seconds, and a thousand may be under way. Those that fail are reported as
---   'Network.Wai.Handler.Millrace.HandshakeFailed', which 'Network.Wai.Handler.Millrace.defaultOnException' does not print: most
---   are of scanners.
+--   'Network.Wai.Handler.Millrace.HandshakeFailed', which 'Network.Wai.Handler.Millrace.defaultOnException' does not
+--   print: most are of scanners.
 -- * A client certificate is verified against 'tlsClientCertificates', and the application gets it by
 --   'clientCertificate'.
 -- * 'tlsCiphers' are OpenSSL's names, 'Version' and 'Credentials' are ours, and 'tlsSettingsRef' is read at each
@@ -20,12 +19,11 @@
 -- * Of the names of WarpTLS 3.4.14 these are not here, because their types are those of the @tls@ package or of Warp's
 --   insides:
 --
---     [@tlsServerHooks@] 'tlsSettingsSni' chooses certificates, 'tlsClientCertificates' says which clients are let in, and
---       'tlsProtocols' which protocols are offered.
---     [@tlsLogging@] 'tlsOnHandshake' is told of handshakes, and 'tlsKeyLog' writes the secrets for a tool like Wireshark.
---     [@tlsServerDHEParams@] Keys are exchanged on elliptic curves only: 'tlsKeyGroups'.
---     [@tlsSessionManager@, @tlsSessionManagerConfig@] Sessions are kept by clients, in tickets: 'tlsTickets'.
---     [@attachConn@] There is none. 'withTLS' and 'protectedBy' are for other ways to run a server.
+-- [@tlsServerHooks@] 'tlsSettingsSni' chooses certificates, 'tlsClientCertificates' decides which clients are accepted,
+-- and 'tlsProtocols' which protocols are offered. [@tlsLogging@] 'tlsOnHandshake' reports handshakes, and 'tlsKeyLog'
+-- writes the secrets for a tool like Wireshark. [@tlsServerDHEParams@] Keys are exchanged on elliptic curves only:
+-- 'tlsKeyGroups'. [@tlsSessionManager@, @tlsSessionManagerConfig@] Sessions are kept by clients, in tickets:
+-- 'tlsTickets'. [@attachConn@] There is none. 'withTLS' and 'protectedBy' are for other ways to run a server.
 module Network.Wai.Handler.MillraceTLS
   ( -- * Running a server
     runTLS,
@@ -111,8 +109,8 @@ module Network.Wai.Handler.MillraceTLS
 where
 
 import Millrace.Http.Context (requestNegotiated)
-import Millrace.Http.Tls.Server
-import Millrace.Http.Tls.Settings
+import Millrace.Http.Tls.Protection
+import Millrace.Http.Tls.TlsSettings
 import Millrace.Http.Transport (Negotiated (..))
 import Millrace.Tls
   ( Certificate,
@@ -134,7 +132,8 @@ runTLS :: TLSSettings -> Settings -> Application -> IO ()
 runTLS tls settings application =
   withTLS (offering settings tls) $ \protection -> runSettings (protectedBy protection settings) application
 
--- | The same on a socket that listens already: see 'Network.Wai.Handler.Millrace.runSettingsSocket'.
+-- | Serves an application over TLS on a socket that listens already: see
+-- 'Network.Wai.Handler.Millrace.runSettingsSocket'.
 runTLSSocket :: TLSSettings -> Settings -> Network.Socket -> Application -> IO ()
 runTLSSocket tls settings listener application =
   withTLS (offering settings tls) $ \protection ->
@@ -144,6 +143,7 @@ runTLSSocket tls settings listener application =
 clientCertificate :: Request -> Maybe Certificate
 clientCertificate request = getNegotiated request >>= negotiatedPeerCertificate >>= certificateFromDer
 
--- | What client and server have agreed on for the connection of a request. Nothing if it is not protected.
+-- | The parameters that client and server have negotiated for the connection of a request. Nothing if it is not
+-- protected.
 getNegotiated :: Request -> Maybe Negotiated
 getNegotiated = requestNegotiated

@@ -18,7 +18,7 @@ import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.Http3.Engine (Credentials, Early (..), EngineLimits (..), Pem (..), newCredentials)
 import Millrace.Http.Server.Limits
 import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), ProxyProtocol (..), Settings (..))
-import Millrace.Http.Tls.Settings (CertSettings (..), EarlyData (..), TLSSettings (..))
+import Millrace.Http.Tls.TlsSettings (CertSettings (..), EarlyData (..), TLSSettings (..))
 import Millrace.Tls (ClientCertificates (..), UnknownNames (..))
 
 -- | What the settings demand, and HTTP\/3 cannot do. A server that ignored it would serve clients that the settings

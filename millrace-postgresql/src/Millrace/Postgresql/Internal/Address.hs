@@ -20,14 +20,14 @@ import Foreign.Ptr (Ptr, nullPtr)
 import Foreign.Storable (peek, poke)
 import Millrace.Deadline (Deadline)
 import Millrace.Name (NameError, host, lookUpBefore)
-import Millrace.Postgresql.Internal.Foreign
+import Millrace.Postgresql.Internal.Libpq
 import Millrace.Socket
 import Numeric (showHex)
 
 -- | A host, its numeric address if it was looked up, and its port.
 type Address = (ByteString, ByteString, ByteString)
 
--- | The parameters that say so to libpq.
+-- | The parameters that pass these addresses to libpq.
 parameters :: [Address] -> [(ByteString, ByteString)]
 parameters [] = []
 parameters addresses =
@@ -39,8 +39,8 @@ parameters addresses =
     commas = ByteString.intercalate ","
 
 -- | Looks up the servers that a connection string, or else the environment, names. Returns 'Left' with libpq's reason
--- if that is no connection string, and no addresses where libpq finds the server without a look-up. A host that is not
--- found is left out; throws what its look-up has thrown if no other one is left.
+-- if the text is not a connection string, and no addresses where libpq finds the server without a look-up. A host that
+-- is not found is left out. If none is left, it throws the exception of the last look-up.
 resolved :: Deadline -> ByteString -> IO (Either Text [Address])
 resolved deadline text = do
   options <- optionsOf text
@@ -82,7 +82,7 @@ written address = Char8.pack $ case address of
      in if scope == 0 then hex else hex ++ "%" ++ show scope
   _ -> ""
 
--- Also of an empty text one part.
+-- An empty text has one part, too.
 split :: ByteString -> [ByteString]
 split text = case Char8.break (== ',') text of
   (first, others)

@@ -11,8 +11,8 @@ import Data.Scientific (Scientific, base10Exponent, coefficient, normalize, scie
 import Data.Word (Word16)
 
 -- | Four 16-bit numbers (the count of digits, the power of 10,000 of the first one, the sign, how many decimal places
--- to show), and the digits. Nothing if the value has more digits before or behind the point than these numbers, and the
--- server, can say.
+-- to show), and the digits. Nothing if the value has more digits before or behind the point than these numbers can
+-- express, or the server accepts.
 numericBytes :: Scientific -> Maybe ByteString
 numericBytes value
   | any (> 32767) [count, weight] || weight < -32768 || places > 16383 = Nothing
@@ -21,7 +21,7 @@ numericBytes value
       foldMap (Builder.int16BE . fromIntegral) [count, weight, sign, places] <> foldMap Builder.int16BE digits
   where
     normal = normalize value
-    -- The exponent becomes a multiple of four, so that each digit of ours is one of the server's.
+    -- The exponent becomes a multiple of four, so that each of these digits is one of the server's.
     power = base10Exponent normal `div` 4
     scaled = abs (coefficient normal) * 10 ^ (base10Exponent normal - 4 * power)
     digits = reverse (toDigits scaled)
@@ -32,7 +32,7 @@ numericBytes value
     toDigits 0 = []
     toDigits n = fromIntegral (n `mod` 10000) : toDigits (n `div` 10000)
 
--- | Nothing for infinities, for what is not a number, and for bytes that mean nothing.
+-- | Nothing for infinities, for not-a-number, and for bytes that are not a @numeric@.
 fromNumeric :: ByteString -> Maybe Scientific
 fromNumeric bytes = case words16 bytes of
   count : weight : sign : _places : digits

@@ -43,21 +43,21 @@ import Foreign.Marshal.Array (allocaArray, withArray)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (pokeElemOff)
 import Millrace.Deadline (deadlineAfter, earlier)
-import Millrace.Postgresql.Internal.Connection
-import Millrace.Postgresql.Internal.Foreign
-import Millrace.Postgresql.Internal.Problem
+import Millrace.Postgresql.Internal.Libpq
+import Millrace.Postgresql.Internal.PostgresqlProblem
+import Millrace.Postgresql.Internal.ServerConnection
 import Millrace.Postgresql.Parameter
 import Millrace.Postgresql.Row
 
--- | A statement, and what to read from each of its rows.
+-- | A statement, and the reader of its rows.
 data Statement row = Statement !ByteString !Preparation !(Row row)
 
 data Preparation = Once | Kept
   deriving (Eq)
 
 -- | A statement with parameters @$1@, @$2@ and so on. Each connection prepares it at its first use and keeps it, so
--- that the server parses and plans it only once. It is known by its text: do not put values into the text, or
--- connections will keep a statement for each.
+-- that the server parses and plans it only once. Connections recognise it by its text. So do not put values into the
+-- text, or connections will keep a statement for each of them.
 --
 -- > cheap :: Statement (Int, Text)
 -- > cheap = statement "SELECT id, name FROM items WHERE price < $1" ((,) <$> column <*> column)
@@ -68,7 +68,7 @@ statement text = Statement text Kept
 command :: ByteString -> Statement ()
 command text = Statement text Kept (pure ())
 
--- | The same statement, but no connection keeps it. For statements whose text differs each time.
+-- | Makes a statement that no connection keeps. For statements whose text differs each time.
 once :: Statement row -> Statement row
 once (Statement text _ row) = Statement text Once row
 
@@ -95,7 +95,7 @@ affected result = do
   return (maybe 0 fst (Char8.readInt text))
 
 -- | Runs statements separated by semicolons, without parameters, and ignores their rows. If one fails, the others are
--- undone, unless they contain transactions of their own.
+-- undone, unless they contain transactions themselves.
 --
 -- > script connection "CREATE TABLE a (b int); CREATE INDEX ON a (b)"
 script :: Connection -> ByteString -> IO ()
@@ -148,7 +148,7 @@ note :: Connection -> ByteString -> [Oid] -> ByteString -> IO ()
 note connection text types name =
   modifyIORef' (connectionPrepared connection) (Map.insertWith (++) text [Prepared types name])
 
--- Not after a statement was prepared that is still pending in a pipeline: see 'pipeline'.
+-- Do not call it while the preparation of a statement is still pending in a pipeline: see 'pipeline'.
 newName :: Connection -> IO ByteString
 newName connection = do
   count <- atomicModifyIORef' (connectionNames connection) (\count -> (count + 1, count))
@@ -187,19 +187,19 @@ withValues text values action = do
   allocaBytes (sum [size + 1 | Value _ _ (Just size) _ <- values] + 1) $ \memory ->
     allocaArray count $ \pointers -> allocaArray count $ \lengths -> allocaArray count $ \formats -> do
       let write _ _ [] = return ()
-          write index place (Value _ format size poke : others) = do
+          write index target (Value _ format size poke : others) = do
             pokeElemOff formats index (case format of AsText -> 0; AsBinary -> 1)
             pokeElemOff lengths index (fromIntegral (fromMaybe 0 size))
             case size of
-              Nothing -> pokeElemOff pointers index nullPtr >> write (index + 1) place others
+              Nothing -> pokeElemOff pointers index nullPtr >> write (index + 1) target others
               Just bytes -> do
-                poke (castPtr place) `catch` \(Unsendable reason) -> refuse index reason
-                pokeElemOff (place :: Ptr CChar) bytes 0
+                poke (castPtr target) `catch` \(Unsendable reason) -> refuse index reason
+                pokeElemOff (target :: Ptr CChar) bytes 0
                 when (format == AsText) $ do
-                  hasZero <- ByteString.elem 0 <$> unsafePackCStringLen (place, bytes)
+                  hasZero <- ByteString.elem 0 <$> unsafePackCStringLen (target, bytes)
                   when hasZero $ refuse index "has a zero byte"
-                pokeElemOff pointers index place
-                write (index + 1) (place `plusPtr` (bytes + 1)) others
+                pokeElemOff pointers index target
+                write (index + 1) (target `plusPtr` (bytes + 1)) others
       write 0 memory values
       action (fromIntegral count) pointers lengths formats
   where
@@ -247,7 +247,7 @@ rowsOf text row result = do
   let width = rowWidth row
   when (width /= fromIntegral columns && width /= 0) $
     throwIO (WrongWidth text width (fromIntegral columns))
-  -- Binary forms were asked for. What decodes those must not read text.
+  -- The server was asked for binary forms. The decoders of those must not read text.
   forM_ [0 .. fromIntegral width - 1] $ \index -> do
     format <- c_column_format result index
     when
@@ -271,7 +271,7 @@ rowsOf text row result = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Transactions
 
--- | How much a transaction sees of others that run at the same time.
+-- | How much a transaction sees of others that run at the same time, as SQL defines it.
 data Isolation = ReadCommitted | RepeatableRead | Serializable
   deriving (Eq, Show)
 
@@ -285,8 +285,8 @@ data Isolation = ReadCommitted | RepeatableRead | Serializable
 transaction :: Connection -> IO a -> IO a
 transaction = transactionWith ReadCommitted
 
--- | The same, with this isolation. A 'Serializable' transaction may be refused (state @40001@), and can then be tried
--- again.
+-- | Runs an action in a transaction with this isolation, as 'transaction' does. A 'Serializable' transaction may be
+-- refused (state @40001@), and can then be tried again.
 transactionWith :: Isolation -> Connection -> IO a -> IO a
 transactionWith isolation connection action = mask $ \restore -> do
   before <- statusNow
@@ -303,8 +303,8 @@ transactionWith isolation connection action = mask $ \restore -> do
   result <$ (script connection "COMMIT" `onException` undo)
   where
     statusNow = exclusively connection (c_transaction_status (connectionOf connection))
-    -- What has ended the action is what the caller gets, and soon: a server that does not answer cannot hold it up. The
-    -- connection is then not used again, and the server undoes the transaction of a connection that has ended.
+    -- The caller gets the exception that has ended the action, and soon: a server that does not answer cannot hold it
+    -- up. The connection is then not used again, and the server undoes the transaction of a connection that has ended.
     undo = do
       soon <- earlier (connectionDeadline connection) <$> deadlineAfter 5000000
       script connection {connectionDeadline = soon} "ROLLBACK" `catch` \problem -> case fromException problem of
@@ -318,7 +318,7 @@ transactionWith isolation connection action = mask $ \restore -> do
 ------------------------------------------------------------------------------------------------------------------------
 -- Pipelines
 
--- | Statements that are sent together, without waiting for each answer, and what is made of their rows. If one is
+-- | Statements that are sent together, without waiting for each answer, and a function of their rows. If one is
 -- refused, all are undone, as in a transaction.
 data Pipeline a = Pipeline [Sent] (Connection -> [Ptr Result] -> IO (a, [Ptr Result]))
 

@@ -1,4 +1,4 @@
--- | Certificates, as the bytes that they are, and what OpenSSL reads in them. Must not know: sockets.
+-- | Certificates as bytes, and the fields that OpenSSL reads in them. Must not know: sockets.
 module Millrace.Tls.Internal.Certificate
   ( Certificate,
     certificateFromDer,
@@ -29,7 +29,7 @@ import Foreign.Marshal.Alloc (alloca)
 import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import Foreign.Storable (peek)
 import GHC.Foreign (peekCStringLen)
-import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.TlsCalls
 import System.IO (utf8)
 import System.IO.Unsafe (unsafePerformIO)
 
@@ -48,24 +48,24 @@ instance Show Certificate where
       names [] = id
       names ones = showString " for " . showString (unwords ones)
 
--- | A certificate from its encoding; nothing if it is none.
+-- | Makes a certificate from its encoding; nothing if the bytes are not a certificate.
 certificateFromDer :: ByteString -> Maybe Certificate
 certificateFromDer der = unsafePerformIO $
   withParsed der $ \parsed -> return (if parsed == nullPtr then Nothing else Just (Certificate der))
 
--- | Its encoding.
+-- | The encoding of a certificate.
 certificateDer :: Certificate -> ByteString
 certificateDer (Certificate der) = der
 
--- | Whose it is, in the form of RFC 2253: @CN=example.org,O=Example@.
+-- | The subject: the owner, in the form of RFC 2253: @CN=example.org,O=Example@.
 certificateSubject :: Certificate -> String
 certificateSubject = textOf fieldSubject
 
--- | Who has issued it.
+-- | The issuer.
 certificateIssuer :: Certificate -> String
 certificateIssuer = textOf fieldIssuer
 
--- | Its number, in hexadecimal digits.
+-- | The serial number, in hexadecimal digits.
 certificateSerial :: Certificate -> String
 certificateSerial = textOf fieldSerial
 
@@ -77,11 +77,11 @@ certificateNames = listOf fieldDnsNames
 certificateAddresses :: Certificate -> [String]
 certificateAddresses = listOf fieldAddresses
 
--- | Before this it is not valid. Nothing if the time makes no sense.
+-- | The beginning of the validity. Nothing if the time is not valid.
 certificateValidFrom :: Certificate -> Maybe UTCTime
 certificateValidFrom = timeOf c_certificateBegins
 
--- | After this it is not valid any more.
+-- | The end of the validity. Nothing if the time is not valid.
 certificateValidUntil :: Certificate -> Maybe UTCTime
 certificateValidUntil = timeOf c_certificateEnds
 
@@ -96,17 +96,17 @@ listOf field (Certificate der) = unsafePerformIO $ withParsed der (`readField` f
 
 timeOf :: (Ptr X509 -> Ptr Int64 -> IO CBool) -> Certificate -> Maybe UTCTime
 timeOf call (Certificate der) = unsafePerformIO $
-  withParsed der $ \parsed -> alloca $ \place ->
+  withParsed der $ \parsed -> alloca $ \memory ->
     if parsed == nullPtr
       then return Nothing
       else do
-        isKnown <- call parsed place
-        if isKnown == 0 then return Nothing else Just . posixSecondsToUTCTime . fromIntegral <$> peek place
+        isKnown <- call parsed memory
+        if isKnown == 0 then return Nothing else Just . posixSecondsToUTCTime . fromIntegral <$> peek memory
 
 decoded :: ByteString -> IO String
 decoded bytes = unsafeUseAsCStringLen bytes (peekCStringLen utf8)
 
--- Null if these bytes are no certificate.
+-- The pointer is null if these bytes are not a certificate.
 withParsed :: ByteString -> (Ptr X509 -> IO a) -> IO a
 withParsed der = bracket parse c_certificateFree
   where
@@ -117,13 +117,14 @@ readField parsed field
   | parsed == nullPtr = return ByteString.empty
   | otherwise = do
     size <- c_certificateRead parsed field nullPtr 0
-    createAndTrim (fromIntegral size) $ \place -> fromIntegral . min size <$> c_certificateRead parsed field place size
+    createAndTrim (fromIntegral size) $ \memory ->
+      fromIntegral . min size <$> c_certificateRead parsed field memory size
 
--- | Of a certificate that is the caller's, and is freed. Nothing of null.
+-- | Converts a certificate of OpenSSL that the caller owns, and frees it. Nothing for a null pointer.
 takeCertificate :: Ptr X509 -> IO (Maybe Certificate)
 takeCertificate parsed = copyCertificate parsed <* c_certificateFree parsed
 
--- | Of a certificate that stays somebody else's.
+-- | Converts a certificate of OpenSSL without freeing it. Nothing for a null pointer.
 copyCertificate :: Ptr X509 -> IO (Maybe Certificate)
 copyCertificate parsed
   | parsed == nullPtr = return Nothing

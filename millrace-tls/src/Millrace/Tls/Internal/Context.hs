@@ -38,8 +38,8 @@ import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import qualified GHC.Foreign as Encoded
 import GHC.IO.Encoding (getFileSystemEncoding)
 import Millrace.Tls.Error
-import Millrace.Tls.Internal.Foreign
 import Millrace.Tls.Internal.Identity
+import Millrace.Tls.Internal.TlsCalls
 import Millrace.Tls.Settings
 
 -- | Settings as OpenSSL's objects.
@@ -85,12 +85,12 @@ useProtocols context protocols = do
   unless (all (\one -> ByteString.length one `elem` [1 .. 255]) protocols) $
     throwIO (SettingsError "the application protocols" BadProtocols "")
   isSet <- withContext context $ \state ->
-    unsafeUseAsCStringLen encoded $ \(place, size) -> c_contextProtocols state (castPtr place) (fromIntegral size)
+    unsafeUseAsCStringLen encoded $ \(memory, size) -> c_contextProtocols state (castPtr memory) (fromIntegral size)
   orThrow "the application protocols" OutOfMemory (isSet /= 0)
   where
     encoded = ByteString.concat [ByteString.cons (fromIntegral (ByteString.length one)) one | one <- protocols]
 
--- | Whether to ask for the peer's certificate, and which authorities are trusted.
+-- | Sets whether to ask for the peer's certificate, and which authorities are trusted.
 useTrust :: Context -> CInt -> Maybe Trust -> IO ()
 useTrust context mode trust = withContext context $ \state -> do
   c_contextVerify state mode >>= orThrow "the client's certificates" OutOfMemory . (/= 0)
@@ -103,14 +103,14 @@ useTrust context mode trust = withContext context $ \state -> do
     addAnchors state (Anchors pem) = addPem pem "the anchors" NoCertificate (c_contextTrust state)
     addPem pem what problem call = do
       bytes <- readPem pem
-      count <- unsafeUseAsCStringLen bytes $ \(place, size) -> call (castPtr place) (fromIntegral size)
+      count <- unsafeUseAsCStringLen bytes $ \(memory, size) -> call (castPtr memory) (fromIntegral size)
       orThrow
         (describePem what pem)
         (if count < 0 && problem == NoCertificate then BrokenCertificate else problem)
         (count > 0)
 
--- | Computes which identity is shown for which name. For each name it is the first identity of each kind of key. The
--- names of the first identity are the default.
+-- | Sets the identities for each name: the first identity of each kind of key that has the name. The identities for the
+-- names of the first one are the default.
 useIdentities :: Context -> [Identity] -> IO ()
 useIdentities context identities = do
   kinds <- mapM identityKind identities
@@ -152,7 +152,7 @@ resumeSessions context = withContext context c_contextResume >>= orThrow "the cl
 staple :: Context -> [Identity] -> IO ()
 staple context identities = forM_ identities $ \identity -> forM_ (identityStaple identity) $ \answer -> do
   isGood <- withContext context $ \state -> withIdentity identity $ \known ->
-    unsafeUseAsCStringLen answer $ \(place, size) -> c_contextStaple state known (castPtr place) (fromIntegral size)
+    unsafeUseAsCStringLen answer $ \(memory, size) -> c_contextStaple state known (castPtr memory) (fromIntegral size)
   orThrow ("the OCSP answer for " ++ show identity) BrokenStaple (isGood /= 0)
 
 -- | Appends the secrets of all connections to a file.
@@ -164,17 +164,18 @@ logKeys context path = do
 
 -- | How clients may resume sessions without another full handshake.
 data Tickets
-  = -- | By tickets that keys of this program protect. They change every hour, and tickets are good for two to three hours.
+  = -- | By tickets that keys of this program protect. They change every hour, and tickets are good for two to three
+    -- hours.
     OwnTicketKeys
-  | -- | By tickets that these keys of 80 bytes protect, which other processes may know, too: @openssl rand 80@ makes one. The first one
-    -- protects new tickets, and all of them open tickets. To rotate them, put a new one in front
-    -- ('Millrace.Tls.Server.replaceServerSettings'), and take the last one away after some hours.
+  | -- | By tickets that these keys of 80 bytes protect. Other processes may have the same keys. @openssl rand 80@ makes
+    -- one. The first one protects new tickets, and all of them open tickets. To rotate them, put a new one in front
+    -- ('Millrace.Tls.Server.replaceServerSettings'), and remove the last one after some hours.
     SharedTicketKeys [ByteString]
   | -- | Not at all.
     NoTickets
   deriving (Eq)
 
--- | Shows no keys.
+-- | Does not show the keys.
 instance Show Tickets where
   show tickets = case tickets of
     OwnTicketKeys -> "OwnTicketKeys"
@@ -190,7 +191,7 @@ newTicketRing = mask_ $ do
   when (state == nullPtr) $ lastError >>= throwIO . SettingsError "OpenSSL" OutOfMemory
   TicketRing <$> newForeignPtr c_ticketsRelease state
 
--- | Call it after the identities were set.
+-- | Sets the keys of tickets. Call it after the identities were set.
 useTickets :: Context -> TicketRing -> Tickets -> IO ()
 useTickets context own tickets = withContext context $ \state -> case tickets of
   NoTickets -> c_contextRefuseTickets state
@@ -198,9 +199,9 @@ useTickets context own tickets = withContext context $ \state -> case tickets of
   SharedTicketKeys keys -> do
     unless (all ((== ticketKeySize) . ByteString.length) keys) bad
     ring@(TicketRing given) <- newTicketRing
-    isTaken <- withForeignPtr given $ \place ->
+    isTaken <- withForeignPtr given $ \memory ->
       unsafeUseAsCStringLen (ByteString.concat keys) $ \(bytes, _) ->
-        c_ticketsGive place (castPtr bytes) (fromIntegral (length keys))
+        c_ticketsSetKeys memory (castPtr bytes) (fromIntegral (length keys))
     when (isTaken == 0) bad
     use state ring
   where

@@ -25,15 +25,15 @@ import Foreign.Ptr (Ptr, castPtr, nullPtr)
 import Foreign.Storable (peek)
 import Millrace.Tls.Error
 import Millrace.Tls.Internal.Certificate
-import Millrace.Tls.Internal.Foreign
+import Millrace.Tls.Internal.TlsCalls
 
 -- | A source of PEM: text with lines like @-----BEGIN CERTIFICATE-----@.
 data Pem
-  = -- | Read anew whenever it is used.
+  = -- | A file, which is read anew whenever it is used.
     PemFile FilePath
   | PemBytes ByteString
 
--- | Shows no bytes: they may be a private key.
+-- | Does not show the bytes: they may be a private key.
 instance Show Pem where
   showsPrec d (PemFile path) = showParen (d > 10) (showString "PemFile " . showsPrec 11 path)
   showsPrec d (PemBytes bytes) = showParen (d > 10) (showString "PemBytes of length " . shows (ByteString.length bytes))
@@ -52,7 +52,7 @@ withoutMarks bytes = case ByteString.breakSubstring mark bytes of
   where
     mark = ByteString.pack [0xef, 0xbb, 0xbf]
 
--- | For messages.
+-- | The description of a source in messages.
 describePem :: String -> Pem -> String
 describePem _ (PemFile path) = path
 describePem what (PemBytes _) = what
@@ -74,7 +74,7 @@ instance Show Identity where
 identityNames :: Identity -> [String]
 identityNames = certificateNames . identityCertificate
 
--- | Of its key.
+-- | The kind of its key.
 identityKind :: Identity -> IO CInt
 identityKind identity = withIdentity identity c_identityKind
 
@@ -86,7 +86,8 @@ withIdentity = withForeignPtr . identityState
 loadIdentity :: Pem -> Pem -> IO Identity
 loadIdentity = loadIdentityWith (return Nothing)
 
--- | The same for a key that may be encrypted. The action is run only if it is, and returns the password.
+-- | Reads a chain of certificates and the private key, which may be encrypted. The action runs only if it is, and
+-- returns the password.
 --
 -- > loadIdentityWith (Just <$> readFile "password") (PemFile "fullchain.pem") (PemFile "privkey.pem")
 loadIdentityWith :: IO (Maybe ByteString) -> Pem -> Pem -> IO Identity
@@ -112,19 +113,20 @@ loadIdentityWith askPassword chain key = do
     keyText = describePem "the private key" key
     throwAbout source problem = throwIO (SettingsError source problem "")
 
--- | The same identity, shown with an answer of its authority (OCSP stapling): the content of a file in DER, as @openssl
--- ocsp -respout@ writes it. When the answer is too old, or about another certificate, the identity is shown without.
+-- | Adds an answer of its authority to an identity, which is shown with it (OCSP stapling): the content of a file in
+-- DER, as @openssl ocsp -respout@ writes it. When the answer is too old, or about another certificate, the identity is
+-- shown without.
 --
 -- > identity <- stapling <$> ByteString.readFile "fullchain.pem.ocsp" <*> loadIdentity chain key
 stapling :: ByteString -> Identity -> Identity
 stapling answer identity = identity {identityStaple = Just answer}
 
 newIdentity :: ByteString -> ByteString -> Maybe ByteString -> IO (Either IdentityResult Identity)
-newIdentity chain key password = mask_ . alloca $ \place -> do
+newIdentity chain key password = mask_ . alloca $ \memory -> do
   code <- withBytes chain $ \chainAt chainSize -> withBytes key $ \keyAt keySize ->
-    withPassword $ c_identityNew place chainAt chainSize keyAt keySize
+    withPassword $ c_identityNew memory chainAt chainSize keyAt keySize
   if toEnum (fromIntegral code) == IdentityOk
-    then Right <$> (peek place >>= wrap)
+    then Right <$> (peek memory >>= wrap)
     else return (Left (toEnum (fromIntegral code)))
   where
     withPassword use = maybe (use nullPtr 0) (`withBytes` use) password
@@ -137,4 +139,4 @@ newIdentity chain key password = mask_ . alloca $ \place -> do
         certificate
 
 withBytes :: ByteString -> (Ptr Word8 -> CSize -> IO a) -> IO a
-withBytes bytes use = unsafeUseAsCStringLen bytes $ \(place, size) -> use (castPtr place) (fromIntegral size)
+withBytes bytes use = unsafeUseAsCStringLen bytes $ \(memory, size) -> use (castPtr memory) (fromIntegral size)

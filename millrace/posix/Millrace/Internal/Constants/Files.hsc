@@ -65,13 +65,14 @@ timeOmit :: Int64
 timeOmit = #{const UTIME_OMIT}
 
 -- | Flags of @open@.
-openReadOnly, openWriteOnly, openReadWrite, openCreate, openExclusive, openTruncate, openAppend, openDirect, openSynced, openNoFollow :: Int64
+openReadOnly, openWriteOnly, openReadWrite, openCreate, openExclusive, openTruncate :: Int64
 openReadOnly = #{const O_RDONLY}
 openWriteOnly = #{const O_WRONLY}
 openReadWrite = #{const O_RDWR}
 openCreate = #{const O_CREAT}
 openExclusive = #{const O_EXCL}
 openTruncate = #{const O_TRUNC}
+openAppend, openDirect, openSynced, openNoFollow :: Int64
 openAppend = #{const O_APPEND}
 openDirect = #{const O_DIRECT}
 openSynced = #{const O_DSYNC}

@@ -22,12 +22,13 @@ recordSize, recordAddress :: Int
 recordSize = #{const 24 + sizeof(struct sockaddr_storage)}
 recordAddress = 24
 
-errorNoName, errorNoData, errorAddressFamily, errorService, errorAgain, errorFail, errorFamily, errorType, errorFlags :: Int
+errorNoName, errorNoData, errorAddressFamily, errorService, errorAgain :: Int
 errorNoName = abs (#{const EAI_NONAME})
 errorNoData = abs (#{const EAI_NODATA})
 errorAddressFamily = abs (#{const EAI_ADDRFAMILY})
 errorService = abs (#{const EAI_SERVICE})
 errorAgain = abs (#{const EAI_AGAIN})
+errorFail, errorFamily, errorType, errorFlags :: Int
 errorFail = abs (#{const EAI_FAIL})
 errorFamily = abs (#{const EAI_FAMILY})
 errorType = abs (#{const EAI_SOCKTYPE})

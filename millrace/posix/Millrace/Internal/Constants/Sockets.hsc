@@ -63,12 +63,13 @@ trainsMost = #{const MRH_TRAINS}
 trainStride = #{const MRH_TRAIN_STRIDE}
 
 -- | @mrh_train@.
-trainSize, trainPeer, trainPeerLength, trainLocal, trainLocalLength, trainStart, trainLength, trainSegmentAt, trainMarkAt :: Int
+trainSize, trainPeer, trainPeerLength, trainLocal, trainLocalLength :: Int
 trainSize = #{size mrh_train}
 trainPeer = #{offset mrh_train, peer}
 trainPeerLength = #{offset mrh_train, peer_length}
 trainLocal = #{offset mrh_train, local}
 trainLocalLength = #{offset mrh_train, local_length}
+trainStart, trainLength, trainSegmentAt, trainMarkAt :: Int
 trainStart = #{offset mrh_train, bytes}
 trainLength = #{offset mrh_train, size}
 trainSegmentAt = #{offset mrh_train, segment}

@@ -6,12 +6,13 @@ import Data.Word (Word32)
 
 #include <sys/inotify.h>
 
-maskCreated, maskRemoved, maskRemovedItself, maskModified, maskWritten, maskAttributes, maskMovedFrom, maskMovedTo, maskMovedItself :: Word32
+maskCreated, maskRemoved, maskRemovedItself, maskModified, maskWritten :: Word32
 maskCreated = #{const IN_CREATE}
 maskRemoved = #{const IN_DELETE}
 maskRemovedItself = #{const IN_DELETE_SELF}
 maskModified = #{const IN_MODIFY}
 maskWritten = #{const IN_CLOSE_WRITE}
+maskAttributes, maskMovedFrom, maskMovedTo, maskMovedItself :: Word32
 maskAttributes = #{const IN_ATTRIB}
 maskMovedFrom = #{const IN_MOVED_FROM}
 maskMovedTo = #{const IN_MOVED_TO}
@@ -23,7 +24,7 @@ maskDirectory = #{const IN_ISDIR}
 maskIgnored = #{const IN_IGNORED}
 maskOverflow = #{const IN_Q_OVERFLOW}
 
--- | What a path may not mean: anything but a directory; what a symbolic link points to.
+-- | Flags that refuse some paths: those of files, and symbolic links.
 maskOnlyDirectory, maskNoLink :: Word32
 maskOnlyDirectory = #{const IN_ONLYDIR}
 maskNoLink = #{const IN_DONT_FOLLOW}
@@ -31,6 +32,8 @@ maskNoLink = #{const IN_DONT_FOLLOW}
 -- | The events to watch for, beside those that the same file or directory is watched for already.
 watchedEvents :: Word32
 watchedEvents =
-  maskCreated .|. maskRemoved .|. maskRemovedItself .|. maskModified .|. maskWritten .|. maskAttributes .|. maskMovedFrom .|. maskMovedTo
+  maskCreated .|. maskRemoved .|. maskRemovedItself .|. maskModified .|. maskWritten .|. maskAttributes
+    .|. maskMovedFrom
+    .|. maskMovedTo
     .|. #{const IN_EXCL_UNLINK}
     .|. #{const IN_MASK_ADD}

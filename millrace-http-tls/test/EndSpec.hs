@@ -1,0 +1,60 @@
+{-# LANGUAGE OverloadedStrings #-}
+
+-- | The end of a server.
+module EndSpec (spec) where
+
+import Applications
+import Control.Concurrent.MVar
+import Control.Monad
+import qualified Data.ByteString as B
+import Data.IORef
+import qualified Millrace.Socket as Socket
+import Millrace.Tls hiding (Negotiated (..))
+import Network.Wai.Handler.Millrace (setGracefulShutdownTimeout, setInstallShutdownHandler, setOnException)
+import Network.Wai.Handler.MillraceTLS hiding (Credentials)
+import Support
+import Test.Hspec
+
+spec :: TLSSettings -> WithClient -> Spec
+spec server client = do
+  it "comes to idle connections when the server stops, in an orderly way" $ do
+    stop <- newEmptyMVar
+    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) telling $
+      \port ->
+        client port $ \one -> do
+          sendAll one "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          void (receiveUntil "/first" one)
+          join (takeMVar stop)
+          receiveAll one >>= (`shouldBe` "")
+
+  it "comes after the response to a request that is under way" $ do
+    stop <- newEmptyMVar
+    working <- newEmptyMVar
+    hold <- newEmptyMVar
+    let application request respond = putMVar working () >> takeMVar hold >> telling request respond
+    withServer server (setInstallShutdownHandler (putMVar stop) . setGracefulShutdownTimeout (Just 10)) application $
+      \port ->
+        client port $ \one -> do
+          sendAll one "GET /last HTTP/1.1\r\nHost: localhost\r\n\r\n"
+          within 30 "the request" (takeMVar working)
+          join (takeMVar stop)
+          putMVar hold ()
+          reply <- receiveAll one
+          (statusOf reply, "Connection: close" `B.isInfixOf` reply, bodyOf reply)
+            `shouldBe` ("200", True, "True /last TLSv1.3 -")
+
+  it "of a client's stream without a word is the end of its requests" $ do
+    reports <- newIORef []
+    withServer server (setOnException (\_ failure -> modifyIORef reports (failure :))) telling $ \port -> do
+      client port $ \one -> do
+        sendAll one "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        void (receiveUntil "TLSv1.3" one)
+        Socket.shutdown (connectionSocket one) Socket.ShutdownSend
+        receiveAll one >>= (`shouldBe` "")
+      found <- readIORef reports
+      length found `shouldBe` 0
+
+  it "is not awaited from a client that has sent nothing" $
+    withServer server id telling $ \port -> do
+      withPlain port (\_ -> return ())
+      client port $ \one -> (statusOf <$> exchangeWith one (requestFor "/")) `shouldReturn` "200"
