@@ -6,7 +6,7 @@
 
 static int begin_section(http2_connection *connection, http_stream *stream, http_section section)
 {
-    const http2_settings *settings = connection->settings;
+    const http_settings *settings = connection->settings;
     http_head_limits limits = {.fields_max = settings->fields_max,
                                .head_max = settings->head_max,
                                .target_max = settings->target_max,

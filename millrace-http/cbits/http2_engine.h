@@ -16,29 +16,10 @@
 
 #include "http_limit.h"
 #include "http_memory.h"
+#include "http_settings.h"
 #include "http_stream.h"
 
 typedef struct http2_connection http2_connection;
-
-#define HTTP2_SERVER_NAME_MAX 255u
-
-/* The settings of all connections of a server. They must outlive the connections. */
-typedef struct http2_settings {
-    uint32_t streams_max; /* open streams; also the limit of running handlers, including those of reset streams */
-    uint32_t fields_max;  /* fields of a request head; the parts of a cookie are one */
-    uint32_t head_max;    /* bytes of a request head: names and values */
-    uint32_t target_max;  /* bytes of :path */
-    uint32_t
-        stream_window; /* the first window of a stream, in bytes: sent by the client and not read by the application yet */
-    uint32_t connection_window; /* the first window of a connection */
-    uint32_t window_max;        /* the limit of a connection's window; a stream's grows to half of it */
-    uint32_t deflate_table_max; /* bytes of memory for compressing response heads */
-    uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
-    http_allowances allowances;
-    uint32_t allowed;            /* HTTP_ALLOW_* of http_parser.h */
-    uint32_t server_name_length; /* 0: no server field */
-    uint8_t server_name[HTTP2_SERVER_NAME_MAX];
-} http2_settings;
 
 /* The least `room` for http2_collect, in bytes. */
 #define HTTP2_COLLECT_MIN 16384u
@@ -46,9 +27,9 @@ typedef struct http2_settings {
 /* The `room` for http2_collect if much is to be sent (http2_has_much). */
 #define HTTP2_COLLECT_MUCH HTTP_OUTPUT_SIZE
 
-/* Makes a connection. It expects the client's preface first. `is_secure`: it is served over TLS. Returns NULL without
- * memory, or on a system without HTTP/2. */
-http2_connection *http2_open(const http2_settings *settings, int is_secure);
+/* Makes a connection. It expects the client's preface first. The settings must outlive it. `is_secure`: it is served
+ * over TLS. Returns NULL without memory, or on a system without HTTP/2. */
+http2_connection *http2_open(const http_settings *settings, int is_secure);
 
 /* Whether this system has HTTP/2. */
 int http2_is_supported(void);
@@ -60,10 +41,7 @@ void http2_close(http2_connection *connection);
 void http2_free(http2_connection *connection);
 
 /* Flags of a result, besides those of http_stream.h. */
-#define HTTP2_IS_OVER    (UINT64_C(1) << 34) /* nothing more will be sent or received */
-#define HTTP2_HAS_FAILED (UINT64_C(1) << 35) /* the client has violated the protocol; the output has a GOAWAY for it */
-#define HTTP2_IS_BUSY    (UINT64_C(1) << 36) /* another thread sends */
-#define HTTP2_HAS_ENDED  (UINT64_C(1) << 37) /* the caller no longer has the right to send */
+#define HTTP2_HAS_FAILED (UINT64_C(1) << 40) /* the client has violated the protocol; the output has a GOAWAY for it */
 #define HTTP2_HAS_LIMIT  (UINT64_C(1) << 39) /* http2_take_limit has something to return */
 #define HTTP2_IN_HEAD    (UINT64_C(1) << 38) /* a request head, or the preface, is incomplete */
 
@@ -74,20 +52,13 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
 /* The limit for which the connection ends, the first time. */
 http_limit http2_take_limit(http2_connection *connection);
 
-/* Who calls http2_collect. */
-typedef enum http2_sender {
-    HTTP2_SENDER_NEW = 0,   /* a thread that wants the right to send */
-    HTTP2_SENDER_AGAIN = 1, /* the thread that has it, and has sent the bytes of the previous call */
-    HTTP2_SENDER_DRIVER =
-        2, /* the thread that receives, when it wants the right: if no request is being served, no other thread can
-                                have output, and the call that returns the last bytes also ends the right */
-} http2_sender;
-
 /*
  * Writes bytes to send to `out`. Returns flags and, in the lower half, the number of bytes. One thread at a time has the right to
- * send. A caller that gets bytes must send them and call again, until a call returns HTTP2_HAS_ENDED: that ends its right.
+ * send. A caller that gets bytes must send them and call again, until a call returns HTTP_HAS_ENDED: that ends its right. If no
+ * request is being served, no thread beside the driver can have output. Then the call that returns the last bytes to
+ * HTTP_SENDER_DRIVER also ends its right.
  */
-uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender);
+uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender);
 
 /* Whether more than HTTP2_COLLECT_MIN bytes of bodies are unsent. The client's windows may hold them back. Takes no
  * lock: the answer may be old. */
@@ -100,7 +71,7 @@ void http2_give_output(uint8_t *memory);
 /* Gives the right to send back after sending has failed. */
 void http2_stop_sending(http2_connection *connection);
 
-/* Takes the right to send again, if the bytes that came with HTTP2_HAS_ENDED could not be sent at once. No other thread
+/* Takes the right to send again, if the bytes that came with HTTP_HAS_ENDED could not be sent at once. No other thread
  * may have it: aborts otherwise. */
 void http2_resume_sending(http2_connection *connection);
 
@@ -147,9 +118,10 @@ void http2_end_input(http2_connection *connection);
  * HTTP_NO_STREAM. */
 int http2_await_rest(http2_connection *connection);
 
-/* Announces the end of the connection by GOAWAY: HTTP2_END_NOTICE first, then HTTP2_END_LAST, when the client has had
- * time to stop. HTTP2_END_CALM ends it at once, with ENHANCE_YOUR_CALM. */
-typedef enum http2_end { HTTP2_END_NOTICE = 0, HTTP2_END_LAST = 1, HTTP2_END_CALM = 2 } http2_end;
-void http2_announce_end(http2_connection *connection, http2_end end);
+/* Announces the end of the connection by GOAWAY. */
+void http2_announce_end(http2_connection *connection, http_end end);
+
+/* Ends the connection at once, with ENHANCE_YOUR_CALM. */
+void http2_end_calm(http2_connection *connection);
 
 #endif

@@ -53,7 +53,7 @@ enum { HTTP2_LENT_BY_CONNECTION, HTTP2_LENT_BY_STREAMS, HTTP2_LENDERS };
 struct http2_connection {
     http_streams streams; /* must be first: http2_connection_of casts the pointer */
     http_engine engine;
-    const http2_settings *settings;
+    const http_settings *settings;
     nghttp2_session *session;
     http_list resetting;     /* streams for which libnghttp2 is to send RST_STREAM */
     http_building *building; /* while a head arrives; its owner is a stream */

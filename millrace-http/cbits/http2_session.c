@@ -54,14 +54,14 @@ static void wake_at_rest(http2_connection *connection)
 /* ------------------------------------------------------------------------------------------------------------------
  * The beginning and the end */
 
-static nghttp2_option *make_option(const http2_settings *settings)
+static nghttp2_option *make_option(const http_settings *settings)
 {
     nghttp2_option *option;
     if (nghttp2_option_new(&option) != 0)
         return NULL;
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
-    nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->deflate_table_max);
+    nghttp2_option_set_max_deflate_dynamic_table_size(option, settings->table_max);
     nghttp2_option_set_max_send_header_block_length(option, HTTP_RESPONSE_HEAD_MAX);
     nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX); /* http_limit.h counts resets. */
 #if NGHTTP2_VERSION_NUM >= 0x014400
@@ -75,7 +75,7 @@ static nghttp2_option *make_option(const http2_settings *settings)
 
 static int submit_settings(http2_connection *connection)
 {
-    const http2_settings *settings = connection->settings;
+    const http_settings *settings = connection->settings;
     nghttp2_settings_entry entries[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, UINT32_MAX}, /* see put_streams_max */
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings->stream_window},
@@ -121,7 +121,7 @@ static int open_session(http2_connection *connection)
 
 static int open_engine(http2_connection *connection)
 {
-    const http2_settings *settings = connection->settings;
+    const http_settings *settings = connection->settings;
     http_engine *engine = &connection->engine;
     engine->allowances = &settings->allowances;
     engine->server = (http_server_name){settings->server_name, settings->server_name_length};
@@ -136,7 +136,7 @@ int http2_is_supported(void)
     return 1;
 }
 
-http2_connection *http2_open(const http2_settings *settings, int is_secure)
+http2_connection *http2_open(const http_settings *settings, int is_secure)
 {
     http2_connection *connection = http2_enter_home();
     if (connection == NULL)
@@ -338,23 +338,23 @@ static int give_up_stuck(http2_connection *connection)
     return count;
 }
 
-uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
+uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender)
 {
     http_lock(&connection->engine);
     if (connection->is_closed) {
         connection->is_sending = 0;
         http_unlock(&connection->engine);
-        return HTTP2_IS_OVER | HTTP2_HAS_ENDED;
+        return HTTP_IS_OVER | HTTP_HAS_ENDED;
     }
-    if (sender != HTTP2_SENDER_AGAIN && connection->is_sending) {
-        if (sender == HTTP2_SENDER_DRIVER)
+    if (sender != HTTP_SENDER_AGAIN && connection->is_sending) {
+        if (sender == HTTP_SENDER_DRIVER)
             connection->is_promised = 0;
-        uint64_t flags = flags_of(connection) | HTTP2_IS_BUSY;
+        uint64_t flags = flags_of(connection) | HTTP_IS_BUSY;
         http_unlock(&connection->engine);
         return flags;
     }
     connection->is_sending = 1;
-    if (sender == HTTP2_SENDER_DRIVER)
+    if (sender == HTTP_SENDER_DRIVER)
         connection->is_promised = 0;
     http_submit_answers(&connection->streams);
     fill_output(connection, out, room);
@@ -365,11 +365,11 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     uint64_t flags = 0;
     int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < room;
     if (is_all && is_over(connection))
-        flags |= HTTP2_IS_OVER;
-    if (connection->out_length == 0 || (sender == HTTP2_SENDER_DRIVER && is_all && connection->served == 0)) {
+        flags |= HTTP_IS_OVER;
+    if (connection->out_length == 0 || (sender == HTTP_SENDER_DRIVER && is_all && connection->served == 0)) {
         connection->is_sending = 0;
         wake_at_rest(connection);
-        flags |= HTTP2_HAS_ENDED;
+        flags |= HTTP_HAS_ENDED;
     }
     flags |= flags_of(connection) | connection->out_length;
     http_unlock(&connection->engine);
@@ -478,20 +478,28 @@ int http2_await_rest(http2_connection *connection)
     return result;
 }
 
-void http2_announce_end(http2_connection *connection, http2_end end)
+void http2_announce_end(http2_connection *connection, http_end end)
 {
     http_lock(&connection->engine);
     if (connection->session != NULL) {
         connection->is_promised = 1;
-        if (end == HTTP2_END_NOTICE)
+        if (end == HTTP_END_NOTICE)
             http2_note_result(connection, nghttp2_submit_shutdown_notice(connection->session));
-        else if (end == HTTP2_END_CALM)
-            http2_note_result(connection,
-                              nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM));
         else if (nghttp2_submit_goaway(connection->session, NGHTTP2_FLAG_NONE,
                                        nghttp2_session_get_last_proc_stream_id(connection->session), NGHTTP2_NO_ERROR,
                                        NULL, 0) == 0)
             connection->takes_no_more = 1;
+    }
+    http_unlock(&connection->engine);
+}
+
+void http2_end_calm(http2_connection *connection)
+{
+    http_lock(&connection->engine);
+    if (connection->session != NULL) {
+        connection->is_promised = 1;
+        http2_note_result(connection,
+                          nghttp2_session_terminate_session(connection->session, NGHTTP2_ENHANCE_YOUR_CALM));
     }
     http_unlock(&connection->engine);
 }

@@ -22,9 +22,22 @@
 #include "http_request_head.h"
 #include "http_response_fields.h"
 
-/* Flags that both protocols return. Each has more of its own. */
+/* Flags that both protocols return. Each has others from bit 38 on. The lower half is a number. */
 #define HTTP_HAS_REQUESTS (UINT64_C(1) << 32) /* there is a request to be served */
 #define HTTP_HAS_NOTICES  (UINT64_C(1) << 33) /* there is a notice */
+#define HTTP_IS_OVER      (UINT64_C(1) << 34) /* nothing more will be sent or received */
+#define HTTP_IS_BUSY      (UINT64_C(1) << 36) /* another thread sends */
+#define HTTP_HAS_ENDED    (UINT64_C(1) << 37) /* the caller no longer has the right to send */
+
+/* The part in sending of a thread that collects output. */
+typedef enum http_sender {
+    HTTP_SENDER_NEW = 0,   /* it wants the right to send */
+    HTTP_SENDER_AGAIN = 1, /* it has the right, and has sent the output of the previous call */
+    HTTP_SENDER_DRIVER = 2 /* it is the thread that receives, and wants the right */
+} http_sender;
+
+/* How the end of a connection is announced: first a notice, and the last GOAWAY when clients have had time to stop. */
+typedef enum http_end { HTTP_END_NOTICE = 0, HTTP_END_LAST = 1 } http_end;
 
 /* What a thread may wait for: input, room for output, or the end of the stream. A notice says that a thread that waits
  * for an event of a stream must be woken: 4 * key + event. */

@@ -39,16 +39,16 @@ static void on_frame(uint8_t type, uint8_t flags, uint32_t stream, const uint8_t
 static void collect(size_t room)
 {
     static uint8_t bytes[HTTP2_COLLECT_MIN * 2];
-    http2_sender sender = HTTP2_SENDER_NEW;
+    http_sender sender = HTTP_SENDER_NEW;
     for (;;) {
         uint64_t result = http2_collect(w.connection, bytes, room, sender);
         size_t length = (uint32_t)result;
-        CHECK(length <= room && !(result & HTTP2_IS_BUSY));
+        CHECK(length <= room && !(result & HTTP_IS_BUSY));
         read_bytes(&w.reader, bytes, length);
-        w.is_over = w.is_over || (result & HTTP2_IS_OVER);
-        if (result & HTTP2_HAS_ENDED || length == 0)
+        w.is_over = w.is_over || (result & HTTP_IS_OVER);
+        if (result & HTTP_HAS_ENDED || length == 0)
             return;
-        sender = HTTP2_SENDER_AGAIN;
+        sender = HTTP_SENDER_AGAIN;
     }
 }
 
@@ -237,7 +237,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         else if (kind < 0xb8)
             http2_reset_stalled(w.connection, w.now, UINT64_C(1000000000));
         else if (kind < 0xba)
-            http2_announce_end(w.connection, kind % 2 ? HTTP2_END_NOTICE : HTTP2_END_LAST);
+            http2_announce_end(w.connection, kind % 2 ? HTTP_END_NOTICE : HTTP_END_LAST);
         else if (kind < 0xd0)
             collect(HTTP2_COLLECT_MIN);
         else {

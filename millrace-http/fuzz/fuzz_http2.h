@@ -27,21 +27,21 @@ enum {
 };
 enum { FLAG_END_STREAM = 1, FLAG_ACK = 1, FLAG_END_HEADERS = 4, FLAG_PADDED = 8 };
 
-static const http2_settings small_settings = {.streams_max = 8,
-                                              .fields_max = 32,
-                                              .head_max = 4096,
-                                              .target_max = 512,
-                                              .stream_window = 4096,
-                                              .connection_window = 70000,
-                                              .window_max = 100000,
-                                              .deflate_table_max = 4096,
-                                              .skipped_max = 1000,
-                                              .allowances.resets_max = 50,
-                                              .allowances.resets_per_second = 10,
-                                              .allowances.frames_max = 200,
-                                              .allowances.frames_per_second = 10,
-                                              .server_name_length = 4,
-                                              .server_name = "fuzz"};
+static const http_settings small_settings = {.streams_max = 8,
+                                             .fields_max = 32,
+                                             .head_max = 4096,
+                                             .target_max = 512,
+                                             .stream_window = 4096,
+                                             .connection_window = 70000,
+                                             .window_max = 100000,
+                                             .table_max = 4096,
+                                             .skipped_max = 1000,
+                                             .allowances.resets_max = 50,
+                                             .allowances.resets_per_second = 10,
+                                             .allowances.frames_max = 200,
+                                             .allowances.frames_per_second = 10,
+                                             .server_name_length = 4,
+                                             .server_name = "fuzz"};
 
 /* The rest of a target's input. What is missing is 0. */
 typedef struct input {

@@ -164,13 +164,13 @@ static void note_failure(uint64_t result)
 static void collect_once(size_t room)
 {
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
-    uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP2_SENDER_AGAIN : HTTP2_SENDER_NEW);
+    uint64_t result = http2_collect(w.connection, bytes, room, w.is_sending ? HTTP_SENDER_AGAIN : HTTP_SENDER_NEW);
     size_t length = (uint32_t)result;
-    CHECK(length <= room && !(result & HTTP2_IS_BUSY));
+    CHECK(length <= room && !(result & HTTP_IS_BUSY));
     note_failure(result);
     read_bytes(&w.reader, bytes, length);
-    w.is_over = w.is_over || (result & HTTP2_IS_OVER);
-    w.is_sending = !(result & HTTP2_HAS_ENDED) && length > 0;
+    w.is_over = w.is_over || (result & HTTP_IS_OVER);
+    w.is_sending = !(result & HTTP_HAS_ENDED) && length > 0;
 }
 
 static void collect(size_t room)
@@ -514,7 +514,7 @@ static void settle(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static http2_settings settings;
+    static http_settings settings;
     settings = small_settings;
     settings.allowances.frames_max = settings.allowances.resets_max = 1000000;
     input in = {bytes, size};

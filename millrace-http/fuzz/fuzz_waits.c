@@ -47,9 +47,9 @@ static void feed(void)
 static void collect(void)
 {
     static uint8_t bytes[HTTP2_COLLECT_MUCH];
-    uint64_t result = http2_collect(w.connection, bytes, sizeof bytes, HTTP2_SENDER_NEW);
-    while (!(result & HTTP2_HAS_ENDED))
-        result = http2_collect(w.connection, bytes, sizeof bytes, HTTP2_SENDER_AGAIN);
+    uint64_t result = http2_collect(w.connection, bytes, sizeof bytes, HTTP_SENDER_NEW);
+    while (!(result & HTTP_HAS_ENDED))
+        result = http2_collect(w.connection, bytes, sizeof bytes, HTTP_SENDER_AGAIN);
 }
 
 static void take_requests(void)
@@ -173,7 +173,7 @@ static void step(uint8_t kind, uint8_t which, uint8_t amount)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static http2_settings settings;
+    static http_settings settings;
     settings = small_settings;
     settings.streams_max = STREAMS_MAX;
     settings.allowances.frames_max = settings.allowances.resets_max = 1000000;

@@ -226,7 +226,7 @@ static int on_handshake(ngtcp2_conn *quic, void *data)
         http3_make_ready(held);
     send_token(connection, ngtcp2_conn_get_path(quic));
     if (endpoint->is_ending)
-        http3_announce(connection, endpoint->is_last ? HTTP3_END_LAST : HTTP3_END_NOTICE);
+        http3_announce(connection, endpoint->is_last ? HTTP_END_LAST : HTTP_END_NOTICE);
     return 0;
 }
 
@@ -288,8 +288,8 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     settings.token = head->token;
     settings.tokenlen = head->tokenlen;
     settings.token_type = token_type;
-    settings.max_window = limits->window_max;
-    settings.max_stream_window = limits->window_max / 2;
+    settings.max_window = limits->common.window_max;
+    settings.max_stream_window = limits->common.window_max / 2;
     settings.handshake_timeout = limits->handshake_ms == 0 ? UINT64_MAX : limits->handshake_ms * HTTP3_MILLISECOND;
     settings.max_tx_udp_payload_size = limits->datagram_max;
     if (limits->datagram_max > ORDINARY_DATAGRAM) {
@@ -304,10 +304,10 @@ static int open_quic(http3_connection *connection, const ngtcp2_path *path, cons
     settings.glitch_ratelim_rate = UINT32_MAX;
 #endif
     ngtcp2_transport_params_default(&parameters);
-    parameters.initial_max_stream_data_bidi_remote = limits->stream_window;
+    parameters.initial_max_stream_data_bidi_remote = limits->common.stream_window;
     parameters.initial_max_stream_data_uni = UNI_STREAM_WINDOW;
-    parameters.initial_max_data = limits->connection_window;
-    parameters.initial_max_streams_bidi = limits->streams_max;
+    parameters.initial_max_data = limits->common.connection_window;
+    parameters.initial_max_streams_bidi = limits->common.streams_max;
     parameters.initial_max_streams_uni = UNI_STREAMS;
     parameters.max_idle_timeout = limits->idle_ms * HTTP3_MILLISECOND;
     parameters.active_connection_id_limit = CLIENT_IDS;
@@ -357,7 +357,7 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     connection->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = connection};
     http3_begin_memory(connection);
     connection->active_at = now;
-    http_conduct_begin(&connection->streams.conduct, &endpoint->settings.allowances, now);
+    http_conduct_begin(&connection->streams.conduct, &endpoint->settings.common.allowances, now);
     connection->last_at = UINT64_MAX;
     http3_copy_address(&connection->remote, &path->remote);
     http3_copy_address(&connection->local, &path->local);
@@ -586,7 +586,7 @@ void http3_expire(http3_connection *connection, uint64_t now)
     }
     if (connection->last_at <= now) {
         connection->last_at = UINT64_MAX;
-        http3_announce(connection, HTTP3_END_LAST);
+        http3_announce(connection, HTTP_END_LAST);
     }
     http3_set_expiry(connection, UINT64_MAX); /* until it has written */
     http3_make_pending(connection);

@@ -58,44 +58,46 @@ uint64_t http3_flags(const http3_endpoint *endpoint)
 int http3_settings_default(http3_settings *settings)
 {
     static const char name[] = "millrace";
-    *settings = (http3_settings){
-        .streams_max = 100,
-        .fields_max = 100,
-        .head_max = 51200,
-        .target_max = 16384,
-        .stream_window = 65536,
-        .connection_window = 1048576,
-        .window_max = 16777216,
-        .table_max = 4096,
-        .blocked_max = 16,
-        .skipped_max = 65536,
-        .allowances = {.frames_max = 4000, .frames_per_second = 500, .resets_max = 1000, .resets_per_second = 100},
-        .connections_max = 100000,
-        .handshakes_max = 10000,
-        .retry_from = 500,
-        .idle_ms = 30000,
-        .handshake_ms = 10000,
-        .datagram_max = 1452,
-        .congestion = HTTP3_BBR,
-        .server_name_length = sizeof name - 1};
-    memcpy(settings->server_name, name, sizeof name - 1);
+    *settings = (http3_settings){.common = {.streams_max = 100,
+                                            .fields_max = 100,
+                                            .head_max = 51200,
+                                            .target_max = 16384,
+                                            .stream_window = 65536,
+                                            .connection_window = 1048576,
+                                            .window_max = 16777216,
+                                            .table_max = 4096,
+                                            .skipped_max = 65536,
+                                            .allowances = {.frames_max = 4000,
+                                                           .frames_per_second = 500,
+                                                           .resets_max = 1000,
+                                                           .resets_per_second = 100},
+                                            .server_name_length = sizeof name - 1},
+                                 .blocked_max = 16,
+                                 .connections_max = 100000,
+                                 .handshakes_max = 10000,
+                                 .retry_from = 500,
+                                 .idle_ms = 30000,
+                                 .handshake_ms = 10000,
+                                 .datagram_max = 1452,
+                                 .congestion = HTTP3_BBR};
+    memcpy(settings->common.server_name, name, sizeof name - 1);
     return http3_random(settings->secret, sizeof settings->secret);
 }
 
 static int prepare(http3_endpoint *endpoint, const http3_settings *settings)
 {
+    const http_settings *common = &endpoint->settings.common; /* the engine's limits point into it */
     endpoint->settings = *settings;
-    endpoint->limits = (http_head_limits){.fields_max = settings->fields_max,
-                                          .head_max = settings->head_max,
-                                          .target_max = settings->target_max,
-                                          .allowed = settings->allowed};
+    endpoint->limits = (http_head_limits){.fields_max = common->fields_max,
+                                          .head_max = common->head_max,
+                                          .target_max = common->target_max,
+                                          .allowed = common->allowed};
     endpoint->stateless.tokens = STATELESS_MAX;
-    settings = &endpoint->settings; /* the engine's limits point into it */
-    endpoint->engine.allowances = &settings->allowances;
-    endpoint->engine.server = (http_server_name){settings->server_name, settings->server_name_length};
-    endpoint->engine.head_max = settings->head_max;
+    endpoint->engine.allowances = &common->allowances;
+    endpoint->engine.server = (http_server_name){common->server_name, common->server_name_length};
+    endpoint->engine.head_max = common->head_max;
     endpoint->engine.skipped_max =
-        settings->skipped_max > settings->stream_window ? settings->skipped_max : settings->stream_window;
+        common->skipped_max > common->stream_window ? common->skipped_max : common->stream_window;
     return http3_make_ticket_key(endpoint->ticket_key, settings->secret) == 0 &&
                    http3_random((uint8_t *)endpoint->hash_key, sizeof endpoint->hash_key) == 0 &&
                    http_engine_begin(&endpoint->engine, &http3_protocol) == 0
@@ -510,13 +512,13 @@ static void count_output(http3_endpoint *endpoint, const http3_output *output)
 }
 
 uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
-                       uint64_t now, http3_sender sender)
+                       uint64_t now, http_sender sender)
 {
     http_lock(&endpoint->engine);
-    if (sender != HTTP3_SENDER_NEW)
+    if (sender != HTTP_SENDER_NEW)
         endpoint->is_promised = 0;
-    if (sender != HTTP3_SENDER_AGAIN && endpoint->is_sending) {
-        uint64_t flags = http3_flags(endpoint) | HTTP3_IS_BUSY;
+    if (sender != HTTP_SENDER_AGAIN && endpoint->is_sending) {
+        uint64_t flags = http3_flags(endpoint) | HTTP_IS_BUSY;
         http_unlock(&endpoint->engine);
         return flags;
     }
@@ -528,9 +530,9 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
     /* The order of datagrams does not matter. So another thread may have the right while the caller sends these. */
     endpoint->is_sending = output.train_count > 0 && has_output(endpoint);
     if (!endpoint->is_sending)
-        flags |= HTTP3_HAS_ENDED;
+        flags |= HTTP_HAS_ENDED;
     if (is_over(endpoint))
-        flags |= HTTP3_IS_OVER;
+        flags |= HTTP_IS_OVER;
     http_unlock(&endpoint->engine);
     return flags;
 }
@@ -553,11 +555,11 @@ int http3_needs_sender(http3_endpoint *endpoint)
 /* ------------------------------------------------------------------------------------------------------------------
  * Connections */
 
-void http3_announce_end(http3_endpoint *endpoint, http3_end end)
+void http3_announce_end(http3_endpoint *endpoint, http_end end)
 {
     http_lock(&endpoint->engine);
     endpoint->is_ending = 1;
-    if (end == HTTP3_END_LAST)
+    if (end == HTTP_END_LAST)
         endpoint->is_last = 1;
     for (http3_connection *connection = endpoint->connections; connection != NULL; connection = connection->next)
         http3_announce(connection, end);

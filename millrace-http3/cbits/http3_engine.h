@@ -17,6 +17,7 @@
 
 #include "http3_frames.h"
 #include "http_limit.h"
+#include "http_settings.h"
 #include "http_stream.h"
 
 typedef struct http3_endpoint http3_endpoint;
@@ -48,8 +49,7 @@ void http3_libraries(char *text, size_t room);
 /* ------------------------------------------------------------------------------------------------------------------
  * Endpoints */
 
-#define HTTP3_SERVER_NAME_MAX 255u
-#define HTTP3_SECRET_LENGTH   32u
+#define HTTP3_SECRET_LENGTH 32u
 
 /* How a connection finds out how fast it may send. CUBIC takes each loss, and each mark of a router (ECN), for a sign
  * that the path is full. BBR measures what arrives, and becomes slower when some per cent are lost. */
@@ -57,23 +57,11 @@ typedef enum http3_congestion { HTTP3_BBR = 0, HTTP3_CUBIC = 1 } http3_congestio
 
 /* The settings of an endpoint. They are copied. */
 typedef struct http3_settings {
-    uint32_t
-        streams_max; /* open requests of a connection; also the limit of running handlers, including those of reset streams */
-    uint32_t fields_max; /* fields of a request head; the parts of a cookie are one */
-    uint32_t head_max;   /* bytes of a request head: names and values */
-    uint32_t target_max; /* bytes of :path */
-    uint32_t
-        stream_window; /* the first window of a stream, in bytes: sent by the client and not read by the application yet */
-    uint32_t connection_window; /* the first window of a connection */
-    uint32_t
-        window_max; /* the limit of a connection's window, which grows while the application keeps up; a stream's: half */
-    uint32_t table_max;         /* bytes of a client's QPACK table, in each direction */
-    uint32_t blocked_max;       /* streams that may wait for the QPACK table */
-    uint32_t skipped_max;       /* bytes of a request body that are read and dropped after the answer */
-    http_allowances allowances; /* a packet that brings no progress costs a quarter of a frame */
-    uint32_t requests_max;      /* requests of a connection, which ends after the last one; 0: no limit */
-    uint32_t connections_max;   /* connections at a time */
-    uint32_t handshakes_max;    /* unfinished handshakes at a time; further clients are ignored */
+    http_settings common;     /* a packet that brings no progress costs a quarter of a frame */
+    uint32_t blocked_max;     /* streams that may wait for the QPACK table */
+    uint32_t requests_max;    /* requests of a connection, which ends after the last one; 0: no limit */
+    uint32_t connections_max; /* connections at a time */
+    uint32_t handshakes_max;  /* unfinished handshakes at a time; further clients are ignored */
     uint32_t
         retry_from; /* from this many unfinished handshakes on, a client must prove its address (Retry); 0: always */
     uint32_t
@@ -83,11 +71,8 @@ typedef struct http3_settings {
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
     uint32_t congestion; /* an http3_congestion; the default is BBR */
-    uint32_t allowed;    /* HTTP_ALLOW_* of http_parser.h */
     uint32_t early;      /* whether requests in 0-RTT are served before the handshake is over: GET and HEAD alone */
     uint16_t owner;      /* the first two bytes of all connection IDs: http3_owner_of */
-    uint32_t server_name_length; /* 0: no server field */
-    uint8_t server_name[HTTP3_SERVER_NAME_MAX];
     uint8_t
         secret[HTTP3_SECRET_LENGTH]; /* for tokens and stateless resets: the same for all processes that share a port */
 } http3_settings;
@@ -114,9 +99,6 @@ void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now);
 void http3_free(http3_endpoint *endpoint);
 
 /* Flags of a result, besides those of http_stream.h. */
-#define HTTP3_IS_OVER     (UINT64_C(1) << 34) /* there are no connections, and none will be accepted */
-#define HTTP3_IS_BUSY     (UINT64_C(1) << 36) /* another thread sends */
-#define HTTP3_HAS_ENDED   (UINT64_C(1) << 37) /* the caller no longer has the right to send */
 #define HTTP3_HAS_CHANGES (UINT64_C(1) << 38) /* http3_next_change has something to return */
 #define HTTP3_IS_FOREIGN \
     (UINT64_C(1) << 39) /* from http3_receive: the first datagram of a client, unchanged, was not taken */
@@ -157,38 +139,29 @@ typedef struct http3_train {
 /* The least `room` for http3_collect, in bytes. */
 #define HTTP3_COLLECT_MIN 65536u
 
-/* Who calls http3_collect. */
-typedef enum http3_sender {
-    HTTP3_SENDER_NEW = 0,   /* a thread that wants the right to send */
-    HTTP3_SENDER_AGAIN = 1, /* the thread that has it, and has sent the trains of the previous call */
-    HTTP3_SENDER_DRIVER = 2 /* the thread that receives, when it wants the right */
-} http3_sender;
-
 /*
  * Writes datagrams to send to `out`, and describes them in `trains`. Returns flags and, in the lower half, the number of trains. One
- * thread at a time has the right to send; others get HTTP3_IS_BUSY. A caller that gets trains must send them. Then it must call again,
- * as HTTP3_SENDER_AGAIN, unless the flags have HTTP3_HAS_ENDED: that ends its right, even if there are trains. Datagrams that cannot be
+ * thread at a time has the right to send; others get HTTP_IS_BUSY. A caller that gets trains must send them. Then it must call again,
+ * as HTTP_SENDER_AGAIN, unless the flags have HTTP_HAS_ENDED: that ends its right, even if there are trains. Datagrams that cannot be
  * sent may be dropped: QUIC repeats what they had.
  */
 uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
-                       uint64_t now, http3_sender sender);
+                       uint64_t now, http_sender sender);
 
 /* Gives the right to send back without another call of http3_collect, after sending has failed. */
 void http3_stop_sending(http3_endpoint *endpoint);
 
 /* True unless a thread sends, or a thread is about to call http3_collect anyway, or nothing is to be sent. After giving
- * output to the engine, a thread must call http3_collect with HTTP3_SENDER_NEW, or make another one do so, if this is
+ * output to the engine, a thread must call http3_collect with HTTP_SENDER_NEW, or make another one do so, if this is
  * true. */
 int http3_needs_sender(http3_endpoint *endpoint);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Connections */
 
-/* Announces the end of all connections by GOAWAY: HTTP3_END_NOTICE first, then HTTP3_END_LAST, when clients have had
- * time to stop. From the first call on, no new connections are accepted. After the second one, each connection ends a
- * second after its last request. */
-typedef enum http3_end { HTTP3_END_NOTICE = 0, HTTP3_END_LAST = 1 } http3_end;
-void http3_announce_end(http3_endpoint *endpoint, http3_end end);
+/* Announces the end of all connections by GOAWAY. From the first call on, no new connections are accepted. After
+ * HTTP_END_LAST each connection ends a second after its last request. */
+void http3_announce_end(http3_endpoint *endpoint, http_end end);
 
 /* Ends connections without a request that have had none for `limit` nanoseconds, or, if they had none at all, for
  * `fresh` since the end of their handshake. 0: no limit. Returns how many. The setting idle_ms does that, too, but is

@@ -268,7 +268,7 @@ void http3_fail_for_limit(http3_connection *connection);
 int http3_is_useless(http3_connection *connection, double frames);
 int http3_is_refused_too_often(http3_connection *connection);
 int http3_is_cancelled_too_often(http3_connection *connection, http_stream *stream);
-void http3_announce(http3_connection *connection, http3_end end);
+void http3_announce(http3_connection *connection, http_end end);
 /* Announces the end if the client has gone beyond a limit. Not within callbacks. */
 void http3_begin_end(http3_connection *connection);
 /* The allocators of the libraries. */

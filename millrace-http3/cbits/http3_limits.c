@@ -56,15 +56,15 @@ static int obey(http3_connection *connection, http_verdict verdict)
 int http3_is_useless(http3_connection *connection, double frames)
 {
     const http3_endpoint *endpoint = connection->endpoint;
-    return obey(connection, http_conduct_useless(&connection->streams.conduct, &endpoint->settings.allowances, frames,
-                                                 endpoint->engine.now));
+    return obey(connection, http_conduct_useless(&connection->streams.conduct, &endpoint->settings.common.allowances,
+                                                 frames, endpoint->engine.now));
 }
 
 int http3_is_refused_too_often(http3_connection *connection)
 {
     const http3_endpoint *endpoint = connection->endpoint;
-    return obey(connection,
-                http_conduct_reset(&connection->streams.conduct, &endpoint->settings.allowances, endpoint->engine.now));
+    return obey(connection, http_conduct_reset(&connection->streams.conduct, &endpoint->settings.common.allowances,
+                                               endpoint->engine.now));
 }
 
 /* The client cancels a request, with RESET_STREAM or STOP_SENDING. That is no waste if there is an answer already.
@@ -80,19 +80,19 @@ int http3_is_cancelled_too_often(http3_connection *connection, http_stream *stre
     if (http3_is_useless(connection, 1))
         return 1;
     return is_begun && stream->answer_state == HTTP_UNANSWERED &&
-           obey(connection, http_conduct_cancel(&connection->streams.conduct, &endpoint->settings.allowances,
+           obey(connection, http_conduct_cancel(&connection->streams.conduct, &endpoint->settings.common.allowances,
                                                 &stream->cancellation, stream->is_taken, endpoint->engine.now));
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
  * The announced end */
 
-void http3_announce(http3_connection *connection, http3_end end)
+void http3_announce(http3_connection *connection, http_end end)
 {
     if (connection->phase != HTTP3_OPEN || connection->http == NULL)
         return;
     http3_wake(connection);
-    if (end == HTTP3_END_NOTICE) {
+    if (end == HTTP_END_NOTICE) {
         (void)nghttp3_conn_submit_shutdown_notice(connection->http);
     } else {
         (void)nghttp3_conn_shutdown(connection->http);
@@ -111,13 +111,13 @@ void http3_begin_end(http3_connection *connection)
         if (connection->is_told)
             http3_push_change(connection, HTTP3_LIMITED);
         if (connection->is_established)
-            http3_announce(connection, HTTP3_END_LAST);
+            http3_announce(connection, HTTP_END_LAST);
         else
             http3_fail_for_limit(connection);
     } else if (most > 0 && connection->requests >= most && !connection->is_last_announced &&
                connection->last_at == UINT64_MAX) {
         connection->last_at = endpoint->engine.now + NOTICE_TIME;
-        http3_announce(connection, HTTP3_END_NOTICE);
+        http3_announce(connection, HTTP_END_NOTICE);
     }
 }
 
@@ -132,7 +132,7 @@ void http3_begin_end(http3_connection *connection)
 
 static void *note_taken(http3_connection *connection, void *memory)
 {
-    const http3_settings *limits = &connection->endpoint->settings;
+    const http_settings *limits = &connection->endpoint->settings.common;
     /* The window grows as the client's bytes are read. */
     uint64_t window = limits->connection_window + connection->received;
     uint64_t most = HANDSHAKE_MEMORY_MAX;

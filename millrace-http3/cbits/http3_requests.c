@@ -281,9 +281,9 @@ int http3_begin_http(http3_connection *connection)
     if (connection->http != NULL)
         return 0;
     nghttp3_settings_default(&settings);
-    settings.max_field_section_size = limits->head_max + 32 * (uint64_t)limits->fields_max;
-    settings.qpack_max_dtable_capacity = limits->table_max;
-    settings.qpack_encoder_max_dtable_capacity = limits->table_max;
+    settings.max_field_section_size = limits->common.head_max + 32 * (uint64_t)limits->common.fields_max;
+    settings.qpack_max_dtable_capacity = limits->common.table_max;
+    settings.qpack_encoder_max_dtable_capacity = limits->common.table_max;
     settings.qpack_blocked_streams = limits->blocked_max;
     settings.enable_connect_protocol = 1;
     if (ngtcp2_conn_get_streams_uni_left(connection->quic) < HTTP3_OWN_STREAMS) {
@@ -293,7 +293,7 @@ int http3_begin_http(http3_connection *connection)
     if (nghttp3_conn_server_new(&connection->http, &http_callbacks, &settings, &connection->http_memory, connection) !=
         0)
         return NGTCP2_ERR_CALLBACK_FAILURE;
-    nghttp3_conn_set_max_client_streams_bidi(connection->http, limits->streams_max);
+    nghttp3_conn_set_max_client_streams_bidi(connection->http, limits->common.streams_max);
     for (unsigned i = 0; i < HTTP3_OWN_STREAMS; i++)
         if (ngtcp2_conn_open_uni_stream(connection->quic, &own[i], NULL) != 0)
             return NGTCP2_ERR_CALLBACK_FAILURE;
@@ -323,7 +323,7 @@ static int waits_with_many_lines(const http_stream *stream)
 {
     const http3_frames *frames = &http3_own(stream)->frames;
     return frames->lines[frames->section] - http3_own(stream)->lines[frames->section] >
-           http3_endpoint_of(stream)->settings.fields_max + HTTP3_SLICE_LINES;
+           http3_endpoint_of(stream)->settings.common.fields_max + HTTP3_SLICE_LINES;
 }
 
 /* Why the request is refused before libnghttp3 sees these bytes. HTTP3_NO_ERROR: it is not. */
@@ -340,7 +340,7 @@ static uint64_t fault_of(const http_stream *stream, int is_end)
 static int is_long_head(http3_connection *connection, const http3_frames *frames)
 {
     if (!http3_frames_in_section(frames) ||
-        frames->length <= connection->endpoint->settings.head_max + HEAD_BYTES_SPARE)
+        frames->length <= connection->endpoint->settings.common.head_max + HEAD_BYTES_SPARE)
         return 0;
     http3_exceed(connection, HTTP_LIMIT_HEADS);
     return 1;

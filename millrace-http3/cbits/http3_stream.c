@@ -171,7 +171,7 @@ static void stop(http_stream *stream)
    window has been. */
 static void consume(http_stream *stream, uint64_t length)
 {
-    const http3_settings *settings = &http3_endpoint_of(stream)->settings;
+    const http_settings *settings = &http3_endpoint_of(stream)->settings.common;
     http3_connection *connection = http3_connection_of(stream);
     http3_stream *own = http3_own(stream);
     if (connection->quic == NULL)

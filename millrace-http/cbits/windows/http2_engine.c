@@ -13,7 +13,7 @@ int http2_is_supported(void)
     return 0;
 }
 
-http2_connection *http2_open(const http2_settings *settings, int is_secure)
+http2_connection *http2_open(const http_settings *settings, int is_secure)
 {
     (void)settings, (void)is_secure;
     return NULL;
@@ -37,7 +37,7 @@ _Noreturn uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes
     abort();
 }
 
-_Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http2_sender sender)
+_Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender)
 {
     (void)connection, (void)out, (void)room, (void)sender;
     abort();
@@ -241,9 +241,15 @@ _Noreturn uint32_t http2_reset_stalled(http2_connection *connection, uint64_t no
     abort();
 }
 
-_Noreturn void http2_announce_end(http2_connection *connection, http2_end end)
+_Noreturn void http2_announce_end(http2_connection *connection, http_end end)
 {
     (void)connection, (void)end;
+    abort();
+}
+
+_Noreturn void http2_end_calm(http2_connection *connection)
+{
+    (void)connection;
     abort();
 }
 

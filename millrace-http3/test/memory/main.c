@@ -85,9 +85,9 @@ static void transfer(uint64_t seed)
     if (random_below(w, 3) == 0)
         w->settings.retry_from = 0;
     if (random_below(w, 3) == 0)
-        w->settings.streams_max = 1 + random_below(w, 4);
+        w->settings.common.streams_max = 1 + random_below(w, 4);
     if (random_below(w, 3) == 0)
-        w->settings.stream_window = w->settings.connection_window = 2000 + random_below(w, 10000);
+        w->settings.common.stream_window = w->settings.common.connection_window = 2000 + random_below(w, 10000);
     start_endpoint(w);
     unsigned clients = 1 + random_below(w, 3);
     for (unsigned i = 0; i < clients; i++) {
@@ -105,7 +105,7 @@ static void transfer(uint64_t seed)
         FAIL("seed %llu: not all transfers have ended", (unsigned long long)seed);
     check_exchanges(w);
     CHECK_EQ(counts_of(w).violations, 0);
-    CHECK(w->unread_most <= w->settings.window_max / 2);
+    CHECK(w->unread_most <= w->settings.common.window_max / 2);
     end_world(w);
 }
 
@@ -486,7 +486,7 @@ static void graceful_end(uintptr_t argument)
     request(busy, 2000000, 0);
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, 100 * MILLISECOND);
-    http3_announce_end(w->endpoint, HTTP3_END_NOTICE);
+    http3_announce_end(w->endpoint, HTTP_END_NOTICE);
     run_for(w, 500 * MILLISECOND);
     CHECK_EQ(busy->goaways, 1);
     /* No new connection: another process may take it. */
@@ -496,7 +496,7 @@ static void graceful_end(uintptr_t argument)
     CHECK(!late->is_established);
     CHECK(counts_of(w).refused > 0);
     CHECK(w->foreign > 0);
-    http3_announce_end(w->endpoint, HTTP3_END_LAST);
+    http3_announce_end(w->endpoint, HTTP_END_LAST);
     run_for(w, SECOND);
     CHECK(idle->is_over);
     CHECK_EQ(idle->error.error_code, HTTP3_NO_ERROR);
@@ -630,7 +630,7 @@ static void early_answer(uintptr_t argument)
     world *w = ordinary_world(16);
     client *c = new_client(w, &ordinary);
     exchange *e = request(c, 0, 5000000);
-    w->settings.skipped_max = 0;
+    w->settings.common.skipped_max = 0;
     w->is_stuck = 1;
     CHECK(run_until(w, all_established, 10 * SECOND));
     run_for(w, 200 * MILLISECOND);
@@ -759,9 +759,9 @@ static void early_large_answer(uintptr_t argument)
 {
     (void)argument;
     world *w = new_world(43);
-    w->settings.skipped_max = 0;
-    w->settings.allowances.resets_max = 4;
-    w->settings.allowances.resets_per_second = 0;
+    w->settings.common.skipped_max = 0;
+    w->settings.common.allowances.resets_max = 4;
+    w->settings.common.allowances.resets_per_second = 0;
     start_endpoint(w);
     w->is_stuck = 1;
     client *c = new_client(w, &ordinary);
@@ -1354,9 +1354,9 @@ static void rapid_reset(uintptr_t wants_no_answer)
 {
     world *w = new_world(24);
     w->works_for = 200 * MILLISECOND;
-    w->settings.streams_max = 10;
-    w->settings.allowances.resets_max = 20;
-    w->settings.allowances.resets_per_second = 1;
+    w->settings.common.streams_max = 10;
+    w->settings.common.allowances.resets_max = 20;
+    w->settings.common.allowances.resets_per_second = 1;
     w->is_stuck = 1;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
@@ -1381,8 +1381,8 @@ static void rapid_reset(uintptr_t wants_no_answer)
 static void cancelled_in_time(uintptr_t works_for)
 {
     world *w = new_world(26);
-    w->settings.allowances.resets_max = 10;
-    w->settings.allowances.resets_per_second = 0;
+    w->settings.common.allowances.resets_max = 10;
+    w->settings.common.allowances.resets_per_second = 0;
     w->is_stuck = 1;
     w->works_for = works_for * MILLISECOND;
     start_endpoint(w);
@@ -1408,9 +1408,9 @@ static void cancelled_in_time(uintptr_t works_for)
 static void cancelled_downloads(uintptr_t wants_no_answer)
 {
     world *w = new_world(25);
-    w->settings.streams_max = 10;
-    w->settings.allowances.resets_max = 10;
-    w->settings.allowances.resets_per_second = 0;
+    w->settings.common.streams_max = 10;
+    w->settings.common.allowances.resets_max = 10;
+    w->settings.common.allowances.resets_per_second = 0;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
     CHECK(run_until(w, all_established, 10 * SECOND));
@@ -1491,11 +1491,11 @@ static void lazy_application(uintptr_t argument)
     CHECK_EQ(w->handler_count, 3);
     uint64_t unread = 0;
     for (uint32_t i = 0; i < w->handler_count; i++) {
-        CHECK_LE(w->handlers[i].stream->unread, w->settings.stream_window);
+        CHECK_LE(w->handlers[i].stream->unread, w->settings.common.stream_window);
         unread += w->handlers[i].stream->unread;
     }
     CHECK_GT(unread, 0);
-    CHECK_LE(unread, w->settings.connection_window);
+    CHECK_LE(unread, w->settings.common.connection_window);
     w->is_lazy = 0;
     CHECK(run_until(w, all_complete, 60 * SECOND));
     check_exchanges(w);
@@ -1540,8 +1540,8 @@ static int is_told(world *w)
 static void useless_packets(uintptr_t stops)
 {
     world *w = new_world(28);
-    w->settings.allowances.frames_max = 125;
-    w->settings.allowances.frames_per_second = 2;
+    w->settings.common.allowances.frames_max = 125;
+    w->settings.common.allowances.frames_per_second = 2;
     w->is_stuck = 1;
     start_endpoint(w);
     client *c = new_client(w, &ordinary);
@@ -1769,8 +1769,8 @@ static void many_malformed(uintptr_t argument)
 {
     static const raw_request request = MALFORMED("\x21x\x01\n", "\0\x04"), incomplete = WITHOUT_HEAD("");
     world *w = new_world(45);
-    w->settings.allowances.resets_max = 50;
-    w->settings.allowances.resets_per_second = 0;
+    w->settings.common.allowances.resets_max = 50;
+    w->settings.common.allowances.resets_per_second = 0;
     start_endpoint(w);
     client *c = raw_client(w);
     for (unsigned i = 0; i < 50; i++)
@@ -1847,7 +1847,7 @@ static void waiting_upload(uintptr_t argument)
     (void)argument;
     uint8_t bytes[1000] = {0x00, 0x80, 0x01, 0xd4, 0xc0}; /* DATA of 120,000 bytes */
     world *w = new_world(48);
-    w->settings.stream_window = w->settings.connection_window = 1000000;
+    w->settings.common.stream_window = w->settings.common.connection_window = 1000000;
     start_endpoint(w);
     client *c = raw_client(w);
     uint8_t head[100];
@@ -1942,7 +1942,7 @@ static void many_unfinished_heads(uintptr_t argument)
     run_for(w, SECOND);
     CHECK_EQ(c->reset_code, HTTP3_REQUEST_REJECTED);
     CHECK_LT(HTTP_HEADS_AT_A_TIME, STREAMS - c->resets); /* they are small */
-    CHECK_LT(STREAMS - c->resets, HTTP_HEADS_AT_A_TIME * w->settings.head_max / (LINES * HTTP_FIELD_COST) + 1);
+    CHECK_LT(STREAMS - c->resets, HTTP_HEADS_AT_A_TIME * w->settings.common.head_max / (LINES * HTTP_FIELD_COST) + 1);
     CHECK(!c->is_over);
     end_world(w);
 }
@@ -1956,7 +1956,7 @@ static void many_unread_answers(uintptr_t argument)
     static uint8_t piece[PIECE];
     uint64_t all = 0;
     world *w = new_world(50);
-    w->settings.streams_max = STREAMS;
+    w->settings.common.streams_max = STREAMS;
     start_endpoint(w);
     w->is_stuck = 1;
     client *c = new_client(w, &ordinary);
@@ -2050,8 +2050,8 @@ static void unknown_streams(uintptr_t argument)
     static const uint8_t type[] = {0x21, 0};
     (void)argument;
     world *w = new_world(36);
-    w->settings.allowances.frames_max = 50;
-    w->settings.allowances.frames_per_second = 1;
+    w->settings.common.allowances.frames_max = 50;
+    w->settings.common.allowances.frames_per_second = 1;
     start_endpoint(w);
     client *c = raw_client(w);
     for (unsigned i = 0; i < 2000 && !c->is_over; i++) {
@@ -2201,7 +2201,7 @@ static void rest(uintptr_t argument)
         if (seed % 2 == 0 && all[0]->is_established)
             client_close(all[0], HTTP3_NO_ERROR);
         else
-            http3_announce_end(w->endpoint, HTTP3_END_LAST);
+            http3_announce_end(w->endpoint, HTTP_END_LAST);
         run_for(w, 5 * SECOND);
         end_world(w);
     }

@@ -315,7 +315,7 @@ void flush_endpoint(world *w)
     static uint8_t bytes[HTTP3_COLLECT_MIN];
     http3_train trains[16];
     uint64_t flags;
-    http3_sender sender = HTTP3_SENDER_DRIVER;
+    http_sender sender = HTTP_SENDER_DRIVER;
     do {
         flags = http3_collect(w->endpoint, trains, 16, bytes, sizeof bytes, w->now, sender);
         uint32_t count = (uint32_t)flags;
@@ -325,8 +325,8 @@ void flush_endpoint(world *w)
             for (uint32_t at = 0; at < t->length; at += t->segment)
                 send_to_client(w, t, bytes + t->offset + at, t->length - at < t->segment ? t->length - at : t->segment);
         }
-        sender = HTTP3_SENDER_AGAIN;
-    } while (!(flags & HTTP3_HAS_ENDED));
+        sender = HTTP_SENDER_AGAIN;
+    } while (!(flags & HTTP_HAS_ENDED));
     CHECK(w->is_served_elsewhere || !http3_needs_sender(w->endpoint));
 }
 

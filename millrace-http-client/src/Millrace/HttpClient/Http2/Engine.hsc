@@ -183,7 +183,7 @@ foreign import ccall unsafe "http2_client_next_notice" c_nextNotice :: Ptr Engin
 
 -- | The key ('Shared.noticeKey') of a thread that has to be woken.
 nextNotice :: Engine -> IO (Maybe Int)
-nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> using engine c_nextNotice
+nextNotice engine = Shared.noticed <$> using engine c_nextNotice
 
 -- | The key under which a thread waits for the connection's state to change.
 stateKey :: Int

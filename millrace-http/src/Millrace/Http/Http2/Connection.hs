@@ -256,8 +256,8 @@ flush connection = mask_ $ do
   if isBusy `has` flags then freeBuffer buffer else sendHere buffer sendsAtATime flags
   where
     sendHere buffer left flags
-      | byteCount flags == 0 = freeBuffer buffer
-      | otherwise = sendQuickly connection buffer left 0 (byteCount flags) (sendHere buffer) (return ())
+      | outputCount flags == 0 = freeBuffer buffer
+      | otherwise = sendQuickly connection buffer left 0 (outputCount flags) (sendHere buffer) (return ())
 
 -- | The same if no other thread is about to.
 flushIfNeeded :: Connection -> IO ()
@@ -283,7 +283,7 @@ sendOn connection buffer = go
             when (isAsynchronous failure) (throwIO (failure :: SomeException))
           Right () -> do
             flags <- collectInto connection buffer Again
-            go 0 (byteCount flags)
+            go 0 (outputCount flags)
 
 -- Sending has failed.
 giveUpSending :: Connection -> IO ()
@@ -346,7 +346,7 @@ sendCollected connection patience buffer left flags
         count
         (sendCollected connection patience buffer)
         (receive connection patience)
-    count = byteCount flags
+    count = outputCount flags
     engine = connectionEngine connection
     transport = connectionTransport connection
     awaitRoom = when (isBusy `has` flags) (awaitSender connection)

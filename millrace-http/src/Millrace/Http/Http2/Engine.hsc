@@ -8,7 +8,6 @@ module Millrace.Http.Http2.Engine
     EngineSettings,
     withEngineSettings,
     newEngineSettings,
-    EngineLimits (..),
     isSupported,
 
     -- * Connections
@@ -29,7 +28,7 @@ module Millrace.Http.Http2.Engine
     inHead,
     hasLimit,
     takeLimit,
-    byteCount,
+    outputCount,
 
     -- ** Bytes
     feed,
@@ -55,6 +54,7 @@ module Millrace.Http.Http2.Engine
     stopClients,
     End (..),
     announceEnd,
+    endCalm,
     endInput,
     isAtRest,
     restKey,
@@ -64,23 +64,18 @@ where
 
 #include "http2_engine.h"
 
-import Data.Bits ((.&.))
-import Data.ByteString (ByteString)
-import qualified Data.ByteString as B
-import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int64)
 import Data.Word (Word32, Word64, Word8)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (ForeignPtr, mallocForeignPtrBytes, withForeignPtr)
-import Foreign.Marshal.Utils (copyBytes)
-import Foreign.Ptr (Ptr, plusPtr)
-import Foreign.Storable (pokeByteOff)
+import Foreign.Ptr (Ptr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception (ConnectionLimit)
-import Millrace.Http.Multiplexed.Engine (Stream, noticeKey, streamWasCancelled)
+import Millrace.Http.Multiplexed.Engine
 import Millrace.Http.Multiplexed.Head (Security (..))
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
 import Millrace.Http.Multiplexed.Rows (Event (..))
+import Millrace.Http.Multiplexed.Settings (EngineLimits, pokeLimits)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Settings
@@ -88,52 +83,12 @@ import Millrace.Http.Multiplexed.Rows (Event (..))
 -- | The settings that all connections of a server share.
 newtype EngineSettings = EngineSettings (ForeignPtr ())
 
--- | The same in Haskell.
-data EngineLimits = EngineLimits
-  { limitStreams :: !Int,
-    limitFields :: !Int,
-    limitHead :: !Int,
-    limitTarget :: !Int,
-    limitStreamWindow :: !Int,
-    limitConnectionWindow :: !Int,
-    limitWindow :: !Int,
-    limitTable :: !Int,
-    limitSkipped :: !Int,
-    limitResets :: !Int,
-    limitResetsPerSecond :: !Int,
-    limitFrames :: !Int,
-    limitFramesPerSecond :: !Int,
-    limitAllowed :: !Word32,
-    -- | Empty: no field.
-    limitServerName :: !ByteString
-  }
-
--- | Copies them into memory for C.
+-- | Copies limits into memory for the C code.
 newEngineSettings :: EngineLimits -> IO EngineSettings
 newEngineSettings limits = do
-  memory <- mallocForeignPtrBytes #{size http2_settings}
-  withForeignPtr memory $ \at -> do
-    #{poke http2_settings, streams_max} at (word (limitStreams limits))
-    #{poke http2_settings, fields_max} at (min 60000 (word (limitFields limits)))
-    #{poke http2_settings, head_max} at (min 16777216 (word (limitHead limits)))
-    #{poke http2_settings, target_max} at (word (limitTarget limits))
-    #{poke http2_settings, stream_window} at (word (limitStreamWindow limits))
-    #{poke http2_settings, connection_window} at (word (limitConnectionWindow limits))
-    #{poke http2_settings, window_max} at (word (limitWindow limits))
-    #{poke http2_settings, deflate_table_max} at (word (limitTable limits))
-    #{poke http2_settings, skipped_max} at (word (limitSkipped limits))
-    #{poke http2_settings, allowances.resets_max} at (word (limitResets limits))
-    #{poke http2_settings, allowances.resets_per_second} at (word (limitResetsPerSecond limits))
-    #{poke http2_settings, allowances.frames_max} at (word (limitFrames limits))
-    #{poke http2_settings, allowances.frames_per_second} at (word (limitFramesPerSecond limits))
-    #{poke http2_settings, allowed} at (limitAllowed limits)
-    let name = B.take #{const HTTP2_SERVER_NAME_MAX} (limitServerName limits)
-    #{poke http2_settings, server_name_length} at (word (B.length name))
-    BU.unsafeUseAsCStringLen name $ \(bytes, size) -> copyBytes (at `plusPtr` #{offset http2_settings, server_name}) bytes size
+  memory <- mallocForeignPtrBytes #{size http_settings}
+  withForeignPtr memory (`pokeLimits` limits)
   return (EngineSettings memory)
-  where
-    word :: Int -> Word32
-    word = fromIntegral . max 0 . min 2147483647
 
 -- | Their address, which is valid during the action.
 withEngineSettings :: EngineSettings -> (Ptr () -> IO a) -> IO a
@@ -167,24 +122,10 @@ foreign import ccall unsafe "http2_close"
 foreign import ccall unsafe "http2_free"
   freeEngine :: Ptr Engine -> IO ()
 
--- | What a call has to say.
-newtype Flags = Flags Word64
-
--- | Is the flag among them?
-has :: Flags -> Flags -> Bool
-has (Flags flag) (Flags flags) = flags .&. flag /= 0
-{-# INLINE has #-}
-
--- | Flags: requests wait to be served; threads must be woken; nothing more is to be sent or received; the client has
--- violated the protocol; another thread sends; the caller no longer has the right to send; a request's head, or the
--- preface, is incomplete; the client has gone beyond a limit.
-hasRequests, hasNotices, isOver, hasFailed, isBusy, hasEnded, inHead, hasLimit :: Flags
-hasRequests = Flags #{const HTTP_HAS_REQUESTS}
-hasNotices = Flags #{const HTTP_HAS_NOTICES}
-isOver = Flags #{const HTTP2_IS_OVER}
+-- | Flags: the client has violated the protocol; a request's head, or the preface, is incomplete; the client has gone
+-- beyond a limit.
+hasFailed, inHead, hasLimit :: Flags
 hasFailed = Flags #{const HTTP2_HAS_FAILED}
-isBusy = Flags #{const HTTP2_IS_BUSY}
-hasEnded = Flags #{const HTTP2_HAS_ENDED}
 inHead = Flags #{const HTTP2_IN_HEAD}
 hasLimit = Flags #{const HTTP2_HAS_LIMIT}
 
@@ -195,11 +136,6 @@ foreign import ccall unsafe "http2_take_limit"
 takeLimit :: Ptr Engine -> IO (Maybe ConnectionLimit)
 takeLimit engine = limitNumbered <$> c_takeLimit engine
 
--- | How many bytes a call has written.
-byteCount :: Flags -> Int
-byteCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
-{-# INLINE byteCount #-}
-
 foreign import ccall unsafe "http2_feed"
   c_feed :: Ptr Engine -> Ptr Word8 -> CSize -> Word64 -> IO Word64
 
@@ -208,27 +144,13 @@ feed :: Ptr Engine -> Ptr Word8 -> Int -> Word64 -> IO Flags
 feed engine bytes count now = Flags <$> c_feed engine bytes (fromIntegral count) now
 {-# INLINE feed #-}
 
--- | The caller's part in sending, as an argument of 'collect'.
-data Sender
-  = -- | It asks for the right to send.
-    Newly
-  | -- | It has the right, and has sent the bytes that it got.
-    Again
-  | -- | It is the receiving thread. If no other thread can have anything to send, it gives up the right with the bytes.
-    Driver
-  deriving (Eq)
-
 foreign import ccall unsafe "http2_collect"
   c_collect :: Ptr Engine -> Ptr Word8 -> CSize -> CInt -> IO Word64
 
--- | Writes bytes to be sent to memory of this size, at least 'collectMin'.
+-- | Writes bytes to be sent to memory of this size, at least 'collectMin'. If no other thread can have anything to send,
+-- the call that returns the last bytes to 'Driver' also ends its right.
 collect :: Ptr Engine -> Ptr Word8 -> Int -> Sender -> IO Flags
-collect engine target size sender = Flags <$> c_collect engine target (fromIntegral size) number
-  where
-    number = case sender of
-      Newly -> #{const HTTP2_SENDER_NEW}
-      Again -> #{const HTTP2_SENDER_AGAIN}
-      Driver -> #{const HTTP2_SENDER_DRIVER}
+collect engine target size sender = Flags <$> c_collect engine target (fromIntegral size) (senderNumber sender)
 {-# INLINE collect #-}
 
 -- | The least room for 'collect'.
@@ -298,7 +220,7 @@ foreign import ccall unsafe "http2_next_notice"
 
 -- | The key ('Millrace.Http.Multiplexed.Engine.noticeKey') of a thread that has to be woken.
 nextNotice :: Ptr Engine -> IO (Maybe Int)
-nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
+nextNotice engine = noticed <$> c_nextNotice engine
 
 foreign import ccall unsafe "http2_stop_due"
   c_stopDue :: Ptr Engine -> IO Word64
@@ -323,24 +245,16 @@ foreign import ccall unsafe "http2_reset_stalled"
 resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
 
--- | How to announce the end.
-data End
-  = -- | Ask the client to begin no more streams.
-    EndNotice
-  | -- | Serve no further streams.
-    EndLast
-  | -- | The client is an attacker.
-    EndCalm
-
 foreign import ccall unsafe "http2_announce_end"
   c_announceEnd :: Ptr Engine -> CInt -> IO ()
 
 -- | Announces the end. The caller will call 'collect'.
 announceEnd :: Ptr Engine -> End -> IO ()
-announceEnd engine end = c_announceEnd engine $ case end of
-  EndNotice -> #{const HTTP2_END_NOTICE}
-  EndLast -> #{const HTTP2_END_LAST}
-  EndCalm -> #{const HTTP2_END_CALM}
+announceEnd engine = c_announceEnd engine . endNumber
+
+-- | Ends the connection of an attacker at once, with ENHANCE_YOUR_CALM. The caller will call 'collect'.
+foreign import ccall unsafe "http2_end_calm"
+  endCalm :: Ptr Engine -> IO ()
 
 -- | The client has ended its side. Nothing more will be fed.
 foreign import ccall unsafe "http2_end_input"
@@ -363,10 +277,6 @@ restKey = noticeKey #{const HTTP_NO_STREAM} Closed
 foreign import ccall unsafe "http2_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more. The time counts only if the client has cancelled the
--- request: a handler that runs on after that has wasted work.
+-- | The request is over. The stream must not be used any more.
 releaseStream :: Ptr Stream -> IO Flags
-releaseStream stream = do
-  cancelled <- streamWasCancelled stream
-  now <- if cancelled then monotonicNanoseconds else return 0
-  Flags <$> c_release stream now
+releaseStream = releaseWith c_release monotonicNanoseconds

@@ -485,7 +485,7 @@ checkTimeouts session = do
         | wanted == EndNow && reached /= Last = announce EndLast Last
         | wanted == EndSoon && reached == Open = announce EndNotice Noticed
         | reached == Noticed = if noticed >= noticeMicros then announce EndLast Last else return True
-        | hasSlowHead = announceEnd engine EndCalm >> flush connection >> return False
+        | hasSlowHead = endCalm engine >> flush connection >> return False
         | open == 0 && reached == Last = flush connection >> return False
         | wasLongIdle = do
           -- On a busy machine a request may have come before this thread could run.

@@ -1,10 +1,26 @@
 -- |
--- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory. Must not
--- know: sockets, WAI.
+-- The C code of streams as Haskell functions: a request of HTTP\/2 or HTTP\/3 and its response, in memory, and what the
+-- engines of both protocols have in common. Must not know: sockets, WAI.
 --
 -- No function blocks, except on the lock of an engine, which is never held for long.
 module Millrace.Http.Multiplexed.Engine
-  ( Stream,
+  ( -- * Calls of an engine
+    Flags (..),
+    has,
+    hasRequests,
+    hasNotices,
+    isOver,
+    isBusy,
+    hasEnded,
+    outputCount,
+    Sender (..),
+    senderNumber,
+    End (..),
+    endNumber,
+    noticed,
+
+    -- * Streams
+    Stream,
     streamKey,
     streamHead,
     streamHasEnded,
@@ -20,6 +36,7 @@ module Millrace.Http.Multiplexed.Engine
     resetStreamWith,
     failStream,
     markFlushed,
+    releaseWith,
 
     -- * Waiting
     noticeKey,
@@ -45,6 +62,7 @@ where
 
 #include "http_stream.h"
 
+import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
 import Data.Int (Int64)
 import Data.Word (Word32, Word64, Word8)
@@ -55,6 +73,72 @@ import Foreign.Storable (peek, peekByteOff)
 import Millrace.Http.Multiplexed.Head (Head)
 import Millrace.Http.Multiplexed.Piece (Piece)
 import Millrace.Http.Multiplexed.Rows
+
+-- | The result of a call: flags, and a number.
+newtype Flags = Flags Word64
+
+instance Semigroup Flags where
+  Flags one <> Flags other = Flags (one .|. other)
+  {-# INLINE (<>) #-}
+
+instance Monoid Flags where
+  mempty = Flags 0
+
+-- | Whether the flag is among them.
+has :: Flags -> Flags -> Bool
+has (Flags flag) (Flags flags) = flags .&. flag /= 0
+{-# INLINE has #-}
+
+-- | Flags: requests wait to be served; threads must be woken; nothing more is to be sent or received; another thread
+-- sends; the caller no longer has the right to send.
+hasRequests, hasNotices, isOver, isBusy, hasEnded :: Flags
+hasRequests = Flags #{const HTTP_HAS_REQUESTS}
+hasNotices = Flags #{const HTTP_HAS_NOTICES}
+isOver = Flags #{const HTTP_IS_OVER}
+isBusy = Flags #{const HTTP_IS_BUSY}
+hasEnded = Flags #{const HTTP_HAS_ENDED}
+
+-- | How much output a call has written: bytes of HTTP\/2, or batches of datagrams of HTTP\/3.
+outputCount :: Flags -> Int
+outputCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
+{-# INLINE outputCount #-}
+
+-- | The part in sending of a thread that collects output.
+data Sender
+  = -- | It asks for the right to send.
+    Newly
+  | -- | It has the right, and has sent the output that it got.
+    Again
+  | -- | It is the receiving thread, and asks for the right.
+    Driver
+  deriving (Eq)
+
+-- | The number of the C code.
+senderNumber :: Sender -> CInt
+senderNumber sender = case sender of
+  Newly -> #{const HTTP_SENDER_NEW}
+  Again -> #{const HTTP_SENDER_AGAIN}
+  Driver -> #{const HTTP_SENDER_DRIVER}
+{-# INLINE senderNumber #-}
+
+-- | How to announce the end of a connection.
+data End
+  = -- | Ask the client to begin no more requests.
+    EndNotice
+  | -- | Serve no further requests.
+    EndLast
+
+-- | The number of the C code.
+endNumber :: End -> CInt
+endNumber end = case end of
+  EndNotice -> #{const HTTP_END_NOTICE}
+  EndLast -> #{const HTTP_END_LAST}
+
+-- | The key ('noticeKey') of a thread that has to be woken, as the C code returns it.
+noticed :: Int64 -> Maybe Int
+noticed key
+  | key < 0 = Nothing
+  | otherwise = Just (fromIntegral key)
 
 -- | A request, from the moment when it is taken until it is released.
 data Stream
@@ -110,6 +194,16 @@ foreign import ccall unsafe "http_stream_abort"
 -- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
 foreign import ccall unsafe "http_stream_flush"
   markFlushed :: Ptr Stream -> IO ()
+
+-- | @releaseWith release clock stream@ gives a stream back by its protocol's function, which gets the time if the client
+-- has cancelled the request, and otherwise 0: a handler that runs on after that has wasted work. The stream must not be
+-- used any more.
+releaseWith :: (Ptr Stream -> Word64 -> IO Word64) -> IO Word64 -> Ptr Stream -> IO Flags
+releaseWith release clock stream = do
+  cancelled <- streamWasCancelled stream
+  now <- if cancelled then clock else return 0
+  Flags <$> release stream now
+{-# INLINE releaseWith #-}
 
 -- | The key under which a thread waits for an event of the stream with this number.
 noticeKey :: Int -> Event -> Int

@@ -23,9 +23,10 @@ import Millrace.Http.Delivery (Pace, makePace)
 import Millrace.Http.Exception (ConnectionLimit, ConnectionLimitExceeded (..), isAsynchronous)
 import Millrace.Http.FieldSyntax (harmless)
 import Millrace.Http.FileCache (FileCache, newFileCache)
-import Millrace.Http.Http2.Engine (EngineLimits (..), EngineSettings, isSupported, newEngineSettings)
-import Millrace.Http.Server.Limits (Limits (..), limitsOf, secondsInMicros)
-import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), Protocols (..), Settings (..))
+import Millrace.Http.Http2.Engine (EngineSettings, isSupported, newEngineSettings)
+import Millrace.Http.Multiplexed.Settings (engineLimits)
+import Millrace.Http.Server.Limits (Limits, limitsOf, secondsInMicros)
+import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Server.State (ServerState, claimLimitReport, newServerState)
 import Millrace.Http.Threads (Threads, newThreads)
 import Network.Socket (SockAddr)
@@ -69,34 +70,10 @@ newServerContext settings =
       (secondsInMicros (settingsFdCacheSeconds settings))
       (secondsInMicros (settingsFileInfoCacheSeconds settings))
     <*> newThreads
-    <*> newEngineSettings (engineLimits settings limits)
+    <*> newEngineSettings (engineLimits 0 settings limits)
     <*> fmap (&& settingsProtocols settings /= OnlyHttp1) isSupported
   where
     limits = limitsOf settings
-
-engineLimits :: Settings -> Limits -> EngineLimits
-engineLimits settings limits =
-  EngineLimits
-    { limitStreams = http2MaximumStreams own,
-      limitFields = fieldsMax limits,
-      limitHead = headMax limits,
-      limitTarget = targetMax limits,
-      limitStreamWindow = http2StreamWindow own,
-      limitConnectionWindow = http2ConnectionWindow own,
-      limitWindow = maximum [http2MaximumWindow own, http2StreamWindow own, http2ConnectionWindow own],
-      limitTable = http2CompressionTable own,
-      limitSkipped = skippedBytesMax limits,
-      limitResets = resets,
-      limitResetsPerSecond = resetsPerSecond,
-      limitFrames = frames,
-      limitFramesPerSecond = framesPerSecond,
-      limitAllowed = headAllowed limits,
-      limitServerName = harmless (settingsServerName settings)
-    }
-  where
-    own = settingsHttp2 settings
-    Allowance resets resetsPerSecond = http2Resets own
-    Allowance frames framesPerSecond = http2Frames own
 
 -- | Moves the server on to this phase. Returns False if it was already in this phase or a later one.
 enterPhase :: ServerContext -> Phase -> IO Bool

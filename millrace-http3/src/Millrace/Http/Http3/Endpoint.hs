@@ -257,7 +257,7 @@ sendCollected endpoint buffer (SendsLeft left) sender = do
   wakeNoticed endpoint flags
   let ends = isBusy `has` flags || hasEnded `has` flags
   unless (isBusy `has` flags) $
-    sendAll endpoint buffer (trainCount flags)
+    sendAll endpoint buffer (outputCount flags)
       `onException` (unless ends (stopSending engine) >> giveBuffer endpoint buffer)
   if ends
     then giveBuffer endpoint buffer

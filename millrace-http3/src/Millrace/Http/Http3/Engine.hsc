@@ -16,7 +16,7 @@ module Millrace.Http.Http3.Engine
     Engine,
     EngineSettings,
     newEngineSettings,
-    EngineLimits (..),
+    PortLimits (..),
     Early (..),
     openEngine,
     openBeside,
@@ -33,7 +33,7 @@ module Millrace.Http.Http3.Engine
     isBusy,
     hasEnded,
     isForeign,
-    trainCount,
+    outputCount,
 
     -- ** Datagrams
     ownerOf,
@@ -80,9 +80,7 @@ where
 
 import Control.Exception (mask_, throwIO)
 import Control.Monad (unless, when)
-import Data.Bits ((.&.), (.|.))
 import Data.ByteString (ByteString)
-import qualified Data.ByteString as B
 import qualified Data.ByteString.Unsafe as BU
 import Data.Int (Int32, Int64)
 import Data.Word (Word16, Word32, Word64, Word8)
@@ -90,12 +88,12 @@ import Foreign.C.String (CString, peekCString)
 import Foreign.C.Types (CInt (..), CSize (..))
 import Foreign.ForeignPtr (FinalizerPtr, ForeignPtr, mallocForeignPtrBytes, newForeignPtr, withForeignPtr)
 import Foreign.Marshal.Alloc (allocaBytes)
-import Foreign.Marshal.Utils (copyBytes)
 import Foreign.Ptr (Ptr, castPtr, nullPtr, plusPtr)
 import Foreign.Storable (peekByteOff, pokeByteOff)
 import Millrace.Http.Exception (ConnectionLimit)
-import Millrace.Http.Multiplexed.Engine (Stream, resetStreamWith, streamWasCancelled)
+import Millrace.Http.Multiplexed.Engine
 import Millrace.Http.Multiplexed.Limit (limitNumbered)
+import Millrace.Http.Multiplexed.Settings (EngineLimits, pokeLimits, settingWord)
 import Millrace.Socket.Train (Path (..), Train (..))
 import Network.Socket (SockAddr)
 import Network.Socket.Address (peekSocketAddress)
@@ -161,21 +159,10 @@ data Engine
 -- | The settings of an endpoint.
 newtype EngineSettings = EngineSettings (ForeignPtr ())
 
--- | What is set in them. Times are in milliseconds.
-data EngineLimits = EngineLimits
-  { limitStreams :: !Int,
-    limitFields :: !Int,
-    limitHead :: !Int,
-    limitTarget :: !Int,
-    limitStreamWindow :: !Int,
-    limitConnectionWindow :: !Int,
-    limitWindow :: !Int,
-    limitTable :: !Int,
-    limitSkipped :: !Int,
-    limitResets :: !Int,
-    limitResetsPerSecond :: !Int,
-    limitFrames :: !Int,
-    limitFramesPerSecond :: !Int,
+-- | The settings of a port. Times are in milliseconds.
+data PortLimits = PortLimits
+  { -- | What HTTP\/2 has, too.
+    limitsInCommon :: !EngineLimits,
     -- | Requests of a connection.
     limitRequests :: !(Maybe Int),
     limitConnections :: !(Maybe Int),
@@ -184,12 +171,9 @@ data EngineLimits = EngineLimits
     limitHandshake :: !Int,
     -- | Bytes of the largest datagram to be tried.
     limitDatagram :: !Int,
-    limitAllowed :: !Word32,
     limitEarly :: !Early,
     -- | The beginning of connection IDs.
-    limitOwner :: !Word16,
-    -- | Empty: no field.
-    limitServerName :: !ByteString
+    limitOwner :: !Word16
   }
 
 -- | Whether requests that change nothing are served when they come in 0-RTT.
@@ -199,42 +183,23 @@ foreign import ccall unsafe "http3_settings_default"
   c_settingsDefault :: Ptr () -> IO CInt
 
 -- | The defaults of the C code, with these limits. Throws an @IOError@ if the system has no random bytes.
-newEngineSettings :: EngineLimits -> IO EngineSettings
+newEngineSettings :: PortLimits -> IO EngineSettings
 newEngineSettings limits = do
   memory <- mallocForeignPtrBytes #{size http3_settings}
   withForeignPtr memory $ \at -> do
     result <- c_settingsDefault at
     unless (result == 0) (throwIO (userError "HTTP/3: the system gives no random bytes"))
-    #{poke http3_settings, streams_max} at (word (limitStreams limits))
-    #{poke http3_settings, fields_max} at (min 60000 (word (limitFields limits)))
-    #{poke http3_settings, head_max} at (min 16777216 (word (limitHead limits)))
-    #{poke http3_settings, target_max} at (word (limitTarget limits))
-    #{poke http3_settings, stream_window} at (word (limitStreamWindow limits))
-    #{poke http3_settings, connection_window} at (word (limitConnectionWindow limits))
-    #{poke http3_settings, window_max} at (word (limitWindow limits))
-    #{poke http3_settings, table_max} at (word (limitTable limits))
-    #{poke http3_settings, skipped_max} at (word (limitSkipped limits))
-    #{poke http3_settings, allowances.resets_max} at (word (limitResets limits))
-    #{poke http3_settings, allowances.resets_per_second} at (word (limitResetsPerSecond limits))
-    #{poke http3_settings, allowances.frames_max} at (word (limitFrames limits))
-    #{poke http3_settings, allowances.frames_per_second} at (word (limitFramesPerSecond limits))
-    mapM_ (#{poke http3_settings, requests_max} at . word) (limitRequests limits)
-    mapM_ (#{poke http3_settings, connections_max} at . word) (limitConnections limits)
-    #{poke http3_settings, idle_ms} at (word (limitIdle limits))
-    #{poke http3_settings, handshake_ms} at (word (limitHandshake limits))
-    #{poke http3_settings, datagram_max} at (word (limitDatagram limits))
-    #{poke http3_settings, allowed} at (limitAllowed limits)
+    pokeLimits (at `plusPtr` #{offset http3_settings, common}) (limitsInCommon limits)
+    mapM_ (#{poke http3_settings, requests_max} at . settingWord) (limitRequests limits)
+    mapM_ (#{poke http3_settings, connections_max} at . settingWord) (limitConnections limits)
+    #{poke http3_settings, idle_ms} at (settingWord (limitIdle limits))
+    #{poke http3_settings, handshake_ms} at (settingWord (limitHandshake limits))
+    #{poke http3_settings, datagram_max} at (settingWord (limitDatagram limits))
     #{poke http3_settings, early} at $ case limitEarly limits of
       ServesNothingEarly -> 0 :: Word32
       ServesEarly -> 1
     #{poke http3_settings, owner} at (limitOwner limits)
-    let name = B.take #{const HTTP3_SERVER_NAME_MAX} (limitServerName limits)
-    #{poke http3_settings, server_name_length} at (word (B.length name))
-    BU.unsafeUseAsCStringLen name $ \(bytes, size) -> copyBytes (at `plusPtr` #{offset http3_settings, server_name}) bytes size
   return (EngineSettings memory)
-  where
-    word :: Int -> Word32
-    word = fromIntegral . max 0 . min 2147483647
 
 foreign import ccall unsafe "http3_open"
   c_open :: Ptr () -> Ptr () -> IO (Ptr Engine)
@@ -266,36 +231,11 @@ closeEngine engine = c_close engine #{const HTTP3_NO_ERROR}
 foreign import ccall unsafe "http3_free"
   freeEngine :: Ptr Engine -> IO ()
 
--- | What a call has to say.
-newtype Flags = Flags Word64
-
-instance Semigroup Flags where
-  Flags one <> Flags other = Flags (one .|. other)
-  {-# INLINE (<>) #-}
-
-instance Monoid Flags where
-  mempty = Flags 0
-
--- | Is the flag among them?
-has :: Flags -> Flags -> Bool
-has (Flags flag) (Flags flags) = flags .&. flag /= 0
-{-# INLINE has #-}
-
--- | Flags: requests wait to be served; threads must be woken; connections have opened or ended; another thread sends;
--- the caller no longer has the right to send; a datagram is the first one of a client, and was not taken because the
+-- | Flags: connections have opened or ended; a datagram is the first one of a client, and was not taken because the
 -- endpoint is ending.
-hasRequests, hasNotices, hasChanges, isBusy, hasEnded, isForeign :: Flags
-hasRequests = Flags #{const HTTP_HAS_REQUESTS}
-hasNotices = Flags #{const HTTP_HAS_NOTICES}
+hasChanges, isForeign :: Flags
 hasChanges = Flags #{const HTTP3_HAS_CHANGES}
-isBusy = Flags #{const HTTP3_IS_BUSY}
-hasEnded = Flags #{const HTTP3_HAS_ENDED}
 isForeign = Flags #{const HTTP3_IS_FOREIGN}
-
--- | How many trains 'collect' has written.
-trainCount :: Flags -> Int
-trainCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
-{-# INLINE trainCount #-}
 
 foreign import ccall unsafe "http3_owner_of"
   c_ownerOf :: Ptr Word8 -> CSize -> IO Int32
@@ -358,27 +298,14 @@ peekTrain locality output at = do
 collectMin :: Int
 collectMin = #{const HTTP3_COLLECT_MIN}
 
--- | The caller's part in sending, as an argument of 'collect'.
-data Sender
-  = -- | It asks for the right to send.
-    Newly
-  | -- | It has the right, and has sent the datagrams that it got.
-    Again
-  | -- | It is the receiving thread, and asks for the right.
-    Driver
-
 foreign import ccall unsafe "http3_collect"
   c_collect :: Ptr Engine -> Ptr () -> Word32 -> Ptr Word8 -> CSize -> Word64 -> CInt -> IO Word64
 
 -- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most this many
 -- trains of them.
 collect :: Ptr Engine -> (Ptr (), Int) -> (Ptr Word8, Int) -> Word64 -> Sender -> IO Flags
-collect engine (trains, most) (output, room) now sender = Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now number
-  where
-    number = case sender of
-      Newly -> #{const HTTP3_SENDER_NEW}
-      Again -> #{const HTTP3_SENDER_AGAIN}
-      Driver -> #{const HTTP3_SENDER_DRIVER}
+collect engine (trains, most) (output, room) now sender =
+  Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now (senderNumber sender)
 {-# INLINE collect #-}
 
 -- | Gives up the right to send.
@@ -392,21 +319,12 @@ foreign import ccall unsafe "http3_needs_sender"
 needsSender :: Ptr Engine -> IO Bool
 needsSender engine = (/= 0) <$> c_needsSender engine
 
--- | How to announce the end.
-data End
-  = -- | Ask the clients to begin no more requests.
-    EndNotice
-  | -- | Serve no further requests.
-    EndLast
-
 foreign import ccall unsafe "http3_announce_end"
   c_announceEnd :: Ptr Engine -> CInt -> IO ()
 
 -- | Announces the end of all connections. The caller will call 'collect'.
 announceEnd :: Ptr Engine -> End -> IO ()
-announceEnd engine end = c_announceEnd engine $ case end of
-  EndNotice -> #{const HTTP3_END_NOTICE}
-  EndLast -> #{const HTTP3_END_LAST}
+announceEnd engine = c_announceEnd engine . endNumber
 
 foreign import ccall unsafe "http3_end_idle"
   c_endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Word32
@@ -493,7 +411,7 @@ foreign import ccall unsafe "http3_next_notice"
 
 -- | The key ('Millrace.Http.Multiplexed.Engine.noticeKey') of a thread that has to be woken.
 nextNotice :: Ptr Engine -> IO (Maybe Int)
-nextNotice engine = (\key -> if key < 0 then Nothing else Just (fromIntegral key)) <$> c_nextNotice engine
+nextNotice engine = noticed <$> c_nextNotice engine
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Streams
@@ -513,13 +431,9 @@ streamClient stream = peekSocketAddress (stream `plusPtr` #{offset http3_stream,
 foreign import ccall unsafe "http3_release"
   c_release :: Ptr Stream -> Word64 -> IO Word64
 
--- | The request is over. The stream must not be used any more. The action, which gets the time, runs only if the client
--- has cancelled the request: a handler that runs on after that has wasted work.
+-- | The request is over. The stream must not be used any more. The action returns the time.
 releaseStream :: Ptr Stream -> IO Word64 -> IO Flags
-releaseStream stream clock = do
-  cancelled <- streamWasCancelled stream
-  now <- if cancelled then clock else return 0
-  Flags <$> c_release stream now
+releaseStream stream clock = releaseWith c_release clock stream
 
 -- | Resets the stream at once: the request was not looked at.
 rejectStream :: Ptr Stream -> IO ()

@@ -154,7 +154,7 @@ start tls settings credentials application running place@(Place address options)
   neighbours <- if isShared options then openNeighbours address else return Nothing
   let own = Owner (maybe Unknown neighboursProcess neighbours) (Loop 0)
       prepare datagram =
-        (,) <$> newEngineSettings (engineLimits (ownerNumber own) datagram tls settings)
+        (,) <$> newEngineSettings (portLimits (ownerNumber own) datagram tls settings)
           <*> (openAll place =<< endpointsFor tls)
   (limits, sockets) <- (largestDatagram address >>= prepare) `onException` mapM_ closeNeighbours neighbours
   begun <- newEmptyMVar

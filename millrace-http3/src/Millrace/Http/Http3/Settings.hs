@@ -3,7 +3,7 @@
 module Millrace.Http.Http3.Settings
   ( UnsupportedSetting (..),
     refuseUnsupported,
-    engineLimits,
+    portLimits,
     credentialsOf,
   )
 where
@@ -14,10 +14,10 @@ import qualified Data.ByteString.Char8 as C8
 import Data.IORef (readIORef)
 import Data.Maybe (isJust, listToMaybe)
 import Data.Word (Word16)
-import Millrace.Http.FieldSyntax (harmless)
-import Millrace.Http.Http3.Engine (Credentials, Early (..), EngineLimits (..), Pem (..), newCredentials)
+import Millrace.Http.Http3.Engine (Credentials, Early (..), Pem (..), PortLimits (..), newCredentials)
+import Millrace.Http.Multiplexed.Settings (engineLimits)
 import Millrace.Http.Server.Limits
-import Millrace.Http.Server.Settings (Allowance (..), Http2Settings (..), ProxyProtocol (..), Settings (..))
+import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Millrace.Http.Tls.TlsSettings (CertSettings (..), EarlyData (..), TLSSettings (..))
 import Millrace.Tls (ClientCertificates (..), UnknownNames (..))
 
@@ -65,44 +65,25 @@ unsupported tls =
       NotAsked -> tlsWantClientCert tls
       _ -> True
 
--- | The limits of HTTP\/2 count for HTTP\/3, too. The numbers are the beginning of connection IDs, and the bytes of the
--- largest datagram.
-engineLimits :: Word16 -> Int -> TLSSettings -> Settings -> EngineLimits
-engineLimits owner datagram tls settings =
-  EngineLimits
-    { limitStreams = http2MaximumStreams own,
-      limitFields = fieldsMax limits,
-      limitHead = headMax limits,
-      limitTarget = targetMax limits,
-      limitStreamWindow = http2StreamWindow own,
-      limitConnectionWindow = connectionWindow,
-      limitWindow = maximum [http2MaximumWindow own, http2StreamWindow own, connectionWindow],
-      limitTable = http2CompressionTable own,
-      limitSkipped = skippedBytesMax limits,
-      limitResets = resets,
-      limitResetsPerSecond = resetsPerSecond,
-      limitFrames = frames,
-      limitFramesPerSecond = framesPerSecond,
+-- | The limits of a port. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
+portLimits :: Word16 -> Int -> TLSSettings -> Settings -> PortLimits
+portLimits owner datagram tls settings =
+  PortLimits
+    { -- In HTTP/3 the bytes of heads count for the connection's window, too: uploads that nobody reads yet must leave
+      -- room for further requests.
+      limitsInCommon = engineLimits 1048576 settings limits,
       limitRequests = settingsMaximumRequests settings,
       limitConnections = settingsMaximumConnections settings,
       limitIdle = if freshMicros limits == 0 then 0 else max 1 (freshMicros limits `quot` 1000),
       limitHandshake = secondsInMicros (tlsHandshakeSeconds tls) `quot` 1000,
       limitDatagram = datagram,
-      limitAllowed = headAllowed limits,
       limitEarly = case tlsEarlyData tls of
         NoEarlyData -> ServesNothingEarly
         SafeEarlyData -> ServesEarly,
-      limitOwner = owner,
-      limitServerName = harmless (settingsServerName settings)
+      limitOwner = owner
     }
   where
-    own = settingsHttp2 settings
     limits = limitsOf settings
-    Allowance resets resetsPerSecond = http2Resets own
-    Allowance frames framesPerSecond = http2Frames own
-    -- In HTTP/3 the bytes of heads count for it, too: uploads that nobody reads yet must leave room for further
-    -- requests.
-    connectionWindow = max 1048576 (http2ConnectionWindow own)
 
 -- | Reads the certificates. Throws an 'UnsupportedSetting', or an @IOError@ if they cannot be read or used.
 credentialsOf :: TLSSettings -> IO Credentials
