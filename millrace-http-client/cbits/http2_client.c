@@ -116,7 +116,7 @@ static void make_end(http2_client *client)
     client->left = client->end_frame;
 }
 
-size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
+size_t http2_client_collect(http2_client *client, uint8_t *out, size_t capacity)
 {
     size_t filled = 0;
     http_lock(&client->engine);
@@ -134,9 +134,9 @@ size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room)
             client->left_length = (size_t)count;
             make_end(client);
         }
-        if (client->left_length > room - filled && filled > 0)
+        if (client->left_length > capacity - filled && filled > 0)
             break;
-        size_t fitting = client->left_length < room - filled ? client->left_length : room - filled;
+        size_t fitting = client->left_length < capacity - filled ? client->left_length : capacity - filled;
         memcpy(out + filled, client->left, fitting);
         filled += fitting;
         client->left += fitting;

@@ -1,17 +1,18 @@
 /*
- * http2_client.h - one HTTP/2 connection of a client, on libnghttp2, purely in memory: requests and received bytes go in, bytes to
- * send and responses come out. Must not know: GHC, sockets, the clock.
+ * http2_client.h - one HTTP/2 connection of a client, on libnghttp2, purely in memory: requests and received bytes go
+ * in, bytes to send and responses come out. Must not know: GHC, sockets, the clock.
  *
- * Any thread may call any function. Each takes the connection's lock for at most the time that processing 64 KiB takes. No function
- * waits for the network.
+ * Any thread may call any function. Each takes the connection's lock for at most the time that processing 64 KiB
+ * takes. No function waits for the network.
  *
  * A request and its response are an http_stream, as for the servers: http_stream_write, http_stream_await_output,
  * http_stream_finish and http_stream_reset send the request; http_stream_read and http_stream_trailers receive the
- * response's body. Only its heads have functions here. A stream that http2_client_request has returned belongs to its caller
- * until http2_client_release.
+ * response's body. Only its heads have functions here. A stream that http2_client_request has returned belongs to its
+ * caller until http2_client_release.
  *
- * Flow control follows the caller: the server may send one window on a stream, and more only after http_stream_read has taken
- * bytes. The connection's window is given back at once, so that a response that nobody reads does not stop the others.
+ * Flow control follows the caller: the server may send one window on a stream, and more only after http_stream_read
+ * has taken bytes. The connection's window is given back at once, so that a response that nobody reads does not stop
+ * the others.
  */
 #ifndef HTTP2_CLIENT_H
 #define HTTP2_CLIENT_H
@@ -73,9 +74,9 @@ void http2_client_feed(http2_client *client, const uint8_t *bytes, size_t length
 
 /* Writes bytes to send to `out`, and returns their number. One thread at a time may call it. When it returns 0, that
  * thread sleeps until http2_client_needs_sender has returned 1. */
-size_t http2_client_collect(http2_client *client, uint8_t *out, size_t room);
+size_t http2_client_collect(http2_client *client, uint8_t *out, size_t capacity);
 
-/* The least `room` for http2_client_collect, in bytes. */
+/* The least `capacity` for http2_client_collect, in bytes. */
 #define HTTP2_CLIENT_COLLECT_MIN 16393u
 
 /* Returns 1 if there is something to send while the sending thread sleeps: once, so the caller must wake it. */

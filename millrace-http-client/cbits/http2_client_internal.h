@@ -1,10 +1,10 @@
 /*
- * http2_client_internal.h - what the files of the HTTP/2 client share: the records of a connection and of a stream. Must not know: GHC,
- * sockets, the clock.
+ * http2_client_internal.h - what the files of the HTTP/2 client share: the records of a connection and of a stream.
+ * Must not know: GHC, sockets, the clock.
  *
- * The streams are http_engine's. libnghttp2's callbacks run within http2_client_feed and http2_client_collect, with the lock held.
- * They only change records and queue notices. A stream's record is freed when libnghttp2 has closed the stream and its owner has
- * released it.
+ * The streams are http_engine's. libnghttp2's callbacks run within http2_client_feed and http2_client_collect, with
+ * the lock held. They only change records and queue notices. A stream's record is freed when libnghttp2 has closed
+ * the stream and its owner has released it.
  */
 #ifndef HTTP2_CLIENT_INTERNAL_H
 #define HTTP2_CLIENT_INTERNAL_H
@@ -87,7 +87,7 @@ int http2_client_add_field(http2_client_head *to, const uint8_t *name, size_t na
 void http2_client_free_stream(http_stream *stream);
 /* Notes why the stream fails, unless it has failed already. What was received before can still be read. */
 void http2_client_fail(http_stream *stream, http2_client_cause cause, uint32_t code);
-/* The same for a stream that libnghttp2 resets, because of what a callback returns: this function's result. */
+/* Fails a stream as http2_client_fail does, and returns the result with which a callback makes libnghttp2 reset it. */
 int http2_client_refuse(http_stream *stream, http2_client_cause cause, uint32_t code);
 /* A part of the request cannot be sent, or a part of the response cannot be kept: resets the stream. Otherwise the
    server would wait for the rest. */

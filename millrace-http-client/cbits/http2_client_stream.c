@@ -1,6 +1,6 @@
 /*
- * http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h, and http_protocol on libnghttp2. Must not
- * know: GHC, sockets, the clock.
+ * http2_client_stream.c - requests and responses of an HTTP/2 client: http2_client.h, and http_protocol on
+ * libnghttp2. Must not know: GHC, sockets, the clock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,12 +132,12 @@ int http2_client_submit_end(http_stream *stream)
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): nghttp2 gives the type */
-static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *destination, size_t room, uint32_t *flags,
+static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *destination, size_t capacity, uint32_t *flags,
                            nghttp2_data_source *source, void *data)
 {
     http_stream *stream = source->ptr;
     (void)session, (void)id, (void)data;
-    size_t length = http_body_take(&stream->output, destination, room);
+    size_t length = http_body_take(&stream->output, destination, capacity);
     if (length > 0) {
         http_note_given(stream, length);
         http_note_dropped(stream, length);
@@ -164,10 +164,10 @@ static int request(http2_client *client, const uint8_t *rows, uint32_t count, ht
     if (client->stream_count >=
         nghttp2_session_get_remote_settings(client->session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS))
         return client->stream_count > 0 ? HTTP2_CLIENT_FULL : HTTP2_CLIENT_BARRED;
-    http2_client_stream *made = http_take_zeroed(sizeof *made);
+    http2_client_stream *made = http_alloc_zeroed(sizeof *made);
     nghttp2_nv *fields = fields_of(rows, count);
     if (made == NULL || fields == NULL) {
-        http_give(made);
+        http_free(made);
         free(fields);
         http2_client_begin_leaving(client);
         return HTTP2_CLIENT_LEAVING;
@@ -180,7 +180,7 @@ static int request(http2_client *client, const uint8_t *rows, uint32_t count, ht
                                         part == HTTP2_CLIENT_NOTHING_FOLLOWS ? NULL : &provider, made);
     free(fields);
     if (id < 0) {
-        http_give(made);
+        http_free(made);
         if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE || id == NGHTTP2_ERR_NOMEM) {
             http2_client_begin_leaving(client);
             return HTTP2_CLIENT_LEAVING;

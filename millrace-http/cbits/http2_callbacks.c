@@ -1,6 +1,7 @@
 /*
- * http2_callbacks.c - what libnghttp2 says of requests and of sent frames. Its callbacks run within http2_feed and http2_collect, with the lock
- * held. They only change records and queue notices. Must not know: GHC, sockets, the clock.
+ * http2_callbacks.c - what libnghttp2 says of requests and of sent frames. Its callbacks run within http2_feed and
+ * http2_collect, with the lock held. They only change records and queue notices. Must not know: GHC, sockets, the
+ * clock.
  */
 #include "http2_internal.h"
 
@@ -23,7 +24,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         http2_remember(&connection->memory, frame->hd.stream_id);
         /* The last GOAWAY says that the client may repeat this request. libnghttp2 refuses it only when that frame is
            sent. */
-        if (connection->takes_no_more || !http2_has_room(connection))
+        if (connection->takes_no_more || !http2_has_slot(connection))
             return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_REFUSED_STREAM) ==
                            0
                        ? 0
@@ -68,8 +69,9 @@ static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *fram
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9113, section
- * 8.7). A client may send thousands of them before RST_STREAM goes out, so their memory is freed at once. */
+/* Refuses a request whose fields exceed the limit together with those of the others: the client may send it again
+ * later (RFC 9113, section 8.7). A client may send thousands of them before RST_STREAM goes out, so their memory is
+ * freed at once. */
 static void refuse_head(http_stream *stream, nghttp2_session *session)
 {
     stream->has_failed = stream->drops_input = 1;
@@ -78,7 +80,7 @@ static void refuse_head(http_stream *stream, nghttp2_session *session)
                       nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, http2_id(stream), NGHTTP2_REFUSED_STREAM));
 }
 
-/* Refuses trailers for which there is no room. Their request is served already, so its stream ends. */
+/* Refuses trailers that exceed the limit of all fields. Their request is served already, so its stream ends. */
 static void refuse_trailers(http_stream *stream, nghttp2_session *session)
 {
     http_drop_section(&stream->fields, HTTP_SECTION_TRAILERS);

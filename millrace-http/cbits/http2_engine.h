@@ -1,12 +1,12 @@
 /*
- * http2_engine.h - one HTTP/2 connection of a server, on libnghttp2, purely in memory: received bytes go in, requests and
- * bytes to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
+ * http2_engine.h - one HTTP/2 connection of a server, on libnghttp2, purely in memory: received bytes go in, requests
+ * and bytes to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
  *
- * Any thread may call any function. Each takes the connection's lock for at most the time that processing 16 KiB of input or
- * 80 KiB of output takes. No function waits for the network.
+ * Any thread may call any function. Each takes the connection's lock for at most the time that processing 16 KiB of
+ * input or 80 KiB of output takes. No function waits for the network.
  *
- * A stream that http2_next_request has returned belongs to its caller until http2_release. Its record stays valid after the
- * client has reset the stream, and after the connection has ended.
+ * A stream that http2_next_request has returned belongs to its caller until http2_release. Its record stays valid
+ * after the client has reset the stream, and after the connection has ended.
  */
 #ifndef HTTP2_ENGINE_H
 #define HTTP2_ENGINE_H
@@ -21,10 +21,10 @@
 
 typedef struct http2_connection http2_connection;
 
-/* The least `room` for http2_collect, in bytes. */
+/* The least `capacity` for http2_collect, in bytes. */
 #define HTTP2_COLLECT_MIN 16384u
 
-/* The `room` for http2_collect if much is to be sent (http2_has_much). */
+/* The `capacity` for http2_collect if much is to be sent (http2_has_much). */
 #define HTTP2_COLLECT_MUCH HTTP_OUTPUT_SIZE
 
 /* Makes a connection. It expects the client's preface first. The settings must outlive it. `is_secure`: it is served
@@ -53,20 +53,20 @@ uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes, size_t l
 http_limit http2_take_limit(http2_connection *connection);
 
 /*
- * Writes bytes to send to `out`. Returns flags and, in the lower half, the number of bytes. One thread at a time has the right to
- * send. A caller that gets bytes must send them and call again, until a call returns HTTP_HAS_ENDED: that ends its right. If no
- * request is being served, no thread beside the driver can have output. Then the call that returns the last bytes to
- * HTTP_SENDER_DRIVER also ends its right.
+ * Writes bytes to send to `out`. Returns flags and, in the lower half, the number of bytes. One thread at a time has
+ * the right to send. A caller that gets bytes must send them and call again, until a call returns HTTP_HAS_ENDED:
+ * that ends its right. If no request is being served, no thread beside the driver can have output. Then the call that
+ * returns the last bytes to HTTP_SENDER_DRIVER also ends its right.
  */
-uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender);
+uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t capacity, http_sender sender);
 
 /* Whether more than HTTP2_COLLECT_MIN bytes of bodies are unsent. The client's windows may hold them back. Takes no
  * lock: the answer may be old. */
 int http2_has_much(const http2_connection *connection);
 
 /* Memory of HTTP2_COLLECT_MUCH bytes for http2_collect; NULL without memory. Any thread may give it back. */
-uint8_t *http2_take_output(void);
-void http2_give_output(uint8_t *memory);
+uint8_t *http2_alloc_output(void);
+void http2_free_output(uint8_t *memory);
 
 /* Gives the right to send back after sending has failed. */
 void http2_stop_sending(http2_connection *connection);

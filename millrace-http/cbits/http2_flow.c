@@ -1,11 +1,13 @@
 /*
- * http2_flow.c - how large the windows are that an HTTP/2 client has for sending. Must not know: GHC, sockets, the clock.
+ * http2_flow.c - how large the windows are that an HTTP/2 client has for sending. Must not know: GHC, sockets, the
+ * clock.
  *
- * While bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 sends a WINDOW_UPDATE when half of a
- * window has been read. So a window must have room for two round trips, or the client has to wait. A smaller one is made sixteen
- * times as large: two such steps lead from the first window to the largest one. The effect of a step shows two round trips later,
- * so with smaller steps an upload over a long link would end before the window is large. A window never shrinks. It costs memory
- * only if the application does not read, so it does not grow while much is unread.
+ * While bodies arrive, a PING measures how many bytes come within a round trip. libnghttp2 sends a WINDOW_UPDATE when
+ * half of a window has been read. So a window must hold what comes in two round trips, or the client has to wait. A
+ * smaller one is made sixteen times as large: two such steps lead from the first window to the largest one. The
+ * effect of a step shows two round trips later, so with smaller steps an upload over a long link would end before the
+ * window is large. A window never shrinks. It costs memory only if the application does not read, so it does not grow
+ * while much is unread.
  */
 #include "http2_internal.h"
 
@@ -21,7 +23,7 @@ static uint32_t smaller_of(uint32_t one, uint32_t other)
     return one < other ? one : other;
 }
 
-/* Half of the connection's: one stream whose body is not read leaves room for the others. */
+/* Half of the connection's window: a stream whose body is not read leaves the other half to the others. */
 static uint32_t stream_most(const http2_connection *connection)
 {
     return connection->settings->window_max / 2;
@@ -39,9 +41,9 @@ void http2_note_known_window(http2_connection *connection, nghttp2_session *sess
     connection->known_window = nghttp2_session_get_local_settings(session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE);
 }
 
-/* Has the client not yet acknowledged the current window of streams? RFC 9113's initial window does not count, because
- * measuring with that one is useful, too. */
-static int has_news(const http2_connection *connection)
+/* Whether the client has not yet acknowledged the current window of streams. RFC 9113's initial window does not count,
+ * because measuring with that one is useful, too. */
+static int has_unacknowledged_window(const http2_connection *connection)
 {
     return connection->known_window != connection->stream_window &&
            connection->known_window != NGHTTP2_INITIAL_WINDOW_SIZE;
@@ -49,7 +51,8 @@ static int has_news(const http2_connection *connection)
 
 void http2_begin_probe(http2_connection *connection)
 {
-    if (connection->is_probing || connection->probe_bytes == 0 || are_widest(connection) || has_news(connection) ||
+    if (connection->is_probing || connection->probe_bytes == 0 || are_widest(connection) ||
+        has_unacknowledged_window(connection) ||
         (connection->idle_probes >= PROBES_IN_A_ROW && connection->engine.now < connection->probe_after))
         return;
     if (nghttp2_submit_ping(connection->session, NGHTTP2_FLAG_NONE, probe_text) != 0)

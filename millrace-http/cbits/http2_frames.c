@@ -1,5 +1,6 @@
 /*
- * http2_frames.c - what is checked of a client's frames before libnghttp2 gets them. Must not know: GHC, sockets, the clock.
+ * http2_frames.c - what is checked of a client's frames before libnghttp2 gets them. Must not know: GHC, sockets, the
+ * clock.
  */
 #include <string.h>
 
@@ -127,7 +128,7 @@ static uint32_t first_number(const uint8_t *frame)
                                                     : UINT32_MAX;
 }
 
-/* Is this a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9)? libnghttp2 detects it only on open streams. */
+/* Whether this is a WINDOW_UPDATE by 0, an error (RFC 9113, section 6.9). libnghttp2 detects it only on open streams. */
 static int is_empty_update(const uint8_t *frame)
 {
     return frame[3] == NGHTTP2_WINDOW_UPDATE && first_number(frame) == 0;
@@ -142,8 +143,9 @@ static int needs_order(const http2_connection *connection, const uint8_t *frame)
            (type == NGHTTP2_HEADERS && (int32_t)(http2_number_at(frame + 5, 4) & INT32_MAX) <= connection->newest);
 }
 
-/* Does a WINDOW_UPDATE give back what was sent? A client that reads little at a time sends two for each time, and each
- * is due to bytes that were sent before. What the client gives beyond that costs, and so does a handful of bytes. */
+/* Whether a WINDOW_UPDATE gives back bytes that were sent. A client that reads little at a time sends two for each
+ * time, and each is due to bytes that were sent before. What the client gives beyond that costs, and so does a
+ * handful of bytes. */
 static int gives_back(http2_connection *connection, int32_t id, uint32_t increment)
 {
     uint64_t *lent = &connection->lent[id == 0 ? HTTP2_LENT_BY_CONNECTION : HTTP2_LENT_BY_STREAMS];

@@ -1,6 +1,6 @@
 /*
- * http2_internal.h - what the files of the HTTP/2 engine share: the records of a connection and of a stream. Must not know:
- * GHC, sockets, the clock.
+ * http2_internal.h - what the files of the HTTP/2 engine share: the records of a connection and of a stream. Must not
+ * know: GHC, sockets, the clock.
  */
 #ifndef HTTP2_INTERNAL_H
 #define HTTP2_INTERNAL_H
@@ -63,7 +63,7 @@ struct http2_connection {
     size_t left_length;
     uint8_t changed[HTTP2_CHANGED_MAX]; /* a frame of libnghttp2's that is sent in another form */
     uint8_t *out;                       /* the caller's buffer, during http2_collect */
-    size_t out_length, out_room;
+    size_t out_length, out_capacity;
     uint32_t driver_mark; /* a waiting driver continues when at most this many frames are queued */
     uint8_t driver_waits;
     uint8_t sends_tiny_frame; /* the latest DATA frame is small because the client's window is tiny */
@@ -119,12 +119,12 @@ static inline void http2_note_result(http2_connection *connection, int result)
         connection->has_failed = 1;
 }
 
-/* http2_home.c: the memory of connections. http2_enter_home returns a record of zeros, or NULL. The blocks that
- * libnghttp2 allocates through http2_allocator before http2_settle_in have their places beside the record. */
-http2_connection *http2_enter_home(void);
+/* http2_arena.c: the memory of connections. http2_arena_open returns a record of zeros, or NULL. The blocks that
+ * libnghttp2 allocates through http2_allocator before http2_arena_seal are in the arena, too. */
+http2_connection *http2_arena_open(void);
 nghttp2_mem http2_allocator(http2_connection *connection);
-void http2_settle_in(http2_connection *connection);
-void http2_leave_home(http2_connection *connection);
+void http2_arena_seal(http2_connection *connection);
+void http2_arena_close(http2_connection *connection);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * http2_frames.c */
@@ -159,14 +159,14 @@ extern const http_protocol http2_protocol;
 http_stream *http2_new_stream(http2_connection *connection, int32_t id);
 /* libnghttp2 has closed the stream, or the session is about to be deleted. */
 void http2_close_stream(http_stream *stream, uint32_t code);
-/* Is the answer sent, and only the rest of a request that is dropped still to come? */
+/* Whether the answer is sent, and only the rest of a request that is dropped is still to come. */
 static inline int http2_is_only_skipped(const http_stream *stream)
 {
     return stream->drops_input && stream->end_is_given && !stream->has_ended;
 }
 
-/* May the client open one more stream? */
-int http2_has_room(http2_connection *connection);
+/* Whether the client may open one more stream. */
+int http2_has_slot(http2_connection *connection);
 /* Tells libnghttp2 of the resets. Returns 0, or the error after which the connection must end. */
 int http2_submit_resets(http2_connection *connection);
 /* Sends a DATA frame: as nghttp2_send_data_callback. */

@@ -1,6 +1,6 @@
 /*
- * http2_session.c - connections of HTTP/2 on libnghttp2: their beginning and end, bytes in and out, and who sends. Must not know: GHC, sockets,
- * the clock.
+ * http2_session.c - connections of HTTP/2 on libnghttp2: their beginning and end, bytes in and out, and who sends.
+ * Must not know: GHC, sockets, the clock.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,8 @@ static int is_over(const http2_connection *connection)
     return !nghttp2_session_want_read(connection->session) && !nghttp2_session_want_write(connection->session);
 }
 
-/* Is all sent that can be sent after the client has ended its side? What it has not sent of a request will not come. */
+/* Whether all is sent that can be sent after the client has ended its side. The rest of an incomplete request will not
+   come. */
 static int is_at_rest(const http2_connection *connection)
 {
     if (connection->is_closed || connection->is_broken)
@@ -115,7 +116,7 @@ static int open_session(http2_connection *connection)
     nghttp2_option_del(option);
     if (result == 0)
         result = submit_settings(connection);
-    http2_settle_in(connection);
+    http2_arena_seal(connection);
     return result == 0 ? 0 : -1;
 }
 
@@ -138,7 +139,7 @@ int http2_is_supported(void)
 
 http2_connection *http2_open(const http_settings *settings, int is_secure)
 {
-    http2_connection *connection = http2_enter_home();
+    http2_connection *connection = http2_arena_open();
     if (connection == NULL)
         return NULL;
     connection->settings = settings;
@@ -153,7 +154,7 @@ http2_connection *http2_open(const http_settings *settings, int is_secure)
         if (connection->session != NULL)
             nghttp2_session_del(connection->session);
         http_engine_end(&connection->engine);
-        http2_leave_home(connection);
+        http2_arena_close(connection);
         return NULL;
     }
     return connection;
@@ -162,7 +163,7 @@ http2_connection *http2_open(const http_settings *settings, int is_secure)
 void http2_free(http2_connection *connection)
 {
     http_engine_end(&connection->engine);
-    http2_leave_home(connection);
+    http2_arena_close(connection);
 }
 
 void http2_close(http2_connection *connection)
@@ -266,7 +267,7 @@ static void make_end(http2_connection *connection)
 }
 
 /* Puts the number of streams into the first SETTINGS frame. libnghttp2 knows no such number, because it would end the
- * connection of a client that opens one more. http2_has_room decides instead, and only that stream is refused. */
+ * connection of a client that opens one more. http2_has_slot decides instead, and only that stream is refused. */
 static void put_streams_max(http2_connection *connection)
 {
     uint8_t *value = connection->changed + HTTP2_FRAME_HEAD + 2;
@@ -281,7 +282,7 @@ static void put_streams_max(http2_connection *connection)
 
 static void copy_left(http2_connection *connection)
 {
-    size_t count = connection->out_room - connection->out_length;
+    size_t count = connection->out_capacity - connection->out_length;
     if (count > connection->left_length)
         count = connection->left_length;
     memcpy(connection->out + connection->out_length, connection->left, count);
@@ -290,13 +291,13 @@ static void copy_left(http2_connection *connection)
     connection->left_length -= count;
 }
 
-static void fill_output(http2_connection *connection, uint8_t *out, size_t room)
+static void fill_output(http2_connection *connection, uint8_t *out, size_t capacity)
 {
     connection->out = out;
-    connection->out_room = room;
+    connection->out_capacity = capacity;
     connection->out_length = 0;
     connection->is_blocked = 0;
-    while (connection->out_length < room && !connection->is_blocked && !connection->makes_no_more) {
+    while (connection->out_length < capacity && !connection->is_blocked && !connection->makes_no_more) {
         if (connection->left_length == 0) {
             ssize_t count = next_output(connection);
             if (count <= 0) {
@@ -338,7 +339,7 @@ static int give_up_stuck(http2_connection *connection)
     return count;
 }
 
-uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender)
+uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t capacity, http_sender sender)
 {
     http_lock(&connection->engine);
     if (connection->is_closed) {
@@ -357,13 +358,13 @@ uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, 
     if (sender == HTTP_SENDER_DRIVER)
         connection->is_promised = 0;
     http_submit_answers(&connection->streams);
-    fill_output(connection, out, room);
+    fill_output(connection, out, capacity);
     if (give_up_stuck(connection) > 0)
-        fill_output(connection, out, room);
+        fill_output(connection, out, capacity);
     if (connection->out_length == 0 || backlog_of(connection) <= connection->driver_mark)
         wake_driver(connection);
     uint64_t flags = 0;
-    int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < room;
+    int is_all = connection->left_length == 0 && !connection->is_blocked && connection->out_length < capacity;
     if (is_all && is_over(connection))
         flags |= HTTP_IS_OVER;
     if (connection->out_length == 0 || (sender == HTTP_SENDER_DRIVER && is_all && connection->served == 0)) {
@@ -381,14 +382,14 @@ int http2_has_much(const http2_connection *connection)
     return atomic_load_explicit(&connection->streams.queued, memory_order_relaxed) > HTTP2_COLLECT_MIN;
 }
 
-uint8_t *http2_take_output(void)
+uint8_t *http2_alloc_output(void)
 {
-    return http_take(HTTP2_COLLECT_MUCH);
+    return http_alloc(HTTP2_COLLECT_MUCH);
 }
 
-void http2_give_output(uint8_t *memory)
+void http2_free_output(uint8_t *memory)
 {
-    http_give(memory);
+    http_free(memory);
 }
 
 void http2_stop_sending(http2_connection *connection)

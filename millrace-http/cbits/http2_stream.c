@@ -15,7 +15,7 @@
 /* The bytes of all bodies of a connection that may wait to be sent. */
 #define QUEUED_MAX (UINT64_C(2) << 20)
 
-/* How long a client that still sends a body after its answer has for reading the answer, before the stream is reset. */
+/* A client that still sends a body after its answer gets this time to read the answer. Then the stream is reset. */
 #define STOP_PAUSE (HTTP2_SECOND / 2)
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@
 
 http_stream *http2_new_stream(http2_connection *connection, int32_t id)
 {
-    http2_stream *stream = http_take_zeroed(sizeof *stream);
+    http2_stream *stream = http_alloc_zeroed(sizeof *stream);
     if (stream == NULL)
         return NULL;
     http_enter_stream(&stream->common, &connection->engine, &connection->streams, (uint64_t)id);
@@ -46,7 +46,7 @@ void http2_close_stream(http_stream *stream, uint32_t code)
 /* ------------------------------------------------------------------------------------------------------------------
  * Resets */
 
-/* Notes a reset. libnghttp2 is told only immediately before it sends (http2_submit_resets). Once told, it ignores the
+/* Notes a reset. libnghttp2 gets it only immediately before it sends (http2_submit_resets). From then on it ignores the
  * client's frames on the stream, even END_STREAM, but keeps it open until RST_STREAM is sent. If the client then ended
  * this stream and opened another one at the limit of streams, that would be refused. */
 static void push_reset(http_stream *stream, uint64_t code)
@@ -55,9 +55,9 @@ static void push_reset(http_stream *stream, uint64_t code)
     http_enlist(stream, &http2_connection_of(stream)->resetting);
 }
 
-/* Streams whose answers are complete do not count: when an answer comes early, some clients forget the request without ending it (grpc-go
- * 1.82). Such streams are reset when others need their place. */
-int http2_has_room(http2_connection *connection)
+/* Streams whose answers are complete do not count: when an answer comes early, some clients forget the request
+ * without ending it (grpc-go 1.82). Such streams are reset when others need their slots. */
+int http2_has_slot(http2_connection *connection)
 {
     uint32_t most = connection->settings->streams_max, count = 0;
     if (connection->stream_count < most)
@@ -120,7 +120,7 @@ uint32_t http2_stop_clients(http2_connection *connection, uint64_t now)
  * Input and windows */
 
 /* While the stream may still be written to, its window opens, too: otherwise a client that has used it up could neither
- * send the rest nor be told to stop. */
+ * send the rest nor learn that it should stop. */
 static void consume(http_stream *stream, uint64_t length)
 {
     http2_connection *connection = http2_connection_of(stream);
@@ -147,21 +147,21 @@ static int64_t connection_window(const http_streams *streams)
  * Output */
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): nghttp2 gives the type */
-static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target, size_t room, uint32_t *flags,
+static ssize_t read_output(nghttp2_session *session, int32_t id, uint8_t *target, size_t capacity, uint32_t *flags,
                            nghttp2_data_source *source, void *data)
 {
     http2_connection *connection = data;
     http_stream *stream = source->ptr;
     (void)target;
-    size_t here = connection->out_room - connection->out_length;
+    size_t here = connection->out_capacity - connection->out_length;
     size_t most = here > HTTP2_FRAME_HEAD + PAYLOAD_MIN ? here - HTTP2_FRAME_HEAD : PAYLOAD_MAX;
     size_t count = stream->output.length;
     if (count == 0 && !stream->is_finished) {
         stream->is_deferred = 1;
         return NGHTTP2_ERR_DEFERRED;
     }
-    connection->sends_tiny_frame = count > room && room < HTTP2_USEFUL; /* the client's window is tiny */
-    count = count < room ? count : room;
+    connection->sends_tiny_frame = count > capacity && capacity < HTTP2_USEFUL; /* the client's window is tiny */
+    count = count < capacity ? count : capacity;
     count = count < most ? count : most;
     count = count < PAYLOAD_MAX ? count : PAYLOAD_MAX;
     if (count == stream->output.length && stream->is_finished) {
@@ -181,7 +181,7 @@ int http2_send_output(nghttp2_session *session, nghttp2_frame *frame, const uint
     http2_connection *connection = data;
     http_stream *stream = source->ptr;
     (void)session, (void)frame;
-    if (connection->out_room - connection->out_length < HTTP2_FRAME_HEAD + length) {
+    if (connection->out_capacity - connection->out_length < HTTP2_FRAME_HEAD + length) {
         connection->is_blocked = 1;
         stream->held = (uint32_t)length; /* libnghttp2 will ask for the same bytes again */
         return NGHTTP2_ERR_WOULDBLOCK;
@@ -202,7 +202,7 @@ int http2_send_output(nghttp2_session *session, nghttp2_frame *frame, const uint
     return 0;
 }
 
-/* Is the whole body with libnghttp2, and its end is not? */
+/* Whether libnghttp2 has the whole body, but not its end. */
 static int has_only_end(const http_stream *stream)
 {
     return stream->is_finished && stream->output.length == 0;

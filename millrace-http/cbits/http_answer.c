@@ -1,6 +1,6 @@
 /*
- * http_answer.c - answers of HTTP/2 and HTTP/3 and their bodies, until the protocol's library gets them: http_engine.h. Must not know: GHC,
- * sockets, the clock, libnghttp2, libnghttp3.
+ * http_answer.c - answers of HTTP/2 and HTTP/3 and their bodies, until the protocol's library gets them:
+ * http_engine.h. Must not know: GHC, sockets, the clock, libnghttp2, libnghttp3.
  */
 #include "http_engine.h"
 #include "http_memory.h"
@@ -27,20 +27,20 @@ static void set_queued(http_streams *streams, uint64_t length)
     atomic_store_explicit(&streams->queued, length, memory_order_relaxed);
 }
 
-/* The bytes that may be added to the stream's body because of those of all bodies that wait. If there is no room,
+/* The bytes that may be added to the stream's body because of those of all bodies that wait. If there is no space,
  * writers are woken when there is. */
-static int64_t common_room(const http_stream *stream)
+static int64_t common_space(const http_stream *stream)
 {
-    int64_t room = (int64_t)protocol_of(stream)->queued_max - (int64_t)queued_by(stream->streams);
+    int64_t space = (int64_t)protocol_of(stream)->queued_max - (int64_t)queued_by(stream->streams);
     int64_t own = (int64_t)HTTP_OWN_OUTPUT_MIN - (int64_t)stream->output.length;
-    if (room <= 0)
-        stream->streams->lacks_room = 1;
-    return room > own ? room : own;
+    if (space <= 0)
+        stream->streams->lacks_space = 1;
+    return space > own ? space : own;
 }
 
-static int has_common_room(const http_stream *stream)
+static int has_common_space(const http_stream *stream)
 {
-    return stream->output.length < HTTP_OWN_OUTPUT_MIN || common_room(stream) > 0;
+    return stream->output.length < HTTP_OWN_OUTPUT_MIN || common_space(stream) > 0;
 }
 
 static uint64_t unsent(const http_stream *stream)
@@ -48,10 +48,10 @@ static uint64_t unsent(const http_stream *stream)
     return stream->output.ungiven;
 }
 
-/* May a writer that waits until at most `most` bytes are unsent continue? */
-static int has_room(const http_stream *stream, uint64_t most)
+/* Whether a writer that waits until at most `most` bytes are unsent may continue. */
+static int has_space(const http_stream *stream, uint64_t most)
 {
-    return unsent(stream) <= most && stream->output.length < KEPT_MOST && has_common_room(stream);
+    return unsent(stream) <= most && stream->output.length < KEPT_MOST && has_common_space(stream);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -85,43 +85,43 @@ void http_note_windows(http_streams *streams)
             http_wake_for_window(stream);
 }
 
-/* Takes sent or dropped bytes from those that wait. Writers that wait for common room look again when half of it is
+/* Takes sent or dropped bytes from those that wait. Writers that wait for common space look again when half of it is
  * free: the connection's streams are many. */
 static void unqueue(http_stream *stream, uint64_t length)
 {
     http_streams *streams = stream->streams;
     uint64_t left = queued_by(streams) - length;
     set_queued(streams, left);
-    if (!streams->lacks_room || left > protocol_of(stream)->queued_max / 2)
+    if (!streams->lacks_space || left > protocol_of(stream)->queued_max / 2)
         return;
-    streams->lacks_room = 0;
+    streams->lacks_space = 0;
     for (http_stream *other = streams->first; other != NULL; other = other->next) {
         http_wake_writer(other);
         http_wake_for_window(other);
     }
 }
 
-static void wake_writer_with_room(http_stream *stream)
+static void wake_writer_with_space(http_stream *stream)
 {
-    if (stream->writer_waits && has_room(stream, stream->writer_mark))
+    if (stream->writer_waits && has_space(stream, stream->writer_mark))
         http_wake_writer(stream);
 }
 
 void http_note_given(http_stream *stream, uint64_t length)
 {
     stream->given += length;
-    wake_writer_with_room(stream);
+    wake_writer_with_space(stream);
 }
 
 void http_note_dropped(http_stream *stream, uint64_t length)
 {
     unqueue(stream, length);
-    wake_writer_with_room(stream);
+    wake_writer_with_space(stream);
     if (stream->output.length < HTTP_OWN_OUTPUT_MIN)
         http_wake_for_window(stream);
 }
 
-/* So many bytes will not be sent. Others had to wait for the connection's window because of them, and look again. */
+/* This many bytes will not be sent. Others had to wait for the connection's window because of them, and look again. */
 static void note_cut(http_stream *stream, uint64_t length)
 {
     if (length == 0)
@@ -145,8 +145,8 @@ void http_drop_answer(http_stream *stream)
         http_body_clear(&stream->output);
         note_cut(stream, length);
     }
-    http_give(stream->answer);
-    http_give(stream->trailers);
+    http_free(stream->answer);
+    http_free(stream->trailers);
     stream->answer = stream->trailers = NULL;
 }
 
@@ -168,11 +168,11 @@ void http_submit_answers(http_streams *streams)
 }
 
 /* There is more of the response. The beginning of an answer that was not flushed is kept back, as over HTTP/1, so that
- * another answer can take its place if the handler fails; unless its writer has to wait until it is sent. */
+ * it can be replaced if the handler fails; unless its writer has to wait until it is sent. */
 static void offer(http_stream *stream)
 {
     if (stream->answer_state == HTTP_ANSWER_HELD && stream->list == NULL &&
-        (stream->is_finished || stream->output.length >= HTTP_HELD_MOST || !has_common_room(stream)))
+        (stream->is_finished || stream->output.length >= HTTP_HELD_MOST || !has_common_space(stream)))
         http_enlist(stream, &stream->streams->answered);
     if (stream->answer_state == HTTP_ANSWER_SUBMITTED || stream->list != NULL)
         protocol_of(stream)->resume(stream);
@@ -214,13 +214,13 @@ int http_stream_answer(http_stream *stream, int status, const http_rows *fields,
     if (result != HTTP_OK)
         return result;
     if (is_whole && *given >= 0 && length >= 0 && *given != length) {
-        http_give(block);
+        http_free(block);
         return HTTP_OK; /* The caller compares *given with `length`. */
     }
     http_lock(stream->engine);
     if (is_gone(stream) || stream->answer_state != HTTP_UNANSWERED ||
         append_output(stream, body, body_length, is_whole ? HTTP_NOTHING_FOLLOWS : HTTP_MORE_FOLLOWS) != 0) {
-        http_give(block);
+        http_free(block);
         result = HTTP_GONE;
     } else {
         stream->answer = block;
@@ -275,7 +275,7 @@ int http_stream_inform(http_stream *stream, int status, const http_rows *fields)
         protocol_of(stream)->inform(stream, block);
     }
     http_unlock(stream->engine);
-    http_give(block);
+    http_free(block);
     return HTTP_OK;
 }
 
@@ -286,7 +286,7 @@ int http_stream_inform(http_stream *stream, int status, const http_rows *fields)
 static int written(http_stream *stream)
 {
     offer(stream);
-    return has_room(stream, stream->engine->output_high - 1) ? HTTP_OK : HTTP_WAIT;
+    return has_space(stream, stream->engine->output_high - 1) ? HTTP_OK : HTTP_WAIT;
 }
 
 int http_stream_write(http_stream *stream, const uint8_t *bytes, size_t length)
@@ -324,7 +324,7 @@ int http_stream_await_output(http_stream *stream, uint32_t most)
     http_lock(stream->engine);
     if (is_gone(stream)) {
         result = HTTP_GONE;
-    } else if (!has_room(stream, most)) {
+    } else if (!has_space(stream, most)) {
         stream->writer_waits = 1;
         stream->writer_mark = most;
         result = HTTP_WAIT;
@@ -356,9 +356,9 @@ int64_t http_stream_await_window(http_stream *stream)
     } else if (!is_gone(stream)) {
         const http_protocol *protocol = protocol_of(stream);
         int64_t own = protocol->stream_window(stream) - (int64_t)unsent(stream);
-        int64_t common = free_window(stream->streams, protocol), room = common_room(stream);
+        int64_t common = free_window(stream->streams, protocol), space = common_space(stream);
         result = own < common ? own : common;
-        result = result < room ? result : room;
+        result = result < space ? result : space;
         if (result <= 0) {
             stream->streams->window_waiters += !stream->waits_for_window;
             stream->waits_for_window = 1;
@@ -387,7 +387,7 @@ int http_stream_finish(http_stream *stream, const http_rows *trailers)
         result = HTTP_OK;
     }
     http_unlock(stream->engine);
-    http_give(block);
+    http_free(block);
     return result;
 }
 
@@ -492,8 +492,8 @@ uint64_t http_stream_progress(http_stream *stream)
     return progress;
 }
 
-/* Has the stream made no progress for so long? The engine's time advances only with input, so the time since when
- * output waits is not known. The first call measures from its own time. */
+/* Whether the stream has made no progress for `limit` nanoseconds. The engine's time advances only with input, so the
+ * time since when output waits is not known. The first call measures from its own time. */
 static int is_still(http_stream *stream, uint64_t now, uint64_t limit)
 {
     int has_output = stream->output.length > 0 || (stream->accepted > 0 && !stream->is_through);

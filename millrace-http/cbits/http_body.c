@@ -10,7 +10,7 @@
 
 http_piece *http_new_piece(size_t capacity)
 {
-    http_piece *piece = http_take(sizeof *piece + capacity);
+    http_piece *piece = http_alloc(sizeof *piece + capacity);
     if (piece != NULL)
         *piece = (http_piece){.capacity = (uint32_t)capacity};
     return piece;
@@ -23,7 +23,7 @@ uint8_t *http_piece_bytes(http_piece *piece)
 
 void http_free_piece(http_piece *piece)
 {
-    http_give(piece);
+    http_free(piece);
 }
 
 static void link_piece(http_body *body, http_piece *piece)
@@ -73,17 +73,17 @@ static void shift(http_body *body)
         body->last = NULL;
     if (body->giving == piece)
         body->giving = body->first;
-    http_give(piece);
+    http_free(piece);
 }
 
-size_t http_body_take(http_body *body, uint8_t *destination, size_t room)
+size_t http_body_take(http_body *body, uint8_t *destination, size_t capacity)
 {
     size_t taken = 0;
-    while (body->first != NULL && taken < room) {
+    while (body->first != NULL && taken < capacity) {
         http_piece *piece = body->first;
         size_t count = piece->end - piece->start;
-        if (count > room - taken)
-            count = room - taken;
+        if (count > capacity - taken)
+            count = capacity - taken;
         memcpy(destination + taken, piece->bytes + piece->start, count);
         taken += count;
         piece->start += (uint32_t)count;
@@ -158,7 +158,7 @@ void http_body_cut(http_body *body, uint64_t length)
     body->last = last;
     while (rest != NULL) {
         http_piece *next = rest->next;
-        http_give(rest);
+        http_free(rest);
         rest = next;
     }
     body->length -= dropped;
@@ -173,7 +173,7 @@ void http_body_clear(http_body *body)
     while (next != NULL) {
         http_piece *piece = next;
         next = piece->next;
-        http_give(piece);
+        http_free(piece);
     }
     *body = (http_body){0};
 }

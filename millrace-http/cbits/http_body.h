@@ -1,6 +1,6 @@
 /*
- * http_body.h - the bytes of a body that wait, in pieces: received and not read, or written and not sent. Over HTTP/3 they also wait
- * after they were sent, because they may have to be sent again. Must not know: GHC, sockets.
+ * http_body.h - the bytes of a body that wait, in pieces: received and not read, or written and not sent. Over HTTP/3
+ * they also wait after they were sent, because they may have to be sent again. Must not know: GHC, sockets.
  */
 #ifndef HTTP_BODY_H
 #define HTTP_BODY_H
@@ -33,14 +33,14 @@ void http_free_piece(http_piece *piece);
 /* Adds the first `length` bytes of a piece, and takes the piece. */
 void http_body_append_piece(http_body *body, http_piece *piece, size_t length);
 
-/* Whether more bytes may follow, so that there should be room for them. */
+/* Whether more bytes may follow, so that the piece should be larger than needed now. */
 typedef enum http_more { HTTP_MORE_FOLLOWS, HTTP_NOTHING_FOLLOWS } http_more;
 
 /* Copies bytes to the end. Returns 0, or -1 without memory. */
 int http_body_append(http_body *body, const uint8_t *bytes, size_t length, http_more more);
 
 /* Copies bytes from the front, and drops them. Nothing of the body may have been given out. */
-size_t http_body_take(http_body *body, uint8_t *destination, size_t room);
+size_t http_body_take(http_body *body, uint8_t *destination, size_t capacity);
 
 /* Gives out the next bytes, at most `most`: stores where they are, and returns how many are there; 0: there are none.
  * They stay in the body until http_body_drop. */

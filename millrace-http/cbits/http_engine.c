@@ -131,9 +131,9 @@ void http_free_stream(http_stream *stream)
     forget_notices(stream);
     http_body_clear(&stream->input);
     http_body_clear(&stream->output);
-    http_give(stream->fields.head);
-    http_give(stream->fields.trailers);
-    http_give(stream);
+    http_free(stream->fields.head);
+    http_free(stream->fields.trailers);
+    http_free(stream);
 }
 
 void http_enlist(http_stream *stream, http_list *list)
@@ -183,11 +183,11 @@ int http_count_fields(http_stream *stream, uint64_t arriving)
 void http_stream_copy_head(http_stream *stream, uint8_t *destination)
 {
     memcpy(destination, stream->fields.head, stream->head.field_count * sizeof(http_field) + stream->head.text_length);
-    http_give(stream->fields.head);
+    http_free(stream->fields.head);
     stream->fields.head = NULL;
 }
 
-/* So many bytes are no longer kept. The client may send as many more. */
+/* This many bytes are no longer kept. The client may send as many more. */
 static void consume(http_stream *stream, uint64_t length)
 {
     stream->unread = stream->input.length;
@@ -232,9 +232,9 @@ int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length)
     return 0;
 }
 
-/* Is so little left of the request's body that it is read and dropped? Otherwise the client is told to stop. At least
- * the stream's first window is dropped, because this many bytes may be on their way already, and because some clients
- * report an error if they are reset while they send (curl 7.88). */
+/* Whether so little of the request's body is left that it is read and dropped. Otherwise the client is asked to stop.
+ * At least the stream's first window is dropped, because this many bytes may be on their way already, and because
+ * some clients report an error if they are reset while they send (curl 7.88). */
 static int is_little_left(const http_stream *stream)
 {
     uint64_t most = stream->engine->skipped_max;
@@ -252,7 +252,7 @@ void http_stop_client(http_stream *stream)
     stream->engine->protocol->stop(stream);
 }
 
-int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room, int waits)
+int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t capacity, int waits)
 {
     int64_t result;
     http_lock(stream->engine);
@@ -260,7 +260,7 @@ int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room,
     if (stream->is_read) {
         result = -HTTP_GONE;
     } else if (stream->input.length > 0) {
-        size_t count = http_body_take(&stream->input, destination, room);
+        size_t count = http_body_take(&stream->input, destination, capacity);
         consume(stream, count);
         result = (int64_t)count;
     } else if (stream->has_ended) {
@@ -283,11 +283,11 @@ void http_stream_end_reading(http_stream *stream)
     http_unlock(stream->engine);
 }
 
-size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t room)
+size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t capacity)
 {
     http_lock(stream->engine);
     size_t length = stream->fields.trailers_length;
-    if (length > 0 && length <= room)
+    if (length > 0 && length <= capacity)
         memcpy(destination, stream->fields.trailers, length);
     http_unlock(stream->engine);
     return length;
@@ -333,7 +333,7 @@ int http_end_handler(http_stream *stream, uint64_t now)
         http_abort(stream);
     drop_input(stream);
     stream->drops_input = 1;
-    http_wake_all(stream); /* whoever waits for the end of the stream: the request has ended */
+    http_wake_all(stream); /* the request has ended for threads that wait for the end of the stream */
     http_stop_client(stream);
     return 0;
 }

@@ -1,16 +1,16 @@
 /*
  * http_engine.h - streams as the protocols see them. Must not know: GHC, sockets, the clock, libnghttp2, libnghttp3.
  *
- * The engine keeps the records of streams: their lists and notices, the bodies in both directions, the answer until the protocol's library
- * gets it, and who waits for what. It decides when an answer may go, when a writer waits, when a client is told to stop, and which streams
- * have stalled.
+ * The engine keeps the records of streams: their lists and notices, the bodies in both directions, the answer until
+ * the protocol's library gets it, and which threads wait for which events. It decides when an answer may go, when a
+ * writer waits, when a client is asked to stop, and which streams have stalled.
  *
- * A protocol gives it http_protocol: eight operations on its library, each with the engine's lock held. It makes records (with fields of
- * its own behind those of http_stream), says what has happened to them (http_take_input, http_note_accepted, http_close_stream), and
- * frees them.
+ * A protocol gives it http_protocol: eight operations on its library, each with the engine's lock held. It makes
+ * records (with its fields behind those of http_stream), says what has happened to them (http_take_input,
+ * http_note_accepted, http_close_stream), and frees them.
  *
- * The engine must not know frames, packets, windows' sizes or when something is sent. A protocol must not know which thread waits for a
- * stream, or what an application has written and not yet given out.
+ * The engine must not know frames, packets, windows' sizes or when something is sent. A protocol must not know which
+ * thread waits for a stream, or what an application has written and not yet given out.
  */
 #ifndef HTTP_ENGINE_H
 #define HTTP_ENGINE_H
@@ -20,8 +20,8 @@
 
 #include "http_stream.h"
 
-/* The bytes of a stream's body that may wait although those of all bodies have no more room, so that streams whose
- * windows are closed hold up no other one. */
+/* The bytes of a stream's body that may wait although those of all bodies have reached their limit, so that streams
+ * whose windows are closed hold up no other one. */
 #define HTTP_OWN_OUTPUT_MIN 4096u
 
 /* An answer may go when it is complete or flushed, or has this many bytes. */
@@ -37,7 +37,7 @@ typedef struct http_streams {
     uint64_t unread;         /* bytes of all requests' bodies that were not read yet */
     uint64_t heads_size;     /* bytes of the fields of all unfinished requests */
     uint32_t window_waiters; /* streams whose writers wait for a window */
-    uint8_t lacks_room;      /* writers may wait until fewer bytes of all bodies wait */
+    uint8_t lacks_space;     /* writers may wait until fewer bytes of all bodies wait */
 } http_streams;
 
 typedef struct http_protocol {
@@ -51,7 +51,7 @@ typedef struct http_protocol {
     void (*reset)(http_stream *stream, uint64_t code);
     /* The response is complete, and much of the request is still to come: the client is to stop. */
     void (*stop)(http_stream *stream);
-    /* So many bytes of the request are read or dropped: the client may send more. */
+    /* This many bytes of the request are read or dropped: the client may send as many more. */
     void (*consume)(http_stream *stream, uint64_t length);
     /* The bytes that the client's window takes: that of the stream, or that of the connection. */
     int64_t (*stream_window)(const http_stream *stream);
@@ -61,7 +61,7 @@ typedef struct http_protocol {
     uint8_t keeps_input; /* what has come of a message that was cut off can still be read */
 } http_protocol;
 
-/* What the streams under one lock share. */
+/* The state that the streams under one lock share. */
 typedef struct http_engine {
     pthread_mutex_t lock;
     const http_protocol *protocol;
@@ -96,8 +96,8 @@ int http_engine_begin(http_engine *engine, const http_protocol *protocol);
 /* All its streams are freed. */
 void http_engine_end(http_engine *engine);
 
-/* There will be a notice of the event, about the stream or about HTTP_NO_STREAM. Notices need no memory: without one, a thread would wait
- * for ever. */
+/* There will be a notice of the event, about the stream or about HTTP_NO_STREAM. Notices need no memory: without one,
+ * a thread would wait for ever. */
 void http_notify(http_stream *stream, http_event event);
 void http_notify_engine(http_engine *engine, http_event event);
 /* The next notice; -1: there is none. Takes the lock. */
@@ -105,7 +105,7 @@ int64_t http_next_notice(http_engine *engine);
 
 /* Enters a record of zeros among the streams of a connection. */
 void http_enter_stream(http_stream *stream, http_engine *engine, http_streams *streams, uint64_t key);
-/* The connection has ended: the stream lets go of it. */
+/* The connection has ended: releases the stream from it. */
 void http_orphan_stream(http_stream *stream);
 /* Frees the record of a closed stream. */
 void http_free_stream(http_stream *stream);
@@ -121,7 +121,7 @@ http_stream *http_take_request(http_engine *engine);
    of all. */
 int http_count_fields(http_stream *stream, uint64_t arriving);
 
-/* Wakes a reader, a writer that waits for room, one that waits for a window, or all threads that wait. */
+/* Wakes a reader, a writer that waits for space, one that waits for a window, or all threads that wait. */
 void http_wake_reader(http_stream *stream);
 void http_wake_writer(http_stream *stream);
 void http_wake_for_window(http_stream *stream);
@@ -131,7 +131,7 @@ void http_wake_all(http_stream *stream);
 void http_end_input(http_stream *stream);
 /* Bytes of the request's body have come. Returns -1 without memory. */
 int http_take_input(http_stream *stream, const uint8_t *bytes, size_t length);
-/* Tells a client that has its answer, and has much of its request still to send, to stop (RFC 9113, section 8.1; RFC
+/* Asks a client that has its answer, and has much of its request still to send, to stop (RFC 9113, section 8.1; RFC
    9114, section 4.1). */
 void http_stop_client(http_stream *stream);
 

@@ -1,6 +1,6 @@
 /*
- * http_list.h - lists of records that are linked through a pointer of their own. `link`: the offset of that pointer to the next record.
- * Must not know: requests, responses.
+ * http_list.h - lists of records that are linked through a pointer in each record. `link`: the offset of that pointer
+ * to the next record. Must not know: requests, responses.
  */
 #ifndef HTTP_LIST_H
 #define HTTP_LIST_H
@@ -38,7 +38,7 @@ static inline void *http_list_shift(http_list *list, size_t link)
     return record;
 }
 
-/* Takes time in proportion to the place of the record. */
+/* Takes time in proportion to the position of the record. */
 static inline void http_list_remove(http_list *list, size_t link, void *record)
 {
     void *previous = NULL;

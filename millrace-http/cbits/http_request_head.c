@@ -2,8 +2,9 @@
  * http_request_head.c: see http_request_head.h.
  *
  * libnghttp2 and libnghttp3 check the rules of RFC 9113 and RFC 9114: names in lower case, no control characters, no
- * connection-specific fields, valid pseudo-header fields, one content-length that agrees with the body. This file checks the other rules of
- * HTTP/1's parser, and the limits. Each field counts, also one that is left out. The parts of a cookie are one field, as over HTTP/1.
+ * connection-specific fields, valid pseudo-header fields, one content-length that agrees with the body. This file
+ * checks the other rules of HTTP/1's parser, and the limits. Each field counts, also one that is left out. The parts
+ * of a cookie are one field, as over HTTP/1.
  */
 #include "http_request_head.h"
 
@@ -21,26 +22,26 @@
 #define PATIENCE 4u
 
 int http_building_begin(http_building **place, const http_head_limits *limits, http_section section, void *owner,
-                        http_request_head *seen, http_request_fields *result)
+                        http_request_head *head, http_request_fields *result)
 {
     http_building *building = *place;
     if (building == NULL) {
-        building = http_take_zeroed(sizeof *building);
+        building = http_alloc_zeroed(sizeof *building);
         if (building == NULL)
             return -1;
-        building->fields = http_take((limits->fields_max + 1) * sizeof *building->fields);
-        building->text = http_take(TEXT_MIN);
+        building->fields = http_alloc((limits->fields_max + 1) * sizeof *building->fields);
+        building->text = http_alloc(TEXT_MIN);
         building->text_capacity = TEXT_MIN;
         if (building->fields == NULL || building->text == NULL) {
-            http_give(building->fields);
-            http_give(building->text);
-            http_give(building);
+            http_free(building->fields);
+            http_free(building->text);
+            http_free(building);
             return -1;
         }
         *place = building;
     }
     *building = (http_building){.owner = owner,
-                                .seen = seen,
+                                .head = head,
                                 .result = result,
                                 .limits = *limits,
                                 .section = section,
@@ -50,7 +51,7 @@ int http_building_begin(http_building **place, const http_head_limits *limits, h
                                 .cookie = building->cookie,
                                 .cookie_capacity = building->cookie_capacity};
     if (section == HTTP_SECTION_HEAD)
-        seen->content_length = -1;
+        head->content_length = -1;
     return 0;
 }
 
@@ -58,10 +59,10 @@ void http_building_drop(http_building **place)
 {
     http_building *building = *place;
     if (building != NULL) {
-        http_give(building->fields);
-        http_give(building->text);
-        http_give(building->cookie);
-        http_give(building);
+        http_free(building->fields);
+        http_free(building->text);
+        http_free(building->cookie);
+        http_free(building);
         *place = NULL;
     }
 }
@@ -111,19 +112,19 @@ static http_method method_of(const uint8_t *bytes, size_t length)
 
 static int set_method(http_building *building, const uint8_t *value, size_t length)
 {
-    http_request_head *seen = building->seen;
+    http_request_head *head = building->head;
     if (length > HTTP_METHOD_LENGTH_MAX) {
         refuse(building, HTTP_ERROR_LONG_METHOD);
         length = HTTP_METHOD_LENGTH_MAX;
     }
-    seen->method = (uint8_t)method_of(value, length);
-    seen->method_length = (uint32_t)length;
-    return put(building, value, length, &seen->method_offset) == NULL ? -1 : 0;
+    head->method = (uint8_t)method_of(value, length);
+    head->method_length = (uint32_t)length;
+    return put(building, value, length, &head->method_offset) == NULL ? -1 : 0;
 }
 
 static int set_path(http_building *building, const uint8_t *value, size_t length)
 {
-    http_request_head *seen = building->seen;
+    http_request_head *head = building->head;
     unsigned allowed = HTTP_BYTE_TARGET | (building->limits.allowed & HTTP_ALLOW_NON_ASCII ? HTTP_BYTE_NON_ASCII : 0);
     if (length > building->limits.target_max) {
         refuse(building, HTTP_ERROR_LONG_TARGET);
@@ -133,18 +134,18 @@ static int set_path(http_building *building, const uint8_t *value, size_t length
         refuse(building, HTTP_ERROR_TARGET);
     const uint8_t *query = length > 0 ? memchr(value, '?', length) : NULL;
     size_t path = query == NULL ? length : (size_t)(query - value);
-    if (put(building, value, length, &seen->path_offset) == NULL)
+    if (put(building, value, length, &head->path_offset) == NULL)
         return -1;
-    seen->path_length = (uint32_t)path;
-    seen->query_offset = seen->path_offset + (uint32_t)path;
-    seen->query_length = (uint32_t)(length - path);
+    head->path_length = (uint32_t)path;
+    head->query_offset = head->path_offset + (uint32_t)path;
+    head->query_length = (uint32_t)(length - path);
     return 0;
 }
 
 static int set_pseudo(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,
                       size_t length)
 {
-    http_request_head *seen = building->seen;
+    http_request_head *head = building->head;
     switch (name_length > 1 ? name[1] : 0) {
     case 'm':
         return set_method(building, value, length);
@@ -157,8 +158,8 @@ static int set_pseudo(http_building *building, const uint8_t *name, size_t name_
     case 'p':
         if (name_length == sizeof ":path" - 1)
             return set_path(building, value, length);
-        seen->protocol_length = (uint32_t)length;
-        return put(building, value, length, &seen->protocol_offset) == NULL ? -1 : 0;
+        head->protocol_length = (uint32_t)length;
+        return put(building, value, length, &head->protocol_offset) == NULL ? -1 : 0;
     default:
         return 0;
     }
@@ -182,14 +183,14 @@ static void add_host(http_building *building)
         return;
     building->host_added = 1;
     add(building, HTTP_NAME_HOST, 0, sizeof "host" - 1, building->authority_offset, building->authority_length);
-    building->seen->host = (uint16_t)building->field_count;
+    building->head->host = (uint16_t)building->field_count;
     if (!http_authority_is_valid(building->text + building->authority_offset, building->authority_length))
         refuse(building, HTTP_ERROR_HOST);
 }
 
 static int is_same_as_host(const http_building *building, const uint8_t *value, size_t length)
 {
-    const http_field *host = &building->fields[building->seen->host - 1];
+    const http_field *host = &building->fields[building->head->host - 1];
     return host->value_length == length && memcmp(building->text + host->value_offset, value, length) == 0;
 }
 
@@ -197,18 +198,18 @@ static int is_same_as_host(const http_building *building, const uint8_t *value, 
  * out this field. */
 static int note_host(http_building *building, const uint8_t *value, size_t length)
 {
-    if (building->seen->host != 0) {
+    if (building->head->host != 0) {
         if (!building->host_added || !is_same_as_host(building, value, length))
             refuse(building, HTTP_ERROR_HOST);
         return 1;
     }
     if (!http_authority_is_valid(value, length))
         refuse(building, HTTP_ERROR_HOST);
-    building->seen->host = (uint16_t)(building->field_count + 1);
+    building->head->host = (uint16_t)(building->field_count + 1);
     return 0;
 }
 
-static void note_length(http_request_head *seen, const uint8_t *value, size_t length)
+static void note_length(http_request_head *head, const uint8_t *value, size_t length)
 {
     int64_t total = 0;
     for (size_t i = 0; i < length; i++) {
@@ -216,32 +217,32 @@ static void note_length(http_request_head *seen, const uint8_t *value, size_t le
             break;
         total = total * 10 + (value[i] - '0');
     }
-    seen->content_length = total;
+    head->content_length = total;
 }
 
 /* Returns whether to leave the field out. */
 static int note(http_building *building, http_name number, const uint8_t *value, size_t length)
 {
-    http_request_head *seen = building->seen;
+    http_request_head *head = building->head;
     uint16_t next = (uint16_t)(building->field_count + 1);
     switch (number) {
     case HTTP_NAME_HOST:
         return note_host(building, value, length);
     case HTTP_NAME_CONTENT_LENGTH:
-        note_length(seen, value, length);
+        note_length(head, value, length);
         return 0;
     case HTTP_NAME_EXPECT:
-        seen->flags |=
+        head->flags |=
             http_same_token(value, length, "100-continue") ? HTTP_REQUEST_EXPECT_CONTINUE : HTTP_REQUEST_EXPECT_OTHER;
         return 0;
     case HTTP_NAME_RANGE:
-        seen->range = seen->range ? seen->range : next;
+        head->range = head->range ? head->range : next;
         return 0;
     case HTTP_NAME_REFERER:
-        seen->referer = seen->referer ? seen->referer : next;
+        head->referer = head->referer ? head->referer : next;
         return 0;
     case HTTP_NAME_USER_AGENT:
-        seen->user_agent = seen->user_agent ? seen->user_agent : next;
+        head->user_agent = head->user_agent ? head->user_agent : next;
         return 0;
     default:
         return 0;
@@ -350,21 +351,21 @@ static int is_text(const uint8_t *bytes, size_t length, const char *text)
 
 static void check_target(http_building *building, http_security security)
 {
-    http_request_head *seen = building->seen;
-    if (seen->method == HTTP_METHOD_CONNECT && seen->protocol_length == 0) {
+    http_request_head *head = building->head;
+    if (head->method == HTTP_METHOD_CONNECT && head->protocol_length == 0) {
         if (!http_authority_is_target(building->text + building->authority_offset, building->authority_length))
             refuse(building, HTTP_ERROR_TARGET);
         return;
     }
-    const uint8_t *path = building->text + seen->path_offset;
+    const uint8_t *path = building->text + head->path_offset;
     int is_asterisk =
-        seen->path_length == 1 && path[0] == '*' && seen->query_length == 0 && seen->method == HTTP_METHOD_OPTIONS;
-    if (building->error != HTTP_ERROR_LONG_TARGET && !is_asterisk && (seen->path_length == 0 || path[0] != '/'))
+        head->path_length == 1 && path[0] == '*' && head->query_length == 0 && head->method == HTTP_METHOD_OPTIONS;
+    if (building->error != HTTP_ERROR_LONG_TARGET && !is_asterisk && (head->path_length == 0 || path[0] != '/'))
         refuse(building, HTTP_ERROR_TARGET);
     const uint8_t *scheme = building->text + building->scheme_offset;
     if (is_text(scheme, building->scheme_length, "https")) {
         if (security == HTTP_CLEAR_TEXT)
-            seen->flags |= HTTP_REQUEST_HTTPS;
+            head->flags |= HTTP_REQUEST_HTTPS;
     } else if (!is_text(scheme, building->scheme_length, "http")) {
         refuse(building, HTTP_ERROR_TARGET);
     }
@@ -376,7 +377,7 @@ static int keep_trailers(http_building *building)
     size_t size = 0;
     for (uint32_t i = 0; i < building->field_count; i++)
         size += 2 * sizeof(uint32_t) + building->fields[i].name_length + building->fields[i].value_length;
-    uint8_t *rows = http_take(size + 1), *at = rows;
+    uint8_t *rows = http_alloc(size + 1), *at = rows;
     if (rows == NULL)
         return -1;
     for (uint32_t i = 0; i < building->field_count; i++) {
@@ -389,7 +390,7 @@ static int keep_trailers(http_building *building)
         memcpy(at, building->text + field->value_offset, field->value_length);
         at += field->value_length;
     }
-    http_give(result->trailers);
+    http_free(result->trailers);
     result->trailers = rows;
     result->trailers_length = size;
     result->trailers_count = building->field_count;
@@ -399,10 +400,10 @@ static int keep_trailers(http_building *building)
 void http_drop_section(http_request_fields *fields, http_section section)
 {
     if (section == HTTP_SECTION_HEAD) {
-        http_give(fields->head);
+        http_free(fields->head);
         fields->head = NULL;
     } else {
-        http_give(fields->trailers);
+        http_free(fields->trailers);
         fields->trailers = NULL;
         fields->trailers_length = fields->trailers_count = 0;
     }
@@ -410,7 +411,7 @@ void http_drop_section(http_request_fields *fields, http_section section)
 
 int http_building_end(http_building *building, http_security security)
 {
-    http_request_head *seen = building->seen;
+    http_request_head *head = building->head;
     building->owner = NULL;
     if (building->section == HTTP_SECTION_TRAILERS)
         return building->error != 0 ? 1 : keep_trailers(building);
@@ -420,15 +421,15 @@ int http_building_end(http_building *building, http_security security)
     if (put_cookie(building) != 0)
         return -1;
     size_t table = building->field_count * sizeof(http_field);
-    uint8_t *head = http_take(table + building->text_length + 1);
-    if (head == NULL)
+    uint8_t *fields = http_alloc(table + building->text_length + 1);
+    if (fields == NULL)
         return -1;
-    memcpy(head, building->fields, table);
-    memcpy(head + table, building->text, building->text_length);
-    building->result->head = (http_field *)head; /* NOLINT: malloc aligns */
-    seen->field_count = building->field_count;
-    seen->text_length = building->text_length;
-    seen->error = building->error;
-    seen->flags |= HTTP_REQUEST_VERSION_1_1;
+    memcpy(fields, building->fields, table);
+    memcpy(fields + table, building->text, building->text_length);
+    building->result->head = (http_field *)fields; /* NOLINT: malloc aligns */
+    head->field_count = building->field_count;
+    head->text_length = building->text_length;
+    head->error = building->error;
+    head->flags |= HTTP_REQUEST_VERSION_1_1;
     return 0;
 }

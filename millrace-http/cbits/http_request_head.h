@@ -1,6 +1,7 @@
 /*
- * http_request_head.h - the head of a request of HTTP/2 or HTTP/3, built field by field as a library decodes it, in the form that
- * http_parser.c gives those of HTTP/1: a table of fields and a text. Must not know: GHC, sockets, libnghttp2, libnghttp3.
+ * http_request_head.h - the head of a request of HTTP/2 or HTTP/3, built field by field as a library decodes it, in
+ * the form that http_parser.c gives those of HTTP/1: a table of fields and a text. Must not know: GHC, sockets,
+ * libnghttp2, libnghttp3.
  */
 #ifndef HTTP_REQUEST_HEAD_H
 #define HTTP_REQUEST_HEAD_H
@@ -22,7 +23,7 @@ typedef struct http_request_head {
     uint8_t method;                            /* http_method */
 } http_request_head;
 
-/* The memory of a request's fields, from http_take. */
+/* The memory of a request's fields, from http_alloc. */
 typedef struct http_request_fields {
     http_field *head;  /* the fields of the head, and the text behind them */
     uint8_t *trailers; /* as rows */
@@ -61,7 +62,7 @@ void http_drop_section(http_request_fields *fields, http_section section);
 /* A head, or trailers, while it arrives. */
 typedef struct http_building {
     void *owner; /* the stream it belongs to; NULL: nothing is being built */
-    http_request_head *seen;
+    http_request_head *head;
     http_request_fields *result;
     http_head_limits limits;
     http_field *fields;
@@ -84,7 +85,7 @@ static inline uint64_t http_building_size(const http_building *building)
 /* Begins with a section. *building is NULL at first, and may be used again for the next section. Returns -1 without
    memory. */
 int http_building_begin(http_building **building, const http_head_limits *limits, http_section section, void *owner,
-                        http_request_head *seen, http_request_fields *result);
+                        http_request_head *head, http_request_fields *result);
 
 /* Adds a field. Returns -1 if the section is much too long, or without memory. */
 int http_building_field(http_building *building, const uint8_t *name, size_t name_length, const uint8_t *value,

@@ -1,8 +1,8 @@
 /*
  * http_response_fields.c: see http_response_fields.h.
  *
- * As with HTTP/1 (http_head.c), a name that is not a token is refused, and bytes that a value may not have become spaces. So an
- * application cannot inject fields by mistake. Framing fields are the server's.
+ * As with HTTP/1 (http_head.c), a name that is not a token is refused, and bytes that a value may not have become
+ * spaces. So an application cannot inject fields by mistake. Framing fields are the server's.
  */
 #include "http_response_fields.h"
 
@@ -150,7 +150,7 @@ static int begin(maker *maker, const http_rows *rows)
     if (FIELDS_BYTES(rows->count) + rows->length > HTTP_RESPONSE_HEAD_MAX)
         return HTTP_HEAD_NO_ROOM;
     size_t table = sizeof *maker->block + (rows->count + OWN_FIELDS) * sizeof(http_nv);
-    *maker = (struct maker){.block = http_take(table + rows->length + OWN_BYTES), .length = -1};
+    *maker = (struct maker){.block = http_alloc(table + rows->length + OWN_BYTES), .length = -1};
     if (maker->block == NULL)
         return HTTP_HEAD_NO_ROOM;
     maker->block->count = 0;
@@ -184,7 +184,7 @@ static void add_length(maker *maker, int64_t length)
 static int finish(maker *maker, int result, http_block **block)
 {
     if (result != HTTP_HEAD_OK) {
-        http_give(maker->block);
+        http_free(maker->block);
         return result;
     }
     *block = maker->block;

@@ -1,6 +1,6 @@
 /*
- * http_response_fields.h - the fields of responses and trailers in the form in which HTTP/2 and HTTP/3 send them. Must not know: GHC,
- * sockets, libnghttp2, libnghttp3.
+ * http_response_fields.h - the fields of responses and trailers in the form in which HTTP/2 and HTTP/3 send them.
+ * Must not know: GHC, sockets, libnghttp2, libnghttp3.
  */
 #ifndef HTTP_RESPONSE_FIELDS_H
 #define HTTP_RESPONSE_FIELDS_H
@@ -12,8 +12,8 @@
 #define HTTP_RESPONSE_HEAD_MAX 1048576u
 
 /*
- * Fields in rows: each has the lengths of name and value, 32 bits each, and their bytes. Names must be tokens; they are sent in
- * lower case. Fields that HTTP/2 and HTTP/3 forbid, such as Connection, are left out.
+ * Fields in rows: each has the lengths of name and value, 32 bits each, and their bytes. Names must be tokens; they
+ * are sent in lower case. Fields that HTTP/2 and HTTP/3 forbid, such as Connection, are left out.
  */
 typedef struct http_rows {
     const uint8_t *bytes;
@@ -33,7 +33,7 @@ typedef struct http_nv {
 
 #define HTTP_NV_IS_LASTING 6u /* the library need not copy the name and the value */
 
-/* Fields in the form of the libraries. The names and values are in the same memory, behind the table; http_give frees
+/* Fields in the form of the libraries. The names and values are in the same memory, behind the table; http_free frees
    it. */
 typedef struct http_block {
     uint32_t count;
@@ -47,8 +47,8 @@ typedef struct http_server_name {
 } http_server_name;
 
 /*
- * Makes the fields of a response's head. `length` is the content-length, or one of the constants above. Stores in *given the
- * content-length in the fields, -1 if there is none. Returns an http_head_result.
+ * Makes the fields of a response's head. `length` is the content-length, or one of the constants above. Stores in
+ * *given the content-length in the fields, -1 if there is none. Returns an http_head_result.
  */
 int http_block_make(http_block **block, http_server_name server, int status, const http_rows *fields, int64_t length,
                     int64_t *given);

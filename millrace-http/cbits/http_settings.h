@@ -1,5 +1,6 @@
 /*
- * http_settings.h - the settings that HTTP/2 and HTTP/3 have in common. Must not know: GHC, sockets, the clock, libnghttp2, libnghttp3.
+ * http_settings.h - the settings that HTTP/2 and HTTP/3 have in common. Must not know: GHC, sockets, the clock,
+ * libnghttp2, libnghttp3.
  */
 #ifndef HTTP_SETTINGS_H
 #define HTTP_SETTINGS_H

@@ -1,14 +1,14 @@
 /*
- * http_stream.h - a request of HTTP/2 or HTTP/3 and its response: what a handler may do with them, whatever the protocol. Must not know:
- * GHC, sockets, the clock, libnghttp2, libnghttp3.
+ * http_stream.h - a request of HTTP/2 or HTTP/3 and its response: what a handler may do with them, whatever the
+ * protocol. Must not know: GHC, sockets, the clock, libnghttp2, libnghttp3.
  *
- * The text is about servers. A client (millrace-http-client) has the same streams, mirrored: its request is what is called an answer
- * or a response here, and a server's response is what is called a request. It does not use the head, http_stream_answer and
- * what holds an answer back.
+ * The text is about servers. A client (millrace-http-client) has the same streams, mirrored: its request is what is
+ * called an answer or a response here, and a server's response is what is called a request. It does not use the head,
+ * http_stream_answer and what holds an answer back.
  *
- * Any thread may call any function. Each takes the lock of the stream's engine for a short time, and none waits for the network. A stream that
- * a protocol has given out belongs to its caller until that protocol's release. Its record stays valid after the client has reset the
- * stream, and after the connection has ended.
+ * Any thread may call any function. Each takes the lock of the stream's engine for a short time, and none waits for
+ * the network. A stream that a protocol has given out belongs to its caller until that protocol's release. Its record
+ * stays valid after the client has reset the stream, and after the connection has ended.
  */
 #ifndef HTTP_STREAM_H
 #define HTTP_STREAM_H
@@ -39,8 +39,8 @@ typedef enum http_sender {
 /* How the end of a connection is announced: first a notice, and the last GOAWAY when clients have had time to stop. */
 typedef enum http_end { HTTP_END_NOTICE = 0, HTTP_END_LAST = 1 } http_end;
 
-/* What a thread may wait for: input, room for output, or the end of the stream. A notice says that a thread that waits
- * for an event of a stream must be woken: 4 * key + event. */
+/* The events that a thread may wait for: input, space for output, or the end of the stream. A notice says that a
+ * thread that waits for an event of a stream must be woken: 4 * key + event. */
 typedef enum http_event { HTTP_READABLE = 0, HTTP_WRITABLE = 1, HTTP_CLOSED = 2 } http_event;
 
 /* The key of notices that are about no stream. */
@@ -99,7 +99,7 @@ typedef struct http_stream {
     uint8_t is_taken, is_released;
     uint8_t is_finished; /* the application has given the whole response */
     uint8_t has_body;    /* the response has a body, or is not finished */
-    uint8_t is_deferred; /* the library must be told when there is more output */
+    uint8_t is_deferred; /* the library asks for more output only after the operation resume */
     uint8_t has_failed;  /* reset by one side, or about to be */
     uint8_t is_flushed;  /* flushed after the answer */
     uint8_t is_aborted;  /* to be reset when everything flushed is through */
@@ -107,7 +107,7 @@ typedef struct http_stream {
         is_through; /* the head of the answer, and what followed it to the library, is where a reset does not take it back */
     uint8_t is_read;      /* reading fails */
     uint8_t drops_input;  /* bytes that still arrive are dropped */
-    uint8_t has_stopped;  /* the client is told to send no more of the request, or has itself reset its side */
+    uint8_t has_stopped;  /* the client was asked to send no more of the request, or has itself reset its side */
     uint8_t end_is_given; /* the library has the end of the response */
     uint8_t notices;      /* that are not fetched yet: a bit 1 << http_event for each */
     uint8_t reader_waits, writer_waits, close_waits;
@@ -117,27 +117,28 @@ typedef struct http_stream {
 /* Copies the head, field_count records of http_field and then text_length bytes, and frees it. Call it once. */
 void http_stream_copy_head(http_stream *stream, uint8_t *destination);
 
-/* Reads at most `room` bytes of the request's body. Returns the number, 0 at the end, -HTTP_GONE, or -HTTP_WAIT if none
- * have arrived: then there will be a notice of HTTP_READABLE if `waits` is set. What is read opens the client's window,
- * of which the protocol may have to tell it. */
-int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room, int waits);
+/* Reads at most `capacity` bytes of the request's body. Returns the number, 0 at the end, -HTTP_GONE, or -HTTP_WAIT
+ * if none have arrived: then there will be a notice of HTTP_READABLE if `waits` is set. What is read opens the
+ * client's window, of which the protocol may have to tell it. */
+int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t capacity, int waits);
 
 /* Makes reading fail from now on. A thread that waits to read gets a notice. */
 void http_stream_end_reading(http_stream *stream);
 
-/* Copies the request's trailers, as rows, if they fit into `room` bytes. Returns their length; 0 if there are none
+/* Copies the request's trailers, as rows, if they fit into `capacity` bytes. Returns their length; 0 if there are none
    (yet). */
-size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t room);
+size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t capacity);
 
 /* Asks for a notice of HTTP_CLOSED. Returns HTTP_WAIT, or HTTP_GONE if the stream is closed or reset, or the client has
    left, already. */
 int http_stream_await_close(http_stream *stream);
 
 /*
- * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the protocol collects, and nothing of
- * a body before it is whole or flushed, or has a certain size.
- * `length` is the content-length, or one of HTTP_LENGTH_*. Stores in *given the content-length in the fields, -1 if there is none. If
- * that differs from `length` in a whole answer, nothing is answered. Returns HTTP_OK, HTTP_GONE or an http_head_result.
+ * Answers with a head and the first bytes of a body, or all of them (`is_whole`). Nothing is sent before the protocol
+ * collects, and nothing of a body before it is whole or flushed, or has a certain size. `length` is the
+ * content-length, or one of HTTP_LENGTH_*. Stores in *given the content-length in the fields, -1 if there is none. If
+ * that differs from `length` in a whole answer, nothing is answered. Returns HTTP_OK, HTTP_GONE or an
+ * http_head_result.
  */
 int http_stream_answer(http_stream *stream, int status, const http_rows *fields, int64_t length, const uint8_t *body,
                        size_t body_length, int is_whole, int64_t *given);
@@ -158,8 +159,8 @@ int http_stream_write_piece(http_stream *stream, http_piece *piece, size_t lengt
  * Otherwise HTTP_OK or HTTP_GONE. */
 int http_stream_await_output(http_stream *stream, uint32_t most);
 
-/* How many more bytes of the body the client's windows take now, at least 1. -HTTP_WAIT if they take none: a writer
- * should leave the bytes where they are, and there will be a notice of HTTP_WRITABLE. Or -HTTP_GONE. */
+/* The number of bytes of the body that the client's windows take now, at least 1. -HTTP_WAIT if they take none: a
+ * writer should leave the bytes where they are, and there will be a notice of HTTP_WRITABLE. Or -HTTP_GONE. */
 int64_t http_stream_await_window(http_stream *stream);
 
 /* Ends the body, with trailers if there are any. Returns HTTP_OK, HTTP_GONE or an http_head_result. */
@@ -168,14 +169,14 @@ int http_stream_finish(http_stream *stream, const http_rows *trailers);
 /* Sends an interim response (1xx), unless the stream is answered or closed. Returns HTTP_OK or an http_head_result. */
 int http_stream_inform(http_stream *stream, int status, const http_rows *fields);
 
-/* What was answered so far can no longer be taken back, and is sent even if the handler fails. */
+/* Keeps the answer up to here: it can no longer be taken back, and is sent even if the handler fails. */
 void http_stream_flush(http_stream *stream);
 
 /* Resets the stream at once, with an error code of its protocol. What is unsent is dropped. */
 void http_stream_reset(http_stream *stream, uint64_t code);
 
-/* The same with the protocol's code for an internal error, because the handler has failed. What it had flushed is sent
-   first. */
+/* Resets the stream because its handler has failed, with the protocol's code for an internal error. What the handler
+   had flushed is sent first. */
 void http_stream_abort(http_stream *stream);
 
 /* The bytes of the response's body that have left the library at least once. */

@@ -1,10 +1,11 @@
 /*
- * http3_connection.c - a connection on ngtcp2: its beginning, packets that arrive, and its end. Must not know: GHC, sockets, the clock.
+ * http3_connection.c - a connection on ngtcp2: its beginning, packets that arrive, and its end. Must not know: GHC,
+ * sockets, the clock.
  *
  * ngtcp2's callbacks run as those of http3_requests.c.
  *
- * A connection that ends gives back the libraries' memory at once. What remains is a small record with its last packet, so that
- * late packets of the client are recognised (RFC 9000, section 10.2).
+ * A connection that ends gives back the libraries' memory at once. What remains is a small record with its last
+ * packet, so that late packets of the client are recognised (RFC 9000, section 10.2).
  */
 #include <gnutls/crypto.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ static int on_acknowledged(ngtcp2_conn *quic, int64_t id, uint64_t offset, uint6
         return 0;
     http_conduct_earn(&connection->streams.conduct, 2 * HTTP3_PACKET_FRAMES);
     if (stream != NULL && http3_own(stream)->end_waits)
-        http3_own(stream)->untold += length;
+        http3_own(stream)->unreported += length;
     else if (http3_tell_acknowledged(connection, id, length) != 0)
         return NGTCP2_ERR_CALLBACK_FAILURE;
     if (stream != NULL)
@@ -112,7 +113,7 @@ static int on_stream_reset(ngtcp2_conn *quic, int64_t id, uint64_t size, uint64_
     http3_connection *connection = data;
     http_stream *stream = stream_data;
     (void)size, (void)code;
-    /* It was told to stop, and so it does. A response that there is goes on (RFC 9114, section 4.1). */
+    /* It stops, as it was asked to. A response that has begun continues (RFC 9114, section 4.1). */
     if (stream != NULL && stream->has_stopped)
         return 0;
     if (http3_is_cancelled_too_often(connection, stream))
@@ -154,10 +155,10 @@ static void fill_random(uint8_t *bytes, size_t length, const ngtcp2_rand_ctx *co
 /* Makes a connection ID that leads to this endpoint. */
 static int make_id(const http3_endpoint *endpoint, ngtcp2_cid *id)
 {
-    uint16_t owner = endpoint->settings.owner;
+    uint16_t endpoint_id = endpoint->settings.endpoint_id;
     id->datalen = HTTP3_ID_LENGTH;
-    id->data[0] = (uint8_t)(owner >> 8);
-    id->data[1] = (uint8_t)owner;
+    id->data[0] = (uint8_t)(endpoint_id >> 8);
+    id->data[1] = (uint8_t)endpoint_id;
     return http3_random(id->data + 2, RANDOM_LENGTH);
 }
 
@@ -352,7 +353,7 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     if (connection == NULL)
         return NULL;
     connection->endpoint = endpoint;
-    http3_memory_begin(&connection->memory, &endpoint->rooms);
+    http3_memory_begin(&connection->memory, &endpoint->cells);
     connection->number = ++endpoint->next_number;
     connection->reference = (ngtcp2_crypto_conn_ref){.get_conn = connection_of, .user_data = connection};
     http3_begin_memory(connection);
@@ -364,7 +365,7 @@ http3_connection *http3_new_connection(http3_endpoint *endpoint, const ngtcp2_pa
     connection->latest = connection->remote;
     ngtcp2_ccerr_default(&connection->error);
     if (http3_enter_heap(connection, UINT64_MAX) != 0) {
-        http3_memory_end(&connection->memory, &endpoint->rooms);
+        http3_memory_end(&connection->memory, &endpoint->cells);
         free(connection);
         return NULL;
     }
@@ -402,7 +403,7 @@ static void end_libraries(http3_connection *connection)
     nghttp3_conn_del(connection->http);
     ngtcp2_conn_del(connection->quic);
     end_tls(connection);
-    http3_memory_end(&connection->memory, &endpoint->rooms);
+    http3_memory_end(&connection->memory, &endpoint->cells);
     connection->http = NULL;
     connection->quic = NULL;
     connection->writing = NULL;
@@ -432,7 +433,7 @@ void http3_drop_connection(http3_connection *connection)
         endpoint->connections = connection->next;
     if (connection->next != NULL)
         connection->next->previous = connection->previous;
-    http_give(connection->close_packet);
+    http_free(connection->close_packet);
     free(connection);
 }
 
@@ -463,7 +464,7 @@ static int make_close_packet(http3_connection *connection, int result, uint64_t 
         return 0;
     http3_copy_address(&connection->remote, &path.path.remote);
     http3_copy_address(&connection->local, &path.path.local);
-    connection->close_packet = http_take((size_t)length);
+    connection->close_packet = http_alloc((size_t)length);
     if (connection->close_packet == NULL)
         return 0;
     memcpy(connection->close_packet, packet, (size_t)length);
@@ -527,7 +528,8 @@ static void note_address(http3_connection *connection, const ngtcp2_addr *remote
 }
 
 /* Tells ngtcp2 when packets were sent, so that it sets the time for the next ones. That is when it wants to be called
- * again, even if there are no next ones. So it is told just before its next call: until then it wants none for that. */
+ * again, even if there are no next ones. So it hears of them just before its next call: until then it wants none for
+ * that. */
 void http3_note_sent(http3_connection *connection)
 {
     if (connection->sent_at == 0)

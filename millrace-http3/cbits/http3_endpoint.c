@@ -1,6 +1,6 @@
 /*
- * http3_endpoint.c - an endpoint: which datagram belongs to which connection, what is answered without one, and who writes when. Must
- * not know: GHC, sockets, the clock.
+ * http3_endpoint.c - an endpoint: which datagram belongs to which connection, what is answered without one, and who
+ * writes when. Must not know: GHC, sockets, the clock.
  */
 #include <gnutls/crypto.h>
 #include <stdlib.h>
@@ -134,13 +134,13 @@ http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *cr
     return open_at(port, settings, credentials);
 }
 
-http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner)
+http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t endpoint_id)
 {
     http_lock(&first->engine);
     http3_settings settings = first->settings;
     http3_credentials *credentials = http3_credentials_share(first->credentials);
     http_unlock(&first->engine);
-    settings.owner = owner;
+    settings.endpoint_id = endpoint_id;
     atomic_fetch_add(&first->port->shares, 1);
     http3_endpoint *endpoint = open_at(first->port, &settings, credentials);
     http3_credentials_free(credentials);
@@ -163,7 +163,7 @@ void http3_free(http3_endpoint *endpoint)
     http3_credentials_free(endpoint->credentials);
     leave_port(endpoint->port);
     http_building_drop(&endpoint->spare);
-    http3_rooms_free(&endpoint->rooms);
+    http3_cells_free(&endpoint->cells);
     http3_early_close(&endpoint->early);
     http_engine_end(&endpoint->engine);
     free(endpoint->table);
@@ -236,13 +236,13 @@ static void answer_reset(http3_endpoint *endpoint, const ngtcp2_path *path, cons
     ngtcp2_cid id;
     if (ids->dcidlen != HTTP3_ID_LENGTH || received <= PACKET_MIN + 1 || is_too_often(endpoint))
         return;
-    size_t room = received - 1 < 43 ? received - 1 : 43;
-    size_t random_length = room - NGTCP2_STATELESS_RESET_TOKENLEN - 1;
+    size_t capacity = received - 1 < 43 ? received - 1 : 43;
+    size_t random_length = capacity - NGTCP2_STATELESS_RESET_TOKENLEN - 1;
     ngtcp2_cid_init(&id, ids->dcid, ids->dcidlen);
     if (random_length < NGTCP2_MIN_STATELESS_RESET_RANDLEN || http3_random(random, random_length) != 0 ||
         ngtcp2_crypto_generate_stateless_reset_token(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH, &id) != 0)
         return;
-    ngtcp2_ssize length = ngtcp2_pkt_write_stateless_reset(packet, room, token, random, random_length);
+    ngtcp2_ssize length = ngtcp2_pkt_write_stateless_reset(packet, capacity, token, random, random_length);
     if (length <= 0)
         return;
     endpoint->counts.resets++;
@@ -253,9 +253,9 @@ static void answer_retry(http3_endpoint *endpoint, const ngtcp2_path *path, cons
 {
     uint8_t packet[512], token[NGTCP2_CRYPTO_MAX_RETRY_TOKENLEN2];
     ngtcp2_cid id = {.datalen = HTTP3_ID_LENGTH};
-    uint16_t owner = endpoint->settings.owner;
-    id.data[0] = (uint8_t)(owner >> 8);
-    id.data[1] = (uint8_t)owner;
+    uint16_t endpoint_id = endpoint->settings.endpoint_id;
+    id.data[0] = (uint8_t)(endpoint_id >> 8);
+    id.data[1] = (uint8_t)endpoint_id;
     if (http3_random(id.data + 2, HTTP3_ID_LENGTH - 2) != 0)
         return;
     ngtcp2_ssize length = ngtcp2_crypto_generate_retry_token2(token, endpoint->settings.secret, HTTP3_SECRET_LENGTH,
@@ -333,7 +333,7 @@ static void meet(http3_endpoint *endpoint, const ngtcp2_path *path, const ngtcp2
         endpoint->is_foreign = 1;
         return;
     }
-    /* Of two endpoints that look at the same time, both may take the last place. */
+    /* Of two endpoints that look at the same time, both may take the last slot. */
     if (endpoint->port->open_count >= endpoint->settings.connections_max ||
         endpoint->port->handshake_count >= endpoint->settings.handshakes_max) {
         endpoint->counts.refused++;
@@ -406,7 +406,7 @@ uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t loc
     return flags;
 }
 
-int32_t http3_owner_of(const uint8_t *bytes, size_t length)
+int32_t http3_endpoint_id_of(const uint8_t *bytes, size_t length)
 {
     if (length < PACKET_MIN)
         return -1;
@@ -449,7 +449,7 @@ static void write_loose_packets(http3_endpoint *endpoint, http3_output *output)
     while (at < endpoint->packets_length) {
         loose_packet packet;
         memcpy(&packet, endpoint->packets + at, sizeof packet);
-        if (output->room - output->length < packet.length)
+        if (output->capacity - output->length < packet.length)
             break;
         memcpy(output->bytes + output->length, endpoint->packets + at + sizeof packet, packet.length);
         if (!http3_add_packet(output, &packet.local, &packet.remote, 0, packet.length))
@@ -468,10 +468,11 @@ static void write_loose_packets(http3_endpoint *endpoint, http3_output *output)
 
 static int is_full(const http3_endpoint *endpoint, const http3_output *output)
 {
-    return output->train_count == output->trains_max || output->room - output->length < endpoint->settings.datagram_max;
+    return output->batch_count == output->batches_max ||
+           output->capacity - output->length < endpoint->settings.datagram_max;
 }
 
-/* Lets each pending connection write a burst, in turn, until there is no more room. */
+/* Lets each pending connection write a burst, in turn, until the output is full. */
 static void write_pending(http3_endpoint *endpoint, http3_output *output, uint64_t now)
 {
     size_t before = 0;
@@ -506,13 +507,13 @@ static int is_over(const http3_endpoint *endpoint)
 static void count_output(http3_endpoint *endpoint, const http3_output *output)
 {
     endpoint->counts.bytes_sent += output->length;
-    for (uint32_t i = 0; i < output->train_count; i++)
+    for (uint32_t i = 0; i < output->batch_count; i++)
         endpoint->counts.datagrams_sent +=
-            (output->trains[i].length + output->trains[i].segment - 1) / output->trains[i].segment;
+            (output->batches[i].length + output->batches[i].segment - 1) / output->batches[i].segment;
 }
 
-uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
-                       uint64_t now, http_sender sender)
+uint64_t http3_collect(http3_endpoint *endpoint, http3_gso_batch *batches, uint32_t batches_max, uint8_t *out,
+                       size_t capacity, uint64_t now, http_sender sender)
 {
     http_lock(&endpoint->engine);
     if (sender != HTTP_SENDER_NEW)
@@ -523,12 +524,12 @@ uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t t
         return flags;
     }
     now = advance(endpoint, now);
-    http3_output output = {.trains = trains, .trains_max = trains_max, .bytes = out, .room = room};
+    http3_output output = {.batches = batches, .batches_max = batches_max, .bytes = out, .capacity = capacity};
     write_pending(endpoint, &output, now);
     count_output(endpoint, &output);
-    uint64_t flags = http3_flags(endpoint) | output.train_count;
+    uint64_t flags = http3_flags(endpoint) | output.batch_count;
     /* The order of datagrams does not matter. So another thread may have the right while the caller sends these. */
-    endpoint->is_sending = output.train_count > 0 && has_output(endpoint);
+    endpoint->is_sending = output.batch_count > 0 && has_output(endpoint);
     if (!endpoint->is_sending)
         flags |= HTTP_HAS_ENDED;
     if (is_over(endpoint))
@@ -584,7 +585,7 @@ void http3_close(http3_endpoint *endpoint, uint64_t code, uint64_t now)
     http_unlock(&endpoint->engine);
 }
 
-/* Has the connection been without a request for too long? 0: there is no limit. */
+/* Whether the connection has been without a request for too long. 0: there is no limit. */
 static int is_idle_too_long(const http3_connection *connection, uint64_t now, uint64_t limit, uint64_t fresh)
 {
     uint64_t most = connection->had_requests ? limit : fresh;

@@ -1,13 +1,14 @@
 /*
- * http3_engine.h - HTTP/3 of a server, on ngtcp2, nghttp3 and GnuTLS, purely in memory: received datagrams go in, requests and
- * datagrams to send come out. No callback leaves this file's implementation. Must not know: GHC, sockets, the clock.
+ * http3_engine.h - HTTP/3 of a server, on ngtcp2, nghttp3 and GnuTLS, purely in memory: received datagrams go in,
+ * requests and datagrams to send come out. No callback leaves this file's implementation. Must not know: GHC,
+ * sockets, the clock.
  *
- * An endpoint has all connections of one loop. A port may have several of them. Any thread may call any function. Each takes the endpoint's lock for at most the time
- * that processing one batch of datagrams takes. No function waits for the network. All times are in nanoseconds, of one clock that
- * never goes back.
+ * An endpoint has all connections of one loop. A port may have several of them. Any thread may call any function.
+ * Each takes the endpoint's lock for at most the time that processing one batch of datagrams takes. No function waits
+ * for the network. All times are in nanoseconds, of one clock that never goes back.
  *
- * A stream that http3_next_request has returned belongs to its caller until http3_release. Its record stays valid after the
- * client has reset the stream, and after the connection has ended.
+ * A stream that http3_next_request has returned belongs to its caller until http3_release. Its record stays valid
+ * after the client has reset the stream, and after the connection has ended.
  */
 #ifndef HTTP3_ENGINE_H
 #define HTTP3_ENGINE_H
@@ -30,9 +31,10 @@ typedef struct http3_credentials http3_credentials;
 http3_credentials *http3_credentials_new(void);
 
 /*
- * Adds a certificate with its chain, and its private key, both PEM. The first one added is for clients whose name no other one has.
- * `names`: the names of servers that it is for, each with a NUL behind it; the names in the certificate if names_length is 0.
- * Returns 0, or an error number of GnuTLS, which http3_error_text explains. Not after the credentials were given to an endpoint.
+ * Adds a certificate with its chain, and its private key, both PEM. The first one added is for clients whose name no
+ * other one has. `names`: the names of servers that it is for, each with a NUL behind it; the names in the
+ * certificate if names_length is 0. Returns 0, or an error number of GnuTLS, which http3_error_text explains. Not
+ * after the credentials were given to an endpoint.
  */
 int http3_credentials_add(http3_credentials *credentials, const uint8_t *chain, size_t chain_length, const uint8_t *key,
                           size_t key_length, const char *names, size_t names_length);
@@ -44,7 +46,7 @@ void http3_credentials_free(http3_credentials *credentials);
 const char *http3_error_text(int error);
 
 /* Writes the names and versions of the libraries that are used, with a NUL behind them. */
-void http3_libraries(char *text, size_t room);
+void http3_libraries(char *text, size_t capacity);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Endpoints */
@@ -65,14 +67,14 @@ typedef struct http3_settings {
     uint32_t
         retry_from; /* from this many unfinished handshakes on, a client must prove its address (Retry); 0: always */
     uint32_t
-        idle_ms; /* a connection ends when nothing arrives for so long, not even an answer to a PING while a request
+        idle_ms; /* a connection ends when nothing arrives for this time, not even an answer to a PING while a request
                          is served; 0: no limit */
     uint32_t handshake_ms; /* the limit for a handshake; 0: none */
     uint32_t
         datagram_max; /* bytes of a datagram that is sent: 1200 to 65527. Larger ones than 1200 are tried first (PMTUD) */
-    uint32_t congestion; /* an http3_congestion; the default is BBR */
-    uint32_t early;      /* whether requests in 0-RTT are served before the handshake is over: GET and HEAD alone */
-    uint16_t owner;      /* the first two bytes of all connection IDs: http3_owner_of */
+    uint32_t congestion;  /* an http3_congestion; the default is BBR */
+    uint32_t early;       /* whether requests in 0-RTT are served before the handshake is over: GET and HEAD alone */
+    uint16_t endpoint_id; /* the first two bytes of all connection IDs: http3_endpoint_id_of */
     uint8_t
         secret[HTTP3_SECRET_LENGTH]; /* for tokens and stateless resets: the same for all processes that share a port */
 } http3_settings;
@@ -86,7 +88,7 @@ http3_endpoint *http3_open(const http3_settings *settings, http3_credentials *cr
 /* Makes another endpoint for the same port, with the settings and secrets of the first one, but its own beginning of
  * connection IDs. The limits of connections and handshakes count for all endpoints of the port together. Returns NULL
  * without memory. */
-http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t owner);
+http3_endpoint *http3_open_beside(http3_endpoint *first, uint16_t endpoint_id);
 
 /* Replaces the certificates. Later handshakes use the new ones. */
 void http3_set_credentials(http3_endpoint *endpoint, http3_credentials *credentials);
@@ -106,15 +108,17 @@ void http3_free(http3_endpoint *endpoint);
 /* ------------------------------------------------------------------------------------------------------------------
  * Datagrams */
 
-/* The owner in a datagram's connection ID, or -1 if the datagram's ID is not one of a server of this kind. If a
- * datagram has arrived at one loop and another one is its owner, it must be given to that one. Reads only the bytes. */
-int32_t http3_owner_of(const uint8_t *bytes, size_t length);
+/* The setting endpoint_id of the endpoint that a datagram's connection ID names, or -1 if the datagram's ID is not
+ * one of a server of this kind. If a datagram has arrived at one loop and another one is its owner, it must be given
+ * to that one. Reads only the bytes. */
+int32_t http3_endpoint_id_of(const uint8_t *bytes, size_t length);
 
 /*
- * Processes received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel joins them; 0: one.
- * The addresses are a struct sockaddr_in or sockaddr_in6. `ecn`: the two bits of the IP header. The bytes may be changed. The
- * caller must call http3_collect afterwards, once for a batch. Returns flags. HTTP3_IS_FOREIGN says that the endpoint is ending, and that
- * another process with the same port may take the client; with several datagrams, that this is so for one of them.
+ * Processes received bytes: a datagram, or several of `segment` bytes each (the last may be shorter), as the kernel
+ * joins them; 0: one. The addresses are a struct sockaddr_in or sockaddr_in6. `ecn`: the two bits of the IP header.
+ * The bytes may be changed. The caller must call http3_collect afterwards, once for a batch. Returns flags.
+ * HTTP3_IS_FOREIGN says that the endpoint is ending, and that another process with the same port may take the client;
+ * with several datagrams, that this is so for one of them.
  */
 uint64_t http3_receive(http3_endpoint *endpoint, const void *local, uint32_t local_length, const void *remote,
                        uint32_t remote_length, uint32_t ecn, uint8_t *bytes, size_t length, size_t segment,
@@ -128,25 +132,25 @@ uint64_t http3_expiry(http3_endpoint *endpoint);
 uint64_t http3_handle_expiry(http3_endpoint *endpoint, uint64_t now);
 
 /* Datagrams for one address, one behind the other: each has `segment` bytes, but the last one may have fewer. */
-typedef struct http3_train {
+typedef struct http3_gso_batch {
     uint32_t offset, length; /* in the output */
     uint32_t segment;
     uint32_t ecn;
     uint32_t remote_length, local_length;
     uint8_t remote[28], local[28]; /* struct sockaddr_in or sockaddr_in6 */
-} http3_train;
+} http3_gso_batch;
 
-/* The least `room` for http3_collect, in bytes. */
+/* The least `capacity` for http3_collect, in bytes. */
 #define HTTP3_COLLECT_MIN 65536u
 
 /*
- * Writes datagrams to send to `out`, and describes them in `trains`. Returns flags and, in the lower half, the number of trains. One
- * thread at a time has the right to send; others get HTTP_IS_BUSY. A caller that gets trains must send them. Then it must call again,
- * as HTTP_SENDER_AGAIN, unless the flags have HTTP_HAS_ENDED: that ends its right, even if there are trains. Datagrams that cannot be
- * sent may be dropped: QUIC repeats what they had.
+ * Writes datagrams to send to `out`, and describes them in `batches`. Returns flags and, in the lower half, the
+ * number of batches. One thread at a time has the right to send; others get HTTP_IS_BUSY. A caller that gets batches
+ * must send them. Then it must call again, as HTTP_SENDER_AGAIN, unless the flags have HTTP_HAS_ENDED: that ends its
+ * right, even if there are batches. Datagrams that cannot be sent may be dropped: QUIC repeats what they had.
  */
-uint64_t http3_collect(http3_endpoint *endpoint, http3_train *trains, uint32_t trains_max, uint8_t *out, size_t room,
-                       uint64_t now, http_sender sender);
+uint64_t http3_collect(http3_endpoint *endpoint, http3_gso_batch *batches, uint32_t batches_max, uint8_t *out,
+                       size_t capacity, uint64_t now, http_sender sender);
 
 /* Gives the right to send back without another call of http3_collect, after sending has failed. */
 void http3_stop_sending(http3_endpoint *endpoint);
@@ -185,7 +189,7 @@ uint32_t http3_reset_unfinished(http3_endpoint *endpoint, uint64_t now, uint64_t
 uint32_t http3_connection_count(http3_endpoint *endpoint);
 uint32_t http3_stream_count(http3_endpoint *endpoint);
 
-/* What happens to a connection: its handshake is complete; its client has gone beyond a limit, for which it ends; it
+/* The events of a connection: its handshake is complete; its client has gone beyond a limit, for which it ends; it
    has ended. */
 typedef enum http3_change_kind { HTTP3_OPENED = 0, HTTP3_LIMITED = 1, HTTP3_ENDED = 2 } http3_change_kind;
 
@@ -232,13 +236,13 @@ typedef struct http3_stream {
     uint8_t has_head;   /* its head has begun, and libnghttp3 knows this record */
     uint8_t came_early; /* at least its beginning came in 0-RTT */
     uint8_t end_waits;  /* the end of the body came without bytes, and ngtcp2 has not taken it yet */
-    uint8_t is_blocked; /* libnghttp3 was told so, because the connection's window is closed */
+    uint8_t is_blocked; /* as libnghttp3 knows, because the connection's window is closed */
     http3_frames frames;
     uint32_t lines[2];       /* fields that libnghttp3 has reported, by http_section */
     http_building *building; /* while the head or the trailers arrive */
     uint64_t confirmed;      /* bytes of the stream that the client has acknowledged */
-    uint64_t untold;         /* of these, bytes of which libnghttp3 has not been told */
-    uint64_t opened;         /* bytes by which the client's window was opened, and nobody has been asked to send */
+    uint64_t unreported;     /* of these, bytes that were not reported to libnghttp3 */
+    uint64_t opened;         /* bytes by which the client's window was opened, and no thread was asked to send */
 } http3_stream;
 
 /* The next request, which the caller must serve. NULL if there is none. */

@@ -13,7 +13,7 @@
  * line takes one byte, and as much time as the entry of the table has bytes. */
 #define HTTP3_SLICE_LINES 32u
 
-/* What comes next. */
+/* The part of a frame that comes next. */
 typedef enum http3_part {
     HTTP3_PART_TYPE, /* of a frame; must be zero */
     HTTP3_PART_LENGTH,
@@ -51,10 +51,10 @@ typedef struct http3_frames {
  * the last thing in them, and a part of it if it is long. */
 size_t http3_frames_follow(http3_frames *frames, const uint8_t *bytes, size_t length);
 
-/* Has a HEADERS frame begun, and not ended? */
+/* Whether a HEADERS frame has begun, and not ended. */
 int http3_frames_in_section(const http3_frames *frames);
 
-/* Is nothing missing of the latest frame? */
+/* Whether the latest frame is complete. */
 int http3_frames_is_between(const http3_frames *frames);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * http3_internal.h - what the files of the HTTP/3 engine share: the records of an endpoint, a connection and a stream. Must not know:
- * GHC, sockets, the clock.
+ * http3_internal.h - what the files of the HTTP/3 engine share: the records of an endpoint, a connection and a
+ * stream. Must not know: GHC, sockets, the clock.
  */
 #ifndef HTTP3_INTERNAL_H
 #define HTTP3_INTERNAL_H
@@ -21,7 +21,7 @@
 #define HTTP3_MILLISECOND UINT64_C(1000000)
 #define HTTP3_SECOND      UINT64_C(1000000000)
 
-/* The length of a connection ID: two bytes for the owner, and random ones. */
+/* The length of a connection ID: two bytes of the endpoint, and random ones. */
 #define HTTP3_ID_LENGTH 12u
 
 /* The longest ID that a client can choose (RFC 9000, section 17.2). */
@@ -32,9 +32,9 @@
 
 typedef struct http3_register http3_register;
 
-/* Adds an ID of at least 16 unpredictable bytes, for so long. Returns 0 if it is there already, or if there is no room.
- * *place is NULL at first. */
-int http3_register_add(http3_register **place, const uint8_t *id, size_t length, uint64_t now, uint64_t time);
+/* Adds an ID of at least 16 unpredictable bytes, for `time` nanoseconds. Returns 0 if it is there already, or if the
+ * register is full. *at is NULL at first. */
+int http3_register_add(http3_register **at, const uint8_t *id, size_t length, uint64_t now, uint64_t time);
 void http3_register_free(http3_register *seen);
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ struct http3_credentials {
 
 #define HTTP3_TICKET_KEY_LENGTH 64u
 
-/* What protects 0-RTT from repetition: GnuTLS's records, the register, and the time of the latest call. */
+/* The protection of 0-RTT against repetition: GnuTLS's records, the register, and the time of the latest call. */
 typedef struct http3_early {
     gnutls_anti_replay_t current, next; /* NULL: there is none yet */
     uint64_t current_since, next_since;
@@ -113,10 +113,10 @@ struct http3_connection {
     http_list held; /* requests that may be repetitions, and are not safe then: ready after the handshake */
     http3_connection *next, *previous;                 /* all connections */
     http3_connection *next_pending, *previous_pending; /* those that may have something to send */
-    http_stream *reading;  /* the stream whose bytes libnghttp3 has got last; only valid while it looks at them */
-    http_stream *writing;  /* the stream that had output last; may be NULL */
-    uint64_t expiry;       /* when it needs attention */
-    uint32_t place;        /* in the heap */
+    http_stream *reading; /* the stream whose bytes libnghttp3 has got last; only valid while it looks at them */
+    http_stream *writing; /* the stream that had output last; may be NULL */
+    uint64_t expiry;      /* when it needs attention */
+    uint32_t heap_index;
     uint32_t open_streams; /* records of streams: open, or not released */
     uint8_t is_pending, is_established, has_error, is_last_announced;
     uint8_t is_told;      /* a change says that it is open */
@@ -144,10 +144,10 @@ struct http3_connection {
     http3_memory memory; /* the libraries' */
     uint64_t received;   /* bytes of all streams, in order */
     uint64_t heard_at;   /* when the latest packet arrived */
-    uint64_t sent_at;    /* when packets were sent of which ngtcp2 was not told yet; 0: it was told of all */
+    uint64_t sent_at;    /* when packets were sent that ngtcp2 does not know of yet; 0: it knows of all */
 };
 
-/* What all endpoints of a port count together. */
+/* Counts of all endpoints of a port together. */
 typedef struct http3_port {
     _Atomic uint32_t shares;
     _Atomic uint32_t open_count, handshake_count; /* connections: open (handshakes included); handshakes */
@@ -170,7 +170,7 @@ struct http3_endpoint {
     http3_port *port;
     http3_early early;
     uint32_t stream_count; /* records of streams */
-    http3_rooms rooms;
+    http3_cells cells;
     http3_change *changes;
     uint32_t change_count, change_capacity, changes_taken;
     uint64_t next_number, next_key;
@@ -255,7 +255,7 @@ void http3_tell_open(http3_connection *connection);
 /* ------------------------------------------------------------------------------------------------------------------
  * http3_limits.c */
 
-/* What a packet costs of the allowance for frames without use. Packets that bring something earn that back. */
+/* The cost of a packet, of the allowance for frames without use. Packets that bring something earn that back. */
 #define HTTP3_PACKET_FRAMES 0.25
 
 /* Notes why the connection must end: an error code of RFC 9114. The first reason counts. */
@@ -285,7 +285,7 @@ extern const http_protocol http3_protocol;
 http_stream *http3_new_stream(http3_connection *connection, int64_t id);
 /* ngtcp2 has closed the stream. May free the record. */
 void http3_close_stream(http_stream *stream);
-/* The connection has ended: closes the stream, and lets go of the connection. */
+/* The connection has ended: closes the stream, and releases it from the connection. */
 void http3_orphan_stream(http_stream *stream);
 void http3_make_ready(http_stream *stream);
 /* Ends both directions of the stream, with an error code of RFC 9114. */
@@ -340,20 +340,20 @@ void http3_note_sent(http3_connection *connection);
 
 /* The caller's memory, during http3_collect. */
 typedef struct http3_output {
-    http3_train *trains;
-    uint32_t train_count, trains_max;
+    http3_gso_batch *batches;
+    uint32_t batch_count, batches_max;
     uint8_t *bytes;
-    size_t length, room;
+    size_t length, capacity;
 } http3_output;
 
 typedef enum http3_written {
     HTTP3_NO_MORE,   /* it has nothing to send now */
-    HTTP3_MORE_LATER /* there may be more, after other connections, or when there is room */
+    HTTP3_MORE_LATER /* there may be more, after other connections, or when there is space */
 } http3_written;
 
 /* Writes what the connection may send now, at most one burst. */
 http3_written http3_write_packets(http3_connection *connection, http3_output *output, uint64_t now);
-/* Adds a datagram, to the last train if it fits. Returns 0 if there is no room for another train. */
+/* Adds a datagram, to the last batch if it fits. Returns 0 if the output is full. */
 int http3_add_packet(http3_output *output, const http3_address *local, const http3_address *remote, uint32_t ecn,
                      size_t length);
 

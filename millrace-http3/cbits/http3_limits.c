@@ -1,12 +1,12 @@
 /*
- * http3_limits.c - why a connection must end: errors, what its client has done (http_limit.h), how much memory the libraries take for it. Must not
- * know: GHC, sockets, the clock.
+ * http3_limits.c - why a connection must end: errors, what its client has done (http_limit.h), how much memory the
+ * libraries take for it. Must not know: GHC, sockets, the clock.
  */
 #include <string.h>
 
 #include "http3_internal.h"
 
-/* A client that has made as many requests as it may has so long to stop, before those that follow are refused. */
+/* The time that a client which has made as many requests as it may has to stop, before those that follow are refused. */
 #define NOTICE_TIME (250 * HTTP3_MILLISECOND)
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ void http3_announce(http3_connection *connection, http_end end)
     http3_make_pending(connection);
 }
 
-/* When the client has gone beyond a limit, or made as many requests as it may, it is told once, and the connection ends
- * when what was begun is finished. Not within callbacks. */
+/* When the client has gone beyond a limit, or made as many requests as it may, it is reported once, and the
+ * connection ends when what was begun is finished. Not within callbacks. */
 void http3_begin_end(http3_connection *connection)
 {
     const http3_endpoint *endpoint = connection->endpoint;
@@ -145,24 +145,24 @@ static void *note_taken(http3_connection *connection, void *memory)
 
 static void *take(size_t size, void *data)
 {
-    return note_taken(data, http3_memory_take(&((http3_connection *)data)->memory, size));
+    return note_taken(data, http3_memory_alloc(&((http3_connection *)data)->memory, size));
 }
 
 static void give(void *memory, void *data)
 {
-    http3_memory_give(&((http3_connection *)data)->memory, memory);
+    http3_memory_free(&((http3_connection *)data)->memory, memory);
 }
 
 static void *take_zeroed(size_t count, size_t size, void *data)
 {
     if (size != 0 && count > SIZE_MAX / size)
         return NULL;
-    return note_taken(data, http3_memory_take_zeroed(&((http3_connection *)data)->memory, count * size));
+    return note_taken(data, http3_memory_alloc_zeroed(&((http3_connection *)data)->memory, count * size));
 }
 
 static void *resize(void *memory, size_t size, void *data)
 {
-    return note_taken(data, http3_memory_resize(&((http3_connection *)data)->memory, memory, size));
+    return note_taken(data, http3_memory_realloc(&((http3_connection *)data)->memory, memory, size));
 }
 
 void http3_begin_memory(http3_connection *connection)

@@ -5,37 +5,37 @@
 
 #include "http3_internal.h"
 
-/* A train of more, or larger ones, is refused by Linux (UDP_MAX_SEGMENTS). */
-#define TRAIN_PACKETS 64u
-#define TRAIN_BYTES   65000u
+/* A batch of more, or larger ones, is refused by Linux (UDP_MAX_SEGMENTS). */
+#define BATCH_PACKETS 64u
+#define BATCH_BYTES   65000u
 
-static int fits_behind(const http3_train *train, const http3_address *local, const http3_address *remote, uint32_t ecn,
-                       size_t length)
+static int fits_behind(const http3_gso_batch *batch, const http3_address *local, const http3_address *remote,
+                       uint32_t ecn, size_t length)
 {
-    return train->ecn == ecn && length <= train->segment && train->length % train->segment == 0 &&
-           train->length / train->segment < TRAIN_PACKETS && train->length + length <= TRAIN_BYTES &&
-           http3_is_address(train->remote, train->remote_length, remote) &&
-           http3_is_address(train->local, train->local_length, local);
+    return batch->ecn == ecn && length <= batch->segment && batch->length % batch->segment == 0 &&
+           batch->length / batch->segment < BATCH_PACKETS && batch->length + length <= BATCH_BYTES &&
+           http3_is_address(batch->remote, batch->remote_length, remote) &&
+           http3_is_address(batch->local, batch->local_length, local);
 }
 
 int http3_add_packet(http3_output *output, const http3_address *local, const http3_address *remote, uint32_t ecn,
                      size_t length)
 {
-    http3_train *last = output->train_count == 0 ? NULL : &output->trains[output->train_count - 1];
+    http3_gso_batch *last = output->batch_count == 0 ? NULL : &output->batches[output->batch_count - 1];
     if (last != NULL && fits_behind(last, local, remote, ecn, length)) {
         last->length += (uint32_t)length;
     } else {
-        if (output->train_count == output->trains_max)
+        if (output->batch_count == output->batches_max)
             return 0;
-        http3_train *train = &output->trains[output->train_count++];
-        *train = (http3_train){.offset = (uint32_t)output->length,
-                               .length = (uint32_t)length,
-                               .segment = (uint32_t)length,
-                               .ecn = ecn,
-                               .remote_length = remote->length,
-                               .local_length = local->length};
-        memcpy(train->remote, remote->bytes, remote->length);
-        memcpy(train->local, local->bytes, local->length);
+        http3_gso_batch *batch = &output->batches[output->batch_count++];
+        *batch = (http3_gso_batch){.offset = (uint32_t)output->length,
+                                   .length = (uint32_t)length,
+                                   .segment = (uint32_t)length,
+                                   .ecn = ecn,
+                                   .remote_length = remote->length,
+                                   .local_length = local->length};
+        memcpy(batch->remote, remote->bytes, remote->length);
+        memcpy(batch->local, local->bytes, local->length);
     }
     output->length += length;
     return 1;
@@ -45,7 +45,7 @@ static http3_written write_close(http3_connection *connection, http3_output *out
 {
     if (!connection->close_is_due)
         return HTTP3_NO_MORE;
-    if (output->room - output->length < connection->close_length || output->train_count == output->trains_max)
+    if (output->capacity - output->length < connection->close_length || output->batch_count == output->batches_max)
         return HTTP3_MORE_LATER;
     memcpy(output->bytes + output->length, connection->close_packet, connection->close_length);
     http3_add_packet(output, &connection->local, &connection->remote, 0, connection->close_length);
@@ -102,10 +102,10 @@ static void unblock_streams(http3_connection *connection)
 /* ngtcp2 has taken the end of a stream. */
 static int note_end(http3_connection *connection, http_stream *stream)
 {
-    uint64_t untold = http3_own(stream)->untold;
+    uint64_t unreported = http3_own(stream)->unreported;
     http3_own(stream)->end_waits = 0;
-    http3_own(stream)->untold = 0;
-    return untold == 0 ? 0 : http3_tell_acknowledged(connection, http3_id_of(stream), untold);
+    http3_own(stream)->unreported = 0;
+    return unreported == 0 ? 0 : http3_tell_acknowledged(connection, http3_id_of(stream), unreported);
 }
 
 /* ngtcp2 has taken bytes of a stream, perhaps with its end. */
@@ -142,7 +142,7 @@ static void lose_output(http3_connection *connection, int64_t id)
 /* Writes one packet. Returns its length, 0 if there is none to be sent now, or a negative number when the connection
    must end. */
 static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path, ngtcp2_pkt_info *info, uint8_t *out,
-                                 size_t room, uint64_t now)
+                                 size_t capacity, uint64_t now)
 {
     for (;;) {
         nghttp3_vec pieces[PIECES];
@@ -164,7 +164,7 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
             }
         }
         ngtcp2_ssize length =
-            ngtcp2_conn_writev_stream(connection->quic, path, info, out, room, &taken,
+            ngtcp2_conn_writev_stream(connection->quic, path, info, out, capacity, &taken,
                                       NGTCP2_WRITE_STREAM_FLAG_MORE | (is_end ? NGTCP2_WRITE_STREAM_FLAG_FIN : 0), id,
                                       (const ngtcp2_vec *)pieces, (size_t)count, now);
         if (length == NGTCP2_ERR_STREAM_DATA_BLOCKED)
@@ -181,11 +181,11 @@ static ngtcp2_ssize write_packet(http3_connection *connection, ngtcp2_path *path
     }
 }
 
-/* How long a connection that was told to end stays after its last request. The client has received the answer, but its
+/* How long a connection that is to end stays after its last request. The client has received the answer, but its
  * program may not have read all of it, and clients forget what was not read when the connection ends. */
 #define LINGER HTTP3_SECOND
 
-/* When a connection that was told to end does so. UINT64_MAX: not before other things happen. */
+/* When a connection that is to end does so. UINT64_MAX: not before other things happen. */
 static uint64_t end_of(const http3_connection *connection)
 {
     /* A client that has gone beyond a limit does not stay for handlers that work for nobody. */
@@ -227,7 +227,8 @@ http3_written http3_write_packets(http3_connection *connection, http3_output *ou
         ngtcp2_pkt_info info = {0};
         http3_address local, remote;
         size_t most = ngtcp2_conn_get_max_tx_udp_payload_size(quic);
-        if (written >= burst || output->room - output->length < most || output->train_count == output->trains_max) {
+        if (written >= burst || output->capacity - output->length < most ||
+            output->batch_count == output->batches_max) {
             connection->sent_at = now;
             http3_note_sent(connection);
             set_next_expiry(connection, now);

@@ -1,6 +1,6 @@
 /*
- * http3_pending.c - what connections tell their endpoint: that they may have something to send, and what has happened to them. Must not know: GHC,
- * sockets, the clock.
+ * http3_pending.c - what connections tell their endpoint: that they may have something to send, and what has happened
+ * to them. Must not know: GHC, sockets, the clock.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /*
- * http3_replay.c - which early handshakes (0-RTT) were accepted lately, so that none is accepted twice: somebody may have copied one.
- * Must not know: GHC, sockets, the clock.
+ * http3_replay.c - which early handshakes (0-RTT) were accepted lately, so that none is accepted twice: somebody may
+ * have copied one. Must not know: GHC, sockets, the clock.
  *
- * All entries are kept equally long, so the oldest one is always the next to go. A register that is full accepts nothing.
+ * All entries are kept equally long, so the oldest one is always the next to go. A register that is full accepts
+ * nothing.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #define ENTRIES 65536u /* a power of two */
 #define LISTS   65536u /* the same */
 
-/* Of an ID, which is a MAC, so much is kept. */
+/* The bytes of an ID, which is a MAC, that are kept. */
 #define PART 16u
 
 typedef struct http3_entry {
@@ -43,11 +44,11 @@ static void forget_oldest(http3_register *seen)
     seen->count--;
 }
 
-int http3_register_add(http3_register **place, const uint8_t *id, size_t length, uint64_t now, uint64_t time)
+int http3_register_add(http3_register **at, const uint8_t *id, size_t length, uint64_t now, uint64_t time)
 {
-    if (*place == NULL)
-        *place = http_take_zeroed(sizeof **place);
-    http3_register *seen = *place;
+    if (*at == NULL)
+        *at = http_alloc_zeroed(sizeof **at);
+    http3_register *seen = *at;
     if (seen == NULL || length < PART)
         return 0;
     while (seen->count > 0 && seen->entries[seen->oldest].until <= now)
@@ -68,5 +69,5 @@ int http3_register_add(http3_register **place, const uint8_t *id, size_t length,
 
 void http3_register_free(http3_register *seen)
 {
-    http_give(seen);
+    http_free(seen);
 }

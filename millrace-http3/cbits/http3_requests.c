@@ -1,7 +1,8 @@
 /*
- * http3_requests.c - requests on libnghttp3. Its callbacks run within http3_read_packet, http3_write_packets and http3_expire, with the
- * endpoint's lock held. They only change records and queue notices. If one finds a reason to end the connection, it notes it; the end
- * comes when the library has returned. Must not know: GHC, sockets, the clock.
+ * http3_requests.c - requests on libnghttp3. Its callbacks run within http3_read_packet, http3_write_packets and
+ * http3_expire, with the endpoint's lock held. They only change records and queue notices. If one finds a reason to
+ * end the connection, it notes it; the end comes when the library has returned. Must not know: GHC, sockets, the
+ * clock.
  */
 #include "http3_internal.h"
 
@@ -81,8 +82,8 @@ static int count_fields(http_stream *stream)
     return http_count_fields(stream, building == NULL ? 0 : http_building_size(building));
 }
 
-/* Refuses a request for which there is no room beside the others: the client may send it again later (RFC 9114, section
- * 4.1.1). If its trailers are what is too much, it is served already. */
+/* Refuses a request whose fields exceed the limit together with those of the others: the client may send it again
+ * later (RFC 9114, section 4.1.1). If its trailers are what is too much, it is served already. */
 static int refuse_fields(http3_connection *connection, http_stream *stream, http_section section)
 {
     end_building(stream);
@@ -147,7 +148,7 @@ static void begin_request(http3_connection *connection, http_stream *stream, htt
     http3_make_ready(stream);
 }
 
-/* Has libnghttp3 left out a field of the section that ends? */
+/* Whether libnghttp3 has left out a field of the section that ends. */
 static int lacks_line(const http_stream *stream, http_section section)
 {
     return http3_own(stream)->lines[section] < http3_own(stream)->frames.lines[section];
@@ -306,8 +307,8 @@ int http3_begin_http(http3_connection *connection)
 /* ------------------------------------------------------------------------------------------------------------------
  * Bytes of requests */
 
-/* Is the request malformed because of the lengths of its frames? libnghttp3 would end the whole connection. It takes
- * what a client says of the length of a tunnel for nothing, and so does this. */
+/* Whether the request is malformed because of the lengths of its frames. libnghttp3 would end the whole connection.
+ * It takes what a client says of the length of a tunnel for nothing, and so does this. */
 static int contradicts_length(const http_stream *stream, int is_end)
 {
     const http_request_head *head = &stream->head;

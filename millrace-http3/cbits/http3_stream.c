@@ -1,10 +1,12 @@
 /*
- * http3_stream.c - what HTTP/3 does for streams: http_protocol on ngtcp2 and libnghttp3. Must not know: GHC, sockets, the clock.
+ * http3_stream.c - what HTTP/3 does for streams: http_protocol on ngtcp2 and libnghttp3. Must not know: GHC, sockets,
+ * the clock.
  *
- * A stream's record is freed when the stream is closed and its handler has released it. Only then may the client open another stream: a
- * client that resets its requests cannot have more handlers running than it may have requests.
+ * A stream's record is freed when the stream is closed and its handler has released it. Only then may the client open
+ * another stream: a client that resets its requests cannot have more handlers running than it may have requests.
  *
- * ngtcp2 and libnghttp3 do not copy bodies and fields. So these stay until the client has acknowledged them, or the stream is closed.
+ * ngtcp2 and libnghttp3 do not copy bodies and fields. So these stay until the client has acknowledged them, or the
+ * stream is closed.
  */
 #include <string.h>
 
@@ -21,7 +23,7 @@
  * Records */
 
 /* While a request is served, and neither side sends, the client is asked now and then whether it is there. Otherwise
- * the connection would end when it has been idle for so long as one without requests may be. A client that has gone
+ * the connection would end when it has been idle for as long as one without requests may be. A client that has gone
  * does not answer: then it does end. */
 static void watch_client(http3_connection *connection)
 {
@@ -38,7 +40,7 @@ static void watch_client(http3_connection *connection)
 http_stream *http3_new_stream(http3_connection *connection, int64_t id)
 {
     http3_endpoint *endpoint = connection->endpoint;
-    http3_stream *stream = http_take_zeroed(sizeof *stream);
+    http3_stream *stream = http_alloc_zeroed(sizeof *stream);
     if (stream == NULL)
         return NULL;
     http_enter_stream(&stream->common, &endpoint->engine, &connection->streams, ++endpoint->next_key);

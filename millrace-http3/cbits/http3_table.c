@@ -1,7 +1,8 @@
 /*
  * http3_table.c - an endpoint's connection IDs, and when its connections need attention. Must not know: GHC, sockets.
  *
- * Clients choose the first ID of a connection. So the hash has a secret key (SipHash-1-3): nobody can make many IDs with one hash.
+ * Clients choose the first ID of a connection. So the hash has a secret key (SipHash-1-3): nobody can make many IDs
+ * with one hash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ int http3_add_id(http3_connection *connection, const uint8_t *bytes, size_t leng
     http3_endpoint *endpoint = connection->endpoint;
     if (length > HTTP3_ID_MAX || (endpoint->id_count >= endpoint->table_size && grow(endpoint) != 0))
         return -1;
-    http3_id *id = http_take(sizeof *id);
+    http3_id *id = http_alloc(sizeof *id);
     if (id == NULL)
         return -1;
     http3_id **bucket = bucket_of(endpoint, bytes, length);
@@ -118,7 +119,7 @@ void http3_remove_id(http3_connection *connection, const uint8_t *bytes, size_t 
             http3_id *id = *at;
             *at = id->next_own;
             unlink_id(connection->endpoint, id);
-            http_give(id);
+            http_free(id);
             return;
         }
 }
@@ -129,38 +130,38 @@ void http3_remove_ids(http3_connection *connection)
         http3_id *id = connection->ids;
         connection->ids = id->next_own;
         unlink_id(connection->endpoint, id);
-        http_give(id);
+        http_free(id);
     }
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
  * A binary heap */
 
-static void put(http3_endpoint *endpoint, uint32_t place, http3_connection *connection)
+static void put(http3_endpoint *endpoint, uint32_t index, http3_connection *connection)
 {
-    endpoint->heap[place] = connection;
-    connection->place = place;
+    endpoint->heap[index] = connection;
+    connection->heap_index = index;
 }
 
-static void settle(http3_endpoint *endpoint, uint32_t place)
+static void settle(http3_endpoint *endpoint, uint32_t index)
 {
-    http3_connection *moved = endpoint->heap[place];
-    while (place > 0 && endpoint->heap[(place - 1) / 2]->expiry > moved->expiry) {
-        put(endpoint, place, endpoint->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
+    http3_connection *moved = endpoint->heap[index];
+    while (index > 0 && endpoint->heap[(index - 1) / 2]->expiry > moved->expiry) {
+        put(endpoint, index, endpoint->heap[(index - 1) / 2]);
+        index = (index - 1) / 2;
     }
     for (;;) {
-        uint32_t child = 2 * place + 1;
+        uint32_t child = 2 * index + 1;
         if (child >= endpoint->heap_count)
             break;
         if (child + 1 < endpoint->heap_count && endpoint->heap[child + 1]->expiry < endpoint->heap[child]->expiry)
             child++;
         if (endpoint->heap[child]->expiry >= moved->expiry)
             break;
-        put(endpoint, place, endpoint->heap[child]);
-        place = child;
+        put(endpoint, index, endpoint->heap[child]);
+        index = child;
     }
-    put(endpoint, place, moved);
+    put(endpoint, index, moved);
 }
 
 int http3_enter_heap(http3_connection *connection, uint64_t expiry)
@@ -176,7 +177,7 @@ int http3_enter_heap(http3_connection *connection, uint64_t expiry)
     }
     connection->expiry = expiry;
     put(endpoint, endpoint->heap_count++, connection);
-    settle(endpoint, connection->place);
+    settle(endpoint, connection->heap_index);
     return 0;
 }
 
@@ -185,16 +186,16 @@ void http3_set_expiry(http3_connection *connection, uint64_t expiry)
     if (connection->expiry == expiry)
         return;
     connection->expiry = expiry;
-    settle(connection->endpoint, connection->place);
+    settle(connection->endpoint, connection->heap_index);
 }
 
 void http3_leave_heap(http3_connection *connection)
 {
     http3_endpoint *endpoint = connection->endpoint;
-    uint32_t place = connection->place;
+    uint32_t index = connection->heap_index;
     http3_connection *last = endpoint->heap[--endpoint->heap_count];
     if (last != connection) {
-        put(endpoint, place, last);
-        settle(endpoint, place);
+        put(endpoint, index, last);
+        settle(endpoint, index);
     }
 }

@@ -54,9 +54,9 @@ const char *http3_error_text(int error)
     return gnutls_strerror(error);
 }
 
-void http3_libraries(char *text, size_t room)
+void http3_libraries(char *text, size_t capacity)
 {
-    (void)snprintf(text, room, "ngtcp2 %s, nghttp3 %s, GnuTLS %s", ngtcp2_version(0)->version_str,
+    (void)snprintf(text, capacity, "ngtcp2 %s, nghttp3 %s, GnuTLS %s", ngtcp2_version(0)->version_str,
                    nghttp3_version(0)->version_str, gnutls_check_version(NULL));
 }
 

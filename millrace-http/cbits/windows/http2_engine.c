@@ -37,9 +37,9 @@ _Noreturn uint64_t http2_feed(http2_connection *connection, const uint8_t *bytes
     abort();
 }
 
-_Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t room, http_sender sender)
+_Noreturn uint64_t http2_collect(http2_connection *connection, uint8_t *out, size_t capacity, http_sender sender)
 {
-    (void)connection, (void)out, (void)room, (void)sender;
+    (void)connection, (void)out, (void)capacity, (void)sender;
     abort();
 }
 
@@ -49,12 +49,12 @@ _Noreturn int http2_has_much(const http2_connection *connection)
     abort();
 }
 
-_Noreturn uint8_t *http2_take_output(void)
+_Noreturn uint8_t *http2_alloc_output(void)
 {
     abort();
 }
 
-_Noreturn void http2_give_output(uint8_t *memory)
+_Noreturn void http2_free_output(uint8_t *memory)
 {
     (void)memory;
     abort();
@@ -102,9 +102,9 @@ _Noreturn int64_t http2_next_notice(http2_connection *connection)
     abort();
 }
 
-_Noreturn int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t room, int waits)
+_Noreturn int64_t http_stream_read(http_stream *stream, uint8_t *destination, size_t capacity, int waits)
 {
-    (void)stream, (void)destination, (void)room, (void)waits;
+    (void)stream, (void)destination, (void)capacity, (void)waits;
     abort();
 }
 
@@ -187,9 +187,9 @@ _Noreturn void http_stream_abort(http_stream *stream)
     abort();
 }
 
-_Noreturn size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t room)
+_Noreturn size_t http_stream_trailers(http_stream *stream, uint8_t *destination, size_t capacity)
 {
-    (void)stream, (void)destination, (void)room;
+    (void)stream, (void)destination, (void)capacity;
     abort();
 }
 

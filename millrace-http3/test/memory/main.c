@@ -529,15 +529,15 @@ static void sudden_end(uintptr_t argument)
     end_world(w);
 }
 
-static void owners(uintptr_t argument)
+static void endpoint_ids(uintptr_t argument)
 {
     (void)argument;
     static const uint8_t short_packet[40] = {0x40, 0x12, 0x34}, long_packet[40] = {0xc0, 0, 0, 0, 1, 12, 0xab, 0xcd},
                          foreign_packet[40] = {0xc0, 0, 0, 0, 1, 8, 0xab, 0xcd};
-    CHECK_EQ(http3_owner_of(short_packet, 40), 0x1234);
-    CHECK_EQ(http3_owner_of(long_packet, 40), 0xabcd);
-    CHECK_EQ(http3_owner_of(foreign_packet, 40), -1);
-    CHECK_EQ(http3_owner_of(short_packet, 20), -1);
+    CHECK_EQ(http3_endpoint_id_of(short_packet, 40), 0x1234);
+    CHECK_EQ(http3_endpoint_id_of(long_packet, 40), 0xabcd);
+    CHECK_EQ(http3_endpoint_id_of(foreign_packet, 40), -1);
+    CHECK_EQ(http3_endpoint_id_of(short_packet, 20), -1);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -2089,7 +2089,7 @@ static void garbage(uintptr_t argument)
             memcpy(bytes + 1, version, sizeof version);
             bytes[5] = (uint8_t)random_below(w, 22);
         }
-        (void)http3_owner_of(bytes, length);
+        (void)http3_endpoint_id_of(bytes, length);
         inject(w, (uint16_t)(1 + random_below(w, 3)), 1000, bytes, length);
         if (i % 64 == 0)
             run_for(w, MILLISECOND);
@@ -2101,9 +2101,9 @@ static void garbage(uintptr_t argument)
     end_world(w);
 }
 
-static void keep_datagram(world *w, const http3_train *train, const uint8_t *bytes, size_t length)
+static void keep_datagram(world *w, const http3_gso_batch *batch, const uint8_t *bytes, size_t length)
 {
-    (void)train;
+    (void)batch;
     CHECK(w == observed);
     if (length <= sizeof kept[0]) {
         unsigned at = kept_count++ % 64;
@@ -2159,14 +2159,14 @@ static void idle_memory(uintptr_t argument)
     run_for(w, 2 * SECOND);
     CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, 3 * SECOND, COUNT), 0);
     uint64_t before = resident_bytes();
-    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT / 2), HTTP3_HAS_ROOMS ? COUNT / 2 : 0);
-    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT), HTTP3_HAS_ROOMS ? COUNT / 2 : 0);
+    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT / 2), HTTP3_HAS_CELLS ? COUNT / 2 : 0);
+    CHECK_EQ(http3_rest_quiet(w->endpoint, w->now, SECOND, COUNT), HTTP3_HAS_CELLS ? COUNT / 2 : 0);
     /* The pages are the system's again. What is left is malloc's. */
-    CHECK(!HTTP3_HAS_ROOMS || resident_bytes() + (uint64_t)COUNT * 15000 < before);
+    CHECK(!HTTP3_HAS_CELLS || resident_bytes() + (uint64_t)COUNT * 15000 < before);
     struct mallinfo2 open = mallinfo2();
     http3_close(w->endpoint, HTTP3_NO_ERROR, w->now);
     struct mallinfo2 after = mallinfo2();
-    CHECK_LT((open.uordblks - after.uordblks) / COUNT, HTTP3_HAS_ROOMS ? 28000 : 60000);
+    CHECK_LT((open.uordblks - after.uordblks) / COUNT, HTTP3_HAS_CELLS ? 28000 : 60000);
     end_world(w);
 }
 
@@ -2197,7 +2197,7 @@ static void rest(uintptr_t argument)
         }
         check_exchanges(w);
         CHECK_EQ(counts_of(w).violations, 0);
-        CHECK(!HTTP3_HAS_ROOMS || w->rested > ROUNDS / 2);
+        CHECK(!HTTP3_HAS_CELLS || w->rested > ROUNDS / 2);
         if (seed % 2 == 0 && all[0]->is_established)
             client_close(all[0], HTTP3_NO_ERROR);
         else
@@ -2239,7 +2239,7 @@ static const harness_test tests[] = {
     {"ends connections without requests", quiet_end, 0},
     {"ends gracefully", graceful_end, 0},
     {"ends at once", sudden_end, 0},
-    {"finds the owner of a datagram", owners, 0},
+    {"finds the owner of a datagram", endpoint_ids, 0},
     {"refuses what HTTP/1 and HTTP/2 refuse", refusals, 0},
     {"refuses what is malformed, and nothing else", malformed, 128},
     {"refuses what is malformed, and nothing else, byte by byte", malformed, 1},

@@ -152,20 +152,20 @@ static client *client_at(world *w, const struct sockaddr_in *address)
 }
 
 /* Datagrams for a port that the client has left get lost. */
-static void send_to_client(world *w, const http3_train *train, const uint8_t *bytes, size_t length)
+static void send_to_client(world *w, const http3_gso_batch *batch, const uint8_t *bytes, size_t length)
 {
     struct sockaddr_in address;
-    CHECK_EQ(train->remote_length, sizeof address);
-    memcpy(&address, train->remote, sizeof address);
+    CHECK_EQ(batch->remote_length, sizeof address);
+    memcpy(&address, batch->remote, sizeof address);
     w->datagrams_to_clients++;
     w->bytes_to_clients += length;
     if (length > w->largest_datagram)
         w->largest_datagram = length;
     if (w->on_datagram != NULL)
-        w->on_datagram(w, train, bytes, length);
+        w->on_datagram(w, batch, bytes, length);
     const client *c = client_at(w, &address);
     if (c != NULL && ntohs(address.sin_port) == c->port)
-        launch(w, 0, c->number, c->port, (uint8_t)train->ecn, bytes, length);
+        launch(w, 0, c->number, c->port, (uint8_t)batch->ecn, bytes, length);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -313,14 +313,14 @@ static void run_application(world *w)
 void flush_endpoint(world *w)
 {
     static uint8_t bytes[HTTP3_COLLECT_MIN];
-    http3_train trains[16];
+    http3_gso_batch batches[16];
     uint64_t flags;
     http_sender sender = HTTP_SENDER_DRIVER;
     do {
-        flags = http3_collect(w->endpoint, trains, 16, bytes, sizeof bytes, w->now, sender);
+        flags = http3_collect(w->endpoint, batches, 16, bytes, sizeof bytes, w->now, sender);
         uint32_t count = (uint32_t)flags;
         for (uint32_t i = 0; i < count; i++) {
-            const http3_train *t = &trains[i];
+            const http3_gso_batch *t = &batches[i];
             CHECK(t->length > 0 && t->offset + t->length <= sizeof bytes && t->segment <= t->length);
             for (uint32_t at = 0; at < t->length; at += t->segment)
                 send_to_client(w, t, bytes + t->offset + at, t->length - at < t->segment ? t->length - at : t->segment);
@@ -331,7 +331,7 @@ void flush_endpoint(world *w)
 }
 
 /* Datagrams of `segment` bytes each, but the last one; 0: one. */
-static void inject_train(world *w, uint16_t number, uint16_t port, uint8_t ecn, const uint8_t *bytes, size_t length,
+static void inject_batch(world *w, uint16_t number, uint16_t port, uint8_t ecn, const uint8_t *bytes, size_t length,
                          size_t segment)
 {
     struct sockaddr_in remote = address_of(number, port);
@@ -349,7 +349,7 @@ static void inject_train(world *w, uint16_t number, uint16_t port, uint8_t ecn, 
 
 void inject(world *w, uint16_t number, uint16_t port, const uint8_t *bytes, size_t length)
 {
-    inject_train(w, number, port, 0, bytes, length, 0);
+    inject_batch(w, number, port, 0, bytes, length, 0);
 }
 
 /* Whether the kernel would join it to datagrams of the size of the first one. */
@@ -373,7 +373,7 @@ static void land_at_server(world *w, const flight *first)
         w->flights = next->next;
         free(next);
     }
-    inject_train(w, first->number, first->port, first->ecn, bytes, length, w->link.joins ? first->length : 0);
+    inject_batch(w, first->number, first->port, first->ecn, bytes, length, w->link.joins ? first->length : 0);
 }
 
 static void land(world *w, const flight *f)
@@ -481,7 +481,7 @@ world *new_world(uint64_t seed)
     w->now = SECOND;
     w->link.delay = 10 * MILLISECOND;
     CHECK_EQ(http3_settings_default(&w->settings), 0);
-    w->settings.owner = 0x0102;
+    w->settings.endpoint_id = 0x0102;
     return w;
 }
 

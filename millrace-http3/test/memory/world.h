@@ -127,7 +127,7 @@ struct world {
     uint64_t largest_datagram;
     uint64_t sent_with[2][4]; /* datagrams to clients, and to the server, by their marks when they were sent */
     void (*on_datagram_to_server)(world *w, const uint8_t *bytes, size_t length); /* may be NULL */
-    void (*on_datagram)(world *w, const http3_train *train, const uint8_t *bytes,
+    void (*on_datagram)(world *w, const http3_gso_batch *batch, const uint8_t *bytes,
                         size_t length); /* to clients; may be NULL */
 };
 

@@ -54,7 +54,7 @@ data Settings = Settings
     onSocket :: !(Socket -> IO ())
   }
 
--- | How to send and receive: on a socket, or on a TLS connection.
+-- | The functions that send and receive, on a socket or on a TLS connection.
 data Link = Link
   { linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> ByteString -> IO ()),
@@ -161,8 +161,8 @@ connectionOf settings link = do
       deadline <- deadlineIn (receiveLimit (limits settings))
       bytes <- linkReceive link deadline 16384
       bytes <$ writeIORef isAnswered True
-    -- Before a further request: has the server closed the connection meanwhile, or has anything come that nobody has
-    -- asked for? Then nothing of the request is sent here, and http-client sends it on a new connection. So a request
+    -- Before a further request: if the server has closed the connection meanwhile, or if anything has come that was not
+    -- asked for, nothing of the request is sent here, and http-client sends it on a new connection. So a request
     -- is never sent twice, and what came unasked is never taken for its response.
     transmit isAnswered unread sendingFailed bytes = do
       wasAnswered <- readIORef isAnswered

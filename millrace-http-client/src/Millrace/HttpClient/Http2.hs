@@ -1,12 +1,11 @@
 -- | Connections of HTTP\/2 from a client's side, for programs that pass messages on piece by piece, such as proxies.
 -- Many exchanges share a connection.
 --
--- * What is not read of a response does not arrive: each exchange has a window ('windowBytes'), and does not hold up
---   others.
--- * What the server does not take of a request is not held either: 'sendBody' waits.
+-- * A response arrives only as it is read: each exchange has a window ('windowBytes'), and does not hold up others.
+-- * A request is kept only as far as the server takes it: 'sendBody' waits.
 -- * Trailers are passed both ways, and interim responses are received one by one.
 -- * The server's limit of exchanges is kept ('Full'), and its GOAWAY ('Leaving').
--- * A connection that says nothing while it has work is asked by PING, and ends if it does not answer.
+-- * A server that sends nothing while there is work gets a PING, and the connection ends if it does not answer.
 --
 -- The connection's bytes go through a 'Transport': a socket, TLS after ALPN has chosen @h2@, or memory. Must not know:
 -- sockets.
@@ -160,8 +159,8 @@ data Connection = Connection
     connectionWriter :: !(MVar ()),
     -- Filled when the state has changed.
     connectionChanged :: !(MVar ()),
-    -- How many times bytes have been received.
-    connectionHeard :: !(IORef Word64),
+    -- The number of times that bytes were received.
+    connectionReceived :: !(IORef Word64),
     connectionReason :: !(IORef (Maybe String)),
     -- When the last exchange ended, on the clock of deadlines.
     connectionIdle :: !(IORef Word64),
@@ -196,7 +195,7 @@ openConnection deadline settings transport = mask $ \restore -> do
           <*> newIORef now
           <*> newEmptyMVar
       startThreads settings connection
-      prod connection
+      wakeSender connection
       restore (awaitReady deadline connection) `onException` closeConnection connection
       return connection
 
@@ -220,7 +219,7 @@ startThreads :: Settings -> Connection -> IO ()
 startThreads settings connection = do
   (capability, _) <- myThreadId >>= threadCapability
   writing <- forkOnWithUnmask capability (\unmask -> unmask (writeAll settings connection) `catch` gaveUp)
-  keeping <- forkOnWithUnmask capability (\unmask -> unmask (keepAsking settings connection) `catch` gaveUp)
+  keeping <- forkOnWithUnmask capability (\unmask -> unmask (sendPings settings connection) `catch` gaveUp)
   void $
     forkOnWithUnmask capability $ \unmask -> do
       unmask (readAll connection) `catch` gaveUp
@@ -255,18 +254,18 @@ readAll connection = do
     then noteReason connection "the server closed the connection"
     else do
       feed (connectionEngine connection) bytes
-      modifyIORef' (connectionHeard connection) (+ 1)
+      modifyIORef' (connectionReceived connection) (+ 1)
       over <- isOver <$> engineState (connectionEngine connection)
       when over (noteReason connection "the server broke the rules of HTTP/2, or said goodbye")
       distribute connection
-      prod connection
+      wakeSender connection
       unless over (readAll connection)
 
 writeAll :: Settings -> Connection -> IO ()
 writeAll settings connection = do
   takeMVar (connectionWriter connection)
   burst
-  -- After this side's goodbye and the last exchange, nothing more need come: the server may wait for the end itself.
+  -- After this side's GOAWAY and the last exchange, the server may wait for this side to close.
   over <- isOver <$> engineState (connectionEngine connection)
   if over
     then noteReason connection "this side ended the connection" >> interrupt connection
@@ -285,25 +284,25 @@ deadlineIn limit
   | limit == noTimeLimit = return noDeadline
   | otherwise = (\now -> deadlineFromNanoseconds (now + timeLimitNanoseconds limit)) <$> monotonicNanoseconds
 
--- Silence is looked at once in every 'pingMicros'.
-keepAsking :: Settings -> Connection -> IO ()
-keepAsking settings connection = go Nothing
+-- Looks once in every 'pingMicros' whether bytes have come.
+sendPings :: Settings -> Connection -> IO ()
+sendPings settings connection = go Nothing
   where
     go asked = do
-      before <- readIORef (connectionHeard connection)
+      before <- readIORef (connectionReceived connection)
       threadDelay (pingMicros settings)
-      now <- readIORef (connectionHeard connection)
+      now <- readIORef (connectionReceived connection)
       count <- exchangeCount connection
       if now /= before || count == 0
         then go Nothing
         else case asked of
           Just () -> throwIO (ConnectionEnded "the server does not answer PING")
-          Nothing -> sendPing (connectionEngine connection) >> prod connection >> go (Just ())
+          Nothing -> sendPing (connectionEngine connection) >> wakeSender connection >> go (Just ())
 
 -- Wakes the thread that sends, if there is something to send. The engine says so once, so nothing may come between that
 -- and the waking.
-prod :: Connection -> IO ()
-prod connection = mask_ $ do
+wakeSender :: Connection -> IO ()
+wakeSender connection = mask_ $ do
   needed <- needsSender (connectionEngine connection)
   when needed (void (tryPutMVar (connectionWriter connection) ()))
 
@@ -326,21 +325,21 @@ closeConnection connection = do
 -- | Takes no further exchanges, and tells the server. Those that are open go on; the server closes the connection after
 -- the last one. Does not block.
 leaveConnection :: Connection -> IO ()
-leaveConnection connection = announceEnd (connectionEngine connection) >> prod connection
+leaveConnection connection = announceEnd (connectionEngine connection) >> wakeSender connection
 
--- | May further exchanges begin? Does not block.
+-- | Whether further exchanges may begin. Does not block.
 isUsable :: Connection -> IO Bool
 isUsable connection = (\state -> not (isLeaving state || isOver state)) <$> engineState (connectionEngine connection)
 
--- | Does the server take extended CONNECT (RFC 8441)?
+-- | Whether the server takes extended CONNECT (RFC 8441).
 takesConnect :: Connection -> IO Bool
 takesConnect connection = canConnect <$> engineState (connectionEngine connection)
 
--- | Are these the same connection?
+-- | Whether these are the same connection.
 sameConnection :: Connection -> Connection -> Bool
 sameConnection one other = connectionClosed one == connectionClosed other
 
--- | How many exchanges are open. Does not block.
+-- | The number of open exchanges. Does not block.
 exchangeCount :: Connection -> IO Int
 exchangeCount connection = streamCount (connectionEngine connection)
 
@@ -354,7 +353,7 @@ idleSince connection = readIORef (connectionIdle connection)
 -- | A request and its response.
 data Exchange = Exchange !Connection !Stream !Waiting
 
--- | What came of beginning an exchange.
+-- | The result of beginning an exchange.
 data Begun
   = Begun !Exchange
   | -- | The server allows no further exchange at this time.
@@ -375,7 +374,7 @@ beginExchange connection fields part = do
     Requested stream -> do
       waiting <- Waiting <$> newEmptyMVar <*> newEmptyMVar
       changeWaiting connection stream (\key woken -> IntMap.insert key (woken waiting))
-      Begun (Exchange connection stream waiting) <$ prod connection
+      Begun (Exchange connection stream waiting) <$ wakeSender connection
     AtLimit -> return AllTaken
     Barred -> return NoneAllowed
     Leaving -> return ConnectionLeaving
@@ -397,7 +396,7 @@ endExchange :: Exchange -> IO ()
 endExchange (Exchange connection stream _) = mask_ $ do
   changeWaiting connection stream (\key _ -> IntMap.delete key)
   releaseStream stream
-  prod connection
+  wakeSender connection
   monotonicNanoseconds >>= writeIORef (connectionIdle connection)
 
 -- | Resets the exchange's stream with an error code (RFC 9113, section 7). Threads that wait for it find that out. Does
@@ -405,7 +404,7 @@ endExchange (Exchange connection stream _) = mask_ $ do
 resetExchange :: Exchange -> Word32 -> IO ()
 resetExchange (Exchange connection stream (Waiting reader writer)) code = do
   resetStreamWith stream code
-  prod connection
+  wakeSender connection
   void (tryPutMVar reader ())
   void (tryPutMVar writer ())
 
@@ -416,15 +415,15 @@ sendBody deadline exchange@(Exchange connection stream (Waiting _ writer)) bytes
   | ByteString.null bytes = return ()
   | otherwise = do
     written <- asReading <$> writeStream stream piece
-    prod connection
+    wakeSender connection
     case written of
       Ready () -> return ()
-      MustWait -> awaiting deadline writer (asReading <$> awaitOutput stream low) >>= maybe (throwFailure exchange) return
+      MustWait -> awaiting deadline writer awaitLow >>= maybe (throwFailure exchange) return
       Broken -> throwFailure exchange
     sendBody deadline exchange others
   where
     (piece, others) = ByteString.splitAt 1048576 bytes
-    low = connectionOutputLow connection
+    awaitLow = asReading <$> awaitOutput stream (connectionOutputLow connection)
 
 asReading :: Outcome -> Reading ()
 asReading outcome = case outcome of
@@ -439,7 +438,7 @@ endBody exchange@(Exchange connection stream _) trailers = do
   finished <- finishStream stream trailers
   case finished of
     BadFields _ -> resetExchange exchange 2 -- INTERNAL_ERROR: the server must not take the request for complete
-    _ -> prod connection
+    _ -> wakeSender connection
 
 -- | The head of a response: its status, which may be an interim one, its fields, and whether a body follows.
 data Head = Head
@@ -460,23 +459,23 @@ receiveHead deadline exchange@(Exchange _ stream (Waiting reader _)) =
 receiveBody :: Deadline -> Exchange -> Int -> IO ByteString
 receiveBody deadline exchange@(Exchange connection stream (Waiting reader _)) most = do
   bytes <- awaiting deadline reader (readStream stream most) >>= maybe (throwFailure exchange) return
-  unless (ByteString.null bytes) (prod connection)
+  unless (ByteString.null bytes) (wakeSender connection)
   return bytes
 
--- | What has arrived of a body.
+-- | The state of a body that is being received.
 data Arrived
   = Piece !ByteString
   | Ended
   | NothingYet
 
--- | What has arrived of the body, at most this many bytes. Does not block. Throws 'Http2Problem'.
+-- | Takes at most this many bytes of the body, if some have arrived. Does not block. Throws 'Http2Problem'.
 arrivedBody :: Exchange -> Int -> IO Arrived
 arrivedBody exchange@(Exchange connection stream _) most = do
   outcome <- readStream stream most
   case outcome of
     Ready bytes
       | ByteString.null bytes -> return Ended
-      | otherwise -> Piece bytes <$ prod connection
+      | otherwise -> Piece bytes <$ wakeSender connection
     MustWait -> return NothingYet
     Broken -> throwFailure exchange
 
@@ -495,7 +494,7 @@ throwFailure (Exchange connection stream _) = do
     Lost -> endedReason connection >>= throwIO . ConnectionEnded
     Complete -> throwIO (ConnectionEnded "the exchange is over")
 
--- Tries again whenever there is news, until the deadline. 'Nothing': the stream is closed.
+-- Tries again after each notice, until the deadline. 'Nothing': the stream is closed.
 awaiting :: Deadline -> MVar () -> IO (Reading a) -> IO (Maybe a)
 awaiting deadline woken attempt = do
   outcome <- attempt
@@ -504,7 +503,7 @@ awaiting deadline woken attempt = do
     Broken -> return Nothing
     MustWait -> waitUntil deadline woken >> awaiting deadline woken attempt
 
--- Waits for news until the deadline, and throws when that has passed.
+-- Waits for a notice until the deadline, and throws when that has passed.
 waitUntil :: Deadline -> MVar () -> IO ()
 waitUntil deadline woken
   | deadline == noDeadline = takeMVar woken
@@ -512,9 +511,9 @@ waitUntil deadline woken
     now <- monotonicNanoseconds
     let end = deadlineNanoseconds deadline
     when (end <= now) $ do
-      news <- tryTakeMVar woken
+      noticed <- tryTakeMVar woken
       when
-        (isNothing news)
+        (isNothing noticed)
         (throwIO (IOError Nothing TimeExpired "Millrace.HttpClient.Http2" "the deadline has passed" Nothing Nothing))
     when (end > now) $ do
       manager <- getSystemTimerManager

@@ -1,4 +1,4 @@
--- | How long a client waits. Must not know: sockets, HTTP.
+-- | Limits of the times that a client waits. Must not know: sockets, HTTP.
 module Millrace.HttpClient.Limits
   ( Limits (..),
     defaultLimits,
@@ -8,8 +8,8 @@ where
 
 import Millrace.Deadline
 
--- | How long a client waits for the network. These limits are deadlines of operations. http-client's own response
--- timeout counts, too.
+-- | Limits of the times that a client waits for the network. These limits are deadlines of operations. http-client's
+-- own response timeout counts, too.
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, a proxy agrees, and the handshake of TLS is
     -- done.
@@ -17,7 +17,7 @@ data Limits = Limits
     -- | For each part of a response: it counts from one received part to the next one, and from the request to the
     -- first one.
     receiveLimit :: !TimeLimit,
-    -- | For each part of a request to be taken by the system, which has room when the server receives.
+    -- | For each part of a request to be taken by the system, whose buffer empties when the server receives.
     sendLimit :: !TimeLimit
   }
 

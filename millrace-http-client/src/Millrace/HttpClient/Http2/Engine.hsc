@@ -1,6 +1,6 @@
 -- | The C code of an HTTP\/2 client as Haskell functions: one connection's protocol, purely in memory. Its streams are
--- those of the servers ("Millrace.Http.Multiplexed.Engine"), and what is the same for them has the same names here. Must
--- not know: sockets.
+-- those of the servers ("Millrace.Http.Multiplexed.Engine"), and what is the same for them has the same names here.
+-- Must not know: sockets.
 --
 -- No function blocks, except on the lock of a connection, which is never held for long.
 module Millrace.HttpClient.Http2.Engine
@@ -137,7 +137,7 @@ foreign import ccall unsafe "http2_client_needs_sender" c_needsSender :: Ptr Eng
 needsSender :: Engine -> IO Bool
 needsSender engine = (/= 0) <$> using engine c_needsSender
 
--- | What is known of a connection.
+-- | The state of a connection.
 data EngineState = EngineState
   { -- | The server's settings have arrived.
     isReady :: !Bool,
@@ -243,7 +243,8 @@ data Secrecy = Kept | Secret
   deriving (Eq, Show)
 
 withFields :: [(ByteString, ByteString, Secrecy)] -> (Ptr Word8 -> Word32 -> IO a) -> IO a
-withFields fields use = allocaBytes (max 1 size) $ \start -> put start fields >> use start (fromIntegral (length fields))
+withFields fields use =
+  allocaBytes (max 1 size) $ \start -> put start fields >> use start (fromIntegral (length fields))
   where
     size = sum [8 + ByteString.length name + ByteString.length value | (name, value, _) <- fields]
     put _ [] = return ()

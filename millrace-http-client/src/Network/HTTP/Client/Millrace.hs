@@ -116,8 +116,8 @@ managerSettingsOf settings makeContext =
 -- Runs the action when its result is first needed. If it throws, the next use runs it again.
 once :: IO a -> IO (IO a)
 once action = do
-  place <- newMVar Nothing
-  return . modifyMVar place $ \known -> do
+  context <- newMVar Nothing
+  return . modifyMVar context $ \known -> do
     value <- maybe action return known
     return (Just value, value)
 

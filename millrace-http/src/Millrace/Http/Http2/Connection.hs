@@ -1,7 +1,6 @@
 -- |
 -- One HTTP\/2 connection: its engine, its transport, the threads that work on it, and the moving of bytes. Must not
--- know: sockets,
--- listeners, WAI.
+-- know: sockets, listeners, WAI.
 --
 -- Many threads may work on a connection: one has the role of receiving and of beginning requests (the driver), others
 -- run applications. Any of them may send, one at a time: the engine gives the right to. A thread that waits for an
@@ -35,11 +34,11 @@ module Millrace.Http.Http2.Connection
     sendAndReceive,
     Arrival (..),
 
-    -- * Wishes of other threads
-    Wish (..),
-    wish,
+    -- * Requests of other threads
+    ShutdownRequest (..),
+    requestShutdown,
     interruptDriver,
-    readWish,
+    shutdownRequest,
     connectionLimits,
   )
 where
@@ -76,30 +75,30 @@ data Connection = Connection
     connectionWaiters :: !Waiters,
     -- | The threads that work on the connection.
     connectionCrew :: !Crew,
-    connectionWish :: !(IORef Wish),
+    connectionShutdown :: !(IORef ShutdownRequest),
     connectionLoss :: !(IORef Loss),
     -- | The two words of the window of 'Delivery'.
     connectionWindow :: !(MutableByteArray RealWorld)
   }
 
--- | A request of another thread to the driver.
-data Wish
-  = -- | Nothing.
-    GoOn
+-- | A request of another thread to the driver: how the connection is to end.
+data ShutdownRequest
+  = -- | None was made.
+    KeepServing
   | -- | Begin no more requests, and end when the present ones are answered.
     EndSoon
   | -- | End at once.
     EndNow
   deriving (Eq, Ord)
 
--- What was said of the connection's failure.
+-- Whether the connection has failed, and whether that was reported.
 data Loss
   = -- It works.
     Intact
-  | -- Sending or receiving has failed, and nobody was told so far. The exception, if there is one, is to be reported at the end.
-    Untold !(Maybe SomeException)
+  | -- Sending or receiving has failed. The exception, if there is one, is to be reported at the end.
+    Unreported !(Maybe SomeException)
   | -- The application of a request got an exception because of that, which is reported with its request.
-    Told
+    Reported
 
 -- | Makes a connection on an engine. The calling thread works on it.
 newConnection :: ServerContext -> Transport -> Ptr Engine -> IO Connection
@@ -110,7 +109,7 @@ newConnection server transport engine = do
     <$> newAtomicWord
     <*> newWaiters
     <*> newCrew (serverThreads server)
-    <*> newIORef GoOn
+    <*> newIORef KeepServing
     <*> newIORef Intact
     <*> pure window
   where
@@ -137,7 +136,7 @@ awaitQuiet connection = Crew.awaitQuiet (connectionCrew connection) (abort (conn
 task :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 task = Crew.task . connectionCrew
 
--- | The same in this thread, which is one of the pool.
+-- | Runs an action, as 'task' does, in this thread, which is one of the pool.
 asTask :: Connection -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asTask = Crew.asTask . connectionCrew
 
@@ -146,7 +145,7 @@ killTasks :: Connection -> IO ()
 killTasks = Crew.killTasks . connectionCrew
 
 -- | Reports that an exception has ended a thread that works on the connection, unless all tasks were killed before:
--- that was reported, or is no news.
+-- that was reported, or was the server's doing.
 reportEnd :: Connection -> SomeException -> IO ()
 reportEnd connection failure = unlessKilled connection failure (reportTo (connectionServer connection) Nothing failure)
 
@@ -163,28 +162,28 @@ noteFailure connection failure
   | defaultShouldDisplayException failure = reportEnd connection failure
   | otherwise = unlessKilled connection failure (changeLoss connection noted)
   where
-    noted Told = Told
-    noted _ = Untold (Just failure)
+    noted Reported = Reported
+    noted _ = Unreported (Just failure)
 
 -- | Notes that a request's thread throws an exception because its client is gone. If that is because the connection has
--- failed, nobody else needs to report it: as over HTTP\/1, a client that leaves is reported once for each request that
+-- failed, it needs no further report: as over HTTP\/1, a client that leaves is reported once for each request that
 -- it does not wait for.
 tellLoss :: Connection -> IO ()
-tellLoss connection = changeLoss connection told
+tellLoss connection = changeLoss connection reported
   where
-    told (Untold _) = Told
-    told loss = loss
+    reported (Unreported _) = Reported
+    reported loss = loss
 
 changeLoss :: Connection -> (Loss -> Loss) -> IO ()
 changeLoss connection change = atomicModifyIORef' (connectionLoss connection) (\loss -> (change loss, ()))
 
--- | Reports the failure of the connection, unless the application of a request was told of it. Call this when no thread
--- works on the connection any more.
+-- | Reports the failure of the connection, unless the application of a request got an exception for it. Call this when
+-- no thread works on the connection any more.
 reportLoss :: Connection -> IO ()
 reportLoss connection = do
   loss <- readIORef (connectionLoss connection)
   case loss of
-    Untold (Just failure) -> reportTo (connectionServer connection) Nothing failure
+    Unreported (Just failure) -> reportTo (connectionServer connection) Nothing failure
     _ -> return ()
 
 ------------------------------------------------------------------------------------------------------------------------
@@ -196,7 +195,7 @@ reportLoss connection = do
 waitFor :: Connection -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitFor connection = waitForWith connection (flush connection)
 
--- | The same with another action that runs before the thread parks.
+-- | Waits as 'waitFor' does, with another action that runs before the thread parks.
 waitForWith :: Connection -> IO () -> Int -> Maybe Int -> IO (Maybe a) -> IO (Waited a)
 waitForWith = Waiters.waitFor . connectionWaiters
 
@@ -204,7 +203,7 @@ waitForWith = Waiters.waitFor . connectionWaiters
 wakeNoticed :: Connection -> Flags -> IO ()
 wakeNoticed connection flags = when (hasNotices `has` flags) (wakeNow connection)
 
--- | The same after a call of the engine that returns no flags.
+-- | Wakes the threads for which the engine has notices, after a call that returns no flags.
 wakeNow :: Connection -> IO ()
 wakeNow connection = go
   where
@@ -222,12 +221,12 @@ data Buffer
 takeBuffer :: Connection -> IO Buffer
 takeBuffer connection = do
   much <- hasMuch (connectionEngine connection)
-  large <- if much then takeOutput else return nullPtr
+  large <- if much then allocOutput else return nullPtr
   if large == nullPtr then Small <$> borrow else return (Large large)
 
 freeBuffer :: Buffer -> IO ()
 freeBuffer (Small buffer) = giveBack buffer
-freeBuffer (Large memory) = giveOutput memory
+freeBuffer (Large memory) = freeOutput memory
 
 bufferBytes :: Buffer -> Ptr Word8
 bufferBytes (Small buffer) = borrowedBytes buffer
@@ -259,7 +258,7 @@ flush connection = mask_ $ do
       | outputCount flags == 0 = freeBuffer buffer
       | otherwise = sendQuickly connection buffer left 0 (outputCount flags) (sendHere buffer) (return ())
 
--- | The same if no other thread is about to.
+-- | Sends pending output if no other thread is about to.
 flushIfNeeded :: Connection -> IO ()
 flushIfNeeded connection = do
   needed <- needsSender (connectionEngine connection)
@@ -293,7 +292,7 @@ giveUpSending connection = do
   stopSending (connectionEngine connection)
   wakeNow connection
   where
-    failed Intact = Untold Nothing
+    failed Intact = Unreported Nothing
     failed loss = loss
 
 deliveryOf :: Connection -> Delivery
@@ -310,9 +309,9 @@ data Arrival
     Arrived !Flags
   | EndOfInput
   | -- | The connection is complete: the engine neither sends nor receives any more.
-    AllSaid
+    Finished
   | -- | No bytes came in time.
-    Silent
+    NoInput
 
 -- | For the driver: sends pending output, and then waits for bytes, at most this many microseconds (0: no limit), which
 -- the action tells when the output is collected. A client that does not take output cannot keep the driver from
@@ -327,7 +326,7 @@ sendCollected :: Connection -> IO Int -> Buffer -> SendsLeft -> Flags -> IO Arri
 sendCollected connection patience buffer left flags
   | count == 0 = do
     freeBuffer buffer
-    if isOver `has` flags then return AllSaid else awaitRoom >> receive connection patience
+    if isOver `has` flags then return Finished else awaitRoom >> receive connection patience
   | Small borrowed <- buffer,
     hasEnded `has` flags && not (isOver `has` flags) = do
     micros <- patience
@@ -418,7 +417,7 @@ timed connection action = do
   outcome <- tryJust timeExpired action
   case outcome of
     Right arrival -> return arrival
-    Left () -> Silent <$ setReceiveDeadline (connectionTransport connection) noDeadline
+    Left () -> NoInput <$ setReceiveDeadline (connectionTransport connection) noDeadline
   where
     timeExpired failure = if isTimeExpired failure then Just () else Nothing
 
@@ -433,18 +432,18 @@ feedReceived connection (Received buffer count) = do
   return (Arrived flags)
 
 ------------------------------------------------------------------------------------------------------------------------
--- Wishes
+-- Requests of other threads
 
 -- | Passes a request to the driver. Any thread may call this.
-wish :: Connection -> Wish -> IO ()
-wish connection wanted = do
-  new <- atomicModifyIORef' (connectionWish connection) (\before' -> (max before' wanted, before' < wanted))
+requestShutdown :: Connection -> ShutdownRequest -> IO ()
+requestShutdown connection wanted = do
+  new <- atomicModifyIORef' (connectionShutdown connection) (\before' -> (max before' wanted, before' < wanted))
   when new (interruptDriver connection)
 
 -- | Makes the driver look at what is due, if it waits for bytes. Any thread may call this.
 interruptDriver :: Connection -> IO ()
 interruptDriver connection = deadlineAfter 0 >>= setReceiveDeadline (connectionTransport connection)
 
--- | What is wanted.
-readWish :: Connection -> IO Wish
-readWish connection = readIORef (connectionWish connection)
+-- | The latest request, or 'KeepServing'.
+shutdownRequest :: Connection -> IO ShutdownRequest
+shutdownRequest connection = readIORef (connectionShutdown connection)

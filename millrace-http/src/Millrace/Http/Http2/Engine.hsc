@@ -37,8 +37,8 @@ module Millrace.Http.Http2.Engine
     collectMin,
     hasMuch,
     collectMuch,
-    takeOutput,
-    giveOutput,
+    allocOutput,
+    freeOutput,
     stopSending,
     resumeSending,
     needsSender,
@@ -147,13 +147,13 @@ feed engine bytes count now = Flags <$> c_feed engine bytes (fromIntegral count)
 foreign import ccall unsafe "http2_collect"
   c_collect :: Ptr Engine -> Ptr Word8 -> CSize -> CInt -> IO Word64
 
--- | Writes bytes to be sent to memory of this size, at least 'collectMin'. If no other thread can have anything to send,
--- the call that returns the last bytes to 'Driver' also ends its right.
+-- | Writes bytes to be sent to memory of this size, at least 'collectMin'. If no other thread can have anything to
+-- send, the call that returns the last bytes to 'Driver' also ends its right.
 collect :: Ptr Engine -> Ptr Word8 -> Int -> Sender -> IO Flags
 collect engine target size sender = Flags <$> c_collect engine target (fromIntegral size) (senderNumber sender)
 {-# INLINE collect #-}
 
--- | The least room for 'collect'.
+-- | The least size of the memory for 'collect'.
 collectMin :: Int
 collectMin = #{const HTTP2_COLLECT_MIN}
 
@@ -165,17 +165,17 @@ hasMuch :: Ptr Engine -> IO Bool
 hasMuch engine = (/= 0) <$> c_hasMuch engine
 {-# INLINE hasMuch #-}
 
--- | The size of the memory of 'takeOutput'.
+-- | The size of the memory of 'allocOutput'.
 collectMuch :: Int
 collectMuch = #{const HTTP2_COLLECT_MUCH}
 
 -- | Memory for a large 'collect'. @nullPtr@ if there is none.
-foreign import ccall unsafe "http2_take_output"
-  takeOutput :: IO (Ptr Word8)
+foreign import ccall unsafe "http2_alloc_output"
+  allocOutput :: IO (Ptr Word8)
 
--- | Gives it back. Any thread may do that.
-foreign import ccall unsafe "http2_give_output"
-  giveOutput :: Ptr Word8 -> IO ()
+-- | Frees it. Any thread may do that.
+foreign import ccall unsafe "http2_free_output"
+  freeOutput :: Ptr Word8 -> IO ()
 
 -- | Gives up the right to send.
 foreign import ccall unsafe "http2_stop_sending"
@@ -240,7 +240,7 @@ stopClients engine now = fromIntegral <$> c_stopClients engine now
 foreign import ccall unsafe "http2_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their
+-- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for that time. Returns their
 -- number.
 resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit

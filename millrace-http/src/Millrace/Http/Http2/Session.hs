@@ -46,7 +46,7 @@ import Millrace.Http.Transport
 import Network.HTTP.Types (http20)
 import qualified Network.Wai as Wai
 
--- | What other threads can ask of a connection. Empty before the connection uses HTTP\/2.
+-- | A connection as other threads see it. Empty before the connection uses HTTP\/2.
 newtype Control = Control (IORef (Maybe Session))
 
 -- | Not yet.
@@ -156,22 +156,22 @@ runSession server control transport input application = mask $ \restore -> do
   closeSession control session outcome
 
 openSession :: ServerContext -> Control -> Transport -> Wai.Application -> IO Session
-openSession server (Control place) transport application = do
+openSession server (Control reference) transport application = do
   engine <- withEngineSettings (serverEngine server) (\settings -> openEngine settings (securityOf transport))
   when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
   connection <- newConnection server transport engine
   session <- Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
-  writeIORef place (Just session)
+  writeIORef reference (Just session)
   return session
 
 -- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte
 -- (decision 9).
 closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
-closeSession (Control place) session outcome = do
+closeSession (Control reference) session outcome = do
   endDriving session outcome
   tellLimit session
   (awaitQuiet connection >> reportLoss connection)
-    `finally` (writeIORef place Nothing >> freeEngine (connectionEngine connection))
+    `finally` (writeIORef reference Nothing >> freeEngine (connectionEngine connection))
   -- The engine uses the settings until here.
   withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
   either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
@@ -211,7 +211,7 @@ endDriving session outcome = case outcome of
     -- gave way while it was idle, and on which nothing has come since, needs none. It closes at once, or another one
     -- would have to give way, too.
     farewell = do
-      wanted <- readWish connection
+      wanted <- shutdownRequest connection
       idle <- get session wasIdle
       more <- if wanted == EndNow && idle then hasArrived transport else return True
       if more then linger transport lingerMicros else endSending transport
@@ -279,15 +279,15 @@ drive session = do
   case arrival of
     Arrived flags -> attend session flags
     EndOfInput -> endOfInput session
-    AllSaid -> return Ended
-    Silent -> do
+    Finished -> return Ended
+    NoInput -> do
       goOn <- checkTimeouts session
       if goOn then drive session else return Ended
   where
     connection = sessionConnection session
 
 -- The client has ended its side, and may still receive. The requests that have arrived are answered, as far as the
--- windows permit. Their applications are told that it has left, as over HTTP/1, because most clients have.
+-- windows permit. Their applications learn that it has left, as over HTTP/1, because most clients have.
 endOfInput :: Session -> IO Ending
 endOfInput session = do
   endInput engine
@@ -397,8 +397,8 @@ continueServing session = do
 -- Time
 
 -- How long the driver may wait for bytes, in microseconds; 0: no limit. To be called immediately before it waits. While
--- requests are served: no longer than the time of an idle connection, because another thread may end the last one, and
--- nobody tells the driver.
+-- requests are served: no longer than the time of an idle connection, because another thread may end the last one
+-- without waking the driver.
 patience :: Session -> IO Int
 patience session = do
   reached <- get session stage
@@ -409,23 +409,23 @@ patience session = do
   when (open > 0 && noted) (set session idleSince Nothing)
   set session wasIdle (open == 0)
   stop <- if open > 0 then stopDue (engineOf session) else return Nothing
-  due <- maybe id (\moment -> Just . maybe moment (min moment)) stop <$> nextOrder reached open
+  due <- maybe id (\moment -> Just . maybe moment (min moment)) stop <$> nextTimeout reached open
   set session nextTimeoutAt due
-  untilOrder <- maybe (return 0) (fmap (max 1) . microsUntil) due
+  untilTimeout <- maybe (return 0) (fmap (max 1) . microsUntil) due
   case (reached, since) of
-    (Noticed, _) -> return untilOrder
-    (_, Just begun) -> sooner untilOrder <$> left (headMicros limits) begun
+    (Noticed, _) -> return untilTimeout
+    (_, Just begun) -> sooner untilTimeout <$> left (headMicros limits) begun
     _
       | open == 0 -> idleLimit session >>= leftOfIdling
-      | otherwise -> return (sooner untilOrder (idleMicros limits))
+      | otherwise -> return (sooner untilTimeout (idleMicros limits))
   where
     limits = limitsOfSession session
     leftOfIdling limit = get session idleSince >>= maybe (limit <$ beginIdling) (left limit)
     beginIdling = monotonicNanoseconds >>= set session idleSince . Just . fromIntegral
     left 0 _ = return 0
     left micros moment = (\elapsed -> max 1 (micros - elapsed)) <$> microsSince moment
-    nextOrder Noticed _ = Just . (+ 1000 * noticeMicros) <$> get session stageSince
-    nextOrder _ open
+    nextTimeout Noticed _ = Just . (+ 1000 * noticeMicros) <$> get session stageSince
+    nextTimeout _ open
       | open == 0 || sendMicros limits == 0 = return Nothing
       | otherwise = do
         known <- get session nextTimeoutAt
@@ -453,7 +453,7 @@ idleLimit session = do
   where
     limits = limitsOfSession session
 
--- Has it been without one for longer?
+-- Whether it has been without a request for longer.
 isIdleTooLong :: Session -> IO Bool
 isIdleTooLong session = do
   limit <- idleLimit session
@@ -468,12 +468,11 @@ isIdleTooLong session = do
 endIdle :: Session -> IO ()
 endIdle session = announceEnd (engineOf session) EndLast >> flush (sessionConnection session)
 
--- No bytes have come for so long, or order is due, or another thread has interrupted the wait. False: the connection
--- ends.
+-- The time for waiting is over, or another thread has interrupted the wait. False: the connection ends.
 checkTimeouts :: Session -> IO Bool
 checkTimeouts session = do
   set session nextTimeoutAt Nothing
-  wanted <- readWish connection
+  wanted <- shutdownRequest connection
   reached <- get session stage
   hasSlowHead <- get session headSince >>= maybe (return False) (isOver' (headMicros limits))
   noticed <- get session stageSince >>= microsSince
@@ -496,7 +495,7 @@ checkTimeouts session = do
         | otherwise = do
           now <- monotonicNanoseconds
           count <- resetStalled engine now (1000 * fromIntegral (sendMicros limits))
-          -- These streams have not moved for so long. If they were the last ones, the connection has been idle since
+          -- These streams have not moved for that time. If they were the last ones, the connection has been idle since
           -- then.
           when (count > 0) $ do
             set session idleSince (Just (fromIntegral now - 1000 * sendMicros limits))
@@ -522,7 +521,7 @@ serveStream :: Session -> Ptr Engine.Stream -> IO ()
 serveStream session at = do
   count <- get session requestsBegun
   set session requestsBegun (count + 1)
-  when (count + 1 >= requestsMax limits) (wish connection EndSoon)
+  when (count + 1 >= requestsMax limits) (requestShutdown connection EndSoon)
   number <- streamKey at
   stream <- newStream http2 (Served connection number) at
   Serve.serveRequest
@@ -544,9 +543,9 @@ data Asked
     ToGiveWay
 
 withSession :: Control -> a -> (Session -> IO a) -> IO a
-withSession (Control place) otherwise' use = readIORef place >>= maybe (return otherwise') use
+withSession (Control reference) otherwise' use = readIORef reference >>= maybe (return otherwise') use
 
--- | Does it serve nothing, and wait, without being about to leave? Nothing before it speaks HTTP\/2.
+-- | Whether the connection waits without a request to serve, and is not about to end. 'Nothing' before it uses HTTP\/2.
 isIdle :: Control -> IO (Maybe Bool)
 isIdle control = withSession control Nothing $ \session -> do
   waits <- get session isWaiting
@@ -554,7 +553,7 @@ isIdle control = withSession control Nothing $ \session -> do
   open <- if waits then streamCount (engineOf session) else return 1
   return (Just (waits && open == 0 && reached /= Last))
 
--- | Has all been said?
+-- | Whether the last GOAWAY was sent.
 isLeaving :: Control -> IO Bool
 isLeaving control = withSession control False (\session -> (== Last) <$> get session stage)
 
@@ -565,7 +564,7 @@ requestCount control = withSession control 0 (`get` requestsBegun)
 -- | Asks the connection to end. False before it uses HTTP\/2.
 askToEnd :: Control -> Asked -> IO Bool
 askToEnd control asked = withSession control False $ \session -> do
-  wish (sessionConnection session) $ case asked of
+  requestShutdown (sessionConnection session) $ case asked of
     ToFinish -> EndSoon
     ToGiveWay -> EndNow
   return True

@@ -98,7 +98,7 @@ isOver = Flags #{const HTTP_IS_OVER}
 isBusy = Flags #{const HTTP_IS_BUSY}
 hasEnded = Flags #{const HTTP_HAS_ENDED}
 
--- | How much output a call has written: bytes of HTTP\/2, or batches of datagrams of HTTP\/3.
+-- | The amount of output that a call has written: bytes of HTTP\/2, or batches of datagrams of HTTP\/3.
 outputCount :: Flags -> Int
 outputCount (Flags flags) = fromIntegral (flags .&. 0xffffffff)
 {-# INLINE outputCount #-}
@@ -191,13 +191,13 @@ foreign import ccall unsafe "http_stream_reset"
 foreign import ccall unsafe "http_stream_abort"
   failStream :: Ptr Stream -> IO ()
 
--- | What was answered so far can no longer be taken back, and is sent even if the stream is aborted.
+-- | Keeps the answer up to here: it can no longer be taken back, and is sent even if the stream is aborted.
 foreign import ccall unsafe "http_stream_flush"
   markFlushed :: Ptr Stream -> IO ()
 
--- | @releaseWith release clock stream@ gives a stream back by its protocol's function, which gets the time if the client
--- has cancelled the request, and otherwise 0: a handler that runs on after that has wasted work. The stream must not be
--- used any more.
+-- | @releaseWith release clock stream@ gives a stream back by its protocol's function, which gets the time if the
+-- client has cancelled the request, and otherwise 0: a handler that runs on after that has wasted work. The stream must
+-- not be used any more.
 releaseWith :: (Ptr Stream -> Word64 -> IO Word64) -> IO Word64 -> Ptr Stream -> IO Flags
 releaseWith release clock stream = do
   cancelled <- streamWasCancelled stream
@@ -291,7 +291,7 @@ awaitOutput stream most = outcomeOf <$> c_awaitOutput stream (fromIntegral most)
 foreign import ccall unsafe "http_stream_await_window"
   c_awaitWindow :: Ptr Stream -> IO Int64
 
--- | How many more bytes of the body the client's windows take. If that is none, the engine will give a notice.
+-- | The number of bytes of the body that the client's windows take now. If that is none, the engine will give a notice.
 awaitWindow :: Ptr Stream -> IO ReadResult
 awaitWindow stream = transferred <$> c_awaitWindow stream
 

@@ -1,13 +1,12 @@
 -- |
--- The beginning of connection IDs: it says whose a datagram is, of the processes that share a port, and of the
--- endpoints of a process. Must not
--- know: sockets, loops.
+-- The beginning of connection IDs. It names an endpoint: a process that shares the port, and an endpoint of that
+-- process. So datagrams can be given to the endpoint that has their connection. Must not know: sockets, loops.
 module Millrace.Http.Http3.ConnectionIdRouting
-  ( Owner (..),
+  ( EndpointId (..),
     Process (..),
     Loop (..),
-    ownerNumber,
-    numberedOwner,
+    endpointIdNumber,
+    endpointIdFrom,
     processesMax,
     loopsMax,
   )
@@ -18,14 +17,14 @@ import Data.Int (Int32)
 import Data.Word (Word16)
 
 -- | An endpoint.
-data Owner = Owner !Process !Loop
+data EndpointId = EndpointId !Process !Loop
   deriving (Eq)
 
--- | A process, as others know it.
+-- | A process, as the other processes on the port know it.
 data Process
-  = -- | It has a place among those that share the port.
-    Placed !Int
-  | -- | Nobody knows it.
+  = -- | It has this slot among those that share the port.
+    InSlot !Int
+  | -- | It has none, so others cannot send to it.
     Unknown
   deriving (Eq)
 
@@ -42,20 +41,20 @@ loopsMax :: Int
 loopsMax = 256
 
 -- | The beginning of the endpoint's connection IDs, as a number of two bytes.
-ownerNumber :: Owner -> Word16
-ownerNumber (Owner process (Loop loop)) = fromIntegral (beginning .|. loop)
+endpointIdNumber :: EndpointId -> Word16
+endpointIdNumber (EndpointId process (Loop loop)) = fromIntegral (beginning .|. loop)
   where
     beginning = case process of
-      Placed place -> placedBase .|. place `shiftL` 8
+      InSlot slot -> slotBase .|. slot `shiftL` 8
       Unknown -> unknownBase
 
--- | The owner that has this number, or -1 for none, in its connection IDs, if there can be one. A client chooses the
--- first ID of a connection, so it may name any owner.
-numberedOwner :: Int32 -> Maybe Owner
-numberedOwner number
+-- | The endpoint whose connection IDs begin with this number, if there can be one; -1: there is none. A client chooses
+-- the first ID of a connection, so it may name any endpoint.
+endpointIdFrom :: Int32 -> Maybe EndpointId
+endpointIdFrom number
   | number < 0 = Nothing
-  | base == placedBase = Just (Owner (Placed (value `shiftR` 8 .&. 15)) loop)
-  | base == unknownBase && value .&. 0xff00 == unknownBase = Just (Owner Unknown loop)
+  | base == slotBase = Just (EndpointId (InSlot (value `shiftR` 8 .&. 15)) loop)
+  | base == unknownBase && value .&. 0xff00 == unknownBase = Just (EndpointId Unknown loop)
   | otherwise = Nothing
   where
     value = fromIntegral number :: Int
@@ -63,6 +62,6 @@ numberedOwner number
     loop = Loop (value .&. 255)
 
 -- Most IDs that clients have chosen begin otherwise.
-placedBase, unknownBase :: Int
-placedBase = 0x4000
+slotBase, unknownBase :: Int
+slotBase = 0x4000
 unknownBase = 0x3000

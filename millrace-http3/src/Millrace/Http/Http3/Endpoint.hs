@@ -53,7 +53,7 @@ import Foreign.Ptr (Ptr, castPtr, plusPtr)
 import Millrace.Deadline (monotonicNanoseconds)
 import Millrace.Http.Exception (isAsynchronous)
 import Millrace.Http.Http3.Engine
-import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed (..), nobodyVisited)
+import Millrace.Http.Http3.PeerProcesses (Delivery (..), Handed (..), noneVisited)
 import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Threads.Crew (Crew, newCrew, wereKilled)
@@ -84,8 +84,8 @@ data Endpoint = Endpoint
     endpointSpare :: !(IORef [Buffer]),
     -- | The address that the socket is bound to.
     endpointName :: !SockAddr,
-    -- | Memory for the driver: room for two addresses.
-    endpointRoom :: !(Ptr ()),
+    -- | Memory of the driver for two addresses.
+    endpointAddresses :: !(Ptr ()),
     -- | Other endpoints of the same port, if there can be any.
     endpointOthers :: !(Maybe Others)
   }
@@ -95,7 +95,7 @@ data Others = Others
   { -- | The number with which this endpoint's connection IDs begin.
     othersOwn :: !Int32,
     othersCompany :: !Company,
-    -- | Hands a datagram to the owner that has this number, or -1, if that is another one.
+    -- | Hands a datagram to the endpoint with this number, if that is another one. -1: no endpoint is named.
     othersHand :: !(Int32 -> Handed -> IO Delivery),
     -- | Hands the first datagram of a client to an endpoint that takes it, because this one ends.
     othersHandFirst :: !(Handed -> IO ())
@@ -108,29 +108,29 @@ data Company
   | -- | Also in other processes.
     AlsoProcesses
 
--- Memory for output: descriptions of trains, and behind them the bytes.
+-- Memory for output: descriptions of GSO batches, and behind them the bytes.
 newtype Buffer = Buffer (Ptr Word8)
 
--- The size of the memory for the bytes, and the most trains in it.
-outputSize, trainsMax :: Int
+-- The size of the memory for the bytes, and the most batches in it.
+outputSize, batchesMax :: Int
 outputSize = max collectMin 131072
-trainsMax = 64
+batchesMax = 64
 
-trainsOf :: Buffer -> Ptr ()
-trainsOf (Buffer memory) = castPtr memory
+batchesOf :: Buffer -> Ptr ()
+batchesOf (Buffer memory) = castPtr memory
 
 bytesOf :: Buffer -> Ptr Word8
-bytesOf (Buffer memory) = memory `plusPtr` (trainsMax * trainSize)
+bytesOf (Buffer memory) = memory `plusPtr` (batchesMax * batchSize)
 
 -- Enough for any address.
 addressSize :: Int
 addressSize = 128
 
--- | Whether the socket must be told from which address to send.
+-- | Whether datagrams must say from which address they are sent.
 endpointLocality :: Endpoint -> Locality
 endpointLocality = localityOf . endpointName
 
--- | The same of a socket that is bound to this address.
+-- | Whether datagrams of a socket that is bound to this address must say so.
 localityOf :: SockAddr -> Locality
 localityOf name = case name of
   SockAddrInet _ 0 -> AllAddresses
@@ -157,7 +157,7 @@ freeEndpoint :: Endpoint -> IO ()
 freeEndpoint endpoint = do
   freeEngine (endpointEngine endpoint)
   readIORef (endpointSpare endpoint) >>= mapM_ (\(Buffer memory) -> free memory)
-  free (endpointRoom endpoint)
+  free (endpointAddresses endpoint)
 
 endpointLimits :: Endpoint -> Limits
 endpointLimits = serverLimits . endpointServer
@@ -176,7 +176,7 @@ leave = Crew.leave . endpointCrew
 task :: Endpoint -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 task = Crew.task . endpointCrew
 
--- | The same in this thread, which is one of the pool.
+-- | Runs an action, as 'task' does, in this thread, which is one of the pool.
 asTask :: Endpoint -> IO () -> (Either SomeException () -> IO ()) -> IO ()
 asTask = Crew.asTask . endpointCrew
 
@@ -198,7 +198,7 @@ waitFor = Waiters.waitFor . endpointWaiters
 wakeNoticed :: Endpoint -> Flags -> IO ()
 wakeNoticed endpoint flags = when (hasNotices `has` flags) (wakeNow endpoint)
 
--- | The same after a call of the engine that returns no flags.
+-- | Wakes the threads for which the engine has notices, after a call that returns no flags.
 wakeNow :: Endpoint -> IO ()
 wakeNow endpoint =
   nextNotice (endpointEngine endpoint) >>= mapM_ (\key -> wake (endpointWaiters endpoint) key >> wakeNow endpoint)
@@ -211,8 +211,8 @@ wakeNow endpoint =
 flush :: Endpoint -> IO ()
 flush endpoint = flushAs endpoint Newly
 
--- | The same for a thread that has given the engine datagrams, or has let it do what was due: others rely on it to
--- send.
+-- | Sends pending output, for a thread that has given the engine datagrams, or has called 'handleExpiry': others rely
+-- on it to send.
 flushReceived :: Endpoint -> IO ()
 flushReceived endpoint = flushAs endpoint Driver
 
@@ -226,7 +226,7 @@ flushAs endpoint sender = mask_ $ do
 takeBuffer :: Endpoint -> IO Buffer
 takeBuffer endpoint =
   atomicModifyIORef' (endpointSpare endpoint) unpile
-    >>= maybe (Buffer <$> mallocBytes (trainsMax * trainSize + outputSize)) return
+    >>= maybe (Buffer <$> mallocBytes (batchesMax * batchSize + outputSize)) return
   where
     unpile (first : others) = (others, Just first)
     unpile [] = ([], Nothing)
@@ -234,7 +234,7 @@ takeBuffer endpoint =
 giveBuffer :: Endpoint -> Buffer -> IO ()
 giveBuffer endpoint buffer = atomicModifyIORef' (endpointSpare endpoint) (\others -> (buffer : others, ()))
 
--- | The same if no other thread is about to.
+-- | Sends pending output if no other thread is about to.
 flushIfNeeded :: Endpoint -> IO ()
 flushIfNeeded endpoint = do
   needed <- needsSender (endpointEngine endpoint)
@@ -253,7 +253,7 @@ sendsAtATime = 8
 sendCollected :: Endpoint -> Buffer -> SendsLeft -> Sender -> IO ()
 sendCollected endpoint buffer (SendsLeft left) sender = do
   now <- monotonicNanoseconds
-  flags <- collect engine (trainsOf buffer, trainsMax) (bytesOf buffer, outputSize) now sender
+  flags <- collect engine (batchesOf buffer, batchesMax) (bytesOf buffer, outputSize) now sender
   wakeNoticed endpoint flags
   let ends = isBusy `has` flags || hasEnded `has` flags
   unless (isBusy `has` flags) $
@@ -276,11 +276,11 @@ sendCollected endpoint buffer (SendsLeft left) sender = do
 -- A datagram that cannot be sent is lost, as others are in the network.
 sendAll :: Endpoint -> Buffer -> Int -> IO ()
 sendAll endpoint buffer count = do
-  trains <-
+  batches <-
     mapM
-      (\index -> peekTrain (endpointLocality endpoint) (bytesOf buffer) (trainsOf buffer `plusPtr` (index * trainSize)))
+      (peekBatch (endpointLocality endpoint) (bytesOf buffer) . (\index -> batchesOf buffer `plusPtr` (index * batchSize)))
       [0 .. count - 1]
-  void (sendTrains (endpointSocket endpoint) trains) `catch` isLost
+  void (sendTrains (endpointSocket endpoint) batches) `catch` isLost
   where
     isLost failure = when (isAsynchronous failure) (throwIO (failure :: SomeException))
 
@@ -291,58 +291,58 @@ sendAll endpoint buffer count = do
 -- the socket is closed.
 receive :: Endpoint -> IO Flags
 receive endpoint = do
-  trains <- receiveTrains (endpointSocket endpoint) trainsAtATime
+  batches <- receiveTrains (endpointSocket endpoint) batchesAtATime
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (maybe giveTrain routeTrain (endpointOthers endpoint) now) trains
+  flags <- mconcat <$> mapM (maybe giveBatch routeBatch (endpointOthers endpoint) now) batches
   flags <$ wakeNoticed endpoint flags
   where
-    giveTrain now train = give endpoint (endpointRoom endpoint) now (Handed nobodyVisited train)
+    giveBatch now batch = give endpoint (endpointAddresses endpoint) now (Handed noneVisited batch)
     -- Each datagram may be another one's.
-    routeTrain others now train = do
-      let datagrams = trainDatagrams train
-      numbers <- mapM ownerOf datagrams
+    routeBatch others now batch = do
+      let datagrams = trainDatagrams batch
+      numbers <- mapM endpointIdOf datagrams
       if all (== othersOwn others) numbers
-        then giveTrain now train
-        else mconcat <$> zipWithM (route others now train) numbers datagrams
-    route others now train number bytes = do
-      let one = train {trainBytes = bytes}
-      delivery <- othersHand others number (Handed nobodyVisited one)
-      if delivery == Delivered then return mempty else giveTrain now one
+        then giveBatch now batch
+        else mconcat <$> zipWithM (route others now batch) numbers datagrams
+    route others now batch number bytes = do
+      let one = batch {trainBytes = bytes}
+      delivery <- othersHand others number (Handed noneVisited one)
+      if delivery == Delivered then return mempty else giveBatch now one
 
 -- | Gives the engine what another endpoint has handed on. The caller must send afterwards.
 receiveFrom :: Endpoint -> [Handed] -> IO Flags
-receiveFrom endpoint handed = allocaBytes (2 * addressSize) $ \room -> do
+receiveFrom endpoint handed = allocaBytes (2 * addressSize) $ \addresses -> do
   now <- monotonicNanoseconds
-  flags <- mconcat <$> mapM (give endpoint room now) handed
+  flags <- mconcat <$> mapM (give endpoint addresses now) handed
   flags <$ wakeNoticed endpoint flags
 
 -- Gives the engine datagrams, with memory for their addresses. If the engine takes no new clients any more, another one
 -- may.
 give :: Endpoint -> Ptr () -> Word64 -> Handed -> IO Flags
-give endpoint room now handed = do
-  pokeSocketAddress localRoom local
-  pokeSocketAddress room remote
+give endpoint addresses now handed = do
+  pokeSocketAddress localAt local
+  pokeSocketAddress addresses remote
   flags <-
-    receiveTrain
+    receiveBatch
       (endpointEngine endpoint)
-      (localRoom, sizeOfSocketAddress local)
-      (room, sizeOfSocketAddress remote)
-      train
+      (localAt, sizeOfSocketAddress local)
+      (addresses, sizeOfSocketAddress remote)
+      batch
       now
   when (isForeign `has` flags) $
     forM_ (endpointOthers endpoint) $ \others ->
-      forM_ (trainDatagrams train) $ \bytes -> othersHandFirst others handed {handedTrain = train {trainBytes = bytes}}
+      forM_ (trainDatagrams batch) $ \bytes -> othersHandFirst others handed {handedBatch = batch {trainBytes = bytes}}
   return flags
   where
-    localRoom = room `plusPtr` addressSize
-    train = handedTrain handed
-    Path remote reported = trainPath train
+    localAt = addresses `plusPtr` addressSize
+    batch = handedBatch handed
+    Path remote reported = trainPath batch
     -- A datagram that was received for an interrupted thread does not say it.
     local = fromMaybe (endpointName endpoint) reported
 
--- The most trains that are received at a time.
-trainsAtATime :: Int
-trainsAtATime = 32
+-- The most batches that are received at a time.
+batchesAtATime :: Int
+batchesAtATime = 32
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Time
@@ -354,10 +354,10 @@ setClock endpoint = do
   set <- readIORef (endpointClock endpoint)
   when (due < set) (void (tryPutMVar (endpointAlarm endpoint) ()))
 
--- | @runClock endpoint attend order@ does what is due, and tells @attend@ the flags of that. While there are
--- connections, it calls @order@ every second. Does not return.
+-- | @runClock endpoint attend check@ does what is due, and calls @attend@ with the flags of that. While there are
+-- connections, it calls @check@ every second. Does not return.
 runClock :: Endpoint -> (Flags -> IO ()) -> IO () -> IO a
-runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanoseconds)
+runClock endpoint attend check = monotonicNanoseconds >>= go . (+ checkNanoseconds)
   where
     engine = endpointEngine endpoint
     go nextTimeoutAt = do
@@ -373,7 +373,7 @@ runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanosecon
           go nextTimeoutAt
         else
           if nextTimeoutAt <= now
-            then when (count > 0) order >> go (now + orderNanoseconds)
+            then when (count > 0) check >> go (now + checkNanoseconds)
             else waitUntil now (if count == 0 then due else min due nextTimeoutAt) >> go nextTimeoutAt
     -- In between no call must be lost that makes the time earlier, so the time is looked at again after it was set.
     waitUntil now time = do
@@ -384,4 +384,4 @@ runClock endpoint attend order = monotonicNanoseconds >>= go . (+ orderNanosecon
           then takeMVar (endpointAlarm endpoint)
           else void (takeWithin (Just (1 + fromIntegral ((time - now) `quot` 1000))) (endpointAlarm endpoint))
       writeIORef (endpointClock endpoint) 0
-    orderNanoseconds = 1000000000
+    checkNanoseconds = 1000000000

@@ -36,12 +36,12 @@ module Millrace.Http.Http3.Engine
     outputCount,
 
     -- ** Datagrams
-    ownerOf,
-    receiveTrain,
+    endpointIdOf,
+    receiveBatch,
     expiry,
     handleExpiry,
-    trainSize,
-    peekTrain,
+    batchSize,
+    peekBatch,
     Locality (..),
     collectMin,
     Sender (..),
@@ -103,9 +103,9 @@ foreign import ccall unsafe "http3_libraries"
 
 -- | The libraries that are used, with their versions.
 libraries :: IO String
-libraries = allocaBytes room $ \text -> c_libraries text (fromIntegral room) >> peekCString text
+libraries = allocaBytes size $ \text -> c_libraries text (fromIntegral size) >> peekCString text
   where
-    room = 256
+    size = 256
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Certificates
@@ -161,7 +161,7 @@ newtype EngineSettings = EngineSettings (ForeignPtr ())
 
 -- | The settings of a port. Times are in milliseconds.
 data PortLimits = PortLimits
-  { -- | What HTTP\/2 has, too.
+  { -- | The limits that HTTP\/2 has, too.
     limitsInCommon :: !EngineLimits,
     -- | Requests of a connection.
     limitRequests :: !(Maybe Int),
@@ -173,7 +173,7 @@ data PortLimits = PortLimits
     limitDatagram :: !Int,
     limitEarly :: !Early,
     -- | The beginning of connection IDs.
-    limitOwner :: !Word16
+    limitEndpointId :: !Word16
   }
 
 -- | Whether requests that change nothing are served when they come in 0-RTT.
@@ -198,7 +198,7 @@ newEngineSettings limits = do
     #{poke http3_settings, early} at $ case limitEarly limits of
       ServesNothingEarly -> 0 :: Word32
       ServesEarly -> 1
-    #{poke http3_settings, owner} at (limitOwner limits)
+    #{poke http3_settings, endpoint_id} at (limitEndpointId limits)
   return (EngineSettings memory)
 
 foreign import ccall unsafe "http3_open"
@@ -237,25 +237,34 @@ hasChanges, isForeign :: Flags
 hasChanges = Flags #{const HTTP3_HAS_CHANGES}
 isForeign = Flags #{const HTTP3_IS_FOREIGN}
 
-foreign import ccall unsafe "http3_owner_of"
-  c_ownerOf :: Ptr Word8 -> CSize -> IO Int32
+foreign import ccall unsafe "http3_endpoint_id_of"
+  c_endpointIdOf :: Ptr Word8 -> CSize -> IO Int32
 
--- | 'limitOwner' of the endpoint that a datagram is for, as its connection ID says. -1: it does not say so. If a client
--- has chosen the ID, it may be any number.
-ownerOf :: ByteString -> IO Int32
-ownerOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_ownerOf (castPtr start) (fromIntegral size)
+-- | 'limitEndpointId' of the endpoint that a datagram's connection ID names; -1: it names none. If the client has
+-- chosen the ID, it may be any number.
+endpointIdOf :: ByteString -> IO Int32
+endpointIdOf bytes = BU.unsafeUseAsCStringLen bytes $ \(start, size) -> c_endpointIdOf (castPtr start) (fromIntegral size)
 
 foreign import ccall unsafe "http3_receive"
   c_receive :: Ptr Engine -> Ptr () -> Word32 -> Ptr () -> Word32 -> Word32 -> Ptr Word8 -> CSize -> CSize -> Word64 -> IO Word64
 
--- | @receiveTrain engine (local, size) (remote, size) train now@ takes datagrams, whose bytes are overwritten. The
--- addresses are those of the train. The caller will call 'collect'.
-receiveTrain :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> Train -> Word64 -> IO Flags
-receiveTrain engine (local, localSize) (remote, remoteSize) (Train _ mark segment bytes) now =
+-- | @receiveBatch engine (local, size) (remote, size) batch now@ takes datagrams, whose bytes are overwritten. The
+-- addresses are those of the batch. The caller will call 'collect'.
+receiveBatch :: Ptr Engine -> (Ptr (), Int) -> (Ptr (), Int) -> Train -> Word64 -> IO Flags
+receiveBatch engine (local, localSize) (remote, remoteSize) (Train _ ecn segment bytes) now =
   BU.unsafeUseAsCStringLen bytes $ \(start, size) ->
-    Flags <$> c_receive engine local (fromIntegral localSize) remote (fromIntegral remoteSize) ecn (castPtr start) (fromIntegral size) (fromIntegral segment) now
-  where
-    ecn = fromIntegral (fromEnum mark)
+    Flags
+      <$> c_receive
+        engine
+        local
+        (fromIntegral localSize)
+        remote
+        (fromIntegral remoteSize)
+        (fromIntegral (fromEnum ecn))
+        (castPtr start)
+        (fromIntegral size)
+        (fromIntegral segment)
+        now
 
 -- | When 'handleExpiry' must be called, in nanoseconds. 'maxBound': never.
 foreign import ccall unsafe "http3_expiry"
@@ -268,44 +277,46 @@ foreign import ccall unsafe "http3_handle_expiry"
 handleExpiry :: Ptr Engine -> Word64 -> IO Flags
 handleExpiry engine now = Flags <$> c_handleExpiry engine now
 
--- | The size of a train's description.
-trainSize :: Int
-trainSize = #{size http3_train}
+-- | The size of the description of a GSO batch.
+batchSize :: Int
+batchSize = #{size http3_gso_batch}
 
 -- | The addresses of a socket.
 data Locality
   = -- | It sends from the address that it is bound to.
     OneAddress
-  | -- | It is bound to all addresses of the machine, so it must be told from which one to send.
+  | -- | It is bound to all addresses of the machine, so each datagram must say from which one it is sent.
     AllAddresses
   deriving (Eq)
 
--- | @peekTrain locality output at@ reads the train with this description. Its bytes stay in the output.
-peekTrain :: Locality -> Ptr Word8 -> Ptr () -> IO Train
-peekTrain locality output at = do
-  offset <- word <$> #{peek http3_train, offset} at
-  size <- word <$> #{peek http3_train, length} at
-  segment <- word <$> #{peek http3_train, segment} at
-  mark <- word <$> #{peek http3_train, ecn} at
-  remote <- peekSocketAddress (at `plusPtr` #{offset http3_train, remote})
-  local <- if locality == OneAddress then return Nothing else Just <$> peekSocketAddress (at `plusPtr` #{offset http3_train, local})
-  Train (Path remote local) (toEnum mark) segment <$> BU.unsafePackCStringLen (castPtr output `plusPtr` offset, size)
+-- | @peekBatch locality output at@ reads the batch with this description. Its bytes stay in the output.
+peekBatch :: Locality -> Ptr Word8 -> Ptr () -> IO Train
+peekBatch locality output at = do
+  offset <- word <$> #{peek http3_gso_batch, offset} at
+  size <- word <$> #{peek http3_gso_batch, length} at
+  segment <- word <$> #{peek http3_gso_batch, segment} at
+  ecn <- word <$> #{peek http3_gso_batch, ecn} at
+  remote <- peekSocketAddress (at `plusPtr` #{offset http3_gso_batch, remote})
+  local <- case locality of
+    OneAddress -> return Nothing
+    AllAddresses -> Just <$> peekSocketAddress (at `plusPtr` #{offset http3_gso_batch, local})
+  Train (Path remote local) (toEnum ecn) segment <$> BU.unsafePackCStringLen (castPtr output `plusPtr` offset, size)
   where
     word :: Word32 -> Int
     word = fromIntegral
 
--- | The least room for 'collect'.
+-- | The least size of the memory for 'collect'.
 collectMin :: Int
 collectMin = #{const HTTP3_COLLECT_MIN}
 
 foreign import ccall unsafe "http3_collect"
   c_collect :: Ptr Engine -> Ptr () -> Word32 -> Ptr Word8 -> CSize -> Word64 -> CInt -> IO Word64
 
--- | @collect engine (trains, most) (output, room) now sender@ writes datagrams, and descriptions of at most this many
--- trains of them.
+-- | @collect engine (batches, most) (output, size) now sender@ writes datagrams, and descriptions of at most this many
+-- batches of them.
 collect :: Ptr Engine -> (Ptr (), Int) -> (Ptr Word8, Int) -> Word64 -> Sender -> IO Flags
-collect engine (trains, most) (output, room) now sender =
-  Flags <$> c_collect engine trains (fromIntegral most) output (fromIntegral room) now (senderNumber sender)
+collect engine (batches, most) (output, size) now sender =
+  Flags <$> c_collect engine batches (fromIntegral most) output (fromIntegral size) now (senderNumber sender)
 {-# INLINE collect #-}
 
 -- | Gives up the right to send.
@@ -329,7 +340,7 @@ announceEnd engine = c_announceEnd engine . endNumber
 foreign import ccall unsafe "http3_end_idle"
   c_endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Word32
 
--- | @endIdle engine now nanoseconds fresh@ ends the connections that have had no request for so long. The last number
+-- | @endIdle engine now nanoseconds fresh@ ends the connections that have had no request for that time. The last number
 -- counts instead for those that had none at all. 0: no limit.
 endIdle :: Ptr Engine -> Word64 -> Word64 -> Word64 -> IO Int
 endIdle engine now limit fresh = fromIntegral <$> c_endIdle engine now limit fresh
@@ -344,7 +355,7 @@ endConnection engine now number = c_endOne engine number now
 foreign import ccall unsafe "http3_rest_quiet"
   c_restQuiet :: Ptr Engine -> Word64 -> Word64 -> Word32 -> IO Word32
 
--- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for so long, at most
+-- | @restQuiet engine now nanoseconds most@ packs the memory of connections that have been quiet for that time, at most
 -- of this many. Returns their number.
 restQuiet :: Ptr Engine -> Word64 -> Word64 -> Int -> IO Int
 restQuiet engine now quiet most = fromIntegral <$> c_restQuiet engine now quiet (fromIntegral most)
@@ -352,7 +363,7 @@ restQuiet engine now quiet most = fromIntegral <$> c_restQuiet engine now quiet 
 foreign import ccall unsafe "http3_reset_stalled"
   c_resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for so long. Returns their
+-- | @resetStalled engine now nanoseconds@ resets the streams whose output has not moved for that time. Returns their
 -- number.
 resetStalled :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
@@ -360,7 +371,7 @@ resetStalled engine now limit = fromIntegral <$> c_resetStalled engine now limit
 foreign import ccall unsafe "http3_reset_unfinished"
   c_resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Word32
 
--- | @resetUnfinished engine now nanoseconds@ resets the requests whose heads have not been complete for so long.
+-- | @resetUnfinished engine now nanoseconds@ resets the requests whose heads have been incomplete for that time.
 -- Returns their number.
 resetUnfinished :: Ptr Engine -> Word64 -> Word64 -> IO Int
 resetUnfinished engine now limit = fromIntegral <$> c_resetUnfinished engine now limit
@@ -376,7 +387,7 @@ connectionCount, streamCount :: Ptr Engine -> IO Int
 connectionCount engine = fromIntegral <$> c_connectionCount engine
 streamCount engine = fromIntegral <$> c_streamCount engine
 
--- | What has happened to a connection, by number, of this client: its handshake is complete; it will end because of a
+-- | An event of a connection, with its number and client: its handshake is complete; it will end because of a
 -- limit; it has ended.
 data Change
   = Opened !Word64 !SockAddr
@@ -435,7 +446,7 @@ foreign import ccall unsafe "http3_release"
 releaseStream :: Ptr Stream -> IO Word64 -> IO Flags
 releaseStream stream clock = releaseWith c_release clock stream
 
--- | Resets the stream at once: the request was not looked at.
+-- | Resets the stream at once: the request was not worked on.
 rejectStream :: Ptr Stream -> IO ()
 rejectStream stream = resetStreamWith stream (errorCode 7)
 

@@ -1,28 +1,27 @@
 -- |
 -- Other processes that have the same port (SO_REUSEPORT), as in a restart. The system gives a datagram to any of them,
--- so each hands on what is
--- another one's. Must not know: WAI.
+-- so each process hands datagrams of other processes' connections to these. Must not know: WAI.
 --
--- Each process takes a place among them: an abstract Unix socket whose name has the address, the port and the place,
--- which only one can have. Its connection IDs name the place ("Millrace.Http.Http3.ConnectionIdRouting"). Others
--- connect to the socket and write datagrams to it. Only processes of the same user are listened to, and written to; the
--- system lets only those share the port anyway.
+-- Each process takes a slot: an abstract Unix socket whose name has the address, the port and the slot, which only one
+-- process can bind. Its connection IDs name the slot ("Millrace.Http.Http3.ConnectionIdRouting"). Others connect to the
+-- socket and write datagrams to it. A process reads from, and writes to, processes of the same user only; the system
+-- lets only those share the port anyway.
 module Millrace.Http.Http3.PeerProcesses
-  ( Neighbours,
-    openNeighbours,
-    closeNeighbours,
-    neighboursProcess,
+  ( PeerProcesses,
+    openPeerProcesses,
+    closePeerProcesses,
+    peersProcess,
 
     -- * Handing on
     Handed (..),
     Visited,
-    nobodyVisited,
+    noneVisited,
     Delivery (..),
     handTo,
     handToAny,
 
     -- * Receiving
-    acceptNeighbour,
+    acceptPeer,
     receiveHanded,
   )
 where
@@ -50,22 +49,22 @@ import Millrace.Socket.Train (Mark, Path (..), Train (..))
 import Millrace.Socket.Unix (abstractName, credentialsUser, peerCredentials)
 import Network.Socket.Address (peekSocketAddress, pokeSocketAddress, sizeOfSocketAddress)
 
--- | The place of this process, and what it knows of others.
-data Neighbours = Neighbours
-  { neighboursAddress :: !SockAddr,
+-- | The slot of this process, and its connections to other processes.
+data PeerProcesses = PeerProcesses
+  { peersAddress :: !SockAddr,
     -- | This process.
-    neighboursPlace :: !Int,
-    neighboursListener :: !Socket,
-    neighboursLinks :: !(MVar (IntMap Link))
+    peersSlot :: !Int,
+    peersListener :: !Socket,
+    peersLinks :: !(MVar (IntMap Link))
   }
 
 -- | This process.
-neighboursProcess :: Neighbours -> Process
-neighboursProcess = Placed . neighboursPlace
+peersProcess :: PeerProcesses -> Process
+peersProcess = InSlot . peersSlot
 
 -- What is known of another process.
 data Link
-  = -- | Nobody has the place, as was seen at this time.
+  = -- | No process had the slot at this time.
     Absent !Word64
   | Present !Outbox
 
@@ -77,30 +76,30 @@ data Outbox = Outbox
     outboxThreads :: !(MVar [ThreadId])
   }
 
--- With their number.
+-- Datagrams with their number.
 data Waiting a = Waiting !Int !a
 
--- | Takes a place beside the processes that listen at this address. Nothing if that is not possible.
-openNeighbours :: SockAddr -> IO (Maybe Neighbours)
-openNeighbours address = go 0
+-- | Takes a free slot of this address. 'Nothing' if there is none.
+openPeerProcesses :: SockAddr -> IO (Maybe PeerProcesses)
+openPeerProcesses address = go 0
   where
-    go place
-      | place == processesMax = return Nothing
+    go slot
+      | slot == processesMax = return Nothing
       | otherwise = do
         taken <-
           try
             ( bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened ->
-                bind opened (nameOf address place) >> listen opened 64 >> return opened
+                bind opened (nameOf address slot) >> listen opened 64 >> return opened
             )
         case taken of
-          Left failure -> let _ = failure :: IOException in go (place + 1)
-          Right listener -> Just . Neighbours address place listener <$> newMVar IntMap.empty
+          Left failure -> let _ = failure :: IOException in go (slot + 1)
+          Right listener -> Just . PeerProcesses address slot listener <$> newMVar IntMap.empty
 
--- | Leaves the place. 'acceptNeighbour' throws from now on.
-closeNeighbours :: Neighbours -> IO ()
-closeNeighbours neighbours = do
-  close (neighboursListener neighbours)
-  links <- swapMVar (neighboursLinks neighbours) IntMap.empty
+-- | Releases the slot. 'acceptPeer' throws from now on.
+closePeerProcesses :: PeerProcesses -> IO ()
+closePeerProcesses peers = do
+  close (peersListener peers)
+  links <- swapMVar (peersLinks peers) IntMap.empty
   mapM_ endLink links
   where
     endLink link = case link of
@@ -108,25 +107,25 @@ closeNeighbours neighbours = do
       Absent _ -> return ()
 
 nameOf :: SockAddr -> Int -> SockAddr
-nameOf address place = abstractName ("millrace-http3/" ++ show address ++ "/" ++ show place)
+nameOf address slot = abstractName ("millrace-http3/" ++ show address ++ "/" ++ show slot)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Handing on
 
--- | Datagrams, and which processes have already refused them. Only single ones are handed on.
+-- | Datagrams, and the processes that have already refused them. Only single datagrams are handed on.
 data Handed = Handed
   { handedVisited :: !Visited,
-    handedTrain :: !Train
+    handedBatch :: !Train
   }
 
 -- | Processes that take no new clients.
 newtype Visited = Visited Word16
 
 -- | None of them.
-nobodyVisited :: Visited
-nobodyVisited = Visited 0
+noneVisited :: Visited
+noneVisited = Visited 0
 
--- | What has become of a datagram.
+-- | The result of handing on a datagram.
 data Delivery
   = -- | It is on its way, or is lost because the other process is slow or because it is too long.
     Delivered
@@ -134,52 +133,52 @@ data Delivery
   deriving (Eq)
 
 -- | Hands a datagram to another process. Does not wait.
-handTo :: Neighbours -> Process -> Handed -> IO Delivery
-handTo neighbours process handed = case process of
-  Placed place | place /= neighboursPlace neighbours -> handToPlace neighbours place handed
+handTo :: PeerProcesses -> Process -> Handed -> IO Delivery
+handTo peers process handed = case process of
+  InSlot slot | slot /= peersSlot peers -> handToSlot peers slot handed
   _ -> return Nobody
 
-handToPlace :: Neighbours -> Int -> Handed -> IO Delivery
-handToPlace neighbours place handed =
-  linkTo neighbours place >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= mapM_ (put outbox)))
+handToSlot :: PeerProcesses -> Int -> Handed -> IO Delivery
+handToSlot peers slot handed =
+  linkTo peers slot >>= maybe (return Nobody) (\outbox -> Delivered <$ (encoded handed >>= mapM_ (put outbox)))
 
 -- | Hands the first datagram of a client, which this process does not take, to one that may.
-handToAny :: Neighbours -> Handed -> IO Delivery
-handToAny neighbours (Handed (Visited before) train) =
-  go [place | place <- [0 .. processesMax - 1], not (testBit visited place)]
+handToAny :: PeerProcesses -> Handed -> IO Delivery
+handToAny peers (Handed (Visited before) batch) =
+  go [slot | slot <- [0 .. processesMax - 1], not (testBit visited slot)]
   where
-    visited = setBit before (neighboursPlace neighbours)
+    visited = setBit before (peersSlot peers)
     go [] = return Nobody
-    go (place : others) = do
-      delivery <- handToPlace neighbours place (Handed (Visited visited) train)
+    go (slot : others) = do
+      delivery <- handToSlot peers slot (Handed (Visited visited) batch)
       if delivery == Delivered then return Delivered else go others
 
 -- Connects if necessary.
-linkTo :: Neighbours -> Int -> IO (Maybe Outbox)
-linkTo neighbours place = modifyMVarMasked (neighboursLinks neighbours) $ \links -> do
+linkTo :: PeerProcesses -> Int -> IO (Maybe Outbox)
+linkTo peers slot = modifyMVarMasked (peersLinks peers) $ \links -> do
   now <- monotonicNanoseconds
-  case IntMap.lookup place links of
+  case IntMap.lookup slot links of
     Just (Present outbox) -> return (links, Just outbox)
     Just (Absent since) | now < since + absentNanoseconds -> return (links, Nothing)
     _ -> do
-      connected <- connectTo neighbours place
+      connected <- connectTo peers slot
       case connected of
-        Nothing -> return (IntMap.insert place (Absent now) links, Nothing)
+        Nothing -> return (IntMap.insert slot (Absent now) links, Nothing)
         Just opened -> do
           outbox <- openOutbox opened (forget opened)
-          return (IntMap.insert place (Present outbox) links, Just outbox)
+          return (IntMap.insert slot (Present outbox) links, Just outbox)
   where
     absentNanoseconds = 100000000
     forget opened =
-      modifyMVarMasked_ (neighboursLinks neighbours) $ \links -> return $ case IntMap.lookup place links of
-        Just (Present outbox) | outboxSocket outbox == opened -> IntMap.delete place links
+      modifyMVarMasked_ (peersLinks peers) $ \links -> return $ case IntMap.lookup slot links of
+        Just (Present outbox) | outboxSocket outbox == opened -> IntMap.delete slot links
         _ -> links
 
-connectTo :: Neighbours -> Int -> IO (Maybe Socket)
-connectTo neighbours place = do
+connectTo :: PeerProcesses -> Int -> IO (Maybe Socket)
+connectTo peers slot = do
   outcome <- try . bracketOnError (socket AF_UNIX Stream defaultProtocol) close $ \opened -> do
     deadline <- deadlineAfter 100000
-    connectBefore deadline opened (nameOf (neighboursAddress neighbours) place)
+    connectBefore deadline opened (nameOf (peersAddress peers) slot)
     isOwn <- isOfThisUser opened
     unless isOwn (throwIO (userError "another user's socket"))
     return opened
@@ -230,15 +229,15 @@ put outbox bytes = do
 -- Receiving
 
 -- | Waits for another process of this user.
-acceptNeighbour :: Neighbours -> IO Socket
-acceptNeighbour neighbours = do
+acceptPeer :: PeerProcesses -> IO Socket
+acceptPeer peers = do
   accepted <- mask $ \restore -> do
-    (opened, _) <- restore (accept (neighboursListener neighbours))
+    (opened, _) <- restore (accept (peersListener peers))
     isOwn <- isOfThisUser opened `onException` close opened
     if isOwn then return (Just opened) else Nothing <$ close opened
-  maybe (acceptNeighbour neighbours) return accepted
+  maybe (acceptPeer peers) return accepted
 
--- | Gives the action what another process hands on, many at a time, until that one ends.
+-- | Gives the action the datagrams that another process hands on, many at a time, until that process ends.
 receiveHanded :: Socket -> ([Handed] -> IO ()) -> IO ()
 receiveHanded from use = go B.empty
   where
@@ -249,28 +248,28 @@ receiveHanded from use = go B.empty
         unless (null handed) (use handed)
         go rest
 
--- Two bytes for the length of what follows; two for those who were visited; one for the mark; the client's address;
--- this machine's, or nothing; the datagram. An address has one byte for its length. 'Nothing': the largest datagrams of
--- UDP have no room beside the addresses. Nobody sends such a one for QUIC, and a length that was cut would make its
--- bytes the next messages.
+-- Two bytes for the length of the rest; two for the processes that were visited; one for ECN; the client's address;
+-- this machine's address, or nothing; the datagram. An address has one byte for its length. 'Nothing': the largest
+-- datagrams of UDP do not fit beside the addresses. QUIC has none of that size, and a length that was cut would make
+-- the rest of the bytes the next messages.
 encoded :: Handed -> IO (Maybe ByteString)
-encoded (Handed (Visited visited) (Train (Path client local) mark _ bytes)) = do
+encoded (Handed (Visited visited) (Train (Path client local) ecn _ bytes)) = do
   addresses <- (<>) <$> encodedAddress client <*> maybe (return (B.singleton 0)) encodedAddress local
   let size = 3 + B.length addresses + B.length bytes
-      beginning = B.pack (two (fromIntegral size) ++ two visited ++ [fromIntegral (fromEnum mark)])
+      beginning = B.pack (two (fromIntegral size) ++ two visited ++ [fromIntegral (fromEnum ecn)])
   return (if size > fromIntegral (maxBound :: Word16) then Nothing else Just (B.concat [beginning, addresses, bytes]))
   where
     two :: Word16 -> [Word8]
     two number = [fromIntegral (number `shiftR` 8), fromIntegral number]
 
 encodedAddress :: SockAddr -> IO ByteString
-encodedAddress address = allocaBytes addressRoom $ \place -> do
-  pokeSocketAddress place address
-  B.cons (fromIntegral size) <$> B.packCStringLen (castPtr place, size)
+encodedAddress address = allocaBytes addressSize $ \at -> do
+  pokeSocketAddress at address
+  B.cons (fromIntegral size) <$> B.packCStringLen (castPtr at, size)
   where
     size = sizeOfSocketAddress address
 
--- The whole ones, each in memory of its own, and the rest.
+-- The complete messages, each in its own memory, and the bytes behind them.
 decoded :: ByteString -> IO ([Handed], ByteString)
 decoded bytes
   | B.length bytes < 2 || B.length behind < size = return ([], bytes)
@@ -289,27 +288,27 @@ decodedOne message
     (client, behindClient) <- decodedAddress (B.drop 3 message)
     (local, bytes) <- decodedAddress behindClient
     return
-      ( (\peer -> Handed (Visited (word16At message)) (Train (Path peer local) mark (B.length bytes) (B.copy bytes)))
+      ( (\peer -> Handed (Visited (word16At message)) (Train (Path peer local) ecn (B.length bytes) (B.copy bytes)))
           <$> client
       )
   where
-    mark = toEnum (fromIntegral (B.index message 2))
+    ecn = toEnum (fromIntegral (B.index message 2))
 
 word16At :: ByteString -> Word16
 word16At at = fromIntegral (B.index at 0) `shiftL` 8 .|. fromIntegral (B.index at 1)
 
 -- Enough for any address.
-addressRoom :: Int
-addressRoom = 128
+addressSize :: Int
+addressSize = 128
 
 -- An address if there is one, and what follows.
 decodedAddress :: ByteString -> IO (Maybe SockAddr, ByteString)
 decodedAddress bytes = case B.uncons bytes of
   Just (size, behind)
-    | size > 0 && fromIntegral size <= min addressRoom (B.length behind) -> do
-      address <- allocaBytes addressRoom $ \place -> do
-        BU.unsafeUseAsCStringLen behind $ \(start, _) -> copyBytes place (castPtr start) (fromIntegral size)
-        peekSocketAddress place
+    | size > 0 && fromIntegral size <= min addressSize (B.length behind) -> do
+      address <- allocaBytes addressSize $ \at -> do
+        BU.unsafeUseAsCStringLen behind $ \(start, _) -> copyBytes at (castPtr start) (fromIntegral size)
+        peekSocketAddress at
       return (Just address, B.drop (fromIntegral size) behind)
     | otherwise -> return (Nothing, behind)
   Nothing -> return (Nothing, bytes)

@@ -1,10 +1,10 @@
 -- |
--- All endpoints of a port in this process, one for each capability, and which datagrams are whose. Must not know:
+-- All endpoints of a port in this process, one for each capability, and which endpoint gets a datagram. Must not know:
 -- listeners, requests.
 --
--- The system gives all datagrams between two addresses to one of the sockets, so that usually each endpoint receives
--- its own ones. When a client's address changes, or the sockets do, they come to another one, here or in another
--- process, which hands them on.
+-- The system gives all datagrams between two addresses to one of the sockets. So an endpoint usually receives the
+-- datagrams of its connections. When a client's address changes, or the set of sockets, another endpoint receives them,
+-- here or in another process, and hands them on.
 module Millrace.Http.Http3.Port (runPort) where
 
 import Control.Concurrent (forkIO, forkOn)
@@ -38,8 +38,8 @@ import Network.Wai (Application)
 data Port = Port
   { portServer :: !ServerContext,
     portProcess :: !Process,
-    portNeighbours :: !(Maybe Neighbours),
-    -- | How many endpoints there are.
+    portPeers :: !(Maybe PeerProcesses),
+    -- | The number of endpoints.
     portLoops :: !Int,
     -- | By the number of their loop.
     portSessions :: !(IORef (IntMap Session))
@@ -50,16 +50,16 @@ data Port = Port
 -- sockets, and leaves the other processes. Call it masked.
 runPort ::
   ServerContext ->
-  Maybe Neighbours ->
+  Maybe PeerProcesses ->
   NonEmpty Socket ->
   EngineSettings ->
   Credentials ->
   Application ->
   ([Session] -> IO ()) ->
   IO ()
-runPort server neighbours sockets settings credentials application ready = (`finally` mapM_ closeNeighbours neighbours) $ do
+runPort server peers sockets settings credentials application ready = (`finally` mapM_ closePeerProcesses peers) $ do
   port <-
-    Port server (maybe Unknown neighboursProcess neighbours) neighbours (NonEmpty.length sockets)
+    Port server (maybe Unknown peersProcess peers) peers (NonEmpty.length sockets)
       <$> newIORef IntMap.empty
   engines <- openEngines port settings credentials `onException` mapM_ close sockets
   begun <- forM (zip3 [0 ..] (NonEmpty.toList sockets) engines) $ \(loop, socket, engine) ->
@@ -70,14 +70,14 @@ runPort server neighbours sockets settings credentials application ready = (`fin
     Left failure -> forM_ begun cancel >> throwIO (failure :: SomeException)
     Right sessions -> do
       writeIORef (portSessions port) (IntMap.fromList (zip [0 ..] sessions))
-      meetingNeighbours port (ready sessions >> forM_ begun awaitEnd)
+      withPeers port (ready sessions >> forM_ begun awaitEnd)
   where
     awaitEnd (Begun _ ended) = readMVar ended >>= either (reportTo server Nothing) return
     cancel (Begun readiness ended) = do
       readMVar readiness >>= either (const (return ())) (`stopSession` AtOnce)
       void (readMVar ended)
 
--- A session that begins in a thread of its own: the session, and how it has ended.
+-- A session that begins in its own thread: the session, and how it has ended.
 data Begun = Begun !(MVar (Either SomeException Session)) !(MVar (Either SomeException ()))
 
 -- All threads of a session stay on one capability.
@@ -98,10 +98,11 @@ beginSession port loop socket engine application = do
 openEngines :: Port -> EngineSettings -> Credentials -> IO [Ptr Engine]
 openEngines port settings credentials = do
   first <- openEngine settings credentials >>= existing []
-  go [first] [ownerNumber (Owner (portProcess port) (Loop loop)) | loop <- [1 .. portLoops port - 1]]
+  go [first] [endpointIdNumber (EndpointId (portProcess port) (Loop loop)) | loop <- [1 .. portLoops port - 1]]
   where
     go made [] = return (reverse made)
-    go made (owner : owners) = openBeside (last made) owner >>= existing made >>= \engine -> go (engine : made) owners
+    go made (identifier : others) =
+      openBeside (last made) identifier >>= existing made >>= \engine -> go (engine : made) others
     existing made engine
       | engine == nullPtr = mapM_ freeEngine made >> throwIO (userError "HTTP/3: no memory for an endpoint")
       | otherwise = return engine
@@ -112,18 +113,18 @@ openEngines port settings credentials = do
 -- The others, as this endpoint sees them, if there can be any.
 othersOf :: Port -> Loop -> Maybe Others
 othersOf port loop
-  | portLoops port == 1 && isNothing (portNeighbours port) = Nothing
-  | otherwise = Just (Others (fromIntegral (ownerNumber own)) company hand handFirst)
+  | portLoops port == 1 && isNothing (portPeers port) = Nothing
+  | otherwise = Just (Others (fromIntegral (endpointIdNumber own)) company hand handFirst)
   where
-    own = Owner (portProcess port) loop
-    company = maybe OnlyEndpoints (const AlsoProcesses) (portNeighbours port)
-    hand number handed = case numberedOwner number of
-      Just owner@(Owner process to)
-        | owner == own -> return Nobody
+    own = EndpointId (portProcess port) loop
+    company = maybe OnlyEndpoints (const AlsoProcesses) (portPeers port)
+    hand number handed = case endpointIdFrom number of
+      Just named@(EndpointId process to)
+        | named == own -> return Nobody
         | process == portProcess port -> sessionOf port to >>= maybe (return Nobody) (`deliver` [handed])
-        | Placed _ <- process -> maybe (return Nobody) (\others -> handTo others process handed) (portNeighbours port)
+        | InSlot _ <- process -> maybe (return Nobody) (\others -> handTo others process handed) (portPeers port)
       _ -> return Nobody
-    handFirst handed = mapM_ (`handToAny` handed) (portNeighbours port)
+    handFirst handed = mapM_ (`handToAny` handed) (portPeers port)
 
 sessionOf :: Port -> Loop -> IO (Maybe Session)
 sessionOf port (Loop loop) = IntMap.lookup loop <$> readIORef (portSessions port)
@@ -131,14 +132,14 @@ sessionOf port (Loop loop) = IntMap.lookup loop <$> readIORef (portSessions port
 ------------------------------------------------------------------------------------------------------------------------
 -- Other processes
 
--- Takes what other processes hand on, during the action.
-meetingNeighbours :: Port -> IO () -> IO ()
-meetingNeighbours port action = case portNeighbours port of
+-- Takes the datagrams that other processes hand on, during the action.
+withPeers :: Port -> IO () -> IO ()
+withPeers port action = case portPeers port of
   Nothing -> action
   Just others -> do
     crew <- Crew.newCrew (serverThreads (portServer port))
     ending <- newIORef Serving
-    let begin = Crew.task crew (meetNeighbours port crew ending others) (reportUnlessOver port ending)
+    let begin = Crew.task crew (acceptPeers port crew ending others) (reportUnlessOver port ending)
         finish = do
           writeIORef ending Over
           Crew.killTasks crew
@@ -154,10 +155,10 @@ reportUnlessOver port ending = either report return
   where
     report failure = readIORef ending >>= \phase -> unless (phase == Over) (reportTo (portServer port) Nothing failure)
 
--- Each process has a thread.
-meetNeighbours :: Port -> Crew -> IORef Phase -> Neighbours -> IO ()
-meetNeighbours port crew ending others = do
-  met <- try (acceptNeighbour others)
+-- Each peer process has a thread here.
+acceptPeers :: Port -> Crew -> IORef Phase -> PeerProcesses -> IO ()
+acceptPeers port crew ending others = do
+  met <- try (acceptPeer others)
   case met of
     Right from ->
       mask_
@@ -166,7 +167,7 @@ meetNeighbours port crew ending others = do
       report (Left (toException (failure :: IOException)))
       -- The system may have been short of memory.
       threadDelay 100000
-  meetNeighbours port crew ending others
+  acceptPeers port crew ending others
   where
     report = reportUnlessOver port ending
     -- A connection to another process may end in the middle.
@@ -178,12 +179,12 @@ meetNeighbours port crew ending others = do
 -- are for any, but those of a client for one: their IDs begin with the same number.
 takeHanded :: Port -> [Handed] -> IO ()
 takeHanded port handed = do
-  numbers <- mapM (ownerOf . trainBytes . handedTrain) handed
+  numbers <- mapM (endpointIdOf . trainBytes . handedBatch) handed
   sessions <- readIORef (portSessions port)
   let byLoop = IntMap.fromListWith (flip (++)) (zip (map loopFor numbers) (map (: []) handed))
   forM_ (IntMap.toList byLoop) $ \(loop, some) -> mapM_ (`deliver` some) (IntMap.lookup loop sessions)
   where
     loopFor :: Int32 -> Int
-    loopFor number = case numberedOwner number of
-      Just (Owner process (Loop loop)) | process == portProcess port && loop < portLoops port -> loop
+    loopFor number = case endpointIdFrom number of
+      Just (EndpointId process (Loop loop)) | process == portProcess port && loop < portLoops port -> loop
       _ -> fromIntegral number `mod` portLoops port

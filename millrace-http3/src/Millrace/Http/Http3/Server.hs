@@ -79,10 +79,10 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
   credentials <- restore (credentialsOf tls)
   state <- maybe newServerState return (settingsServerState settings)
   let shared = settings {settingsServerState = Just state}
-  places <- nub . catMaybes <$> mapM (boundTo settings) listeners
+  addresses <- nub . catMaybes <$> mapM (boundTo settings) listeners
   running <- newIORef 0
   chosen <- newEmptyMVar
-  started <- startAll shared credentials running places
+  started <- startAll shared credentials running addresses
   let http3 =
         HTTP3
           { http3Chosen = chosen,
@@ -94,8 +94,8 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
                 ", "
                 ( nub
                     [ C8.pack ("h3=\":" ++ show port ++ "\"; ma=86400")
-                      | Place name _ <-
-                          places,
+                      | LocalAddress name _ <-
+                          addresses,
                         Just port <- [portOf name]
                     ]
                 )
@@ -112,26 +112,26 @@ withHTTP3 tls settings listeners application use = mask $ \restore -> do
       throwIO (failure :: SomeException)
   where
     startAll _ _ _ [] = return []
-    startAll shared credentials running (place : others) = do
-      first <- start tls shared credentials application running place
+    startAll shared credentials running (bound : others) = do
+      first <- start tls shared credentials application running bound
       (first :) <$> startAll shared credentials running others `onException` endAll AtOnce [first]
     endAll stop started = do
       forM_ started (\(sessions, _) -> mapM_ (`stopSession` stop) sessions)
       forM_ started (\(sessions, ended) -> readMVar ended `onException` mapM_ (`stopSession` AtOnce) sessions)
 
 -- Where a UDP socket is bound, and its options.
-data Place = Place !SockAddr ![(SocketOption, Int)]
+data LocalAddress = LocalAddress !SockAddr ![(SocketOption, Int)]
   deriving (Eq)
 
--- The place beside a listener that has a port. Another process may have it, too, if that is so for the listener.
-boundTo :: Settings -> Listener -> IO (Maybe Place)
+-- The UDP address beside a listener that has a port. Another process may have it, too, if that is so for the listener.
+boundTo :: Settings -> Listener -> IO (Maybe LocalAddress)
 boundTo settings listener = do
   name <- getSocketName (listenerSocket listener)
   case name of
-    SockAddrInet {} -> return (Just (Place name (shared ++ unfragmented)))
+    SockAddrInet {} -> return (Just (LocalAddress name (shared ++ unfragmented)))
     SockAddrInet6 {} -> do
       only <- getSocketOption (listenerSocket listener) IPv6Only
-      return (Just (Place name (shared ++ (IPv6Only, only) : unfragmented6 : unfragmented)))
+      return (Just (LocalAddress name (shared ++ (IPv6Only, only) : unfragmented6 : unfragmented)))
     _ -> return Nothing
   where
     shared = [(ReusePort, 1) | settingsReusePort settings]
@@ -147,23 +147,23 @@ portOf name = case name of
   SockAddrInet6 port _ _ _ -> Just (fromIntegral port)
   _ -> Nothing
 
--- Starts serving at a place. The variable is full when that has ended. Masked.
-start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> Place -> IO ([Session], MVar ())
-start tls settings credentials application running place@(Place address options) = do
+-- Starts serving at an address. The variable is full when that has ended. Masked.
+start :: TLSSettings -> Settings -> Credentials -> Application -> IORef Int -> LocalAddress -> IO ([Session], MVar ())
+start tls settings credentials application running bound@(LocalAddress address options) = do
   server <- newServerContext settings
-  neighbours <- if isShared options then openNeighbours address else return Nothing
-  let own = Owner (maybe Unknown neighboursProcess neighbours) (Loop 0)
+  peers <- if isShared options then openPeerProcesses address else return Nothing
+  let own = EndpointId (maybe Unknown peersProcess peers) (Loop 0)
       prepare datagram =
-        (,) <$> newEngineSettings (portLimits (ownerNumber own) datagram tls settings)
-          <*> (openAll place =<< endpointsFor tls)
-  (limits, sockets) <- (largestDatagram address >>= prepare) `onException` mapM_ closeNeighbours neighbours
+        (,) <$> newEngineSettings (portLimits (endpointIdNumber own) datagram tls settings)
+          <*> (openAll bound =<< endpointsFor tls)
+  (limits, sockets) <- (largestDatagram address >>= prepare) `onException` mapM_ closePeerProcesses peers
   begun <- newEmptyMVar
   ended <- newEmptyMVar
   let isReady sessions = do
         atomicModifyIORef' running (\count -> (count + 1, ()))
         putMVar begun (Right sessions)
       serve = do
-        outcome <- try (runPort server neighbours sockets limits credentials application isReady)
+        outcome <- try (runPort server peers sockets limits credentials application isReady)
         first <- tryPutMVar begun (Left (fromLeft (toException (userError "HTTP/3: ended before it began")) outcome))
         unless first $ do
           atomicModifyIORef' running (\count -> (count - 1, ()))
@@ -193,19 +193,19 @@ isShared = elem (ReusePort, 1)
 
 -- Opens this many sockets, at least one, on one address. If no other process may have the address, this throws if one
 -- has it.
-openAll :: Place -> Int -> IO (NonEmpty Socket)
-openAll place@(Place address options) count = bracketOnError (openDatagrams place) close $ \first -> do
+openAll :: LocalAddress -> Int -> IO (NonEmpty Socket)
+openAll bound@(LocalAddress address options) count = bracketOnError (openDatagrams bound) close $ \first -> do
   -- Only now may others of this process bind, and those that ask for the same.
   when (count > 1) (setSocketOption first ReusePort 1)
   (first :|) <$> go (count - 1)
   where
-    next = Place address (if isShared options then options else (ReusePort, 1) : options)
+    next = LocalAddress address (if isShared options then options else (ReusePort, 1) : options)
     go left
       | left <= 0 = return []
       | otherwise = bracketOnError (openDatagrams next) close $ \opened -> (opened :) <$> go (left - 1)
 
-openDatagrams :: Place -> IO Socket
-openDatagrams (Place address options) = bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do
+openDatagrams :: LocalAddress -> IO Socket
+openDatagrams (LocalAddress address options) = bracketOnError (socket family Datagram defaultProtocol) close $ \opened -> do
   forM_ options (uncurry (setSocketOption opened))
   -- As far as the system lets it.
   setReceiveBuffer opened bufferBytes

@@ -51,7 +51,7 @@ data Session = Session
     sessionLife :: !(MVar Life)
   }
 
--- | What 'settingsOnOpen' has done.
+-- | The result of 'settingsOnOpen' for a connection that is not served.
 data Refusal = HasDeclined | HasThrown
   deriving (Eq)
 
@@ -89,7 +89,7 @@ runSession server socket others engine application ready = mask $ \restore -> do
     task endpoint (drive session) (driverEnded session)
     task endpoint (runClock endpoint (attendClock session) (checkTimeouts session)) (either (reportEnd endpoint) return)
     restore (ready session >> readMVar (sessionStop session) >>= drain session)
-  -- From here on nobody reports that threads of the session end.
+  -- From here on ends of the session's threads are not reported.
   stopSession session AtOnce
   uninterruptibleMask_ (end session)
   -- Handlers were killed. Some block where no exception reaches them.
@@ -149,7 +149,7 @@ end session = do
   flush endpoint
   noteChanges session
   close (endpointSocket endpoint)
-  -- From now on nobody comes to deliver.
+  -- From now on no thread delivers.
   void (swapMVar (sessionLife session) Dead)
   Crew.killTasks (endpointCrew endpoint)
   leave endpoint
@@ -290,8 +290,8 @@ attendHanded session handed = do
 ------------------------------------------------------------------------------------------------------------------------
 -- Connections
 
--- Connections have opened or ended. One thread at a time tells of that, in order. What comes while another one has just
--- ended that is told next time.
+-- Connections have opened or ended. One thread at a time calls the settings' actions, in order. Changes that come when
+-- a thread has just ended this are reported next time.
 noteChanges :: Session -> IO ()
 noteChanges session = mask $ \restore -> do
   free <- tryTakeMVar (sessionChanges session)
@@ -348,7 +348,7 @@ checkTimeouts session = do
     endpoint = sessionEndpoint session
     engine = engineOf session
     limits = endpointLimits endpoint
-    -- A few at a time, because nobody can receive meanwhile.
+    -- A few at a time, because no thread can receive meanwhile.
     letRest = do
       now <- monotonicNanoseconds
       rested <- restQuiet engine now quietNanoseconds restsAtATime

@@ -21,7 +21,7 @@ import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Millrace.Http.Tls.TlsSettings (CertSettings (..), EarlyData (..), TLSSettings (..))
 import Millrace.Tls (ClientCertificates (..), UnknownNames (..))
 
--- | What the settings demand, and HTTP\/3 cannot do. A server that ignored it would serve clients that the settings
+-- | A demand of the settings that HTTP\/3 cannot meet. A server that ignored it would serve clients that the settings
 -- refuse.
 data UnsupportedSetting
   = -- | 'Network.Wai.Handler.MillraceTLS.tlsClientCertificates' or
@@ -67,10 +67,10 @@ unsupported tls =
 
 -- | The limits of a port. The numbers are the beginning of connection IDs, and the bytes of the largest datagram.
 portLimits :: Word16 -> Int -> TLSSettings -> Settings -> PortLimits
-portLimits owner datagram tls settings =
+portLimits endpointId datagram tls settings =
   PortLimits
-    { -- In HTTP/3 the bytes of heads count for the connection's window, too: uploads that nobody reads yet must leave
-      -- room for further requests.
+    { -- In HTTP/3 the bytes of heads count for the connection's window, too: uploads that are not read yet must leave
+      -- enough of it to further requests.
       limitsInCommon = engineLimits 1048576 settings limits,
       limitRequests = settingsMaximumRequests settings,
       limitConnections = settingsMaximumConnections settings,
@@ -80,7 +80,7 @@ portLimits owner datagram tls settings =
       limitEarly = case tlsEarlyData tls of
         NoEarlyData -> ServesNothingEarly
         SafeEarlyData -> ServesEarly,
-      limitOwner = owner
+      limitEndpointId = endpointId
     }
   where
     limits = limitsOf settings

@@ -1,29 +1,29 @@
 /*
- * http2_home.c - the memory that an HTTP/2 connection has as long as it lives. Must not know: GHC, sockets.
+ * http2_arena.c - the memory that an HTTP/2 connection has as long as it lives. Must not know: GHC, sockets.
  *
- * libnghttp2 allocates 25 KB for a session, and an idle connection has used few of them: the session's record, the beginning of the
- * memory for frames, the ends of two rings of HPACK's, and parts of a table of streams. In malloc's order these are on four pages of
- * memory. A home is a piece of address space in which they are on two. The rest of its pages are never touched, and so take no
- * memory, until the connection has sent large frames.
+ * libnghttp2 allocates 25 KB for a session, and an idle connection has used few of them: the session's record, the
+ * beginning of the memory for frames, the ends of two rings of HPACK's, and parts of a table of streams. In malloc's
+ * order these are on four pages of memory. An arena is a piece of address space in which they are on two. The rest of
+ * its pages are never touched, and so take no memory, until the connection has sent large frames.
  *
- * Homes that connections have left are used again, the last one first.
+ * Arenas of connections that have ended are used again, the last one first.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for madvise */
 #endif
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HAS_HOMES 0 /* A sanitizer must see each block by itself. */
+#define HAS_ARENAS 0 /* A sanitizer must see each block by itself. */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define HAS_HOMES 0
+#define HAS_ARENAS 0
 #endif
 #endif
-#ifndef HAS_HOMES
+#ifndef HAS_ARENAS
 #ifdef __linux__
-#define HAS_HOMES 1
+#define HAS_ARENAS 1
 #else
-#define HAS_HOMES 0
+#define HAS_ARENAS 0
 #endif
 #endif
 
@@ -33,7 +33,7 @@
 
 #include "http2_internal.h"
 
-#if HAS_HOMES
+#if HAS_ARENAS
 #include <sys/mman.h>
 
 #define PAGE 4096u
@@ -56,72 +56,72 @@
 #define RECORD_AT      (HEAD_AT + sizeof(head))
 #define SESSION_AT     (RECORD_AT + (sizeof(http2_connection) + 15) / 16 * 16)
 #define FRAME_AT       (SESSION_AT + SESSION)
-#define HOME           32768u /* eight pages */
+#define ARENA_SIZE     32768u /* eight pages */
 
-/* Address space is mapped for this many homes at a time. */
-#define HOMES 64u
+/* Address space is mapped for this many arenas at a time. */
+#define ARENAS 64u
 
-/* The limit of homes that are kept with their pages. */
-#define KEPT_MAX 256u
+/* The limit of arenas that are kept with their pages. */
+#define CACHED_MAX 256u
 
 typedef struct head {
-    struct home *next;            /* in the list of free homes */
+    struct arena *next;           /* in the list of free arenas */
     uint8_t was_used, is_opening; /* is_opening: blocks are still given */
     uint8_t has_session, has_table, has_frame, rings;
 } head;
 
-typedef struct home {
-    _Alignas(PAGE) uint8_t bytes[HOME];
-} home;
+typedef struct arena {
+    _Alignas(PAGE) uint8_t bytes[ARENA_SIZE];
+} arena;
 
-_Static_assert(FRAME_AT + FRAME <= HOME, "the last block must fit");
+_Static_assert(FRAME_AT + FRAME <= ARENA_SIZE, "the last block must fit");
 _Static_assert(HEAD_AT % 16 == 0 && sizeof(head) % 16 == 0 && SESSION_AT % 16 == 0, "blocks are aligned as malloc's");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static home *first_free;
-static size_t free_count; /* homes in the list that have pages */
+static arena *first_free;
+static size_t free_count; /* arenas in the list that have pages */
 
-static head *head_of(home *at)
+static head *head_of(arena *at)
 {
     return (head *)(at->bytes + HEAD_AT);
 }
 
-static home *home_of(http2_connection *connection)
+static arena *arena_of(http2_connection *connection)
 {
-    return (home *)((uint8_t *)connection - RECORD_AT);
+    return (arena *)((uint8_t *)connection - RECORD_AT);
 }
 
-static void push_free(home *at)
+static void push_free(arena *at)
 {
     head_of(at)->next = first_free;
     first_free = at;
 }
 
-/* Must be called with the lock. Writes nothing to the new homes, so they have no pages yet. */
-static home *new_home(void)
+/* Must be called with the lock. Writes nothing to the new arenas, so they have no pages yet. */
+static arena *new_arena(void)
 {
-    static home *next, *end;
+    static arena *next, *end;
     if (next == end) {
-        home *space = mmap(NULL, HOMES * sizeof *space, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        arena *space = mmap(NULL, ARENAS * sizeof *space, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (space == MAP_FAILED)
             return NULL;
-        (void)madvise(space, HOMES * sizeof *space, MADV_NOHUGEPAGE); /* A large page would be touched as a whole. */
+        (void)madvise(space, ARENAS * sizeof *space, MADV_NOHUGEPAGE); /* A large page would be touched as a whole. */
         next = space;
-        end = space + HOMES;
+        end = space + ARENAS;
     }
     return next++;
 }
 
-http2_connection *http2_enter_home(void)
+http2_connection *http2_arena_open(void)
 {
     pthread_mutex_lock(&lock);
-    home *at = first_free;
+    arena *at = first_free;
     if (at != NULL) {
         first_free = head_of(at)->next;
         free_count -= head_of(at)->was_used;
     } else {
-        at = new_home();
+        at = new_arena();
     }
     pthread_mutex_unlock(&lock);
     if (at == NULL)
@@ -133,16 +133,16 @@ http2_connection *http2_enter_home(void)
     return connection;
 }
 
-void http2_settle_in(http2_connection *connection)
+void http2_arena_seal(http2_connection *connection)
 {
-    head_of(home_of(connection))->is_opening = 0;
+    head_of(arena_of(connection))->is_opening = 0;
 }
 
-void http2_leave_home(http2_connection *connection)
+void http2_arena_close(http2_connection *connection)
 {
-    home *at = home_of(connection);
+    arena *at = arena_of(connection);
     pthread_mutex_lock(&lock);
-    int is_kept = free_count < KEPT_MAX;
+    int is_kept = free_count < CACHED_MAX;
     free_count += (size_t)is_kept;
     pthread_mutex_unlock(&lock);
     if (!is_kept)
@@ -153,13 +153,13 @@ void http2_leave_home(http2_connection *connection)
     pthread_mutex_unlock(&lock);
 }
 
-static int is_in(const home *at, const void *memory)
+static int is_in(const arena *at, const void *memory)
 {
-    return (const uint8_t *)memory >= at->bytes && (const uint8_t *)memory < at->bytes + HOME;
+    return (const uint8_t *)memory >= at->bytes && (const uint8_t *)memory < at->bytes + ARENA_SIZE;
 }
 
-/* The place of a block, if it is one of those that libnghttp2 allocates first. NULL: there is none for it. */
-static void *place_of(home *at, size_t size)
+/* The address of a block in the arena, if it is one of those that libnghttp2 allocates first. Otherwise NULL. */
+static void *block_in(arena *at, size_t size)
 {
     head *state = head_of(at);
     if (!state->is_opening)
@@ -173,7 +173,7 @@ static void *place_of(home *at, size_t size)
     return NULL;
 }
 
-static void *zeroed_place_of(home *at, size_t size)
+static void *zeroed_block_in(arena *at, size_t size)
 {
     head *state = head_of(at);
     void *memory = NULL;
@@ -192,28 +192,28 @@ static void *zeroed_place_of(home *at, size_t size)
     return memory;
 }
 
-static void *take(size_t size, void *data)
+static void *alloc(size_t size, void *data)
 {
-    void *memory = place_of(data, size);
-    return memory != NULL ? memory : http_take(size);
+    void *memory = block_in(data, size);
+    return memory != NULL ? memory : http_alloc(size);
 }
 
-static void *take_zeroed(size_t count, size_t size, void *data)
+static void *alloc_zeroed(size_t count, size_t size, void *data)
 {
     if (size != 0 && count > SIZE_MAX / size)
         return NULL;
-    void *memory = zeroed_place_of(data, count * size);
-    return memory != NULL ? memory : http_take_zeroed(count * size);
+    void *memory = zeroed_block_in(data, count * size);
+    return memory != NULL ? memory : http_alloc_zeroed(count * size);
 }
 
-static void give(void *memory, void *data)
+static void dealloc(void *memory, void *data)
 {
     if (!is_in(data, memory))
-        http_give_grown(memory);
+        http_free_grown(memory);
 }
 
 /* The most bytes of a block that begins here. */
-static size_t size_at(const home *at, const uint8_t *memory)
+static size_t size_at(const arena *at, const uint8_t *memory)
 {
     switch (memory - at->bytes) {
     case FRAME_AT:
@@ -227,9 +227,9 @@ static size_t size_at(const home *at, const uint8_t *memory)
     }
 }
 
-static void *resize(void *memory, size_t size, void *data)
+static void *reallocate(void *memory, size_t size, void *data)
 {
-    home *at = data;
+    arena *at = data;
     if (memory == NULL || !is_in(at, memory))
         return http_grow(memory, size);
     size_t before = size_at(at, memory);
@@ -243,43 +243,43 @@ static void *resize(void *memory, size_t size, void *data)
 
 nghttp2_mem http2_allocator(http2_connection *connection)
 {
-    return (nghttp2_mem){home_of(connection), take, give, take_zeroed, resize};
+    return (nghttp2_mem){arena_of(connection), alloc, dealloc, alloc_zeroed, reallocate};
 }
 #else
-http2_connection *http2_enter_home(void)
+http2_connection *http2_arena_open(void)
 {
     return calloc(1, sizeof(http2_connection));
 }
 
-void http2_settle_in(http2_connection *connection)
+void http2_arena_seal(http2_connection *connection)
 {
     (void)connection;
 }
 
-void http2_leave_home(http2_connection *connection)
+void http2_arena_close(http2_connection *connection)
 {
     free(connection);
 }
 
-static void *take(size_t size, void *data)
+static void *alloc(size_t size, void *data)
 {
     (void)data;
-    return http_take(size);
+    return http_alloc(size);
 }
 
-static void give(void *memory, void *data)
+static void dealloc(void *memory, void *data)
 {
     (void)data;
-    http_give_grown(memory);
+    http_free_grown(memory);
 }
 
-static void *take_zeroed(size_t count, size_t size, void *data)
+static void *alloc_zeroed(size_t count, size_t size, void *data)
 {
     (void)data;
-    return size != 0 && count > SIZE_MAX / size ? NULL : http_take_zeroed(count * size);
+    return size != 0 && count > SIZE_MAX / size ? NULL : http_alloc_zeroed(count * size);
 }
 
-static void *resize(void *memory, size_t size, void *data)
+static void *reallocate(void *memory, size_t size, void *data)
 {
     (void)data;
     return http_grow(memory, size);
@@ -288,6 +288,6 @@ static void *resize(void *memory, size_t size, void *data)
 nghttp2_mem http2_allocator(http2_connection *connection)
 {
     (void)connection;
-    return (nghttp2_mem){NULL, take, give, take_zeroed, resize};
+    return (nghttp2_mem){NULL, alloc, dealloc, alloc_zeroed, reallocate};
 }
 #endif
