@@ -1,6 +1,3 @@
-{-# LANGUAGE LambdaCase #-}
-{-# LANGUAGE OverloadedStrings #-}
-
 -- | An exception for the specs of streams and connections.
 module StreamSupport (ForTest (..)) where
 
