@@ -2,8 +2,8 @@
  * millrace.h: the completion core of Millrace.
  *
  * A program submits *operations* (accept, recv, send, a timeout, ...) to a *loop* and polls *completions*. A *backend*
- * carries operations out on one operating system; nothing in this header depends on which. There are no callbacks, so
- * that any language and any kind of thread can use it. Must not know: GHC.
+ * carries operations out on one operating system; this header does not depend on which. There are no callbacks, so any
+ * language and any kind of thread can use it. Must not know: GHC.
  *
  * Four rules about lifetimes
  *
@@ -13,13 +13,13 @@
  *     The loop does not use it afterwards.
  *  3. A token is valid until it is released (mr_loop_release). Until then its slot is not used again. The loop
  *     recognises a stale token by its generation and ignores it.
- *  4. A descriptor is closed only after all operations on it have ended: mr_loop_submit of MR_CLOSE first ends them with
- *     -EBADF, on every loop of the group.
+ *  4. A descriptor is closed only after all operations on it have ended: mr_loop_submit of MR_CLOSE first ends them
+ *     with -EBADF, on every loop of the group.
  *
  * Threads
  *
- *  Functions marked [owner] use the state of a loop without a lock. The caller must ensure that no two of them run at the
- *  same time on one loop: with one thread per loop, or with a lock that exists anyway.
+ *  Functions marked [owner] use the state of a loop without a lock. The caller must ensure that no two of them run at
+ *  the same time on one loop: with one thread per loop, or with a lock that exists anyway.
  *  Functions marked [any thread] may run at any time on any thread.
  *  mr_loop_wait is the only function that blocks. It changes no state of the loop, and [owner] functions other than
  *  mr_loop_poll and mr_loop_prepare_wait may run on other threads while it blocks.
@@ -55,10 +55,10 @@ extern "C" {
 /* ------------------------------------------------------------------------------------------------ backends --- */
 
 typedef enum mr_backend {
-    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else what is best here: see mr_backend_choose. */
+    MR_BACKEND_AUTO = 0,     /* MILLRACE_BACKEND if set, else the best one here: see mr_backend_choose. */
     MR_BACKEND_IO_URING = 1, /* Linux 5.19 and later, where it is allowed. */
-    MR_BACKEND_EPOLL = 2,    /* Linux. Operations on files hold up their caller. */
-    MR_BACKEND_HYBRID = 3,   /* epoll, with io_uring for files: where io_uring can be used. */
+    MR_BACKEND_EPOLL = 2,    /* Linux. Operations on files block their caller. */
+    MR_BACKEND_HYBRID = 3,   /* Linux, where io_uring is allowed: epoll for sockets, io_uring for files. */
     MR_BACKEND_KQUEUE = 4,   /* FreeBSD, NetBSD 10, macOS. */
     MR_BACKEND_IOCP = 5,     /* Windows 8 and later. */
     MR_BACKEND_SIM = 6,      /* A simulated machine. Never chosen: see millrace_machine.h. */
@@ -69,35 +69,35 @@ typedef enum mr_backend {
  * "iocp", "sim". */
 const char *mr_backend_name(mr_backend backend);
 
-/* Finds the backend of a name. Returns 0, or -EINVAL if there is none. */
+/* Finds the backend with this name. Returns 0, or -EINVAL if there is none. */
 int mr_backend_parse(const char *name, mr_backend *backend);
 
 /*
- * Checks whether a backend works here. Returns 0, or a negative errno (-ENOTSUP: it belongs to another operating system)
- * and the reason, a sentence, in `reason` (`reason_size` bytes, may be NULL). Probing io_uring calls io_uring_setup. Do
- * not probe it under a seccomp profile that kills for that call; mr_backend_choose does not if another backend is named.
- * [any thread]
+ * Checks whether a backend works here. Returns 0, or a negative errno (-ENOTSUP: it belongs to another operating
+ * system) and a sentence with the reason in `reason` (`reason_size` bytes, may be NULL). Probing io_uring calls
+ * io_uring_setup. Do not probe it under a seccomp profile that kills the process for that call; mr_backend_choose does
+ * not probe it when another backend is named. [any thread]
  */
 int mr_backend_probe(mr_backend backend, char *reason, size_t reason_size);
 
 /*
- * Decides which backend to use. A backend that is named (by the argument, or else by MILLRACE_BACKEND) is used, or the
- * result is the error of its probe. Otherwise it tries one after the other and takes the first that works: on Linux hybrid, then
- * epoll; where each loop has a single thread for its whole life (mr_group_create_with_owned_loops) io_uring, then epoll.
- * -EINVAL: MILLRACE_BACKEND names no backend. [any thread]
+ * Decides which backend to use. If one is named (by the argument, or else by MILLRACE_BACKEND), it is used, or the
+ * result is the error of its probe. Otherwise the first that works is used: on Linux hybrid, then epoll; where each
+ * loop has a single thread for its whole life (mr_group_create_with_owned_loops) io_uring, then epoll. -EINVAL:
+ * MILLRACE_BACKEND names no backend. [any thread]
  */
 int mr_backend_choose(mr_backend requested, mr_backend *chosen);
 
 #ifdef _WIN32
 /* Converts an error of WSAGetLastError or GetLastError to the negative errno that an operation would end with; -EIO if
- * there is no better one. */
+ * no other one fits. */
 int mr_error_of_winsock(int error);
 #endif
 
 /* --------------------------------------------------------------------------------------------------- clock --- */
 
-/* Nanoseconds on the monotonic clock of all deadlines. Starts at an arbitrary point, never 0. Loops of a simulated
- * machine use the machine's clock instead (mr_group_now_ns). */
+/* Now, in nanoseconds on the monotonic clock that all deadlines use. It starts at an arbitrary point, never 0. Loops of
+ * a simulated machine use the machine's clock instead (mr_group_now_ns). */
 uint64_t mr_clock_now_ns(void);
 
 /* -------------------------------------------------------------------------------------- groups and handles --- */
@@ -105,47 +105,51 @@ uint64_t mr_clock_now_ns(void);
 /* Loops that share descriptors: an operation may be submitted to any loop of the group that knows its handle. */
 typedef struct mr_group mr_group;
 
-/* A descriptor and a generation. After its descriptor was closed, a handle is invalid and never means a later one. */
+/* A descriptor number and a generation. Once the descriptor is closed its handle is invalid, and never means a later
+ * descriptor with the same number. */
 typedef uint64_t mr_handle;
 
 #define MR_LOOPS_MAX 1024 /* The number of loops that a group can ever have. An index is not used again. */
 
-/* Creates a group whose loops all use one backend (see mr_backend_choose). -ENOMEM, or the choice's error. May wait as
-   mr_loop_create. */
+/* Creates a group whose loops all use one backend (see mr_backend_choose). Returns 0, -ENOMEM, or the error of
+ * mr_backend_choose. May wait as mr_loop_create does. */
 int mr_group_create(mr_backend requested, mr_group **group);
 
-/* Frees a group. Every loop of it must have been destroyed. Descriptors that are still open stay open. */
+/* Frees a group. Destroy all its loops first. Descriptors that are still open stay open. */
 void mr_group_destroy(mr_group *group);
 
+/* The backend that was chosen for the group. [any thread] */
 mr_backend mr_group_backend(const mr_group *group);
 
-/* Sets the index of the group's next loop (below MR_LOOPS_MAX). Later loops count on from there. So the tokens of two
- * groups can be kept apart. */
+/* Sets the index of the group's next loop (below MR_LOOPS_MAX); later loops count up from there. So two groups can have
+ * tokens that differ. Call it before the loops are created. */
 void mr_group_number_from(mr_group *group, uint32_t first);
 
-/* The time on the clock of the group's deadlines. [any thread] */
+/* Now, on the clock of the group's deadlines. [any thread] */
 uint64_t mr_group_now_ns(const mr_group *group);
 
 /*
- * Takes over an open descriptor: a socket in non-blocking mode, or a regular file. From now on only MR_CLOSE may close it.
- * Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM. [any thread]
+ * Makes an open descriptor the group's: a socket in non-blocking mode, or a regular file. From now on only MR_CLOSE may
+ * close it. Returns 0 and the handle, -EBADF for a negative number, or -ENOMEM. [any thread]
  */
 int mr_group_adopt(mr_group *group, int descriptor, mr_handle *handle);
 
-/* Whether the handle still means an open descriptor. This may change at any time. [any thread] */
+/* Returns 1 while the handle means an open descriptor, else 0. Another thread may close it at any time. [any thread] */
 int mr_group_is_open(mr_group *group, mr_handle handle);
 
 /*
- * Keeps the descriptor open until mr_group_let_go, for calls with its number for which there is no operation. Returns 0, or
- * -EBADF if the handle is closed or being closed. An MR_CLOSE waits until all have let go, so do it soon. [any thread]
+ * Keeps the descriptor open until mr_group_release, so that the caller can make system calls with its number for which
+ * there is no operation. Returns 0, or -EBADF if the handle is closed or being closed. An MR_CLOSE waits until every
+ * holder has released the descriptor, so release it soon. [any thread]
  */
 int mr_group_hold(mr_group *group, mr_handle handle);
-void mr_group_let_go(mr_group *group, mr_handle handle);
+void mr_group_release(mr_group *group, mr_handle handle);
 
 /*
- * A handle for a descriptor that was not adopted. Only MR_WAIT_READABLE and MR_WAIT_WRITABLE accept it. Do not close the
- * descriptor during a wait: the wait may then end only by being cancelled. If the number belongs to an adopted descriptor
- * when the wait begins, the wait uses the adopted handle, and MR_CLOSE ends it.
+ * Makes a handle for a descriptor that was not adopted (a foreign descriptor). Only MR_WAIT_READABLE and
+ * MR_WAIT_WRITABLE accept it. Do not close the descriptor during a wait: the wait may then end only when it is
+ * cancelled. If the number belongs to an adopted descriptor when the wait begins, the wait uses the adopted handle, and
+ * MR_CLOSE ends it.
  */
 mr_handle mr_handle_foreign(int descriptor);
 
@@ -153,9 +157,9 @@ mr_handle mr_handle_foreign(int descriptor);
 int mr_handle_descriptor(mr_handle handle);
 
 /*
- * Call this in the child after fork(), before anything else. It frees every loop of the group and this process's copies of
- * their kernel objects, without disturbing the parent. Handles stay valid, and new loops may be created. Operations in
- * flight belong to the parent and do not exist in the child.
+ * Call this in the child after fork(), before anything else. It frees every loop of the group and this process's copies
+ * of their kernel objects, without disturbing the parent. Handles stay valid, and new loops may be created. Operations
+ * in flight belong to the parent and do not exist in the child.
  */
 void mr_group_reset_after_fork(mr_group *group);
 
@@ -165,14 +169,14 @@ void mr_group_reset_after_fork(mr_group *group);
  *  operation (operation.def)  buffer                            length              result on success
  *  ACCEPT                     mr_address, or NULL               -                   the new descriptor
  *  CONNECT                    struct sockaddr                   its length          0
- *  RECV                       where the bytes go                bytes               bytes received, 0 at end of stream
+ *  RECV                       memory for the bytes              bytes               bytes received, 0 at end of stream
  *  SEND                       the bytes                         bytes               bytes sent
  *  RECV_VECTOR, SEND_VECTOR   struct iovec[]                    number of elements  as RECV and SEND
  *  WAIT_READABLE, _WRITABLE   -                                 -                   0
  *  SHUTDOWN                   -                                 SHUT_RD, _WR, _RDWR 0
  *  CLOSE                      -                                 -                   0
- *  SEND_FILE                  - (`file` and `offset` instead)   bytes               bytes sent, 0 at its end
- *  READ_FILE                  where the bytes go (`offset`)     bytes               bytes read, 0 at the file's end
+ *  SEND_FILE                  - (`file` and `offset` instead)   bytes               bytes sent, 0 at the file's end
+ *  READ_FILE                  memory for the bytes (`offset`)   bytes               bytes read, 0 at the file's end
  *  WRITE_FILE                 the bytes (`offset`)              bytes               bytes written
  *  SYNC_FILE                  -                                 -                   0
  *  SEND_THEN_RECEIVE          mr_buffer with bytes at `offset`  bytes to send       as RECV with MR_BORROW
@@ -181,31 +185,32 @@ void mr_group_reset_after_fork(mr_group *group);
  *  ACCEPT    makes the descriptor non-blocking and close-on-exec; it is not adopted yet. A connection that was reset
  *            while queued is skipped. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it waits and
  *            tries again after 10 ms, doubling up to 200 ms, for as long as its deadline allows.
- *  SEND      never raises SIGPIPE. With MR_ALL it completes when everything was sent, or with an error; `transferred` is
- *            the number of bytes that were sent before.
+ *  SEND      never raises SIGPIPE. With MR_ALL it completes when everything was sent, or with an error; `transferred`
+ *            is the number of bytes that were sent before.
  *  SEND_VECTOR with MR_ALL modifies the vector.
  *  RECV      completes with the received bytes if it is cancelled, or its deadline passes, after bytes were received.
- *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller; see MR_CACHED.
- *  READ_FILE, WRITE_FILE  read and write a regular file at an offset, and do not move the file's position. At most 1 MiB is
- *            moved; with MR_ALL a WRITE_FILE completes when everything is written. Operations on one file run at the same
- *            time.
+ *  SEND_FILE sends at most 1 MiB of a regular file. Reading pages that are not in memory blocks the caller; see
+ *            MR_CACHED.
+ *  READ_FILE, WRITE_FILE
+ *            read and write at most 1 MiB of a regular file at an offset, and do not move the file's position. With
+ *            MR_ALL a WRITE_FILE completes when everything is written. Operations on one file run at the same time.
  *  SYNC_FILE completes when the disk has everything that was written by operations which completed before.
- *            These three are asynchronous on hybrid and io_uring, and the first two on iocp. Elsewhere they block the caller
- *            (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
+ *            These three are asynchronous on hybrid and io_uring, and the first two on iocp. Elsewhere they block the
+ *            caller (docs/CONTRACT.md). On Windows the file must have been opened with FILE_FLAG_OVERLAPPED.
  *  SEND_THEN_RECEIVE
- *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does. With it, a
- *            server answers and waits for the next request in one operation and with one wake-up. The buffer belongs to
- *            the loop from the submission on; the loop frees it once its bytes are sent. If not all bytes can be sent at
- *            once, nothing is received: the result is mr_not_sent(n), n bytes were sent, and the buffer belongs to the
- *            caller again, as after -EINVAL. No other send may be in flight on the handle. The send may be delayed to the
- *            next poll, which sends many together, unless two polls were more than 2 ms apart. Even if the operation is
- *            cancelled or closed, or a SHUTDOWN follows, it tries to send.
+ *            sends a part of a borrowed buffer without waiting, and then receives as RECV with MR_BORROW does. With it,
+ *            a server answers and waits for the next request in one operation and with one wake-up. The buffer belongs
+ *            to the loop from the submission on; the loop frees it once its bytes are sent. If not all bytes can be
+ *            sent at once, nothing is received: the result is mr_not_sent(n), n bytes were sent, and the buffer belongs
+ *            to the caller again, as after -EINVAL. No other send may be in flight on the handle. The send may be
+ *            delayed to the next poll, which sends many together, unless two polls were more than 2 ms apart. It tries
+ *            to send even if the operation is cancelled or closed, or a SHUTDOWN follows.
  *  WAIT_WRITABLE also completes when the descriptor has an error, but not when the peer's stream ends.
- *  SHUTDOWN  ends the operations that wait in its direction, on every loop: receives with 0 (of datagrams too), ACCEPT with
- *            -EINVAL, sends with -EPIPE, waits with 0. (On Windows a wait that begins later need not end.) It completes
- *            before mr_loop_submit returns.
- *  CLOSE     completes before mr_loop_submit returns, unless operations are in flight on the descriptor. With SO_LINGER and
- *            a time, the caller waits so long for unsent bytes (socket(7)): close(2) does so on non-blocking sockets too.
+ *  SHUTDOWN  ends the operations that wait in its direction, on every loop: receives with 0 (of datagrams too), ACCEPT
+ *            with -EINVAL, sends with -EPIPE, waits with 0. (On Windows a wait that begins later need not end.) It
+ *            completes before mr_loop_submit returns.
+ *  CLOSE     completes before mr_loop_submit returns, unless operations are in flight on the descriptor. With SO_LINGER
+ *            and a time, the caller blocks up to that time for unsent bytes (socket(7)), as in close(2).
  */
 typedef enum mr_kind {
 #define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) MR_##NAME,
@@ -213,21 +218,21 @@ typedef enum mr_kind {
     MR_KIND_COUNT
 } mr_kind;
 
-/* The name of an operation in messages: "accept". */
+/* The name of a kind of operation in messages: "accept". */
 const char *mr_kind_name(mr_kind kind);
 
-/* An ACCEPT, a receive, a SEND_THEN_RECEIVE, a READ_FILE and a WAIT_READABLE read; a CONNECT, a send, the other file
- * operations and a WAIT_WRITABLE write. */
+/* The direction of an operation. ACCEPT, receives, SEND_THEN_RECEIVE, READ_FILE and WAIT_READABLE read. CONNECT, sends,
+ * the other file operations and WAIT_WRITABLE write. */
 typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } mr_direction;
 
 /* SEND, SEND_VECTOR, WRITE_FILE: complete only when all bytes were sent. The loop may send them all in one call, so
  * submit at most a megabyte or so at a time. */
 #define MR_ALL 1u
-/* RECV: the request has no buffer. When bytes arrive, the loop provides one, and the completion has it. So thousands of
- * receives can wait without memory. `length` still limits the number of bytes. */
+/* RECV: the request has no buffer. When bytes arrive, the loop provides one, and the completion points to it. So
+ * thousands of receives can wait without memory for their bytes. `length` still limits the number of bytes. */
 #define MR_BORROW 4u
-/* deadline_ns is a duration that begins when the operation has to wait. So an operation that completes at once does not
- * read the clock. Not for TIMEOUT. */
+/* deadline_ns is a duration, which starts when the operation has to wait. So an operation that completes at once does
+ * not read the clock. Not for TIMEOUT. */
 #define MR_WITHIN 8u
 /* SEND: another send or SEND_FILE follows at once. A hint: on Linux, a short segment then waits for the next bytes for
  * at most 200 ms (MSG_MORE). Elsewhere it has no effect. */
@@ -235,10 +240,11 @@ typedef enum mr_direction { MR_READING = 0, MR_WRITING = 1, MR_DIRECTIONS = 2 } 
 /* WAIT_*: the caller has just tried and would have blocked. A hint: on a foreign descriptor the loop then waits without
  * polling first, which saves a system call. The wait still ends at once if the descriptor has become ready. */
 #define MR_TRIED 32u
-/* SEND_FILE: completes with -MR_NOT_CACHED, and sends nothing, if it would read from a disk. The caller then has the
- * bytes read where that may wait, and submits it again. Where the system cannot tell, it is sent. It looks before each
- * attempt, also after waiting: one system call for up to 64 KiB, two or three for more. Only where the caller would
- * wait for the disk (docs/CONTRACT.md: io_uring, epoll, hybrid, kqueue); elsewhere it has no effect. */
+/* SEND_FILE: completes with -MR_NOT_CACHED, and sends nothing, if it would read from a disk. The caller then reads the
+ * bytes on a thread that may block, and submits the operation again. If the system cannot tell whether it would read
+ * from a disk, the file is sent. The check comes before each attempt, also after a wait: one system call for up to 64
+ * KiB, two or three for more. It has an effect only where the caller would wait for the disk (docs/CONTRACT.md:
+ * io_uring, epoll, hybrid, kqueue). */
 #define MR_CACHED     64u
 #define MR_NOT_CACHED 10002
 /* Completes with -EAGAIN instead of waiting, always before submit returns. This includes a send with MR_ALL of which
@@ -256,7 +262,7 @@ typedef struct mr_address {
 
 #define MR_BUFFER_BYTES 16384
 
-/* A borrowed buffer. It belongs to the borrower until it is given back. */
+/* A borrowed buffer. It belongs to the borrower until mr_loop_give_back or mr_buffer_destroy. */
 typedef struct mr_buffer {
     uint64_t length; /* the number of received bytes */
     unsigned char bytes[MR_BUFFER_BYTES];
@@ -290,7 +296,7 @@ typedef struct mr_completion {
     int64_t result;       /* >= 0, or a negative errno: -ECANCELED cancelled, -ETIMEDOUT deadline passed (or the
                              peer stopped answering), -EBADF closed or never open, or the system's own error. */
     uint64_t transferred; /* bytes moved, also when result is an error */
-    mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE: the buffer with the bytes, to be given back; or NULL. */
+    mr_buffer *buffer;    /* MR_BORROW, SEND_THEN_RECEIVE: the buffer with the bytes, to be given back; or NULL */
 } mr_completion;
 
 /* mr_not_sent is the result of a SEND_THEN_RECEIVE that could send only `sent` bytes at once. mr_sent_only converts
@@ -305,14 +311,14 @@ static inline int64_t mr_sent_only(int64_t result)
     return result <= -MR_NOT_SENT ? -MR_NOT_SENT - result : -1;
 }
 
-/* Whether a SEND_FILE with this result failed because the file could not be read. 0 if the connection failed, or if it
- * could be either (EBADF, ENOMEM). [any thread] */
+/* Returns 1 if a SEND_FILE with this result failed because the file could not be read. Returns 0 if the connection
+ * failed, or if the error may have either cause (EBADF, ENOMEM). [any thread] */
 int mr_is_error_of_file(int64_t result);
 
-/* What the system says of some bytes of a file, on POSIX: whether reading them would wait for a disk. Unknown, where it
- * cannot tell: on file systems such as overlayfs and tmpfs, and on systems other than Linux. A gap of less than 64 KiB
- * may go unnoticed, and a larger one, too, where the system has no cachestat or refuses it. What is beyond the end of
- * the file counts as in the cache. It does not wait, but it may have the system begin to read. [any thread] */
+/* Tells whether reading some bytes of a file would wait for a disk. MR_CACHE_UNKNOWN if the system cannot tell: on file
+ * systems such as overlayfs and tmpfs, and on systems other than Linux. It may miss a gap of less than 64 KiB, and a
+ * larger one where the system has no cachestat or refuses it. Bytes beyond the end of the file count as cached. The
+ * call does not block, but the system may begin to read. [any thread] */
 typedef enum mr_cache_state { MR_IN_CACHE, MR_NOT_IN_CACHE, MR_CACHE_UNKNOWN } mr_cache_state;
 mr_cache_state mr_file_cache_state(int file, uint64_t offset, uint64_t length);
 
@@ -320,12 +326,12 @@ mr_cache_state mr_file_cache_state(int file, uint64_t offset, uint64_t length);
 
 typedef struct mr_loop mr_loop;
 
-/* What a loop has done since it was created. */
+/* Counts events of one loop since it was created. */
 typedef struct mr_counters {
-    uint64_t operations;    /* submitted, TIMEOUTs included */
-    uint64_t completions;   /* polled, or completed inside submit */
+    uint64_t operations;    /* submitted operations, including TIMEOUTs */
+    uint64_t completions;   /* completions, polled or returned by submit */
     uint64_t parks;         /* operations that did not complete at once */
-    uint64_t system_calls;  /* made by this loop, for any reason */
+    uint64_t system_calls;  /* system calls that this loop made */
     uint64_t waits;         /* times the loop went to sleep */
     uint64_t wake_ups;      /* times another thread woke it */
     uint64_t resubmissions; /* operations started again, because the thread that had submitted them ended,
@@ -333,30 +339,32 @@ typedef struct mr_counters {
     uint64_t in_flight;     /* operations pending now */
 } mr_counters;
 
-/* Creates a loop. -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. Where io_uring has no room within
- * RLIMIT_MEMLOCK, waits for some up to a tenth of a second. [any thread] */
+/* Creates a loop. Returns 0, -ENOMEM, -EMFILE, ..., or -E2BIG beyond MR_LOOPS_MAX. If RLIMIT_MEMLOCK leaves no memory
+ * for a ring of io_uring, it waits up to a tenth of a second for some. [any thread] */
 int mr_loop_create(mr_group *group, mr_loop **loop);
 
 /*
- * Creates a group and its first `count` loops, or nothing. The automatic choice (see mr_backend_choose) also falls back to
- * the next backend if this one has no room for all the loops. A probe cannot find this: some kernels (before Linux 5.12,
- * and newer ones again) count the memory of all rings of a user towards RLIMIT_MEMLOCK.
+ * Creates a group and its first `count` loops, or nothing. Returns 0 or a negative errno. The automatic choice (see
+ * mr_backend_choose) also falls back to the next backend if this one has not enough memory for all the loops. A probe
+ * cannot find this: some kernels (before Linux 5.12, and newer ones again) count the memory of all rings of a user
+ * towards RLIMIT_MEMLOCK.
  */
 int mr_group_create_with_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
 
 /*
- * The same for a group in which each loop, also a later one, has a single thread for its whole life. Only that thread calls
- * the loop's [owner] functions and mr_loop_wait, beginning with the first submit, poll or wait. Then io_uring delivers
- * completions only when the owner polls (Linux 6.1), and not at every system call of its thread. Use it for owners that
- * make their own system calls between polls. It makes no difference to other backends.
+ * Creates a group and its first loops, as mr_group_create_with_loops does, and promises that each loop, also a later
+ * one, has a single thread for its whole life: only that thread calls the loop's [owner] functions and mr_loop_wait,
+ * from the first submit, poll or wait on. Then io_uring delivers completions only when the owner polls (Linux 6.1), and
+ * not at every system call of its thread. Use it for owners that make their own system calls between polls. It makes no
+ * difference to other backends.
  */
 int mr_group_create_with_owned_loops(mr_backend requested, unsigned count, mr_loop **loops, mr_group **group);
 
 /*
- * Frees a loop. No operation may be in flight on it, and no MR_CLOSE on any loop of the group. No other thread may be in a
- * function that uses every loop (mr_group_set_deadline, mr_group_interrupt, mr_group_let_go, an MR_SHUTDOWN), or poll a loop
- * that has just let go of a descriptor which this loop closes. If loops are destroyed while others run, the caller needs a
- * lock for this. [owner]
+ * Frees a loop. No operation may be in flight on it, and no MR_CLOSE on any loop of the group. No other thread may be
+ * in a function that uses every loop (mr_group_set_deadline, mr_group_interrupt, mr_group_release, an MR_SHUTDOWN), or
+ * poll a loop that has just released a descriptor which this loop closes. A caller that destroys loops while others run
+ * needs a lock for this. [owner]
  */
 void mr_loop_destroy(mr_loop *loop);
 
@@ -369,15 +377,16 @@ typedef enum mr_status {
 } mr_status;
 
 /*
- * Starts an operation. Does not block. Fills in completion->token (MR_PENDING) or the whole completion (MR_DONE). A wrong
- * request completes with -EINVAL, one with a stale handle with -EBADF. [owner] O(1).
+ * Starts an operation. Does not block. Fills in completion->token (MR_PENDING) or the whole completion (MR_DONE). A
+ * wrong request completes with -EINVAL, a stale handle with -EBADF. [owner] O(1).
  */
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion);
 
 /*
- * Submission in two steps, for callers that need the token before the operation can complete. First reserve a token for an
- * operation of kind TIMEOUT, or of any other kind; then start it. A started operation is always MR_PENDING: its completion
- * is always polled. Release a reserved token that is not needed with mr_loop_release. -ENOMEM. [owner] O(1).
+ * Submits an operation in two steps, for a caller that needs the token before the operation can complete. First reserve
+ * a token, for kind TIMEOUT or for any other kind; then start the operation. A started operation is always MR_PENDING:
+ * its completion is always polled. Release a reserved token that is not needed with mr_loop_release. mr_loop_reserve
+ * returns 0 or -ENOMEM. [owner] O(1).
  */
 int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token);
 void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request);
@@ -385,23 +394,23 @@ void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request);
 /* Asks a pending operation to end with -ECANCELED. Does nothing if it has ended or the token is stale. [owner] O(1). */
 void mr_loop_cancel(mr_loop *loop, mr_token token);
 
-/* Moves the deadline of a pending operation or TIMEOUT. Does nothing if it has ended. [owner] O(1). */
+/* Changes the deadline of a pending operation or TIMEOUT. Does nothing if it has ended. [owner] O(1). */
 void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 
 /*
- * Cancels a pending TIMEOUT without a completion. Returns 1 if the token is now reserved again, to be released or started.
- * Returns 0 if the token is stale, or if its completion was polled or soon will be; then handle that as usual. [owner]
- * O(1).
+ * Cancels a pending TIMEOUT without a completion. Returns 1 if the token is now reserved again, to be released or
+ * started. Returns 0 if the token is stale, or if its completion was polled or will be; handle that completion as
+ * usual. [owner] O(1).
  */
 int mr_loop_discard(mr_loop *loop, mr_token token);
 
 /*
- * Sets a deadline for all operations of one direction on a descriptor, current and future ones, until it is set again. An
- * operation ends when this or its own deadline has passed, whichever is earlier. MR_NO_DEADLINE removes it. A deadline in
- * the past does not end an operation that can complete at once. Moving it to a later moment, as after every activity on a
- * connection, is one store.
+ * Sets a deadline for all operations of one direction on a descriptor, current and future ones, until it is set again.
+ * An operation ends when this or its own deadline has passed, whichever is earlier. MR_NO_DEADLINE removes it. A
+ * deadline in the past does not end an operation that can complete at once. Moving it to a later moment, as after every
+ * activity on a connection, is one store.
  *
- * `owned` is a loop that the caller owns, or NULL. Other loops are told of an earlier deadline through their mailboxes.
+ * `owned` is a loop that the caller owns, or NULL. Other loops learn of an earlier deadline through their mailboxes.
  * Returns 0, or -EBADF if the handle is closed. [any thread] O(loops of the group) if the deadline is now earlier, else
  * O(1).
  */
@@ -409,10 +418,10 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
                           uint64_t deadline_ns);
 
 /*
- * Ends the operations that wait on a descriptor to receive, to accept or for readability, so that their callers try again.
- * They end with -EINTR, or with the bytes they already have; an MR_SEND_THEN_RECEIVE ends when everything is sent. A layer
- * above uses it if it keeps bytes of an interrupted receive for another thread. A thread that begins to wait must look for
- * such bytes itself, after it has submitted its operation.
+ * Ends the operations that wait on a descriptor to receive, to accept or for readability, so that their callers try
+ * again. They end with -EINTR, or with the bytes they already have; an MR_SEND_THEN_RECEIVE ends when everything is
+ * sent. A layer above the core needs this when it keeps bytes of an interrupted receive for another thread. A thread
+ * that begins to wait must look for such bytes itself, after it has submitted its operation.
  *
  * `owned` as above. Returns 0, or -EBADF if the handle is closed. [any thread] O(loops of the group).
  */
@@ -421,41 +430,43 @@ int mr_group_interrupt(mr_group *group, mr_loop *owned, mr_handle handle);
 /* Releases the token of a polled completion or of a reservation. [owner] O(1). */
 void mr_loop_release(mr_loop *loop, mr_token token);
 
-/* Borrows a buffer without receiving. NULL without memory. [owner] O(1). */
+/* Borrows a buffer without receiving. Returns NULL if there is no memory. [owner] O(1). */
 mr_buffer *mr_loop_borrow(mr_loop *loop);
 
-/* Gives back a buffer that was borrowed from this or another loop. [owner] O(1). */
+/* Gives a borrowed buffer back to this loop, also if it came from another one. [owner] O(1). */
 void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer);
 
-/* Creates a buffer without a loop, and frees a buffer that is not given back to a loop. [any thread] */
+/* Creates a buffer without a loop (NULL: no memory), and frees a buffer that is not given back to a loop. [any
+ * thread] */
 mr_buffer *mr_buffer_create(void);
 void mr_buffer_destroy(mr_buffer *buffer);
 
-/* The number of the loop's buffers in use: borrowed, part of a receive, or given to the kernel for future receives
- * (io_uring: as many as were ever needed at once, up to 1024). It is correct if buffers are given back to the loop they
- * came from. [owner], for reports. */
-int64_t mr_loop_buffers_out(const mr_loop *loop);
+/* Counts the loop's buffers in use: borrowed, part of a receive, or provided to the kernel for future receives
+ * (io_uring: as many as were ever needed at once, up to 1024). The number is right if every buffer goes back to the
+ * loop it came from. [owner], for reports. */
+int64_t mr_loop_buffers_in_use(const mr_loop *loop);
 
-/* The same functions for other threads. The owner's next poll carries them out; a loop that sleeps is woken. [any
- * thread] O(1). */
+/* mr_loop_start, _cancel, _update and _release for threads that do not own the loop. They post a message, and wake the
+ * loop if it sleeps; the owner's next poll carries it out. [any thread] O(1). */
 void mr_loop_start_remote(mr_loop *loop, mr_token token, const mr_request *request);
 void mr_loop_cancel_remote(mr_loop *loop, mr_token token);
 void mr_loop_update_remote(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 void mr_loop_release_remote(mr_loop *loop, mr_token token);
 
 /*
- * Submits queued operations to the kernel, fires due timers, and returns up to `capacity` completions. Never blocks. The
- * result is the number of completions; 0 means that nothing has happened. [owner] O(completions).
+ * Submits queued operations to the kernel, fires due timers, and writes up to `capacity` completions. Never blocks.
+ * Returns the number of completions. [owner] O(completions).
  */
 int mr_loop_poll(mr_loop *loop, mr_completion *completions, int capacity);
 
 /*
- * Announces that the owner will sleep. Returns 1 if it may: then the next call on this thread must be mr_loop_wait, and the
- * owner's next poll ends the sleep. Returns 0 if there is something to poll. [owner]
+ * Announces that the owner is about to sleep. Returns 1 if it may sleep: then the next call on this thread must be
+ * mr_loop_wait, and the owner's next poll ends the sleep. Returns 0 if there is something to poll. [owner]
  */
 int mr_loop_prepare_wait(mr_loop *loop);
 
-/* Blocks until something may be ready, the next timer is due, or the loop is woken. May return early. */
+/* Blocks until there may be completions to poll, the next timer is due, or mr_loop_wake wakes the loop. May return
+ * early. */
 void mr_loop_wait(mr_loop *loop);
 
 /* Makes the current or the next mr_loop_wait return. [any thread] */
@@ -470,18 +481,18 @@ typedef struct mr_pending {
     uint64_t user_data;
 } mr_pending;
 
-/* Lists up to `capacity` operations that have not ended. Returns how many there are. [owner] O(slots), for reports. */
+/* Lists up to `capacity` operations that have not ended. Returns their total number. [owner] O(slots), for reports. */
 size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity);
 
-/* Walks through the loop's records: if one is not where its state says, the process prints what does not hold and
- * aborts. [owner] O(slots), for tests and in search of a defect. */
+/* Checks the loop's records and lists against each other. Prints the condition that does not hold and aborts the
+ * process if they contradict each other. [owner] O(slots), for tests and for finding a defect. */
 void mr_loop_check(const mr_loop *loop);
 
-/* From here on that is done after every poll of every loop of the group; after fewer polls of loops with more than a
- * thousand operations. A simulated machine's group does so from the beginning. */
+/* Runs mr_loop_check after every poll of every loop of the group from now on; after fewer polls of loops with more than
+ * a thousand operations. A simulated machine's group does so from the beginning. */
 void mr_group_check_polls(mr_group *group);
 
-/* A copy of the counters; from another thread it may be a moment old. [any thread] */
+/* Copies the counters. On a thread other than the owner's they may be a moment old. [any thread] */
 void mr_loop_counters(const mr_loop *loop, mr_counters *counters);
 
 #ifdef __cplusplus

@@ -2,8 +2,8 @@
  * millrace_check.h: MR_CHECK, the assertion that is always on, in release builds too.
  *
  * Use it where code relies on an invariant: continuing would corrupt memory, lose a wake-up or close a stranger's
- * descriptor, so the process prints the condition with its place and aborts. Never use it for what a caller, a peer or
- * the system may get wrong: that is an error, with a code. Must not know: loops, operations.
+ * descriptor, so the process prints the condition with its file and line and aborts. Never use it for a mistake of a
+ * caller, a peer or the system: return an error code for that. Must not know: loops, operations.
  */
 #ifndef MILLRACE_CHECK_H
 #define MILLRACE_CHECK_H

@@ -1,7 +1,7 @@
 /*
- * attempt.c: one operation, tried once, without blocking and without SIGPIPE.
+ * attempt.c: tries an operation once, without blocking and without SIGPIPE.
  *
- * The only file of the core that makes the socket calls of POSIX. Must not know: backends.
+ * No other file of the core makes the socket calls of POSIX. Must not know: backends.
  */
 #include "attempt.h"
 #include "cache.h"
@@ -44,16 +44,16 @@ static int64_t poll_once(int number, short events)
 }
 
 /*
- * On Linux these two call the kernel directly. libc's recv and send are cancellation points, which costs two atomic operations
- * in a program with more than one thread.
+ * On Linux recv and send call the kernel directly. libc's are cancellation points, which costs two atomic operations in
+ * a program with more than one thread.
  */
 #ifdef __linux__
 #define recv(...) syscall(SYS_recvfrom, __VA_ARGS__, NULL, NULL)
 #define send(...) syscall(SYS_sendto, __VA_ARGS__, NULL, 0)
 #endif
 
-/* Descriptors made by the core are non-blocking and not inherited. */
-static int accept_quietly(int listener, struct sockaddr *address, socklen_t *length)
+/* Descriptors that the core creates are non-blocking and close-on-exec. */
+static int accept_nonblocking(int listener, struct sockaddr *address, socklen_t *length)
 {
 #ifdef __APPLE__ /* has no accept4 */
     int number = accept(listener, address, length);
@@ -71,10 +71,10 @@ static int64_t attempt_accept(mr_slot *slot)
 {
     mr_address *address = slot->request.buffer;
     if (!address)
-        return result_or_error(accept_quietly(mr_slot_number(slot), NULL, NULL));
+        return result_or_error(accept_nonblocking(mr_slot_number(slot), NULL, NULL));
     address->length = sizeof address->storage;
     return result_or_error(
-        accept_quietly(mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length));
+        accept_nonblocking(mr_slot_number(slot), (struct sockaddr *)&address->storage, &address->length));
 }
 
 static int64_t begin_connect(mr_slot *slot)
@@ -105,7 +105,7 @@ static int64_t finish_connect(mr_slot *slot)
         return -errno;
     return -error;
 #else
-    /* A second connect returns the outcome. SO_ERROR has it, too, but reading that leaves a Linux socket in its
+    /* A second connect returns the outcome. SO_ERROR has it, too, but reading SO_ERROR leaves a Linux socket in its
      * connecting state. */
     if (connect(mr_slot_number(slot), slot->request.buffer, (socklen_t)slot->request.length) == 0)
         return 0;
@@ -114,7 +114,7 @@ static int64_t finish_connect(mr_slot *slot)
         return 0;
     case EALREADY:
         return -EAGAIN;
-    case EINPROGRESS: /* a shutdown had ended the first attempt, and this call has begun another one */
+    case EINPROGRESS: /* a shutdown has ended the first attempt, and this call has begun another one */
         return -ECONNABORTED;
     default:
         return -errno;
@@ -128,7 +128,7 @@ static bool forbid_signal(int number)
     (void)number;
     return true;
 }
-#else /* macOS has a socket option instead. Setting it fails with EINVAL on a socket that is shut down in both directions. */
+#else /* macOS has a socket option instead. It returns EINVAL for a socket that is shut down in both directions. */
 #define MSG_NOSIGNAL 0
 static bool forbid_signal(int number)
 {
@@ -191,7 +191,7 @@ static int64_t send_from_file(int number, int file, off_t offset, size_t length)
 static bool would_wait_for_disk(mr_loop *loop, const mr_request *request)
 {
     unsigned calls = 0;
-    mr_cache_state state = mr_cache_look(request->file, request->offset, mr_file_bytes(request), &calls);
+    mr_cache_state state = mr_cache_probe(request->file, request->offset, mr_file_bytes(request), &calls);
     mr_count(&loop->counters.system_calls, calls);
     return state == MR_NOT_IN_CACHE;
 }

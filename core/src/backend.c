@@ -1,4 +1,4 @@
-/* backend.c: the list of backends, which of them work here, and which one is used. Must not know: system calls. */
+/* backend.c: lists the backends, finds out which of them work here, and chooses one. Must not know: system calls. */
 #include "backend.h"
 
 #include <errno.h>
@@ -36,8 +36,7 @@ static const mr_backend_operations *const backends[MR_BACKEND_COUNT] = {
 
 enum { CANDIDATES = 4 };
 
-/* In order of preference. A ring that changes its owner's thread costs more than epoll with many sockets (decision
-   20). */
+/* In order of preference. With many sockets, a ring whose owner changes threads costs more than epoll (decision 20). */
 static const mr_backend candidates[][CANDIDATES] = {
     [MR_OWNERS_CHANGE] = {MR_BACKEND_HYBRID, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},
     [MR_OWNERS_ARE_FIXED] = {MR_BACKEND_IO_URING, MR_BACKEND_EPOLL, MR_BACKEND_KQUEUE, MR_BACKEND_IOCP},
@@ -84,7 +83,7 @@ const mr_backend_operations *mr_backend_operations_of(mr_backend backend)
     return backends[backend];
 }
 
-/* Without another choice, MILLRACE_BACKEND may name a backend. */
+/* If the caller names no backend, MILLRACE_BACKEND may. */
 static int ask_environment(mr_backend *requested)
 {
     const char *from_environment = getenv("MILLRACE_BACKEND");

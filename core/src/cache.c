@@ -1,14 +1,14 @@
 /*
  * cache.c: see cache.h.
  *
- * Two system calls know something. A read that may not wait (RWF_NOWAIT) tells about one byte, and begins to read it if it is
- * missing; overlayfs, tmpfs and some others refuse it. cachestat (Linux 6.5) counts the pages that are there, but also those
- * that are still being read; it refuses another user's file that was not opened to be written (Linux 6.14), and on overlayfs it
- * counts none.
+ * Two system calls give information. A read that may not wait (RWF_NOWAIT) tells whether one byte is in memory, and
+ * begins to read it if it is not; overlayfs, tmpfs and some others refuse it. cachestat (Linux 6.5) counts the pages in
+ * memory, but also those that are still being read; it refuses another user's file that was not opened for writing
+ * (Linux 6.14), and on overlayfs it counts none.
  *
- * Up to 64 KiB the last byte is enough, because readahead brings it last. For more, the pages are counted first, to find
- * gaps; if none is missing, the last byte tells whether they have arrived. Where they cannot be counted, the first byte is read
- * instead, because pages leave the memory in the order in which they came.
+ * Up to 64 KiB the last byte is enough, because readahead reads it last. For more, the pages are counted first, to find
+ * gaps; if none is missing, the last byte tells whether they have been read. If they cannot be counted, the first byte
+ * is read instead, because pages leave memory in the order in which they came.
  */
 #include "cache.h"
 
@@ -25,12 +25,11 @@
 #define SYS_cachestat 451
 #endif
 
-/* Up to this many bytes, only the last one is looked at. */
+/* For up to this many bytes, only the last one is tested. */
 enum { WITHOUT_GAPS = 1 << 16 };
 
-/* What a byte says of its page. A read that fails for another reason fails at once, as it will for whoever reads
-   next. */
-typedef enum probed { IS_THERE, IS_ABSENT, IS_UNKNOWN, IS_BEHIND_THE_END, FAILS } probed;
+/* The result of reading one byte. FAILS: the read fails for another reason, at once, as the next read will. */
+typedef enum probed { IS_THERE, IS_ABSENT, IS_UNKNOWN, IS_PAST_THE_END, FAILS } probed;
 
 static probed probe(int file, uint64_t at, unsigned *calls)
 {
@@ -39,7 +38,7 @@ static probed probe(int file, uint64_t at, unsigned *calls)
     *calls += 1;
     ssize_t count = preadv2(file, &vector, 1, (off_t)at, RWF_NOWAIT);
     if (count >= 0)
-        return count ? IS_THERE : IS_BEHIND_THE_END;
+        return count ? IS_THERE : IS_PAST_THE_END;
     if (errno == EAGAIN || errno == EINTR)
         return IS_ABSENT;
     return errno == EOPNOTSUPP || errno == ENOSYS ? IS_UNKNOWN : FAILS;
@@ -51,7 +50,7 @@ static uint64_t pages_of(uint64_t offset, uint64_t length)
     return (offset + length - 1) / page - offset / page + 1;
 }
 
-/* How many of these pages are in memory, or on their way there; -1: the system does not say. */
+/* Counts the pages that are in memory or being read; -1: the system cannot tell. */
 static int64_t count_pages(int file, uint64_t offset, uint64_t length, unsigned *calls)
 {
     static atomic_bool is_missing;
@@ -71,13 +70,14 @@ static int64_t count_pages(int file, uint64_t offset, uint64_t length, unsigned 
     return -1;
 }
 
-/* Whether reads that may not wait are possible: at an offset where no file has a byte, so that nothing is read. */
+/* Whether the system allows reads that may not wait. Tests that at an offset where no file has a byte, so nothing is
+ * read. */
 static bool can_tell(int file, unsigned *calls)
 {
     return probe(file, INT64_MAX - 1, calls) != IS_UNKNOWN;
 }
 
-/* Where the range ends, or the file if that comes first. */
+/* The end of the range or of the file, whichever comes first. */
 static uint64_t end_within(int file, uint64_t offset, uint64_t length, unsigned *calls)
 {
     struct stat status;
@@ -96,7 +96,7 @@ static mr_cache_state state_of(probed byte)
     case IS_UNKNOWN:
         return MR_CACHE_UNKNOWN;
     case IS_THERE:
-    case IS_BEHIND_THE_END:
+    case IS_PAST_THE_END:
     case FAILS:
         break;
     }
@@ -106,7 +106,7 @@ static mr_cache_state state_of(probed byte)
 static mr_cache_state state_at_end(int file, uint64_t offset, uint64_t length, unsigned *calls)
 {
     probed last = probe(file, offset + length - 1, calls);
-    if (last != IS_BEHIND_THE_END)
+    if (last != IS_PAST_THE_END)
         return state_of(last);
     uint64_t end = end_within(file, offset, length, calls);
     return end > offset ? state_of(probe(file, end - 1, calls)) : MR_IN_CACHE;
@@ -122,7 +122,7 @@ static mr_cache_state state_of_missing(int file, uint64_t offset, uint64_t lengt
     return count < (int64_t)pages_of(offset, end - offset) ? MR_NOT_IN_CACHE : state_of(probe(file, end - 1, calls));
 }
 
-mr_cache_state mr_cache_look(int file, uint64_t offset, uint64_t length, unsigned *calls)
+mr_cache_state mr_cache_probe(int file, uint64_t offset, uint64_t length, unsigned *calls)
 {
     if (length == 0 || offset > INT64_MAX ||
         length > INT64_MAX - offset) /* preadv2 takes the offset -1 for the file's position */
@@ -136,7 +136,7 @@ mr_cache_state mr_cache_look(int file, uint64_t offset, uint64_t length, unsigne
     return first == MR_IN_CACHE ? state_at_end(file, offset, length, calls) : first;
 }
 #else
-mr_cache_state mr_cache_look(int file, uint64_t offset, uint64_t length, unsigned *calls)
+mr_cache_state mr_cache_probe(int file, uint64_t offset, uint64_t length, unsigned *calls)
 {
     (void)file, (void)offset, (void)calls;
     return length == 0 ? MR_IN_CACHE : MR_CACHE_UNKNOWN;
@@ -146,5 +146,5 @@ mr_cache_state mr_cache_look(int file, uint64_t offset, uint64_t length, unsigne
 mr_cache_state mr_file_cache_state(int file, uint64_t offset, uint64_t length)
 {
     unsigned calls = 0;
-    return mr_cache_look(file, offset, length, &calls);
+    return mr_cache_probe(file, offset, length, &calls);
 }

@@ -1,15 +1,15 @@
 /*
- * check.c: the invariants of a loop, walked through.
+ * check.c: checks the invariants of a loop.
  *
- * Every record is in the lists, rings and queues that its state says, and in no others; and what is counted is what is
- * there. The loop is looked at between two calls of its owner. Must not know: system calls.
+ * Every record must be in the lists, rings and queues that its state implies, and in no others; and every counter must
+ * match. The check runs between two calls of the loop's owner. Must not know: system calls.
  */
 #include "check.h"
 #include "timeout.h"
 #include "backend.h"
 #include "millrace_check.h"
 
-/* What was met on the way. */
+/* The number of records of each kind that were found. */
 typedef struct census {
     uint64_t free_slots;
     uint64_t completed_slots;
@@ -24,7 +24,7 @@ static bool is_in_flight(const mr_slot *slot)
     return slot->state == MR_SLOT_PENDING || slot->state == MR_SLOT_BACKOFF;
 }
 
-/* One whose deadline has yet to come has an armed timer; a close has none. */
+/* An operation whose deadline has yet to come has an armed timer. A close has none. */
 static bool must_have_timer(const mr_slot *slot)
 {
     bool has_deadline = slot->request.deadline_ns != MR_NO_DEADLINE && slot->request.kind != MR_CLOSE;
@@ -70,14 +70,14 @@ static void check_timeouts(const mr_loop *loop, census *found)
         bool is_in_wheel = timeout->state == MR_SLOT_PENDING || timeout->state == MR_SLOT_COMPLETED;
         MR_CHECK(mr_token_number(timeout->token) == i && mr_token_loop(timeout->token) == loop->index);
         MR_CHECK(timeout->state == MR_SLOT_FREE || mr_timer_is_armed(&timeout->timer) == is_in_wheel);
-        MR_CHECK(timeout->timer.place.owner == MR_TIMER_OF_TIMEOUT);
+        MR_CHECK(timeout->timer.position.owner == MR_TIMER_OF_TIMEOUT);
         found->free_timeouts += timeout->state == MR_SLOT_FREE;
         found->in_flight += is_in_wheel;
         found->armed_timers += is_in_wheel;
     }
 }
 
-/* The operations of one direction: doubly linked, and all of them this descriptor's. */
+/* Checks the list of operations of one direction: its links, and that each belongs to this descriptor. */
 static uint64_t check_direction(const mr_descriptor *descriptor, int direction)
 {
     const mr_slot *previous = NULL;
@@ -100,7 +100,7 @@ static void check_descriptor(const mr_descriptor *descriptor, census *found, uin
         MR_CHECK(!is_armed || descriptor->generation != 0);
         found->armed_timers += is_armed;
     }
-    /* One that is being closed is let go when its last operation ends. */
+    /* A descriptor that is being closed is released when its last operation ends. */
     MR_CHECK(!descriptor->detaching || !mr_descriptor_is_idle(descriptor));
 }
 
@@ -148,8 +148,8 @@ void mr_loop_check(const mr_loop *loop)
         loop->backend->check(loop);
 }
 
-/* A walk costs as much as there are records. In a loop with many of them it is made after every this many polls, or
- * tests with a million of them would never end. */
+/* A check visits all records. A loop with many records is checked less often, or tests with a million of them would
+ * never end. */
 void mr_loop_check_after_poll(mr_loop *loop)
 {
     enum { RECORDS_PER_POLL = 1024 };

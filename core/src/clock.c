@@ -1,4 +1,4 @@
-/* clock.c: the one place that reads the time. */
+/* clock.c: reads the time. No other file of the core does. */
 #include "clock.h"
 #include "loop.h"
 

@@ -29,10 +29,10 @@ static void announce(mr_group *group, mr_token closer)
     mr_loop_post(loop_of_token(group, closer), &(mr_message){.kind = MR_MESSAGE_DETACHED, .token = closer});
 }
 
-static void let_go(mr_loop *loop, mr_handle handle)
+static void release_handle(mr_loop *loop, mr_handle handle)
 {
     mr_token closer;
-    if (!mr_handle_let_go(&loop->group->handles, handle, &closer))
+    if (!mr_handle_release(&loop->group->handles, handle, &closer))
         return;
     if (mr_token_loop(closer) == loop->index)
         mr_closing_complete(loop, closer);
@@ -43,12 +43,13 @@ static void let_go(mr_loop *loop, mr_handle handle)
 static void finish_detach(mr_loop *loop, mr_descriptor *descriptor)
 {
     mr_handle handle = mr_handle_make(descriptor->number, descriptor->generation);
-    MR_CHECK(mr_descriptor_is_idle(descriptor)); /* an operation would go on with the next descriptor of that number */
+    MR_CHECK(mr_descriptor_is_idle(
+        descriptor)); /* otherwise an operation would continue on a later descriptor with this number */
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_READING]);
     mr_timer_disarm(&loop->wheel, &descriptor->timers[MR_WRITING]);
     loop->backend->detach(loop, descriptor);
     mr_descriptor_forget(descriptor);
-    let_go(loop, handle);
+    release_handle(loop, handle);
 }
 
 void mr_closing_note_end(mr_loop *loop, mr_descriptor *descriptor)
@@ -63,11 +64,11 @@ void mr_closing_detach(mr_loop *loop, mr_handle handle)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(handle));
     if (!descriptor || descriptor->generation != mr_handle_generation(handle)) {
-        let_go(loop, handle);
+        release_handle(loop, handle);
         return;
     }
-    /* Only then `detaching` is set: ending an operation may settle it at once, and the last one would free the list
-     * that is walked here. */
+    /* Set `detaching` only after this loop: ending an operation may settle it at once, and the last one would then free
+     * the list that the loop walks. */
     for (int direction = 0; direction < MR_DIRECTIONS; direction++)
         mr_loop_end_direction(loop, descriptor, direction, -EBADF);
     descriptor->detaching = true;
@@ -97,9 +98,9 @@ int mr_group_hold(mr_group *group, mr_handle handle)
     return mr_handle_hold(&group->handles, handle);
 }
 
-void mr_group_let_go(mr_group *group, mr_handle handle)
+void mr_group_release(mr_group *group, mr_handle handle)
 {
     mr_token closer;
-    if (mr_handle_let_go(&group->handles, handle, &closer))
+    if (mr_handle_release(&group->handles, handle, &closer))
         announce(group, closer);
 }

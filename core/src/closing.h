@@ -1,9 +1,9 @@
 /*
  * closing.h: how to close a descriptor that several loops use.
  *
- * Every loop with operations on the handle ends them and then releases the handle. A thread that holds the handle during a
- * system call (mr_group_hold) releases it after that call. The last one to release it tells the loop of the MR_CLOSE, which
- * then closes the descriptor. So no operation ever reaches a later descriptor with the same number.
+ * Every loop with operations on the handle ends them and then releases the handle. A thread that holds the handle
+ * during a system call (mr_group_hold) releases it after that call. The last one to release it tells the loop of the
+ * MR_CLOSE, which then closes the descriptor. So no operation ever reaches a later descriptor with the same number.
  */
 #ifndef MILLRACE_CLOSING_H
 #define MILLRACE_CLOSING_H

@@ -28,8 +28,8 @@ mr_descriptor *mr_descriptor_create(mr_loop *loop, int number)
             return NULL;
         for (int i = 0; i < MR_DESCRIPTOR_CHUNK; i++) {
             fresh[i].number = (int)chunk * MR_DESCRIPTOR_CHUNK + i;
-            fresh[i].timers[MR_READING].place.owner = MR_TIMER_OF_READING;
-            fresh[i].timers[MR_WRITING].place.owner = MR_TIMER_OF_WRITING;
+            fresh[i].timers[MR_READING].position.owner = MR_TIMER_OF_READING;
+            fresh[i].timers[MR_WRITING].position.owner = MR_TIMER_OF_WRITING;
         }
         loop->descriptor_chunks[chunk] = fresh;
     }
@@ -41,7 +41,7 @@ void mr_descriptor_forget(mr_descriptor *descriptor)
     descriptor->generation = 0;
     descriptor->detaching = false;
     descriptor->may_have_deadline[MR_READING] = descriptor->may_have_deadline[MR_WRITING] = false;
-    memset(&descriptor->part, 0, sizeof descriptor->part);
+    memset(&descriptor->backend_data, 0, sizeof descriptor->backend_data);
 }
 
 void mr_descriptor_note_deadlines(mr_descriptor *descriptor)
@@ -55,18 +55,18 @@ int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record)
 {
     int number = mr_handle_descriptor(handle);
     uint32_t generation = mr_handle_generation(handle);
-    if (number < 0 || number >= MR_DESCRIPTORS_MAX) /* a table that reaches so far would be 64 MiB */
+    if (number < 0 || number >= MR_DESCRIPTORS_MAX) /* a table up to there would take 64 MiB */
         return -EBADF;
     mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
     if (!descriptor)
         return -ENOMEM;
     *record = descriptor;
     if (generation == 0 || descriptor->generation == generation)
-        return descriptor->detaching ? -EBADF : 0; /* a close waits for all that has begun before it */
+        return descriptor->detaching ? -EBADF : 0; /* a close waits for operations that began before it */
     int error = mr_handle_join(&loop->group->handles, handle, loop->index);
     if (error)
         return error;
-    if (descriptor->generation != 0) /* its descriptor was closed behind our back */
+    if (descriptor->generation != 0) /* another loop or thread has closed its descriptor */
         mr_descriptor_forget(descriptor);
     descriptor->generation = generation;
     descriptor->deadlines_ns = mr_handle_deadlines_ns(&loop->group->handles, handle);
@@ -74,7 +74,7 @@ int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record)
     return 0;
 }
 
-int mr_descriptor_find_own(mr_loop *loop, mr_request *request)
+int mr_descriptor_resolve(mr_loop *loop, mr_request *request)
 {
     if (mr_handle_generation(request->handle) != 0)
         return 0;

@@ -1,5 +1,5 @@
 /*
- * descriptor.h: what one loop knows of one descriptor: which handle it has joined, and which operations are in flight.
+ * descriptor.h: a loop's record of a descriptor: the handle that the loop has joined, and its operations in flight.
  *
  * Must not know: backends, system calls.
  */
@@ -9,40 +9,40 @@
 #include "millrace_check.h"
 #include "slot.h"
 
-/* What every operation needs comes first: 64 bytes. */
+/* The first 64 bytes have everything that each operation needs. */
 typedef struct mr_descriptor {
     mr_slot *first[MR_DIRECTIONS]; /* operations in flight, oldest first */
     mr_slot *last[MR_DIRECTIONS];
     int number;
-    uint32_t generation;                   /* of the handle this loop has joined; 0: none */
+    uint32_t generation;                   /* of the handle that this loop has joined; 0: none */
     bool detaching;                        /* being closed: it takes no new operations; its last one releases it */
-    bool may_have_deadline[MR_DIRECTIONS]; /* the handle had one when this loop last heard of it */
-    mr_backend_part part;                  /* zero when the descriptor was closed */
+    bool may_have_deadline[MR_DIRECTIONS]; /* the handle had a deadline when this loop last read them */
+    mr_backend_data backend_data;          /* zero when the descriptor was closed */
     mr_timer timers[MR_DIRECTIONS];        /* for the handle's deadlines; may be early, see mr_deadline_watch */
     const _Atomic uint64_t *deadlines_ns;  /* of the handle this loop has joined */
 } mr_descriptor;
 
 #define MR_DESCRIPTOR_CHUNK 256
 
-/* The record of a descriptor number that may have none yet, or NULL without memory. mr_loop_descriptor (loop.h) calls
-   it. */
+/* Returns the record of a descriptor number, which it creates if there is none; NULL without memory. Call
+ * mr_loop_descriptor (loop.h) instead. */
 mr_descriptor *mr_descriptor_create(mr_loop *loop, int number);
 
-/* Makes sure that this loop may work on a handle. 0 and the record, -EBADF or -ENOMEM. */
+/* Joins the handle, so that this loop may work on it. Returns 0 and the record, -EBADF or -ENOMEM. */
 int mr_descriptor_use(mr_loop *loop, mr_handle handle, mr_descriptor **record);
 
 /* The record of a handle that this loop has joined, or NULL. */
 mr_descriptor *mr_descriptor_joined(mr_loop *loop, mr_handle handle);
 
-/* A wait may name a descriptor by its number alone. If the number is that of a handle, the wait joins the handle, so
- * that a close ends it, on every loop. 0 or -EBADF. */
-int mr_descriptor_find_own(mr_loop *loop, mr_request *request);
+/* A wait may name a descriptor by its number alone. If the descriptor is adopted, this puts its handle into the
+ * request, so that a close ends the wait. Returns 0 or -EBADF. */
+int mr_descriptor_resolve(mr_loop *loop, mr_request *request);
 
-/* Clears what is known of a descriptor, because the next descriptor of that number may differ. */
+/* Clears the record, because the next descriptor with that number may differ. */
 void mr_descriptor_forget(mr_descriptor *descriptor);
 
-/* The handle's deadlines are where every thread may write them, in no cache of ours: whether there are any is noted
- * here. A thread that sets one where none was tells the loops that have joined, so they need not look before. */
+/* Records whether the handle has deadlines. Any thread may write those, so reading them may miss the cache. A thread
+ * that sets the first one sends a message to the loops that have joined, so they need not read them before. */
 void mr_descriptor_note_deadlines(mr_descriptor *descriptor);
 
 static inline bool mr_descriptor_is_idle(const mr_descriptor *descriptor)
@@ -50,7 +50,7 @@ static inline bool mr_descriptor_is_idle(const mr_descriptor *descriptor)
     return !descriptor->first[MR_READING] && !descriptor->first[MR_WRITING];
 }
 
-/* Puts an operation behind the others of its direction. */
+/* Appends an operation to the list of its direction. */
 static inline void mr_descriptor_link(mr_descriptor *descriptor, mr_slot *slot)
 {
     int direction = mr_direction_of(slot->request.kind);
@@ -81,9 +81,9 @@ static inline void mr_descriptor_unlink(mr_slot *slot)
 }
 
 /*
- * Operations of one direction take turns: a newcomer does not overtake those that wait. It does overtake those that wait for
- * readiness or for a file's disk, which take nothing; and those that back off or have yet to send: they wait for no event, and without an event
- * nobody would try the newcomer again.
+ * Operations of one direction take turns: a new one does not overtake those that wait. It does overtake waits for
+ * readiness and operations on files, which take no bytes from it; and operations that back off or have yet to send:
+ * they wait for no event, so no event would let the new one be tried again.
  */
 static inline bool mr_can_be_overtaken(const mr_slot *slot)
 {

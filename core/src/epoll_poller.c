@@ -9,7 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Tags of what is no handle: a generation is less than 2^31. */
+/* Tags that no handle equals: a generation is less than 2^31. */
 #define TAG_WAKE      UINT64_MAX
 #define TAG_COMPANION (UINT64_MAX - 1)
 
@@ -21,7 +21,7 @@ static int watch(mr_loop *loop, int number, uint64_t tag, mr_watch mode, bool re
         event.events |= EPOLLIN | EPOLLRDHUP;
     if (writing)
         event.events |= EPOLLOUT;
-    /* Who waits once will wait again: then the descriptor is registered already. */
+    /* A thread that waits once usually waits again: then the descriptor is registered already, and MOD succeeds. */
     int first = mode == MR_WATCH_ONCE ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     int second = mode == MR_WATCH_ONCE ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
     if (epoll_ctl(loop->poll_descriptor, first, number, &event) == 0)
@@ -106,7 +106,8 @@ void mr_epoll_close(mr_loop *loop)
     mr_eventfd_close(loop);
 }
 
-/* Not epoll_wait: it would consume edges, and only the owner may do that. An epoll descriptor can itself be polled. */
+/* Do not call epoll_wait here: it would consume edges, and only the owner may do that. An epoll descriptor can itself
+ * be polled. */
 void mr_epoll_wait(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(loop->poll_descriptor, until_ns);

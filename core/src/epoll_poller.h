@@ -1,5 +1,6 @@
 /*
- * epoll_poller.h: the events of Linux's epoll, for the backends that wait by it. The policy is in readiness.c.
+ * epoll_poller.h: watches descriptors and fetches events by Linux's epoll. readiness.c decides what to do with the
+ * events.
  *
  * Must not know: backends.
  */
@@ -10,18 +11,19 @@
 
 extern const mr_poller mr_epoll_poller;
 
-/* 0, or why epoll cannot be used here: a negative errno and a sentence. */
+/* Returns 0, or a negative errno and a sentence with the reason if epoll cannot be used here. */
 int mr_epoll_probe(char *reason, size_t reason_size);
 
 /* Opens loop->poll_descriptor, and the descriptor that wakes the loop. 0 or a negative errno. */
 int mr_epoll_open(mr_loop *loop);
-/* Closing the copies of a child of a fork does not touch the parent's registrations. */
+/* Closes both. In the child of a fork this does not touch the parent's registrations. */
 void mr_epoll_close(mr_loop *loop);
 
-/* From now on a wait also ends when this descriptor is readable. No event tells of it. 0 or a negative errno. */
+/* Makes a wait also end when this descriptor is readable. fetch reports no event for it. Returns 0 or a negative
+ * errno. */
 int mr_epoll_add_companion(mr_loop *loop, int number);
 
-/* Blocks until there are events, or the time has come. */
+/* Blocks until there are events, or `until_ns` has come. */
 void mr_epoll_wait(const mr_loop *loop, uint64_t until_ns);
 
 #endif

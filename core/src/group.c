@@ -1,5 +1,4 @@
-/* group.c: a group from its creation to its end, also by a fork, and what concerns all of its loops. Must not know:
- * system calls. */
+/* group.c: creates, resets and destroys groups, and sends messages to all loops of one. Must not know: system calls. */
 #include "backend.h"
 #include "lifetime.h"
 #include "message.h"
@@ -8,14 +7,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A number that no group of this process has had. */
+/* Returns a number that no group of this process has had. */
 static uint32_t next_epoch(void)
 {
     static atomic_uint epochs;
     return atomic_fetch_add_explicit(&epochs, 1, memory_order_relaxed);
 }
 
-int mr_group_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **result)
+int mr_group_create_on(mr_backend id, const mr_backend_operations *backend, mr_group_clock *now_ns, mr_group **result)
 {
     mr_group *group = calloc(1, sizeof *group);
     if (!group)
@@ -58,7 +57,7 @@ static int create_loops(mr_group *group, mr_loop **loops, unsigned count)
 static int create_on(mr_backend backend, void *context)
 {
     creation *wanted = context;
-    int error = mr_group_on(backend, mr_backend_operations_of(backend), system_now_ns, &wanted->group);
+    int error = mr_group_create_on(backend, mr_backend_operations_of(backend), system_now_ns, &wanted->group);
     if (error)
         return error;
     wanted->group->owners = wanted->owners;
@@ -154,8 +153,8 @@ unsigned mr_group_other_loops(mr_group *group, uint64_t joined, const mr_loop *e
     return count;
 }
 
-/* The loops of a set, of which the caller owns one, or none. */
-static void tell(mr_group *group, uint64_t joined, mr_loop *owned, const mr_message *message)
+/* Delivers a message to a set of loops. The caller may own one of them. */
+static void send_message(mr_group *group, uint64_t joined, mr_loop *owned, const mr_message *message)
 {
     mr_loop *others[MR_LOOPS_MAX];
     unsigned count = mr_group_other_loops(group, joined, owned, others);
@@ -163,7 +162,7 @@ static void tell(mr_group *group, uint64_t joined, mr_loop *owned, const mr_mess
         mr_loop_post(others[i], message);
     if (owned) {
         mr_loop_act_on(owned, message);
-        mr_loop_attend_sleeper(owned);
+        mr_loop_flush_for_sleeper(owned);
     }
 }
 
@@ -173,7 +172,7 @@ int mr_group_set_deadline(mr_group *group, mr_loop *owned, mr_handle handle, mr_
     uint64_t joined;
     int error = mr_handle_set_deadline(&group->handles, handle, direction, deadline_ns, &joined);
     if (!error && joined)
-        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_DEADLINE, .handle = handle});
+        send_message(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_DEADLINE, .handle = handle});
     return error;
 }
 
@@ -182,6 +181,6 @@ int mr_group_interrupt(mr_group *group, mr_loop *owned, mr_handle handle)
     uint64_t joined;
     int error = mr_handle_loops(&group->handles, handle, &joined);
     if (!error)
-        tell(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_INTERRUPT, .handle = handle});
+        send_message(group, joined, owned, &(mr_message){.kind = MR_MESSAGE_INTERRUPT, .handle = handle});
     return error;
 }

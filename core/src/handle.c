@@ -137,7 +137,7 @@ int mr_handle_set_deadline(mr_handle_table *table, mr_handle handle, mr_directio
     mr_handle_entry *entry = lock_current(table, handle);
     if (!entry)
         return -EBADF;
-    /* No deadline is 0, and later than all: one less than 0 is the largest number there is. */
+    /* No deadline (0) counts as the latest one: 0 - 1 is the largest number. */
     uint64_t before_ns = atomic_load_explicit(&entry->deadlines_ns[direction], memory_order_relaxed);
     atomic_store_explicit(&entry->deadlines_ns[direction], deadline_ns, memory_order_relaxed);
     *loops = deadline_ns - 1 < before_ns - 1 ? entry->loops : 0;
@@ -186,13 +186,13 @@ void mr_handle_add_holders(mr_handle_table *table, mr_handle handle, unsigned ho
     unlock(entry);
 }
 
-bool mr_handle_let_go(mr_handle_table *table, mr_handle handle, mr_token *closer)
+bool mr_handle_release(mr_handle_table *table, mr_handle handle, mr_token *closer)
 {
     mr_handle_entry *entry = find(table, mr_handle_descriptor(handle));
     lock(entry);
-    MR_CHECK(entry->holders > 0); /* or the descriptor would be closed under somebody */
+    MR_CHECK(entry->holders > 0); /* otherwise the descriptor would be closed while it is in use */
     bool is_last = --entry->holders == 0 && entry->closing;
-    *closer = entry->closer; /* under the lock: afterwards the entry may be in its next life */
+    *closer = entry->closer; /* read under the lock: afterwards the entry may already serve the next descriptor */
     unlock(entry);
     return is_last;
 }
@@ -214,7 +214,7 @@ void mr_handle_reset_after_fork(mr_handle_table *table)
         for (int j = 0; chunk && j < MR_HANDLE_CHUNK; j++) {
             chunk[j].loops = 0;
             chunk[j].holders = 0;
-            chunk[j].closing = false; /* the parent's close goes on there; here the descriptor is still open */
+            chunk[j].closing = false; /* the parent continues its close; in the child the descriptor is still open */
             unlock(&chunk[j]);
         }
     }

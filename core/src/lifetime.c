@@ -1,4 +1,5 @@
-/* lifetime.c: how a loop begins and ends, also by a fork, and what it tells of itself. Must not know: system calls. */
+/* lifetime.c: creates and destroys loops, abandons them after a fork, and reports their operations and counters. Must
+ * not know: system calls. */
 #include "lifetime.h"
 #include "message.h"
 #include "timeout.h"
@@ -94,9 +95,9 @@ size_t mr_loop_list(const mr_loop *loop, mr_pending *list, size_t capacity)
            mr_timeout_list(loop, count < capacity ? list + count : NULL, count < capacity ? capacity - count : 0);
 }
 
-int64_t mr_loop_buffers_out(const mr_loop *loop)
+int64_t mr_loop_buffers_in_use(const mr_loop *loop)
 {
-    return loop->buffers.out_count;
+    return loop->buffers.in_use_count;
 }
 
 uint32_t mr_loop_index(const mr_loop *loop)
@@ -116,7 +117,7 @@ void mr_loop_counters(const mr_loop *loop, mr_counters *counters)
     MR_COPY(wake_ups);
     MR_COPY(resubmissions);
 #undef MR_COPY
-    /* Read one after the other: an operation in between must not make it negative. */
+    /* The counters are read one after the other. An operation in between must not make the difference negative. */
     bool is_consistent = counters->operations >= counters->completions;
     counters->in_flight = is_consistent ? counters->operations - counters->completions : 0;
 }

@@ -1,4 +1,5 @@
-/* lifetime.h: how a loop begins and ends. Most of it is in millrace.h. Must not know: system calls. */
+/* lifetime.h: the end of a loop after a fork. millrace.h declares the rest of lifetime.c. Must not know: system
+ * calls. */
 #ifndef MILLRACE_LIFETIME_H
 #define MILLRACE_LIFETIME_H
 

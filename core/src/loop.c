@@ -1,7 +1,7 @@
 /*
- * loop.c: what happens to an operation from submission to completion, on every backend alike.
+ * loop.c: takes an operation from submission to completion, in the same way on every backend.
  *
- * Read mr_loop_submit and mr_loop_poll first, and mr_loop_settle in perform.h. Must not know: system calls.
+ * Read mr_loop_submit and mr_loop_poll first, then mr_loop_settle in perform.h. Must not know: system calls.
  */
 #include "check.h"
 #include "message.h"
@@ -18,11 +18,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* How many timers a poll may move to other slots of the wheel: this takes a tenth of a millisecond when none is in the
-   cache. */
+/* The number of timers that a poll may move to other slots of the wheel. That takes a tenth of a millisecond if none is
+ * in the cache. */
 enum { TIMER_MOVES_PER_POLL = 256 };
 
-/* Sends that are put off until the next poll may wait at most so long. */
+/* Sends may wait for the next poll at most this long. */
 #define QUICK_ITERATION_NS (2 * MR_NS_PER_MS)
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
@@ -30,7 +30,7 @@ enum { TIMER_MOVES_PER_POLL = 256 };
 static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
 {
     mr_descriptor *descriptor;
-    int error = mr_descriptor_find_own(loop, &slot->request);
+    int error = mr_descriptor_resolve(loop, &slot->request);
     if (!error)
         error = mr_descriptor_use(loop, slot->request.handle, &descriptor);
     if (error) {
@@ -54,7 +54,7 @@ static void submit_on_descriptor(mr_loop *loop, mr_slot *slot)
     }
 }
 
-/* Sets an operation going in a slot. It may have ended when this returns. */
+/* Starts an operation in a slot. It may have ended when this returns. */
 static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
 {
     slot->request = *request;
@@ -63,7 +63,7 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
     slot->end_reason = 0;
     slot->backoff_ms = 0;
     slot->has_begun = false;
-    memset(&slot->part, 0, sizeof slot->part);
+    memset(&slot->backend_data, 0, sizeof slot->backend_data);
     slot->borrowed = NULL;
     slot->state = MR_SLOT_PENDING;
     mr_count(&loop->counters.operations, 1);
@@ -78,7 +78,7 @@ static void begin(mr_loop *loop, mr_slot *slot, const mr_request *request)
         submit_on_descriptor(loop, slot);
 }
 
-void mr_loop_attend_sleeper(mr_loop *loop)
+void mr_loop_flush_for_sleeper(mr_loop *loop)
 {
     if (!atomic_load_explicit(&loop->sleeping, memory_order_relaxed))
         return;
@@ -87,7 +87,7 @@ void mr_loop_attend_sleeper(mr_loop *loop)
         mr_loop_wake(loop);
 }
 
-static mr_slot *take_slot(mr_loop *loop)
+static mr_slot *reserve_slot(mr_loop *loop)
 {
     mr_slot *slot = loop->free_slots;
     if (!slot)
@@ -97,7 +97,7 @@ static mr_slot *take_slot(mr_loop *loop)
     return slot;
 }
 
-/* From here on a borrowed buffer is the caller's. */
+/* After this, a borrowed buffer belongs to the caller. */
 static void fill_completion(mr_slot *slot, mr_completion *completion)
 {
     completion->token = slot->token;
@@ -139,24 +139,24 @@ static mr_status submit_timeout(mr_loop *loop, mr_timeout *timeout, const mr_req
 mr_status mr_loop_submit(mr_loop *loop, const mr_request *request, mr_completion *completion)
 {
     bool is_timeout = request->kind == MR_TIMEOUT;
-    mr_timeout *timeout = is_timeout ? mr_timeout_take(loop) : NULL;
-    mr_slot *slot = is_timeout ? NULL : take_slot(loop);
+    mr_timeout *timeout = is_timeout ? mr_timeout_reserve(loop) : NULL;
+    mr_slot *slot = is_timeout ? NULL : reserve_slot(loop);
     if (!timeout && !slot) {
         if (request->kind == MR_SEND_THEN_RECEIVE && mr_check_request(request) != -EINVAL)
-            mr_buffers_put(&loop->buffers, request->buffer); /* see mr_send_then_receive_end */
+            mr_buffers_free(&loop->buffers, request->buffer); /* see mr_send_then_receive_end */
         *completion = (mr_completion){.user_data = request->user_data, .result = -ENOMEM};
         return MR_DONE;
     }
     mr_status status = is_timeout ? submit_timeout(loop, timeout, request, completion)
                                   : submit_in_slot(loop, slot, request, completion);
-    mr_loop_attend_sleeper(loop);
+    mr_loop_flush_for_sleeper(loop);
     return status;
 }
 
 int mr_loop_reserve(mr_loop *loop, mr_kind kind, mr_token *token)
 {
-    mr_timeout *timeout = kind == MR_TIMEOUT ? mr_timeout_take(loop) : NULL;
-    mr_slot *slot = kind == MR_TIMEOUT ? NULL : take_slot(loop);
+    mr_timeout *timeout = kind == MR_TIMEOUT ? mr_timeout_reserve(loop) : NULL;
+    mr_slot *slot = kind == MR_TIMEOUT ? NULL : reserve_slot(loop);
     if (!timeout && !slot)
         return -ENOMEM;
     *token = timeout ? timeout->token : slot->token;
@@ -185,10 +185,10 @@ void mr_loop_start(mr_loop *loop, mr_token token, const mr_request *request)
             return;
         begin(loop, slot, request);
     }
-    mr_loop_attend_sleeper(loop);
+    mr_loop_flush_for_sleeper(loop);
 }
 
-/* The record that a token names: one of the two, or neither if the token is stale. */
+/* The record of a token: a timeout, a slot, or neither if the token is stale. */
 typedef struct record {
     mr_timeout *timeout;
     mr_slot *slot;
@@ -201,14 +201,14 @@ static record find_record(mr_loop *loop, mr_token token)
     return (record){.slot = mr_loop_find(loop, token)};
 }
 
-/* An operation that another thread has started may still be in the mailbox. It must be started before it can be ended
- * or moved. */
+/* An operation that another thread has started may still be in the mailbox. Start it before ending it or changing its
+ * deadline. */
 static void catch_up(mr_loop *loop)
 {
     if (mr_mailbox_is_empty(&loop->mailbox))
         return;
     mr_loop_take_messages(loop);
-    mr_loop_attend_sleeper(loop);
+    mr_loop_flush_for_sleeper(loop);
 }
 
 void mr_loop_cancel_here(mr_loop *loop, mr_token token)
@@ -224,11 +224,11 @@ void mr_loop_cancel(mr_loop *loop, mr_token token)
 {
     catch_up(loop);
     mr_loop_cancel_here(loop, token);
-    mr_loop_attend_sleeper(loop);
+    mr_loop_flush_for_sleeper(loop);
 }
 
-/* The end of the pause looks at the deadline, unless that is earlier. */
-static void hasten_back_off(mr_loop *loop, mr_slot *slot)
+/* fire_slot checks the deadline at the end of the pause. So the timer changes only if the deadline is earlier. */
+static void shorten_backoff(mr_loop *loop, mr_slot *slot)
 {
     uint64_t deadline_ns = slot->request.deadline_ns;
     if (deadline_ns != MR_NO_DEADLINE && deadline_ns < mr_timer_due_ns(&slot->timer))
@@ -242,7 +242,7 @@ static void update_slot(mr_loop *loop, mr_slot *slot, uint64_t deadline_ns)
     slot->request.flags &= ~MR_WITHIN;
     slot->request.deadline_ns = deadline_ns;
     if (slot->state == MR_SLOT_BACKOFF) {
-        hasten_back_off(loop, slot);
+        shorten_backoff(loop, slot);
         return;
     }
     if (deadline_ns == MR_NO_DEADLINE)
@@ -264,7 +264,7 @@ void mr_loop_update(mr_loop *loop, mr_token token, uint64_t deadline_ns)
 {
     catch_up(loop);
     mr_loop_update_here(loop, token, deadline_ns);
-    mr_loop_attend_sleeper(loop);
+    mr_loop_flush_for_sleeper(loop);
 }
 
 int mr_loop_discard(mr_loop *loop, mr_token token)
@@ -285,21 +285,21 @@ void mr_loop_release(mr_loop *loop, mr_token token)
 
 mr_buffer *mr_loop_borrow(mr_loop *loop)
 {
-    return mr_buffers_take(&loop->buffers);
+    return mr_buffers_alloc(&loop->buffers);
 }
 
 void mr_loop_give_back(mr_loop *loop, mr_buffer *buffer)
 {
-    mr_buffers_put(&loop->buffers, buffer);
+    mr_buffers_free(&loop->buffers, buffer);
 }
 
 /* ------------------------------------------------------------------------------------------- from other threads --- */
 
 /*
- * Lost wake-ups are impossible because both sides first write, then read (all sequentially consistent): the waker
- * sets `woken`, then looks at `sleeping`; the sleeper sets `sleeping`, then looks at `woken`. One of them sees the
- * other. A waker that finds `woken` set need not do anything: the thread that has set it wakes the loop if necessary,
- * and the poll that clears it sees everything that was done before.
+ * Lost wake-ups are impossible because both sides first write, then read (all sequentially consistent): the waker sets
+ * `woken`, then looks at `sleeping`; the sleeper sets `sleeping`, then looks at `woken`. One of them sees the other. A
+ * waker that finds `woken` set need not do anything: the thread that has set it wakes the loop if necessary, and the
+ * poll that clears it sees everything that was done before.
  */
 void mr_loop_wake(mr_loop *loop)
 {
@@ -332,10 +332,10 @@ static void fire_direction(mr_loop *loop, mr_descriptor *descriptor, int directi
         mr_deadline_watch(loop, descriptor, direction);
 }
 
-/* Returns 1 if that made a completion: timeouts need no detour. */
+/* Acts on a timer that has fired. Returns 1 if that filled in a completion, as a timeout does directly. */
 static int fire(mr_loop *loop, mr_timer *timer, uint64_t now_ns, mr_completion *completion)
 {
-    switch ((mr_timer_owner)timer->place.owner) {
+    switch ((mr_timer_owner)timer->position.owner) {
     case MR_TIMER_OF_SLOT:
         fire_slot(loop, (mr_slot *)timer, now_ns);
         break;
@@ -354,7 +354,7 @@ static int fire(mr_loop *loop, mr_timer *timer, uint64_t now_ns, mr_completion *
     return 0;
 }
 
-/* Fires what is due, as much as there is room for. Returns the number of completions. */
+/* Fires at most `capacity` due timers. Returns the number of completions. */
 static int fire_timers(mr_loop *loop, mr_completion *completions, int capacity)
 {
     if (loop->wheel.armed == 0)
@@ -375,7 +375,7 @@ static int take_completions(mr_loop *loop, mr_completion *completions, int capac
 {
     int count = 0;
     while (count < capacity && loop->completed.first) {
-        mr_slot *slot = mr_slot_queue_take(&loop->completed);
+        mr_slot *slot = mr_slot_queue_pop(&loop->completed);
         slot->state = MR_SLOT_DELIVERED;
         fill_completion(slot, &completions[count++]);
     }
@@ -389,9 +389,9 @@ static uint64_t operations_of(const mr_loop *loop)
 }
 
 /*
- * Between two polls the owner runs the threads that the first one has woken. If one iteration took long, the next one is
- * expected to. A quick one is evidence only if operations were submitted: an owner may poll twice in a row to see whether
- * there is more.
+ * Between two polls the owner runs the threads that the first poll has woken. If one iteration took long, expect the
+ * next one to. A quick one is evidence only if operations were submitted: an owner may poll twice in a row just to see
+ * whether there is more.
  */
 static void end_iteration(mr_loop *loop)
 {
@@ -411,7 +411,8 @@ static void begin_iteration(mr_loop *loop)
 static int poll_all(mr_loop *loop, mr_completion *completions, int capacity)
 {
     mr_loop_take_messages(loop);
-    /* The backend goes first: what arrived in time counts, even if its deadline has passed meanwhile. */
+    /* The backend polls before timers fire: bytes that arrived in time count, even if the deadline has passed
+     * meanwhile. */
     loop->backend->poll(loop);
     int count = loop->has_kept_timers_waiting ? fire_timers(loop, completions, capacity) : 0;
     count += take_completions(loop, completions + count, capacity - count);

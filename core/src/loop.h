@@ -1,9 +1,8 @@
 /*
- * loop.h: the insides of a loop, for the files of core/ only.
+ * loop.h: internal to the core: the record of a loop.
  *
- * The files beside it decide what happens to an operation, each about one object; they never make a system call on a
- * descriptor themselves. A backend (backend.h) moves operations to completion. On POSIX attempt.c performs one without
- * blocking.
+ * The files of core/src decide what happens to an operation; except attempt.c and backends they make no system call on
+ * a descriptor. A backend (backend.h) carries operations out. On POSIX, attempt.c tries one without blocking.
  */
 #ifndef MILLRACE_LOOP_H
 #define MILLRACE_LOOP_H
@@ -23,7 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What a timer is embedded in. */
+/* The kind of record in which a timer is embedded. */
 typedef enum mr_timer_owner {
     MR_TIMER_OF_SLOT,
     MR_TIMER_OF_TIMEOUT,
@@ -57,8 +56,8 @@ struct mr_loop {
 
     uint64_t iteration_began_ns;          /* when the last poll ended; 0: the owner has waited since */
     uint64_t operations_before_iteration; /* submitted by then */
-    bool iterations_are_slow;             /* what is queued does not wait for the next poll */
-    bool has_kept_timers_waiting;         /* the last poll had no room for them */
+    bool iterations_are_slow;             /* so queued operations do not wait for the next poll */
+    bool has_kept_timers_waiting;         /* completions filled the last poll before timers could fire */
     uint64_t wait_until_ns;               /* written before sleeping, read by the sleeper */
     int wake_descriptor;                  /* of backends that wake by one: see eventfd.h */
     int poll_descriptor;                  /* of backends that wait by epoll: see epoll_poller.h */
@@ -76,15 +75,15 @@ static inline void mr_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_store_explicit(counter, value + by, memory_order_relaxed);
 }
 
-/* What messages ask for. */
+/* mr_loop_cancel and mr_loop_update without reading the mailbox first, for messages. */
 void mr_loop_cancel_here(mr_loop *loop, mr_token token);
 void mr_loop_update_here(mr_loop *loop, mr_token token, uint64_t deadline_ns);
 
 /*
- * While the owner sleeps nobody polls: what was queued must be handed over here, and a sleep that has become too long,
- * or that leaves a completion lying, must end.
+ * While the owner sleeps nobody polls. So this submits queued operations, and wakes the owner if there is a completion
+ * or if its sleep has become too long.
  */
-void mr_loop_attend_sleeper(mr_loop *loop);
+void mr_loop_flush_for_sleeper(mr_loop *loop);
 
 /* The time on the clock of the loop's group. */
 static inline uint64_t mr_loop_now_ns(const mr_loop *loop)
@@ -92,7 +91,7 @@ static inline uint64_t mr_loop_now_ns(const mr_loop *loop)
     return loop->group->now_ns(loop->group);
 }
 
-/* The record of a descriptor number, or NULL without memory. Inline: a request calls it several times. */
+/* The record of a descriptor number, or NULL without memory. Inline, because each request calls it several times. */
 static inline mr_descriptor *mr_loop_descriptor(mr_loop *loop, int number)
 {
     uint32_t chunk = (uint32_t)number / MR_DESCRIPTOR_CHUNK;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* For messages for which there is no memory, of all mailboxes. */
+/* Messages that are kept for when there is no memory, for all mailboxes together. */
 enum { RESERVED = 256 };
 
 static mr_message reserve[RESERVED];

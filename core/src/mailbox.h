@@ -1,8 +1,8 @@
 /*
- * mailbox.h: how other threads ask the owner of a loop to do something.
+ * mailbox.h: a queue through which other threads send messages to the owner of a loop.
  *
- * Many threads post, one takes. A message is allocated by the poster and freed by the taker. The mailbox wakes nobody
- * and does not know what the messages mean. Must not know: loops.
+ * Many threads post, one takes. The poster allocates a message and the taker frees it. The mailbox does not wake the
+ * loop, and does not know what the messages mean. Must not know: loops.
  */
 #ifndef MILLRACE_MAILBOX_H
 #define MILLRACE_MAILBOX_H
@@ -19,9 +19,9 @@ typedef enum mr_message_kind {
     MR_MESSAGE_RELEASE,
     MR_MESSAGE_DEADLINE,  /* a deadline of `handle` is earlier than before */
     MR_MESSAGE_INTERRUPT, /* receives on `handle` must end, so that their callers look again */
-    MR_MESSAGE_SHUT,      /* `handle` was shut down, as `request` says */
-    MR_MESSAGE_DETACH,    /* end everything on `handle`, then acknowledge to the group */
-    MR_MESSAGE_DETACHED   /* no loop uses the descriptor any more that operation `token` closes */
+    MR_MESSAGE_SHUT,      /* `handle` was shut down; `request.length` is SHUT_RD, ... */
+    MR_MESSAGE_DETACH,    /* end all operations on `handle`, then release it */
+    MR_MESSAGE_DETACHED   /* all loops and threads have released the descriptor that operation `token` closes */
 } mr_message_kind;
 
 typedef struct mr_message {
@@ -37,9 +37,9 @@ typedef struct mr_mailbox {
     _Atomic(mr_message *) newest;
 } mr_mailbox;
 
-/* Posts a copy of the message. [any thread] Does not fail: memory for a message is the one allocation whose failure
- * would lose an operation. So 256 messages are kept for it. When these are used up too, it ends the process with a
- * message. */
+/* Posts a copy of the message. [any thread] It cannot fail, because a lost message would lose an operation. So 256
+ * messages are reserved for when there is no memory. If these are used up too, it prints an error and aborts the
+ * process. */
 void mr_mailbox_post(mr_mailbox *mailbox, const mr_message *message);
 
 /* Takes all messages, oldest first; the caller gives each to mr_mailbox_free. */

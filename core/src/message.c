@@ -1,4 +1,4 @@
-/* message.c: what loops and other threads ask of a loop's owner, through its mailbox. Must not know: system calls. */
+/* message.c: sends messages to a loop's mailbox, and carries them out on its owner. Must not know: system calls. */
 #include "message.h"
 #include "closing.h"
 #include "deadline.h"
@@ -41,7 +41,7 @@ static void interrupt_operation(mr_loop *loop, mr_slot *slot)
         mr_loop_end_operation(loop, slot, -EINTR);
     else if (slot->request.kind == MR_SEND_THEN_RECEIVE && !slot->end_reason)
         slot->end_reason =
-            -EINTR; /* it is sending, which takes no time; mr_send_then_receive_settle sees to the rest */
+            -EINTR; /* it is sending, which does not wait; mr_send_then_receive_settle ends it afterwards */
 }
 
 static void interrupt(mr_loop *loop, mr_handle handle)
@@ -55,7 +55,7 @@ static void interrupt(mr_loop *loop, mr_handle handle)
     }
 }
 
-/* A deadline of a handle has become earlier. */
+/* Arms the timers of a handle whose deadline is now earlier. */
 static void watch_earlier_deadline(mr_loop *loop, mr_handle handle)
 {
     mr_descriptor *descriptor = mr_descriptor_joined(loop, handle);

@@ -1,5 +1,5 @@
-/* operation.c: the parts of the table of operations that are not needed at every step. Must not know: loops, system
-   calls. */
+/* operation.c: the columns of the table of operations that the hot path does not need. Must not know: loops, system
+ * calls. */
 #include "operation.h"
 
 const char *mr_kind_name(mr_kind kind)

@@ -1,5 +1,5 @@
 /*
- * operation.h: what the table of operations (operation.def) says of a kind of operation. Must not know: loops, system calls.
+ * operation.h: the properties of a kind of operation, from the table operation.def. Must not know: loops, system calls.
  */
 #ifndef MILLRACE_OPERATION_H
 #define MILLRACE_OPERATION_H
@@ -15,16 +15,16 @@ enum {
     MR_RECEIVES = 1 << 1,       /* ... which were received from a socket */
     MR_SENDS = 1 << 2,          /* ... which were sent from memory to a socket */
     MR_HAS_VECTOR = 1 << 3,     /* ... and are in the elements of a vector */
-    MR_HAS_OFFSET = 1 << 4,     /* `offset` is a place in a file */
+    MR_HAS_OFFSET = 1 << 4,     /* `offset` is an offset in a file */
     MR_IS_ON_FILE = 1 << 5,     /* works on a file itself: never waits for readiness */
     MR_IS_WAIT = 1 << 6,        /* only waits; foreign descriptors are allowed */
     MR_NEVER_QUEUES = 1 << 7,   /* begins although others of its direction wait */
     MR_IS_INTERRUPTED = 1 << 8, /* mr_group_interrupt ends it */
-    MR_WRITES = 1 << 9          /* moves bytes from memory: 0 of some bytes is an error */
+    MR_WRITES = 1 << 9          /* moves bytes from memory; moving none of them is an error */
 };
 
-/* The traits of each kind. Static, so that a compiler sees them: most questions are one test of memory that is always
- * in the cache. */
+/* The traits of each kind. Static, so that the compiler sees them: a test of a trait reads memory that is always in the
+ * cache. */
 static const uint16_t mr_operation_traits[MR_KIND_COUNT] = {
 #define MR_OPERATION(HASKELL, NAME, TEXT, DIRECTION, BUFFER, FLAGS, SHUT, TRAITS) [MR_##NAME] = (TRAITS),
 #include "operation.def"
@@ -35,7 +35,7 @@ static const uint8_t mr_operation_directions[MR_KIND_COUNT] = {
 #include "operation.def"
 };
 
-/* Does a kind have one of these traits? */
+/* True if a kind has one of these traits. */
 static inline bool mr_has_trait(mr_kind kind, unsigned traits)
 {
     return mr_operation_traits[kind] & traits;
@@ -57,9 +57,9 @@ static inline bool mr_is_on_file(mr_kind kind)
 }
 
 /*
- * What an operation that waits ends with when a direction is shut down: a negative errno, or 0. -EAGAIN: it goes on
- * waiting. Linux tells a call that waits on a datagram socket or a listening Unix socket, but answers EAGAIN for ever to one
- * that does not wait.
+ * The result with which a waiting operation ends when a direction is shut down: a negative errno, or 0. -EAGAIN: it
+ * continues to wait. On a datagram socket or a listening Unix socket, Linux ends a blocking call, but returns EAGAIN
+ * for ever to a non-blocking one.
  */
 int mr_when_shut(mr_kind kind, mr_direction shut);
 

@@ -15,16 +15,16 @@ enum { BACKOFF_FIRST_MS = 10, BACKOFF_LAST_MS = 200 };
 
 /* -------------------------------------------------------------------------------------------------- performing --- */
 
-/* A borrowed buffer is taken for the length of the attempt, and kept only if bytes have come. */
+/* Attempts a receive with a borrowed buffer, which is kept only if bytes have arrived. */
 static int64_t attempt_with_borrowed(mr_loop *loop, mr_slot *slot)
 {
-    slot->borrowed = mr_buffers_take(&loop->buffers);
+    slot->borrowed = mr_buffers_alloc(&loop->buffers);
     if (!slot->borrowed)
         return -ENOMEM;
     slot->request.buffer = slot->borrowed->bytes;
     int64_t result = loop->backend->attempt(loop, slot);
     if (result <= 0) {
-        mr_buffers_put(&loop->buffers, slot->borrowed);
+        mr_buffers_free(&loop->buffers, slot->borrowed);
         slot->borrowed = NULL;
         slot->request.buffer = NULL;
     }
@@ -46,7 +46,7 @@ bool mr_perform(mr_loop *loop, mr_slot *slot)
         int64_t result = mr_perform_step(loop, slot);
         if (result == -EAGAIN)
             return false;
-        if ((loop->backend->hold && loop->backend->hold(loop, slot, result)) || mr_loop_settle(loop, slot, result))
+        if ((loop->backend->delay && loop->backend->delay(loop, slot, result)) || mr_loop_settle(loop, slot, result))
             return true;
         if (is_sending_first && slot->request.kind == MR_RECV && !mr_has_turn(slot))
             return false;
@@ -72,7 +72,7 @@ void mr_perform_now(mr_loop *loop, mr_slot *slot)
 void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc-no-recursion): see closing.c */
 {
     mr_descriptor *descriptor = slot->descriptor;
-    MR_CHECK(slot->state == MR_SLOT_PENDING || slot->state == MR_SLOT_BACKOFF); /* it ends once */
+    MR_CHECK(slot->state == MR_SLOT_PENDING || slot->state == MR_SLOT_BACKOFF); /* it must end only once */
     slot->result = result;
     slot->state = MR_SLOT_COMPLETED;
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
@@ -93,8 +93,8 @@ void mr_loop_finish(mr_loop *loop, mr_slot *slot, int64_t result) /* NOLINT(misc
         mr_closing_note_end(loop, descriptor);
 }
 
-/* A cause of failure that passes by itself: the operation pauses. Its timer is for the end of the pause or for the
- * deadline, whichever is first. */
+/* Pauses an operation after an error that passes by itself. Its timer fires at the end of the pause or at the deadline,
+ * whichever is first. */
 static void back_off(mr_loop *loop, mr_slot *slot)
 {
     uint64_t until_ns;
@@ -142,22 +142,23 @@ static bool is_lost_connection(const mr_slot *slot, int64_t result)
     }
 }
 
-/* When a thread exits, the kernel cancels what the thread had submitted: an ECANCELED that nobody asked for. */
+/* When a thread exits, the kernel cancels the operations that it submitted: an ECANCELED without a cancellation of
+ * ours. */
 bool mr_was_interrupted(int64_t result)
 {
     return result == -ECANCELED || result == -EINTR;
 }
 
-/* A write of some bytes that moved none, but did not fail. What asks again until all is written would go on for ever,
- * and what does not look would take it for success. write(2) leaves open when that happens; some devices and file
- * systems do it. */
+/* True if a write of some bytes wrote none, but did not fail. A caller that repeats until all is written would never
+ * end, and one that does not check would take it for success. write(2) does not say when that happens; some devices and
+ * file systems do it. */
 static bool has_written_nothing(const mr_slot *slot, int64_t result)
 {
     return result == 0 && mr_has_trait(slot->request.kind, MR_WRITES) && mr_wants_bytes(&slot->request);
 }
 
-/* The result of an operation that was asked to end. A wait in a direction that was shut down has not failed: what it
- * waited for has come. */
+/* The result of an operation that was asked to end. A wait succeeds if its direction was shut down, because the
+ * descriptor is ready then. */
 static int64_t end_of(const mr_slot *slot)
 {
     return mr_is_wait(slot->request.kind) && slot->end_reason == -EPIPE ? 0 : slot->end_reason;
@@ -196,10 +197,11 @@ bool mr_loop_settle(mr_loop *loop, mr_slot *slot, int64_t result)
     return true;
 }
 
-/* ---------------------------------------------------------------------------------- the end that was asked for --- */
+/* ---------------------------------------------------------------------------------- ending on request --- */
 
-/* An operation that is not the first of its direction would take what is another's. An accept may be the only one that was
- * told of a connection, of all that wait for one, on other loops and in other processes too. */
+/* Whether to try an operation a last time. One that is not the first of its direction must not: it would take another's
+ * bytes. An accept must be tried always: of all that wait, on other loops and in other processes too, it may be the
+ * only one that the kernel has woken for a connection. */
 static bool is_tried_last(const mr_slot *slot)
 {
     mr_kind kind = slot->request.kind;

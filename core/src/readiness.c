@@ -1,10 +1,11 @@
 /*
- * readiness.c: try, park, retry; once for all systems that report readiness. Must not know: backends, epoll, kqueue.
+ * readiness.c: try, park, retry, for all systems that report readiness. Must not know: backends, epoll, kqueue.
  *
- * An operation is attempted at once, unless it is an MR_SEND_THEN_RECEIVE, which sends with the next poll, or this loop knows that
- * nothing is to be had. If it would block, it stays on its descriptor's list and is attempted again when the poller reports
- * an edge. A descriptor of ours is watched from the first time somebody parks on it until it is closed: parking costs no
- * system call. A foreign descriptor, which may be closed behind our back, is watched for one event at a time.
+ * An operation is attempted at once, unless the loop knows that it would block; an MR_SEND_THEN_RECEIVE sends with the
+ * next poll. If it would block, it stays on its descriptor's list and is attempted again when the poller reports an
+ * edge. An adopted descriptor is watched from the first time an operation waits on it until it is closed, so waiting
+ * costs no system call. A foreign descriptor, which others may close without notice, is watched for one event at a
+ * time.
  */
 #include "readiness.h"
 #include "attempt.h"
@@ -19,28 +20,29 @@
 #include <poll.h>
 #include <time.h>
 
-/* A send does its TCP work within the system call: 32 of them keep the owner for about a tenth of a millisecond. */
+/* A send does its TCP work within the system call: 32 of them take about a tenth of a millisecond of the owner's
+ * time. */
 enum { EVENTS_PER_POLL = 64, UNUSED_EVENTS_MAX = 2, UNSENT_MAX = 32 };
 
-static mr_readiness_descriptor *known_of(const mr_descriptor *descriptor)
+static mr_readiness_descriptor *readiness_of(const mr_descriptor *descriptor)
 {
-    static_assert(sizeof(mr_readiness_descriptor) <= sizeof descriptor->part, "it fits");
-    return (mr_readiness_descriptor *)&descriptor->part;
+    static_assert(sizeof(mr_readiness_descriptor) <= sizeof descriptor->backend_data, "it fits");
+    return (mr_readiness_descriptor *)&descriptor->backend_data;
 }
 
 /*
- * "Only EAGAIN means empty" costs a system call per message. On a TCP socket that is watched for edges, a receive
- * that returned less than was asked for has emptied the socket too: whatever arrives later makes another edge
- * (epoll(7), question 9). Not so where a receive may stop early with more to come: at the end of the stream, at urgent
- * data, on Unix sockets (between messages with credentials or descriptors) and on datagrams.
+ * If only EAGAIN means empty, each message costs a second system call. On a TCP socket that is watched for edges, a
+ * receive that did not fill its buffer has emptied the socket too: bytes that arrive later make another edge (epoll(7),
+ * question 9). Exceptions are receives that may stop early with more to come: at the end of the stream, at urgent data,
+ * on Unix sockets (between messages with credentials or descriptors) and on datagrams.
  */
 static void note_transfer(mr_descriptor *descriptor, const mr_slot *slot, int64_t result)
 {
-    if (slot->request.kind != MR_RECV || !known_of(descriptor)->is_watched || !known_of(descriptor)->is_tcp ||
-        known_of(descriptor)->may_hide_data)
+    if (slot->request.kind != MR_RECV || !readiness_of(descriptor)->is_watched || !readiness_of(descriptor)->is_tcp ||
+        readiness_of(descriptor)->may_hide_data)
         return;
     if (result > 0 && (uint64_t)result < slot->request.length)
-        known_of(descriptor)->exhausted[MR_READING] = true;
+        readiness_of(descriptor)->exhausted[MR_READING] = true;
 }
 
 int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot)
@@ -50,12 +52,12 @@ int64_t mr_readiness_attempt(mr_loop *loop, mr_slot *slot)
     int64_t result = mr_attempt(loop, slot);
     if (!descriptor) /* MR_NOW */
         return result;
-    if (result == -EAGAIN && known_of(descriptor)->is_shut)
+    if (result == -EAGAIN && readiness_of(descriptor)->is_shut)
         result = mr_when_shut(kind, MR_READING);
     if (result != -EAGAIN)
         note_transfer(descriptor, slot, result);
-    else if (!mr_is_wait(kind) || known_of(descriptor)->is_watched)
-        known_of(descriptor)->exhausted[mr_direction_of(kind)] = true;
+    else if (!mr_is_wait(kind) || readiness_of(descriptor)->is_watched)
+        readiness_of(descriptor)->exhausted[mr_direction_of(kind)] = true;
     return result;
 }
 
@@ -68,7 +70,7 @@ static bool is_tcp(mr_loop *loop, int number)
     return getsockopt(number, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_TCP;
 #else
     (void)loop, (void)number;
-    return false; /* what is not known to be TCP is read until it is empty */
+    return false; /* a socket that is not known to be TCP is read until EAGAIN */
 #endif
 }
 
@@ -79,13 +81,13 @@ static int watch_edges(mr_loop *loop, mr_descriptor *descriptor, const mr_poller
     int error = poller->watch(loop, descriptor->number, tag, MR_WATCH_EDGES, true, true);
     if (error)
         return error;
-    known_of(descriptor)->is_watched = true;
-    known_of(descriptor)->is_one_shot = false;
-    known_of(descriptor)->is_tcp = poller->short_means_empty && is_tcp(loop, descriptor->number);
+    readiness_of(descriptor)->is_watched = true;
+    readiness_of(descriptor)->is_one_shot = false;
+    readiness_of(descriptor)->is_tcp = poller->short_means_empty && is_tcp(loop, descriptor->number);
     return 0;
 }
 
-/* For a foreign descriptor: asks for one event of whatever its waiting operations need, or for none any more. */
+/* Asks for one event on a foreign descriptor, in the directions in which operations wait, or for none if none wait. */
 static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
     bool reading = descriptor->first[MR_READING], writing = descriptor->first[MR_WRITING];
@@ -93,12 +95,12 @@ static int watch_once(mr_loop *loop, mr_descriptor *descriptor, const mr_poller 
     if (reading || writing) {
         int error = poller->watch(loop, descriptor->number, mr_handle_foreign(descriptor->number), MR_WATCH_ONCE,
                                   reading, writing);
-        known_of(descriptor)->is_one_shot = !error;
+        readiness_of(descriptor)->is_one_shot = !error;
         return error;
     }
-    if (known_of(descriptor)->is_one_shot)
+    if (readiness_of(descriptor)->is_one_shot)
         poller->unwatch(loop, descriptor->number);
-    known_of(descriptor)->is_one_shot = false;
+    readiness_of(descriptor)->is_one_shot = false;
     return 0;
 }
 
@@ -106,26 +108,27 @@ static int watch_descriptor(mr_loop *loop, mr_descriptor *descriptor, const mr_p
 {
     if (descriptor->generation == 0)
         return watch_once(loop, descriptor, poller);
-    return known_of(descriptor)->is_watched ? 0 : watch_edges(loop, descriptor, poller);
+    return readiness_of(descriptor)->is_watched ? 0 : watch_edges(loop, descriptor, poller);
 }
 
 static void attempt_or_watch(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
 {
     mr_descriptor *descriptor = slot->descriptor;
-    known_of(descriptor)->unused_events = 0;
-    bool has_tried = mr_is_performed_first(slot, known_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
+    readiness_of(descriptor)->unused_events = 0;
+    bool has_tried =
+        mr_is_performed_first(slot, readiness_of(descriptor)->exhausted[mr_direction_of(slot->request.kind)]);
     if (has_tried && mr_perform(loop, slot))
         return;
     int error = watch_descriptor(loop, descriptor, poller);
-    /* What cannot be watched, such as a regular file, is always ready: the look says so. */
+    /* A descriptor that cannot be watched, such as a regular file, is always ready: the attempt succeeds. */
     if (error && (has_tried || !mr_perform(loop, slot)))
         mr_loop_settle(loop, slot, error);
 }
 
 /*
- * MR_SEND_THEN_RECEIVE operations send together, when the loop is polled. So the threads that submit them run one
- * after the other, without a system call in between that would displace their code from the processor's caches. The
- * same holds for the sends. Decision 18.
+ * MR_SEND_THEN_RECEIVE operations send together, when the loop is polled. So the threads that submit them run one after
+ * the other, without a system call in between that would displace their code from the processor's caches; the sends
+ * follow one after the other, too. Decision 18.
  */
 static void push_unsent(mr_loop *loop, mr_slot *slot)
 {
@@ -168,8 +171,8 @@ static bool awaits_event(const mr_slot *slot)
            !mr_is_on_file(slot->request.kind);
 }
 
-/* Ends what waits in one direction without another attempt. On a foreign descriptor, where only waits are allowed, an
- * event is their answer (0). */
+/* Ends the waiting operations of one direction without another attempt. On a foreign descriptor, where only waits are
+ * allowed, an event completes them with 0. */
 static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction, int result)
 {
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
@@ -179,8 +182,8 @@ static void end_waiting(mr_loop *loop, mr_descriptor *descriptor, int direction,
     }
 }
 
-/* For operations that go on waiting: without another event they would wait for ever. */
-static void must_be_watched(mr_loop *loop, mr_descriptor *descriptor, int error)
+/* Ends the waiting operations if watching has failed: without an event they would wait for ever. */
+static void end_if_unwatched(mr_loop *loop, mr_descriptor *descriptor, int error)
 {
     if (!error)
         return;
@@ -194,24 +197,24 @@ void mr_readiness_cancel(mr_loop *loop, mr_slot *slot, const mr_poller *poller)
     if (slot->request.kind == MR_SEND_THEN_RECEIVE)
         remove_unsent(loop, slot);
     mr_perform_last(loop, slot);
-    if (known_of(descriptor)->is_one_shot)
-        must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
+    if (readiness_of(descriptor)->is_one_shot)
+        end_if_unwatched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
 void mr_readiness_detach(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    /* The close that follows would do, unless a child process has inherited the open file. */
-    if (known_of(descriptor)->is_watched || known_of(descriptor)->is_one_shot) {
+    /* Closing the descriptor would be enough, unless a child process has inherited the open file. */
+    if (readiness_of(descriptor)->is_watched || readiness_of(descriptor)->is_one_shot) {
         mr_count(&loop->counters.system_calls, 1);
         poller->unwatch(loop, descriptor->number);
     }
-    known_of(descriptor)->is_watched = known_of(descriptor)->is_one_shot = false;
+    readiness_of(descriptor)->is_watched = readiness_of(descriptor)->is_one_shot = false;
 }
 
 /* Retries the operations of one direction, oldest first, until one would block. */
 static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
 {
-    known_of(descriptor)->exhausted[direction] = false;
+    readiness_of(descriptor)->exhausted[direction] = false;
     bool blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
@@ -222,57 +225,57 @@ static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
     }
 }
 
-/* The one event has been used. The registration stays, without a condition, until the next wait or the close. The end
- * of the peer's stream concerns only those operations that read. */
+/* Acts on the one event of a foreign descriptor. The registration stays, without events, until the next wait or the
+ * close. The end of the peer's stream concerns only operations that read. */
 static void act_on_foreign(mr_loop *loop, mr_descriptor *descriptor, const mr_readiness_event *event,
                            const mr_poller *poller)
 {
-    known_of(descriptor)->is_one_shot = false;
+    readiness_of(descriptor)->is_one_shot = false;
     if (event->readable || event->hang_up)
         end_waiting(loop, descriptor, MR_READING, 0);
     if (event->writable)
         end_waiting(loop, descriptor, MR_WRITING, 0);
     if (descriptor->first[MR_READING] || descriptor->first[MR_WRITING])
-        must_be_watched(loop, descriptor, watch_once(loop, descriptor, poller));
+        end_if_unwatched(loop, descriptor, watch_once(loop, descriptor, poller));
 }
 
-/* A wait on a foreign descriptor had begun before a handle of the same descriptor was first used here. The one event
- * that it asked for has been used; operations that still wait do so as on any handle. */
+/* Watches an adopted descriptor on which a wait began before the loop first used its handle. The one event of that wait
+ * has come; operations that still wait do so as on any handle. */
 static void watch_as_own(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    known_of(descriptor)->is_one_shot = false;
-    if (!known_of(descriptor)->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
-        must_be_watched(loop, descriptor, watch_edges(loop, descriptor, poller));
+    readiness_of(descriptor)->is_one_shot = false;
+    if (!readiness_of(descriptor)->is_watched && (descriptor->first[MR_READING] || descriptor->first[MR_WRITING]))
+        end_if_unwatched(loop, descriptor, watch_edges(loop, descriptor, poller));
 }
 
 /*
- * Events have come while no operation waited, again and again. Perhaps the descriptor is used on another loop by now, and
- * each event wakes this one for nothing. So it is watched no longer. The next operation that waits watches it again, and
- * is told what is ready already.
+ * Stops watching a descriptor after several events without a waiting operation. Perhaps another loop uses it by now,
+ * and each event wakes this loop for nothing. The next operation that waits watches it again, and the poller then
+ * reports what is ready already.
  */
 static void note_unused(mr_loop *loop, mr_descriptor *descriptor, const mr_poller *poller)
 {
-    if (!known_of(descriptor)->is_watched || ++known_of(descriptor)->unused_events < UNUSED_EVENTS_MAX)
+    if (!readiness_of(descriptor)->is_watched || ++readiness_of(descriptor)->unused_events < UNUSED_EVENTS_MAX)
         return;
     mr_readiness_detach(loop, descriptor, poller);
-    known_of(descriptor)->exhausted[MR_READING] = known_of(descriptor)->exhausted[MR_WRITING] = false;
+    readiness_of(descriptor)->exhausted[MR_READING] = readiness_of(descriptor)->exhausted[MR_WRITING] = false;
 }
 
 static void act_on(mr_loop *loop, const mr_readiness_event *event, const mr_poller *poller)
 {
     mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));
     uint32_t generation = mr_handle_generation(event->tag);
-    bool was_foreign = descriptor && generation == 0 && known_of(descriptor)->is_one_shot;
+    bool was_foreign = descriptor && generation == 0 && readiness_of(descriptor)->is_one_shot;
     if (!descriptor || (descriptor->generation != generation && !was_foreign))
-        return; /* from the descriptor's former life */
+        return; /* an event of an earlier descriptor with this number */
     if (descriptor->generation == 0) {
         act_on_foreign(loop, descriptor, event, poller);
         return;
     }
     if (event->hang_up)
-        known_of(descriptor)->may_hide_data = true;
-    if (event->is_shut && known_of(descriptor)->is_watched && !known_of(descriptor)->is_tcp)
-        known_of(descriptor)->is_shut = true;
+        readiness_of(descriptor)->may_hide_data = true;
+    if (event->is_shut && readiness_of(descriptor)->is_watched && !readiness_of(descriptor)->is_tcp)
+        readiness_of(descriptor)->is_shut = true;
     if (!descriptor->first[MR_READING] && !descriptor->first[MR_WRITING])
         note_unused(loop, descriptor, poller);
     if (event->readable || event->hang_up)
@@ -283,7 +286,7 @@ static void act_on(mr_loop *loop, const mr_readiness_event *event, const mr_poll
         watch_as_own(loop, descriptor, poller);
 }
 
-/* With thousands of descriptors their records are in no cache when an event comes. */
+/* With thousands of descriptors, the record of one is in no cache when its event comes. */
 static void prefetch_descriptor(mr_loop *loop, const mr_readiness_event *event)
 {
     const mr_descriptor *descriptor = mr_loop_descriptor(loop, mr_handle_descriptor(event->tag));

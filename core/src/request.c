@@ -1,11 +1,10 @@
-/* request.c: what makes a request complete in itself, and what is left of one after a part was done. Must not know:
- * system calls. */
+/* request.c: checks requests, and advances one after a partial transfer. Must not know: system calls. */
 #include "request.h"
 #include "loop.h"
 
 #include <errno.h>
 
-/* What `buffer` and `length` of a request must be: a column of the table of operations. */
+/* The rule for `buffer` and `length` of a request: a column of the table of operations. */
 typedef enum buffer_rule { NOTHING, BYTES, VECTOR, ADDRESS, BORROWED } buffer_rule;
 
 static const struct {
@@ -47,7 +46,7 @@ int mr_check_request(const mr_request *request)
         return -EINVAL;
     if ((request->flags & ~(uint32_t)rules[request->kind].flags) || !has_fitting_buffer(request))
         return -EINVAL;
-    /* To io_uring and to Windows some greater offsets stand for others: the file's position, its end. */
+    /* Larger offsets have special meanings to io_uring and Windows: the file's position, its end. */
     if (mr_has_trait(request->kind, MR_HAS_OFFSET) && request->offset > INT64_MAX)
         return -EINVAL;
     bool is_foreign = mr_handle_generation(request->handle) == 0;
@@ -57,7 +56,7 @@ int mr_check_request(const mr_request *request)
 int mr_is_error_of_file(int64_t result)
 {
     switch (-result) {
-    case EBADMSG: /* what is on the disk does not have its checksum */
+    case EBADMSG: /* the data on the disk does not match its checksum */
     case EINVAL:
     case EIO:
     case EISDIR:
@@ -65,10 +64,10 @@ int mr_is_error_of_file(int64_t result)
     case ENXIO:
     case EOVERFLOW:
     case ESPIPE:
-#ifdef ESTALE /* another computer's disk no longer knows the file */
+#ifdef ESTALE /* the file server no longer has the file */
     case ESTALE:
 #endif
-#ifdef EUCLEAN /* ... or not the structure of a file system */
+#ifdef EUCLEAN /* the file system's structure is damaged */
     case EUCLEAN:
 #endif
         return 1;

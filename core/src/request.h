@@ -1,16 +1,17 @@
-/* request.h: what makes a request complete in itself, and what is left of one after a part was done. Must not know: system calls. */
+/* request.h: checks requests, and advances one after a partial transfer. Must not know: system calls. */
 #ifndef MILLRACE_REQUEST_H
 #define MILLRACE_REQUEST_H
 
 #include "operation.h"
 
-/* 0 for a request that is complete in itself, or -EINVAL. */
+/* Returns 0 if the request is valid by itself, -EINVAL if not, -EBADF if the operation does not accept a foreign
+ * descriptor. */
 int mr_check_request(const mr_request *request);
 
 /* Whether the request names at least one byte of memory. */
 bool mr_wants_bytes(const mr_request *request);
 
-/* Advances a transfer by what was moved. Returns true when nothing is left. */
+/* Advances a request past the transferred bytes. Returns true when none are left. */
 bool mr_advance(mr_request *request, uint64_t transferred);
 
 #endif

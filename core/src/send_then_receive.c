@@ -16,10 +16,10 @@ int64_t mr_send_then_receive_attempt(mr_loop *loop, mr_slot *slot)
     return result == -EAGAIN ? mr_not_sent(0) : result;
 }
 
-/* The second half. */
+/* Turns the operation into its second half. */
 static void become_receive(mr_loop *loop, mr_slot *slot)
 {
-    mr_buffers_put(&loop->buffers, slot->request.buffer);
+    mr_buffers_free(&loop->buffers, slot->request.buffer);
     slot->request.kind = MR_RECV;
     slot->request.flags |= MR_BORROW;
     slot->request.buffer = NULL;
@@ -30,7 +30,7 @@ static void become_receive(mr_loop *loop, mr_slot *slot)
 bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     bool is_sent = result >= 0 && (uint64_t)result == slot->request.length;
-    bool is_interrupted = slot->end_reason == -EINTR; /* from the second half, not from the first */
+    bool is_interrupted = slot->end_reason == -EINTR; /* only the receive can be interrupted, not the send */
     if (is_sent)
         become_receive(loop, slot);
     if (slot->end_reason && (is_sent || !is_interrupted))
@@ -46,7 +46,7 @@ bool mr_send_then_receive_settle(mr_loop *loop, mr_slot *slot, int64_t result)
 void mr_send_then_receive_end(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     if (result != -EINVAL && mr_sent_only(result) < 0)
-        mr_buffers_put(&loop->buffers, slot->request.buffer);
+        mr_buffers_free(&loop->buffers, slot->request.buffer);
 }
 
 bool mr_send_then_receive_begin(mr_loop *loop, mr_slot *slot)

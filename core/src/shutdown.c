@@ -13,7 +13,8 @@ static bool is_ended_by_shutdown(const mr_slot *slot)
     return mr_when_shut(slot->request.kind, MR_WRITING) == -EPIPE && mr_handle_generation(slot->request.handle) != 0;
 }
 
-/* Linux does not tell a poll for room that its Unix socket was shut down for sending. */
+/* Ends sends and waits. A poll of Linux for writability does not notice that its Unix socket was shut down for
+ * sending. */
 static void end_sends(mr_loop *loop, mr_descriptor *descriptor)
 {
     for (mr_slot *slot = descriptor->first[MR_WRITING], *next; slot; slot = next) {
@@ -45,7 +46,7 @@ void mr_shutdown_perform(mr_loop *loop, mr_slot *slot)
     mr_message message = {.kind = MR_MESSAGE_SHUT, .handle = slot->request.handle, .request = slot->request};
     mr_loop *others[MR_LOOPS_MAX];
     uint64_t joined;
-    loop->backend->flush(loop); /* what is to be sent goes first */
+    loop->backend->flush(loop); /* queued sends go first */
     mr_perform_now(loop, slot);
     if (slot->result < 0 || mr_handle_loops(&loop->group->handles, message.handle, &joined) < 0)
         return;

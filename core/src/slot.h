@@ -17,46 +17,46 @@
 typedef enum mr_slot_state {
     MR_SLOT_FREE,
     MR_SLOT_RESERVED,
-    MR_SLOT_PENDING,   /* the backend has it, or its timer */
-    MR_SLOT_BACKOFF,   /* waiting for its timer before the backend gets it again */
+    MR_SLOT_PENDING,   /* in flight, in the backend */
+    MR_SLOT_BACKOFF,   /* pausing; its timer submits it to the backend again */
     MR_SLOT_COMPLETED, /* on the list of completions */
     MR_SLOT_DELIVERED  /* polled; the token is not released yet */
 } mr_slot_state;
 
-/* Room for what the loop's backend keeps for an operation, or of a descriptor: one of its own types. */
-typedef struct mr_backend_part {
+/* Space for a type of the loop's backend: its data of an operation or a descriptor. */
+typedef struct mr_backend_data {
     _Alignas(4) unsigned char bytes[8];
-} mr_backend_part;
+} mr_backend_data;
 
 typedef struct mr_slot {
     mr_timer timer; /* first: a timer that fires is cast back to its slot */
     struct mr_slot *next;
     struct mr_slot *previous; /* neighbours among the operations of one direction of a descriptor */
-    struct mr_slot *queued;   /* successor on the free list, the list of completions, or the backend's own queue */
+    struct mr_slot *queued;   /* successor on the free list, the list of completions, or a queue of the backend */
     struct mr_descriptor *descriptor;
     mr_request request;
     mr_token token;
     int64_t result;
     uint64_t transferred;
     mr_buffer *borrowed;  /* MR_BORROW: once bytes are in it */
-    void *backend_memory; /* what a backend needs until the operation has ended; freed then */
+    void *backend_memory; /* allocated by the backend; freed when the operation has ended */
     int end_reason;       /* 0, or the error that the operation was asked to end with */
     uint16_t backoff_ms;
     uint8_t state;
-    bool has_begun;       /* CONNECT: the system knows of it */
-    mr_backend_part part; /* zero when the operation begins */
+    bool has_begun;               /* CONNECT: the system has begun to connect */
+    mr_backend_data backend_data; /* zero when the operation begins */
 } mr_slot;
 
-/* A reserved slot that was never used; NULL without memory. */
+/* Creates a reserved slot; NULL without memory. */
 mr_slot *mr_slot_create(mr_loop *loop);
 
-/* Makes the slot's token stale, and the slot free. */
+/* Frees a slot, which makes its token stale. */
 void mr_slot_free(mr_loop *loop, mr_slot *slot);
 
 /* The slot of a token, or NULL if it is stale. */
 mr_slot *mr_loop_find(mr_loop *loop, mr_token token);
 
-/* How much of a file one attempt moves: the caller may have to wait for it. */
+/* The most bytes of a file that one attempt moves, because the caller may have to wait for them. */
 #define MR_FILE_BYTES_MAX (UINT64_C(1) << 20)
 
 static inline size_t mr_file_bytes(const mr_request *request)

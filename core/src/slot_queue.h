@@ -22,8 +22,8 @@ static inline void mr_slot_queue_push(mr_slot_queue *queue, mr_slot *slot)
     queue->last = slot;
 }
 
-/* The first slot, or NULL. */
-static inline mr_slot *mr_slot_queue_take(mr_slot_queue *queue)
+/* Removes the first slot; NULL if the queue is empty. */
+static inline mr_slot *mr_slot_queue_pop(mr_slot_queue *queue)
 {
     mr_slot *slot = queue->first;
     if (!slot)
@@ -34,7 +34,7 @@ static inline mr_slot *mr_slot_queue_take(mr_slot_queue *queue)
     return slot;
 }
 
-/* Takes a slot out that is in the queue. O(n). */
+/* Removes a slot that is in the queue. O(n). */
 static inline void mr_slot_queue_remove(mr_slot_queue *queue, mr_slot *slot)
 {
     mr_slot *before = NULL;

@@ -5,7 +5,7 @@
 
 static_assert(sizeof(mr_timeout) == 48, "what CONTRACT.md states per timer");
 
-mr_timeout *mr_timeout_take(mr_loop *loop)
+mr_timeout *mr_timeout_reserve(mr_loop *loop)
 {
     mr_timeout *timeout = loop->free_timeouts;
     if (timeout) {
@@ -17,7 +17,7 @@ mr_timeout *mr_timeout_take(mr_loop *loop)
         if (!timeout)
             return NULL;
         timeout->token = mr_token_make(loop->group->epoch, loop->index, number, true);
-        timeout->timer.place.owner = MR_TIMER_OF_TIMEOUT;
+        timeout->timer.position.owner = MR_TIMER_OF_TIMEOUT;
     }
     timeout->state = MR_SLOT_RESERVED;
     return timeout;

@@ -1,4 +1,4 @@
-/* timer.c: the timing wheel of timer.h. Takes `now`, reads no clock, allocates nothing. */
+/* timer.c: the timing wheel of timer.h. */
 #include "timer.h"
 #include "millrace_check.h"
 
@@ -30,7 +30,7 @@ static uint64_t first_tick(uint64_t slot_number, unsigned level)
     return slot_number << (level * MR_WHEEL_DIGIT_BITS);
 }
 
-/* Does a level's current or next turn contain this tick? A turn of a level is a slot of the level above. */
+/* True if a level's current or next turn contains this tick. A turn of a level is a slot of the level above. */
 static bool reaches(uint64_t now_tick, uint64_t tick, unsigned level)
 {
     return slot_number(tick, level + 1) - slot_number(now_tick, level + 1) <= 1;
@@ -51,13 +51,13 @@ static void set_occupied(mr_timer_wheel *wheel, unsigned level, unsigned slot, b
     *turn = occupied ? *turn | bit : *turn & ~bit;
 }
 
-/* When the wheel must do something about a slot: fire its timers, or empty it (see sorting below). */
+/* The tick at which the wheel must fire a slot's timers, or empty the slot (see `cascade` below). */
 static uint64_t attention_tick(uint64_t slot_number, unsigned level)
 {
     return level == 0 ? slot_number : first_tick(slot_number - 1, level);
 }
 
-/* Behind those that are in its slot. What is due already goes into the slot that is due now. */
+/* Appends a timer to its slot. A timer that is due already goes into the slot that is due now. */
 static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
 {
     uint64_t tick = due_tick > wheel->now_tick ? due_tick : wheel->now_tick;
@@ -67,8 +67,8 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
     mr_timer **head = &wheel->slots[level][slot];
     if (attention < wheel->watched_tick)
         wheel->watched_tick = attention;
-    timer->place = (mr_timer_place){
-        .tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127, .owner = timer->place.owner};
+    timer->position = (mr_timer_position){
+        .tick = due_tick & TICK_MASK, .level = level & 15, .slot = slot & 127, .owner = timer->position.owner};
     if (!*head) {
         *head = timer->next = timer->previous = timer;
         set_occupied(wheel, level, slot, true);
@@ -82,11 +82,11 @@ static void insert(mr_timer_wheel *wheel, mr_timer *timer, uint64_t due_tick)
 
 static void unlink_timer(mr_timer_wheel *wheel, mr_timer *timer)
 {
-    mr_timer **head = &wheel->slots[timer->place.level][timer->place.slot];
+    mr_timer **head = &wheel->slots[timer->position.level][timer->position.slot];
     MR_CHECK(timer->next->previous == timer);
     if (timer->next == timer) {
         *head = NULL;
-        set_occupied(wheel, timer->place.level, timer->place.slot, false);
+        set_occupied(wheel, timer->position.level, timer->position.slot, false);
     } else {
         timer->next->previous = timer->previous;
         timer->previous->next = timer->next;
@@ -110,7 +110,7 @@ bool mr_timer_is_armed(const mr_timer *timer)
 
 uint64_t mr_timer_due_ns(const mr_timer *timer)
 {
-    uint64_t tick = timer->place.tick; /* in 64 bits before it is shifted: it is a bit-field of fewer */
+    uint64_t tick = timer->position.tick; /* copied to 64 bits before the shift, because the bit-field has fewer */
     return tick > UINT64_MAX >> MR_TICK_BITS ? UINT64_MAX : tick << MR_TICK_BITS;
 }
 
@@ -126,8 +126,8 @@ void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
 {
     uint64_t tick = tick_at_or_after(deadline_ns);
     bool is_armed = mr_timer_is_armed(timer);
-    if (is_armed && tick >= timer->place.tick) {
-        timer->place.tick = tick & TICK_MASK;
+    if (is_armed && tick >= timer->position.tick) {
+        timer->position.tick = tick & TICK_MASK;
         return;
     }
     if (is_armed)
@@ -137,7 +137,7 @@ void mr_timer_arm(mr_timer_wheel *wheel, mr_timer *timer, uint64_t deadline_ns)
     insert(wheel, timer, tick);
 }
 
-/* The number of a level's first occupied slot, or NEVER_TICK. None of them lies before now. */
+/* The number of a level's first occupied slot, or NEVER_TICK. No occupied slot lies before now. */
 static uint64_t first_occupied(const mr_timer_wheel *wheel, unsigned level)
 {
     uint64_t turn = slot_number(wheel->now_tick, level + 1);
@@ -152,16 +152,16 @@ static uint64_t first_occupied(const mr_timer_wheel *wheel, unsigned level)
  * reaches it; of several such slots, the one that begins first goes first. The wheel must not reach the beginning of a
  * slot that is not empty.
  */
-typedef struct sorting {
+typedef struct cascade {
     uint64_t begin_tick; /* the first moment at which there is a slot to empty */
     uint64_t end_tick;   /* the first moment at which one begins */
     unsigned level;      /* the slot to empty at `now_tick`; level 0: there is none yet */
     unsigned slot;
-} sorting;
+} cascade;
 
-static sorting next_sorting(const mr_timer_wheel *wheel, uint64_t now_tick)
+static cascade next_cascade(const mr_timer_wheel *wheel, uint64_t now_tick)
 {
-    sorting next = {.begin_tick = NEVER_TICK, .end_tick = NEVER_TICK};
+    cascade next = {.begin_tick = NEVER_TICK, .end_tick = NEVER_TICK};
     uint64_t chosen_end = NEVER_TICK;
     for (unsigned level = 1; level < MR_WHEEL_LEVELS; level++) {
         uint64_t number = first_occupied(wheel, level);
@@ -181,8 +181,8 @@ static sorting next_sorting(const mr_timer_wheel *wheel, uint64_t now_tick)
     return next;
 }
 
-/* Puts timers of one slot where they belong, at most this many. False if some are left. */
-static bool sort_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsigned *moves)
+/* Moves timers of one slot to finer slots, at most *moves. Returns false if some are left. */
+static bool cascade_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsigned *moves)
 {
     mr_timer *timer;
     while ((timer = wheel->slots[level][slot])) {
@@ -190,7 +190,7 @@ static bool sort_slot(mr_timer_wheel *wheel, unsigned level, unsigned slot, unsi
             return false;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer, timer->place.tick);
+        insert(wheel, timer, timer->position.tick);
     }
     return true;
 }
@@ -201,12 +201,12 @@ static void advance(mr_timer_wheel *wheel, uint64_t tick)
         wheel->now_tick = tick;
 }
 
-/* Takes a timer from the slot that is due, and puts those elsewhere whose deadline was moved. */
+/* Removes a due timer from the slot that is due now, and moves those whose deadline is later to their slots. */
 static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
 {
     mr_timer *timer;
     while ((timer = wheel->slots[0][wheel->now_tick % MR_WHEEL_SLOTS])) {
-        if (timer->place.tick <= wheel->now_tick) {
+        if (timer->position.tick <= wheel->now_tick) {
             mr_timer_disarm(wheel, timer);
             return timer;
         }
@@ -214,12 +214,12 @@ static mr_timer *take_due(mr_timer_wheel *wheel, unsigned *moves)
             return NULL;
         --*moves;
         unlink_timer(wheel, timer);
-        insert(wheel, timer, timer->place.tick);
+        insert(wheel, timer, timer->position.tick);
     }
     return NULL;
 }
 
-/* What take_due has left there needs moves. */
+/* True if take_due has left timers there, because it had no moves left. */
 static bool is_occupied_now(const mr_timer_wheel *wheel)
 {
     return wheel->slots[0][wheel->now_tick % MR_WHEEL_SLOTS];
@@ -232,7 +232,7 @@ mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *move
         mr_timer *timer = take_due(wheel, moves);
         if (timer || is_occupied_now(wheel))
             return timer;
-        sorting next = next_sorting(wheel, target_tick);
+        cascade next = next_cascade(wheel, target_tick);
         uint64_t limit = next.end_tick <= target_tick ? next.end_tick - 1 : target_tick;
         uint64_t due = first_occupied(wheel, 0);
         if (due <= limit) {
@@ -240,7 +240,7 @@ mr_timer *mr_timer_expire(mr_timer_wheel *wheel, uint64_t now_ns, unsigned *move
             continue;
         }
         advance(wheel, limit);
-        if (next.level == 0 || !sort_slot(wheel, next.level, next.slot, moves))
+        if (next.level == 0 || !cascade_slot(wheel, next.level, next.slot, moves))
             return NULL;
     }
 }
@@ -252,8 +252,8 @@ static uint64_t beginning_of_ns(uint64_t tick)
 
 uint64_t mr_timer_next_ns(const mr_timer_wheel *wheel)
 {
-    uint64_t due = first_occupied(wheel, 0), sorting_begins = next_sorting(wheel, wheel->now_tick).begin_tick;
-    uint64_t tick = due < sorting_begins ? due : sorting_begins;
+    uint64_t due = first_occupied(wheel, 0), cascade_begins = next_cascade(wheel, wheel->now_tick).begin_tick;
+    uint64_t tick = due < cascade_begins ? due : cascade_begins;
     return tick <= wheel->now_tick ? 0 : beginning_of_ns(tick);
 }
 
@@ -267,7 +267,7 @@ uint64_t mr_timer_watched_ns(const mr_timer_wheel *wheel)
     return beginning_of_ns(wheel->watched_tick);
 }
 
-/* Every timer of a slot: linked both ways, and with that slot for its place. Returns how many. */
+/* Checks that the timers of a slot are linked both ways and name that slot. Returns their number. */
 static uint64_t check_slot(const mr_timer_wheel *wheel, unsigned level, unsigned slot)
 {
     const mr_timer *first = wheel->slots[level][slot], *timer = first;
@@ -275,7 +275,7 @@ static uint64_t check_slot(const mr_timer_wheel *wheel, unsigned level, unsigned
     if (first)
         do {
             MR_CHECK(timer->next && timer->next->previous == timer);
-            MR_CHECK(timer->place.level == level && timer->place.slot == slot);
+            MR_CHECK(timer->position.level == level && timer->position.slot == slot);
             count++;
             timer = timer->next;
         } while (timer != first);

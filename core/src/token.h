@@ -1,5 +1,5 @@
 /*
- * token.h: what a token is made of: loop (10 bits) | generation (25) | number (24) | is it a timeout (1).
+ * token.h: the parts of a token: loop (10 bits) | generation (25) | number (24) | whether it is a timeout (1).
  *
  * The number is that of a slot or of a timeout, which are counted separately. The generation grows whenever the token's
  * record is used again.
@@ -20,15 +20,14 @@
 static_assert(MR_SLOT_BITS + MR_GENERATION_BITS + 10 == 60, "a token is less than 2^60");
 static_assert(MR_LOOPS_MAX == 1 << 10, "a loop's index fits into a token");
 
-/* Where the generations of an epoch's names begin: far from those of the epochs before and after it, and at 0 for the
- * first. */
+/* The first generation of an epoch: far from those of the epochs before and after it, and 0 for the first epoch. */
 static inline uint64_t mr_epoch_start(uint32_t epoch)
 {
     return (uint64_t)epoch * 0x9E3779B1; /* 2^32 over the golden ratio */
 }
 
-/* The first token of a record. Its generation depends on the group's epoch: a token that is kept beyond the end of a
- * simulation, or of which a forked process has a copy, names nothing new there. */
+/* The first token of a record. Its generation depends on the group's epoch. So a stale token from before a fork, or
+ * from an earlier simulation, does not match a new record. */
 static inline mr_token mr_token_make(uint32_t epoch, uint32_t loop, uint32_t number, bool is_timeout)
 {
     const uint64_t generations = (UINT64_C(1) << MR_GENERATION_BITS) - 1; /* a token is never 0 */

@@ -1,4 +1,4 @@
-/* units.h: nanoseconds, in which the core counts time. Must not know: loops, operations, the clock. */
+/* units.h: nanoseconds, the core's unit of time. Must not know: loops, operations, the clock. */
 #ifndef MILLRACE_UNITS_H
 #define MILLRACE_UNITS_H
 

@@ -1,8 +1,9 @@
 /*
- * unity.c: the core as one translation unit, for releases: the compiler sees through the calls between its files. The tests
- * compile each file by itself.
+ * unity.c: the core as one translation unit, for releases: the compiler sees through the calls between its files. The
+ * tests compile each file by itself.
  *
- * Left out are backends other than epoll, and the simulated machine. A static name must be unique among the files below.
+ * Left out are backends other than epoll, and the simulated machine. A static name must be unique among the files
+ * below.
  */
 #include "backend.c"
 #include "buffer.c"

@@ -23,18 +23,18 @@ static const struct {
  * queue is full. FAST_POLL (5.7): a receive that would block does not occupy a kernel thread. */
 #define NEEDED_FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
-/* The kernel frees a ring some time after it was closed, and until then counts its memory for the user
- * (RLIMIT_MEMLOCK). So what has no room now may have some soon: after a restart, or where loops come and go. */
-enum { ROOM_TRIES = 20, ROOM_PAUSE_MS = 5 };
+/* The kernel frees a ring some time after it was closed, and until then counts its memory towards the user's
+ * RLIMIT_MEMLOCK. So a ring that does not fit now may fit soon: after a restart, or where loops come and go. */
+enum { MEMORY_TRIES = 20, MEMORY_PAUSE_MS = 5 };
 
 int mr_uring_open(struct io_uring *ring, unsigned entries, unsigned completion_entries, unsigned delivery)
 {
     int error = -ENOMEM;
-    for (int i = 0; i < ROOM_TRIES && error == -ENOMEM; i++) {
+    for (int i = 0; i < MEMORY_TRIES && error == -ENOMEM; i++) {
         struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | delivery,
                                          .cq_entries = completion_entries};
         if (i > 0)
-            (void)poll(NULL, 0, ROOM_PAUSE_MS);
+            (void)poll(NULL, 0, MEMORY_PAUSE_MS);
         error = io_uring_queue_init_params(entries, ring, &params);
     }
     return error;
@@ -122,9 +122,10 @@ void mr_uring_prepare_file(struct io_uring_sqe *entry, mr_slot *slot)
 }
 
 /*
- * The kernel begins a buffered read again when its page has come, on behalf of the thread that submitted it. If that thread
- * has ended, the answer is -EFAULT, although the memory is there (axboe/liburing#1595). A run-time system ends threads at
- * any time. Memory that is really not there is told from that by a read or write of this thread.
+ * The kernel retries a buffered read when its page has been read, on behalf of the thread that submitted it. If that
+ * thread has ended, the result is -EFAULT, although the memory is valid (axboe/liburing#1595). A run-time system ends
+ * threads at any time. If it happens repeatedly, a read or write by this thread tells whether the memory is really
+ * invalid.
  */
 int64_t mr_uring_result_on_file(mr_loop *loop, mr_slot *slot, int32_t answer, uint8_t *faults)
 {

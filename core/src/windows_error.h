@@ -4,7 +4,7 @@
 
 #include "millrace.h" /* mr_error_of_winsock */
 
-/* Returns a negative errno; -EIO if there is no better one. */
+/* Converts an NTSTATUS to a negative errno; -EIO if no other one fits. */
 int mr_error_of_status(int32_t ntstatus);
 
 #endif

@@ -21,7 +21,8 @@ enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77, STATUS_LEAKED = 99 };
 #define HARNESS_FINDS_LEAKS 0
 #endif
 
-/* Called before leaks are looked for, if it is defined: for a program whose functions may wait for more than their thread. */
+/* Called before leaks are looked for, if it is defined: for a program whose functions may wait for more than their
+ * thread. */
 void runner_before_leaks(void) __attribute__((weak));
 
 typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;

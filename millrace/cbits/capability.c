@@ -20,7 +20,7 @@ typedef struct attachment {
     uint32_t number;
 } attachment;
 
-static mr_group *group;             /* once it exists, only own_group reads it */
+static mr_group *group;             /* once it exists, only process_group reads it */
 static _Atomic int64_t group_epoch; /* the epoch whose loops `group` has */
 /* The loops that were created with the group. mrh_create_loop has returned the first `first_loops_taken` of them. */
 static mr_loop *first_loops[MR_LOOPS_MAX];
@@ -30,11 +30,11 @@ static atomic_uint attachment_count;
 static _Atomic(mr_loop *) loops[MR_LOOPS_MAX]; /* by index in the group, for tokens */
 static _Atomic int64_t epoch;
 
-/* While a simulation runs, this is its capability's loop. Only managers still use the capability's real loop. */
+/* The loop of the capability on which a simulation runs. Only managers still use that capability's real loop. */
 static attachment simulated;
 
-/* A cache: an OS thread mostly serves one capability. `view` changes with every fork and every simulation, which makes the
- * cached attachment invalid. */
+/* A cache: an OS thread mostly serves one capability. `view` changes with every fork and every simulation, which makes
+ * the cached attachment invalid. */
 static _Thread_local attachment last;
 static _Thread_local int64_t last_view;
 static _Atomic int64_t view;
@@ -77,11 +77,11 @@ static void reset_after_fork(int64_t now)
 }
 
 /*
- * The program's group, or NULL. In the child of a fork, the first call resets it: before the child holds, adopts or closes any
- * descriptor, because the reset forgets all holds. The handler that fork itself calls does not do it: a child that only
- * executes another program needs no reset, and its parent's other threads may have been changing their loops.
+ * The process's group, or NULL. In the child of a fork, the first call resets the group, before the child holds, adopts
+ * or closes any descriptor, because the reset drops all holds. note_fork does not reset it: a child that only executes
+ * another program needs no reset, and the parent's other threads may have been changing their loops.
  */
-static mr_group *own_group(void)
+static mr_group *process_group(void)
 {
     int64_t now = atomic_load_explicit(&epoch, memory_order_relaxed);
     if (group && atomic_load_explicit(&group_epoch, memory_order_acquire) != now)
@@ -110,17 +110,17 @@ int mrh_create_group(int backend, unsigned loop_count)
 
 bool mrh_has_group(void)
 {
-    return own_group() != NULL;
+    return process_group() != NULL;
 }
 
 bool mrh_can_adopt(void)
 {
-    return own_group() != NULL || mrh_is_simulated_here();
+    return process_group() != NULL || mrh_is_simulated_here();
 }
 
 int mrh_backend(void)
 {
-    return (int)mr_group_backend(own_group());
+    return (int)mr_group_backend(process_group());
 }
 
 int64_t mrh_epoch(void)
@@ -134,7 +134,7 @@ int mrh_create_loop(mr_loop **loop)
     if (first_loops_taken < first_loop_count)
         *loop = first_loops[first_loops_taken++];
     else
-        error = mr_loop_create(own_group(), loop);
+        error = mr_loop_create(process_group(), loop);
     if (!error)
         atomic_store(&loops[mr_loop_index(*loop)], *loop);
     return error;
@@ -168,7 +168,7 @@ void mrh_attach(mr_loop *loop, unsigned number, void *capability)
     atomic_flag_clear(&lock);
 }
 
-/* For when the cached attachment is invalid. */
+/* Finds the attachment of this capability when the cached one is invalid, or NULL. */
 static __attribute__((noinline)) const attachment *find_attachment(Capability *here, int64_t now)
 {
     if (mrh_is_simulated_here())
@@ -219,7 +219,7 @@ static mr_loop *loop_of_token(mr_token token)
     return atomic_load(&loops[mr_token_loop(token)]);
 }
 
-/* The same. `is_ours` tells whether the caller owns the loop. */
+/* As loop_of_token. `is_ours`: whether the caller owns the loop. */
 static mr_loop *loop_of(mr_token token, bool *is_ours)
 {
     mr_loop *loop = loop_of_token(token);
@@ -234,7 +234,7 @@ static bool is_simulated(const mr_loop *loop)
 
 static mr_group *group_of(int descriptor)
 {
-    return mrh_is_simulated(descriptor) ? mrh_simulation_group() : own_group();
+    return mrh_is_simulated(descriptor) ? mrh_simulation_group() : process_group();
 }
 
 int64_t mrh_adopt(int descriptor)
@@ -257,11 +257,11 @@ int mrh_hold(mr_handle handle)
     return owner ? mr_group_hold(owner, handle) : -EBADF;
 }
 
-void mrh_let_go(mr_handle handle)
+void mrh_release_handle(mr_handle handle)
 {
     mr_group *owner = group_of(mr_handle_descriptor(handle));
     if (owner)
-        mr_group_let_go(owner, handle);
+        mr_group_release(owner, handle);
 }
 
 /* This capability's loop if it is in the group of a descriptor, or NULL. */
@@ -288,7 +288,7 @@ void mrh_retry_waiting(mr_handle handle)
         mr_group_interrupt(owner, loop_here_for(number), handle);
 }
 
-/* So that a simulation's report can say which thread waits. */
+/* A simulation's report then says which thread waits. */
 static void name_thread(mr_request *request)
 {
     request->user_data |= mrh_thread_number() << MRH_THREAD_SHIFT;
@@ -316,12 +316,12 @@ int64_t mrh_submit(int kind, unsigned flags, mr_handle handle, void *buffer, uin
                           .offset = offset};
     if (is_simulated(loop)) {
         name_thread(&request);
-        mrh_begin_block();
+        mrh_begin_nursery_block();
     }
     mr_completion completion;
     if (mr_loop_submit(loop, &request, &completion) == MR_DONE)
         return value_of(&completion) * 4 + MRH_DONE;
-    mr_token ticket = !is_simulated(loop) && mrh_stay(loop) ? completion.token | MRH_STAYS : completion.token;
+    mr_token ticket = !is_simulated(loop) && mrh_thread_stays(loop) ? completion.token | MRH_STAYS : completion.token;
     return (int64_t)(ticket << 2) | MRH_PENDING;
 }
 
@@ -336,7 +336,7 @@ int64_t mrh_reserve(int kind)
     return error ? (int64_t)error * 4 + MRH_DONE : (int64_t)(token << 2) | MRH_DONE;
 }
 
-/* Delays of more than 292 years are cut off. The sum is limited too, because a simulated clock may be that far already. */
+/* Limits delays to 292 years. Limits the sum too, because a simulated clock may already be that far. */
 static uint64_t moment_after(uint64_t now_ns, int64_t delay_us)
 {
     const int64_t limit_us = INT64_MAX / 1000;
@@ -362,7 +362,7 @@ void mrh_start(mr_token token, int kind, mr_handle handle)
     start(token, &(mr_request){.kind = (mr_kind)kind, .handle = handle, .user_data = MRH_CALLBACK});
 }
 
-void mrh_start_after(mr_token token, int64_t delay_us)
+void mrh_start_timer(mr_token token, int64_t delay_us)
 {
     start(token, &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = mrh_deadline_after(delay_us)});
 }
@@ -378,7 +378,7 @@ void mrh_cancel(mr_token token)
 }
 
 /* The delay is measured by the loop's clock, which may be simulated while the thread's is not, or the reverse. */
-void mrh_move_after(mr_token token, int64_t delay_us)
+void mrh_move_timer(mr_token token, int64_t delay_us)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
@@ -397,7 +397,7 @@ static void release(mr_loop *here, mr_token token)
 {
     mr_loop *loop = loop_of_token(token);
     if (is_simulated(loop))
-        mrh_begin_block();
+        mrh_begin_nursery_block();
     if (loop && loop == here)
         mr_loop_release(loop, token);
     else if (loop)
@@ -448,14 +448,14 @@ void mrh_take_bytes(mr_buffer *buffer, void *destination)
     take_bytes(loop_here(), buffer, destination);
 }
 
-void mrh_fire(mr_token token)
+void mrh_fire_timer(mr_token token)
 {
     mr_loop *loop = loop_of_token(token);
     if (loop)
         mr_loop_update_remote(loop, token, 1);
 }
 
-bool mrh_stop(mr_token token)
+bool mrh_stop_timer(mr_token token)
 {
     bool is_ours;
     mr_loop *loop = loop_of(token, &is_ours);
@@ -467,8 +467,8 @@ bool mrh_stop(mr_token token)
 }
 
 /*
- * May this manager thread act as the owner of its loop? On its own capability, yes. Elsewhere only while that
- * capability is switched off: then loop_here refuses all other threads, until it is switched on again.
+ * True if this manager thread may act as the owner of its loop: on the loop's capability always, elsewhere only while
+ * setNumCapabilities has switched that capability off, because loop_here then refuses all other threads.
  */
 static bool may_own(mr_loop *loop)
 {
@@ -486,7 +486,7 @@ static bool may_own(mr_loop *loop)
 int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
 {
     if (is_simulated(loop))
-        mrh_begin_block();
+        mrh_begin_nursery_block();
     if (!may_own(loop))
         return MRH_NOT_OWNER;
     mrh_end_batch(loop);
@@ -497,13 +497,13 @@ int mrh_poll(mr_loop *loop, mr_completion *completions, int capacity)
     return count;
 }
 
-mr_buffer *mrh_borrow(void)
+mr_buffer *mrh_borrow_buffer(void)
 {
     mr_loop *loop = loop_here();
     return loop ? mr_loop_borrow(loop) : mr_buffer_create();
 }
 
-void mrh_give_back(mr_buffer *buffer)
+void mrh_return_buffer(mr_buffer *buffer)
 {
     give_back(loop_here(), buffer);
 }
@@ -514,7 +514,7 @@ int mrh_prepare_wait(mr_loop *loop)
         return MRH_NOT_OWNER;
     int sleeps = mr_loop_prepare_wait(loop);
     if (sleeps)
-        mrh_note_sleep(loop);
+        mrh_record_sleep(loop);
     return sleeps;
 }
 
@@ -522,7 +522,7 @@ uint64_t mrh_now_ns(void)
 {
     if (!mrh_is_simulated_here())
         return mr_clock_now_ns();
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return mr_group_now_ns(mrh_simulation_group());
 }
 

@@ -49,7 +49,7 @@ void mrh_end_batch(const mr_loop *loop)
     own->woken = 0;
 }
 
-void mrh_note_sleep(const mr_loop *loop)
+void mrh_record_sleep(const mr_loop *loop)
 {
     pace_of(loop)->busy_since_ns = 0;
 }
@@ -59,7 +59,7 @@ static bool may_be_overloaded(const pace *own)
     return own->woken_ns - own->busy_since_ns > BUSY_NS;
 }
 
-bool mrh_stay(const mr_loop *loop)
+bool mrh_thread_stays(const mr_loop *loop)
 {
     pace *own = pace_of(loop);
     if (mrh_has_one_capability() || own->is_slow || (++own->waits % WAITS_PER_FREE_ONE == 0 && may_be_overloaded(own)))

@@ -1,4 +1,4 @@
-/* epoll.c: the backend that waits for Linux's readiness events and does everything else by system calls. */
+/* epoll.c: the backend that waits for readiness by epoll, and carries out operations by system calls. */
 #include "../attempt.h"
 #include "../backend.h"
 #include "../epoll_poller.h"

@@ -1,8 +1,9 @@
 /*
- * kqueue.c: the backend of FreeBSD, NetBSD 10 and macOS. It fetches readiness events; readiness.c decides what to do with them.
+ * kqueue.c: the backend of FreeBSD, NetBSD 10 and macOS. It fetches readiness events; readiness.c decides what to do
+ * with them.
  *
- * See kqueue(2). Reading and writing have a filter each. With EV_CLEAR a filter reports edges; with EV_ONESHOT it reports
- * one event and is removed. With EV_RECEIPT, kevent returns a result for each change and fetches no events.
+ * See kqueue(2). Reading and writing have a filter each. With EV_CLEAR a filter reports edges; with EV_ONESHOT it
+ * reports one event and is removed. With EV_RECEIPT, kevent returns a result for each change and fetches no events.
  */
 #include "../attempt.h"
 #include "../backend.h"
@@ -65,7 +66,7 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     for (int i = 0; i < count; i++) {
         if (found[i].filter == EVFILT_USER)
             continue; /* a wake; EV_CLEAR has reset it */
-        /* EV_EOF needs no case of its own: the operation is tried again, and finds the end of the stream. */
+        /* EV_EOF needs no special case: the operation is tried again, and finds the end of the stream. */
         events[taken++] = (mr_readiness_event){
             .tag = (uint64_t)(uintptr_t)found[i].udata,
             .readable = found[i].filter == EVFILT_READ,
@@ -75,8 +76,8 @@ static int fetch(mr_loop *loop, mr_readiness_event *events, int capacity)
     return taken;
 }
 
-/* A receive stops early at urgent data, which not every system reports as an event. So a receive that returns less than
- * it had room for does not prove that the socket is empty. */
+/* A receive stops early at urgent data, which not every system reports as an event. So a receive that does not fill its
+ * buffer does not prove that the socket is empty. */
 static const mr_poller poller = {.watch = watch, .unwatch = unwatch, .fetch = fetch, .short_means_empty = false};
 
 static int open_queue(void)
@@ -97,7 +98,7 @@ static int probe(char *reason, size_t reason_size)
     int queue = open_queue();
     if (queue < 0) {
         if (reason)
-            snprintf(reason, reason_size, "kqueue with EVFILT_USER cannot be had: %s", strerror(-queue));
+            snprintf(reason, reason_size, "kqueue with EVFILT_USER is not available: %s", strerror(-queue));
         return queue;
     }
     close(queue);
@@ -146,8 +147,7 @@ static bool flush(mr_loop *loop)
     return mr_readiness_flush(loop, &poller);
 }
 
-/* Waits with poll on the queue's descriptor. kevent would take the events out, and only the loop's owner may do
-   that. */
+/* Waits with poll on the queue's descriptor. kevent would consume the events, and only the loop's owner may do that. */
 static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_readiness_wait(queue_of(loop), until_ns);

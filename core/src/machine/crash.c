@@ -1,9 +1,9 @@
 /*
- * crash.c: what the disk of a simulated machine has after the power has failed. Must not know: backends.
+ * crash.c: computes the disk of a simulated machine after a power failure. Must not know: backends.
  *
- * POSIX promises only what was synced: a file's bytes by fsync of the file, a name by fsync of its directory. Of all else,
- * any part may have come to the disk, in any order: any sectors of a write, any of the meanings of a name. Some crashes
- * lose all of it and some keep all of it, because programs fail on those too.
+ * POSIX promises only what was synced: a file's bytes by fsync of the file, a name by fsync of its directory. Of
+ * everything else any part may be on the disk, in any order: any sectors of a write, any file that a name has meant.
+ * Some crashes lose all of it and some keep all of it, because programs fail on those too.
  */
 #include "machine.h"
 
@@ -33,50 +33,50 @@ static bool keeps_most(mr_machine *machine)
 
 typedef bool keeping(mr_machine *machine);
 
-/* One of the meanings that a name has had since the disk knew it: the last one that is kept. */
-static mr_contents *meaning_after(mr_machine *machine, const mr_entry *entry, keeping *keeps)
+/* Chooses the file that a name means after the crash: the one on the disk, or a later one if it is kept. */
+static mr_inode *binding_after(mr_machine *machine, const mr_entry *entry, keeping *keeps)
 {
-    mr_contents *found = entry->stored;
-    for (const mr_meaning *meaning = entry->since; meaning; meaning = meaning->next)
+    mr_inode *found = entry->stored;
+    for (const mr_binding *binding = entry->since; binding; binding = binding->next)
         if (keeps(machine))
-            found = meaning->contents;
+            found = binding->inode;
     return found;
 }
 
-/* NOLINTBEGIN(misc-no-recursion): as deep as the directories are, and each is settled once. */
-static void settle(mr_machine *machine, mr_contents *contents, keeping *keeps);
+/* NOLINTBEGIN(misc-no-recursion): as deep as the directories are; each is settled once. */
+static void settle(mr_machine *machine, mr_inode *inode, keeping *keeps);
 
-/* A directory has one name only. If a rename has left it two, the second one is lost. */
-static void settle_names(mr_machine *machine, mr_contents *directory, keeping *keeps)
+/* A directory can have only one name. If a rename has left it two, the second one is lost. */
+static void settle_names(mr_machine *machine, mr_inode *directory, keeping *keeps)
 {
     mr_entry *before = directory->entries;
     directory->entries = NULL;
     for (mr_entry *entry = before; entry; entry = entry->next) {
-        mr_contents *found = meaning_after(machine, entry, keeps);
+        mr_inode *found = binding_after(machine, entry, keeps);
         bool is_second = found && found->is_directory && found->crash == machine->crashes;
-        mr_place place = {.directory = directory};
+        mr_location location = {.directory = directory};
         if (!found || is_second)
             continue;
         settle(machine, found, keeps);
         for (size_t i = 0; entry->name[i]; i++)
-            place.name[i] = entry->name[i];
-        mr_directory_set(machine, &place, found);
+            location.name[i] = entry->name[i];
+        mr_directory_set(machine, &location, found);
     }
-    mr_contents unused = {.entries = before};
+    mr_inode unused = {.entries = before};
     mr_directory_free_entries(machine, &unused);
     mr_directory_sync(machine, directory);
 }
 
-static void settle(mr_machine *machine, mr_contents *contents, keeping *keeps)
+static void settle(mr_machine *machine, mr_inode *inode, keeping *keeps)
 {
-    if (contents->crash == machine->crashes)
+    if (inode->crash == machine->crashes)
         return;
-    contents->crash = machine->crashes;
-    machine->state.disk_bytes -= contents->names + contents->opens > 0 ? contents->now.size : 0;
-    mr_contents_crash(machine, contents, keeps);
-    machine->state.disk_bytes += contents->names + contents->opens > 0 ? contents->now.size : 0;
-    if (contents->is_directory)
-        settle_names(machine, contents, keeps);
+    inode->crash = machine->crashes;
+    machine->state.disk_bytes -= inode->names + inode->opens > 0 ? inode->now.size : 0;
+    mr_inode_crash(machine, inode, keeps);
+    machine->state.disk_bytes += inode->names + inode->opens > 0 ? inode->now.size : 0;
+    if (inode->is_directory)
+        settle_names(machine, inode, keeps);
 }
 /* NOLINTEND(misc-no-recursion) */
 
@@ -84,8 +84,8 @@ static void settle(mr_machine *machine, mr_contents *contents, keeping *keeps)
 static void abandon_open_files(mr_machine *machine)
 {
     for (int i = 0; i < machine->file_count; i++) {
-        mr_bytes_file *file = (mr_bytes_file *)machine->files[i];
-        if (file && file->file.kind == MR_FILE_BYTES)
+        mr_disk_file *file = (mr_disk_file *)machine->files[i];
+        if (file && file->file.kind == MR_FILE_DISK)
             mr_disk_abandon(machine, file);
     }
 }

@@ -7,16 +7,16 @@
 
 enum { DATAGRAM_MAX = 65507 }; /* UDP over IPv4: 65,535 minus 8 for its header and 20 for the header of IP */
 
-/* The address that a receiver sees. A socket bound to any address has this host's. */
-static mr_name source_of(const mr_socket *socket)
+/* The address that a receiver sees. For a socket bound to any address it is this host's. */
+static mr_socket_name source_of(const mr_socket *socket)
 {
-    mr_name source = socket->local;
-    if (mr_name_is_any(&source))
-        mr_name_set_host(&source, INADDR_LOOPBACK);
+    mr_socket_name source = socket->local;
+    if (mr_socket_name_is_any(&source))
+        mr_socket_name_set_host(&source, INADDR_LOOPBACK);
     return source;
 }
 
-static mr_datagram *new_datagram(const struct iovec *elements, size_t count, mr_name source)
+static mr_datagram *new_datagram(const struct iovec *elements, size_t count, mr_socket_name source)
 {
     size_t size = mr_total_length(elements, count), done = 0;
     mr_datagram *datagram = malloc(sizeof *datagram + size);
@@ -41,15 +41,15 @@ static void drop(mr_machine *machine, mr_datagram *datagram)
     free(datagram);
 }
 
-/* A socket with a peer receives only from that peer. `source` is the sender's address. Of several sockets that share a
+/* Finds the socket that gets a datagram. A socket with a peer receives only from that peer. If several sockets share a
  * port, one is chosen at random. */
-static mr_socket *find_receiver(mr_machine *machine, const mr_name *to, const mr_name *source)
+static mr_socket *find_receiver(mr_machine *machine, const mr_socket_name *to, const mr_socket_name *source)
 {
     unsigned matching = 0;
     mr_socket *found = NULL;
     for (mr_socket *each = machine->bound; each; each = each->next_bound) {
-        if (each->type != SOCK_DGRAM || !mr_name_reaches(to, &each->local) ||
-            (each->state == MR_SOCKET_CONNECTED && !mr_name_reaches(&each->remote, source)))
+        if (each->type != SOCK_DGRAM || !mr_socket_name_reaches(to, &each->local) ||
+            (each->state == MR_SOCKET_CONNECTED && !mr_socket_name_reaches(&each->remote, source)))
             continue;
         if (++matching == 1 || mr_machine_draw(machine, matching) == 0)
             found = each;
@@ -92,8 +92,8 @@ static void transmit(mr_machine *machine, mr_socket *receiver, mr_datagram *data
     if (then_ns <= mr_machine_now_ns(machine))
         mr_datagram_arrives(machine, receiver, datagram);
     else
-        mr_machine_plan_happening(
-            machine, then_ns, (mr_happening){.kind = MR_HAPPENS_DATAGRAM, .socket = receiver, .datagram = datagram});
+        mr_machine_schedule(machine, then_ns,
+                            (mr_event){.kind = MR_EVENT_DATAGRAM, .socket = receiver, .datagram = datagram});
 }
 
 static void transmit_with_faults(mr_machine *machine, mr_socket *receiver, mr_datagram *datagram)
@@ -109,7 +109,7 @@ static void transmit_with_faults(mr_machine *machine, mr_socket *receiver, mr_da
     transmit(machine, receiver, datagram, fault == MR_FAULT_OVERTAKEN ? mr_machine_delay_ns(machine) : 0);
 }
 
-static int told_error(mr_socket *socket)
+static int take_error(mr_socket *socket)
 {
     int error = socket->error;
     socket->error = 0;
@@ -117,11 +117,11 @@ static int told_error(mr_socket *socket)
 }
 
 ssize_t mr_datagram_send(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
-                         const mr_name *to)
+                         const mr_socket_name *to)
 {
     size_t size = mr_total_length(elements, count);
     if (socket->error)
-        return told_error(socket);
+        return take_error(socket);
     if (socket->cannot_send)
         return -EPIPE;
     if (!to && socket->state != MR_SOCKET_CONNECTED)
@@ -156,11 +156,11 @@ static uint32_t copy_out(const mr_datagram *datagram, const struct iovec *elemen
 }
 
 ssize_t mr_datagram_receive(mr_machine *machine, mr_socket *socket, const struct iovec *elements, size_t count,
-                            mr_name *from)
+                            mr_socket_name *from)
 {
     mr_datagram *first = socket->datagrams;
     if (socket->error)
-        return told_error(socket);
+        return take_error(socket);
     if (!first)
         return socket->cannot_receive ? 0 : -EAGAIN;
     socket->datagrams = first->next;
@@ -173,12 +173,12 @@ ssize_t mr_datagram_receive(mr_machine *machine, mr_socket *socket, const struct
 
 int mr_datagram_connect(mr_machine *machine, mr_socket *socket, const struct sockaddr *address, socklen_t length)
 {
-    mr_name peer;
-    int error = mr_name_from(address, length, &peer);
+    mr_socket_name peer;
+    int error = mr_socket_name_from(address, length, &peer);
     if (error)
         return error;
     if (peer.family != socket->family) {
-        mr_name_free(&peer);
+        mr_socket_name_free(&peer);
         return -EAFNOSUPPORT;
     }
     error = mr_socket_bind_anywhere(machine, socket);

@@ -1,8 +1,8 @@
 /*
  * directory.c: the names of files on a simulated machine. Must not know: backends.
  *
- * A name has what it means now, what it means on the disk, and all that it has meant since the directory was synced.
- * Paths begin at the root, with or without a slash. There are no symbolic links.
+ * An entry has the file that a name means now, the one that it means on the disk, and those that it has meant since the
+ * directory was synced. Paths begin at the root, with or without a slash. There are no symbolic links.
  */
 #include "machine.h"
 
@@ -14,7 +14,7 @@ enum { CHANGED_NAMES_MOST = 1024 };
 
 /* ------------------------------------------------------------------------------------------------------ paths --- */
 
-static mr_entry *find_entry(const mr_contents *directory, const char *name)
+static mr_entry *find_entry(const mr_inode *directory, const char *name)
 {
     mr_entry *entry = directory->entries;
     while (entry && strcmp(entry->name, name) != 0)
@@ -22,7 +22,7 @@ static mr_entry *find_entry(const mr_contents *directory, const char *name)
     return entry;
 }
 
-/* The next name of a path, which is moved behind it. 0: there is none. */
+/* Copies the next name of a path and moves the path past it. Returns its length; 0 if there is none. */
 static int next_name(const char **path, char name[MR_NAME_BYTES])
 {
     *path += strspn(*path, "/");
@@ -35,7 +35,7 @@ static int next_name(const char **path, char name[MR_NAME_BYTES])
     return (int)length;
 }
 
-static mr_contents *child(mr_contents *directory, const char *name)
+static mr_inode *child(mr_inode *directory, const char *name)
 {
     if (strcmp(name, ".") == 0)
         return directory;
@@ -45,34 +45,34 @@ static mr_contents *child(mr_contents *directory, const char *name)
     return entry ? entry->now : NULL;
 }
 
-static mr_contents *root_of(mr_machine *machine)
+static mr_inode *root_of(mr_machine *machine)
 {
     if (!machine->root) {
-        machine->root = mr_contents_new(machine, true, 0755);
-        mr_contents_hold(machine->root);
+        machine->root = mr_inode_new(machine, true, 0755);
+        mr_inode_hold(machine->root);
         if (machine->root)
-            mr_contents_use(machine, machine->root, 1, 0);
+            mr_inode_use(machine, machine->root, 1, 0);
     }
     return machine->root;
 }
 
-int mr_directory_find(mr_machine *machine, const char *path, mr_place *place)
+int mr_directory_find(mr_machine *machine, const char *path, mr_location *location)
 {
     char next[MR_NAME_BYTES];
-    mr_contents *directory = root_of(machine);
+    mr_inode *directory = root_of(machine);
     if (!directory)
         return -ENOMEM;
     if (!*path)
         return -ENOENT;
-    *place = (mr_place){.directory = NULL};
+    *location = (mr_location){.directory = NULL};
     int length = next_name(&path, next);
     while (length > 0) {
-        memcpy(place->name, next, sizeof next);
-        place->directory = directory;
+        memcpy(location->name, next, sizeof next);
+        location->directory = directory;
         length = next_name(&path, next);
         if (length <= 0)
             break;
-        directory = child(directory, place->name);
+        directory = child(directory, location->name);
         if (!directory)
             return -ENOENT;
         if (!directory->is_directory)
@@ -81,45 +81,45 @@ int mr_directory_find(mr_machine *machine, const char *path, mr_place *place)
     return length;
 }
 
-mr_contents *mr_directory_at(mr_machine *machine, const mr_place *place)
+mr_inode *mr_directory_at(mr_machine *machine, const mr_location *location)
 {
-    return place->directory ? child(place->directory, place->name) : root_of(machine);
+    return location->directory ? child(location->directory, location->name) : root_of(machine);
 }
 
-mr_contents *mr_directory_look_up(mr_machine *machine, const char *path, int *error)
+mr_inode *mr_directory_look_up(mr_machine *machine, const char *path, int *error)
 {
-    mr_place place;
-    *error = mr_directory_find(machine, path, &place);
-    mr_contents *found = *error ? NULL : mr_directory_at(machine, &place);
+    mr_location location;
+    *error = mr_directory_find(machine, path, &location);
+    mr_inode *found = *error ? NULL : mr_directory_at(machine, &location);
     if (!*error && !found)
         *error = -ENOENT;
     return found;
 }
 
-/* --------------------------------------------------------------------------------------------------- meanings --- */
+/* --------------------------------------------------------------------------------------------------- bindings --- */
 
-static void forget_meanings(mr_machine *machine, mr_entry *entry)
+static void forget_bindings(mr_machine *machine, mr_entry *entry)
 {
     while (entry->since) {
-        mr_meaning *meaning = entry->since;
-        entry->since = meaning->next;
-        mr_contents_release(machine, meaning->contents);
-        free(meaning);
+        mr_binding *binding = entry->since;
+        entry->since = binding->next;
+        mr_inode_release(machine, binding->inode);
+        free(binding);
     }
     entry->last_since = NULL;
 }
 
 static void free_entry(mr_machine *machine, mr_entry *entry)
 {
-    forget_meanings(machine, entry);
+    forget_bindings(machine, entry);
     if (entry->now)
-        mr_contents_use(machine, entry->now, -1, 0);
-    mr_contents_release(machine, entry->now);
-    mr_contents_release(machine, entry->stored);
+        mr_inode_use(machine, entry->now, -1, 0);
+    mr_inode_release(machine, entry->now);
+    mr_inode_release(machine, entry->stored);
     free(entry);
 }
 
-void mr_directory_free_entries(mr_machine *machine, mr_contents *directory)
+void mr_directory_free_entries(mr_machine *machine, mr_inode *directory)
 {
     while (directory->entries) {
         mr_entry *entry = directory->entries;
@@ -128,7 +128,7 @@ void mr_directory_free_entries(mr_machine *machine, mr_contents *directory)
     }
 }
 
-static mr_entry *find_or_create(mr_contents *directory, const char *name)
+static mr_entry *find_or_create(mr_inode *directory, const char *name)
 {
     mr_entry *entry = find_entry(directory, name);
     if (entry)
@@ -143,52 +143,52 @@ static mr_entry *find_or_create(mr_contents *directory, const char *name)
     return entry;
 }
 
-int mr_directory_set(mr_machine *machine, const mr_place *place, mr_contents *contents)
+int mr_directory_set(mr_machine *machine, const mr_location *location, mr_inode *inode)
 {
-    mr_contents *directory = place->directory;
-    mr_meaning *meaning = calloc(1, sizeof *meaning);
-    mr_entry *entry = meaning ? find_or_create(directory, place->name) : NULL;
+    mr_inode *directory = location->directory;
+    mr_binding *binding = calloc(1, sizeof *binding);
+    mr_entry *entry = binding ? find_or_create(directory, location->name) : NULL;
     if (!entry) {
-        free(meaning);
+        free(binding);
         return -ENOMEM;
     }
-    meaning->contents = contents;
-    mr_contents_hold(contents); /* once for the meaning, once for `now` */
-    mr_contents_hold(contents);
-    if (contents) {
-        mr_contents_use(machine, contents, 1, 0);
-        contents->parent = directory;
+    binding->inode = inode;
+    mr_inode_hold(inode); /* once for the binding, once for `now` */
+    mr_inode_hold(inode);
+    if (inode) {
+        mr_inode_use(machine, inode, 1, 0);
+        inode->parent = directory;
     }
-    mr_contents *before = entry->now;
-    entry->now = contents;
+    mr_inode *before = entry->now;
+    entry->now = inode;
     if (before)
-        mr_contents_use(machine, before, -1, 0);
-    mr_contents_release(machine, before);
+        mr_inode_use(machine, before, -1, 0);
+    mr_inode_release(machine, before);
     if (entry->last_since)
-        entry->last_since->next = meaning;
+        entry->last_since->next = binding;
     else
-        entry->since = meaning;
-    entry->last_since = meaning;
+        entry->since = binding;
+    entry->last_since = binding;
     directory->modified_ns = mr_machine_now_ns(machine);
     if (++directory->changed_names > CHANGED_NAMES_MOST)
-        mr_directory_sync(machine, directory); /* systems do it by themselves as well */
+        mr_directory_sync(machine, directory); /* systems do so by themselves, too */
     return 0;
 }
 
-void mr_directory_sync(mr_machine *machine, mr_contents *directory)
+void mr_directory_sync(mr_machine *machine, mr_inode *directory)
 {
-    mr_entry **place = &directory->entries;
-    while (*place) {
-        mr_entry *entry = *place;
-        mr_contents *before = entry->stored;
-        mr_contents_hold(entry->now);
+    mr_entry **link = &directory->entries;
+    while (*link) {
+        mr_entry *entry = *link;
+        mr_inode *before = entry->stored;
+        mr_inode_hold(entry->now);
         entry->stored = entry->now;
-        mr_contents_release(machine, before);
-        forget_meanings(machine, entry);
+        mr_inode_release(machine, before);
+        forget_bindings(machine, entry);
         if (entry->now) {
-            place = &entry->next;
+            link = &entry->next;
         } else {
-            *place = entry->next;
+            *link = entry->next;
             free_entry(machine, entry);
         }
     }

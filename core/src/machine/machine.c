@@ -1,4 +1,4 @@
-/* machine.c: creating and destroying a machine, its time, its random numbers and its trace. */
+/* machine.c: creates and destroys a machine; its clock and events, random numbers and trace. */
 #include "machine.h"
 
 #include <errno.h>
@@ -76,16 +76,16 @@ int mr_machine_create(const mr_machine_plan *plan, mr_machine **result)
 
 void mr_machine_destroy(mr_machine *machine)
 {
-    mr_machine_free_numbers(machine);
+    mr_machine_free_descriptors(machine);
     mr_disk_free(machine);
-    for (size_t i = 0; i < machine->happening_count; i++) {
-        free(machine->happenings[i].datagram);
-        if (machine->happenings[i].socket && --machine->happenings[i].socket->events == 0)
-            free(machine->happenings[i].socket);
+    for (size_t i = 0; i < machine->event_count; i++) {
+        free(machine->events[i].datagram);
+        if (machine->events[i].socket && --machine->events[i].socket->events == 0)
+            free(machine->events[i].socket);
     }
     pthread_mutex_destroy(&machine->lock);
     pthread_cond_destroy(&machine->changed);
-    free(machine->happenings);
+    free(machine->events);
     free(machine->planned);
     free(machine->trace);
     free(machine);
@@ -100,7 +100,7 @@ void mr_machine_inspect(mr_machine *machine, mr_machine_state *state)
 
 /* ----------------------------------------------------------------------------------------------------- trace --- */
 
-static bool make_room_for_line(mr_machine *machine, size_t length)
+static bool reserve_line(mr_machine *machine, size_t length)
 {
     size_t wanted = machine->trace_length + length + 1;
     if (wanted <= machine->trace_capacity)
@@ -130,7 +130,7 @@ void mr_machine_note(mr_machine *machine, const char *format, ...)
         length = sizeof line - 2;
     line[length++] = '\n';
     mr_machine_lock(machine);
-    if (make_room_for_line(machine, (size_t)length)) {
+    if (reserve_line(machine, (size_t)length)) {
         memcpy(machine->trace + machine->trace_length, line, (size_t)length);
         machine->trace_length += (size_t)length;
     }
@@ -143,7 +143,7 @@ const char *mr_machine_trace(mr_machine *machine, size_t *length)
     return machine->trace;
 }
 
-/* ---------------------------------------------------------------------------------------------------- chance --- */
+/* -------------------------------------------------------------------------------------------- random numbers --- */
 
 uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound)
 {
@@ -154,7 +154,7 @@ uint64_t mr_machine_draw(mr_machine *machine, uint64_t bound)
     return (z ^ z >> 31) % bound;
 }
 
-uint64_t mr_machine_chance(mr_machine *machine, uint64_t bound)
+uint64_t mr_machine_random(mr_machine *machine, uint64_t bound)
 {
     mr_machine_lock(machine);
     uint64_t drawn = bound ? mr_machine_draw(machine, bound) : 0;
@@ -223,40 +223,40 @@ mr_fault mr_machine_next_fault(mr_machine *machine, unsigned applicable)
     return fault;
 }
 
-/* ------------------------------------------------------------------------------------------------- happenings --- */
+/* ----------------------------------------------------------------------------------------------------- events --- */
 
-static bool is_before(const mr_happening *a, const mr_happening *b)
+static bool is_before(const mr_event *a, const mr_event *b)
 {
     return a->time_ns != b->time_ns ? a->time_ns < b->time_ns : a->serial < b->serial;
 }
 
-static void swap(mr_happening *a, mr_happening *b)
+static void swap(mr_event *a, mr_event *b)
 {
-    mr_happening held = *a;
+    mr_event held = *a;
     *a = *b;
     *b = held;
 }
 
-/* A planned event must not be lost, and no caller could handle the error. */
-static void make_room_for_happening(mr_machine *machine)
+/* Aborts without memory: a scheduled event must not be lost, and no caller could handle the error. */
+static void grow_events(mr_machine *machine)
 {
-    if (machine->happening_count < machine->happening_capacity)
+    if (machine->event_count < machine->event_capacity)
         return;
-    size_t capacity = machine->happening_capacity ? machine->happening_capacity * 2 : 64;
-    mr_happening *grown = realloc(machine->happenings, capacity * sizeof *grown);
+    size_t capacity = machine->event_capacity ? machine->event_capacity * 2 : 64;
+    mr_event *grown = realloc(machine->events, capacity * sizeof *grown);
     if (!grown) {
         fputs("millrace: out of memory for the events of a simulated machine\n", stderr);
         abort();
     }
-    machine->happenings = grown;
-    machine->happening_capacity = capacity;
+    machine->events = grown;
+    machine->event_capacity = capacity;
 }
 
-void mr_machine_plan_happening(mr_machine *machine, uint64_t time_ns, mr_happening what)
+void mr_machine_schedule(mr_machine *machine, uint64_t time_ns, mr_event what)
 {
-    make_room_for_happening(machine);
-    mr_happening *heap = machine->happenings;
-    size_t i = machine->happening_count++;
+    grow_events(machine);
+    mr_event *heap = machine->events;
+    size_t i = machine->event_count++;
     what.time_ns = time_ns;
     what.serial = machine->next_serial++;
     heap[i] = what;
@@ -268,10 +268,10 @@ void mr_machine_plan_happening(mr_machine *machine, uint64_t time_ns, mr_happeni
         pthread_cond_broadcast(&machine->changed);
 }
 
-static mr_happening take_first(mr_machine *machine)
+static mr_event take_first(mr_machine *machine)
 {
-    mr_happening *heap = machine->happenings, first = heap[0];
-    size_t count = --machine->happening_count;
+    mr_event *heap = machine->events, first = heap[0];
+    size_t count = --machine->event_count;
     heap[0] = heap[count];
     for (size_t i = 0, least;; i = least) {
         least = i;
@@ -286,38 +286,38 @@ static mr_happening take_first(mr_machine *machine)
 
 void mr_machine_forget_loop(mr_machine *machine, const mr_loop *loop)
 {
-    for (size_t i = 0; i < machine->happening_count; i++)
-        if (machine->happenings[i].loop == loop)
-            machine->happenings[i].loop = NULL;
+    for (size_t i = 0; i < machine->event_count; i++)
+        if (machine->events[i].loop == loop)
+            machine->events[i].loop = NULL;
 }
 
-static void let_happen(mr_machine *machine, const mr_happening *what)
+static void handle_event(mr_machine *machine, const mr_event *what)
 {
-    if (what->kind == MR_HAPPENS_COMPLETION) {
+    if (what->kind == MR_EVENT_COMPLETION) {
         if (what->loop)
-            mr_sim_happens(what);
+            mr_sim_note_due(what);
         return;
     }
-    mr_socket_happens(machine, what);
+    mr_socket_handle_event(machine, what);
     if (--what->socket->events == 0 && what->socket->is_gone)
         free(what->socket);
 }
 
-/* Handles all events up to this time, each at its own time. */
-static void let_all_happen(mr_machine *machine, uint64_t until_ns)
+/* Handles all events up to this time. The clock shows each one's time. */
+static void handle_events(mr_machine *machine, uint64_t until_ns)
 {
-    while (machine->happening_count && machine->happenings[0].time_ns <= until_ns) {
-        mr_happening what = take_first(machine);
+    while (machine->event_count && machine->events[0].time_ns <= until_ns) {
+        mr_event what = take_first(machine);
         if (what.time_ns > machine->now_ns)
             machine->now_ns = what.time_ns;
-        let_happen(machine, &what);
+        handle_event(machine, &what);
     }
 }
 
 void mr_machine_catch_up(mr_machine *machine)
 {
-    if (machine->happening_count)
-        let_all_happen(machine, mr_machine_now_ns(machine));
+    if (machine->event_count)
+        handle_events(machine, mr_machine_now_ns(machine));
 }
 
 /* ------------------------------------------------------------------------------------------------------ time --- */
@@ -342,27 +342,27 @@ void mr_machine_keep_real_time(mr_machine *machine)
     mr_machine_unlock(machine);
 }
 
-static uint64_t next_happening_ns(const mr_machine *machine)
+static uint64_t next_event_ns(const mr_machine *machine)
 {
-    return machine->happening_count ? machine->happenings[0].time_ns : MR_NEVER_NS;
+    return machine->event_count ? machine->events[0].time_ns : MR_NEVER_NS;
 }
 
 static int jump(mr_machine *machine, uint64_t until_ns)
 {
-    uint64_t next_ns = next_happening_ns(machine);
+    uint64_t next_ns = next_event_ns(machine);
     uint64_t target_ns = next_ns < until_ns ? next_ns : until_ns;
     if (target_ns == MR_NEVER_NS)
         return 0;
-    let_all_happen(machine, target_ns);
+    handle_events(machine, target_ns);
     if (target_ns > machine->now_ns)
         machine->now_ns = target_ns;
     return 1;
 }
 
-/* Returns at an announced change, at the next event, or at this time. */
+/* Waits in real time for a change, the next event, or this time. */
 static void sleep_really(mr_machine *machine, uint64_t until_ns)
 {
-    uint64_t next_ns = next_happening_ns(machine);
+    uint64_t next_ns = next_event_ns(machine);
     uint64_t target_ns = next_ns < until_ns ? next_ns : until_ns;
     if (target_ns == MR_NEVER_NS) {
         pthread_cond_wait(&machine->changed, &machine->lock);

@@ -1,5 +1,5 @@
-/* socket.c: connections of a simulated machine: streams with two ends, listeners and their queues, and pipes, which
- * are streams with one direction. socket_calls.c has the calls that name a socket by its number. */
+/* socket.c: connections of a simulated machine, listeners and their queues, and pipes, which are streams with one
+ * direction. socket_calls.c has the calls that name a socket by its number. */
 #include "machine.h"
 
 #include <errno.h>
@@ -19,13 +19,13 @@ in_port_t mr_socket_next_port(mr_machine *machine)
     return htons(machine->next_port++);
 }
 
-/* The address of a client that was not bound to one. */
+/* Gives an address to a client that is not bound. */
 static void name_client(mr_machine *machine, mr_socket *client)
 {
     if (client->is_bound || client->local.family != AF_UNSPEC || !mr_is_internet(client->family))
         return;
-    client->local = (mr_name){.family = client->family, .port = mr_socket_next_port(machine)};
-    mr_name_set_host(&client->local, INADDR_LOOPBACK + machine->next_host - 1);
+    client->local = (mr_socket_name){.family = client->family, .port = mr_socket_next_port(machine)};
+    mr_socket_name_set_host(&client->local, INADDR_LOOPBACK + machine->next_host - 1);
 }
 
 /* ----------------------------------------------------------------------------------------------- life and death --- */
@@ -42,12 +42,12 @@ mr_socket *mr_socket_new(const mr_machine *machine, int family, int type)
     return socket;
 }
 
-void mr_socket_couple(mr_socket *a, mr_socket *b)
+void mr_socket_connect_pair(mr_socket *a, mr_socket *b)
 {
     a->peer = b;
     b->peer = a;
     a->state = b->state = MR_SOCKET_CONNECTED;
-    a->has_told = b->has_told = true;
+    a->has_reported_success = b->has_reported_success = true;
 }
 
 static void drop_incoming(mr_machine *machine, mr_socket *socket)
@@ -56,13 +56,12 @@ static void drop_incoming(mr_machine *machine, mr_socket *socket)
     mr_stream_clear(&socket->incoming);
 }
 
-/* Drops a socket without descriptor numbers. It is freed after the last event for it. */
 void mr_socket_discard(mr_machine *machine, mr_socket *socket)
 {
     drop_incoming(machine, socket);
     mr_datagrams_drop(machine, socket);
-    mr_name_free(&socket->local);
-    mr_name_free(&socket->remote);
+    mr_socket_name_free(&socket->local);
+    mr_socket_name_free(&socket->remote);
     free(socket->listener);
     socket->is_gone = true;
     if (socket->events == 0)
@@ -80,7 +79,7 @@ static void enqueue(mr_socket_queue *queue, mr_socket *socket)
     queue->count++;
 }
 
-mr_socket *mr_socket_take(mr_socket_queue *queue)
+mr_socket *mr_socket_queue_pop(mr_socket_queue *queue)
 {
     mr_socket *first = queue->first;
     if (!first)
@@ -95,7 +94,7 @@ mr_socket *mr_socket_take(mr_socket_queue *queue)
 static void remove_from(mr_socket_queue *queue, mr_socket *socket)
 {
     mr_socket_queue rest = {0};
-    for (mr_socket *each; (each = mr_socket_take(queue));)
+    for (mr_socket *each; (each = mr_socket_queue_pop(queue));)
         if (each != socket)
             enqueue(&rest, each);
     *queue = rest;
@@ -147,7 +146,8 @@ static uint64_t arrival_in_order_ns(mr_machine *machine, mr_stream *stream, uint
     return then_ns;
 }
 
-/* Sends something to a socket. The bytes of data are already in its stream. Without memory it arrives at once. */
+/* Sends a segment to a socket. Its bytes are in the stream already. Without memory for the segment it arrives at
+ * once. */
 static void transmit(mr_machine *machine, mr_socket *receiver, mr_segment_kind kind, uint32_t size, uint64_t stall_ns)
 {
     mr_stream *stream = &receiver->incoming;
@@ -163,7 +163,7 @@ static void transmit(mr_machine *machine, mr_socket *receiver, mr_segment_kind k
         stream->last_on_its_way->next = segment;
     } else {
         stream->on_its_way = segment;
-        mr_machine_plan_happening(machine, then_ns, (mr_happening){.kind = MR_HAPPENS_ARRIVAL, .socket = receiver});
+        mr_machine_schedule(machine, then_ns, (mr_event){.kind = MR_EVENT_ARRIVAL, .socket = receiver});
     }
     stream->last_on_its_way = segment;
 }
@@ -175,13 +175,12 @@ static void first_arrives(mr_machine *machine, mr_socket *socket)
         return; /* a reset has removed it */
     socket->incoming.on_its_way = segment->next;
     if (segment->next)
-        mr_machine_plan_happening(machine, segment->next->arrival_ns,
-                                  (mr_happening){.kind = MR_HAPPENS_ARRIVAL, .socket = socket});
+        mr_machine_schedule(machine, segment->next->arrival_ns, (mr_event){.kind = MR_EVENT_ARRIVAL, .socket = socket});
     arrive(machine, socket, segment->kind, segment->size);
     free(segment);
 }
 
-void mr_socket_break(mr_machine *machine, mr_socket *socket)
+void mr_socket_reset(mr_machine *machine, mr_socket *socket)
 {
     mr_socket *peer = socket->peer;
     take_reset(machine, socket);
@@ -194,7 +193,8 @@ void mr_socket_break(mr_machine *machine, mr_socket *socket)
 static void establish(mr_machine *machine, mr_socket *client, mr_socket *listener)
 {
     mr_socket *server = mr_socket_new(machine, client->family, client->type);
-    if (!server || mr_name_copy(&client->remote, &server->local) || mr_name_copy(&client->local, &server->remote)) {
+    if (!server || mr_socket_name_copy(&client->remote, &server->local) ||
+        mr_socket_name_copy(&client->local, &server->remote)) {
         if (server)
             mr_socket_discard(machine, server);
         client->state = MR_SOCKET_FRESH;
@@ -202,14 +202,14 @@ static void establish(mr_machine *machine, mr_socket *client, mr_socket *listene
         mr_file_changed(machine, &client->file);
         return;
     }
-    mr_socket_couple(client, server);
-    client->has_told = false;
+    mr_socket_connect_pair(client, server);
+    client->has_reported_success = false;
     enqueue(&listener->listener->accepted, server);
     mr_file_changed(machine, &listener->file);
     mr_file_changed(machine, &client->file);
 }
 
-static bool has_room(const mr_listener *listener)
+static bool has_free_slot(const mr_listener *listener)
 {
     return listener->accepted.count < listener->limit;
 }
@@ -224,21 +224,21 @@ static void refuse(mr_machine *machine, mr_socket *client)
 
 void mr_socket_admit_waiting(mr_machine *machine, mr_socket *listener)
 {
-    while (has_room(listener->listener) && listener->listener->waiting.count) {
-        mr_socket *client = mr_socket_take(&listener->listener->waiting);
+    while (has_free_slot(listener->listener) && listener->listener->waiting.count) {
+        mr_socket *client = mr_socket_queue_pop(&listener->listener->waiting);
         client->target = NULL;
         establish(machine, client, listener);
     }
 }
 
-/* Of several sockets that share a port, one is chosen at random. */
-static mr_socket *find_listener(mr_machine *machine, const mr_name *name, bool *is_bound)
+/* Finds a listener. If several share a port, one is chosen at random. */
+static mr_socket *find_listener(mr_machine *machine, const mr_socket_name *name, bool *is_bound)
 {
     unsigned matching = 0;
     mr_socket *found = NULL;
     *is_bound = false;
     for (mr_socket *each = machine->bound; each; each = each->next_bound) {
-        if (each->type != SOCK_STREAM || !mr_name_reaches(name, &each->local))
+        if (each->type != SOCK_STREAM || !mr_socket_name_reaches(name, &each->local))
             continue;
         *is_bound = true;
         if (each->state == MR_SOCKET_LISTENING && (++matching == 1 || mr_machine_draw(machine, matching) == 0))
@@ -247,14 +247,14 @@ static mr_socket *find_listener(mr_machine *machine, const mr_name *name, bool *
     return found;
 }
 
-/* A connection attempt has reached its destination. */
-static void call_arrives(mr_machine *machine, mr_socket *client)
+/* Handles a connection attempt that has reached its destination. */
+static void connect_arrives(mr_machine *machine, mr_socket *client)
 {
     bool is_bound;
     mr_socket *listener = find_listener(machine, &client->remote, &is_bound);
     if (!listener) {
         refuse(machine, client);
-    } else if (has_room(listener->listener)) {
+    } else if (has_free_slot(listener->listener)) {
         establish(machine, client, listener);
     } else {
         client->target = listener;
@@ -268,17 +268,17 @@ static int connect_unix(mr_machine *machine, mr_socket *client)
     mr_socket *listener = find_listener(machine, &client->remote, &is_bound);
     if (!listener)
         return is_bound || !client->remote.path_length || !client->remote.path[0] ? -ECONNREFUSED : -ENOENT;
-    if (!has_room(listener->listener))
+    if (!has_free_slot(listener->listener))
         return -EAGAIN;
     establish(machine, client, listener);
-    client->has_told = true;
+    client->has_reported_success = true;
     return client->error ? -client->error : 0;
 }
 
 static int begin_connect(mr_machine *machine, mr_socket *client, const struct sockaddr *address, socklen_t length)
 {
-    mr_name_free(&client->remote);
-    int error = mr_name_from(address, length, &client->remote);
+    mr_socket_name_free(&client->remote);
+    int error = mr_socket_name_from(address, length, &client->remote);
     if (error)
         return error;
     if (client->remote.family != client->family)
@@ -288,10 +288,10 @@ static int begin_connect(mr_machine *machine, mr_socket *client, const struct so
     name_client(machine, client);
     client->state = MR_SOCKET_CONNECTING;
     if (machine->plan.latency_ns)
-        mr_machine_plan_happening(machine, mr_machine_now_ns(machine) + 2 * machine->plan.latency_ns,
-                                  (mr_happening){.kind = MR_HAPPENS_CALL, .socket = client});
+        mr_machine_schedule(machine, mr_machine_now_ns(machine) + 2 * machine->plan.latency_ns,
+                            (mr_event){.kind = MR_EVENT_CONNECT, .socket = client});
     else
-        call_arrives(machine, client);
+        connect_arrives(machine, client);
     return -EINPROGRESS;
 }
 
@@ -309,55 +309,55 @@ int mr_socket_connect(mr_machine *machine, mr_socket *client, const struct socka
     case MR_SOCKET_CONNECTING:
         return -EALREADY;
     case MR_SOCKET_CONNECTED:
-        if (client->has_told)
+        if (client->has_reported_success)
             return -EISCONN;
-        client->has_told = true;
+        client->has_reported_success = true;
         return 0;
     default:
         return -EINVAL;
     }
 }
 
-void mr_socket_happens(mr_machine *machine, const mr_happening *what)
+void mr_socket_handle_event(mr_machine *machine, const mr_event *what)
 {
-    if (what->kind == MR_HAPPENS_DATAGRAM)
+    if (what->kind == MR_EVENT_DATAGRAM)
         mr_datagram_arrives(machine, what->socket, what->datagram);
     else if (what->socket->is_gone)
         return;
-    else if (what->kind == MR_HAPPENS_ARRIVAL)
+    else if (what->kind == MR_EVENT_ARRIVAL)
         first_arrives(machine, what->socket);
     else
-        call_arrives(machine, what->socket);
+        connect_arrives(machine, what->socket);
 }
 
 /* ---------------------------------------------------------------------------------------------------- closing --- */
 
 static void free_listener(mr_machine *machine, mr_socket *listener)
 {
-    for (mr_socket *server; (server = mr_socket_take(&listener->listener->accepted));) {
+    for (mr_socket *server; (server = mr_socket_queue_pop(&listener->listener->accepted));) {
         if (server->peer)
             transmit(machine, server->peer, MR_SEGMENT_RESET, 0, 0);
         if (server->peer)
             server->peer->peer = NULL;
         mr_socket_discard(machine, server);
     }
-    for (mr_socket *client; (client = mr_socket_take(&listener->listener->waiting));)
+    for (mr_socket *client; (client = mr_socket_queue_pop(&listener->listener->waiting));)
         refuse(machine, client);
 }
 
 static void forget_name(mr_machine *machine, mr_socket *socket)
 {
-    for (mr_socket **place = &machine->bound; *place; place = &(*place)->next_bound) {
-        if (*place == socket) {
-            *place = socket->next_bound;
+    for (mr_socket **link = &machine->bound; *link; link = &(*link)->next_bound) {
+        if (*link == socket) {
+            *link = socket->next_bound;
             return;
         }
     }
 }
 
-/* Closing with unread bytes, or with SO_LINGER of no time, resets the connection (RFC 2525, section 2.17). Unix sockets
- * do the same. */
-static void say_goodbye(mr_machine *machine, mr_socket *socket)
+/* Closing with unread bytes, or with an SO_LINGER time of 0, resets the connection (RFC 2525, section 2.17). Unix
+ * sockets do the same. */
+static void send_end_or_reset(mr_machine *machine, mr_socket *socket)
 {
     mr_socket *peer = socket->peer;
     bool resets = !socket->is_pipe_reader && (socket->resets_at_close || socket->incoming.used > 0);
@@ -380,7 +380,7 @@ void mr_socket_free(mr_machine *machine, mr_socket *socket)
     if (socket->target)
         remove_from(&socket->target->listener->waiting, socket);
     if (socket->peer)
-        say_goodbye(machine, socket);
+        send_end_or_reset(machine, socket);
     mr_socket_discard(machine, socket);
 }
 
@@ -404,7 +404,7 @@ int mr_socket_writable(const mr_socket *socket)
     if (socket->error || socket->cannot_send || socket->type == SOCK_DGRAM)
         return 0;
     if (socket->state == MR_SOCKET_CONNECTED)
-        return !socket->peer || mr_stream_room(&socket->peer->incoming) > 0 ? 0 : -EAGAIN;
+        return !socket->peer || mr_stream_free_space(&socket->peer->incoming) > 0 ? 0 : -EAGAIN;
     return socket->state == MR_SOCKET_FRESH ? 0 : -EAGAIN;
 }
 
@@ -461,8 +461,8 @@ ssize_t mr_socket_receive(mr_machine *machine, mr_socket *socket, const struct i
     return stream->has_ended || socket->cannot_receive || !mr_total_length(elements, count) ? 0 : -EAGAIN;
 }
 
-/* The other end is closed. Over a network, the first send afterwards does not notice it yet. */
-static ssize_t send_to_nobody(mr_socket *socket, size_t size)
+/* Sends after the other end was closed. Over a network, the first such send does not notice that yet. */
+static ssize_t send_after_peer_closed(mr_socket *socket, size_t size)
 {
     if (!mr_is_internet(socket->family))
         return -EPIPE;
@@ -474,8 +474,8 @@ static uint32_t append_all(mr_stream *stream, const struct iovec *elements, size
 {
     uint32_t total = 0;
     for (size_t i = 0; i < count; i++) {
-        uint32_t room = mr_stream_room(stream);
-        uint32_t size = elements[i].iov_len < room ? (uint32_t)elements[i].iov_len : room;
+        uint32_t space = mr_stream_free_space(stream);
+        uint32_t size = elements[i].iov_len < space ? (uint32_t)elements[i].iov_len : space;
         if (size && !mr_stream_append(stream, elements[i].iov_base, size))
             break;
         total += size;
@@ -505,7 +505,7 @@ ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iove
     if (socket->is_pipe_reader)
         return -EBADF;
     if (!socket->peer)
-        return send_to_nobody(socket, wanted);
+        return send_after_peer_closed(socket, wanted);
     if (socket->peer->cannot_receive)
         return mr_is_internet(socket->family) ? (ssize_t)wanted : -EPIPE;
     mr_stream *stream = &socket->peer->incoming;
@@ -515,7 +515,7 @@ ssize_t mr_socket_send(mr_machine *machine, mr_socket *socket, const struct iove
     }
     if (wanted == 0)
         return 0;
-    if (mr_stream_room(stream) == 0)
+    if (mr_stream_free_space(stream) == 0)
         return -EAGAIN;
     uint32_t sent = append_all(stream, elements, count);
     if (sent == 0)

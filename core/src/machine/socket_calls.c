@@ -1,4 +1,4 @@
-/* socket_calls.c: system calls of a simulated machine that make a socket, or that name one by its number: socket to
+/* socket_calls.c: calls of a simulated machine that create a socket or name one by its number, from socket to
  * setsockopt, as in POSIX. */
 #include "machine.h"
 
@@ -59,7 +59,7 @@ int mr_machine_socket(mr_machine *machine, int domain, int type, int protocol)
 static int install_pair(mr_machine *machine, mr_socket *ends[2], int flags, int numbers[2])
 {
     if (ends[0] && ends[1])
-        mr_socket_couple(ends[0], ends[1]);
+        mr_socket_connect_pair(ends[0], ends[1]);
     mr_machine_lock(machine);
     numbers[0] = new_number(machine, ends[0], flags);
     numbers[1] = numbers[0] < 0 ? numbers[0] : new_number(machine, ends[1], flags);
@@ -92,16 +92,16 @@ int mr_machine_pipe(mr_machine *machine, int numbers[2], int flags)
     return install_pair(machine, ends, flags, numbers);
 }
 
-static bool is_taken(const mr_machine *machine, const mr_socket *socket, const mr_name *name)
+static bool is_taken(const mr_machine *machine, const mr_socket *socket, const mr_socket_name *name)
 {
     for (const mr_socket *each = machine->bound; each; each = each->next_bound)
-        if (each->type == socket->type && mr_name_reaches(name, &each->local) &&
+        if (each->type == socket->type && mr_socket_name_reaches(name, &each->local) &&
             !(socket->shares_port && each->shares_port))
             return true;
     return false;
 }
 
-static int choose_port(mr_machine *machine, const mr_socket *socket, mr_name *name)
+static int choose_port(mr_machine *machine, const mr_socket *socket, mr_socket_name *name)
 {
     for (int port = MR_FIRST_PORT; port <= MR_LAST_PORT; port++) {
         name->port = mr_socket_next_port(machine);
@@ -111,8 +111,8 @@ static int choose_port(mr_machine *machine, const mr_socket *socket, mr_name *na
     return -EADDRINUSE;
 }
 
-/* The names that Linux gives to Unix sockets bound to no name (unix(7), "Autobind"). */
-static int choose_path(mr_machine *machine, mr_name *name)
+/* Chooses a name as Linux does for a Unix socket that is bound without one (unix(7), "Autobind"). */
+static int choose_path(mr_machine *machine, mr_socket_name *name)
 {
     enum { LENGTH = 6 };
     static const char digits[] = "0123456789abcdef";
@@ -130,10 +130,10 @@ static int choose_path(mr_machine *machine, mr_name *name)
 
 static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sockaddr *address, socklen_t length)
 {
-    mr_name name;
+    mr_socket_name name;
     if (socket->is_bound)
         return -EINVAL;
-    int error = mr_name_from(address, length, &name);
+    int error = mr_socket_name_from(address, length, &name);
     if (!error && name.family != socket->family)
         error = -EAFNOSUPPORT;
     if (!error && mr_is_internet(name.family) && name.port == 0)
@@ -143,7 +143,7 @@ static int bind_socket(mr_machine *machine, mr_socket *socket, const struct sock
     if (!error && is_taken(machine, socket, &name))
         error = -EADDRINUSE;
     if (error) {
-        mr_name_free(&name);
+        mr_socket_name_free(&name);
         return error;
     }
     socket->local = name;
@@ -203,17 +203,17 @@ static int accept_from(mr_machine *machine, mr_socket *listener, struct sockaddr
         return -EINVAL;
     if (!listener->listener->accepted.first)
         return -EAGAIN;
-    int error = mr_machine_check_room(machine);
+    int error = mr_machine_check_limit(machine);
     if (error)
         return error;
-    mr_socket *server = mr_socket_take(&listener->listener->accepted);
+    mr_socket *server = mr_socket_queue_pop(&listener->listener->accepted);
     mr_socket_admit_waiting(machine, listener);
     if (server->error == ECONNRESET) {
         mr_socket_discard(machine, server);
         return -ECONNABORTED;
     }
     if (address)
-        mr_name_to_address(&server->remote, server->family, address, length);
+        mr_socket_name_to_address(&server->remote, server->family, address, length);
     int number = mr_machine_install(machine, &server->file, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
     if (number < 0) /* without memory the connection ends */
         mr_file_free(machine, &server->file);
@@ -255,7 +255,7 @@ int mr_machine_getsockname(mr_machine *machine, int number, struct sockaddr *add
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
-    mr_name_to_address(&socket->local, socket->family, address, length);
+    mr_socket_name_to_address(&socket->local, socket->family, address, length);
     return unlock_with(machine, 0);
 }
 
@@ -267,7 +267,7 @@ int mr_machine_getpeername(mr_machine *machine, int number, struct sockaddr *add
         return error;
     if (socket->state != MR_SOCKET_CONNECTED)
         return unlock_with(machine, -ENOTCONN);
-    mr_name_to_address(&socket->remote, socket->family, address, length);
+    mr_socket_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, 0);
 }
 
@@ -275,15 +275,15 @@ ssize_t mr_machine_send_to(mr_machine *machine, int number, const struct iovec *
                            const struct sockaddr *address, socklen_t length)
 {
     int error;
-    mr_name to;
+    mr_socket_name to;
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
     if (socket->type == SOCK_STREAM || !address)
         return unlock_with(machine, (int)mr_socket_send(machine, socket, elements, count, 0, false));
-    error = mr_name_from(address, length, &to);
+    error = mr_socket_name_from(address, length, &to);
     int result = error ? error : (int)mr_datagram_send(machine, socket, elements, count, &to);
-    mr_name_free(&to);
+    mr_socket_name_free(&to);
     return unlock_with(machine, result);
 }
 
@@ -291,16 +291,16 @@ ssize_t mr_machine_receive_from(mr_machine *machine, int number, const struct io
                                 struct sockaddr *address, socklen_t *length)
 {
     int error;
-    mr_name from = {0};
+    mr_socket_name from = {0};
     mr_socket *socket = lock_socket(machine, number, &error);
     if (!socket)
         return error;
     int result = (int)(socket->type == SOCK_DGRAM ? mr_datagram_receive(machine, socket, elements, count, &from)
                                                   : mr_socket_receive(machine, socket, elements, count));
     if (result >= 0 && address && from.family)
-        mr_name_to_address(&from, from.family, address, length);
+        mr_socket_name_to_address(&from, from.family, address, length);
     else if (result >= 0 && address) /* on a stream, or the end after a shutdown: the peer is the sender */
-        mr_name_to_address(&socket->remote, socket->family, address, length);
+        mr_socket_name_to_address(&socket->remote, socket->family, address, length);
     return unlock_with(machine, result);
 }
 

@@ -6,7 +6,7 @@
 
 enum { RING_SMALLEST = 256 };
 
-uint32_t mr_stream_room(const mr_stream *stream)
+uint32_t mr_stream_free_space(const mr_stream *stream)
 {
     return stream->used < stream->capacity ? stream->capacity - stream->used : 0;
 }
@@ -21,7 +21,7 @@ static void copy_out(const mr_stream *stream, uint32_t offset, unsigned char *ta
     memcpy(target + straight, stream->bytes, size - straight);
 }
 
-static bool make_room(mr_stream *stream, uint32_t wanted)
+static bool reserve_ring(mr_stream *stream, uint32_t wanted)
 {
     uint32_t size = stream->size ? stream->size : RING_SMALLEST;
     if (wanted <= stream->size)
@@ -42,7 +42,7 @@ static bool make_room(mr_stream *stream, uint32_t wanted)
 
 bool mr_stream_append(mr_stream *stream, const unsigned char *bytes, uint32_t size)
 {
-    if (!make_room(stream, stream->used + size))
+    if (!reserve_ring(stream, stream->used + size))
         return false;
     uint32_t begin = (stream->first + stream->used) % stream->size;
     uint32_t to_the_end = stream->size - begin;

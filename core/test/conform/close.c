@@ -36,12 +36,12 @@ static void it_waits_for_those_who_hold(void)
     mr_group *group = driver_group(c.d);
     CHECK_EQ(mr_group_hold(group, c.handle), 0);
     CHECK_EQ(mr_group_hold(group, c.handle), 0);
-    mr_group_let_go(group, c.handle);
+    mr_group_release(group, c.handle);
     mr_token closing = start(c.d, close_request(c.handle));
     CHECK_EQ(mr_group_hold(group, c.handle), -EBADF);
     run_for_ms(c.d, 2);
     CHECK(is_open(c.number));
-    mr_group_let_go(group, c.handle);
+    mr_group_release(group, c.handle);
     CHECK_EQ(finish(c.d, closing).result, 0);
     CHECK(!is_open(c.number));
     CHECK_EQ(mr_group_hold(group, c.handle), -EBADF);

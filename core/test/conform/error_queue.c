@@ -1,6 +1,7 @@
 /*
- * error_queue.c: sockets whose queue of errors is not empty, on Linux: a program asked for one (SO_TIMESTAMPING, IP_RECVERR)
- * and does not take out what is in it. poll(2) reports an error of them then, always; to others there is none.
+ * error_queue.c: sockets whose queue of errors is not empty, on Linux: a program asked for one (SO_TIMESTAMPING,
+ * IP_RECVERR) and does not take out what is in it. poll(2) reports an error of them then, always; to others there is
+ * none.
  */
 #include "conform.h"
 

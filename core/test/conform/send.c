@@ -223,7 +223,7 @@ static void sends_in_a_row_keep_their_order(void)
     driver_free(c.d);
 }
 
-/* ------------------------------------------------------------------------------- a peer that has ended its stream --- */
+/* ----------------------------------------------------------------------------- a peer that has ended its stream --- */
 
 enum { SENDING_KINDS = 4, SOME_BYTES = 3000 };
 

@@ -86,10 +86,10 @@ static void a_waiting_send_then_receive_holds_no_buffer(void)
         CHECK_STAYS_PENDING(c.d, token);
         check_read(c.peer, "short");
         if (round > 0)
-            CHECK_EQ(mr_loop_buffers_out(driver_loop(c.d)), kept);
+            CHECK_EQ(mr_loop_buffers_in_use(driver_loop(c.d)), kept);
         write_all(c.peer, "x", 1);
         check_borrowed(c.d, finish(c.d, token), "x");
-        kept = mr_loop_buffers_out(driver_loop(c.d));
+        kept = mr_loop_buffers_in_use(driver_loop(c.d));
     }
     driver_free(c.d);
 }

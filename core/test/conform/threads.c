@@ -186,7 +186,7 @@ static void the_owner_may_change_threads(void)
     driver_free(c.d);
 }
 
-/* ----------------------------------------------------------------------------------- messages from other threads --- */
+/* ---------------------------------------------------------------------------------- messages from other threads --- */
 
 static void remote_requests_are_carried_out(void)
 {

@@ -50,7 +50,7 @@ const char *__ubsan_default_options(void)
     return "exitcode=99:abort_on_error=0";
 }
 
-/* ------------------------------------------------------------------------------------------------ which call fails --- */
+/* --------------------------------------------------------------------------------------------- which call fails --- */
 
 typedef struct failure {
     int code; /* an errno; 0: the call returns 0 */
@@ -217,7 +217,7 @@ void fault_run(void (*run)(void), fault_ends ends)
     }
 }
 
-/* ------------------------------------------------------------------------------------- the functions that may fail --- */
+/* ---------------------------------------------------------------------------------- the functions that may fail --- */
 
 #define WITH(code)  \
     {               \

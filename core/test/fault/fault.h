@@ -1,7 +1,8 @@
 /*
- * fault.h: a test runs again and again, and each time another call of the core (or of the fibers) to the system fails: an allocation, or a system
- * call with one of the errors that its manual page names. Where the objects of the core, and of the fibers, call such a function, they
- * call the one of fault.c (`symbols` lists them); the test's own calls never fail. Must not know: operations, fibers.
+ * fault.h: a test runs again and again, and each time another call of the core (or of the fibers) to the system fails:
+ * an allocation, or a system call with one of the errors that its manual page names. Where the objects of the core, and
+ * of the fibers, call such a function, they call the one of fault.c (`symbols` lists them); the test's own calls never
+ * fail. Must not know: operations, fibers.
  */
 #ifndef MILLRACE_TEST_FAULT_H
 #define MILLRACE_TEST_FAULT_H
@@ -9,12 +10,12 @@
 #include <stdbool.h>
 
 /*
- * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may pass or
- * fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if one does. A simulated
- * machine ends the process in some places where memory is short, and says so.
+ * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may
+ * pass or fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if
+ * one does. A simulated machine ends the process in some places where memory is short, and says so.
  *
- * FAULTS in the environment: how many calls to let fail, drawn by chance (MILLRACE_FIRST_SEED); "all"; or the number of one call,
- * as "#12".
+ * FAULTS in the environment: how many calls to let fail, drawn by chance (MILLRACE_FIRST_SEED); "all"; or the number of
+ * one call, as "#12".
  */
 typedef enum fault_ends { FAULT_REACHES_ITS_CALLER, FAULT_MAY_END_THE_PROCESS } fault_ends;
 

@@ -309,7 +309,7 @@ static unsigned long search(model what)
     unsigned long count = 0;
     here = what;
     step_count = 0;
-    CHECK_EQ(mr_group_on(MR_BACKEND_EPOLL, &backend, now_ns, &group), 0);
+    CHECK_EQ(mr_group_create_on(MR_BACKEND_EPOLL, &backend, now_ns, &group), 0);
     for (;;) {
         run_once();
         if (is_lost)

@@ -36,7 +36,7 @@ static void close_alone(mr_handle_table *table, mr_handle handle)
     uint64_t loops;
     mr_token closer;
     CHECK_EQ(mr_handle_begin_close(table, handle, 99, &loops), 0);
-    CHECK(mr_handle_let_go(table, handle, &closer));
+    CHECK(mr_handle_release(table, handle, &closer));
     CHECK_EQ(closer, 99);
     mr_handle_finish_close(table, handle);
 }
@@ -108,10 +108,10 @@ static void the_last_to_let_go_closes(uintptr_t unused)
     (void)unused;
     CHECK_EQ(mr_handle_begin_close(table, handle, 1234, &loops), 0);
     mr_handle_add_holders(table, handle, 2);
-    CHECK(!mr_handle_let_go(table, handle, &closer));
-    CHECK(!mr_handle_let_go(table, handle, &closer));
+    CHECK(!mr_handle_release(table, handle, &closer));
+    CHECK(!mr_handle_release(table, handle, &closer));
     CHECK_EQ(mr_handle_begin_close(table, handle, 5, &loops), -EBADF);
-    CHECK(mr_handle_let_go(table, handle, &closer));
+    CHECK(mr_handle_release(table, handle, &closer));
     CHECK_EQ(closer, 1234);
     mr_handle_finish_close(table, handle);
     CHECK_EQ(mr_handle_join(table, handle, 0), -EBADF);
@@ -127,11 +127,11 @@ static void a_call_that_holds_comes_before_the_close(uintptr_t unused)
     (void)unused;
     CHECK_EQ(mr_handle_hold(table, handle), 0);
     CHECK_EQ(mr_handle_hold(table, handle), 0);
-    CHECK(!mr_handle_let_go(table, handle, &closer)); /* nobody closes */
+    CHECK(!mr_handle_release(table, handle, &closer)); /* nobody closes */
     CHECK_EQ(mr_handle_begin_close(table, handle, 1234, &loops), 0);
     CHECK_EQ(mr_handle_hold(table, handle), -EBADF);
-    CHECK(!mr_handle_let_go(table, handle, &closer)); /* the closer's own */
-    CHECK(mr_handle_let_go(table, handle, &closer));
+    CHECK(!mr_handle_release(table, handle, &closer)); /* the closer's own */
+    CHECK(mr_handle_release(table, handle, &closer));
     CHECK_EQ(closer, 1234);
     mr_handle_finish_close(table, handle);
     CHECK_EQ(mr_handle_hold(table, handle), -EBADF);
@@ -158,7 +158,7 @@ static void *contend(void *argument)
         if (mr_handle_begin_close(c->table, c->handles[i], 5, &loops) == 0) {
             mr_token closer;
             c->won++;
-            CHECK(mr_handle_let_go(c->table, c->handles[i], &closer));
+            CHECK(mr_handle_release(c->table, c->handles[i], &closer));
             mr_handle_finish_close(c->table, c->handles[i]);
         }
     }

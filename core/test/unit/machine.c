@@ -180,7 +180,7 @@ static uint64_t elapsed_ns(const linked *l)
     return mr_machine_now_ns(l->w.machine) - MR_MACHINE_START_NS;
 }
 
-/* ------------------------------------------------------------------------------------------------ time and links --- */
+/* ----------------------------------------------------------------------------------------------- time and links --- */
 
 static void time_jumps_to_what_is_next(uintptr_t unused)
 {

@@ -833,9 +833,9 @@ static void chance_and_notes(uintptr_t unused)
     bool seen[3] = {false};
     (void)unused;
     for (int i = 0; i < 100; i++)
-        seen[mr_machine_chance(machine, 3)] = true;
+        seen[mr_machine_random(machine, 3)] = true;
     CHECK(seen[0] && seen[1] && seen[2]);
-    CHECK_EQ(mr_machine_chance(machine, 0), 0);
+    CHECK_EQ(mr_machine_random(machine, 0), 0);
     memset(text, 'x', sizeof text - 1);
     for (int i = 0; i < 100; i++)
         mr_machine_note(machine, "%s", text); /* a line has its limit, and the trace none */

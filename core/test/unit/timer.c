@@ -263,15 +263,15 @@ static void order_of_ticks(uintptr_t unused)
     for (int i = 0; i < COUNT; i++)
         mr_timer_arm(&wheel, &timers[i], (uint64_t)harness_random(&random) << (i % 8));
     for (mr_timer *timer; (timer = expire(&wheel, UINT64_C(1) << 45)); count++) {
-        CHECK(timer->place.tick >= last_tick);
-        last_tick = timer->place.tick;
+        CHECK(timer->position.tick >= last_tick);
+        last_tick = timer->position.tick;
     }
     CHECK_EQ(count, COUNT);
 }
 
 /*
- * However many timers there are: with so many moves per tick, each fires at its tick. The timers lie in one slot of a coarse
- * level, which is the worst case; they are sorted while the slot before it passes.
+ * However many timers there are: with so many moves per tick, each fires at its tick. The timers lie in one slot of a
+ * coarse level, which is the worst case; they are sorted while the slot before it passes.
  */
 static void sorting_is_spread(uintptr_t unused)
 {
@@ -286,11 +286,11 @@ static void sorting_is_spread(uintptr_t unused)
     mr_timer_wheel_init(&wheel, 0);
     for (size_t i = 0; i < count; i++)
         mr_timer_arm(&wheel, &timers[i], (base + harness_random(&random) % span) * TICK_NS);
-    CHECK_EQ(timers[0].place.level, timers[count - 1].place.level);
+    CHECK_EQ(timers[0].position.level, timers[count - 1].position.level);
     for (uint64_t tick = 0; tick < base + span; tick++) {
         unsigned moves = MOVES_PER_TICK;
         for (mr_timer *timer; (timer = mr_timer_expire(&wheel, tick * TICK_NS, &moves)); left--)
-            CHECK_EQ(timer->place.tick, tick);
+            CHECK_EQ(timer->position.tick, tick);
     }
     CHECK_EQ(left, 0);
     free(timers);
@@ -312,8 +312,8 @@ static void years_at_once(uintptr_t unused)
     while (mr_timer_next_ns(&wheel) != MR_NEVER_NS) {
         unsigned moves = 10;
         for (mr_timer *timer; (timer = mr_timer_expire(&wheel, 5 * year_ns, &moves)); count++) {
-            CHECK(timer->place.tick >= last_tick);
-            last_tick = timer->place.tick;
+            CHECK(timer->position.tick >= last_tick);
+            last_tick = timer->position.tick;
         }
     }
     CHECK_EQ(count, COUNT);

@@ -1,8 +1,8 @@
 /*
  * capabilities.h: which capability runs this call, and which capabilities are in use.
  *
- * Uses public functions of the run-time system only, and no layout: the plain path needs these two as well.
- * Must not know: loops.
+ * Uses only public functions of the run-time system and no layout, because the plain path needs this file too. Must not
+ * know: loops.
  */
 #ifndef MILLRACE_GHC_CAPABILITIES_H
 #define MILLRACE_GHC_CAPABILITIES_H

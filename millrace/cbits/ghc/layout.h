@@ -1,8 +1,8 @@
 /*
- * layout.h: whether the layout of GHC's run-time system is known here, and where a capability has its registers.
+ * layout.h: whether this folder knows the layout of GHC's run-time system.
  *
- * Two conditions must hold before anything in this folder uses a layout: the version is on the list of versions.h, and the
- * check at start-up found what the public functions say. All other code asks mrh_layout_is_trusted.
+ * Code in this folder may use the layout only if mrh_layout_is_trusted: the version is on the list of versions.h, and
+ * the check at start-up found what public functions say.
  */
 #ifndef MILLRACE_GHC_LAYOUT_H
 #define MILLRACE_GHC_LAYOUT_H
@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Call this on each capability before its first use. Compares what the layout says about `thread` (the caller's ThreadId#)
- * and about `capability`, which has this number, with what public functions say. After one contradiction this process no
- * longer uses any layout. */
+/* Call this on each capability before its first use. Compares what the layout says about `thread` (the caller's
+ * ThreadId#) and about `capability`, which has this number, with what public functions say. After one contradiction
+ * this process never uses the layout again. */
 void mrh_check_layout(void *thread, void *capability, unsigned number);
 
 typedef enum mrh_trust { MRH_UNCHECKED, MRH_TRUSTED, MRH_CONTRADICTED } mrh_trust;
@@ -27,7 +27,7 @@ static inline bool mrh_layout_is_trusted(void)
     return MRH_LAYOUT_IS_TESTED && atomic_load_explicit(&mrh_layout_trust, memory_order_relaxed) == MRH_TRUSTED;
 }
 
-/* For Haskell. */
+/* mrh_layout_is_trusted for Haskell. */
 int mrh_knows_layout(void);
 
 #endif

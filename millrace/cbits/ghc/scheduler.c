@@ -8,8 +8,8 @@
 
 #include <DerivedConstants.h>
 
-/* Since GHC 8.0, rts/Capability.h has in this order, a word each: the length of the run queue, `suspended_ccalls`, the number
- * of these, `mut_lists`. From 9.10 on there is a constant for the first offset. */
+/* Since GHC 8.0, rts/Capability.h has in this order, a word each: the length of the run queue, `suspended_ccalls`, the
+ * number of these, `mut_lists`. From 9.10 on there is a constant for the first offset. */
 enum {
     RUN_QUEUE_LENGTH = OFFSET_Capability_mut_lists - 3 * 8,
     SUSPENDED_CALLS = OFFSET_Capability_mut_lists - 8,
@@ -35,8 +35,8 @@ static char *capability_here(void)
     return (char *)rts_unsafeGetMyCapability();
 }
 
-/* A tick that has begun when the timer is stopped, and a thread that is leaving another capability, each request a context
- * switch. The pause lets both happen, and the next mrh_begin_block cancels the request. */
+/* A tick that has begun when the timer stops, and a thread that is leaving another capability, each request a context
+ * switch. The pause lets both happen; the next mrh_begin_nursery_block cancels the request. */
 void mrh_stop_ticking(void)
 {
     stopTimer();
@@ -49,12 +49,12 @@ void mrh_start_ticking(void)
 }
 
 /*
- * GHC switches threads at the end of a nursery block if its timer has requested it (the timer is stopped here) or if a
- * thread was forked since. Where a block ends depends on everything that was allocated before. So every operation cancels
- * the request and begins another block: with a heap limit of 1, the next allocation finds the block full. (0 would request
- * a context switch.)
+ * GHC switches threads at the end of a nursery block if its timer has requested it (the timer is stopped here) or if
+ * the program has forked a thread since. Where a block ends depends on all earlier allocations. So every operation
+ * cancels the request and begins another block: with a heap limit of 1, the next allocation finds the block full. (0
+ * would request a context switch.)
  */
-void mrh_begin_block(void)
+void mrh_begin_nursery_block(void)
 {
     *(int *)(capability_here() + CONTEXT_SWITCH) = 0;
     mrh_registers_here()->rHpLim = (StgPtr)1;
@@ -68,7 +68,7 @@ int mrh_nursery_is_low(void)
     uint32_t count = 0;
     for (const bdescr *block = mrh_registers_here()->rCurrentNursery; block && count < enough; block = block->link)
         count++;
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return count < enough;
 }
 
@@ -92,7 +92,7 @@ void mrh_start_ticking(void)
 {
 }
 
-void mrh_begin_block(void)
+void mrh_begin_nursery_block(void)
 {
 }
 

@@ -8,8 +8,8 @@
 #include "millrace_check.h"
 #include "registers.h"
 
-/* The scheduler moves no thread that has TSO_LOCKED, which is how forkOn works, too. In GHC 9.0 to 9.14 it has the value 2. From
- * 9.6 on, threads of calls into Haskell from an OS thread with a preferred capability have it as well. */
+/* The scheduler never moves a thread that has TSO_LOCKED; forkOn sets this flag too. Its value is 2 in GHC 9.0 to 9.14.
+ * From 9.6 on, a Haskell thread that a call from C has started has it too, if its OS thread prefers a capability. */
 _Static_assert(TSO_LOCKED == 2, "the flag of threads that stay on their capability");
 
 static StgTSO *thread_here(void)

@@ -1,12 +1,12 @@
 /*
  * versions.h: the versions of GHC whose run-time system this folder was tested with.
  *
- * Files of this folder read, and in a few places write, memory of the run-time system by its layout. They do so only with a
- * version of this list. With any other version, and with the Cabal flag plain-rts, each of them has a plain path that
- * uses public functions alone: slower, never wrong.
+ * The files of this folder read, and sometimes write, memory of the run-time system by its layout. They do so only with
+ * the versions listed here. With another version, and with the Cabal flag plain-rts, each file has a plain path that
+ * uses only public functions: slower, never wrong.
  *
- * To add a version: put it into the list, build, and run the tests. layout.c compares the offsets at compile time; what
- * changed from version to version so far is noted beside each use.
+ * To add a version: add it to the list, build, and run the tests. layout.c compares the offsets at compile time.
+ * Comments at each use say what changed between versions.
  */
 #ifndef MILLRACE_GHC_VERSIONS_H
 #define MILLRACE_GHC_VERSIONS_H

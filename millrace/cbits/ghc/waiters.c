@@ -9,13 +9,14 @@
 
 /* A parked connection of the web server has 504 bytes of stack. The first frames are needed when the thread
  * runs, the others when it parks again: then threadPaused in GHC's runtime visits all of them. */
-enum { STACK_BYTES = 576, LINE_BYTES = 64, HELD_WORDS = 32, BATCH = 256 };
+enum { STACK_BYTES = 576, LINE_BYTES = 64, FRAME_WORDS = 32, BATCH = 256 };
 
-/* Follows, for a batch of places, the pointers from MVar (the constructor) to MVar#, queue, thread and stack. */
-typedef struct trail {
+/* A batch of closures. Step by step, follow() replaces each MVar (the constructor) by its MVar#, queue, thread and
+ * stack. */
+typedef struct batch {
     const StgClosure *at[BATCH];
     int count;
-} trail;
+} batch;
 
 /* GCC 12 may remove a loop that only prefetches. The asm statement prevents that. */
 static inline void fetch_line(const void *at)
@@ -24,23 +25,23 @@ static inline void fetch_line(const void *at)
     __asm__ volatile("");
 }
 
-static void fetch(const trail *t)
+static void fetch(const batch *b)
 {
-    for (int i = 0; i < t->count; i++)
-        fetch_line(t->at[i]);
+    for (int i = 0; i < b->count; i++)
+        fetch_line(b->at[i]);
 }
 
 /* Replaces each closure by the next one, and prefetches that. Drops those that have none. */
-static void follow(trail *t, const StgClosure *(*next)(const StgClosure *))
+static void follow(batch *b, const StgClosure *(*next)(const StgClosure *))
 {
     int kept = 0;
-    for (int i = 0; i < t->count; i++) {
-        const StgClosure *closure = next(t->at[i]);
+    for (int i = 0; i < b->count; i++) {
+        const StgClosure *closure = next(b->at[i]);
         if (closure)
-            t->at[kept++] = closure;
+            b->at[kept++] = closure;
     }
-    t->count = kept;
-    fetch(t);
+    b->count = kept;
+    fetch(b);
 }
 
 /* An untagged pointer may lead to a thunk, which contains no MVar#. */
@@ -69,11 +70,11 @@ static const StgClosure *stack_of(const StgClosure *thread)
     return (const StgClosure *)((const StgTSO *)thread)->stackobj;
 }
 
-static void fetch_frames(const trail *t)
+static void fetch_frames(const batch *b)
 {
-    for (int i = 0; i < t->count; i++)
+    for (int i = 0; i < b->count; i++)
         for (size_t at = 0; at < STACK_BYTES; at += LINE_BYTES)
-            fetch_line((const char *)((const StgStack *)t->at[i])->sp + at);
+            fetch_line((const char *)((const StgStack *)b->at[i])->sp + at);
 }
 
 /* Guesses whether a word points into the heap: yes if it points into the same terabyte as the stack. */
@@ -82,45 +83,45 @@ static bool is_heap(StgWord word, const StgStack *stack)
     return (word ^ (StgWord)stack) >> 40 == 0;
 }
 
-/* Prefetches what the first frames point to, such as the records of the connection. Unlike the other functions this one
- * reads the frames, so it must stop at the end of the stack. It reads `sp` once, because another capability may be unwinding
- * the stack. */
-static void fetch_what_frames_hold(const trail *t)
+/* Prefetches what the first frames point to, such as the records of the connection. Unlike the other functions, this
+ * one reads the frames, so it must stop at the end of the stack. It reads `sp` once, because another capability may be
+ * unwinding the stack. */
+static void fetch_frame_targets(const batch *b)
 {
-    for (int i = 0; i < t->count; i++) {
-        const StgStack *stack = (const StgStack *)t->at[i];
+    for (int i = 0; i < b->count; i++) {
+        const StgStack *stack = (const StgStack *)b->at[i];
         const StgWord *word = *(const StgWord *const volatile *)&stack->sp;
         const StgWord *end = stack->stack + stack->stack_size;
-        if (end - word > HELD_WORDS)
-            end = word + HELD_WORDS;
+        if (end - word > FRAME_WORDS)
+            end = word + FRAME_WORDS;
         for (; word < end; word++)
             if (is_heap(*word, stack))
                 fetch_line((const void *)*word);
     }
 }
 
-void mrh_fetch_waiters(StgClosure *const *places, int count)
+void mrh_prefetch_waiters(StgClosure *const *variables, int count)
 {
     if (!mrh_layout_is_trusted())
         return;
-    trail t;
-    t.count = count < BATCH ? count : BATCH;
-    for (int i = 0; i < t.count; i++)
-        t.at[i] = places[i];
-    fetch(&t);
-    follow(&t, variable_of);
-    follow(&t, queue_of);
-    follow(&t, thread_of);
-    follow(&t, stack_of);
-    fetch_frames(&t);
-    fetch_what_frames_hold(&t);
+    batch b;
+    b.count = count < BATCH ? count : BATCH;
+    for (int i = 0; i < b.count; i++)
+        b.at[i] = variables[i];
+    fetch(&b);
+    follow(&b, variable_of);
+    follow(&b, queue_of);
+    follow(&b, thread_of);
+    follow(&b, stack_of);
+    fetch_frames(&b);
+    fetch_frame_targets(&b);
 }
 
 #else
 
-void mrh_fetch_waiters(StgClosure *const *places, int count)
+void mrh_prefetch_waiters(StgClosure *const *variables, int count)
 {
-    (void)places;
+    (void)variables;
     (void)count;
 }
 

@@ -1,8 +1,9 @@
 /*
- * waiters.h: brings what waking a thread touches into the cache.
+ * waiters.h: prefetches the memory that waking threads will touch.
  *
- * With a thousand waiting threads, MVar, queue, thread and stack are not in the cache, and the address of each is read from
- * the one before. For one thread this cannot be improved. For a batch of threads the cache misses overlap.
+ * With a thousand waiting threads, the MVar, queue, thread and stack are not in the cache, and the address of each is
+ * stored in the one before. For one thread this cannot be improved. For a batch of threads the cache misses can
+ * overlap.
  */
 #ifndef MILLRACE_WAITERS_H
 #define MILLRACE_WAITERS_H
@@ -10,9 +11,9 @@
 #include <Rts.h>
 
 /*
- * Prefetches what the threads need that wait in `count` MVars. Call it by an `unsafe` foreign call, so that no garbage
- * collection moves the MVars meanwhile.
+ * Prefetches the memory of the threads that wait for `count` MVars. Call it by an `unsafe` foreign call, so that no
+ * garbage collection moves the MVars meanwhile.
  */
-void mrh_fetch_waiters(StgClosure *const *places, int count);
+void mrh_prefetch_waiters(StgClosure *const *variables, int count);
 
 #endif

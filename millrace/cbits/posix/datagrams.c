@@ -39,13 +39,13 @@ int64_t mrh_send_batch(int descriptor, const mrh_outgoing *datagrams, unsigned c
     return sendmmsg(descriptor, messages, count, MSG_NOSIGNAL);
 }
 
-/* Room for one number beside a datagram. */
-typedef union beside {
+/* The control buffer of a datagram: one number. */
+typedef union control_buffer {
     struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int))];
-} beside;
+    char bytes[CMSG_SPACE(sizeof(int))];
+} control_buffer;
 
-/* Other control messages that the program has requested are lost: there is room for this one only. */
+/* Other control messages that the program has requested are lost, because the buffer holds only this one. */
 static uint32_t segment_in(struct msghdr *message)
 {
     for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
@@ -63,7 +63,7 @@ int64_t mrh_receive_batch(int descriptor, unsigned char *bytes, size_t size, mrh
 {
     struct mmsghdr messages[MRH_BATCH];
     struct iovec pieces[MRH_BATCH];
-    beside numbers[MRH_BATCH];
+    control_buffer controls[MRH_BATCH];
     if (mrh_refuses_simulated(descriptor))
         return -1;
     if (count > MRH_BATCH)
@@ -75,8 +75,8 @@ int64_t mrh_receive_batch(int descriptor, unsigned char *bytes, size_t size, mrh
                                            .msg_namelen = sizeof datagrams[i].address,
                                            .msg_iov = &pieces[i],
                                            .msg_iovlen = 1,
-                                           .msg_control = &numbers[i],
-                                           .msg_controllen = sizeof numbers[i],
+                                           .msg_control = &controls[i],
+                                           .msg_controllen = sizeof controls[i],
                                        }};
     }
     int received = recvmmsg(descriptor, messages, count, MSG_DONTWAIT, NULL);
@@ -93,20 +93,20 @@ int64_t mrh_receive_batch(int descriptor, unsigned char *bytes, size_t size, mrh
 int64_t mrh_send_segments(int descriptor, const mrh_outgoing *whole, uint16_t segment)
 {
     struct iovec piece;
-    beside number = {.room = {0}};
+    control_buffer control = {.bytes = {0}};
     struct msghdr message = header_of(whole, &piece);
     if (mrh_refuses_simulated(descriptor))
         return -1;
-    message.msg_control = &number;
+    message.msg_control = &control;
     message.msg_controllen = CMSG_SPACE(sizeof segment);
-    number.header.cmsg_level = SOL_UDP;
-    number.header.cmsg_type = UDP_SEGMENT;
-    number.header.cmsg_len = CMSG_LEN(sizeof segment);
-    memcpy(CMSG_DATA(&number.header), &segment, sizeof segment);
+    control.header.cmsg_level = SOL_UDP;
+    control.header.cmsg_type = UDP_SEGMENT;
+    control.header.cmsg_len = CMSG_LEN(sizeof segment);
+    memcpy(CMSG_DATA(&control.header), &segment, sizeof segment);
     return sendmsg(descriptor, &message, MSG_NOSIGNAL);
 }
 
-int mrh_set_joining(int descriptor, int is_on)
+int mrh_set_gro(int descriptor, int is_on)
 {
     return mrh_refuses_simulated(descriptor) ? -1 : setsockopt(descriptor, SOL_UDP, UDP_GRO, &is_on, sizeof is_on);
 }
@@ -163,18 +163,18 @@ static int family_of(int descriptor)
 
 static int option_of(int family, int what)
 {
-    switch ((mrh_sending)what) {
-    case MRH_SENDING_INTERFACE:
+    switch ((mrh_multicast_option)what) {
+    case MRH_MULTICAST_INTERFACE:
         return family == AF_INET6 ? IPV6_MULTICAST_IF : IP_MULTICAST_IF;
-    case MRH_SENDING_HOPS:
+    case MRH_MULTICAST_HOPS:
         return family == AF_INET6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL;
-    case MRH_SENDING_LOOPBACK:
+    case MRH_MULTICAST_LOOPBACK:
         return family == AF_INET6 ? IPV6_MULTICAST_LOOP : IP_MULTICAST_LOOP;
     }
     return -1;
 }
 
-int mrh_set_sending(int descriptor, int what, int value)
+int mrh_set_multicast_option(int descriptor, int what, int value)
 {
     struct ip_mreqn interface = {.imr_ifindex = value};
     if (mrh_refuses_simulated(descriptor))
@@ -182,12 +182,12 @@ int mrh_set_sending(int descriptor, int what, int value)
     int family = family_of(descriptor);
     if (family < 0)
         return -1;
-    if (what == MRH_SENDING_INTERFACE && family != AF_INET6)
+    if (what == MRH_MULTICAST_INTERFACE && family != AF_INET6)
         return setsockopt(descriptor, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface);
     return setsockopt(descriptor, level_of(family), option_of(family, what), &value, sizeof value);
 }
 
-int mrh_get_sending(int descriptor, int what)
+int mrh_get_multicast_option(int descriptor, int what)
 {
     int value = 0;
     socklen_t size = sizeof value;

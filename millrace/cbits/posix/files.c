@@ -37,7 +37,7 @@ int mrh_open(const void *path, int mode)
         errno = EINVAL;
         return -1;
     }
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return (int)posix(mr_machine_open(machine, path, mrh_open_flags(mode)));
 }
 
@@ -47,7 +47,7 @@ int64_t mrh_file_size(int descriptor)
     struct stat status;
     if (!mrh_is_simulated(descriptor))
         return fstat(descriptor, &status) == 0 ? status.st_size : -1;
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return posix(machine ? mr_machine_size(machine, descriptor) : -EBADF);
 }
 
@@ -56,7 +56,7 @@ int mrh_remove(const void *path)
     mr_machine *machine = mrh_simulation_here();
     if (!machine)
         return unlink(path);
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return (int)posix(mr_machine_unlink(machine, path));
 }
 
@@ -69,7 +69,7 @@ int64_t mrh_read_cached(mr_handle handle, void *buffer, uint64_t bytes, uint64_t
     if (error)
         return error;
     int64_t count = mrh_read_at_once(descriptor, buffer, bytes, (int64_t)offset);
-    mrh_let_go(handle);
+    mrh_release_handle(handle);
     return count;
 }
 

@@ -1,5 +1,5 @@
 /*
- * names.h: what helper threads do for names of hosts and services (pool.h). Must not know: GHC, loops.
+ * names.h: jobs of helper threads (pool.h) that look up hosts and services. Must not know: GHC, loops.
  */
 #ifndef MILLRACE_NAMES_H
 #define MILLRACE_NAMES_H
@@ -7,14 +7,16 @@
 #include "pool.h"
 
 /*
- * host, service (each may be NULL); flags, family, type, protocol. The output: for each address flags, family, type,
- * protocol and the number of its bytes (five int32_t), and the address, in the next sizeof(struct sockaddr_storage) bytes;
- * then the canonical name, if it was asked for. The result is the number of addresses. An error of getaddrinfo (gai_strerror)
- * is a result of -MRH_NAME_ERROR minus its number; EAI_SYSTEM is the system's own error.
+ * Calls getaddrinfo. Texts: host, service (each may be NULL). Numbers: flags, family, type, protocol. Output: for each
+ * address its flags, family, type, protocol and length (int32_t each, and one unused), then the address in
+ * sizeof(struct sockaddr_storage) bytes; at the end the canonical name, empty unless requested. Result: the number of
+ * addresses; an error of getaddrinfo (gai_strerror) as -MRH_NAME_ERROR minus its number; for EAI_SYSTEM, the negative
+ * errno.
  */
 mrh_work mrh_do_find_addresses;
 
-/* The memory is an address; its bytes, flags. The output is the name of the host and of the service, each with a NUL. */
+/* Calls getnameinfo. Memory: an address. Numbers: its length, flags. Output: the names of the host and of the service,
+ * each with a NUL. Result: 0, or an error as above. */
 mrh_work mrh_do_find_name;
 
 enum { MRH_NAME_ERROR = 100000 };

@@ -33,12 +33,13 @@ int64_t mrh_write_plain(int descriptor, const void *bytes, size_t count)
 
 static int is_ready(int descriptor, short events)
 {
-    struct pollfd ask = {.fd = descriptor, .events = events};
-    return poll(&ask, 1, 0) > 0;
+    struct pollfd polled = {.fd = descriptor, .events = events};
+    return poll(&polled, 1, 0) > 0;
 }
 
-/* A terminal with flags of its own: it is opened once more, for one call, because a program may put another file in the place of
- * a standard stream at any time. Below 0 if it is no terminal, or belongs to another user. */
+/* Opens a terminal once more, to be non-blocking there. The caller closes it after one call, because the program may
+ * redirect a standard stream at any time. Returns -1 if the descriptor is not a terminal, or the terminal belongs to
+ * another user. */
 static int open_again(int descriptor, int flags)
 {
     char path[32];
@@ -61,12 +62,12 @@ int64_t mrh_read_shared(int descriptor, void *buffer, size_t bytes)
 
 int64_t mrh_write_shared(int descriptor, const void *bytes, size_t count)
 {
-    enum { AT_ONCE = 512 }; /* POSIX's least PIPE_BUF: a pipe that is ready has room for so much */
+    enum { READY_PIPE_BYTES = 512 }; /* POSIX's minimum of PIPE_BUF: a pipe that is ready accepts this many bytes */
     if (!is_ready(descriptor, POLLOUT))
         return -EAGAIN;
-    int terminal = open_again(descriptor, O_WRONLY); /* it may be ready although it has less room than that */
+    int terminal = open_again(descriptor, O_WRONLY); /* a terminal may be ready and accept fewer bytes */
     if (terminal < 0)
-        return mrh_write_plain(descriptor, bytes, count < AT_ONCE ? count : AT_ONCE);
+        return mrh_write_plain(descriptor, bytes, count < READY_PIPE_BYTES ? count : READY_PIPE_BYTES);
     int64_t written = mrh_write_plain(terminal, bytes, count);
     close(terminal);
     return written;

@@ -19,16 +19,16 @@ enum {
     IDLE_SECONDS = 5
 };
 
-typedef struct line {
+typedef struct queue {
     mrh_job *first, *last;
-    unsigned queued, running, helpers, idle, most;
+    unsigned queued, running, helpers, idle, limit;
     int64_t done;
     pthread_cond_t has_jobs;
-} line;
+} queue;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static line lines[MRH_LINES];
+static queue queues[MRH_QUEUES];
 static unsigned borrowing; /* running jobs that use their submitter's memory */
 static pthread_cond_t has_returned;
 static bool stopping;
@@ -40,19 +40,19 @@ static void reset(void)
 #ifndef __APPLE__
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 #endif
-    memset(lines, 0, sizeof lines);
-    lines[MRH_FILES].most = FILE_HELPERS;
-    lines[MRH_NAMES].most = NAME_HELPERS;
-    for (int i = 0; i < MRH_LINES; i++)
-        pthread_cond_init(&lines[i].has_jobs, &monotonic);
+    memset(queues, 0, sizeof queues);
+    queues[MRH_FILES].limit = FILE_HELPERS;
+    queues[MRH_NAMES].limit = NAME_HELPERS;
+    for (int i = 0; i < MRH_QUEUES; i++)
+        pthread_cond_init(&queues[i].has_jobs, &monotonic);
     pthread_cond_init(&has_returned, &monotonic);
     pthread_condattr_destroy(&monotonic);
     borrowing = 0;
     stopping = false;
 }
 
-/* The child of a fork has no helpers, and its parent's jobs are not its own. */
-static void begin_again(void)
+/* The child of a fork has no helpers and none of its parent's jobs. */
+static void reset_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     reset();
@@ -61,44 +61,44 @@ static void begin_again(void)
 static void prepare(void)
 {
     reset();
-    pthread_atfork(NULL, NULL, begin_again);
+    pthread_atfork(NULL, NULL, reset_in_child);
 }
 
-static void append(line *l, mrh_job *job)
+static void append_job(queue *q, mrh_job *job)
 {
     job->next = NULL;
-    job->previous = l->last;
-    if (l->last)
-        l->last->next = job;
+    job->previous = q->last;
+    if (q->last)
+        q->last->next = job;
     else
-        l->first = job;
-    l->last = job;
-    l->queued++;
+        q->first = job;
+    q->last = job;
+    q->queued++;
 }
 
-static void take_out(line *l, mrh_job *job)
+static void remove_job(queue *q, mrh_job *job)
 {
-    MR_CHECK(l->queued > 0);
+    MR_CHECK(q->queued > 0);
     if (job->previous)
         job->previous->next = job->next;
     else
-        l->first = job->next;
+        q->first = job->next;
     if (job->next)
         job->next->previous = job->previous;
     else
-        l->last = job->previous;
-    l->queued--;
+        q->last = job->previous;
+    q->queued--;
 }
 
-/* The lock is held, except during the work and while the timer is fired. The submitter may free the job as soon as it is
- * done and the lock is not held. */
-static void do_next(line *l)
+/* The lock is held, except during the work and while this fires the timer. The submitter may free the job once it is
+ * done and the lock is free. */
+static void do_next(queue *q)
 {
-    mrh_job *job = l->first;
+    mrh_job *job = q->first;
     bool borrows = job->memory != NULL;
-    take_out(l, job);
+    remove_job(q, job);
     job->state = MRH_JOB_RUNNING;
-    l->running++;
+    q->running++;
     borrowing += borrows;
     pthread_mutex_unlock(&lock);
     int64_t result = job->work(job);
@@ -106,14 +106,14 @@ static void do_next(line *l)
     job->result = result;
     job->state = MRH_JOB_DONE;
     mr_token waiter = job->waiter;
-    l->running--;
-    l->done++;
+    q->running--;
+    q->done++;
     borrowing -= borrows;
     if (borrows && stopping)
         pthread_cond_broadcast(&has_returned);
     pthread_mutex_unlock(&lock);
     if (waiter)
-        mrh_fire(waiter);
+        mrh_fire_timer(waiter);
     pthread_mutex_lock(&lock);
 }
 
@@ -130,30 +130,30 @@ static struct timespec moment_after(int seconds)
 }
 
 /* Waits for a job. Returns false after IDLE_SECONDS without one. The lock is held. */
-static bool await_job(line *l)
+static bool await_job(queue *q)
 {
     struct timespec end = moment_after(IDLE_SECONDS);
     int error = 0;
-    l->idle++;
-    while (!l->first && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&l->has_jobs, &lock, &end);
-    l->idle--;
-    return l->first != NULL;
+    q->idle++;
+    while (!q->first && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&q->has_jobs, &lock, &end);
+    q->idle--;
+    return q->first != NULL;
 }
 
 static void *help(void *argument)
 {
-    line *l = argument;
+    queue *q = argument;
     pthread_mutex_lock(&lock);
-    while (l->first || await_job(l))
-        do_next(l);
-    l->helpers--;
+    while (q->first || await_job(q))
+        do_next(q);
+    q->helpers--;
     pthread_mutex_unlock(&lock);
     return NULL;
 }
 
-/* Helpers block all signals: those are for the program's own threads. */
-static int start_helper(line *l)
+/* Helpers block all signals, so that the program's threads handle them. */
+static int start_helper(queue *q)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -163,22 +163,22 @@ static int start_helper(line *l)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, help, l);
+    int error = pthread_create(&thread, &attributes, help, q);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (!error)
-        l->helpers++;
+        q->helpers++;
     return -error;
 }
 
-mrh_job *mrh_job_create(mrh_work *work, int line, const char *first, const char *second)
+mrh_job *mrh_job_create(mrh_work *work, int queue, const char *first, const char *second)
 {
     mrh_job *job = calloc(1, sizeof *job);
     const char *texts[MRH_JOB_TEXTS] = {first, second};
     if (!job)
         return NULL;
     job->work = work;
-    job->line = (mrh_line)line;
+    job->queue = (mrh_queue)queue;
     for (int i = 0; i < MRH_JOB_TEXTS; i++) {
         if (texts[i] && !(job->texts[i] = strdup(texts[i]))) {
             mrh_job_free(job);
@@ -194,31 +194,32 @@ void mrh_job_set(mrh_job *job, int index, int64_t number)
     job->numbers[index] = number;
 }
 
-void mrh_job_lend(mrh_job *job, void *memory)
+void mrh_job_set_memory(mrh_job *job, void *memory)
 {
     job->memory = memory;
 }
 
-/* Compares idle helpers with queued jobs, because an idle helper may already have been woken for each of these. */
+/* Compares the numbers of idle helpers and queued jobs, because each queued job may already have woken an idle
+ * helper. */
 int mrh_job_submit(mrh_job *job, mr_token waiter)
 {
-    line *l = &lines[job->line];
+    queue *q = &queues[job->queue];
     int error = 0;
     pthread_once(&once, prepare);
     pthread_mutex_lock(&lock);
     job->waiter = waiter;
     job->state = MRH_JOB_QUEUED;
-    append(l, job);
+    append_job(q, job);
     if (stopping)
         error = -ECANCELED;
-    else if (l->queued > l->idle && l->helpers < l->most)
-        error = start_helper(l);
-    if (error && (stopping || l->helpers == 0)) {
-        take_out(l, job);
+    else if (q->queued > q->idle && q->helpers < q->limit)
+        error = start_helper(q);
+    if (error && (stopping || q->helpers == 0)) {
+        remove_job(q, job);
         job->state = MRH_JOB_NEW;
     } else {
         error = 0;
-        pthread_cond_signal(&l->has_jobs);
+        pthread_cond_signal(&q->has_jobs);
     }
     pthread_mutex_unlock(&lock);
     return error;
@@ -247,7 +248,7 @@ int mrh_job_withdraw(mrh_job *job)
     pthread_mutex_lock(&lock);
     int is_queued = job->state == MRH_JOB_QUEUED;
     if (is_queued) {
-        take_out(&lines[job->line], job);
+        remove_job(&queues[job->queue], job);
         job->state = MRH_JOB_NEW;
     }
     job->waiter = 0;
@@ -284,9 +285,9 @@ void mrh_pool_stop(void)
     pthread_once(&once, prepare);
     pthread_mutex_lock(&lock);
     stopping = true;
-    for (int i = 0; i < MRH_LINES; i++)
-        for (mrh_job *job = lines[i].first; job; job = lines[i].first) {
-            take_out(&lines[i], job);
+    for (int i = 0; i < MRH_QUEUES; i++)
+        for (mrh_job *job = queues[i].first; job; job = queues[i].first) {
+            remove_job(&queues[i], job);
             job->state = MRH_JOB_NEW;
         }
     while (borrowing)
@@ -299,13 +300,13 @@ void mrh_pool_count(mrh_pool_counts *counts)
     *counts = (mrh_pool_counts){0};
     pthread_once(&once, prepare);
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < MRH_LINES; i++) {
-        counts->helpers += lines[i].helpers;
-        counts->idle += lines[i].idle;
-        counts->queued += lines[i].queued;
-        counts->running += lines[i].running;
-        counts->most += lines[i].most;
-        counts->done += lines[i].done;
+    for (int i = 0; i < MRH_QUEUES; i++) {
+        counts->helpers += queues[i].helpers;
+        counts->idle += queues[i].idle;
+        counts->queued += queues[i].queued;
+        counts->running += queues[i].running;
+        counts->limit += queues[i].limit;
+        counts->done += queues[i].done;
     }
     pthread_mutex_unlock(&lock);
 }

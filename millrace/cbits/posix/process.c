@@ -40,24 +40,25 @@ typedef struct limit {
     struct rlimit values;
 } limit;
 
-/* What the child needs. It shares the parent's memory until exec, so the parent prepares everything. */
+/* What the child needs. The child shares the parent's memory until exec, so the parent prepares everything. */
 typedef struct launch {
     const char *program, *directory;
     char **arguments, **environment;
     int streams[STREAMS];
-    char stream_paths[STREAMS][32]; /* by which the child opens them once more */
+    char stream_paths[STREAMS][32]; /* the child reopens them by these paths */
     int group;
-    int64_t user, user_group; /* -1: unchanged. Their numbers have 32 bits without a sign */
+    int64_t user, user_group; /* unsigned 32-bit numbers; -1: unchanged */
     limit *limits;
     int limit_count;
-    volatile int error; /* the child's, before it has ended */
+    volatile int error; /* set by the child if it fails */
 } launch;
 
 extern char **environ; /* NOLINT(readability-redundant-declaration): only with _GNU_SOURCE it is declared */
 
 /* ---------------------------------------------------------------------------------------------------- the child --- */
 
-/* Only system calls from here to exec: the memory is the parent's, and its other threads run. */
+/* From here to exec only system calls are allowed, because the child shares the memory of the parent, whose other
+ * threads run. */
 
 static bool failed(launch *what)
 {
@@ -65,8 +66,9 @@ static bool failed(launch *what)
     return false;
 }
 
-/* A handler would run in the parent's memory, and ignored signals would stay ignored. This is a system call, because libc's
- * sigaction refuses the signals that libc reserves. The kernel's structure is all zeros for the default action. */
+/* A handler would run in the parent's memory, and ignored signals would stay ignored. This is a system call, because
+ * libc's sigaction refuses the signals that libc reserves. The kernel's structure is all zeros for the default
+ * action. */
 static void reset_signals(void)
 {
     enum { SIGNALS = 64 };
@@ -78,9 +80,10 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Programs such as cat fail with EAGAIN if a standard stream is non-blocking. That flag belongs to the open file description, and
- * this program needs it. So the child opens a non-blocking pipe once more; with O_NONBLOCK at first, because the child must not
- * wait for a FIFO's other end. -1: it is not such a pipe, or cannot be opened again. Then the child shares the flag. */
+/* Programs such as cat fail with EAGAIN if a standard stream is non-blocking. O_NONBLOCK is a flag of the open file
+ * description, and this program needs it. So the child reopens a non-blocking pipe; with O_NONBLOCK at first, because
+ * it must not wait for a FIFO's other end. Returns -1 if the stream is not such a pipe, or cannot be reopened. Then the
+ * child shares the flag. */
 static int open_blocking(const launch *what, int i)
 {
     struct stat status;
@@ -93,8 +96,8 @@ static int open_blocking(const launch *what, int i)
     return opened;
 }
 
-/* Moves the descriptors to high numbers first, so that none is overwritten, and then to their places. */
-static bool place_streams(launch *what)
+/* Makes the streams descriptors 0 to 2. Moves all of them to higher numbers first, so that none is overwritten. */
+static bool install_streams(launch *what)
 {
     int moved[STREAMS];
     for (int i = 0; i < STREAMS; i++) {
@@ -103,7 +106,7 @@ static bool place_streams(launch *what)
         if (moved[i] < 0)
             return failed(what);
         if (opened >= 0)
-            close(opened); /* otherwise it might be taken for one of the next streams */
+            close(opened); /* otherwise it might have the number of one of the next streams */
     }
     for (int i = 0; i < STREAMS; i++)
         if (dup2(moved[i], i) < 0)
@@ -111,16 +114,16 @@ static bool place_streams(launch *what)
     return true;
 }
 
-static bool close_the_others(launch *what)
+static bool close_other_descriptors(launch *what)
 {
-    struct rlimit most;
+    struct rlimit limit;
 #ifdef SYS_close_range
     if (syscall(SYS_close_range, STREAMS, ~0U, 0) == 0)
         return true;
 #endif
-    if (getrlimit(RLIMIT_NOFILE, &most) < 0)
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return failed(what);
-    for (int i = STREAMS; i < (int)most.rlim_cur; i++)
+    for (int i = STREAMS; i < (int)limit.rlim_cur; i++)
         close(i);
     return true;
 }
@@ -158,17 +161,17 @@ static int run_child(void *argument)
 {
     launch *what = argument;
     reset_signals();
-    if (place_streams(what) && close_the_others(what) && join_group(what) && set_limits(what) && become_user(what) &&
-        (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
+    if (install_streams(what) && close_other_descriptors(what) && join_group(what) && set_limits(what) &&
+        become_user(what) && (!*what->directory || chdir(what->directory) == 0 || failed(what))) {
         execvpe(what->program, what->arguments, what->environment);
         failed(what);
     }
     _exit(127);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the parent --- */
+/* --------------------------------------------------------------------------------------------------- the parent --- */
 
-/* For the child until exec. execvpe copies the arguments there, and the path of each place where it looks. */
+/* The size of the child's stack until exec. execvpe copies the arguments there, and each path that it tries. */
 static size_t stack_bytes(const launch *what)
 {
     size_t count = 0;
@@ -177,9 +180,10 @@ static size_t stack_bytes(const launch *what)
     return (size_t)256 * 1024 + count * sizeof(char *);
 }
 
-/* This thread sleeps until the child has begun its program or failed. No handler runs in the child: all signals are
- * blocked. The descriptor for the child exists from its beginning on: its number may mean another process as soon as it
- * has ended, if the program ignores SIGCHLD or waits for any child. posix_spawn has no such descriptor, and no user. */
+/* This thread sleeps until the child has executed its program or failed. All signals are blocked, so no handler runs in
+ * the child. The pidfd exists from the child's start: if the program ignores SIGCHLD or waits for any child, the
+ * process number may mean another process as soon as the child has ended. posix_spawn can return no pidfd and set no
+ * user. */
 static pid_t launch_child(launch *what, int *pidfd)
 {
     size_t bytes = stack_bytes(what);
@@ -197,7 +201,7 @@ static pid_t launch_child(launch *what, int *pidfd)
     return child;
 }
 
-static void bury(int pidfd)
+static void reap_failed_child(int pidfd)
 {
     while (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED) < 0 && errno == EINTR)
         ;
@@ -214,7 +218,7 @@ static int64_t start(launch *what)
         return -ENOSYS; /* before Linux 5.2 */
     if (!what->error)
         return (int64_t)child << 32 | pidfd;
-    bury(pidfd);
+    reap_failed_child(pidfd);
     return -what->error;
 }
 
@@ -284,7 +288,7 @@ int mrh_signal_process(int pidfd, int signal_number)
     return syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* Whether its number means this process and its group: it runs, or has ended and was not reaped. */
+/* True if the process's number still means this process: it runs, or has ended and was not reaped. */
 static bool keeps_its_number(int pidfd)
 {
     return waitid((idtype_t)P_PIDFD, (id_t)pidfd, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0;
@@ -301,8 +305,8 @@ int mrh_signal_group(int pidfd, int process, int signal_number)
     return kill(-process, signal_number) < 0 ? -errno : 0;
 }
 
-/* Whether the process with this number, a name in /proc, is in the group and runs: "number (name) state parent group
- * ...". */
+/* True if the process with this number, a name in /proc, runs and belongs to the group. Its `stat` is "number (name)
+ * state parent group ...". */
 static bool runs_in_group(const char *number, int group)
 {
     char path[32], line[512], state = 'X';

@@ -1,5 +1,5 @@
 /*
- * process.h: starting programs, and what becomes of them (Linux). Must not know: GHC, loops.
+ * process.h: starts programs, signals them and reaps them. Linux only. Must not know: GHC, loops.
  */
 #ifndef MILLRACE_PROCESS_H
 #define MILLRACE_PROCESS_H
@@ -10,33 +10,35 @@
 enum { MRH_SAME_GROUP, MRH_NEW_GROUP, MRH_NEW_SESSION, MRH_NEW_TERMINAL };
 
 /*
- * Starts a program. The memory has strings, each with a NUL: the program (looked for in PATH unless it has a slash), the
- * directory (empty: this one), the arguments beginning with the program's name, the environment ("NAME=value"), and limits
- * ("resource soft hard", each a number). The numbers are: the standard streams (three descriptors), the number of arguments,
- * that of the environment (-1: this program's), that of limits, the group (MRH_SAME_GROUP, ...), user and group (-1: those of
- * this program).
+ * Starts a program. The memory has strings, each with a NUL: the program (searched in PATH unless it has a slash), the
+ * directory (empty: the current one), the arguments beginning with the program's name, the environment ("NAME=value"),
+ * and limits ("resource soft hard", each a number). The job's numbers are: three descriptors for the standard streams;
+ * how many arguments, variables (-1: inherit the environment) and limits there are; the process group (MRH_SAME_GROUP,
+ * ...); user and group (-1: unchanged).
  *
- * The process has no other descriptor of this program, no signal blocked and none ignored. The result is its number << 32 |
- * a descriptor for it (CLONE_PIDFD of clone(2)), which exec closes; or a negative errno: that of exec, too.
+ * The process inherits no other descriptor, and no blocked or ignored signals. Result: its number << 32 | its pidfd
+ * (clone(2)), which exec closes; or a negative errno, also that of exec.
  */
 mrh_work mrh_do_spawn;
 
-/* Whether anything runs in the group with this number. A process that has ended and was not reaped does not run. */
+/* Result: 1 if a process of the group with this number runs, 0 if none does, or a negative errno. A process that has
+ * ended does not run, even before it is reaped. */
 mrh_work mrh_do_group_runs;
 
-/* Sends a signal: to the process, or to the group that it has begun. 0, or a negative errno. Before Linux 6.9 the group
- * is named by the process's number, and is gone (-ESRCH) when the process was reaped. */
+/* Send a signal to the process, or to the group that it leads. Return 0 or a negative errno. Before Linux 6.9,
+ * mrh_signal_group needs the process's number, and returns -ESRCH once the process has been reaped. */
 int mrh_signal_process(int pidfd, int signal_number);
 int mrh_signal_group(int pidfd, int process, int signal_number);
 
-/* Reaps a process: 0 if it has not ended, else 1 << 32 | whether a signal killed it << 31 | its exit code or the number of the
- * signal; or a negative errno. */
+/* Reaps a process. Returns 0 if it has not ended, else 1 << 32 | (1 << 31 if a signal killed it) | its exit code or
+ * that signal's number; or a negative errno. */
 int64_t mrh_reap(int pidfd);
 
-/* /dev/null, which exec closes; or a negative errno. */
+/* Opens /dev/null. Returns a descriptor that exec closes, or a negative errno. */
 int mrh_open_null(void);
 
-/* A new pseudo-terminal: the program's side (non-blocking), and that of a process. 0, or a negative errno. */
+/* Creates a pseudo-terminal: a non-blocking descriptor for this program, and one for a process. Returns 0 or a negative
+ * errno. */
 int mrh_open_pty(int *ours, int *theirs, int rows, int columns);
 
 #endif

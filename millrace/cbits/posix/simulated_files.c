@@ -22,8 +22,8 @@ static int descriptor_of(const mrh_job *job)
     return (int)job->numbers[0];
 }
 
-/* The output is a copy of that many bytes. */
-static int64_t put_out(mrh_job *job, const void *bytes, size_t count)
+/* Appends a copy of these bytes to the output. */
+static int64_t append_output(mrh_job *job, const void *bytes, size_t count)
 {
     char *grown = realloc(job->output, job->output_bytes + count + 1);
     if (!grown)
@@ -48,7 +48,7 @@ static int64_t simulate_open_temporary(mr_machine *machine, mrh_job *job)
     return directory.is_directory ? mr_machine_file(machine) : -ENOTDIR;
 }
 
-/* All of it, as the helpers write. */
+/* Writes everything, as helpers do. */
 static int64_t write_all(mr_machine *machine, int descriptor, const char *bytes, size_t count, uint64_t offset)
 {
     size_t done = 0;
@@ -114,7 +114,7 @@ static int64_t simulate_resize(mr_machine *machine, mrh_job *job)
     return mr_machine_truncate(machine, descriptor_of(job), (uint64_t)job->numbers[1]);
 }
 
-/* Without holes. */
+/* The simulated machine has no holes to fill: this only extends the file. */
 static int64_t simulate_allocate(mr_machine *machine, mrh_job *job)
 {
     int64_t size = mr_machine_size(machine, descriptor_of(job)), end = job->numbers[2] + job->numbers[3];
@@ -143,7 +143,7 @@ static int64_t put_status(mrh_job *job, const mr_machine_status *status)
         .changed_s = seconds,
         .changed_ns = rest_ns,
     };
-    return put_out(job, &out, sizeof out);
+    return append_output(job, &out, sizeof out);
 }
 
 static int64_t simulate_status(mr_machine *machine, mrh_job *job)
@@ -190,7 +190,7 @@ static int64_t simulate_chmod_of(mr_machine *machine, mrh_job *job)
     return mr_machine_fchmod(machine, descriptor_of(job), (uint32_t)job->numbers[1]);
 }
 
-/* The machine keeps the time of the last writing only. */
+/* The machine has only the time of the last write. */
 static int64_t simulate_set_times(mr_machine *machine, mrh_job *job)
 {
     mr_machine_status status;
@@ -199,18 +199,18 @@ static int64_t simulate_set_times(mr_machine *machine, mrh_job *job)
     return mr_machine_set_modified(machine, job->texts[0], (uint64_t)(job->numbers[2] * NS_PER_S + job->numbers[3]));
 }
 
-/* All names at once. */
+/* Returns all names in one batch. */
 static int64_t simulate_list(mr_machine *machine, mrh_job *job)
 {
     char name[MR_MACHINE_NAME_BYTES], record[sizeof(mrh_name_head) + MR_MACHINE_NAME_BYTES];
     bool is_directory;
     int found = 1;
     mrh_batch empty = {0};
-    int64_t error = put_out(job, &empty, sizeof empty);
+    int64_t error = append_output(job, &empty, sizeof empty);
     for (size_t i = 0; !error && found > 0; i++) {
         found = mr_machine_list(machine, job->texts[0], i, name, &is_directory);
         if (found > 0)
-            error = put_out(job, record, mrh_put_name(record, is_directory ? DT_DIR : DT_REG, name));
+            error = append_output(job, record, mrh_put_name(record, is_directory ? DT_DIR : DT_REG, name));
     }
     return error ? error : found < 0 ? found : MRH_LISTED_ALL;
 }
@@ -223,9 +223,9 @@ static int64_t simulate_clone(mr_machine *machine, mrh_job *job)
 
 static int64_t simulate_copy_range(mr_machine *machine, mrh_job *job)
 {
-    enum { ROOM = 64 * 1024 };
-    char buffer[ROOM];
-    size_t wanted = job->numbers[4] < ROOM ? (size_t)job->numbers[4] : ROOM;
+    enum { BUFFER_BYTES = 64 * 1024 };
+    char buffer[BUFFER_BYTES];
+    size_t wanted = job->numbers[4] < BUFFER_BYTES ? (size_t)job->numbers[4] : BUFFER_BYTES;
     ssize_t count = mr_machine_pread(machine, descriptor_of(job), buffer, wanted, (uint64_t)job->numbers[1]);
     if (count <= 0)
         return count;
@@ -265,14 +265,14 @@ static simulated *simulation_of(mrh_work *work)
     return NULL;
 }
 
-/* Opening counts as an operation by itself. */
+/* mr_machine_open_with already counts as an operation. */
 int64_t mrh_job_simulate_begin(const mrh_job *job)
 {
     mr_machine *machine = mrh_simulation_here();
     uint64_t delay_ns = 0;
     if (!machine || !simulation_of(job->work))
         return -ENOSYS;
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     if (job->work == mrh_do_open)
         return 0;
     int error = mr_machine_file_call(machine, &delay_ns);
@@ -282,7 +282,7 @@ int64_t mrh_job_simulate_begin(const mrh_job *job)
 void mrh_job_simulate(mrh_job *job)
 {
     mr_machine *machine = mrh_simulation_here();
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     job->result = machine ? simulation_of(job->work)(machine, job) : -ENOSYS;
     job->state = MRH_JOB_DONE;
 }

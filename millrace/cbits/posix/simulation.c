@@ -92,19 +92,19 @@ void mrh_simulation_pause(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-void mrh_note(mr_machine *where, const char *text)
+void mrh_simulation_note(mr_machine *where, const char *text)
 {
     mr_machine_note(where, "%s", text);
-    mrh_begin_block();
+    mrh_begin_nursery_block();
 }
 
-uint64_t mrh_chance_here(uint64_t bound)
+uint64_t mrh_simulation_random_here(uint64_t bound)
 {
-    return mrh_chance(mrh_simulation_here(), bound);
+    return mrh_simulation_random(mrh_simulation_here(), bound);
 }
 
-uint64_t mrh_chance(mr_machine *where, uint64_t bound)
+uint64_t mrh_simulation_random(mr_machine *where, uint64_t bound)
 {
-    mrh_begin_block();
-    return mr_machine_chance(where, bound);
+    mrh_begin_nursery_block();
+    return mr_machine_random(where, bound);
 }

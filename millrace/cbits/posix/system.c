@@ -18,9 +18,9 @@
 #endif
 
 #ifdef SOCK_NONBLOCK
-enum { OUR_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC, ARE_BORN_OURS = 1 };
+enum { SOCKET_FLAGS = SOCK_NONBLOCK | SOCK_CLOEXEC, SOCKET_SETS_FLAGS = 1 };
 #else
-enum { OUR_FLAGS = 0, ARE_BORN_OURS = 0 }; /* macOS: socket() takes no flags */
+enum { SOCKET_FLAGS = 0, SOCKET_SETS_FLAGS = 0 }; /* macOS: socket() has no flags */
 #endif
 
 static int64_t wide_result_of(int64_t result)
@@ -36,24 +36,24 @@ static int result_of(int result)
     return (int)wide_result_of(result);
 }
 
-/* Calls the machine for its descriptors. If the machine is gone, they are closed. */
+/* Uses the simulated machine for its descriptors. Once the machine is gone, they count as closed. */
 #define ON_DESCRIPTOR(simulated, real)                        \
     do {                                                      \
         if (mrh_is_simulated(descriptor)) {                   \
             mr_machine *machine = mrh_simulation_machine();   \
-            mrh_begin_block();                                \
+            mrh_begin_nursery_block();                        \
             return result_of(machine ? (simulated) : -EBADF); \
         }                                                     \
         return (real);                                        \
     } while (0)
 
 /* Makes `count` new sockets non-blocking and not inherited. If that fails, closes them. */
-static int born(int result, const int *sockets, int count)
+static int with_flags(int result, const int *sockets, int count)
 {
-    if (result < 0 || ARE_BORN_OURS)
+    if (result < 0 || SOCKET_SETS_FLAGS)
         return result;
     for (int i = 0; i < count; i++) {
-        if (mrh_make_ours(sockets[i]) < 0) {
+        if (mrh_set_socket_flags(sockets[i]) < 0) {
             int error = errno;
             for (int j = 0; j < count; j++)
                 mrh_close(sockets[j]);
@@ -68,20 +68,20 @@ int mrh_socket(int domain, int type, int protocol)
 {
     mr_machine *here = mrh_simulation_here();
     if (here)
-        mrh_begin_block();
-    int created = here ? result_of(mr_machine_socket(here, domain, type | OUR_FLAGS, protocol))
-                       : socket(domain, type | OUR_FLAGS, protocol);
-    return born(created, &created, 1);
+        mrh_begin_nursery_block();
+    int created = here ? result_of(mr_machine_socket(here, domain, type | SOCKET_FLAGS, protocol))
+                       : socket(domain, type | SOCKET_FLAGS, protocol);
+    return with_flags(created, &created, 1);
 }
 
 int mrh_socketpair(int domain, int type, int protocol, int pair[2])
 {
     mr_machine *here = mrh_simulation_here();
     if (here)
-        mrh_begin_block();
-    int result = here ? result_of(mr_machine_socketpair(here, domain, type | OUR_FLAGS, protocol, pair))
-                      : socketpair(domain, type | OUR_FLAGS, protocol, pair);
-    return born(result, pair, 2);
+        mrh_begin_nursery_block();
+    int result = here ? result_of(mr_machine_socketpair(here, domain, type | SOCKET_FLAGS, protocol, pair))
+                      : socketpair(domain, type | SOCKET_FLAGS, protocol, pair);
+    return with_flags(result, pair, 2);
 }
 
 static int set_flags(int descriptor, int command, int flags)
@@ -89,7 +89,7 @@ static int set_flags(int descriptor, int command, int flags)
     ON_DESCRIPTOR(mr_machine_fcntl(machine, descriptor, command, flags), fcntl(descriptor, command, flags));
 }
 
-int mrh_make_ours(int descriptor)
+int mrh_set_socket_flags(int descriptor)
 {
     int flags = set_flags(descriptor, F_SETFD, FD_CLOEXEC) < 0 ? -1 : set_flags(descriptor, F_GETFL, 0);
     return flags < 0 ? -1 : set_flags(descriptor, F_SETFL, flags | O_NONBLOCK);
@@ -152,14 +152,14 @@ int mrh_set_linger_seconds(int descriptor, int seconds)
 #ifdef POLLRDHUP
 enum { END = POLLRDHUP | POLLHUP }; /* a connection that has failed hangs up, too */
 #else
-#define POLLRDHUP 0 /* elsewhere an end is reported only after the bytes before it were read */
+#define POLLRDHUP 0 /* other systems report the end only after the program has read the bytes before it */
 enum { END = POLLHUP | POLLERR };
 #endif
 
 static int reports(int descriptor, short events)
 {
-    struct pollfd ask = {.fd = descriptor, .events = POLLRDHUP};
-    return poll(&ask, 1, 0) > 0 && (ask.revents & events) != 0;
+    struct pollfd polled = {.fd = descriptor, .events = POLLRDHUP};
+    return poll(&polled, 1, 0) > 0 && (polled.revents & events) != 0;
 }
 
 static int has_ended(int descriptor)
@@ -180,7 +180,7 @@ int mrh_has_error(int descriptor)
 #ifdef MSG_NOSIGNAL
 enum { WITHOUT_SIGNAL = MSG_NOSIGNAL };
 #else
-enum { WITHOUT_SIGNAL = 0 }; /* no datagram raises one */
+enum { WITHOUT_SIGNAL = 0 }; /* macOS: no datagram raises SIGPIPE */
 #endif
 
 int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct sockaddr *address, socklen_t length)
@@ -189,20 +189,20 @@ int64_t mrh_send_to(int descriptor, const void *bytes, size_t size, const struct
     mr_machine *machine = mrh_simulation_machine();
     if (!mrh_is_simulated(descriptor))
         return sendto(descriptor, bytes, size, WITHOUT_SIGNAL, address, length);
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return wide_result_of(machine ? mr_machine_send_to(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
-/* Finds the sender when recvfrom returned none. On a connection it is the peer. Otherwise it is an unbound Unix socket, which has
- * no name, so only the receiver's family is returned. There is room for any address. */
+/* Finds the sender when recvfrom returned none. On a connection it is the peer. Otherwise it is an unbound Unix socket
+ * without a name, so this sets only the family. `address` is large enough for any address. */
 static void find_sender(int descriptor, struct sockaddr *address, socklen_t *length)
 {
     struct sockaddr_storage own = {0};
-    socklen_t room = sizeof own;
+    socklen_t size = sizeof own;
     if (getsockname(descriptor, (struct sockaddr *)&own, &(socklen_t){sizeof own}) < 0)
         return;
-    if (own.ss_family != AF_UNIX && getpeername(descriptor, address, &room) == 0) {
-        *length = room;
+    if (own.ss_family != AF_UNIX && getpeername(descriptor, address, &size) == 0) {
+        *length = size;
         return;
     }
     address->sa_family = own.ss_family;
@@ -223,36 +223,36 @@ int64_t mrh_receive_from(int descriptor, void *buffer, size_t size, struct socka
     mr_machine *machine = mrh_simulation_machine();
     if (!mrh_is_simulated(descriptor))
         return receive_from(descriptor, buffer, size, address, length);
-    mrh_begin_block();
+    mrh_begin_nursery_block();
     return wide_result_of(machine ? mr_machine_receive_from(machine, descriptor, &whole, 1, address, length) : -EBADF);
 }
 
-enum { CARRIERS = 16 }; /* bytes that come with a descriptor: we send one, the network package two */
+enum { PAYLOAD_BYTES = 16 }; /* bytes sent with a descriptor: one by us, two by the network package */
 
-/* A message with room beside it for a descriptor, and for what the program may have told the receiving socket to add: sender,
-   time and label (SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC). */
-struct parcel {
-    _Alignas(struct cmsghdr) char beside[512];
-    char bytes[CARRIERS];
-    struct iovec carried;
+/* A message with a control buffer for a descriptor, and for what else the program may have requested on the receiving
+ * socket: sender, time and label (SO_PASSCRED, SO_TIMESTAMP, SO_PASSSEC). */
+struct descriptor_message {
+    _Alignas(struct cmsghdr) char control[512];
+    char payload[PAYLOAD_BYTES];
+    struct iovec piece;
     struct msghdr message;
 };
 
-static struct msghdr *pack(struct parcel *parcel, size_t carriers, size_t room_beside)
+static struct msghdr *prepare_message(struct descriptor_message *m, size_t payload_bytes, size_t control_bytes)
 {
-    memset(parcel, 0, sizeof *parcel);
-    parcel->carried = (struct iovec){parcel->bytes, carriers};
-    parcel->message.msg_iov = &parcel->carried;
-    parcel->message.msg_iovlen = 1;
-    parcel->message.msg_control = parcel->beside;
-    parcel->message.msg_controllen = room_beside;
-    return &parcel->message;
+    memset(m, 0, sizeof *m);
+    m->piece = (struct iovec){m->payload, payload_bytes};
+    m->message.msg_iov = &m->piece;
+    m->message.msg_iovlen = 1;
+    m->message.msg_control = m->control;
+    m->message.msg_controllen = control_bytes;
+    return &m->message;
 }
 
 int64_t mrh_send_descriptor(int descriptor, int passed)
 {
-    struct parcel parcel;
-    struct msghdr *message = pack(&parcel, 1, CMSG_SPACE(sizeof passed));
+    struct descriptor_message m;
+    struct msghdr *message = prepare_message(&m, 1, CMSG_SPACE(sizeof passed));
     struct cmsghdr *header = CMSG_FIRSTHDR(message);
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
@@ -269,7 +269,7 @@ enum { CLOSED_BY_EXEC = MSG_CMSG_CLOEXEC };
 enum { CLOSED_BY_EXEC = 0 };
 #endif
 
-/* -1 if none came. Others that came with it are closed. */
+/* The first descriptor of a message, or -1 if it has none. Closes the others. */
 static int first_descriptor(struct msghdr *message)
 {
     int first = -1;
@@ -290,12 +290,12 @@ static int first_descriptor(struct msghdr *message)
 
 int64_t mrh_receive_descriptor(int descriptor)
 {
-    struct parcel parcel;
-    struct msghdr *message = pack(&parcel, CARRIERS, sizeof parcel.beside);
+    struct descriptor_message m;
+    struct msghdr *message = prepare_message(&m, PAYLOAD_BYTES, sizeof m.control);
     if (mrh_is_simulated(descriptor))
         return result_of(-EOPNOTSUPP);
     if (recvmsg(descriptor, message, CLOSED_BY_EXEC) < 0)
-        /* a datagram socket that was shut down: no message will come */
+        /* a datagram socket that was shut down gets no more messages */
         return errno == EAGAIN && has_ended(descriptor) ? result_of(-ENOMSG) : -1;
     int passed = first_descriptor(message);
     if (passed < 0)
@@ -310,8 +310,8 @@ int mrh_close(int descriptor)
     ON_DESCRIPTOR(mr_machine_close(machine, descriptor), close(descriptor));
 }
 
-/* Loads libgcc_s by its name, as glibc does. Ending a thread would load it too, but would end the process if no descriptor is
- * free. */
+/* Loads libgcc_s by its name, as glibc does. Ending a thread would load it too, but would end the process if no
+ * descriptor is free. */
 void mrh_prepare_thread_ends(void)
 {
 #ifdef __GLIBC__
@@ -329,7 +329,7 @@ void mrh_count_helpers(int64_t counts[6])
     counts[1] = now.idle;
     counts[2] = now.queued;
     counts[3] = now.running;
-    counts[4] = now.most;
+    counts[4] = now.limit;
     counts[5] = now.done;
 }
 

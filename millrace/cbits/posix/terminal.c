@@ -11,14 +11,14 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* The terminal whose mode is changed, by a descriptor of our own, and its mode before. Signal handlers read both, so they are set before
- * `changed`. Who has set `taken` may write them. */
+/* A duplicate of the descriptor of the terminal whose mode is changed, and the mode before. Signal handlers read both,
+ * so they are set before `changed`. Only the thread that has set `is_in_use` may write them. */
 static struct termios before;
 static int terminal = -1;
-static atomic_bool changed, taken;
+static atomic_bool changed, is_in_use;
 
-/* The signals whose default action ends the process, except SIGKILL, which cannot be handled, and real-time signals, which
- * libraries take for themselves if they have no handler. */
+/* The signals whose default action ends the process. Not SIGKILL, which cannot be handled, nor real-time signals, which
+ * libraries use if they have no handler. */
 static const int fatal[] = {
     SIGHUP,    SIGINT,  SIGQUIT, SIGILL,  SIGTRAP, SIGABRT, SIGBUS, SIGFPE,    SIGUSR1, SIGSEGV,
     SIGUSR2,   SIGPIPE, SIGALRM, SIGTERM, SIGXCPU, SIGXFSZ, SIGSYS, SIGVTALRM, SIGPROF,
@@ -34,7 +34,7 @@ static const int fatal[] = {
 };
 enum { FATAL = sizeof fatal / sizeof *fatal };
 
-/* tcsetattr(3) is async-signal-safe. A process in the background would be stopped by SIGTTOU, so it is blocked. */
+/* tcsetattr(3) is async-signal-safe. SIGTTOU would stop a process in the background, so this blocks it. */
 static void restore_now(void)
 {
     if (!atomic_load(&changed))
@@ -57,8 +57,8 @@ static void restore_and_die(int number)
     errno = error;
 }
 
-/* Only for signals with the default action. Where the program has its own handler, it ends in another way, and the functions
- * that changed the mode restore it. */
+/* Installs a handler for signals with the default action. If the program has a handler, the process ends in another
+ * way, and the functions that changed the mode restore it. */
 static void guard_signals(void)
 {
     struct sigaction now, ours = {.sa_handler = restore_and_die};
@@ -73,7 +73,7 @@ void mrh_terminal_guard(void)
         guard_signals();
 }
 
-static void leave_signals(void)
+static void unguard_signals(void)
 {
     struct sigaction now, defaults = {.sa_handler = SIG_DFL};
     for (int i = 0; i < FATAL; i++)
@@ -95,12 +95,12 @@ static void apply(struct termios *mode, int kind)
     }
 }
 
-static int let_go(int error)
+static int release_terminal(int error)
 {
     if (terminal >= 0)
         close(terminal);
     terminal = -1;
-    atomic_store(&taken, false);
+    atomic_store(&is_in_use, false);
     return -error;
 }
 
@@ -108,11 +108,11 @@ int mrh_terminal_change(int descriptor, int kind)
 {
     static bool watches_exit;
     struct termios mode;
-    if (atomic_exchange(&taken, true))
+    if (atomic_exchange(&is_in_use, true))
         return -EBUSY;
     terminal = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (terminal < 0 || tcgetattr(terminal, &before) < 0)
-        return let_go(errno);
+        return release_terminal(errno);
     if (!watches_exit && atexit(restore_now) == 0)
         watches_exit = true;
     mode = before;
@@ -129,8 +129,8 @@ int mrh_terminal_change(int descriptor, int kind)
 void mrh_terminal_restore(void)
 {
     restore_now();
-    leave_signals();
-    let_go(0);
+    unguard_signals();
+    release_terminal(0);
 }
 
 int mrh_open_terminal(void)

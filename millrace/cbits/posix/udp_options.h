@@ -1,4 +1,4 @@
-/* udp_options.h: options of UDP that glibc's headers do not have everywhere. Linux only. Must not know: GHC, loops. */
+/* udp_options.h: UDP options that older glibc headers lack. Linux only. Must not know: GHC, loops. */
 #ifndef MILLRACE_UDP_OPTIONS_H
 #define MILLRACE_UDP_OPTIONS_H
 

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { MOVED_AT_ONCE = 1 << 20 }; /* a file's deadline is checked in between */
+enum { BYTES_PER_JOB = 1 << 20 }; /* a file's deadline is checked between two jobs */
 
 static int64_t outcome(int64_t result)
 {
@@ -40,8 +40,8 @@ static int descriptor_of(const mrh_job *job)
     return (int)job->numbers[0];
 }
 
-/* The output is a copy of that many bytes. */
-static int64_t put_out(mrh_job *job, const void *bytes, size_t count)
+/* Makes a copy of these bytes the output. */
+static int64_t set_output(mrh_job *job, const void *bytes, size_t count)
 {
     job->output = malloc(count ? count : 1);
     if (!job->output)
@@ -51,8 +51,9 @@ static int64_t put_out(mrh_job *job, const void *bytes, size_t count)
     return 0;
 }
 
-/* Opens with O_NONBLOCK first, because opening a FIFO would wait for its other end. That fails with EWOULDBLOCK if another
- * process has a lease on the file (fcntl(2)). Only regular files have leases, so the second open waits for that alone. */
+/* Opens with O_NONBLOCK first, because opening a FIFO would wait for its other end. If another process has a lease on
+ * the file (fcntl(2)), that fails with EWOULDBLOCK. Only regular files have leases, so the second open waits only for
+ * the lease. */
 int64_t mrh_do_open(mrh_job *job)
 {
     int flags = (int)job->numbers[0] | O_CLOEXEC | O_NOCTTY;
@@ -90,11 +91,11 @@ int64_t mrh_do_read(mrh_job *job)
     return AGAIN_IF_INTERRUPTED(pread(descriptor_of(job), job->memory, (size_t)job->numbers[2], job->numbers[1]));
 }
 
-/* The system is told of all of it, so that it reads it at once, and then its parts are waited for. */
-int64_t mrh_do_bring_in(mrh_job *job)
+/* Announces the whole range first, so that the system reads it at once, and then waits for its parts. */
+int64_t mrh_do_load_into_cache(mrh_job *job)
 {
     char bytes[1 << 16];
-    int64_t offset = job->numbers[1], wanted = job->numbers[2] < MOVED_AT_ONCE ? job->numbers[2] : MOVED_AT_ONCE,
+    int64_t offset = job->numbers[1], wanted = job->numbers[2] < BYTES_PER_JOB ? job->numbers[2] : BYTES_PER_JOB,
             done = 0;
 #ifdef POSIX_FADV_WILLNEED
     posix_fadvise(descriptor_of(job), offset, wanted, POSIX_FADV_WILLNEED);
@@ -111,7 +112,7 @@ int64_t mrh_do_bring_in(mrh_job *job)
     return done;
 }
 
-/* A write of some bytes that takes none fails: it would take none again, for ever. */
+/* Makes a write that wrote nothing an error, because repeating it would never end. */
 static int64_t progress(int64_t written)
 {
     return written == 0 ? -EIO : written;
@@ -227,7 +228,7 @@ static int64_t put_status(mrh_job *job, const struct stat *status)
         .changed_ns = status->st_ctim.tv_nsec,
 #endif
     };
-    return put_out(job, &out, sizeof out);
+    return set_output(job, &out, sizeof out);
 }
 
 int64_t mrh_do_status_of(mrh_job *job)
@@ -284,7 +285,7 @@ int64_t mrh_do_readlink(mrh_job *job)
 {
     char content[PATH_MAX];
     ssize_t count = readlink(job->texts[0], content, sizeof content);
-    return count < 0 ? -errno : put_out(job, content, (size_t)count);
+    return count < 0 ? -errno : set_output(job, content, (size_t)count);
 }
 
 int64_t mrh_do_realpath(mrh_job *job)
@@ -335,9 +336,9 @@ size_t mrh_put_name(char *to, uint8_t kind, const char *name)
 }
 
 #ifdef __linux__
-enum { ROOM_MIN = MRH_BATCH_BYTES / 4 }; /* below it another call returns too few names */
+enum { LEAST_FREE_BYTES = MRH_BATCH_BYTES / 4 }; /* with less, another call would return too few names */
 
-/* Some file systems do not say the kind with the name. */
+/* Some file systems do not return the kind together with the name. */
 static uint8_t kind_of(int directory, const struct dirent64 *entry)
 {
     struct stat status;
@@ -346,7 +347,8 @@ static uint8_t kind_of(int directory, const struct dirent64 *entry)
     return fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ? DT_UNKNOWN : IFTODT(status.st_mode);
 }
 
-/* Replaces the kernel's records at `from` by a batch's at `to`, which need less room and may begin at the same place. */
+/* Converts the kernel's records at `from` to those of a batch at `to`. These are smaller, so both may begin at the same
+ * address. */
 static size_t put_names(int directory, char *to, const char *from, size_t bytes, int64_t *position)
 {
     const char *begin = to;
@@ -371,7 +373,7 @@ static int64_t read_batch(mrh_job *job, int directory)
         return -ENOMEM;
     job->output = batch;
     batch->position = 0;
-    while (count > 0 && MRH_BATCH_BYTES - begin >= ROOM_MIN) {
+    while (count > 0 && MRH_BATCH_BYTES - begin >= LEAST_FREE_BYTES) {
         count = AGAIN_IF_INTERRUPTED(syscall(SYS_getdents64, directory, batch->names + begin, MRH_BATCH_BYTES - begin));
         if (count > 0)
             used += put_names(directory, batch->names + used, batch->names + begin, (size_t)count, &batch->position);
@@ -395,7 +397,7 @@ int64_t mrh_do_list(mrh_job *job)
     return result < 0 ? result : MRH_LISTED_ALL;
 }
 
-/* Goes back if names that were read have reached nobody. */
+/* Seeks back if an earlier job has read names that did not reach the program. */
 int64_t mrh_do_list_more(mrh_job *job)
 {
     int directory = descriptor_of(job);
@@ -418,14 +420,14 @@ int64_t mrh_do_list_more(mrh_job *job)
 }
 #endif
 
-int64_t mrh_do_space(mrh_job *job)
+int64_t mrh_do_disk_space(mrh_job *job)
 {
     struct statvfs space;
     if (statvfs(job->texts[0], &space) < 0)
         return -errno;
     int64_t out[4] = {(int64_t)(space.f_blocks * space.f_frsize), (int64_t)(space.f_bavail * space.f_frsize),
                       (int64_t)space.f_files, (int64_t)space.f_ffree};
-    return put_out(job, out, sizeof out);
+    return set_output(job, out, sizeof out);
 }
 
 /* ----------------------------------------------------------------------------------------------------- copies --- */
@@ -440,16 +442,16 @@ int64_t mrh_do_clone(mrh_job *job)
 #endif
 }
 
-/* Copies through this thread's memory, for files between which the kernel cannot copy. */
-static int64_t copy_by_hand(int from, int64_t from_offset, int to, int64_t to_offset, int64_t bytes)
+/* Copies through a buffer, for files between which the kernel cannot copy. */
+static int64_t copy_through_buffer(int from, int64_t from_offset, int to, int64_t to_offset, int64_t bytes)
 {
-    enum { ROOM = 256 * 1024 };
-    char *buffer = malloc(ROOM);
+    enum { BUFFER_BYTES = 256 * 1024 };
+    char *buffer = malloc(BUFFER_BYTES);
     int64_t done = 0;
     if (!buffer)
         return -ENOMEM;
     while (done < bytes) {
-        int64_t wanted = bytes - done < ROOM ? bytes - done : ROOM;
+        int64_t wanted = bytes - done < BUFFER_BYTES ? bytes - done : BUFFER_BYTES;
         int64_t count = AGAIN_IF_INTERRUPTED(pread(from, buffer, (size_t)wanted, from_offset + done));
         int64_t written = 0;
         while (written < count) {
@@ -475,7 +477,7 @@ static int64_t copy_by_hand(int from, int64_t from_offset, int to, int64_t to_of
 int64_t mrh_do_copy_range(mrh_job *job)
 {
     int from = (int)job->numbers[0], to = (int)job->numbers[2];
-    int64_t wanted = job->numbers[4] < INT64_C(16) * MOVED_AT_ONCE ? job->numbers[4] : INT64_C(16) * MOVED_AT_ONCE;
+    int64_t wanted = job->numbers[4] < INT64_C(16) * BYTES_PER_JOB ? job->numbers[4] : INT64_C(16) * BYTES_PER_JOB;
 #ifdef __linux__
     off64_t from_offset = job->numbers[1], to_offset = job->numbers[3];
     int64_t count = AGAIN_IF_INTERRUPTED(copy_file_range(from, &from_offset, to, &to_offset, (size_t)wanted, 0));
@@ -483,7 +485,7 @@ int64_t mrh_do_copy_range(mrh_job *job)
     if (count > 0 || (count < 0 && count != -EXDEV && count != -EINVAL && count != -EOPNOTSUPP && count != -ENOSYS))
         return count;
 #endif
-    return copy_by_hand(from, job->numbers[1], to, job->numbers[3], wanted);
+    return copy_through_buffer(from, job->numbers[1], to, job->numbers[3], wanted);
 }
 
 int64_t mrh_do_splice_from(mrh_job *job)
@@ -510,7 +512,7 @@ int64_t mrh_do_splice_to(mrh_job *job)
 #endif
 }
 
-/* ----------------------------------------------------------------------------------------- calls that do not wait --- */
+/* --------------------------------------------------------------------------------------- calls that do not wait --- */
 
 int64_t mrh_read_at_once(int descriptor, void *buffer, uint64_t bytes, int64_t offset)
 {

@@ -1,5 +1,6 @@
 /*
- * files.c: see files.h. Handles that completion ports take (FILE_FLAG_OVERLAPPED); 32 bits of one matter, as of a socket.
+ * files.c: see files.h. Handles that completion ports take (FILE_FLAG_OVERLAPPED); 32 bits of one matter, as of a
+ * socket.
  */
 #include "files.h"
 

@@ -42,7 +42,7 @@ int mrh_socket(int domain, int type, int protocol)
     if (created == INVALID_SOCKET)
         return result_of(SOCKET_ERROR);
     int descriptor = (int)created;
-    if (mrh_make_ours(descriptor) < 0) {
+    if (mrh_set_socket_flags(descriptor) < 0) {
         closesocket(created);
         return -1;
     }
@@ -57,7 +57,7 @@ int mrh_socketpair(int domain, int type, int protocol, int pair[2])
     return -1;
 }
 
-int mrh_make_ours(int descriptor)
+int mrh_set_socket_flags(int descriptor)
 {
     u_long on = 1;
     if (!SetHandleInformation((HANDLE)socket_of(descriptor), HANDLE_FLAG_INHERIT, 0)) {

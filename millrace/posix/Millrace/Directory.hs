@@ -98,7 +98,7 @@ foreign import ccall "&mrh_do_status_of" c_status_of :: FunPtr Work
 
 foreign import ccall "&mrh_do_realpath" c_realpath :: FunPtr Work
 
-foreign import ccall "&mrh_do_space" c_space :: FunPtr Work
+foreign import ccall "&mrh_do_disk_space" c_space :: FunPtr Work
 
 foreign import ccall "&mrh_do_mkdir" c_mkdir :: FunPtr Work
 

@@ -43,7 +43,7 @@ static void fetch(StgStack *stack)
     w.variable.head = &w.queue;
     w.box.variable = (StgClosure *)&w.variable;
     StgClosure *const places[] = {(StgClosure *)((StgWord)&w.box + 1)};
-    mrh_fetch_waiters(places, 1);
+    mrh_prefetch_waiters(places, 1);
 }
 
 int fetch_short_stack(void)

@@ -9,18 +9,19 @@
 
 enum { RING_ENTRIES = 256, COMPLETION_ENTRIES = 2048, REAP = 64 };
 
-/* user_data of cancellations, of which nobody needs to hear; tokens are not that small. */
+/* user_data of cancellations, whose completions are ignored. No token is that small. */
 enum { TAG_CANCEL = 1 };
 
 typedef enum file_queue { IN_NO_QUEUE, AWAITS_SUBMISSION, AWAITS_CANCELLATION } file_queue;
 
-/* What is kept for an operation on a file. */
+/* The backend's data of an operation on a file. */
 typedef struct file_slot {
     file_queue queue;
     uint8_t faults; /* see mr_uring_result_on_file */
 } file_slot;
 
-/* ... and of a descriptor, which may also be watched. Flags that the program changes later are not noticed. */
+/* The backend's data of a descriptor, which epoll may watch too. It does not notice flags that the program changes
+ * later. */
 typedef struct file_descriptor {
     mr_readiness_descriptor readiness;
     bool is_known;
@@ -28,16 +29,16 @@ typedef struct file_descriptor {
     bool is_direct; /* O_DIRECT */
 } file_descriptor;
 
-static file_slot *part_of(const mr_slot *slot)
+static file_slot *file_slot_of(const mr_slot *slot)
 {
-    static_assert(sizeof(file_slot) <= sizeof slot->part, "it fits");
-    return (file_slot *)&slot->part;
+    static_assert(sizeof(file_slot) <= sizeof slot->backend_data, "it fits");
+    return (file_slot *)&slot->backend_data;
 }
 
-static const file_descriptor *look_at(mr_loop *loop, mr_descriptor *descriptor)
+static const file_descriptor *inspect(mr_loop *loop, mr_descriptor *descriptor)
 {
-    static_assert(sizeof(file_descriptor) <= sizeof descriptor->part, "it fits");
-    file_descriptor *known = (file_descriptor *)&descriptor->part;
+    static_assert(sizeof(file_descriptor) <= sizeof descriptor->backend_data, "it fits");
+    file_descriptor *known = (file_descriptor *)&descriptor->backend_data;
     if (known->is_known)
         return known;
     mr_count(&loop->counters.system_calls, 1);
@@ -49,7 +50,7 @@ static const file_descriptor *look_at(mr_loop *loop, mr_descriptor *descriptor)
 
 /* ------------------------------------------------------------------------------------------------- submission --- */
 
-/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
+/* The kernel may refuse because it lacks memory, or because completions must be reaped first. */
 static void hand_over(mr_loop *loop, mr_files *files)
 {
     if (!files->unsubmitted)
@@ -84,14 +85,14 @@ static void prepare(struct io_uring_sqe *entry, mr_slot *slot, bool is_cancellat
 
 static void push_backlog(mr_files *files, mr_slot *slot, file_queue purpose)
 {
-    part_of(slot)->queue = purpose;
+    file_slot_of(slot)->queue = purpose;
     mr_slot_queue_push(&files->backlog, slot);
 }
 
 static void leave_backlog(mr_files *files, mr_slot *slot)
 {
     mr_slot_queue_remove(&files->backlog, slot);
-    part_of(slot)->queue = IN_NO_QUEUE;
+    file_slot_of(slot)->queue = IN_NO_QUEUE;
 }
 
 static void enqueue(mr_loop *loop, mr_files *files, mr_slot *slot)
@@ -111,8 +112,9 @@ static int64_t read_from_cache(mr_loop *loop, const mr_slot *slot, size_t from, 
 }
 
 /*
- * The result of a read of which all bytes are in the page cache, or -EAGAIN. Few bytes may mean that only those were in the
- * cache: at the end of the file the next read finds none. Errors are the ring's to report.
+ * Reads if all bytes are in the page cache; otherwise returns -EAGAIN. A short read may mean the end of the file, or
+ * that only those bytes were in the cache. A second read tells: at the end of the file it finds none. Errors are left
+ * to the ring, which reports them.
  */
 static int64_t read_cached(mr_loop *loop, const mr_slot *slot)
 {
@@ -128,7 +130,7 @@ static int64_t read_cached(mr_loop *loop, const mr_slot *slot)
 void mr_files_submit(mr_loop *loop, mr_files *files, mr_slot *slot)
 {
     mr_kind kind = slot->request.kind;
-    const file_descriptor *known = look_at(loop, slot->descriptor);
+    const file_descriptor *known = inspect(loop, slot->descriptor);
     if (kind != MR_SYNC_FILE && !known->has_positions) {
         mr_loop_settle(loop, slot, -ESPIPE);
         return;
@@ -141,7 +143,7 @@ void mr_files_submit(mr_loop *loop, mr_files *files, mr_slot *slot)
 
 void mr_files_cancel(mr_loop *loop, mr_files *files, mr_slot *slot)
 {
-    if (part_of(slot)->queue == AWAITS_SUBMISSION) {
+    if (file_slot_of(slot)->queue == AWAITS_SUBMISSION) {
         leave_backlog(files, slot);
         mr_perform_last(loop, slot);
         return;
@@ -160,7 +162,7 @@ static void submit_backlog(mr_loop *loop, mr_files *files)
         if (!entry)
             return;
         mr_slot *slot = files->backlog.first;
-        bool is_cancellation = part_of(slot)->queue == AWAITS_CANCELLATION;
+        bool is_cancellation = file_slot_of(slot)->queue == AWAITS_CANCELLATION;
         leave_backlog(files, slot);
         prepare(entry, slot, is_cancellation);
     }
@@ -183,9 +185,9 @@ static void complete(mr_loop *loop, mr_files *files, const struct io_uring_cqe *
     mr_slot *slot = entry->user_data == TAG_CANCEL ? NULL : mr_loop_find(loop, entry->user_data);
     if (!slot || slot->state != MR_SLOT_PENDING)
         return;
-    if (part_of(slot)->queue) /* it ended by itself while its cancellation waited for room */
+    if (file_slot_of(slot)->queue) /* it ended by itself while its cancellation was in the backlog */
         leave_backlog(files, slot);
-    int64_t result = mr_uring_result_on_file(loop, slot, entry->res, &part_of(slot)->faults);
+    int64_t result = mr_uring_result_on_file(loop, slot, entry->res, &file_slot_of(slot)->faults);
     if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
         enqueue(loop, files, slot);
 }
@@ -210,7 +212,7 @@ void mr_files_check(const mr_loop *loop, const mr_files *files)
     size_t waiting = 0, found = 0;
     for (uint32_t i = 0; i < loop->slots.count; i++) {
         const mr_slot *slot = mr_pool_at(&loop->slots, i, sizeof *slot);
-        waiting += slot->state == MR_SLOT_PENDING && mr_is_on_file(slot->request.kind) && part_of(slot)->queue;
+        waiting += slot->state == MR_SLOT_PENDING && mr_is_on_file(slot->request.kind) && file_slot_of(slot)->queue;
     }
     for (const mr_slot *slot = files->backlog.first; slot; last = slot, slot = slot->queued)
         MR_CHECK(slot->state == MR_SLOT_PENDING && mr_is_on_file(slot->request.kind) && ++found <= waiting);

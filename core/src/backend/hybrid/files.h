@@ -1,5 +1,5 @@
 /*
- * files.h: the operations on files of one loop, carried out by a ring of io_uring.
+ * files.h: carries out a loop's operations on files by a ring of io_uring.
  *
  * Must not know: epoll.
  */
@@ -12,30 +12,32 @@
 typedef struct mr_files {
     struct io_uring ring;
     unsigned unsubmitted;
-    mr_slot_queue backlog; /* operations whose submission or cancellation found no room in the ring */
+    mr_slot_queue backlog; /* operations whose submission or cancellation found the ring full */
 } mr_files;
 
-/* 0 or a negative errno. */
+/* Opens the ring. Returns 0 or a negative errno. */
 int mr_files_open(mr_files *files);
 void mr_files_close(mr_files *files);
-/* In the child of a fork, which has not inherited the ring's memory. */
+/* Closes the ring in the child of a fork, which has not inherited the ring's memory. */
 void mr_files_abandon(mr_files *files);
 
-/* Reads from the page cache at once. Everything else is queued, and goes to the kernel with the next flush. */
+/* Carries out an operation. A read from the page cache completes at once; anything else is queued, and goes to the
+ * kernel with the next flush. */
 void mr_files_submit(mr_loop *loop, mr_files *files, mr_slot *slot);
 
-/* Asks the kernel to end an operation. What the disk already works on ends by itself. */
+/* Asks the kernel to end an operation. One on which the disk already works ends by itself. */
 void mr_files_cancel(mr_loop *loop, mr_files *files, mr_slot *slot);
 
-/* Hands over what is queued. False if the kernel has left something. */
+/* Submits the queued entries. Returns false if some are left. */
 bool mr_files_flush(mr_loop *loop, mr_files *files);
 
-/* Settles what has ended. */
+/* Settles the operations that have ended. */
 void mr_files_reap(mr_loop *loop, mr_files *files);
 
-/* Is there something to hand over or to settle? */
+/* True if there is something to submit or to settle. */
 bool mr_files_have_work(mr_files *files);
 
+/* Checks the backlog: see mr_loop_check. */
 void mr_files_check(const mr_loop *loop, const mr_files *files);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * hybrid.c: each operation on the interface that is best at it: sockets wait by epoll, files are io_uring's.
+ * hybrid.c: the backend that uses epoll for sockets and io_uring for files.
  *
- * Where the owner of a loop changes threads, epoll is the cheaper one for many sockets (decision 20). But it cannot wait for
- * files. The ring is watched by epoll, so that one wait is for both.
+ * If a loop's owner changes threads, epoll costs less than io_uring with many sockets (decision 20). But epoll cannot
+ * wait for files. epoll also watches the ring, so one wait serves both.
  */
 #include "../../attempt.h"
 #include "../../epoll_poller.h"

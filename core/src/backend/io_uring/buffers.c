@@ -1,4 +1,4 @@
-/* buffers.c: the buffers from which the kernel chooses for receives that brought none (provided buffers). */
+/* buffers.c: provided buffers, from which the kernel chooses one for a receive without a buffer. */
 #include "ring.h"
 
 #include <sys/mman.h>
@@ -10,10 +10,10 @@ static size_t buffer_ring_bytes(void)
     return BUFFERS_MAX * sizeof(struct io_uring_buf);
 }
 
-/* Puts a buffer where there is none; false without memory. */
-static bool fill_place(mr_loop *loop, mr_ring *state, unsigned short id)
+/* Provides a buffer with this identifier, which has none. Returns false if there is no memory. */
+static bool add_kernel_buffer(mr_loop *loop, mr_ring *state, unsigned short id)
 {
-    state->buffers[id] = mr_buffers_take(&loop->buffers);
+    state->buffers[id] = mr_buffers_alloc(&loop->buffers);
     if (!state->buffers[id])
         return false;
     io_uring_buf_ring_add(state->buffer_ring, state->buffers[id]->bytes, MR_BUFFER_BYTES, id,
@@ -25,9 +25,9 @@ static bool fill_place(mr_loop *loop, mr_ring *state, unsigned short id)
 void mr_ring_add_buffer(mr_loop *loop, mr_ring *state)
 {
     for (unsigned short id = 0; state->buffers_missing && id < state->buffer_count; id++)
-        if (!state->buffers[id] && fill_place(loop, state, id))
+        if (!state->buffers[id] && add_kernel_buffer(loop, state, id))
             state->buffers_missing--;
-    if (state->buffer_count < BUFFERS_MAX && fill_place(loop, state, state->buffer_count))
+    if (state->buffer_count < BUFFERS_MAX && add_kernel_buffer(loop, state, state->buffer_count))
         state->buffer_count++;
 }
 
@@ -36,7 +36,7 @@ mr_buffer *mr_ring_take_chosen(mr_loop *loop, mr_ring *state, const struct io_ur
     unsigned short id = (unsigned short)(entry->flags >> IORING_CQE_BUFFER_SHIFT);
     MR_CHECK(id < state->buffer_count && state->buffers[id]);
     mr_buffer *chosen = state->buffers[id];
-    if (!fill_place(loop, state, id))
+    if (!add_kernel_buffer(loop, state, id))
         state->buffers_missing++;
     return chosen;
 }

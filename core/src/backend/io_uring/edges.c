@@ -1,4 +1,5 @@
-/* edges.c: the sockets for whose readiness the ring's own polls cannot wait: epoll does, and the ring polls that. */
+/* edges.c: waits by epoll for sockets for which the ring's own polls cannot wait. The ring polls the epoll
+ * descriptor. */
 #include "../../perform.h"
 #include "ring.h"
 
@@ -7,13 +8,13 @@
 #include <sys/epoll.h>
 
 /*
- * A poll of the ring always looks for the end of the peer's stream as well (io_poll_parse_events and IO_POLL_UNMASK
- * in io_uring/poll.c), and every poll looks for errors. After that end, it completes at once, whether there is room
- * or not. It does the same while a queue of errors that the program has asked for (SO_TIMESTAMPING, IP_RECVERR) is
- * not empty. A poll that is started again each time would complete without end. epoll reports only requested events,
- * and errors only when they come. So such sockets are watched by an epoll instance, and that by the ring.
+ * A poll of the ring always looks for the end of the peer's stream as well (io_poll_parse_events and IO_POLL_UNMASK in
+ * io_uring/poll.c), and every poll looks for errors. After that end it completes at once, even if the socket is not
+ * writable. It does the same while the error queue that a program enables with SO_TIMESTAMPING or IP_RECVERR is not
+ * empty. A poll that is started again each time would complete endlessly. epoll reports only requested events, and an
+ * error only once. So an epoll instance watches such sockets, and the ring polls that instance.
  *
- * (This does not concern a receive that the kernel does itself, MR_RECV: one of its threads waits for it then.)
+ * (An MR_RECV that the kernel carries out itself is no problem: one of its threads then waits.)
  */
 bool mr_ring_waits_for_edge(const mr_ring *state, const mr_slot *slot, int32_t answer)
 {
@@ -34,11 +35,11 @@ static uint32_t events_of(const mr_descriptor *descriptor)
            (mr_ring_descriptor_of(descriptor)->is_watched_for[MR_WRITING] ? EPOLLOUT : 0);
 }
 
-/* A number may be watched already, or its file be a new one: of a foreign descriptor nobody tells. What is ready
- * already is reported at once. */
+/* The number may be watched already, or mean another file by now: nobody announces that of a foreign descriptor. epoll
+ * reports at once what is ready already. */
 static bool watch_edges(mr_loop *loop, mr_ring *state, const mr_descriptor *descriptor)
 {
-    bool is_foreign = descriptor->generation == 0; /* only room is waited for then */
+    bool is_foreign = descriptor->generation == 0; /* here an operation waits only for writability */
     struct epoll_event event = {.events = is_foreign ? EPOLLOUT | EPOLLONESHOT : events_of(descriptor) | EPOLLET,
                                 .data.fd = descriptor->number};
     mr_count(&loop->counters.system_calls, 1);
@@ -75,11 +76,11 @@ void mr_ring_leave_edges(mr_ring *state, mr_slot *slot)
 {
     MR_CHECK(state->edges_waiting > 0);
     mr_ring_slot_of(slot)->queue = IN_NO_QUEUE;
-    mr_ring_slot_of(slot)->awaits_room = false;
+    mr_ring_slot_of(slot)->awaits_writable = false;
     state->edges_waiting--;
 }
 
-/* The close that follows would do, unless a child process has inherited the open file. */
+/* Closing the descriptor would be enough, unless a child process has inherited the open file. */
 void mr_ring_detach(mr_loop *loop, mr_descriptor *descriptor)
 {
     if (!events_of(descriptor))
@@ -99,7 +100,7 @@ void mr_ring_arm_edges(mr_loop *loop, mr_ring *state)
     state->edges_armed = true;
 }
 
-/* Each looks again. So it does no harm if the number was another file's when it was watched. */
+/* Each operation is attempted again. So an event of another file, which had this number before, does no harm. */
 static bool serve_edges(mr_loop *loop, mr_ring *state, mr_descriptor *descriptor, int direction)
 {
     bool has_served = false;
@@ -114,8 +115,8 @@ static bool serve_edges(mr_loop *loop, mr_ring *state, mr_descriptor *descriptor
     return has_served;
 }
 
-/* A direction for which no operation waits is no longer watched. The next operation that waits there learns at once
- * what is already there. */
+/* A direction in which no operation waits is watched no longer. The next operation that waits there learns at once what
+ * is ready already. */
 static void note_edge(mr_loop *loop, mr_ring *state, const struct epoll_event *event)
 {
     static const uint32_t events[MR_DIRECTIONS] = {EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR,

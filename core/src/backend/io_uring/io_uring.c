@@ -1,10 +1,10 @@
 /*
- * io_uring.c: Linux's own completion interface, through liburing.
+ * io_uring.c: the backend on Linux's completion interface, through liburing.
  *
- * Submissions gather in the ring and go to the kernel once per poll. Most owners change threads from call to call: their
- * rings are opened without the flags that tie a ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN). When a thread ends, the
- * kernel cancels what it had submitted; mr_loop_settle has such operations submitted again. Where the owner is one thread
- * (mr_group_create_with_owned_loops) the ring is tied to it, and delivers when that thread polls.
+ * Entries collect in the ring and go to the kernel once per poll. Most owners change threads from call to call, so
+ * their rings are opened without the flags that tie a ring to one thread (SINGLE_ISSUER, DEFER_TASKRUN). When a thread
+ * ends, the kernel cancels the operations it submitted; mr_loop_settle then submits them again. If the owner is one
+ * thread (mr_group_create_with_owned_loops), the ring is tied to it, and delivers completions when that thread polls.
  */
 #include "../../attempt.h"
 #include "../../clock.h"
@@ -64,7 +64,7 @@ static void cancel(mr_loop *loop, mr_slot *slot)
         mr_ring_push_backlog(state, slot, AWAITS_CANCELLATION);
 }
 
-/* ------------------------------------------------------------------------------------------------------- polling --- */
+/* ------------------------------------------------------------------------------------------------------ polling --- */
 
 static void arm_wake(mr_loop *loop, mr_ring *state)
 {
@@ -78,11 +78,11 @@ static void arm_wake(mr_loop *loop, mr_ring *state)
 
 static void note_wake(mr_loop *loop, mr_ring *state)
 {
-    mr_eventfd_drain(loop); /* nothing is there if the poll was cancelled, because the thread that armed it has ended */
+    mr_eventfd_drain(loop); /* there is nothing to read if the kernel cancelled the poll because its thread ended */
     state->wake_armed = false;
 }
 
-/* What the kernel's answer means to the operation; -EAGAIN: it must be begun again. */
+/* Converts the kernel's result to the operation's; -EAGAIN: it must be submitted again. */
 static int64_t interpret(mr_loop *loop, mr_slot *slot, int32_t result)
 {
     if (mr_is_on_file(slot->request.kind))
@@ -94,20 +94,21 @@ static int64_t interpret(mr_loop *loop, mr_slot *slot, int32_t result)
     return result;
 }
 
-/* Bytes have come in a buffer of the kernel's choice; some kernels report one even if there are none. */
-static void accept_chosen(mr_loop *loop, mr_slot *slot, const struct io_uring_cqe *entry)
+/* The kernel has chosen a buffer. Some kernels report one even if it has no bytes. */
+static void take_chosen_buffer(mr_loop *loop, mr_slot *slot, const struct io_uring_cqe *entry)
 {
     mr_buffer *chosen = mr_ring_take_chosen(loop, mr_ring_of(loop), entry);
     if (slot && entry->res > 0)
         slot->borrowed = chosen;
     else
-        mr_buffers_put(&loop->buffers, chosen);
+        mr_buffers_free(&loop->buffers, chosen);
 }
 
 /*
- * A receive has found none of the kernel's buffers: whether bytes are there is not known. Begun again it might lose the next
- * ones as well, to connections served meanwhile; with ten thousand some waited for seconds. So it is attempted with a
- * buffer of ours. True when that was the end of it; otherwise it will wait before it takes a buffer.
+ * The kernel had no buffer left for a receive, so it is unknown whether bytes are there. If the receive were submitted
+ * again, other connections might again take the buffers before it; with ten thousand connections some waited for
+ * seconds. So it is attempted with a buffer of the loop. Returns true if that ended it; otherwise it will wait before
+ * it takes a buffer.
  */
 static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
 {
@@ -118,7 +119,8 @@ static bool receive_without_kernel_buffer(mr_loop *loop, mr_slot *slot)
     return false;
 }
 
-/* Ready for ever, and nothing to be had: begun again and again, the operation would cost all of the processor. */
+/* True if the socket stays ready without data. An operation that is submitted again and again on it would occupy the
+ * processor. */
 static bool is_shut(mr_loop *loop, const mr_slot *slot)
 {
     struct pollfd entry = {.fd = mr_slot_number(slot), .events = POLLRDHUP};
@@ -128,18 +130,18 @@ static bool is_shut(mr_loop *loop, const mr_slot *slot)
     return poll(&entry, 1, 0) > 0 && (entry.revents & POLLRDHUP);
 }
 
-/* What would be begun again has ended after all, or waits for an edge. */
-static bool goes_past_ring(mr_loop *loop, mr_slot *slot, int32_t answer)
+/* Handles an operation that the ring cannot simply submit again. Returns true if it has ended or waits for an edge. */
+static bool ends_or_waits_for_edge(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
-    if (slot->end_reason) /* its cancellation has come and gone already: begun again, it would never end */
+    if (slot->end_reason) /* its cancellation is over already: submitted again, the operation would never end */
         return mr_loop_settle(loop, slot, -ECANCELED);
-    if (is_shut(loop, slot)) /* what came before the end is received first */
+    if (is_shut(loop, slot)) /* bytes from before the end are received first */
         return mr_perform(loop, slot) || mr_loop_settle(loop, slot, mr_when_shut(slot->request.kind, MR_READING));
     return mr_ring_waits_for_edge(mr_ring_of(loop), slot, answer) && mr_ring_wait_for_edge(loop, slot);
 }
 
-/* True when the kernel's answer was the end of the operation, or it waits past the ring; otherwise it must be begun
-   again. */
+/* Acts on the kernel's result. Returns true if the operation has ended or waits for an edge; otherwise it must be
+ * submitted again. */
 static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
 {
     int64_t result;
@@ -147,24 +149,25 @@ static bool apply(mr_loop *loop, mr_slot *slot, int32_t answer)
         if (mr_perform(loop, slot))
             return true;
         result = -EAGAIN;
-    } else if (mr_ring_slot_of(slot)->awaits_room && answer >= 0) {
-        mr_ring_slot_of(slot)->awaits_room = false;
+    } else if (mr_ring_slot_of(slot)->awaits_writable && answer >= 0) {
+        mr_ring_slot_of(slot)->awaits_writable = false;
         result = -EAGAIN;
     } else if (answer == -EAGAIN && mr_has_trait(slot->request.kind, MR_SENDS)) {
-        mr_ring_slot_of(slot)->awaits_room = true;
+        mr_ring_slot_of(slot)->awaits_writable = true;
         result = -EAGAIN;
     } else if (answer == -ENOBUFS && mr_ring_is_borrowing(slot)) {
         if (receive_without_kernel_buffer(loop, slot))
             return true;
         result = -EAGAIN;
     } else if (answer == -ECANCELED && slot->end_reason) {
-        /* A tied ring delivers a few at a time (IO_LOCAL_TW_DEFAULT_MAX): what was ready may have been cancelled. */
+        /* A tied ring delivers a few completions at a time (IO_LOCAL_TW_DEFAULT_MAX), so an operation that was ready
+         * may have been cancelled. */
         mr_perform_last(loop, slot);
         return true;
     } else {
         result = interpret(loop, slot, answer);
     }
-    return result == -EAGAIN ? goes_past_ring(loop, slot, answer) : mr_loop_settle(loop, slot, result);
+    return result == -EAGAIN ? ends_or_waits_for_edge(loop, slot, answer) : mr_loop_settle(loop, slot, result);
 }
 
 static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
@@ -174,10 +177,10 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
     if (slot && slot->state != MR_SLOT_PENDING)
         slot = NULL;
     if (entry->flags & IORING_CQE_F_BUFFER)
-        accept_chosen(loop, slot, entry);
+        take_chosen_buffer(loop, slot, entry);
     if (!slot)
         return;
-    if (mr_ring_slot_of(slot)->queue) /* it ended by itself while its cancellation waited for room */
+    if (mr_ring_slot_of(slot)->queue) /* it ended by itself while its cancellation was in the backlog */
         mr_ring_leave_backlog(state, slot);
     if (slot->request.kind == MR_RECV)
         mr_ring_descriptor_of(slot->descriptor)->exhausted =
@@ -187,8 +190,9 @@ static void complete(mr_loop *loop, const struct io_uring_cqe *entry)
 }
 
 /*
- * ENOENT: the operation has ended, or it is under way between two places where the kernel looks (a poll that has fired and
- * waits as task work, after which the receive may wait again). EALREADY: a file's operation that cannot be stopped.
+ * ENOENT: the operation has ended, or the kernel did not find it because it was between two of its lists (a poll that
+ * has fired is task work, after which the receive may wait again). EALREADY: an operation on a file that cannot be
+ * stopped.
  */
 static void note_cancel(mr_loop *loop, const struct io_uring_cqe *entry)
 {
@@ -197,14 +201,14 @@ static void note_cancel(mr_loop *loop, const struct io_uring_cqe *entry)
         cancel(loop, slot);
 }
 
-/* A tied ring: has something come that is to be asked for? */
+/* True if a tied ring has completions that the owner must ask for. */
 static bool has_undelivered(const mr_ring *state)
 {
     unsigned flags = __atomic_load_n(state->ring.sq.kflags, __ATOMIC_RELAXED);
     return state->is_tied && (flags & IORING_SQ_TASKRUN);
 }
 
-static void have_delivered(mr_loop *loop, mr_ring *state)
+static void deliver_completions(mr_loop *loop, mr_ring *state)
 {
     if (!has_undelivered(state))
         return;
@@ -231,7 +235,7 @@ static bool reap(mr_loop *loop, mr_ring *state)
     return count > 0;
 }
 
-/* The kernel may refuse for want of memory, or because completions are to be reaped first. */
+/* The kernel may refuse because it lacks memory, or because completions must be reaped first. */
 static bool flush(mr_loop *loop)
 {
     mr_ring *state = mr_ring_of(loop);
@@ -245,7 +249,7 @@ static bool flush(mr_loop *loop)
 static void poll_ring(mr_loop *loop)
 {
     flush(loop);
-    have_delivered(loop, mr_ring_of(loop));
+    deliver_completions(loop, mr_ring_of(loop));
     reap(loop, mr_ring_of(loop));
 }
 
@@ -275,7 +279,7 @@ static void check(const mr_loop *loop)
     MR_CHECK(waiting == state->edges_waiting);
 }
 
-/* Straight to the system call: liburing's waiting functions would submit what other threads are queueing. */
+/* Makes the system call directly: liburing's waiting functions would submit entries that other threads are queueing. */
 static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 {
     struct __kernel_timespec timeout = {0};
@@ -290,9 +294,9 @@ static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
                     (sigset_t *)&argument, sizeof argument);
 }
 
-/* ------------------------------------------------------------------------------------------------------ lifetime --- */
+/* ----------------------------------------------------------------------------------------------------- lifetime --- */
 
-/* Kernels before Linux 6.1 tie no ring. */
+/* Linux has tied rings since 6.1; before, the ring is shared. */
 static int open_ring_of(const mr_loop *loop, mr_ring *state)
 {
     state->is_tied = loop->group->owners == MR_OWNERS_ARE_FIXED &&

@@ -1,4 +1,4 @@
-/* prepare.c: the submission entry of each operation. */
+/* prepare.c: fills in the submission entry of each operation. */
 #include "ring.h"
 
 #include "../../send_then_receive.h"
@@ -48,7 +48,7 @@ void mr_ring_prepare(const mr_ring *state, struct io_uring_sqe *entry, mr_slot *
     int number = mr_slot_number(slot);
     mr_address *address = request->buffer;
 
-    switch (mr_ring_slot_of(slot)->awaits_room ? MR_WAIT_WRITABLE : request->kind) {
+    switch (mr_ring_slot_of(slot)->awaits_writable ? MR_WAIT_WRITABLE : request->kind) {
     case MR_ACCEPT:
         if (address)
             address->length = sizeof address->storage;
@@ -81,7 +81,7 @@ void mr_ring_prepare(const mr_ring *state, struct io_uring_sqe *entry, mr_slot *
     case MR_WAIT_READABLE:
         io_uring_prep_poll_add(entry, number, POLLIN | POLLRDHUP);
         break;
-    default: /* MR_CONNECT, MR_SEND_FILE, MR_WAIT_WRITABLE and sends that await room; nothing else reaches a backend */
+    default: /* MR_CONNECT, MR_SEND_FILE, MR_WAIT_WRITABLE and sends to a full socket: no other kind gets here */
         io_uring_prep_poll_add(entry, number, POLLOUT);
         break;
     }

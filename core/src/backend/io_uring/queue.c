@@ -1,11 +1,11 @@
-/* queue.c: submits entries to the kernel, and keeps operations for which the ring has no room (the backlog). */
+/* queue.c: submits entries to the kernel, and queues operations while the ring is full (the backlog). */
 #include "ring.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The first submission enables the ring. That ties it to the calling thread, which only then is known to be the
-   owner. */
+/* The first submission enables the ring, and so ties it to the calling thread. Before, it is not known which thread
+ * owns the loop. */
 static void enable(mr_loop *loop, mr_ring *state)
 {
     mr_count(&loop->counters.system_calls, 1);

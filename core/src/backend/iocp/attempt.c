@@ -1,4 +1,4 @@
-/* attempt.c: one operation, tried once, without blocking, on Windows. */
+/* attempt.c: tries an operation once, without blocking, on Windows. */
 #include "port.h"
 
 static int64_t result_or_error(int64_t result)
@@ -6,15 +6,15 @@ static int64_t result_or_error(int64_t result)
     return result >= 0 ? result : mr_port_last_error();
 }
 
-static bool make_fit(SOCKET number)
+static bool set_socket_flags(SOCKET number)
 {
     return ioctlsocket(number, FIONBIO, &(u_long){1}) == 0 &&
            SetHandleInformation((HANDLE)number, HANDLE_FLAG_INHERIT, 0);
 }
 
-int64_t mr_port_fit_or_error(SOCKET number)
+int64_t mr_port_set_flags_or_close(SOCKET number)
 {
-    if (make_fit(number))
+    if (set_socket_flags(number))
         return (int64_t)number;
     int error = mr_port_last_error();
     closesocket(number);
@@ -33,21 +33,21 @@ static int64_t attempt_accept(mr_slot *slot)
         address->length = sizeof address->storage;
     SOCKET accepted = accept(mr_port_socket_of(slot), address ? (struct sockaddr *)&address->storage : NULL,
                              address ? &address->length : NULL);
-    return accepted == INVALID_SOCKET ? mr_port_of_accept(mr_port_last_error()) : mr_port_fit_or_error(accepted);
+    return accepted == INVALID_SOCKET ? mr_port_of_accept(mr_port_last_error()) : mr_port_set_flags_or_close(accepted);
 }
 
-/* What a datagram has beyond the buffer is cut off; Winsock calls that an error. */
-static int64_t received_or_error(int64_t result, uint64_t room)
+/* A datagram is truncated to the buffer. Winsock reports that as an error. */
+static int64_t received_or_error(int64_t result, uint64_t capacity)
 {
-    return result < 0 && WSAGetLastError() == WSAEMSGSIZE ? (int64_t)room : result_or_error(result);
+    return result < 0 && WSAGetLastError() == WSAEMSGSIZE ? (int64_t)capacity : result_or_error(result);
 }
 
-static uint64_t room_of(const WSABUF *elements, DWORD count)
+static uint64_t capacity_of(const WSABUF *elements, DWORD count)
 {
-    uint64_t room = 0;
+    uint64_t capacity = 0;
     for (DWORD i = 0; i < count; i++)
-        room += elements[i].len;
-    return room;
+        capacity += elements[i].len;
+    return capacity;
 }
 
 static int64_t attempt_vector(mr_slot *slot)
@@ -57,7 +57,7 @@ static int64_t attempt_vector(mr_slot *slot)
     int failed = slot->request.kind == MR_RECV_VECTOR
                      ? WSARecv(mr_port_socket_of(slot), elements, count, &transferred, &flags, NULL, NULL)
                      : WSASend(mr_port_socket_of(slot), elements, count, &transferred, 0, NULL, NULL);
-    return failed ? received_or_error(-1, room_of(elements, count)) : (int64_t)transferred;
+    return failed ? received_or_error(-1, capacity_of(elements, count)) : (int64_t)transferred;
 }
 
 static int64_t attempt_send_file(mr_slot *slot)

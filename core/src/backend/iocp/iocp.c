@@ -1,16 +1,17 @@
 /*
- * iocp.c: Windows' completion ports.
+ * iocp.c: the backend on Windows' completion ports.
  *
- * Every operation has an OVERLAPPED of its own, which CancelIoEx names: cancelling one leaves its neighbours alone.
- * Its record lives until its own completion has been dequeued, whether it succeeded, failed or was cancelled. Nothing
- * is completed at once (no FILE_SKIP_COMPLETION_PORT_ON_SUCCESS), so there is one way on which results come.
+ * Every operation has one OVERLAPPED, by which CancelIoEx cancels only that operation. The record lives until the
+ * operation's completion has been dequeued, whether it succeeded, failed or was cancelled. No operation completes at
+ * once (no FILE_SKIP_COMPLETION_PORT_ON_SUCCESS), so all results come from the port.
  *
- * A socket belongs to the first port that it was associated with, for ever. An operation that another loop starts on it
- * must not complete there: it signals an event, for which the system's thread pool waits, to post it to the right port.
- * That loop need not be polled, nor exist any more, for the others to go on.
+ * A socket belongs for ever to the first port that it was associated with. An operation that another loop starts on it
+ * must not complete there. Instead it signals an event; the system's thread pool waits for the event, and posts the
+ * completion to the right port. So the other loops do not depend on the first one, which may not be polled or not exist
+ * any more.
  *
- * Windows has readiness only inside its socket driver. A wait asks the driver for it (IOCTL_AFD_POLL), as select does.
- * That request is not in the documentation; libuv, mio and wepoll rely on it as well.
+ * Windows knows readiness only inside its socket driver. A wait asks the driver (IOCTL_AFD_POLL), as select does. That
+ * request is undocumented; libuv, mio and wepoll rely on it as well.
  */
 #include "../../clock.h"
 #include "../../perform.h"
@@ -44,7 +45,7 @@ static mr_port_operation *new_operation(mr_loop *loop, mr_slot *slot)
     return op;
 }
 
-/* Prepares to start an operation. Returns 0 if it is to be started, or else its result. Sets *is_over. */
+/* Prepares to start an operation. Sets *is_over if it has ended, and returns its result; otherwise returns 0. */
 static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
 {
     int64_t result = 0;
@@ -56,7 +57,7 @@ static int64_t prepare(mr_loop *loop, mr_slot *slot, bool *is_over)
     if (!mr_port_asks_for_readiness(slot) && (result = mr_port_associate(loop, slot)) < 0)
         return result;
     if (slot->request.kind == MR_SEND_FILE && (result = mr_port_bytes_of_file(&slot->request)) <= 0)
-        return result; /* an empty view cannot be had */
+        return result; /* Windows maps no empty view */
     if (!slot->backend_memory && !(slot->backend_memory = new_operation(loop, slot)))
         return -ENOMEM;
     *is_over = false;
@@ -78,10 +79,10 @@ static void cancel(mr_loop *loop, mr_slot *slot)
 {
     mr_port_operation *op = mr_port_operation_of(slot);
     mr_count(&loop->counters.system_calls, 1);
-    CancelIoEx(op->target, &op->overlapped); /* ERROR_NOT_FOUND: its completion is in the port already */
+    CancelIoEx(op->target, &op->overlapped); /* may fail with ERROR_NOT_FOUND: the completion is in the port already */
 }
 
-/* It is cancelled, and complete() knows why. */
+/* Cancels the operations; result_of converts the cancellation to their result. */
 static void end_shut(mr_loop *loop, mr_descriptor *descriptor, int direction)
 {
     for (mr_slot *slot = descriptor->first[direction]; slot; slot = slot->next) {
@@ -108,8 +109,8 @@ static int close_descriptor(mr_loop *loop, int number)
 
 /* -------------------------------------------------------------------------------------------------- completing --- */
 
-/* Makes an accepted socket complete: before this it does not know its addresses and cannot be shut down. If this
- * fails, the connection has failed, and not the listener. */
+/* Finishes an accepted socket: before this it does not know its addresses and cannot be shut down. If this fails, the
+ * connection has failed, not the listener. */
 static int64_t finish_accept(mr_port_operation *op)
 {
     SOCKET listener = mr_port_socket_of(op->slot), accepted = op->accepted;
@@ -124,7 +125,7 @@ static int64_t finish_accept(mr_port_operation *op)
         if (getpeername(accepted, (struct sockaddr *)&address->storage, &address->length) != 0)
             address->length = 0;
     }
-    int64_t result = mr_port_fit_or_error(accepted);
+    int64_t result = mr_port_set_flags_or_close(accepted);
     return result < 0 ? -ECONNABORTED : result;
 }
 
@@ -181,8 +182,8 @@ static void complete(mr_loop *loop, const OVERLAPPED_ENTRY *entry)
     mr_slot *slot = op->slot;
     int64_t result = result_of(op);
     mr_port_clean_up(op);
-    /* Another thread took the bytes. A cancellation of this operation has come and gone already; if it were started
-     * again, it would never end. */
+    /* Another thread took the bytes. If the operation was cancelled, that cancellation is over: started again, it would
+     * never end. */
     if (result == -EAGAIN && slot->end_reason)
         result = -ECANCELED;
     if (result == -EAGAIN || !mr_loop_settle(loop, slot, result))
@@ -199,10 +200,10 @@ static void poll_port(mr_loop *loop)
 {
     mr_port *state = mr_port_of(loop);
     OVERLAPPED_ENTRY entries[BATCH];
-    unsigned caught = atomic_load(&state->caught_count);
-    for (unsigned i = 0; i < caught; i++)
-        complete(loop, &state->caught[i]);
-    atomic_store(&state->caught_count, 0);
+    unsigned dequeued = atomic_load(&state->dequeued_count);
+    for (unsigned i = 0; i < dequeued; i++)
+        complete(loop, &state->dequeued[i]);
+    atomic_store(&state->dequeued_count, 0);
     mr_count(&loop->counters.system_calls, 1);
     ULONG count = dequeue(state, entries, 0);
     for (ULONG i = 0; i < count; i++)
@@ -217,10 +218,10 @@ static bool flush(mr_loop *loop)
 
 static bool has_work(mr_loop *loop)
 {
-    return atomic_load(&mr_port_of(loop)->caught_count) > 0;
+    return atomic_load(&mr_port_of(loop)->dequeued_count) > 0;
 }
 
-/* Whole milliseconds, rounded up. Rounded down, the last one would be spent polling. */
+/* Whole milliseconds, rounded up: rounded down, the loop would poll without a pause during the last one. */
 static DWORD timeout_of(uint64_t until_ns)
 {
     if (until_ns == MR_NEVER_NS)
@@ -232,8 +233,8 @@ static DWORD timeout_of(uint64_t until_ns)
 static void wait_for_completions(const mr_loop *loop, uint64_t until_ns)
 {
     mr_port *state = mr_port_of(loop);
-    if (atomic_load(&state->caught_count) == 0)
-        atomic_store(&state->caught_count, dequeue(state, state->caught, timeout_of(until_ns)));
+    if (atomic_load(&state->dequeued_count) == 0)
+        atomic_store(&state->dequeued_count, dequeue(state, state->dequeued, timeout_of(until_ns)));
 }
 
 static void wake(mr_loop *loop)

@@ -1,4 +1,4 @@
-/* port.h: the insides of the backend for completion ports, for the files of this folder only. */
+/* port.h: internal to the backend for completion ports, for the files of this folder only. */
 #ifndef MILLRACE_PORT_H
 #define MILLRACE_PORT_H
 
@@ -15,15 +15,15 @@
 
 enum { BATCH = 64 };
 
-/* A send completes when all of it has been taken, never a part. So it is given no more than this at a time. */
+/* A send completes when Windows has taken all of its bytes, never a part. So one call sends no more than this. */
 enum { BYTES_PER_SEND = 1 << 16 };
 
 typedef struct mr_port {
     HANDLE port;
-    HANDLE driver; /* for readiness of sockets, also of such as must not be associated with our port */
-    /* What the sleeper dequeued: it may not touch operations, so the next poll takes them. */
-    OVERLAPPED_ENTRY caught[BATCH];
-    atomic_uint caught_count;
+    HANDLE driver; /* for readiness of sockets, also of those that belong to another port */
+    /* Completions that the sleeping thread dequeued. It may not touch operations, so the next poll handles them. */
+    OVERLAPPED_ENTRY dequeued[BATCH];
+    atomic_uint dequeued_count;
 } mr_port;
 
 /* The socket driver's request for readiness; layout and bits as in wepoll's documentation of it. */
@@ -51,14 +51,14 @@ enum {
 /* AcceptEx wants 16 bytes more than an address takes. */
 enum { ADDRESS_SIZE = sizeof(struct sockaddr_storage) + 16 };
 
-/* What Windows works on while an operation is in flight. */
+/* The data that Windows uses while an operation is in flight. */
 typedef struct mr_port_operation {
     OVERLAPPED overlapped; /* first: a dequeued OVERLAPPED is cast back to its mr_port_operation */
     mr_loop *loop;
     mr_slot *slot;
-    HANDLE target;     /* what CancelIoEx needs besides */
-    HANDLE event;      /* on a socket of another port: signalled by the completion, and ... */
-    HANDLE event_wait; /* ... waited for by the thread pool */
+    HANDLE target;     /* the other argument of CancelIoEx */
+    HANDLE event;      /* on a socket of another port: the completion signals it */
+    HANDLE event_wait; /* the thread pool's wait for `event` */
     bool is_shut;      /* cancelled because its direction was shut down */
     SOCKET accepted;   /* ACCEPT: the socket that the connection becomes */
     void *view;        /* SEND_FILE: the part of the file that is being sent */
@@ -69,7 +69,7 @@ typedef struct mr_port_operation {
     WSABUF elements[]; /* of vectors */
 } mr_port_operation;
 
-/* What this backend keeps of a descriptor: whose port it belongs to. */
+/* The backend's data of a descriptor: which port it belongs to. */
 typedef struct mr_port_descriptor {
     bool is_ours;
     bool is_others; /* another loop's */
@@ -77,8 +77,8 @@ typedef struct mr_port_descriptor {
 
 static inline mr_port_descriptor *mr_port_descriptor_of(const mr_descriptor *descriptor)
 {
-    static_assert(sizeof(mr_port_descriptor) <= sizeof descriptor->part, "it fits");
-    return (mr_port_descriptor *)&descriptor->part;
+    static_assert(sizeof(mr_port_descriptor) <= sizeof descriptor->backend_data, "it fits");
+    return (mr_port_descriptor *)&descriptor->backend_data;
 }
 
 static inline mr_port *mr_port_of(const mr_loop *loop)
@@ -91,7 +91,7 @@ static inline mr_port_operation *mr_port_operation_of(const mr_slot *slot)
     return slot->backend_memory;
 }
 
-/* A receive that brings no buffer waits for bytes and then is attempted with a borrowed one. */
+/* A receive without a buffer waits for bytes, and is then attempted with a borrowed buffer. */
 static inline bool mr_port_is_borrowing(const mr_slot *slot)
 {
     return slot->request.flags & MR_BORROW;
@@ -127,47 +127,48 @@ int mr_port_probe(char *reason, size_t reason_size);
 
 /* start.c */
 
-/* Finds out whose port the socket belongs to: ours, unless another loop was faster. */
+/* Associates the socket with this loop's port, unless it belongs to another one. Returns 0 or a negative errno. */
 int mr_port_associate(mr_loop *loop, mr_slot *slot);
 
-/* Starts an operation: 0 if a completion will come, or the error that prevents it. */
+/* Starts an operation. Returns 0 if a completion will come, or the error that prevents it. */
 int mr_port_start(mr_port_operation *op);
 
-/* Gives back what an operation held, but the connection that it may have accepted. */
+/* Frees what an operation holds, also a socket that was to be accepted. */
 void mr_port_clean_up(mr_port_operation *op);
 
-/* A receive after the receiving side was shut down is at the end of the stream, as on POSIX; a read beyond the end of a
- * file is no error either. */
+/* Converts errors that are no errors on POSIX: a receive after the receiving side was shut down, and a read beyond the
+ * end of a file, return 0. */
 int64_t mr_port_with_end(mr_kind kind, int64_t result);
 
 WSABUF mr_port_whole_buffer(const mr_request *request);
 
-/* iovec and WSABUF have the same members in another order, and of another size. Returns how many are needed. */
+/* Converts iovecs to WSABUFs, which have the same members in another order and size. Returns the number of elements. */
 DWORD mr_port_copy_elements(WSABUF *elements, const mr_request *request);
 
-/* How much of a file there is to send at most; 0 at its end. */
+/* The number of bytes of the file that one call can send; 0 at its end. */
 int64_t mr_port_bytes_of_file(const mr_request *request);
 
-/* Maps the part of the file that a request begins with. A view leaves the file's position alone, which reading does
- * not. TransmitFile would too, but under Wine 8 it never ends when the peer goes away meanwhile. */
+/* Maps the part of the file with which a request begins. Unlike reading, a view does not move the file's position.
+ * TransmitFile would not either, but under Wine 8 it never ends if the peer disconnects meanwhile. */
 int mr_port_map_file(const mr_request *request, void **view, WSABUF *bytes);
 void mr_port_unmap_file(void **view);
 
-/* Windows would read a socket, too, as if it were a file. */
+/* True for files. Windows would also read a socket as if it were a file. */
 bool mr_port_is_file(HANDLE handle);
 int mr_port_begin_on_file(const mr_slot *slot, OVERLAPPED *overlapped);
 
-/* Windows has no operation for it: the caller waits for the disk. */
+/* Syncs a file. Windows has no asynchronous operation for that: the caller waits for the disk. */
 int mr_port_sync_file(const mr_slot *slot);
 
 /* attempt.c */
 
 int64_t mr_port_attempt(mr_loop *loop, mr_slot *slot);
 
-/* Makes a socket that was accepted what POSIX's accept4 would make it. */
-int64_t mr_port_fit_or_error(SOCKET number);
+/* Makes an accepted socket non-blocking and not inherited, as accept4 does. Closes it and returns the error if that
+ * fails. */
+int64_t mr_port_set_flags_or_close(SOCKET number);
 
-/* What became of a connection in the queue is no matter of the listener's. */
+/* Converts the errors of a connection in the queue to -ECONNABORTED, because the listener works on. */
 int mr_port_of_accept(int error);
 
 #endif

@@ -1,4 +1,4 @@
-/* process.c: what a process does once: starting Winsock, and finding the functions that must be asked for. */
+/* process.c: starts Winsock and finds its extension functions, once per process. */
 #include "port.h"
 
 #include <stdio.h>
@@ -44,6 +44,6 @@ int mr_port_probe(char *reason, size_t reason_size)
 {
     int error = mr_port_prepare_process();
     if (error && reason)
-        snprintf(reason, reason_size, "Winsock 2.2 with AcceptEx and ConnectEx cannot be had: %s", strerror(-error));
+        snprintf(reason, reason_size, "Winsock 2.2 with AcceptEx and ConnectEx is not available: %s", strerror(-error));
     return error;
 }

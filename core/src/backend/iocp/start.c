@@ -1,4 +1,4 @@
-/* start.c: how each operation is handed to Windows, with an OVERLAPPED of its own. */
+/* start.c: starts each operation on Windows, with its OVERLAPPED. */
 #include "port.h"
 
 #include <stdlib.h>
@@ -244,7 +244,7 @@ int mr_port_start(mr_port_operation *op)
     case MR_READ_FILE:
     case MR_WRITE_FILE:
         return mr_port_begin_on_file(op->slot, &op->overlapped);
-    default: /* MR_SEND_FILE; nothing else reaches a backend */
+    default: /* MR_SEND_FILE; no other kind reaches a backend */
         return start_send_file(op);
     }
 }

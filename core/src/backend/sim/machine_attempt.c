@@ -1,4 +1,4 @@
-/* machine_attempt.c: one operation, tried once on a simulated machine, without blocking. */
+/* machine_attempt.c: tries an operation once on a simulated machine, without blocking. */
 #include "machine_attempt.h"
 #include "../../attempt.h"
 
@@ -51,7 +51,7 @@ static int64_t attempt_send_file(mr_machine *machine, mr_socket *socket, const m
     return mr_socket_send(machine, socket, &element, 1, stall_ns, false);
 }
 
-/* A vector of one short element: the first that is not empty. */
+/* Returns the first element that is not empty, cut to a few bytes. */
 static struct iovec short_element(mr_machine *machine, const struct iovec *elements, size_t count)
 {
     size_t i = 0;

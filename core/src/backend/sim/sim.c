@@ -1,8 +1,8 @@
 /*
- * sim.c: operations on a simulated machine.
+ * sim.c: the backend on a simulated machine.
  *
- * An operation is attempted when it is submitted, unless earlier ones in its direction (reading or writing) still wait. It is
- * attempted again whenever its file has changed. The fault that happens to it, if any, is drawn when it is submitted.
+ * An operation is attempted when it is submitted, unless earlier ones in its direction (reading or writing) still wait.
+ * It is attempted again when its file has changed. Its fault, if any, is drawn when it is submitted.
  */
 #include "machine_attempt.h"
 #include "millrace_check.h"
@@ -16,21 +16,21 @@
 /* Which delayed completion an operation has, if any. */
 typedef enum sim_phase {
     GOES_ON,
-    HELD,  /* MR_FAULT_DELAY: it is done, and will be completed after a delay */
-    ENDING /* MR_FAULT_LATE_CANCEL: it was cancelled, and ends with ECANCELED after a delay unless it is done before */
+    DELAYED, /* MR_FAULT_DELAY: it has a result, and completes after a delay */
+    ENDING   /* MR_FAULT_LATE_CANCEL: cancelled; it ends with ECANCELED after a delay unless it completes before */
 } sim_phase;
 
-/* What this backend keeps for an operation. */
+/* The backend's data of an operation. */
 typedef struct sim_slot {
-    int32_t held_result; /* the result, in phase HELD; see is_not_sent */
-    uint8_t fault;       /* an mr_fault: what is still to go wrong with it */
-    uint8_t phase;       /* a sim_phase */
-    bool is_not_sent;    /* the result is mr_not_sent(held_result), which would not fit */
+    int32_t delayed_result; /* the result, in phase DELAYED; see is_not_sent */
+    uint8_t fault;          /* an mr_fault that is still to happen */
+    uint8_t phase;          /* a sim_phase */
+    bool is_not_sent;       /* the result is mr_not_sent(delayed_result), which would not fit */
 } sim_slot;
 
-/* What this backend keeps for a descriptor. */
+/* The backend's data of a descriptor. */
 typedef struct sim_descriptor {
-    bool is_watched; /* this loop is told when the descriptor's file changes; only for descriptors with a handle */
+    bool is_watched; /* this loop watches the descriptor's file for changes; only for descriptors with a handle */
 } sim_descriptor;
 
 static mr_machine *machine_of(const mr_loop *loop)
@@ -38,16 +38,16 @@ static mr_machine *machine_of(const mr_loop *loop)
     return loop->group->machine;
 }
 
-static sim_slot *part_of(const mr_slot *slot)
+static sim_slot *sim_slot_of(const mr_slot *slot)
 {
-    static_assert(sizeof(sim_slot) <= sizeof slot->part, "it fits");
-    return (sim_slot *)&slot->part;
+    static_assert(sizeof(sim_slot) <= sizeof slot->backend_data, "it fits");
+    return (sim_slot *)&slot->backend_data;
 }
 
-static sim_descriptor *known_of(const mr_descriptor *descriptor)
+static sim_descriptor *sim_descriptor_of(const mr_descriptor *descriptor)
 {
-    static_assert(sizeof(sim_descriptor) <= sizeof descriptor->part, "it fits");
-    return (sim_descriptor *)&descriptor->part;
+    static_assert(sizeof(sim_descriptor) <= sizeof descriptor->backend_data, "it fits");
+    return (sim_descriptor *)&descriptor->backend_data;
 }
 
 static mr_watcher *watcher_of(const mr_loop *loop)
@@ -57,7 +57,7 @@ static mr_watcher *watcher_of(const mr_loop *loop)
 
 static mr_fault fault_of(const mr_slot *slot)
 {
-    return (mr_fault)part_of(slot)->fault;
+    return (mr_fault)sim_slot_of(slot)->fault;
 }
 
 /* ------------------------------------------------------------------------------------------------------ faults --- */
@@ -95,7 +95,7 @@ static unsigned applicable_faults(mr_kind kind)
     }
 }
 
-/* A datagram is received and sent as a whole, and there is no connection to lose. */
+/* A datagram is sent and received whole, and has no connection that could break. */
 static unsigned applicable_faults_of(mr_machine *machine, const mr_slot *slot)
 {
     int error;
@@ -107,7 +107,7 @@ static unsigned applicable_faults_of(mr_machine *machine, const mr_slot *slot)
 
 static void spend_fault(mr_slot *slot)
 {
-    part_of(slot)->fault = MR_FAULT_NONE;
+    sim_slot_of(slot)->fault = MR_FAULT_NONE;
 }
 
 static mr_socket *connected_socket(mr_machine *machine, const mr_slot *slot)
@@ -117,7 +117,7 @@ static mr_socket *connected_socket(mr_machine *machine, const mr_slot *slot)
     return socket && socket->state == MR_SOCKET_CONNECTED ? socket : NULL;
 }
 
-/* Lets a fault happen before an attempt. A result other than 0 is a negative errno: the attempt fails with it. */
+/* Applies a fault before an attempt. Returns 0, or the negative errno with which the attempt fails. */
 static int64_t fail_before(mr_machine *machine, mr_slot *slot)
 {
     mr_socket *socket = connected_socket(machine, slot);
@@ -125,7 +125,7 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
     switch (fault) {
     case MR_FAULT_RESET:
         if (socket)
-            mr_socket_break(machine, socket);
+            mr_socket_reset(machine, socket);
         break;
     case MR_FAULT_HALF_CLOSE:
         if (socket)
@@ -152,18 +152,18 @@ static int64_t fail_before(mr_machine *machine, mr_slot *slot)
                                             : 0;
 }
 
-static void break_after(mr_machine *machine, const mr_slot *slot)
+static void reset_after(mr_machine *machine, const mr_slot *slot)
 {
     mr_socket *socket = connected_socket(machine, slot);
     if (socket)
-        mr_socket_break(machine, socket);
+        mr_socket_reset(machine, socket);
 }
 
 static void plan_completion(mr_loop *loop, mr_slot *slot)
 {
     mr_machine *machine = machine_of(loop);
-    mr_machine_plan_happening(machine, mr_machine_now_ns(machine) + mr_machine_delay_ns(machine),
-                              (mr_happening){.kind = MR_HAPPENS_COMPLETION, .loop = loop, .token = slot->token});
+    mr_machine_schedule(machine, mr_machine_now_ns(machine) + mr_machine_delay_ns(machine),
+                        (mr_event){.kind = MR_EVENT_COMPLETION, .loop = loop, .token = slot->token});
 }
 
 /* ------------------------------------------------------------------------------------------- try, park, retry --- */
@@ -172,7 +172,7 @@ static void note_result(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     MR_TRACE(machine_of(loop), "%s %d result %lld", mr_kind_name(slot->request.kind), mr_slot_number(slot),
              (long long)result);
-    *part_of(slot) = (sim_slot){.phase = GOES_ON};
+    *sim_slot_of(slot) = (sim_slot){.phase = GOES_ON};
 }
 
 static bool settle(mr_loop *loop, mr_slot *slot, int64_t result)
@@ -193,17 +193,17 @@ static int64_t attempt(mr_loop *loop, mr_slot *slot)
     return result;
 }
 
-static int64_t held_result(const mr_slot *slot)
+static int64_t delayed_result(const mr_slot *slot)
 {
-    const sim_slot *part = part_of(slot);
-    return part->is_not_sent ? mr_not_sent(part->held_result) : part->held_result;
+    const sim_slot *part = sim_slot_of(slot);
+    return part->is_not_sent ? mr_not_sent(part->delayed_result) : part->delayed_result;
 }
 
-static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
+static bool delay(mr_loop *loop, mr_slot *slot, int64_t result)
 {
     mr_fault fault = fault_of(slot);
     if (fault == MR_FAULT_RESET_AFTER)
-        break_after(machine_of(loop), slot);
+        reset_after(machine_of(loop), slot);
     if (fault != MR_FAULT_DELAY) {
         note_result(loop, slot, result);
         return false;
@@ -211,7 +211,7 @@ static bool hold(mr_loop *loop, mr_slot *slot, int64_t result)
     int64_t sent = mr_sent_only(result);
     int64_t kept = sent >= 0 ? sent : result;
     MR_CHECK(kept >= INT32_MIN && kept <= INT32_MAX);
-    *part_of(slot) = (sim_slot){.held_result = (int32_t)kept, .phase = HELD, .is_not_sent = sent >= 0};
+    *sim_slot_of(slot) = (sim_slot){.delayed_result = (int32_t)kept, .phase = DELAYED, .is_not_sent = sent >= 0};
     plan_completion(loop, slot);
     return true;
 }
@@ -220,13 +220,13 @@ static void park(mr_loop *loop, int number)
 {
     mr_file *file = mr_machine_find(machine_of(loop), number);
     mr_descriptor *descriptor = mr_loop_descriptor(loop, number);
-    if (!file || (descriptor->generation != 0 && known_of(descriptor)->is_watched))
+    if (!file || (descriptor->generation != 0 && sim_descriptor_of(descriptor)->is_watched))
         return;
     if (!mr_file_watch(file, watcher_of(loop), number)) {
         fputs("millrace: out of memory for the watches of a simulated machine\n", stderr);
         abort();
     }
-    known_of(descriptor)->is_watched = descriptor->generation != 0;
+    sim_descriptor_of(descriptor)->is_watched = descriptor->generation != 0;
 }
 
 static void submit(mr_loop *loop, mr_slot *slot)
@@ -236,7 +236,7 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_machine_lock(machine);
     MR_TRACE(machine, "%s %d length %llu", mr_kind_name(slot->request.kind), number,
              (unsigned long long)slot->request.length);
-    part_of(slot)->fault = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
+    sim_slot_of(slot)->fault = (uint8_t)mr_machine_next_fault(machine, applicable_faults_of(machine, slot));
     bool is_tried = slot->request.kind == MR_SEND_THEN_RECEIVE || mr_is_wait(slot->request.kind) ||
                     mr_is_performed_first(slot, false);
     if (!is_tried || !mr_perform(loop, slot))
@@ -244,15 +244,15 @@ static void submit(mr_loop *loop, mr_slot *slot)
     mr_machine_unlock(machine);
 }
 
-/* Retries the operations of one direction, oldest first, until one would block or is held. */
+/* Retries the operations of one direction, oldest first, until one would block or is delayed. */
 static void serve(mr_loop *loop, mr_descriptor *descriptor, int direction)
 {
     bool is_blocked = false;
     for (mr_slot *slot = descriptor->first[direction], *next; slot; slot = next) {
         next = slot->next;
-        bool is_held = part_of(slot)->phase == HELD;
-        if (slot->state != MR_SLOT_PENDING || is_held || (is_blocked && !mr_is_wait(slot->request.kind))) {
-            is_blocked |= is_held;
+        bool is_delayed = sim_slot_of(slot)->phase == DELAYED;
+        if (slot->state != MR_SLOT_PENDING || is_delayed || (is_blocked && !mr_is_wait(slot->request.kind))) {
+            is_blocked |= is_delayed;
             continue;
         }
         bool holds_up = fault_of(slot) == MR_FAULT_DELAY; /* read it first: mr_perform may free the slot */
@@ -275,9 +275,9 @@ static void cancel(mr_loop *loop, mr_slot *slot)
     int number = mr_slot_number(slot);
     mr_machine_lock(machine);
     if (fault_of(slot) == MR_FAULT_LATE_CANCEL) {
-        *part_of(slot) = (sim_slot){.phase = ENDING};
+        *sim_slot_of(slot) = (sim_slot){.phase = ENDING};
         plan_completion(loop, slot);
-    } else if (part_of(slot)->phase == GOES_ON) {
+    } else if (sim_slot_of(slot)->phase == GOES_ON) {
         settle(loop, slot, -ECANCELED);
         serve_both(loop, number); /* later operations may have waited for this one */
     }
@@ -291,7 +291,7 @@ static void detach(mr_loop *loop, mr_descriptor *descriptor)
     mr_file *file = mr_machine_find(machine, descriptor->number);
     if (file)
         mr_file_unwatch(file, watcher_of(loop), descriptor->number);
-    known_of(descriptor)->is_watched = false;
+    sim_descriptor_of(descriptor)->is_watched = false;
     mr_machine_unlock(machine);
 }
 
@@ -302,8 +302,8 @@ static int close_descriptor(mr_loop *loop, int number)
 
 /* ------------------------------------------------------------------------------------------------ poll and wait --- */
 
-/* Only notes what happened: the owner of the loop acts on it at its next poll. */
-void mr_sim_happens(const mr_happening *what)
+/* Only records that an operation is due: the loop's owner completes it at its next poll. */
+void mr_sim_note_due(const mr_event *what)
 {
     mr_watcher *watcher = watcher_of(what->loop);
     if (watcher->due_count == watcher->due_capacity) {
@@ -318,14 +318,14 @@ void mr_sim_happens(const mr_happening *what)
     pthread_cond_broadcast(&machine_of(what->loop)->changed);
 }
 
-/* The delay of an operation is over. */
+/* Completes an operation whose delay is over. */
 static void come_due(mr_loop *loop, mr_token token)
 {
     mr_slot *slot = mr_loop_find(loop, token);
-    if (!slot || slot->state != MR_SLOT_PENDING || part_of(slot)->phase == GOES_ON)
+    if (!slot || slot->state != MR_SLOT_PENDING || sim_slot_of(slot)->phase == GOES_ON)
         return; /* it completed before its late cancellation came due */
     int number = mr_slot_number(slot);
-    int64_t result = part_of(slot)->phase == HELD ? held_result(slot) : -ECANCELED;
+    int64_t result = sim_slot_of(slot)->phase == DELAYED ? delayed_result(slot) : -ECANCELED;
     if (!settle(loop, slot, result))
         mr_perform(loop, slot);
     serve_both(loop, number);
@@ -350,7 +350,7 @@ static void act_on(mr_loop *loop, mr_watch *watch)
         free(watch);
 }
 
-/* Makes the processor fetch a record into its caches without waiting for it. The address may be invalid, also NULL. */
+/* Prefetches a record into the processor's caches. The address may be invalid, or NULL. */
 static void fetch(const void *record, size_t size)
 {
     enum { CACHE_LINE_BYTES = 64 };
@@ -420,7 +420,7 @@ static bool has_work(mr_loop *loop)
     return result;
 }
 
-/* Simulated time jumps at most once in a call, because another loop or thread may have waited for just this moment. */
+/* The clock jumps at most once in a call, because another loop or thread may have waited for just this moment. */
 static void wait_for_events(const mr_loop *loop, uint64_t until_ns)
 {
     mr_machine *machine = machine_of(loop);
@@ -455,7 +455,7 @@ static void wake(mr_loop *loop)
 static int probe(char *reason, size_t reason_size)
 {
     if (reason)
-        snprintf(reason, reason_size, "a simulated machine is not chosen, but made by the program that runs on it");
+        snprintf(reason, reason_size, "a simulated machine is never chosen: the program that runs on it creates it");
     return -ENOTSUP;
 }
 
@@ -489,7 +489,7 @@ const mr_backend_operations mr_sim_backend = {
     .sends_first = true,
     .cancel = cancel,
     .attempt = attempt,
-    .hold = hold,
+    .delay = delay,
     .detach = detach,
     .close = close_descriptor,
     .poll = poll_events,
@@ -506,7 +506,7 @@ static uint64_t machine_now_ns(const mr_group *group)
 
 int mr_machine_group(mr_machine *machine, mr_group **group)
 {
-    int error = mr_group_on(MR_BACKEND_SIM, &mr_sim_backend, machine_now_ns, group);
+    int error = mr_group_create_on(MR_BACKEND_SIM, &mr_sim_backend, machine_now_ns, group);
     if (error)
         return error;
     (*group)->machine = machine;

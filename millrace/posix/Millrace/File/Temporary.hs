@@ -51,7 +51,7 @@ foreign import ccall "&mrh_do_unlink" c_unlink :: FunPtr Work
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 
-foreign import ccall unsafe "mrh_chance_here" c_chance :: Word64 -> IO Word64
+foreign import ccall unsafe "mrh_simulation_random_here" c_chance :: Word64 -> IO Word64
 
 foreign import ccall unsafe "getpid" c_getpid :: IO CInt
 

@@ -118,7 +118,7 @@ foreign import ccall unsafe "mrh_job_create" c_create :: FunPtr Work -> CInt -> 
 
 foreign import ccall unsafe "mrh_job_set" c_set :: Ptr Running -> CInt -> Int64 -> IO ()
 
-foreign import ccall unsafe "mrh_job_lend" c_lend :: Ptr Running -> Ptr Word8 -> IO ()
+foreign import ccall unsafe "mrh_job_set_memory" c_lend :: Ptr Running -> Ptr Word8 -> IO ()
 
 foreign import ccall unsafe "mrh_job_submit" c_submit_job :: Ptr Running -> Token -> IO CInt
 

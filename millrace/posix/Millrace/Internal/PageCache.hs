@@ -11,7 +11,7 @@ import Millrace.Internal.Foreign (c_file_cache_state)
 import Millrace.Internal.HelperJob
 import System.Posix.Types (Fd (..))
 
-foreign import ccall "&mrh_do_bring_in" c_do_bring_in :: FunPtr Work
+foreign import ccall "&mrh_do_load_into_cache" c_do_bring_in :: FunPtr Work
 
 foreign import ccall unsafe "mrh_is_simulated_here" c_is_simulated_here :: IO CBool
 

@@ -66,7 +66,7 @@ foreign import ccall unsafe "mrh_receive_batch"
 
 foreign import ccall unsafe "mrh_send_segments" c_send_segments :: CInt -> Ptr Outgoing -> Word16 -> IO Int64
 
-foreign import ccall unsafe "mrh_set_joining" c_set_joining :: CInt -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_set_gro" c_set_joining :: CInt -> CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_is_simulated_socket" c_is_simulated :: CInt -> IO CInt
 

@@ -62,9 +62,9 @@ foreign import ccall unsafe "mrh_join_group" c_join_group :: Membership
 
 foreign import ccall unsafe "mrh_leave_group" c_leave_group :: Membership
 
-foreign import ccall unsafe "mrh_set_sending" c_set_sending :: CInt -> CInt -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_set_multicast_option" c_set_sending :: CInt -> CInt -> CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_get_sending" c_get_sending :: CInt -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_get_multicast_option" c_get_sending :: CInt -> CInt -> IO CInt
 
 -- | A network interface of this machine.
 newtype Interface = Interface Word32

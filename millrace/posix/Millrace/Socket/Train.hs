@@ -69,19 +69,19 @@ import Network.Socket (SockAddr (..))
 import Network.Socket.Address (pokeSocketAddress, sizeOfSocketAddress)
 import System.IO.Unsafe (unsafePerformIO)
 
-foreign import ccall unsafe "mrh_send_trains" c_send_trains :: CInt -> Ptr Record -> CUInt -> IO Int64
+foreign import ccall unsafe "mrh_send_gso_batches" c_send_trains :: CInt -> Ptr Record -> CUInt -> IO Int64
 
-foreign import ccall unsafe "mrh_receive_trains"
+foreign import ccall unsafe "mrh_receive_gso_batches"
   c_receive_trains ::
     CInt -> Ptr Word8 -> Ptr Record -> CUInt -> IO Int64
 
-foreign import ccall unsafe "mrh_report_marks" c_report_marks :: CInt -> CInt -> IO CInt
+foreign import ccall unsafe "mrh_report_ecn" c_report_marks :: CInt -> CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_report_local" c_report_local :: CInt -> CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_is_simulated_socket" c_is_simulated :: CInt -> IO CInt
 
--- | An @mrh_train@.
+-- | An @mrh_gso_batch@.
 data Record
 
 -- | One datagram, or several behind each other.

@@ -220,7 +220,7 @@ foreign import ccall unsafe "mrh_is_open" c_is_open :: Word64 -> IO CBool
 
 foreign import ccall unsafe "mrh_hold" c_hold :: Word64 -> IO CInt
 
-foreign import ccall unsafe "mrh_let_go" c_let_go :: Word64 -> IO ()
+foreign import ccall unsafe "mrh_release_handle" c_let_go :: Word64 -> IO ()
 
 foreign import ccall unsafe "mrh_set_deadline" c_set_deadline :: Word64 -> CInt -> Word64 -> IO CInt
 
@@ -248,15 +248,15 @@ foreign import ccall unsafe "mrh_end_receive" c_end_receive :: Ticket -> Ptr Buf
 
 foreign import ccall unsafe "mrh_take_bytes" c_take_bytes :: Ptr Buffer -> Ptr Word8 -> IO ()
 
-foreign import ccall unsafe "mrh_borrow" c_borrow :: IO (Ptr Buffer)
+foreign import ccall unsafe "mrh_borrow_buffer" c_borrow :: IO (Ptr Buffer)
 
-foreign import ccall unsafe "mrh_give_back" c_give_back :: Ptr Buffer -> IO ()
+foreign import ccall unsafe "mrh_return_buffer" c_give_back :: Ptr Buffer -> IO ()
 
-foreign import ccall unsafe "mrh_start_after" c_start_after :: Token -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_start_timer" c_start_after :: Token -> Int64 -> IO ()
 
-foreign import ccall unsafe "mrh_move_after" c_move_after :: Token -> Int64 -> IO ()
+foreign import ccall unsafe "mrh_move_timer" c_move_after :: Token -> Int64 -> IO ()
 
-foreign import ccall unsafe "mrh_stop" c_stop :: Token -> IO CBool
+foreign import ccall unsafe "mrh_stop_timer" c_stop :: Token -> IO CBool
 
 foreign import ccall unsafe "mrh_deadline_after" c_deadline_after :: Int64 -> IO Word64
 
@@ -264,7 +264,7 @@ foreign import ccall unsafe "mrh_socket" c_socket :: CInt -> CInt -> CInt -> IO 
 
 foreign import ccall unsafe "mrh_socketpair" c_socketpair :: CInt -> CInt -> CInt -> Ptr CInt -> IO CInt
 
-foreign import ccall unsafe "mrh_make_ours" c_make_ours :: CInt -> IO CInt
+foreign import ccall unsafe "mrh_set_socket_flags" c_make_ours :: CInt -> IO CInt
 
 foreign import ccall unsafe "mrh_duplicate" c_duplicate :: CInt -> IO CInt
 

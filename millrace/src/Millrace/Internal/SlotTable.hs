@@ -88,5 +88,5 @@ fetchWaiters table@(SlotTable chunks batch@(MutableArray signals)) count slotOf 
 {-# INLINE fetchWaiters #-}
 
 -- No garbage collection can happen between reading the array and following its pointers.
-foreign import ccall unsafe "mrh_fetch_waiters"
+foreign import ccall unsafe "mrh_prefetch_waiters"
   c_fetchWaiters :: MutableArray# RealWorld (MVar Value) -> CInt -> IO ()

@@ -1,4 +1,4 @@
--- | Options of sockets, and the layouts of @datagrams.h@, @trains.h@ and @passing.h@, as the C compiler sees them.
+-- | Options of sockets, and the layouts of @datagrams.h@, @gso_batches.h@ and @passing.h@, as the C compiler sees them.
 module Millrace.Internal.Constants.Sockets where
 
 import Foreign.C.Types (CInt)
@@ -10,7 +10,7 @@ import Network.Socket (SocketOption (SockOpt))
 #include <sys/socket.h>
 #include "datagrams.h"
 #include "passing.h"
-#include "trains.h"
+#include "gso_batches.h"
 
 optionKeepAlive, optionKeepAliveIdle, optionKeepAliveInterval, optionKeepAliveProbes :: SocketOption
 optionKeepAlive = SockOpt #{const SOL_SOCKET} #{const SO_KEEPALIVE}
@@ -59,29 +59,29 @@ incomingLength = #{offset mrh_incoming, size}
 incomingSegment = #{offset mrh_incoming, segment}
 
 trainsMost, trainStride :: Int
-trainsMost = #{const MRH_TRAINS}
-trainStride = #{const MRH_TRAIN_STRIDE}
+trainsMost = #{const MRH_GSO_BATCHES}
+trainStride = #{const MRH_GSO_STRIDE}
 
--- | @mrh_train@.
+-- | @mrh_gso_batch@.
 trainSize, trainPeer, trainPeerLength, trainLocal, trainLocalLength :: Int
-trainSize = #{size mrh_train}
-trainPeer = #{offset mrh_train, peer}
-trainPeerLength = #{offset mrh_train, peer_length}
-trainLocal = #{offset mrh_train, local}
-trainLocalLength = #{offset mrh_train, local_length}
+trainSize = #{size mrh_gso_batch}
+trainPeer = #{offset mrh_gso_batch, peer}
+trainPeerLength = #{offset mrh_gso_batch, peer_length}
+trainLocal = #{offset mrh_gso_batch, local}
+trainLocalLength = #{offset mrh_gso_batch, local_length}
 trainStart, trainLength, trainSegmentAt, trainMarkAt :: Int
-trainStart = #{offset mrh_train, bytes}
-trainLength = #{offset mrh_train, size}
-trainSegmentAt = #{offset mrh_train, segment}
-trainMarkAt = #{offset mrh_train, mark}
+trainStart = #{offset mrh_gso_batch, bytes}
+trainLength = #{offset mrh_gso_batch, size}
+trainSegmentAt = #{offset mrh_gso_batch, segment}
+trainMarkAt = #{offset mrh_gso_batch, ecn}
 
 sendingInterface, sendingHops, sendingLoopback :: CInt
-sendingInterface = #{const MRH_SENDING_INTERFACE}
-sendingHops = #{const MRH_SENDING_HOPS}
-sendingLoopback = #{const MRH_SENDING_LOOPBACK}
+sendingInterface = #{const MRH_MULTICAST_INTERFACE}
+sendingHops = #{const MRH_MULTICAST_HOPS}
+sendingLoopback = #{const MRH_MULTICAST_LOOPBACK}
 
 passedMost :: Int
-passedMost = #{const MRH_PASSED_MOST}
+passedMost = #{const MRH_PASSED_MAX}
 
 -- | @mrh_credentials@, three numbers of 32 bits.
 credentialsSize :: Int
@@ -91,7 +91,7 @@ credentialsSize = #{size mrh_credentials}
 arrivedSize, arrivedCount, arrivedIsPartly, arrivedHasCredentials, arrivedCredentials, arrivedPassed :: Int
 arrivedSize = #{size mrh_arrived}
 arrivedCount = #{offset mrh_arrived, count}
-arrivedIsPartly = #{offset mrh_arrived, is_partly}
+arrivedIsPartly = #{offset mrh_arrived, is_truncated}
 arrivedHasCredentials = #{offset mrh_arrived, has_credentials}
 arrivedCredentials = #{offset mrh_arrived, credentials}
 arrivedPassed = #{offset mrh_arrived, passed}

@@ -51,7 +51,7 @@ foreign import ccall unsafe "mrh_simulation_here" c_simulation_here :: IO (Ptr M
 
 foreign import ccall unsafe "mr_machine_skip" c_machine_skip :: Ptr Loop -> IO CInt
 
-foreign import ccall unsafe "mrh_chance" c_machine_chance :: Ptr Machine -> Word64 -> IO Word64
+foreign import ccall unsafe "mrh_simulation_random" c_machine_chance :: Ptr Machine -> Word64 -> IO Word64
 
 foreign import ccall unsafe "mr_machine_close_all" c_machine_close_all :: Ptr Machine -> IO ()
 
@@ -65,11 +65,11 @@ foreign import ccall unsafe "mr_machine_fail_power_after" c_machine_fail_power_a
 
 foreign import ccall unsafe "mr_machine_has_power" c_machine_has_power :: Ptr Machine -> IO CBool
 
-foreign import ccall unsafe "mrh_note" c_machine_line :: Ptr Machine -> CString -> IO ()
+foreign import ccall unsafe "mrh_simulation_note" c_machine_line :: Ptr Machine -> CString -> IO ()
 
 foreign import ccall unsafe "mr_loop_list" c_loop_list :: Ptr Loop -> Ptr a -> CSize -> IO CSize
 
-foreign import ccall unsafe "mr_loop_buffers_out" c_loop_buffers_out :: Ptr Loop -> IO Int64
+foreign import ccall unsafe "mr_loop_buffers_in_use" c_loop_buffers_out :: Ptr Loop -> IO Int64
 
 foreign import ccall unsafe "mr_kind_name" c_kind_name :: CInt -> IO CString
 

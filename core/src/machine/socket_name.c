@@ -1,4 +1,4 @@
-/* name.c: socket addresses in a compact form, and which socket a name reaches. */
+/* socket_name.c: socket addresses in a compact form, and whether one reaches a bound socket. */
 #include "machine.h"
 
 #include <errno.h>
@@ -17,9 +17,9 @@ static size_t address_bytes(sa_family_t family)
     return family == AF_INET ? sizeof(struct in_addr) : sizeof(struct in6_addr);
 }
 
-int mr_name_from(const struct sockaddr *address, socklen_t length, mr_name *name)
+int mr_socket_name_from(const struct sockaddr *address, socklen_t length, mr_socket_name *name)
 {
-    *name = (mr_name){.family = address->sa_family};
+    *name = (mr_socket_name){.family = address->sa_family};
     if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
         name->port = in->sin_port;
@@ -42,13 +42,13 @@ int mr_name_from(const struct sockaddr *address, socklen_t length, mr_name *name
     return 0;
 }
 
-void mr_name_free(mr_name *name)
+void mr_socket_name_free(mr_socket_name *name)
 {
     free(name->path);
-    *name = (mr_name){0};
+    *name = (mr_socket_name){0};
 }
 
-int mr_name_copy(const mr_name *from, mr_name *to)
+int mr_socket_name_copy(const mr_socket_name *from, mr_socket_name *to)
 {
     *to = *from;
     if (!from->path)
@@ -59,7 +59,8 @@ int mr_name_copy(const mr_name *from, mr_name *to)
     return to->path ? 0 : -ENOMEM;
 }
 
-void mr_name_to_address(const mr_name *name, sa_family_t family, struct sockaddr *address, socklen_t *length)
+void mr_socket_name_to_address(const mr_socket_name *name, sa_family_t family, struct sockaddr *address,
+                               socklen_t *length)
 {
     struct sockaddr_storage storage = {.ss_family = family};
     socklen_t size = sizeof storage.ss_family;
@@ -81,27 +82,26 @@ void mr_name_to_address(const mr_name *name, sa_family_t family, struct sockaddr
     *length = size;
 }
 
-bool mr_name_is_any(const mr_name *name)
+bool mr_socket_name_is_any(const mr_socket_name *name)
 {
     static const unsigned char zeros[16];
     return memcmp(name->ip, zeros, address_bytes(name->family)) == 0;
 }
 
-/* Whether a connection to `wanted` reaches a socket bound to `bound`. */
-bool mr_name_reaches(const mr_name *wanted, const mr_name *bound)
+bool mr_socket_name_reaches(const mr_socket_name *wanted, const mr_socket_name *bound)
 {
     if (wanted->family == AF_UNIX)
         return bound->family == AF_UNIX && wanted->path_length == bound->path_length &&
                memcmp(wanted->path, bound->path, bound->path_length) == 0;
     if (wanted->port != bound->port || !mr_is_internet(bound->family))
         return false;
-    if (mr_name_is_any(bound))
+    if (mr_socket_name_is_any(bound))
         return wanted->family == bound->family || bound->family == AF_INET6;
     return wanted->family == bound->family &&
-           (mr_name_is_any(wanted) || memcmp(wanted->ip, bound->ip, address_bytes(bound->family)) == 0);
+           (mr_socket_name_is_any(wanted) || memcmp(wanted->ip, bound->ip, address_bytes(bound->family)) == 0);
 }
 
-void mr_name_set_host(mr_name *name, uint32_t host)
+void mr_socket_name_set_host(mr_socket_name *name, uint32_t host)
 {
     host = htonl(host);
     if (name->family == AF_INET) {

@@ -1,4 +1,4 @@
-/* numbers.c: the descriptor numbers of a simulated machine, and the file of each. */
+/* descriptor_table.c: the descriptor numbers of a simulated machine, and the file of each. */
 #include "machine.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ mr_file *mr_machine_find(mr_machine *machine, int number)
     return index >= 0 && index < machine->file_count ? machine->files[index] : NULL;
 }
 
-/* The free numbers are a heap. It may also contain numbers that were taken by number since; these are skipped. */
+/* The free numbers are a heap. It may contain numbers that dup3 has used since; lowest_free skips them. */
 static void sift_up(int *heap, size_t i)
 {
     for (; i > 0 && heap[i] < heap[(i - 1) / 2]; i = (i - 1) / 2) {
@@ -43,8 +43,8 @@ static void sift_down(int *heap, size_t count)
     }
 }
 
-/* If the heap cannot grow, the number is never used again, which does no harm. */
-static void give_back(mr_machine *machine, int index)
+/* Frees a number. If the heap cannot grow, the number is never used again, which does no harm. */
+static void free_number(mr_machine *machine, int index)
 {
     if (machine->free_count == machine->free_capacity) {
         size_t capacity = machine->free_capacity ? machine->free_capacity * 2 : 64;
@@ -86,7 +86,7 @@ static bool grow_table(mr_machine *machine, int index)
     return true;
 }
 
-int mr_machine_check_room(mr_machine *machine)
+int mr_machine_check_limit(mr_machine *machine)
 {
     int index = lowest_free(machine);
     uint32_t most = machine->plan.descriptors_max;
@@ -104,7 +104,7 @@ static int install_at(mr_machine *machine, mr_file *file, int index)
     while (machine->file_count <= index) {
         machine->files[machine->file_count] = NULL;
         if (machine->file_count < index)
-            give_back(machine, machine->file_count);
+            free_number(machine, machine->file_count);
         machine->file_count++;
     }
     machine->files[index] = file;
@@ -115,7 +115,7 @@ static int install_at(mr_machine *machine, mr_file *file, int index)
 
 int mr_machine_install(mr_machine *machine, mr_file *file, int flags)
 {
-    int error = mr_machine_check_room(machine);
+    int error = mr_machine_check_limit(machine);
     if (error)
         return error;
     file->is_non_blocking |= (flags & O_NONBLOCK) != 0;
@@ -131,7 +131,7 @@ int mr_machine_close(mr_machine *machine, int number)
         MR_TRACE(machine, "close %d", number);
         machine->files[number - MR_MACHINE_FIRST] = NULL;
         machine->state.open_descriptors--;
-        give_back(machine, number - MR_MACHINE_FIRST);
+        free_number(machine, number - MR_MACHINE_FIRST);
         if (--file->references == 0)
             mr_file_free(machine, file);
         result = 0;
@@ -159,7 +159,7 @@ int mr_machine_dup3(mr_machine *machine, int old, int number, int flags)
 /* The lowest free number that is not below this one or the machine's first. */
 static int duplicate_from(mr_machine *machine, mr_file *file, int lowest)
 {
-    int error = mr_machine_check_room(machine);
+    int error = mr_machine_check_limit(machine);
     int index = mr_machine_owns(lowest) ? lowest - MR_MACHINE_FIRST : lowest;
     if (error || index >= NUMBERS_MAX)
         return error ? error : -EINVAL;
@@ -209,7 +209,7 @@ void mr_machine_close_all(mr_machine *machine)
         mr_machine_close(machine, i + MR_MACHINE_FIRST);
 }
 
-void mr_machine_free_numbers(mr_machine *machine)
+void mr_machine_free_descriptors(mr_machine *machine)
 {
     mr_machine_close_all(machine);
     free(machine->files);

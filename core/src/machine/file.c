@@ -1,4 +1,4 @@
-/* object.c: what all files of a simulated machine have in common: watchers, and reading and writing by number. Also
+/* file.c: what all kinds of files of a simulated machine have in common: watchers, reading and writing by number. Also
  * event counters. */
 #include "machine.h"
 
@@ -39,17 +39,17 @@ void mr_file_changed(mr_machine *machine, mr_file *file)
 
 static mr_watch **find_watch(mr_file *file, const mr_watcher *watcher, int number)
 {
-    mr_watch **place = &file->watches;
-    while (*place && ((*place)->watcher != watcher || (*place)->number != number))
-        place = &(*place)->next;
-    return place;
+    mr_watch **link = &file->watches;
+    while (*link && ((*link)->watcher != watcher || (*link)->number != number))
+        link = &(*link)->next;
+    return link;
 }
 
-/* Allocate space for the first report here, so that it cannot be lost later. */
+/* Reports the watch once, which also allocates space for later reports, so that none can be lost. */
 bool mr_file_watch(mr_file *file, mr_watcher *watcher, int number)
 {
-    mr_watch **place = find_watch(file, watcher, number);
-    if (*place)
+    mr_watch **link = find_watch(file, watcher, number);
+    if (*link)
         return true;
     mr_watch *watch = calloc(1, sizeof *watch);
     if (!watch)
@@ -59,14 +59,14 @@ bool mr_file_watch(mr_file *file, mr_watcher *watcher, int number)
         free(watch);
         return false;
     }
-    *place = watch;
+    *link = watch;
     return true;
 }
 
-static void remove_watch(mr_watch **place)
+static void remove_watch(mr_watch **link)
 {
-    mr_watch *watch = *place;
-    *place = watch->next;
+    mr_watch *watch = *link;
+    *link = watch->next;
     watch->watcher = NULL;
     if (!watch->is_reported)
         free(watch);
@@ -74,20 +74,20 @@ static void remove_watch(mr_watch **place)
 
 void mr_file_unwatch(mr_file *file, mr_watcher *watcher, int number)
 {
-    mr_watch **place = find_watch(file, watcher, number);
-    if (*place)
-        remove_watch(place);
+    mr_watch **link = find_watch(file, watcher, number);
+    if (*link)
+        remove_watch(link);
 }
 
 void mr_machine_unwatch_all(mr_machine *machine, mr_watcher *watcher)
 {
     for (int i = 0; i < machine->file_count; i++) {
-        mr_watch **place = machine->files[i] ? &machine->files[i]->watches : NULL;
-        while (place && *place) {
-            if ((*place)->watcher == watcher)
-                remove_watch(place);
+        mr_watch **link = machine->files[i] ? &machine->files[i]->watches : NULL;
+        while (link && *link) {
+            if ((*link)->watcher == watcher)
+                remove_watch(link);
             else
-                place = &(*place)->next;
+                link = &(*link)->next;
         }
     }
 }
@@ -100,8 +100,8 @@ void mr_file_free(mr_machine *machine, mr_file *file)
         mr_socket_free(machine, (mr_socket *)file);
         return;
     }
-    if (file->kind == MR_FILE_BYTES) {
-        mr_disk_close(machine, (mr_bytes_file *)file);
+    if (file->kind == MR_FILE_DISK) {
+        mr_disk_close(machine, (mr_disk_file *)file);
         return;
     }
     free(file);
@@ -159,7 +159,7 @@ ssize_t mr_machine_receive(mr_machine *machine, int number, const struct iovec *
     } else if (file && file->kind == MR_FILE_EVENT) {
         result = read_event(machine, (mr_event_file *)file, elements);
     } else if (file) {
-        result = mr_disk_read(machine, (mr_bytes_file *)file, elements->iov_base, elements->iov_len);
+        result = mr_disk_read(machine, (mr_disk_file *)file, elements->iov_base, elements->iov_len);
     }
     mr_machine_unlock(machine);
     return result;
@@ -175,7 +175,7 @@ ssize_t mr_machine_send(mr_machine *machine, int number, const struct iovec *ele
     else if (file && file->kind == MR_FILE_EVENT)
         result = write_event(machine, (mr_event_file *)file, elements);
     else if (file)
-        result = mr_disk_write(machine, (mr_bytes_file *)file, elements->iov_base, elements->iov_len);
+        result = mr_disk_write(machine, (mr_disk_file *)file, elements->iov_base, elements->iov_len);
     mr_machine_unlock(machine);
     return result;
 }
