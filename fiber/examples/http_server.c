@@ -1,9 +1,8 @@
 /*
- * http_server.c: an HTTP server in the oldest style: accept, and for each connection a function of blocking recv and
- * send.
+ * http_server.c: an HTTP server in the oldest style: it accepts connections, and serves each by blocking recv and send.
  *
- * The only call that is not libc's is mr_fiber_spawn, where another program would call pthread_create. Answers every
- * request with the same page; knows just enough of HTTP/1.1 to find where a request without a body ends.
+ * The only call that is not libc's is mr_fiber_spawn, where another program would call pthread_create. It answers every
+ * request with the same page, and finds the end of requests without a body.
  *
  *   http_server PORT        0: any; the port is printed
  */

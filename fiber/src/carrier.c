@@ -1,6 +1,6 @@
 /*
- * carrier.c: the loop that every carrier runs: fibers that are ready, then what the core reports, then sleep.
- * Must not know: interposed functions, channels.
+ * carrier.c: the loop that every carrier runs: it runs ready fibers, polls the core, and then sleeps. Must not know:
+ * interposed functions, channels.
  */
 #include "carrier.h"
 #include "check.h"
@@ -17,9 +17,9 @@
 #include <stdlib.h>
 
 enum {
-    FIBERS_PER_POLL = 64, /* how long the core's reports may have to wait */
+    FIBERS_PER_POLL = 64, /* bounds how long the core's completions may wait */
     COMPLETIONS_PER_POLL = 128,
-    FIBERS_OUT_OF_CACHE = 16, /* with fewer at a time there is little to gain */
+    FIBERS_OUT_OF_CACHE = 16, /* prefetching for fewer fibers gains little */
     STACK_IN_USE = 512,       /* bytes of a parked fiber's stack that its continuation reads */
 };
 
@@ -28,7 +28,7 @@ __thread mf_carrier *mf_this_carrier;
 
 /* ---------------------------------------------------------------------------------------------------- switching --- */
 
-/* Only the carrier writes these. */
+/* Tells the watchdog about the running fiber. Only the carrier writes these fields. */
 static void note_turn(mf_carrier *carrier, mr_fiber *fiber)
 {
     uint64_t turns = atomic_load_explicit(&carrier->turns, memory_order_relaxed);
@@ -49,8 +49,8 @@ static void run(mf_carrier *carrier, mr_fiber *fiber)
     if (carrier->ended) {
         MR_CHECK(carrier->ended == fiber);
         carrier->ended = NULL;
-        mf_watchdog_let_go(carrier);
-        mf_fiber_bury(fiber);
+        mf_watchdog_wait_for_reader(carrier);
+        mf_fiber_finish(fiber);
     }
 }
 
@@ -62,21 +62,21 @@ static void switch_to_scheduler(mr_fiber *fiber)
     mf_sanitizer_arrive(&fiber->sanitizer, &carrier->sanitizer);
 }
 
-/* When the mask is put on, a signal handler may run and wait. The end of its wait must not replace the end of the wait
- * that it follows. */
-static void switch_with_carriers_mask(mr_fiber *fiber, mf_mask_kept *kept)
+/* When the mask is restored, a signal handler may run and wait. How its wait ends must not replace how the fiber's wait
+ * ended. */
+static void switch_with_carriers_mask(mr_fiber *fiber, mf_pending_signals *kept)
 {
-    mf_mask_put_off(fiber, kept);
+    mf_mask_suspend(fiber, kept);
     switch_to_scheduler(fiber);
     int interrupted_by = fiber->interrupted_by;
-    mf_mask_put_on(fiber, kept);
+    mf_mask_resume(fiber, kept);
     fiber->interrupted_by = interrupted_by;
 }
 
-/* A function of its own: the signals take more room on the stack than most fibers use. */
+/* A separate function, because the signals need more stack than most fibers use. */
 __attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
 {
-    mf_mask_kept kept;
+    mf_pending_signals kept;
     kept.count = 0;
     switch_with_carriers_mask(fiber, &kept);
 }
@@ -84,10 +84,11 @@ __attribute__((noinline)) static void switch_without_awaited(mr_fiber *fiber)
 void mf_suspend(void)
 {
     mr_fiber *fiber = mf_current;
-    MR_CHECK(fiber->carrier == mf_this_carrier); /* nobody else can continue it */
+    MR_CHECK(fiber->carrier == mf_this_carrier); /* no other thread can continue it */
     if (fiber->held_count)
         mf_held_note_park();
-    int error = errno; /* not kept in the fiber: a signal handler may run when the mask is put on, and suspend it too */
+    /* A local variable, because a signal handler may run when the mask is restored, and suspend the fiber, too. */
+    int error = errno;
     fiber->calls = 0;
     if (fiber->mask.awaited)
         switch_without_awaited(fiber);
@@ -122,7 +123,7 @@ static mr_fiber *pop_ready(mf_carrier *carrier)
 }
 
 /* As soon as the message is in the inbox, its fiber may end, and with the last fiber the carrier. `posting` keeps the
- * carrier until this function has returned. */
+ * carrier alive until this function returns. */
 static void post(mf_carrier *carrier, mf_message *message)
 {
     atomic_fetch_add(&carrier->posting, 1);
@@ -149,19 +150,19 @@ static void post_interruption(mr_fiber *fiber, int error)
 {
     int expected = 0;
     if (!atomic_compare_exchange_strong(&fiber->interrupt_error, &expected, error))
-        return;                              /* one is on its way */
-    atomic_fetch_add(&fiber->references, 1); /* the message's */
+        return;                              /* an interruption is on its way already */
+    atomic_fetch_add(&fiber->references, 1); /* for the message */
     fiber->interrupt = (mf_message){.kind = MF_MESSAGE_INTERRUPT, .fiber = fiber};
     post(fiber->carrier, &fiber->interrupt);
 }
 
-/* The record of a fiber that has ended may outlast its carrier. While the lock is held, the fiber does not end. */
+/* The record of an ended fiber may outlive its carrier. Holding the lock keeps the fiber from ending. */
 void mr_fiber_interrupt(mr_fiber *fiber, int error)
 {
-    mf_lock_take(&fiber->lock);
+    mf_lock_acquire(&fiber->lock);
     if (!fiber->has_ended)
         post_interruption(fiber, error);
-    mf_lock_give(&fiber->lock);
+    mf_lock_release(&fiber->lock);
 }
 
 static void interrupt(mr_fiber *fiber)
@@ -194,7 +195,7 @@ static void open_inbox(mf_carrier *carrier)
         return;
     mf_message *message = oldest_first(atomic_exchange(&carrier->inbox, NULL));
     while (message) {
-        mf_message *next = message->next; /* acting on it may free it */
+        mf_message *next = message->next; /* handling it may free it */
         if (message->kind == MF_MESSAGE_RESUME)
             push_ready(carrier, message->fiber);
         else
@@ -221,12 +222,12 @@ static void prefetch(const void *memory, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += 64)
         __builtin_prefetch((const char *)memory + at, 1);
-    __asm__ volatile(""); /* GCC 12 takes a loop that only prefetches for an empty one */
+    __asm__ volatile(""); /* GCC 12 would remove a loop that only prefetches */
 }
 
 /*
- * With a thousand fibers, nothing of a fiber that is woken is in a cache. Each thing is found through the one before: the
- * operation, the fiber's record, its stack. Fetching one step at a time for all fibers lets the cache misses overlap.
+ * With a thousand fibers, no data of a woken fiber is in a cache. The operation leads to the fiber's record, and that
+ * to its stack. Prefetching one step at a time for all fibers lets the cache misses overlap.
  */
 static void fetch_ahead(const mr_completion *completions, int count)
 {
@@ -266,7 +267,7 @@ static void carry_fibers(mf_carrier *carrier)
     }
 }
 
-/* The signals that were blocked in the thread that started the carriers. */
+/* The signals that the thread which started the carriers blocked. */
 static sigset_t signals_of_program;
 
 uint64_t mf_carrier_programs_mask(void)
@@ -321,7 +322,7 @@ static void stop(mf_carrier *carrier)
 {
     atomic_store(&carrier->stopping, true);
     mr_loop_wake(carrier->loop);
-    MR_CHECK(pthread_join(carrier->thread, NULL) == 0); /* below, its memory is freed */
+    MR_CHECK(pthread_join(carrier->thread, NULL) == 0); /* its memory is freed below */
     while (atomic_load(&carrier->posting))
         sched_yield();
     mr_loop_destroy(carrier->loop);

@@ -1,4 +1,4 @@
-/* carrier.h: the OS threads that run fibers, and what the rest of the library must know about a fiber. */
+/* carrier.h: the OS threads that run fibers, and the record of a fiber. */
 #ifndef MILLRACE_FIBER_CARRIER_H
 #define MILLRACE_FIBER_CARRIER_H
 
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What other threads ask a carrier to do with one of its fibers. */
+/* A request of another thread to a carrier, about one of its fibers. */
 typedef enum mf_message_kind { MF_MESSAGE_RESUME, MF_MESSAGE_INTERRUPT } mf_message_kind;
 
 typedef struct mf_message {
@@ -30,84 +30,84 @@ typedef struct mf_carrier {
     uint64_t blocked_signals; /* the mask while no fiber with its own mask runs: see mask.h */
     mr_loop *loop;
     pthread_t thread;
-    void *scheduler; /* where the carrier's own context continues when a fiber switches away */
+    void *scheduler; /* the carrier's own context, which continues when a fiber switches away */
     mf_sanitizer sanitizer;
     void *signal_stack;
     mr_fiber *ready_first, *ready_last;
-    mr_fiber *ended;             /* it has switched away for the last time */
+    mr_fiber *ended;             /* a fiber that has switched away for the last time, or NULL */
     _Atomic(mf_message *) inbox; /* newest first */
-    atomic_uint load;            /* fibers that were placed here and have not ended */
+    atomic_uint load;            /* the number of this carrier's fibers that have not ended */
     atomic_bool stopping;
-    _Atomic(mr_fiber *) running; /* for the watchdog, with the four that follow */
+    _Atomic(mr_fiber *) running; /* for the watchdog, as the next four fields */
     _Atomic uint64_t turns;      /* odd while a fiber runs */
-    _Atomic uintptr_t sampled_place;
+    _Atomic uintptr_t sampled_address;
     int thread_id;
-    mf_lock running_lock; /* held by the watchdog while it reads `running`, so that the fiber does not end meanwhile */
-    atomic_uint posting;  /* threads between putting a message into the inbox and having woken the loop */
+    mf_lock running_lock; /* held by the watchdog while it reads `running`, so that the fiber does not end */
+    atomic_uint posting;  /* the number of threads that are posting a message */
 } mf_carrier;
 
-/* A pthread lock that a fiber holds, and where it was taken. */
+/* A pthread lock that a fiber holds, and the address of the call that locked it. */
 typedef struct mf_held {
     const void *lock;
-    const void *place;
+    const void *call_site;
 } mf_held;
 
 enum { MF_HELD_MAX = 4 };
 
-/* The socket that a fiber received from last. */
-typedef struct mf_stream_seen {
+/* The socket from which a fiber received last. */
+typedef struct mf_last_receive {
     int descriptor;
-    unsigned closes; /* mf_watch_closes() at that time; the rest is valid while that is unchanged */
+    unsigned closes; /* mf_watch_closes() at that time; the record is valid while that is unchanged */
     bool is_stream;
     bool is_emptied;
-} mf_stream_seen;
+} mf_last_receive;
 
 /* The signals that a fiber blocks: see mask.h. */
 typedef struct mf_mask {
     uint64_t blocked; /* used by the carrier when the fiber continues, saved when the fiber is suspended */
-    uint64_t added;   /* what the fiber has asked to block, beyond what the program's threads do, and */
-    uint64_t removed; /* not to block */
-    uint64_t awaited; /* signals it has sent to itself while it blocked them */
-    bool is_own;      /* what is blocked while it runs is not what the carrier blocks anyway */
+    uint64_t added;   /* signals that the fiber blocks and the program's threads do not */
+    uint64_t removed; /* signals that the program's threads block and the fiber does not */
+    uint64_t awaited; /* signals that it has sent to itself while it blocked them */
+    bool is_own;      /* the mask while it runs differs from the carrier's */
     bool has_sigpipe; /* pending, while the fiber does not run */
 } mf_mask;
 
 struct mr_fiber {
-    void *context; /* where it continues, while it does not run */
+    void *context; /* its saved context, while it does not run */
     mf_carrier *carrier;
     mr_fiber *next_ready;
-    int interruption;   /* an error for the next wait that can be interrupted, or 0 */
-    int interrupted_by; /* the one that ended the last wait, or 0 */
+    int interruption;   /* an error for the next interruptible wait, or 0 */
+    int interrupted_by; /* the error that interrupted the last wait, or 0 */
     bool has_roused;    /* `interruption` has already ended a wait: see MF_ROUSABLE */
     mf_wait *waiting;   /* a wait that can be interrupted, or NULL */
     mf_mask mask;
-    unsigned calls;      /* interposed calls in this turn that did not wait: see mf_spend_turn */
-    mf_stream_seen seen; /* see interpose/emptied.h */
+    unsigned calls;               /* interposed calls since it was continued that did not wait: see mf_consume_budget */
+    mf_last_receive last_receive; /* see interpose/last_receive.h */
     mf_message resume, interrupt;
-    atomic_int interrupt_error; /* on its way to `interruption` */
+    atomic_int interrupt_error; /* an error on its way to `interruption`, or 0 */
     void *(*run)(void *);
     void *argument;
     void *result;
-    mf_lock lock; /* protects the two that follow; while it is held the fiber does not end */
+    mf_lock lock; /* protects the next two fields; while it is held the fiber does not end */
     bool has_ended;
     mf_queue joiners;
     atomic_uint references;
-    unsigned carrier_index;    /* for callers that ask after the carrier has ended */
-    mf_held held[MF_HELD_MAX]; /* kept only when asked for: see report/held.c */
+    unsigned carrier_index;    /* remains valid after the carrier has ended */
+    mf_held held[MF_HELD_MAX]; /* recorded only if requested: see report/held_locks.c */
     unsigned held_count;
     mf_sanitizer sanitizer;
     mf_stack stack;
     char name[MR_FIBER_NAME_BYTES];
 };
 
-/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core. In these places
- * interposed calls must be libc's. */
+/* The fiber that runs on this thread. NULL on an OS thread, in the scheduler, and inside the core; there interposed
+ * calls must be libc's. */
 extern __thread mr_fiber *mf_current;
 
-/* The carrier that this thread is, or NULL. */
+/* The carrier whose thread this is, or NULL. */
 extern __thread mf_carrier *mf_this_carrier;
 
-/* Call these around calls of millrace.h on a fiber. */
+/* Call these around calls of millrace.h on a fiber. In between, interposed calls are libc's. */
 static inline mr_fiber *mf_enter_core(void)
 {
     mr_fiber *fiber = mf_current;
@@ -120,30 +120,30 @@ static inline void mf_leave_core(mr_fiber *fiber)
     mf_current = fiber;
 }
 
-/* Switches from the running fiber to its carrier's scheduler; returns when the fiber is made ready and its turn
- * comes. */
+/* Switches from the running fiber to its carrier's scheduler. Returns when mf_make_ready was called and the scheduler
+ * continues the fiber. */
 void mf_suspend(void);
 
 /* Continues a suspended fiber, or one that is about to suspend. Call it once for each mf_suspend. [any thread] */
 void mf_make_ready(mr_fiber *fiber);
 
-/* Creates the carriers of the runtime, one for each loop, and starts their threads. They own the loops. Returns 0,
- * or a negative errno; then only the group is left. */
+/* Creates the carriers of the runtime, one for each loop, and starts their threads. They own the loops. Returns 0, or a
+ * negative errno; then the loops have been destroyed, but not their group. */
 int mf_carriers_create(mf_carrier **carriers, unsigned count, mr_loop **loops, mf_runtime *runtime);
 
 /* Ends the threads, which must have no fibers, and frees the carriers and their loops. */
 void mf_carriers_destroy(mf_carrier *carriers, unsigned count);
 
-/* The signals that the thread which started the carriers blocked. */
+/* The mask of the thread that started the carriers. */
 uint64_t mf_carrier_programs_mask(void);
 
 /* fiber.c: the first function of every fiber. */
 void mf_fiber_main(void *fiber);
 
-/* fiber.c: gives up one of the references that keep a fiber's record. */
+/* fiber.c: drops one of the references that keep a fiber's record. */
 void mf_fiber_unreference(mr_fiber *fiber);
 
-/* fiber.c: the end of a fiber, on its carrier's own stack. */
-void mf_fiber_bury(mr_fiber *fiber);
+/* fiber.c: frees an ended fiber's stack and wakes its joiners. Runs on the carrier's own stack. */
+void mf_fiber_finish(mr_fiber *fiber);
 
 #endif

@@ -1,4 +1,4 @@
-/* channel.c: bounded channels. An item goes from hand to hand where somebody waits, through the ring otherwise. */
+/* channel.c: bounded channels. An item goes directly to a waiting receiver, or into the ring if there is none. */
 #include "select.h"
 #include "check.h"
 
@@ -57,7 +57,7 @@ static void remove_oldest(mr_channel *channel, void *item)
     channel->count--;
 }
 
-/* May this wait have what is ready? */
+/* Claims the wait of `node`, if it has one. Returns false if the wait was decided before. */
 static bool claim_own(mf_node *node)
 {
     return !node->wait || mf_wait_claim_own(node->wait, node->outcome);
@@ -112,25 +112,25 @@ static bool request(mr_channel *channel, mf_node *node)
 
 bool mf_channel_offer(mr_channel *channel, mf_node *node)
 {
-    mf_lock_take(&channel->lock);
+    mf_lock_acquire(&channel->lock);
     bool settled = offer(channel, node);
-    mf_lock_give(&channel->lock);
+    mf_lock_release(&channel->lock);
     return settled;
 }
 
 bool mf_channel_request(mr_channel *channel, mf_node *node)
 {
-    mf_lock_take(&channel->lock);
+    mf_lock_acquire(&channel->lock);
     bool settled = request(channel, node);
-    mf_lock_give(&channel->lock);
+    mf_lock_release(&channel->lock);
     return settled;
 }
 
 void mf_channel_forget(mr_channel *channel, mr_case_kind kind, mf_node *node)
 {
-    mf_lock_take(&channel->lock);
+    mf_lock_acquire(&channel->lock);
     mf_queue_remove(kind == MR_CASE_SEND ? &channel->senders : &channel->receivers, node);
-    mf_lock_give(&channel->lock);
+    mf_lock_release(&channel->lock);
 }
 
 static void refuse_all(mf_queue *queue)
@@ -144,11 +144,11 @@ static void refuse_all(mf_queue *queue)
 
 void mr_channel_close(mr_channel *channel)
 {
-    mf_lock_take(&channel->lock);
+    mf_lock_acquire(&channel->lock);
     channel->closed = true;
     refuse_all(&channel->senders);
-    refuse_all(&channel->receivers); /* if there are any, the channel is empty */
-    mf_lock_give(&channel->lock);
+    refuse_all(&channel->receivers); /* if receivers wait, the channel is empty */
+    mf_lock_release(&channel->lock);
 }
 
 int mr_channel_send(mr_channel *channel, const void *item, uint64_t deadline_ns)

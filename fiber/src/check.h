@@ -2,7 +2,7 @@
  * check.h: MR_CHECK for code that may run on a fiber.
  *
  * Printing on a fiber may park, and then other fibers would run in a state that is known to be wrong. So the message is
- * printed as by an OS thread.
+ * printed as an OS thread would.
  */
 #ifndef MILLRACE_FIBER_CHECK_H
 #define MILLRACE_FIBER_CHECK_H

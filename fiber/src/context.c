@@ -1,4 +1,4 @@
-/* context.c: the first frame of a context, as mf_switch in switch.S would have left it. */
+/* context.c: builds the first frame of a context, as mf_switch in switch.S would leave it. */
 #include "context.h"
 
 #include <stdint.h>
@@ -49,7 +49,7 @@ static void fill(frame *f, void (*run)(void *), void *argument)
 
 void *mf_context_make(void *top, void (*run)(void *), void *argument)
 {
-    /* Both processors require the stack pointer to be a multiple of 16 where mf_entry begins. */
+    /* Both processors require a stack pointer that is a multiple of 16 when mf_entry begins. */
     uintptr_t end = (uintptr_t)top & ~(uintptr_t)15;
     frame *first = (frame *)(end - sizeof(frame));
     memset(first, 0, sizeof *first);

@@ -8,7 +8,7 @@
  * end of its stack. Returns the argument for mf_switch. */
 void *mf_context_make(void *top, void (*run)(void *argument), void *argument);
 
-/* switch.S */
+/* switch.S: saves the running context in *from and continues `to`. */
 void mf_switch(void **from, void *to);
 
 #endif

@@ -20,20 +20,20 @@ void mf_fiber_unreference(mr_fiber *fiber)
 
 /* ------------------------------------------------------------------------------------------------------- begin --- */
 
-/* On an error the runtime no longer counts it. */
+/* If that fails, the runtime no longer counts the fiber. */
 static mr_fiber *create(const mr_fiber_options *options, mf_runtime *runtime, int *error)
 {
     mr_fiber *fiber = calloc(1, sizeof *fiber);
     size_t wanted = options && options->stack_size_bytes ? options->stack_size_bytes : runtime->stack_size_bytes;
-    *error = fiber ? mf_stack_take(&fiber->stack, wanted) : -ENOMEM;
+    *error = fiber ? mf_stack_alloc(&fiber->stack, wanted) : -ENOMEM;
     if (*error) {
         free(fiber);
         mf_runtime_uncount(runtime);
         return NULL;
     }
-    fiber->seen.descriptor = -1;
+    fiber->last_receive.descriptor = -1;
     const char *name = options && options->name ? options->name : "fiber";
-    memcpy(fiber->name, name, strnlen(name, sizeof fiber->name - 1)); /* zeros are behind it */
+    memcpy(fiber->name, name, strnlen(name, sizeof fiber->name - 1)); /* calloc has set the rest to zeros */
     fiber->context = mf_context_make(fiber->stack.bottom + fiber->stack.size_bytes, mf_fiber_main, fiber);
     mf_sanitizer_create(&fiber->sanitizer, fiber->stack.bottom, fiber->stack.size_bytes);
     return fiber;
@@ -49,7 +49,7 @@ int mr_fiber_spawn(mr_fiber **handle, const mr_fiber_options *options, void *(*r
         fiber->run = run;
         fiber->argument = argument;
         atomic_init(&fiber->references, handle ? 2 : 1);
-        fiber->carrier = mf_runtime_place(runtime, options ? options->preferred_carrier : 0);
+        fiber->carrier = mf_runtime_choose_carrier(runtime, options ? options->preferred_carrier : 0);
         fiber->carrier_index = fiber->carrier->index;
         if (handle)
             *handle = fiber;
@@ -68,21 +68,21 @@ void mf_fiber_main(void *argument)
     errno = 0;
     fiber->result = fiber->run(fiber->argument);
     if (!mf_this_carrier)
-        exit(EXIT_SUCCESS); /* the child of a fork on this fiber: like a thread that is its process's last */
+        exit(EXIT_SUCCESS); /* in the child of a fork on this fiber: exit, as the last thread of a process does */
     fiber->carrier->ended = fiber;
     mf_suspend();
 }
 
-void mf_fiber_bury(mr_fiber *fiber)
+void mf_fiber_finish(mr_fiber *fiber)
 {
     mf_node *joiner;
     mf_sanitizer_destroy(&fiber->sanitizer);
-    mf_stack_give(&fiber->stack);
-    mf_lock_take(&fiber->lock);
+    mf_stack_free(&fiber->stack);
+    mf_lock_acquire(&fiber->lock);
     fiber->has_ended = true;
     while ((joiner = mf_queue_claim(&fiber->joiners)))
         mf_wait_wake(joiner->wait);
-    mf_lock_give(&fiber->lock);
+    mf_lock_release(&fiber->lock);
     atomic_fetch_sub_explicit(&fiber->carrier->load, 1, memory_order_relaxed);
     mf_runtime_uncount(fiber->carrier->runtime);
     mf_fiber_unreference(fiber);
@@ -95,16 +95,16 @@ int mr_fiber_join(mr_fiber *fiber, void **result)
     mf_wait wait;
     mf_wait_init(&wait);
     mf_node node = {.wait = &wait};
-    mf_lock_take(&fiber->lock);
+    mf_lock_acquire(&fiber->lock);
     bool must_wait = !fiber->has_ended;
     if (must_wait)
         mf_queue_push(&fiber->joiners, &node);
-    mf_lock_give(&fiber->lock);
+    mf_lock_release(&fiber->lock);
     if (must_wait) {
         int outcome = mf_wait_park(&wait, MR_NO_DEADLINE, MF_INTERRUPTIBLE);
-        mf_lock_take(&fiber->lock);
+        mf_lock_acquire(&fiber->lock);
         mf_queue_remove(&fiber->joiners, &node);
-        mf_lock_give(&fiber->lock);
+        mf_lock_release(&fiber->lock);
         if (outcome < 0)
             return outcome;
     }
@@ -145,17 +145,17 @@ mr_fiber *mr_fiber_enter_thread(void)
 {
     mr_fiber *fiber = mf_enter_core();
     if (fiber && fiber->mask.is_own)
-        mf_mask_put_off(fiber, NULL);
+        mf_mask_suspend(fiber, NULL);
     return fiber;
 }
 
-/* In the child of a fork it stays a thread: no carrier runs it any more. */
+/* In the child of a fork the fiber remains a thread, because no carrier runs it. */
 void mr_fiber_leave_thread(mr_fiber *fiber)
 {
     if (!fiber || !mf_this_carrier)
         return;
     if (fiber->mask.is_own)
-        mf_mask_put_on(fiber, NULL);
+        mf_mask_resume(fiber, NULL);
     mf_leave_core(fiber);
 }
 

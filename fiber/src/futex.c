@@ -1,4 +1,5 @@
-/* futex.c: the two system calls of futex.h, which block the OS thread even on a fiber, and the slow paths of lock.h. */
+/* futex.c: sleeping and waking by futex(2), which blocks the OS thread even on a fiber; and the slow paths of
+ * lock.h. */
 #include "futex.h"
 #include "lock.h"
 #include "interpose/libc.h"

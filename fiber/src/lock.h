@@ -16,7 +16,7 @@ typedef struct mf_lock {
 void mf_lock_wait(mf_lock *lock);
 void mf_lock_wake(mf_lock *lock);
 
-static inline void mf_lock_take(mf_lock *lock)
+static inline void mf_lock_acquire(mf_lock *lock)
 {
     unsigned expected = 0;
     if (!atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
@@ -24,7 +24,7 @@ static inline void mf_lock_take(mf_lock *lock)
         mf_lock_wait(lock);
 }
 
-static inline void mf_lock_give(mf_lock *lock)
+static inline void mf_lock_release(mf_lock *lock)
 {
     if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2)
         mf_lock_wake(lock);

@@ -24,31 +24,31 @@ uint64_t mf_mask_of_thread(void)
     return mask;
 }
 
-/* Takes one pending signal of the set, first those for this thread and then those for the process. Returns its number
+/* Removes one pending signal of the set, first those for this thread and then those for the process. Returns its number
  * or -1. */
-static int take_any(uint64_t set, siginfo_t *info)
+static int consume_any(uint64_t set, siginfo_t *info)
 {
     return (int)syscall(SYS_rt_sigtimedwait, &set, info, &(struct timespec){0}, sizeof set);
 }
 
-bool mf_mask_take(int signal_number)
+bool mf_mask_consume(int signal_number)
 {
-    return take_any(MF_MASK_BIT(signal_number), NULL) == signal_number;
+    return consume_any(MF_MASK_BIT(signal_number), NULL) == signal_number;
 }
 
 /* Makes the signal pending for this thread, with its information. */
-static void give_back(siginfo_t *info)
+static void requeue(siginfo_t *info)
 {
     LIBC(syscall)(SYS_rt_tgsigqueueinfo, getpid(), mf_this_carrier->thread_id, info->si_signo, info);
 }
 
-mf_hold mf_mask_hold(void)
+mf_mask_saved mf_mask_block_all(void)
 {
     bool holds = !mf_this_carrier || (mf_current && mf_current->mask.is_own);
-    return (mf_hold){.holds = holds, .before = holds ? mf_mask_set(UINT64_MAX) : 0};
+    return (mf_mask_saved){.holds = holds, .before = holds ? mf_mask_set(UINT64_MAX) : 0};
 }
 
-void mf_mask_let_go(mf_hold hold)
+void mf_mask_unblock(mf_mask_saved hold)
 {
     if (hold.holds)
         mf_mask_set(hold.before);
@@ -72,8 +72,8 @@ static void note_request(mf_mask *mask, int how, uint64_t set)
     }
 }
 
-/* The mask while a handler runs. If a handler is left by a jump, the mask stays as it is, as in the kernel. A
- * handler that waits blocks more than its carrier does. */
+/* Sets the fiber's requests while a handler runs. If the handler leaves by a jump, they stay, as the mask does in the
+ * kernel. A handler that waits blocks more than its carrier does. */
 static void note_handler(mf_mask *mask, int signal_number)
 {
     struct sigaction action;
@@ -90,23 +90,23 @@ static void note_end_of_handler(mf_mask *mask, const mf_mask *before)
     mask->is_own = before->is_own;
 }
 
-static void let_in(mf_mask *mask, int signal_number)
+static void deliver(mf_mask *mask, int signal_number)
 {
     mf_mask before = *mask;
     uint64_t bit = MF_MASK_BIT(signal_number), in_force = mf_mask_of_thread();
     note_handler(mask, signal_number);
     mf_mask_set(in_force & ~bit);
     mf_mask_set(in_force);
-    mask->awaited &= ~bit; /* not earlier: several may be queued, and the handler of the first may wait */
+    mask->awaited &= ~bit; /* not earlier, because several may be queued, and the handler of the first may wait */
     note_end_of_handler(mask, &before);
 }
 
-void mf_mask_let_in_awaited(void)
+void mf_mask_deliver_awaited(void)
 {
     mf_mask *mask = &mf_current->mask;
     uint64_t now;
     while ((now = mask->awaited & ~mf_mask_of_fiber()))
-        let_in(mask, __builtin_ctzll(now) + 1);
+        deliver(mask, __builtin_ctzll(now) + 1);
 }
 
 /* Delivers the signals that the fiber has sent to itself, although the carrier blocks them. It delivers nothing
@@ -115,7 +115,7 @@ static void put_in_force(mr_fiber *fiber)
 {
     uint64_t carriers = fiber->carrier->blocked_signals;
     uint64_t blocked = (carriers | fiber->mask.added) & ~fiber->mask.removed;
-    mf_mask_let_in_awaited();
+    mf_mask_deliver_awaited();
     fiber->mask.is_own = blocked != carriers;
     mf_mask_set(blocked);
 }
@@ -151,8 +151,8 @@ mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
         return wait;
     mf_mask *mask = &mf_current->mask;
     uint64_t programs = mf_carrier_programs_mask(), wanted = mf_mask_of_set(set) & ~NEVER_BLOCKED;
-    wait.lets_in = (programs | mask->added | mask->removed) & ~wanted & ~NEVER_BLOCKED;
-    wait.holds = wait.lets_in || mask->removed;
+    wait.allows = (programs | mask->added | mask->removed) & ~wanted & ~NEVER_BLOCKED;
+    wait.holds = wait.allows || mask->removed;
     if (!wait.holds)
         return wait;
     wait.was_own = mask->is_own;
@@ -160,17 +160,17 @@ mf_mask_of_wait mf_mask_begin_wait(const sigset_t *set)
     wait.removed = mask->removed;
     mask->is_own = true;
     mask->added = wanted & ~programs;
-    mask->removed = wait.lets_in;
-    wait.before = mf_mask_set(mf_current->carrier->blocked_signals | wanted | wait.lets_in);
+    mask->removed = wait.allows;
+    wait.before = mf_mask_set(mf_current->carrier->blocked_signals | wanted | wait.allows);
     return wait;
 }
 
 static uint64_t pending_for_wait(const mf_mask_of_wait *wait)
 {
     uint64_t pending = 0;
-    if (wait->lets_in)
+    if (wait->allows)
         syscall(SYS_rt_sigpending, &pending, sizeof pending);
-    return pending & wait->lets_in;
+    return pending & wait->allows;
 }
 
 bool mf_mask_is_pending(const mf_mask_of_wait *wait)
@@ -178,8 +178,8 @@ bool mf_mask_is_pending(const mf_mask_of_wait *wait)
     return pending_for_wait(wait);
 }
 
-/* The kernel's own wait delivers one signal, even if more are queued, and tells whether a handler has run. */
-static bool let_in_once(mf_mask *mask, int signal_number)
+/* Delivers one signal by ppoll, even if more are queued. Returns true if a handler has run. */
+static bool deliver_once(mf_mask *mask, int signal_number)
 {
     sigset_t set;
     mf_mask before = *mask;
@@ -190,13 +190,13 @@ static bool let_in_once(mf_mask *mask, int signal_number)
     return has_handled;
 }
 
-mf_mask_came mf_mask_handle(const mf_mask_of_wait *wait)
+mf_mask_outcome mf_mask_handle(const mf_mask_of_wait *wait)
 {
     int error = errno;
     uint64_t pending = pending_for_wait(wait);
-    mf_mask_came came = pending ? MF_MASK_WITHOUT_HANDLER : MF_MASK_NOTHING;
+    mf_mask_outcome came = pending ? MF_MASK_WITHOUT_HANDLER : MF_MASK_NOTHING;
     for (uint64_t left = pending; left; left &= left - 1)
-        if (let_in_once(&mf_current->mask, __builtin_ctzll(left) + 1))
+        if (deliver_once(&mf_current->mask, __builtin_ctzll(left) + 1))
             came = MF_MASK_HANDLED;
     mf_current->mask.awaited &= ~pending | pending_for_wait(wait);
     errno = error;
@@ -210,22 +210,22 @@ void mf_mask_end_wait(const mf_mask_of_wait *wait)
         return;
     mf_current->mask.added = wait->added;
     mf_current->mask.removed = wait->removed;
-    mf_mask_let_in_awaited();
+    mf_mask_deliver_awaited();
     mf_current->mask.is_own = wait->was_own;
     mf_mask_set(wait->before);
     errno = error;
 }
 
-/* ------------------------------------------------------------------------------------------------ around a switch --- */
+/* ---------------------------------------------------------------------------------------------- around a switch --- */
 
-/* A SIGPIPE that the fiber caused and will take with sigtimedwait must not reach another fiber that does not block
+/* A SIGPIPE that the fiber caused and will fetch with sigtimedwait must not reach another fiber that does not block
  * it. */
 static bool take_pending_sigpipe(const mr_fiber *fiber)
 {
-    return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_take(SIGPIPE);
+    return (MF_MASK_BIT(SIGPIPE) & fiber->mask.blocked & ~fiber->carrier->blocked_signals) && mf_mask_consume(SIGPIPE);
 }
 
-/* The signals pending for this thread alone. Without /proc, those pending for the process as well. */
+/* The signals pending for this thread alone; without /proc, also those pending for the process. */
 static uint64_t pending_for_thread(void)
 {
     uint64_t pending = 0;
@@ -234,12 +234,12 @@ static uint64_t pending_for_thread(void)
     return pending;
 }
 
-/* The program may have taken some of them itself. Do not wait for these any more. */
-static void take_awaited(mf_mask *mask, mf_mask_kept *kept)
+/* Moves the awaited signals to `kept`. The program may have fetched some itself; those are no longer awaited. */
+static void take_awaited(mf_mask *mask, mf_pending_signals *kept)
 {
     uint64_t now, taken = 0;
-    while ((now = mask->awaited & pending_for_thread()) && kept->count < MF_MASK_KEPT_MAX) {
-        int signal_number = take_any(now, &kept->signals[kept->count]);
+    while ((now = mask->awaited & pending_for_thread()) && kept->count < MF_PENDING_SIGNALS_MAX) {
+        int signal_number = consume_any(now, &kept->signals[kept->count]);
         if (signal_number < 0)
             break;
         taken |= MF_MASK_BIT(signal_number);
@@ -250,7 +250,7 @@ static void take_awaited(mf_mask *mask, mf_mask_kept *kept)
 
 /* A handler that waits also blocks its own signals, which only the kernel knows. No handler may run between these
  * steps: it might wait, and the fiber would enter this function a second time. */
-void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept)
+void mf_mask_suspend(mr_fiber *fiber, mf_pending_signals *kept)
 {
     fiber->mask.blocked = mf_mask_set(UINT64_MAX);
     if (kept)
@@ -259,13 +259,13 @@ void mf_mask_put_off(mr_fiber *fiber, mf_mask_kept *kept)
     mf_mask_set(fiber->carrier->blocked_signals);
 }
 
-void mf_mask_put_on(mr_fiber *fiber, mf_mask_kept *kept)
+void mf_mask_resume(mr_fiber *fiber, mf_pending_signals *kept)
 {
     unsigned count = kept ? kept->count : 0;
     if (count || fiber->mask.has_sigpipe)
         mf_mask_set(UINT64_MAX);
     for (unsigned i = 0; i < count; i++)
-        give_back(&kept->signals[i]);
+        requeue(&kept->signals[i]);
     if (fiber->mask.has_sigpipe)
         LIBC(syscall)(SYS_tgkill, getpid(), fiber->carrier->thread_id, SIGPIPE);
     mf_mask_set(fiber->mask.blocked);

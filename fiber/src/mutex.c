@@ -1,5 +1,4 @@
-/* mutex.c: a mutex owned by a fiber or an OS thread. Unlocking passes it directly to the one that has waited longest.
- * */
+/* mutex.c: a mutex owned by a fiber or an OS thread. Unlocking passes it directly to the longest waiter. */
 #include "carrier.h"
 
 #include <errno.h>
@@ -29,7 +28,7 @@ void mr_mutex_destroy(mr_mutex *mutex)
     free(mutex);
 }
 
-/* With the lock held. */
+/* The lock is held. */
 static int try_take(mr_mutex *mutex)
 {
     if (mutex->owner)
@@ -40,9 +39,9 @@ static int try_take(mr_mutex *mutex)
 
 int mr_mutex_try_lock(mr_mutex *mutex)
 {
-    mf_lock_take(&mutex->lock);
+    mf_lock_acquire(&mutex->lock);
     int error = try_take(mutex);
-    mf_lock_give(&mutex->lock);
+    mf_lock_release(&mutex->lock);
     return error == -EDEADLK ? -EAGAIN : error;
 }
 
@@ -51,25 +50,25 @@ int mr_mutex_lock(mr_mutex *mutex, uint64_t deadline_ns)
     mf_wait wait;
     mf_wait_init(&wait);
     mf_node node = {.wait = &wait, .item = (void *)myself()};
-    mf_lock_take(&mutex->lock);
+    mf_lock_acquire(&mutex->lock);
     int error = try_take(mutex);
     if (error == -EAGAIN)
         mf_queue_push(&mutex->waiters, &node);
-    mf_lock_give(&mutex->lock);
+    mf_lock_release(&mutex->lock);
     if (error != -EAGAIN)
         return error;
     int outcome = mf_wait_park(&wait, deadline_ns, MF_UNINTERRUPTIBLE);
     if (outcome < 0) {
-        mf_lock_take(&mutex->lock);
+        mf_lock_acquire(&mutex->lock);
         mf_queue_remove(&mutex->waiters, &node);
-        mf_lock_give(&mutex->lock);
+        mf_lock_release(&mutex->lock);
     }
     return mf_wait_result(outcome);
 }
 
 int mr_mutex_unlock(mr_mutex *mutex)
 {
-    mf_lock_take(&mutex->lock);
+    mf_lock_acquire(&mutex->lock);
     int error = mutex->owner == myself() ? 0 : -EPERM;
     if (!error) {
         mf_node *next = mf_queue_claim(&mutex->waiters);
@@ -77,6 +76,6 @@ int mr_mutex_unlock(mr_mutex *mutex)
         if (next)
             mf_wait_wake(next->wait);
     }
-    mf_lock_give(&mutex->lock);
+    mf_lock_release(&mutex->lock);
     return error;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-/* Even if all name servers are dead, one helper is left for disks. */
+/* Even if no name server answers, one helper is left for disks. */
 enum { HELPERS = 4, HELPERS_FOR_NAMES = 3, STACK_BYTES = 256 * 1024 };
 
 typedef struct job {
@@ -21,24 +21,24 @@ typedef struct job {
     void *argument;
     int error; /* errno after the work */
     mf_wait wait;
-    mf_lock lock;  /* of work that can be interrupted: while it is held the helper does not end */
-    int thread_id; /* 0: it has not begun */
-    bool is_done;  /* and the helper does nothing more with the job */
+    mf_lock lock;  /* of interruptible work: while it is held the helper does not end */
+    int thread_id; /* 0: the work has not begun */
+    bool is_done;  /* the helper no longer uses the job */
 } job;
 
-typedef struct line {
+typedef struct job_queue {
     job *first, *last;
     unsigned count;
-} line;
+} job_queue;
 
 static struct {
     mf_lock lock;
-    line disks, names;
-    unsigned asking; /* helpers that look up names */
+    job_queue disks, names;
+    unsigned asking; /* the number of helpers that look up names */
     pthread_t threads[HELPERS];
     unsigned count, idle;
     bool stopping;
-    atomic_uint changes; /* what idle helpers sleep on */
+    atomic_uint changes; /* the word on which idle helpers sleep */
 } pool;
 
 static void do_job(job *j)
@@ -50,7 +50,7 @@ static void do_job(job *j)
     mf_wait_wake(&j->wait);
 }
 
-static void push(line *l, job *j)
+static void push(job_queue *l, job *j)
 {
     j->next = NULL;
     if (l->first)
@@ -61,7 +61,7 @@ static void push(line *l, job *j)
     l->count++;
 }
 
-static job *pop(line *l)
+static job *pop(job_queue *l)
 {
     job *j = l->first;
     l->first = j->next;
@@ -69,7 +69,7 @@ static job *pop(line *l)
     return j;
 }
 
-/* The number of jobs that may begin. The lock is held, as in the next two functions. */
+/* The number of jobs that may begin. The lock is held, also in the next two functions. */
 static unsigned wanted(void)
 {
     unsigned left = HELPERS_FOR_NAMES - pool.asking;
@@ -82,9 +82,9 @@ static void do_next(void)
     bool is_name = !pool.disks.first;
     job *j = pop(is_name ? &pool.names : &pool.disks);
     pool.asking += is_name;
-    mf_lock_give(&pool.lock);
+    mf_lock_release(&pool.lock);
     do_job(j);
-    mf_lock_take(&pool.lock);
+    mf_lock_acquire(&pool.lock);
     pool.asking -= is_name;
 }
 
@@ -92,22 +92,22 @@ static void sleep_idly(void)
 {
     unsigned seen = atomic_load(&pool.changes);
     pool.idle++;
-    mf_lock_give(&pool.lock);
+    mf_lock_release(&pool.lock);
     mf_futex_wait(&pool.changes, seen, MR_NO_DEADLINE);
-    mf_lock_take(&pool.lock);
+    mf_lock_acquire(&pool.lock);
     pool.idle--;
 }
 
 static void *help(void *argument)
 {
-    mf_lock_take(&pool.lock);
+    mf_lock_acquire(&pool.lock);
     while (wanted() || !pool.stopping) {
         if (wanted())
             do_next();
         else
             sleep_idly();
     }
-    mf_lock_give(&pool.lock);
+    mf_lock_release(&pool.lock);
     return argument;
 }
 
@@ -132,9 +132,9 @@ static bool needs_helper(void)
 }
 
 /* Returns false if there is no helper and none can be started. */
-static bool enqueue(line *l, job *j)
+static bool enqueue(job_queue *l, job *j)
 {
-    mf_lock_take(&pool.lock);
+    mf_lock_acquire(&pool.lock);
     push(l, j);
     if (needs_helper() && start_thread(&pool.threads[pool.count], help, NULL) == 0)
         pool.count++;
@@ -143,9 +143,9 @@ static bool enqueue(line *l, job *j)
         atomic_fetch_add(&pool.changes, 1);
         mf_futex_wake(&pool.changes, 1);
     } else {
-        *l = (line){0}; /* it was alone: nobody has ever helped */
+        *l = (job_queue){0}; /* the job was alone, because there has never been a helper */
     }
-    mf_lock_give(&pool.lock);
+    mf_lock_release(&pool.lock);
     return accepted;
 }
 
@@ -156,7 +156,7 @@ static void wait_for_job(job *j)
         errno = j->error;
 }
 
-/* A helper would open the file in the wrong process. */
+/* Between vfork and exec, a helper would open the file in the wrong process. */
 static bool can_be_helped(void)
 {
     return mf_watch_is_fiber();
@@ -171,7 +171,7 @@ static void work_here(mf_work work, void *argument)
         errno = before;
 }
 
-static void offload_to(line *l, mf_work work, void *argument)
+static void offload_to(job_queue *l, mf_work work, void *argument)
 {
     job j = {.work = work, .argument = argument};
     mf_wait_init(&j.wait);
@@ -198,7 +198,7 @@ static void *do_one_job(void *argument)
     return NULL;
 }
 
-void mf_offload_alone(mf_work work, void *argument)
+void mf_offload_to_new_thread(mf_work work, void *argument)
 {
     pthread_t thread;
     job j = {.work = work, .argument = argument};
@@ -209,9 +209,9 @@ void mf_offload_alone(mf_work work, void *argument)
         mf_offload(work, argument);
 }
 
-/* ---------------------------------------------------------------------------------- work that can be interrupted --- */
+/* --------------------------------------------------------------------------------- work that can be interrupted --- */
 
-/* Libc's function for reserving a real-time signal. It takes the last one and lowers SIGRTMAX. No header declares
+/* libc's function for reserving a real-time signal. It reserves the last one and lowers SIGRTMAX. No header declares
  * it. */
 int __libc_allocate_rtsig(int from_below);
 
@@ -224,15 +224,15 @@ static void do_nothing(int signal_number)
     (void)signal_number;
 }
 
-/* The program may nevertheless use a signal by number that libc has not reserved for it. */
+/* True if the program has no handler for the signal. It may use one by number that libc has not given to it. */
 static bool is_unused(int signal_number)
 {
     struct sigaction now;
     return sigaction(signal_number, NULL, &now) == 0 && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN);
 }
 
-/* Not every system has all signals that its libc hands out: QEMU's emulation of arm64 refuses to send the last two. The
- * trial is ignored. Had this thread blocked the signal, ignoring it anew takes it back. */
+/* True if the system can send the signal. QEMU's emulation of arm64 refuses to send the last two. The signal of this
+ * test is ignored. If this thread has blocked it, setting SIG_IGN again removes it. */
 static bool can_be_sent(int signal_number)
 {
     struct sigaction before, ignore = {.sa_handler = SIG_IGN};
@@ -244,7 +244,8 @@ static bool can_be_sent(int signal_number)
     return is_sent;
 }
 
-/* A program that sets the actions of all signals must not be ended by this signal, and must not receive it. */
+/* True if the signal can interrupt helpers. Installs its handler again if the program has reset it, so that the signal
+ * does not end the program; but does not use it if the program has its own handler. */
 static bool has_signal(void)
 {
     struct sigaction now, action = {.sa_handler = do_nothing}; /* without SA_RESTART */
@@ -271,9 +272,9 @@ static void *do_unless_interrupted(void *argument)
 {
     job *j = argument;
     pthread_detach(pthread_self());
-    mf_lock_take(&j->lock);
+    mf_lock_acquire(&j->lock);
     j->thread_id = (int)LIBC(syscall)(SYS_gettid);
-    mf_lock_give(&j->lock);
+    mf_lock_release(&j->lock);
     mf_mask_set(~MF_MASK_BIT(interrupting_signal));
     errno = 0;
     j->work(j->argument);
@@ -281,9 +282,9 @@ static void *do_unless_interrupted(void *argument)
     if (mf_wait_claim(&j->wait, 0)) {
         mf_wait_wake(&j->wait);
     } else {
-        mf_lock_take(&j->lock);
+        mf_lock_acquire(&j->lock);
         j->is_done = true;
-        mf_lock_give(&j->lock);
+        mf_lock_release(&j->lock);
     }
     return NULL;
 }
@@ -300,16 +301,16 @@ static int wait_unless_closed(job *j, int descriptor)
 /* Returns false if the work is done. */
 static bool interrupt(job *j)
 {
-    mf_lock_take(&j->lock);
+    mf_lock_acquire(&j->lock);
     bool is_done = j->is_done;
     if (!is_done && j->thread_id && has_signal())
         LIBC(syscall)(SYS_tgkill, getpid(), j->thread_id, interrupting_signal);
-    mf_lock_give(&j->lock);
+    mf_lock_release(&j->lock);
     return !is_done;
 }
 
-/* The call itself decides: if it does not wait, it is not interrupted, and its result counts. A signal that comes
- * before the call waits has no effect, so one signal is not enough. */
+/* Sends signals until the call has ended. A call that does not wait is not interrupted, and its result counts. A signal
+ * that comes before the call waits has no effect, so one signal is not enough. */
 static void interrupt_until_done(job *j)
 {
     while (interrupt(j))
@@ -326,7 +327,7 @@ int mf_offload_interruptible(mf_work work, void *argument, int descriptor)
     int outcome = wait_unless_closed(&j, descriptor), interruption = mf_current->interrupted_by;
     if (outcome < 0)
         interrupt_until_done(&j);
-    mf_current->interrupted_by = interruption; /* the waits since then are none of the caller's */
+    mf_current->interrupted_by = interruption; /* the waits since then are not the caller's */
     if (outcome < 0 && j.error == EINTR)
         return outcome;
     if (outcome < 0)
@@ -338,11 +339,11 @@ int mf_offload_interruptible(mf_work work, void *argument, int descriptor)
 
 void mf_offload_stop(void)
 {
-    mf_lock_take(&pool.lock);
+    mf_lock_acquire(&pool.lock);
     pool.stopping = true;
     atomic_fetch_add(&pool.changes, 1);
     mf_futex_wake(&pool.changes, HELPERS);
-    mf_lock_give(&pool.lock);
+    mf_lock_release(&pool.lock);
     for (unsigned i = 0; i < pool.count; i++)
         pthread_join(pool.threads[i], NULL);
     pool.count = 0;

@@ -23,14 +23,14 @@ static void report_overflow(const mr_fiber *fiber)
     (void)written;
 }
 
-/* The signal was sent by raise, kill or the like. */
+/* True if raise, kill or the like has sent the signal. */
 static bool was_sent(const siginfo_t *info)
 {
     return info->si_code <= 0;
 }
 
-/* Restores the default action. An instruction that failed is repeated. If a signal was sent instead, it is sent
- * again: it stays blocked until this handler has returned. */
+/* Restores the default action. A failed instruction is then repeated. A signal that was sent is sent again; it stays
+ * blocked until this handler has returned. */
 static void end_by_default(int signal_number, const siginfo_t *info)
 {
     if (previous.sa_handler == SIG_IGN && was_sent(info))
@@ -40,8 +40,8 @@ static void end_by_default(int signal_number, const siginfo_t *info)
         raise(signal_number);
 }
 
-/* A handler that was there before is called. */
-static void hand_over(int signal_number, siginfo_t *info, void *context)
+/* Calls the previous handler, if there was one. */
+static void call_previous(int signal_number, siginfo_t *info, void *context)
 {
     if (previous.sa_flags & SA_SIGINFO)
         previous.sa_sigaction(signal_number, info, context);
@@ -51,14 +51,14 @@ static void hand_over(int signal_number, siginfo_t *info, void *context)
         end_by_default(signal_number, info);
 }
 
-/* Functions that the handler calls must not park, because they would leave the signal's stack. */
+/* Must not call functions that park, because the fiber would leave the signal stack. */
 static void handle(int signal_number, siginfo_t *info, void *context)
 {
-    mr_fiber *fiber = mf_enter_core(); /* NULL also where a fiber has entered the core */
+    mr_fiber *fiber = mf_enter_core(); /* NULL also if the fiber is inside the core */
     mr_fiber *running = mf_this_carrier ? atomic_load(&mf_this_carrier->running) : NULL;
     if (running && mf_stack_guards(&running->stack, info->si_addr))
         report_overflow(running);
-    hand_over(signal_number, info, context);
+    call_previous(signal_number, info, context);
     mf_leave_core(fiber);
 }
 

@@ -1,4 +1,4 @@
-/* random.c: one generator for each thread, seeded by the clock. */
+/* random.c: a random number generator for each thread, seeded by the clock. */
 #include "random.h"
 #include "millrace.h"
 

@@ -26,12 +26,12 @@ enum {
 static mf_lock start_lock; /* held while carriers are started or stopped */
 static _Atomic(mf_runtime *) current;
 /*
- * Held while a thread that is not a carrier counts a new fiber, and while mr_carriers_stop clears `current` because the
- * count is 0. So no fiber is counted in a runtime that is about to be destroyed.
+ * Held while a thread that is not a carrier counts a new fiber, and while mr_carriers_stop clears `current` at a count
+ * of 0. So no fiber is counted in a runtime that is about to be destroyed.
  */
 static mf_lock count_lock;
 /* In the child of fork(): the parent's runtime. Never freed. This pointer keeps leak checkers from reporting it. */
-static mf_runtime *volatile left_behind;
+static mf_runtime *volatile parent_runtime;
 
 /* ------------------------------------------------------------------------------------------------------ options --- */
 
@@ -59,7 +59,7 @@ static mr_carriers_options complete(const mr_carriers_options *given)
 
 /* Occupies the numbers of standard descriptors that are closed. Otherwise a loop's descriptor could get such a number,
  * and the program would print into it. Returns the occupied numbers: bit n stands for descriptor n. */
-static unsigned hold_standard_descriptors(void)
+static unsigned reserve_standard_descriptors(void)
 {
     unsigned held = 0;
     int descriptor;
@@ -70,7 +70,7 @@ static unsigned hold_standard_descriptors(void)
     return held;
 }
 
-static void let_go_of_standard_descriptors(unsigned held)
+static void release_standard_descriptors(unsigned held)
 {
     for (int descriptor = 0; descriptor <= STDERR_FILENO; descriptor++)
         if (held & 1U << descriptor)
@@ -79,9 +79,9 @@ static void let_go_of_standard_descriptors(unsigned held)
 
 static int create_loops(const mr_carriers_options *options, mr_loop **loops, mr_group **group)
 {
-    unsigned held = hold_standard_descriptors();
+    unsigned held = reserve_standard_descriptors();
     int error = mr_group_create_with_owned_loops(options->backend, options->carriers, loops, group);
-    let_go_of_standard_descriptors(held);
+    release_standard_descriptors(held);
     return error;
 }
 
@@ -124,7 +124,7 @@ static void forget_after_fork(void)
         mf_mask_set(mf_current ? mf_mask_of_fiber() : mf_carrier_programs_mask());
     mf_current = NULL;
     mf_this_carrier = NULL;
-    left_behind = atomic_exchange(&current, NULL);
+    parent_runtime = atomic_exchange(&current, NULL);
     atomic_store(&start_lock.state, 0);
     atomic_store(&count_lock.state, 0);
     mf_stack_forget_kept();
@@ -170,11 +170,11 @@ static int start(const mr_carriers_options *given)
 int mr_carriers_start(const mr_carriers_options *options)
 {
     if (atomic_load(&current))
-        return -EALREADY; /* before the lock: mr_carriers_stop holds it as long as fibers run */
+        return -EALREADY; /* checked before the lock, which mr_carriers_stop holds while fibers run */
     int saved_errno = errno;
-    mf_lock_take(&start_lock);
+    mf_lock_acquire(&start_lock);
     int error = atomic_load(&current) ? -EALREADY : start(options);
-    mf_lock_give(&start_lock);
+    mf_lock_release(&start_lock);
     errno = saved_errno;
     return error;
 }
@@ -182,11 +182,11 @@ int mr_carriers_start(const mr_carriers_options *options)
 /* Counts a fiber and returns its runtime, or NULL if the carriers are not running. */
 static mf_runtime *count_on_thread(void)
 {
-    mf_lock_take(&count_lock);
+    mf_lock_acquire(&count_lock);
     mf_runtime *runtime = atomic_load(&current);
     if (runtime)
         atomic_fetch_add(&runtime->fibers, 1);
-    mf_lock_give(&count_lock);
+    mf_lock_release(&count_lock);
     return runtime;
 }
 
@@ -224,11 +224,11 @@ static void wait_for_fibers(mf_runtime *runtime)
 /* Returns false if a fiber was spawned meanwhile. After true, no new fiber can find this runtime. */
 static bool hide_if_idle(mf_runtime *runtime)
 {
-    mf_lock_take(&count_lock);
+    mf_lock_acquire(&count_lock);
     bool is_idle = atomic_load(&runtime->fibers) == 0;
     if (is_idle)
         atomic_store(&current, NULL);
-    mf_lock_give(&count_lock);
+    mf_lock_release(&count_lock);
     return is_idle;
 }
 
@@ -236,7 +236,7 @@ int mr_carriers_stop(void)
 {
     if (mf_current)
         return -EDEADLK;
-    mf_lock_take(&start_lock);
+    mf_lock_acquire(&start_lock);
     mf_runtime *runtime = atomic_load(&current);
     if (runtime) {
         do
@@ -249,7 +249,7 @@ int mr_carriers_stop(void)
         mf_stack_drop_kept();
         free(runtime);
     }
-    mf_lock_give(&start_lock);
+    mf_lock_release(&start_lock);
     return 0;
 }
 
@@ -259,7 +259,7 @@ unsigned mr_carriers_count(void)
     return runtime ? runtime->count : 0;
 }
 
-/* ---------------------------------------------------------------------------------------------------- placement --- */
+/* ----------------------------------------------------------------------------------------------- load balancing --- */
 
 static unsigned load_of(const mf_carrier *carrier)
 {
@@ -284,7 +284,7 @@ static mf_carrier *less_loaded(const mf_runtime *runtime)
     return load_of(other) < load_of(one) ? other : one;
 }
 
-mf_carrier *mf_runtime_place(mf_runtime *runtime, unsigned preferred)
+mf_carrier *mf_runtime_choose_carrier(mf_runtime *runtime, unsigned preferred)
 {
     mf_carrier *chosen = preferred ? unless_overloaded(&runtime->carriers[(preferred - 1) % runtime->count], runtime)
                                    : less_loaded(runtime);

@@ -25,8 +25,7 @@ typedef struct mf_sanitizer {
 } mf_sanitizer;
 
 /* Makes ThreadSanitizer open the program's files now, before there are fibers. Otherwise it opens them at its first
- * report, holding its locks. On a fiber this open would be given to a helper thread, which would wait for those
- * locks. */
+ * report, holding its locks. On a fiber a helper thread would open them, and wait for those locks. */
 static inline void mf_sanitizer_prepare(void)
 {
 #if defined(__SANITIZE_THREAD__)

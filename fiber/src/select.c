@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How one case waits: by a node in its own queue, or by watching a descriptor. */
+/* The state of one case: a node in the queue of its channel or event, or a watch of a descriptor. */
 typedef struct entry {
     mf_node node;
     mf_watch watch;
@@ -90,25 +90,25 @@ static int select_here(mr_case *cases, entry *entries, size_t count, uint64_t de
 }
 
 /* An OS thread has no loop, so a fiber waits for the descriptors on its behalf. */
-typedef struct errand {
+typedef struct helper_call {
     mr_case *cases;
     size_t count;
     uint64_t deadline_ns;
     int outcome;
-} errand;
+} helper_call;
 
-static void *run_errand(void *argument)
+static void *run_helper_call(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     e->outcome = mr_select(e->cases, e->count, e->deadline_ns);
     return NULL;
 }
 
 static int select_on_fiber(mr_case *cases, size_t count, uint64_t deadline_ns)
 {
-    errand e = {.cases = cases, .count = count, .deadline_ns = deadline_ns};
+    helper_call e = {.cases = cases, .count = count, .deadline_ns = deadline_ns};
     mr_fiber *fiber;
-    int error = mr_fiber_spawn(&fiber, &(mr_fiber_options){.name = "select"}, run_errand, &e);
+    int error = mr_fiber_spawn(&fiber, &(mr_fiber_options){.name = "select"}, run_helper_call, &e);
     if (error)
         return error;
     mr_fiber_join(fiber, NULL);

@@ -1,5 +1,5 @@
 /*
- * select.h: the functions that a kind of object must have so that mr_select can wait for it.
+ * select.h: the functions through which mr_select waits for channels and events.
  */
 #ifndef MILLRACE_FIBER_SELECT_H
 #define MILLRACE_FIBER_SELECT_H
@@ -7,15 +7,15 @@
 #include "wait.h"
 
 /*
- * Tries the case: it happens at once if the channel or event allows it and this call claims the wait of `node`.
- * Otherwise the node is queued. Returns true when the wait needs nothing more: either the case happened (node->result
- * says how), or another case had already decided the wait. If node->wait is NULL, it only tries and queues nothing.
+ * Try a case: it happens at once if the channel or event allows it and this call claims the wait of `node`. Otherwise
+ * the node is queued. Return true if the wait is decided: the case has happened (node->result is its result), or
+ * another case decided the wait before. If node->wait is NULL, they only try and queue nothing.
  */
 bool mf_channel_offer(mr_channel *channel, mf_node *node);   /* sends node->item */
 bool mf_channel_request(mr_channel *channel, mf_node *node); /* receives into node->item */
 bool mf_event_request(mr_event *event, mf_node *node);
 
-/* Removes a node that an offer or request has queued, if it is still there. Call this when the wait has ended. */
+/* Remove a node that an offer or request has queued, if it is still there. Call this when the wait has ended. */
 void mf_channel_forget(mr_channel *channel, mr_case_kind kind, mf_node *node);
 void mf_event_forget(mr_event *event, mf_node *node);
 

@@ -1,4 +1,4 @@
-/* semaphore.c: a counter. A post goes directly to the one that has waited longest. */
+/* semaphore.c: semaphores. A post goes directly to the longest waiter. */
 #include "wait.h"
 
 #include <errno.h>
@@ -26,28 +26,28 @@ void mr_semaphore_destroy(mr_semaphore *semaphore)
 
 void mr_semaphore_post(mr_semaphore *semaphore)
 {
-    mf_lock_take(&semaphore->lock);
+    mf_lock_acquire(&semaphore->lock);
     mf_node *waiter = mf_queue_claim(&semaphore->waiters);
     if (!waiter)
         semaphore->count++;
-    mf_lock_give(&semaphore->lock);
-    /* This comes last, because the woken one may destroy the semaphore. */
+    mf_lock_release(&semaphore->lock);
+    /* This comes last, because the woken waiter may destroy the semaphore. */
     if (waiter)
         mf_wait_wake(waiter->wait);
 }
 
-/* Takes one, or queues the node if there is one to queue. */
+/* Decreases the counter, or queues the node (NULL: none). */
 static int take(mr_semaphore *semaphore, mf_node *node)
 {
     int error = 0;
-    mf_lock_take(&semaphore->lock);
+    mf_lock_acquire(&semaphore->lock);
     if (semaphore->count)
         semaphore->count--;
     else
         error = -EAGAIN;
     if (error && node)
         mf_queue_push(&semaphore->waiters, node);
-    mf_lock_give(&semaphore->lock);
+    mf_lock_release(&semaphore->lock);
     return error;
 }
 
@@ -65,9 +65,9 @@ int mr_semaphore_wait(mr_semaphore *semaphore, uint64_t deadline_ns)
         return 0;
     int outcome = mf_wait_park(&wait, deadline_ns, MF_INTERRUPTIBLE);
     if (outcome < 0) {
-        mf_lock_take(&semaphore->lock);
+        mf_lock_acquire(&semaphore->lock);
         mf_queue_remove(&semaphore->waiters, &node);
-        mf_lock_give(&semaphore->lock);
+        mf_lock_release(&semaphore->lock);
     }
     return mf_wait_result(outcome);
 }

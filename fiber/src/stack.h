@@ -1,5 +1,5 @@
 /*
- * stack.h: memory for stacks: committed as it is touched, guarded at its lower end, kept for reuse up to a bound.
+ * stack.h: memory for stacks: committed when touched, with a guard at the lower end, and kept for reuse up to a limit.
  */
 #ifndef MILLRACE_FIBER_STACK_H
 #define MILLRACE_FIBER_STACK_H
@@ -10,25 +10,25 @@
 typedef struct mf_stack {
     char *bottom;        /* the lowest usable byte; the guard lies below */
     size_t size_bytes;   /* usable */
-    const char *deepest; /* the lowest place that has been seen in use */
+    const char *deepest; /* the lowest address that has been seen in use */
 } mf_stack;
 
 /* The number of stacks of each size that are kept. */
 void mf_stack_set_kept(unsigned count);
 
-/* Provides a stack of at least this size. Returns 0, -ENOMEM, or -EINVAL if it is too large for the address space. [any
- * thread] */
-int mf_stack_take(mf_stack *stack, size_t size_bytes);
+/* Allocates a stack of at least this size. Returns 0, -ENOMEM, or -EINVAL if it is too large for the address space.
+ * [any thread] */
+int mf_stack_alloc(mf_stack *stack, size_t size_bytes);
 
-/* What ran on it has stopped there. */
-static inline void mf_stack_note_use(mf_stack *stack, const void *place)
+/* Records the stack pointer at which the fiber on it has stopped. */
+static inline void mf_stack_note_use(mf_stack *stack, const void *address)
 {
-    if ((const char *)place < stack->deepest)
-        stack->deepest = place;
+    if ((const char *)address < stack->deepest)
+        stack->deepest = address;
 }
 
-/* Gives it back. Nothing may run on it. [any thread] */
-void mf_stack_give(const mf_stack *stack);
+/* Frees a stack on which nothing runs. [any thread] */
+void mf_stack_free(const mf_stack *stack);
 
 /* Whether a stack of this size is possible. */
 bool mf_stack_is_possible(size_t size_bytes);

@@ -1,6 +1,6 @@
 /*
- * wait.c: decisions, parking, and the operations that a parked fiber waits for.
- * Must not know: interposed functions, channels, descriptors.
+ * wait.c: deciding waits, parking, and the operations that a parked fiber waits for. Must not know: interposed
+ * functions, channels, descriptors.
  */
 #include "wait.h"
 #include "carrier.h"
@@ -59,10 +59,10 @@ static int park_thread(mf_wait *wait, uint64_t deadline_ns)
 
 /* An interruption that came before the wait ends it at once. A rousable wait ignores one that has already ended a
    wait. */
-static void accept_interruption(mr_fiber *fiber, mf_wait *wait, mf_patience patience)
+static void accept_interruption(mr_fiber *fiber, mf_wait *wait, mf_interruptibility interruptibility)
 {
-    bool is_news = fiber->interruption && (patience == MF_INTERRUPTIBLE || !fiber->has_roused);
-    if (!is_news || !mf_wait_claim_own(wait, -fiber->interruption))
+    bool is_new = fiber->interruption && (interruptibility == MF_INTERRUPTIBLE || !fiber->has_roused);
+    if (!is_new || !mf_wait_claim_own(wait, -fiber->interruption))
         return;
     fiber->interrupted_by = fiber->interruption;
     fiber->interruption = 0;
@@ -77,32 +77,32 @@ static void leave_interruption_to_next(mr_fiber *fiber)
     fiber->has_roused = true;
 }
 
-static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
+static int park_fiber(mf_wait *wait, uint64_t deadline_ns, mf_interruptibility interruptibility)
 {
     mr_fiber *fiber = wait->fiber;
     mf_operation timer = {0};
     fiber->interrupted_by = 0;
-    if (patience != MF_UNINTERRUPTIBLE)
-        accept_interruption(fiber, wait, patience);
+    if (interruptibility != MF_UNINTERRUPTIBLE)
+        accept_interruption(fiber, wait, interruptibility);
     if (deadline_ns != MR_NO_DEADLINE && !wait->decided_itself)
         mf_operation_start(&timer, wait, MF_DEADLINE_PASSED,
                            &(mr_request){.kind = MR_TIMEOUT, .deadline_ns = deadline_ns});
     if (!wait->decided_itself) {
-        fiber->waiting = patience == MF_UNINTERRUPTIBLE ? NULL : wait;
+        fiber->waiting = interruptibility == MF_UNINTERRUPTIBLE ? NULL : wait;
         mf_suspend();
         fiber->waiting = NULL;
     }
     mf_operation_end(&timer);
-    if (patience == MF_ROUSABLE)
+    if (interruptibility == MF_ROUSABLE)
         leave_interruption_to_next(fiber);
     return atomic_load(&wait->outcome);
 }
 
-int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_patience patience)
+int mf_wait_park(mf_wait *wait, uint64_t deadline_ns, mf_interruptibility interruptibility)
 {
     if (wait->decided_itself)
         return atomic_load(&wait->outcome);
-    return wait->fiber ? park_fiber(wait, deadline_ns, patience) : park_thread(wait, deadline_ns);
+    return wait->fiber ? park_fiber(wait, deadline_ns, interruptibility) : park_thread(wait, deadline_ns);
 }
 
 void mf_wait_put_interruption_back(int error)
@@ -209,7 +209,7 @@ void mf_operation_end(mf_operation *operation)
 
 void mf_operation_complete(mf_operation *operation, int64_t result)
 {
-    MR_CHECK(operation->pending); /* otherwise it has ended before, and its memory may be in use again */
+    MR_CHECK(operation->pending); /* otherwise it has ended before, and its memory may be in use for something else */
     operation->pending = false;
     operation->result = result;
     if (operation->awaiting)

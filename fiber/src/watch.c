@@ -1,8 +1,8 @@
 /*
- * watch.c: which waits use which descriptor, so that closing a descriptor can end them.
+ * watch.c: the waits for each descriptor, so that closing a descriptor can end them.
  *
- * The kernel does not report this. epoll silently forgets a descriptor that is closed, and a poll of io_uring keeps the
- * file open. To continue waiting would be worse than an error, because the number may soon name another file.
+ * The kernel does not report a close: epoll silently forgets a closed descriptor, and a poll of io_uring keeps the file
+ * open. Continuing to wait would be worse than an error, because the number may soon mean another file.
  */
 #include "watch.h"
 #include "carrier.h"
@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Many, so that two descriptors seldom share a bucket. Adding a watch writes to its neighbours, which lie on the stacks
- * of parked fibers, and these would have to be brought into the cache. */
+/* Many, so that two descriptors seldom share a bucket. Adding a watch writes to adjacent ones, which lie on the stacks
+ * of parked fibers and may not be in the cache. */
 enum { BUCKETS = 4096 };
 
 typedef struct bucket {
@@ -43,10 +43,10 @@ static void register_watch(mf_watch *watch, mf_wait *wait, int outcome, int desc
     bucket *own = bucket_of(descriptor);
     watch->descriptor = descriptor;
     watch->node = (mf_node){.wait = wait, .outcome = outcome};
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     atomic_fetch_add(&own->count, 1);
     mf_queue_push(&own->watches, &watch->node);
-    mf_lock_give(&own->lock);
+    mf_lock_release(&own->lock);
 }
 
 void mf_watch_begin(mf_watch *watch, mf_wait *wait, int outcome, int descriptor, mr_kind kind, uint32_t flags)
@@ -70,10 +70,10 @@ void mf_watch_cancel(mf_watch *watch)
 int mf_watch_end(mf_watch *watch)
 {
     bucket *own = bucket_of(watch->descriptor);
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     mf_queue_remove(&own->watches, &watch->node);
     MR_CHECK(atomic_fetch_sub(&own->count, 1) > 0);
-    mf_lock_give(&own->lock);
+    mf_lock_release(&own->lock);
     bool was_pending = watch->operation.pending || watch->operation.cancelled;
     mf_operation_end(&watch->operation);
     return was_pending || watch->node.result ? watch->node.result : (int)watch->operation.result;
@@ -104,7 +104,7 @@ bool mf_watch_is_fiber(void)
 
 static void end_watches_in(bucket *own, int first, int last, int result)
 {
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     for (mf_node *node = own->watches.first, *next; node; node = next) {
         next = node->next;
         int descriptor = watch_of(node)->descriptor;
@@ -115,18 +115,18 @@ static void end_watches_in(bucket *own, int first, int last, int result)
         node->result = result;
         mf_wait_wake(node->wait);
     }
-    mf_lock_give(&own->lock);
+    mf_lock_release(&own->lock);
 }
 
-/* A watch that begins after this test uses the number's next meaning, or mf_watch_note_closed ends it. The mask is held
- * because a signal handler may call close, and its own thread must not hold the bucket's lock then. */
+/* A watch that begins after this test waits for the new file of the number, or mf_watch_note_closed ends it. Signals
+ * are blocked because a handler may call close, and the thread that it interrupts must not hold the bucket's lock. */
 static void end_watches(bucket *own, int first, int last, int result)
 {
     if (atomic_load(&own->count) == 0)
         return;
-    mf_hold hold = mf_mask_hold();
+    mf_mask_saved hold = mf_mask_block_all();
     end_watches_in(own, first, last, result);
-    mf_mask_let_go(hold);
+    mf_mask_unblock(hold);
 }
 
 unsigned mf_watch_closes(void)

@@ -1,4 +1,4 @@
-/* acquire.c: trying, waiting and trying again. */
+/* acquire.c: tries to acquire a lock, waits, and tries again. */
 #include "acquire.h"
 #include "blocking.h"
 #include "timespec.h"
@@ -24,11 +24,12 @@ typedef struct acquisition {
     void *lock;
     mf_try try_lock;
     uint64_t deadline_ns;
-    mf_patience patience;
-    int interruption; /* its error; 0 as long as there was none */
+    mf_interruptibility interruptibility;
+    int interruption; /* the error of an interruption, or 0 */
 } acquisition;
 
-/* Parks until the lock may be free. It enters the table first and then tries once more, so that no wake is missed. */
+/* Parks until the lock may be free. It enters the table first and then tries once more, so that it misses no
+ * wake-up. */
 static int wait_and_try(acquisition *a, unsigned pause_ms)
 {
     mf_waiter waiter;
@@ -37,17 +38,17 @@ static int wait_and_try(acquisition *a, unsigned pause_ms)
     if (!mf_is_taken(error))
         mf_wait_claim_own(&waiter.wait, 0);
     uint64_t until_ns = mf_earlier(a->deadline_ns, mr_clock_now_ns() + pause_ms * NS_PER_MS);
-    int outcome = mf_wait_park(&waiter.wait, until_ns, a->patience);
+    int outcome = mf_wait_park(&waiter.wait, until_ns, a->interruptibility);
     mf_waiter_leave(&waiter);
-    if (a->patience == MF_INTERRUPTIBLE && outcome < 0 && outcome != MF_DEADLINE_PASSED)
+    if (a->interruptibility == MF_INTERRUPTIBLE && outcome < 0 && outcome != MF_DEADLINE_PASSED)
         a->interruption = -outcome;
     return error;
 }
 
-/* After a first attempt that found the lock taken. */
-int mf_acquire_taken(void *lock, mf_try try_lock, uint64_t deadline_ns, mf_patience patience)
+int mf_acquire_taken(void *lock, mf_try try_lock, uint64_t deadline_ns, mf_interruptibility interruptibility)
 {
-    acquisition a = {.lock = lock, .try_lock = try_lock, .deadline_ns = deadline_ns, .patience = patience};
+    acquisition a = {
+        .lock = lock, .try_lock = try_lock, .deadline_ns = deadline_ns, .interruptibility = interruptibility};
     int error = EBUSY;
     for (unsigned pause_ms = PAUSE_FIRST_MS; mf_is_taken(error); pause_ms *= pause_ms < PAUSE_LAST_MS ? 2 : 1) {
         if (mf_has_passed(deadline_ns))
@@ -64,7 +65,7 @@ int mf_acquire_taken(void *lock, mf_try try_lock, uint64_t deadline_ns, mf_patie
 int mf_note_tried(int error)
 {
     if (mf_is_taken(error))
-        mf_spend_turn();
+        mf_consume_budget();
     return error;
 }
 

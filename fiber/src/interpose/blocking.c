@@ -1,18 +1,18 @@
-/* blocking.c: waiting as a blocking call on a descriptor does. */
+/* blocking.c: waits as a blocking call on a descriptor does. */
 #include "blocking.h"
 #include "../watch.h"
 #include "libc.h"
 #include "socket.h"
 #include "timespec.h"
 
-enum { BACKOFF_LAST_MS = 20, CALLS_PER_TURN = 128 };
+enum { BACKOFF_LAST_MS = 20, CALL_BUDGET = 128 };
 
-#define NS_PER_MS     UINT64_C(1000000)
-#define IDLE_WAIT_NS  UINT64_C(50000)
-#define FIRST_LOOK_NS (16 * NS_PER_MS)
-#define LAST_LOOK_NS  (256 * NS_PER_MS)
+#define NS_PER_MS        UINT64_C(1000000)
+#define IDLE_WAIT_NS     UINT64_C(50000)
+#define FIRST_RECHECK_NS (16 * NS_PER_MS)
+#define LAST_RECHECK_NS  (256 * NS_PER_MS)
 
-/* Most programs set no timeout. They are spared a system call for each wait. */
+/* Most programs set neither. This saves them a system call for each wait. */
 static atomic_bool has_socket_timeouts, has_receive_marks;
 
 void mf_note_socket_timeout(void)
@@ -74,20 +74,20 @@ bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns)
     return !error;
 }
 
-static bool may_wait(mf_patient_call *call)
+static bool may_wait(mf_blocking_call *call)
 {
     int flags = LIBC(fcntl)(call->descriptor, F_GETFL);
-    if (flags < 0) /* closed since the try */
+    if (flags < 0) /* closed since the attempt */
         return false;
     if (flags & O_NONBLOCK) {
-        mf_spend_turn();
+        mf_consume_budget();
         errno = EAGAIN;
         return false;
     }
     call->deadline_ns = mf_socket_deadline_ns(call->descriptor, call->direction);
     call->has_waited = true;
     call->is_local_send = call->direction == MR_WAIT_WRITABLE && mf_is_unix(call->descriptor);
-    call->look_ns = FIRST_LOOK_NS;
+    call->recheck_ns = FIRST_RECHECK_NS;
     return true;
 }
 
@@ -98,26 +98,27 @@ static bool end_wait(int error)
     return !error;
 }
 
-/* When a Unix socket is shut down for sending, or its peer for receiving, the kernel wakes threads that wait in a
- * send. It does not wake threads that poll for room (unix_poll in net/unix/af_unix.c). */
-static int wait_until_look(mf_patient_call *call)
+/* When a Unix socket is shut down for sending, or its peer for receiving, the kernel wakes threads that wait in a send.
+ * It does not wake threads that poll for writability (unix_poll in net/unix/af_unix.c). So such a wait checks again
+ * after a while. */
+static int wait_until_recheck(mf_blocking_call *call)
 {
-    uint64_t look_ns = mr_clock_now_ns() + call->look_ns;
-    int error = mf_watch_wait(call->descriptor, call->direction, mf_earlier(call->deadline_ns, look_ns));
-    if (call->look_ns < LAST_LOOK_NS)
-        call->look_ns *= 2;
+    uint64_t recheck_ns = mr_clock_now_ns() + call->recheck_ns;
+    int error = mf_watch_wait(call->descriptor, call->direction, mf_earlier(call->deadline_ns, recheck_ns));
+    if (call->recheck_ns < LAST_RECHECK_NS)
+        call->recheck_ns *= 2;
     return error == MF_DEADLINE_PASSED && !mf_has_passed(call->deadline_ns) ? 0 : error;
 }
 
-static int wait_for_descriptor(mf_patient_call *call)
+static int wait_for_descriptor(mf_blocking_call *call)
 {
-    return call->is_local_send ? wait_until_look(call)
+    return call->is_local_send ? wait_until_recheck(call)
                                : mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
 }
 
-/* A Unix datagram socket stays writable while its peer's queue is full. Nothing announces room, so try again after a
- * pause. */
-bool mf_wait_to_retry(mf_patient_call *call)
+/* A Unix datagram socket stays writable while its peer's queue is full, and no event tells when the queue has space
+ * again. So the call tries again after a pause. */
+bool mf_wait_to_retry(mf_blocking_call *call)
 {
     if (!call->has_waited && !may_wait(call))
         return false;
@@ -131,26 +132,25 @@ bool mf_wait_to_retry(mf_patient_call *call)
     return end_wait(error);
 }
 
-bool mf_nothing_comes(const mf_patient_call *call)
+bool mf_is_shut_for_receiving(const mf_blocking_call *call)
 {
     struct pollfd entry = {.fd = call->descriptor, .events = POLLRDHUP};
     return call->was_idle && call->direction == MR_WAIT_READABLE && LIBC(poll)(&entry, 1, 0) > 0 &&
            (entry.revents & POLLRDHUP);
 }
 
-bool mf_wait_to_try(mf_patient_call *call)
+bool mf_wait_to_try(mf_blocking_call *call)
 {
     if (call->is_unannounced || !may_wait(call))
         return true;
     int error = mf_watch_wait(call->descriptor, call->direction, call->deadline_ns);
-    return error == -EPERM ||
-           end_wait(
-               error); /* EPERM: epoll does not take the descriptor, for example a file. Such a descriptor is always ready. */
+    /* EPERM: epoll does not take the descriptor, for example a file. Such a descriptor is always ready. */
+    return error == -EPERM || end_wait(error);
 }
 
 /* A child between vfork and exec has no other fibers. */
-void mf_spend_turn(void)
+void mf_consume_budget(void)
 {
-    if (++mf_current->calls >= CALLS_PER_TURN && mf_watch_is_own_process())
+    if (++mf_current->calls >= CALL_BUDGET && mf_watch_is_own_process())
         mr_fiber_yield();
 }

@@ -1,8 +1,9 @@
 /*
- * blocking.h: what "this call would block" means for a descriptor, and how to wait as a blocking call does.
+ * blocking.h: emulates blocking calls on a descriptor: waits for readiness, timeouts and interruptions as libc's call
+ * would.
  *
- * An interposed call tries without blocking, on the descriptor as it is. It changes no flag that others could see.
- * Only after EAGAIN does it ask whether the descriptor is in blocking mode, and for how long it may wait.
+ * An interposed call first tries without blocking, and changes no flag of the descriptor that others could see. Only
+ * after EAGAIN does it check whether the descriptor is in blocking mode, and for how long it may wait.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_BLOCKING_H
 #define MILLRACE_FIBER_INTERPOSE_BLOCKING_H
@@ -14,68 +15,68 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* How one call waits, from its first EAGAIN to its end. */
-typedef struct mf_patient_call {
+/* The state of one call that may wait, from its first EAGAIN to its end. */
+typedef struct mf_blocking_call {
     int descriptor;
     mr_kind direction; /* MR_WAIT_READABLE or MR_WAIT_WRITABLE */
     bool has_waited;
-    bool was_idle;       /* the last wait ended at once, and no progress has been made since */
-    bool is_unannounced; /* it waits for more than the kernel announces, for example SO_RCVLOWAT */
-    bool is_local_send;  /* on a Unix socket, and it has waited: see mf_send_once */
+    bool was_idle;       /* the last wait ended at once, without progress since */
+    bool is_unannounced; /* it waits for something that the kernel does not report, for example SO_RCVLOWAT */
+    bool is_local_send;  /* a send on a Unix socket that has waited: see mf_send_once */
     unsigned backoff_ms;
-    uint64_t look_ns;     /* how long a send to a local socket waits at most before it looks again */
+    uint64_t recheck_ns;  /* the longest wait of a send to a local socket before it checks again */
     uint64_t deadline_ns; /* of the socket's SO_RCVTIMEO or SO_SNDTIMEO */
-} mf_patient_call;
+} mf_blocking_call;
 
 /*
- * After an attempt that would have blocked: waits until another attempt makes sense. Returns false when the call is
- * over; errno then says why (EAGAIN: the descriptor is in non-blocking mode, or a timeout has passed; EBADF: it was
- * closed; EINTR).
+ * Waits after an attempt that would have blocked, until another attempt makes sense. Returns false when the call is
+ * over, with the reason in errno (EAGAIN: the descriptor is in non-blocking mode, or a timeout has passed; EBADF: it
+ * was closed; EINTR).
  */
-bool mf_wait_to_retry(mf_patient_call *call);
+bool mf_wait_to_retry(mf_blocking_call *call);
 
-/* Did the last wait for input end because the socket is shut down for receiving? An attempt that may wait then ends
- * at once, and reports an end, which datagram sockets otherwise never do. errno may change. */
-bool mf_nothing_comes(const mf_patient_call *call);
+/* True if the last wait for input ended because the socket is shut down for receiving. A blocking attempt then ends at
+ * once and reports the end, which a non-blocking one on a datagram socket never does. May change errno. */
+bool mf_is_shut_for_receiving(const mf_blocking_call *call);
 
-/* Before the first attempt: waits if there is most likely nothing to receive and the descriptor is in blocking mode.
- * Returns false as above. */
-bool mf_wait_to_try(mf_patient_call *call);
+/* Waits before the first attempt, if there is most likely nothing to receive and the descriptor is in blocking mode.
+ * Returns false as mf_wait_to_retry does. */
+bool mf_wait_to_try(mf_blocking_call *call);
 
-/* A try went well, and more may follow. */
-static inline void mf_note_progress(mf_patient_call *call)
+/* Call this after an attempt that succeeded, if more may follow. */
+static inline void mf_note_progress(mf_blocking_call *call)
 {
     call->was_idle = false;
     call->backoff_ms = 0;
 }
 
-/* Waits for a condition that nothing announces: 1 ms, doubling up to 20 ms. Returns false when the deadline has
- * passed (errno is EAGAIN), or after an interruption. */
+/* Pauses while polling for a condition that no event reports: 1 ms, doubling up to 20 ms. Returns false when the
+ * deadline has passed (errno is EAGAIN), or after an interruption. */
 bool mf_back_off(unsigned *backoff_ms, uint64_t deadline_ns);
 
-/* Is O_NONBLOCK set? A bad descriptor is not blocking either. */
+/* True if O_NONBLOCK is set, or if the descriptor is bad. */
 bool mf_is_nonblocking(int descriptor);
 
-/* A socket of this process got a timeout. From now on every socket must be asked. [any thread] */
+/* Records that a socket of this process has a timeout. From now on each wait reads the socket's timeouts. [any
+ * thread] */
 void mf_note_socket_timeout(void);
 
-/* A socket of this process got a SO_RCVLOWAT. [any thread] */
+/* Records that a socket of this process has an SO_RCVLOWAT. [any thread] */
 void mf_note_receive_mark(void);
 
-/* What a blocking receive on this descriptor waits for: SO_RCVLOWAT of a stream, else 1. errno stays as it is. */
+/* The number of bytes for which a blocking receive waits: SO_RCVLOWAT of a stream, else 1. Keeps errno. */
 size_t mf_receive_mark(int descriptor);
 
-/* The deadline that SO_RCVTIMEO or SO_SNDTIMEO set for a call that begins now; MR_NO_DEADLINE without. */
+/* The deadline of a call that begins now, by SO_RCVTIMEO or SO_SNDTIMEO; MR_NO_DEADLINE if the option is not set. */
 uint64_t mf_socket_deadline_ns(int descriptor, mr_kind direction);
 
 /*
- * Call this after a call that did not wait. A fiber whose calls never wait yields from time to time. Otherwise it
- * would starve its carrier's other fibers, for example while it tries again and again for something that one of them
- * must provide. errno stays as it is.
+ * Call this after a call that did not wait. After a number of such calls the fiber yields. Otherwise it would starve
+ * its carrier's other fibers, for example while it polls for something that one of them must provide. Keeps errno.
  */
-void mf_spend_turn(void);
+void mf_consume_budget(void);
 
-/* The result of a call that may have tried in vain meanwhile: after success, errno is what it was before. */
+/* Returns the result of a call. After success restores errno, which failed attempts may have changed. */
 static inline ssize_t mf_settle(ssize_t result, int errno_before)
 {
     if (result >= 0)

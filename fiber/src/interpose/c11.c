@@ -1,5 +1,4 @@
-/* c11.c: the calls of C11's <threads.h>. In glibc they are pthread's functions under other names, and so they are
- * here. */
+/* c11.c: the calls of C11's <threads.h>. As in glibc, they are pthread's functions under other names. */
 #include "../offload.h"
 #include "../runtime.h"
 #include "blocking.h"
@@ -90,7 +89,7 @@ static void run_thrd_join(void *argument)
     call->returned = LIBC(thrd_join)(call->thread, call->result);
 }
 
-/* As pthread_join, but not by it: AddressSanitizer's knows only threads that pthread_create has made. */
+/* Does not call pthread_join, because AddressSanitizer's knows only threads that pthread_create has made. */
 int thrd_join(thrd_t thread, int *result)
 {
     if (!mf_current)
@@ -98,11 +97,11 @@ int thrd_join(thrd_t thread, int *result)
     if (thrd_equal(thread, thrd_current()))
         return thrd_error;
     thrd_join_call call = {.thread = thread, .result = result};
-    mf_offload_alone(run_thrd_join, &call);
+    mf_offload_to_new_thread(run_thrd_join, &call);
     return call.returned;
 }
 
-/* What it returns is no thrd_ value. */
+/* Its results are not thrd_ values. */
 int thrd_sleep(const struct timespec *duration, struct timespec *rest)
 {
     int error = clock_nanosleep(CLOCK_REALTIME, 0, duration, rest);

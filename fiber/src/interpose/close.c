@@ -1,4 +1,4 @@
-/* close.c: the calls that make a descriptor number mean something else. Fibers that wait for it get EBADF. */
+/* close.c: the calls that close or replace a descriptor number. Fibers that wait for it get EBADF. */
 #include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
@@ -19,29 +19,29 @@ bool mf_may_linger(int descriptor)
     return is_set && linger.l_linger > 0;
 }
 
-/* A socket that may linger, closed or replaced. */
-typedef struct errand {
+/* The close or replacement of a socket that may linger, on a helper thread. */
+typedef struct helper_call {
     int descriptor;
     int replacement;
     int flags;
     int result;
-} errand;
+} helper_call;
 
 static void run_close(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     e->result = LIBC(close)(e->descriptor);
 }
 
 static void run_dup3(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     e->result = LIBC(dup3)(e->replacement, e->descriptor, e->flags);
 }
 
-static int perform_elsewhere(mf_work work, errand e)
+static int perform_on_helper(mf_work work, helper_call e)
 {
-    mf_offload_alone(work, &e);
+    mf_offload_to_new_thread(work, &e);
     return e.result;
 }
 
@@ -49,7 +49,7 @@ int close(int descriptor)
 {
     mf_watch_note_close(descriptor, descriptor);
     int result = mf_current && mf_may_linger(descriptor)
-                     ? perform_elsewhere(run_close, (errand){.descriptor = descriptor})
+                     ? perform_on_helper(run_close, (helper_call){.descriptor = descriptor})
                      : LIBC(close)(descriptor);
     mf_watch_note_closed(descriptor, descriptor);
     return result;
@@ -76,7 +76,7 @@ void closefrom(int first)
     mf_watch_note_closed(first_watched, INT_MAX);
 }
 
-/* dup2 with a bad descriptor fails and closes nothing, and so does dup3 with bad flags. */
+/* True if dup2 would replace a descriptor. With a bad one it fails and closes nothing. */
 static bool replaces(int descriptor, int number)
 {
     return descriptor != number && fcntl(descriptor, F_GETFD) >= 0;
@@ -84,10 +84,10 @@ static bool replaces(int descriptor, int number)
 
 static int replace(int descriptor, int number, int flags)
 {
-    errand e = {.descriptor = number, .replacement = descriptor, .flags = flags};
+    helper_call e = {.descriptor = number, .replacement = descriptor, .flags = flags};
     mf_watch_note_close(number, number);
     int result =
-        mf_current && mf_may_linger(number) ? perform_elsewhere(run_dup3, e) : LIBC(dup3)(descriptor, number, flags);
+        mf_current && mf_may_linger(number) ? perform_on_helper(run_dup3, e) : LIBC(dup3)(descriptor, number, flags);
     mf_watch_note_closed(number, number);
     return result;
 }

@@ -1,16 +1,16 @@
 /*
- * file.c: read and write, in all their forms, on any descriptor.
+ * file.c: all variants of read and write, on any descriptor.
  *
- * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT. It leaves the descriptor's flags alone, and works on
- * pipes, sockets, event descriptors and files whose pages are in memory. If the kernel refuses (EOPNOTSUPP), the
- * descriptor is one of three kinds. A helper thread reads a file. A thread of its own makes the call on a device,
- * because only the call itself shows whether it waits. Anything else is asked with poll first.
+ * The first attempt is preadv2 or pwritev2 with RWF_NOWAIT. It leaves the descriptor's flags alone, and works on pipes,
+ * sockets, event descriptors and files whose pages are in memory. If the kernel refuses (EOPNOTSUPP), it depends
+ * on the descriptor. For a file, a helper thread makes the call. For a device, a new thread makes the call, because
+ * only the call itself shows whether it waits. For any other kind, poll comes first.
  */
 #include "../mask.h"
 #include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
-#include "emptied.h"
+#include "last_receive.h"
 #include "libc.h"
 #include "proc.h"
 #include "socket.h"
@@ -25,25 +25,25 @@
 MF_ALWAYS_LINKED(file);
 
 enum {
-    AT_POSITION = -1, /* instead of an offset: where the descriptor stands */
-    EVENT_BYTES = 8,  /* an event descriptor takes this much or nothing */
+    AT_POSITION = -1, /* instead of an offset: the descriptor's position */
+    EVENT_BYTES = 8,  /* reads and writes of an event descriptor have this size */
     VECTOR_ON_STACK = 8,
 };
 
-#define EVENTS_MAX (UINT64_MAX - 1) /* that an event descriptor counts */
+#define EVENTS_MAX (UINT64_MAX - 1) /* the highest count of an event descriptor */
 
-/* One call of read, write or a relative. */
+/* A call of read, write or a variant of them. */
 typedef enum transfer_direction { READING, WRITING } transfer_direction;
 
 typedef struct transfer {
-    mf_patient_call call;
+    mf_blocking_call call;
     transfer_direction direction;
     off64_t offset; /* or AT_POSITION */
     int flags;      /* of preadv2 and pwritev2 */
     struct iovec *vector;
     int count;
     size_t done;
-    bool was_patient; /* the last attempt blocked a helper; do not try what it left undone */
+    bool was_offloaded; /* the last attempt ran on a helper thread, as a blocking call; do not continue it */
 } transfer;
 
 static bool is_writing(const transfer *t)
@@ -85,8 +85,8 @@ static ssize_t attempt_without_waiting(const transfer *t)
                          : LIBC(preadv64v2)(t->call.descriptor, t->vector, t->count, t->offset, flags);
 }
 
-/* For systems without preadv2, where libc says EOPNOTSUPP. A socket can be asked without waiting. To poll it first
- * would be wrong: a receive may also end when poll says nothing. */
+/* For systems without preadv2, where libc returns EOPNOTSUPP. A socket has calls that do not wait. Polling it first
+ * would be wrong: a receive may also end when poll reports nothing. */
 static ssize_t attempt_on_socket(const transfer *t)
 {
     struct msghdr message = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
@@ -94,7 +94,7 @@ static ssize_t attempt_on_socket(const transfer *t)
                          : LIBC(recvmsg)(t->call.descriptor, &message, MSG_DONTWAIT);
 }
 
-/* Blocks. */
+/* Makes the call, which may block. */
 static ssize_t perform(const transfer *t)
 {
     if (t->flags)
@@ -115,7 +115,7 @@ static size_t left_bytes(const transfer *t)
     return total;
 }
 
-/* The size of a write that is certain to find room after one look. A pipe keeps that many bytes together (pipe(7)). */
+/* Writes at most PIPE_BUF bytes, which do not block after poll has reported POLLOUT (pipe(7)). */
 static ssize_t perform_a_little(const transfer *t)
 {
     if (left_bytes(t) <= PIPE_BUF)
@@ -126,21 +126,22 @@ static ssize_t perform_a_little(const transfer *t)
     return LIBC(writev)(t->call.descriptor, &first, 1);
 }
 
-typedef struct errand {
+typedef struct helper_call {
     const transfer *transfer;
     uint64_t mask;
     ssize_t result;
     bool has_sigxfsz;
-} errand;
+} helper_call;
 
-/* A write beyond RLIMIT_FSIZE sends SIGXFSZ to the thread that writes. Helper threads block this signal. */
-static void run_errand(void *argument)
+/* Makes the call on a helper thread. A write beyond RLIMIT_FSIZE sends SIGXFSZ to the writing thread; helper threads
+ * block this signal, so the fiber raises it. */
+static void run_helper_call(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     uint64_t before = mf_mask_set(e->mask);
     e->result = perform(e->transfer);
     int error = errno;
-    e->has_sigxfsz = e->result < 0 && error == EFBIG && mf_mask_take(SIGXFSZ);
+    e->has_sigxfsz = e->result < 0 && error == EFBIG && mf_mask_consume(SIGXFSZ);
     mf_mask_set(before);
     errno = error;
 }
@@ -152,10 +153,10 @@ static uint64_t mask_of_helper(void)
     return ~(MF_MASK_BIT(SIGTTIN) | MF_MASK_BIT(SIGTTOU)) | mf_mask_of_fiber();
 }
 
-static ssize_t perform_elsewhere(const transfer *t, void (*offload)(mf_work, void *))
+static ssize_t perform_on_helper(const transfer *t, void (*offload)(mf_work, void *))
 {
-    errand e = {.transfer = t, .mask = mask_of_helper()};
-    offload(run_errand, &e);
+    helper_call e = {.transfer = t, .mask = mask_of_helper()};
+    offload(run_helper_call, &e);
     int error = errno;
     if (e.has_sigxfsz)
         raise(SIGXFSZ);
@@ -169,15 +170,15 @@ static bool is_ready(const transfer *t)
     return LIBC(poll)(&entry, 1, 0) != 0;
 }
 
-/* The kernel reads the set before it refuses the rest. */
+/* True if memory is readable. The kernel reads the set before it refuses the call. */
 static bool is_readable(const void *set)
 {
     enum { NO_CHANGE = -1 };
     return syscall(SYS_rt_sigprocmask, NO_CHANGE, set, NULL, EVENT_BYTES) == 0 || errno != EFAULT;
 }
 
-/* An event descriptor is writable while there is room for 1. */
-static bool has_room_for_event(const transfer *t)
+/* True if the counter can take the added value. poll reports an event descriptor as writable while it can take 1. */
+static bool fits_counter(const transfer *t)
 {
     char path[sizeof "/proc/self/fdinfo/-2147483648"];
     uint64_t added, count;
@@ -188,17 +189,17 @@ static bool has_room_for_event(const transfer *t)
     return added <= EVENTS_MAX - count;
 }
 
-/* What is no event fails at once. */
+/* A write that is not an event fails at once. */
 static ssize_t write_event(transfer *t)
 {
     bool is_event = t->vector->iov_len == EVENT_BYTES && is_readable(t->vector->iov_base);
     if (is_event && !is_ready(t))
         return mf_fail(-EAGAIN);
-    t->call.is_unannounced = is_event && !has_room_for_event(t);
+    t->call.is_unannounced = is_event && !fits_counter(t);
     return t->call.is_unannounced ? mf_fail(-EAGAIN) : perform_a_little(t);
 }
 
-static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
+static ssize_t attempt_after_poll(transfer *t, descriptor_kind kind)
 {
     if (is_writing(t) && kind == KIND_OTHER)
         return write_event(t);
@@ -207,7 +208,7 @@ static ssize_t attempt_after_a_look(transfer *t, descriptor_kind kind)
     return is_writing(t) ? perform_a_little(t) : perform(t);
 }
 
-/* If no byte comes, readers see the end of the file. */
+/* Reads from a terminal with a time limit. If no byte comes in time, the read returns 0. */
 static ssize_t read_within(const transfer *t, uint64_t limit_ns)
 {
     uint64_t deadline_ns = mr_clock_now_ns() + limit_ns;
@@ -223,7 +224,7 @@ static ssize_t read_within(const transfer *t, uint64_t limit_ns)
 static ssize_t read_device(transfer *t)
 {
     uint64_t limit_ns;
-    switch (mf_terminal_look(t->call.descriptor, left_bytes(t), &limit_ns)) {
+    switch (mf_terminal_check(t->call.descriptor, left_bytes(t), &limit_ns)) {
     case MF_TERMINAL_READY:
         return perform(t);
     case MF_TERMINAL_TIMED:
@@ -240,18 +241,18 @@ static ssize_t read_device(transfer *t)
     case MF_TERMINAL_BEGUN:
         break;
     }
-    return perform_elsewhere(t, mf_offload_alone);
+    return perform_on_helper(t, mf_offload_to_new_thread);
 }
 
-/* poll's promise of room does not hold here. A device may take a message whole or not at all. A terminal needs more
- * room than the line has bytes, because it turns "\n" into two. */
+/* For a device, POLLOUT does not mean that a write does not block. It may take a message whole or not at all. A
+ * terminal needs more space than the line has bytes, because it turns "\n" into two bytes. */
 static ssize_t attempt_on_device(transfer *t)
 {
-    return is_writing(t) ? perform_elsewhere(t, mf_offload_alone) : read_device(t);
+    return is_writing(t) ? perform_on_helper(t, mf_offload_to_new_thread) : read_device(t);
 }
 
-/* The kernel refuses a call that would have to wait, mostly with EOPNOTSUPP. f2fs and gfs2 answer EINVAL to a write
- * into the cache (generic_write_checks_count in fs/read_write.c). */
+/* True if the kernel may have refused the call because it would wait. The error is mostly EOPNOTSUPP. f2fs and gfs2
+ * return EINVAL for a write into the cache (generic_write_checks_count in fs/read_write.c). */
 static bool may_mean_waiting(const transfer *t, int error)
 {
     return error == EAGAIN || error == EOPNOTSUPP || error == ENOSYS || (error == EINVAL && is_writing(t));
@@ -261,7 +262,7 @@ static bool may_mean_waiting(const transfer *t, int error)
  * blocking mode. */
 static ssize_t attempt(transfer *t)
 {
-    t->was_patient = false;
+    t->was_offloaded = false;
     ssize_t result = attempt_without_waiting(t);
     int error = errno;
     if (result >= 0 || !may_mean_waiting(t, error))
@@ -273,14 +274,14 @@ static ssize_t attempt(transfer *t)
         if (result >= 0 || error != EAGAIN)
             return result;
     }
-    t->was_patient = kind == KIND_FILE;
-    if (t->was_patient)
-        return perform_elsewhere(t, mf_offload);
+    t->was_offloaded = kind == KIND_FILE;
+    if (t->was_offloaded)
+        return perform_on_helper(t, mf_offload);
     if (error == EAGAIN || error == EINVAL)
-        return mf_nothing_comes(&t->call) ? perform(t) : mf_fail(-error);
+        return mf_is_shut_for_receiving(&t->call) ? perform(t) : mf_fail(-error);
     if (mf_is_nonblocking(t->call.descriptor))
         return perform(t);
-    return kind == KIND_DEVICE ? attempt_on_device(t) : attempt_after_a_look(t, kind);
+    return kind == KIND_DEVICE ? attempt_on_device(t) : attempt_after_poll(t, kind);
 }
 
 /* ---------------------------------------------------------------------------------------------- whole transfers --- */
@@ -301,8 +302,8 @@ static void advance(transfer *t, size_t transferred)
     }
 }
 
-/* A read that got some bytes is complete, except from a file. There, a short read means that the rest was not in
- * memory. */
+/* True if a read must continue. A read that got some bytes is complete, except from a file, where a short read means
+ * that the rest was not in memory. */
 static bool is_short_of_file(const transfer *t)
 {
     struct stat status;
@@ -314,19 +315,20 @@ static bool is_short_of_file(const transfer *t)
     return position < status.st_size;
 }
 
-/* SO_RCVLOWAT of a socket. Ask whether the socket is in blocking mode only when nothing more is there. */
+/* True if fewer bytes than the socket's SO_RCVLOWAT have been received. Whether the socket is in blocking mode is
+ * checked only when no more bytes are there. */
 static bool is_short_of_mark(const transfer *t)
 {
     size_t mark = mf_receive_mark(t->call.descriptor);
-    return t->done < mark && left_bytes(t) && !mf_has_only_its_end(t->call.descriptor);
+    return t->done < mark && left_bytes(t) && !mf_is_at_end(t->call.descriptor);
 }
 
-/* A blocking write continues until everything is taken. Devices and event descriptors decide themselves how much
- * they take. Returns false when the write is over. */
+/* True if a blocking write must continue, because bytes are left. A write on a device or event descriptor does not
+ * continue: it decides itself how many bytes it takes. */
 static bool must_write_on(transfer *t)
 {
     struct msghdr rest = {.msg_iov = t->vector, .msg_iovlen = (size_t)t->count};
-    if (left_bytes(t) == 0 || t->was_patient)
+    if (left_bytes(t) == 0 || t->was_offloaded)
         return false;
     switch (kind_of(t->call.descriptor)) {
     case KIND_SOCKET:
@@ -365,7 +367,7 @@ static ssize_t run(transfer *t)
             advance(t, (size_t)moved);
     } while (moved > 0 && (is_writing(t) ? must_write_on(t) : is_short_of_file(t) || is_short_of_mark(t)));
     if (!t->call.has_waited)
-        mf_spend_turn();
+        mf_consume_budget();
     if (moved < 0 && t->done)
         mf_wait_put_interruption_back(errno);
     return moved < 0 && !t->done ? -1 : (ssize_t)t->done;
@@ -391,7 +393,7 @@ static ssize_t run_with_flags(int descriptor, const struct iovec *vector, int co
     int before = errno;
     ssize_t result = mf_settle(run(&t), before);
     if (copy != on_stack)
-        free(copy); /* which keeps errno */
+        free(copy); /* free keeps errno */
     return result;
 }
 
@@ -406,10 +408,10 @@ static ssize_t run_buffer(int descriptor, const void *buffer, size_t size, off64
     return run_vector(descriptor, &(struct iovec){(void *)buffer, size}, 1, offset, direction);
 }
 
-/* ------------------------------------------------------------------------------------------- the interposed names --- */
+/* ----------------------------------------------------------------------------------------- the interposed names --- */
 
-/* These are left to libc because they cannot wait, or fail at once: no bytes (preadv2 does not even ask the
- * descriptor), a negative offset (preadv2 would use the current position), and an invalid vector. */
+/* True for calls that are left to libc, because they cannot wait or fail at once: without bytes (preadv2 does not even
+ * check the descriptor), with a negative offset (preadv2 would use the current position), or with an invalid vector. */
 static bool is_libcs(size_t size, off64_t offset)
 {
     return !mf_current || size == 0 || offset < 0;
@@ -477,8 +479,8 @@ ssize_t pwritev64(int descriptor, const struct iovec *vector, int count, off64_t
                                                   : run_vector(descriptor, vector, count, offset, WRITING);
 }
 
-/* Does a file in memory accept these flags? It accepts what any pipe or socket accepts, and nothing that only disks
- * know. */
+/* True if a file in memory accepts these flags. It accepts those that any pipe or socket accepts, and none that only
+ * disks know. */
 static bool are_taken_in_memory(transfer_direction direction, int flags)
 {
     char byte = 0;
@@ -495,8 +497,9 @@ static bool are_taken_in_memory(transfer_direction direction, int flags)
     return are_taken;
 }
 
-/* A descriptor that is no file refuses unknown flags before it would wait, so they need not be tried. One flag
- * exists for descriptors without an iterator, such as event descriptors (do_loop_readv_writev in fs/read_write.c). */
+/* True if the kernel refuses the flags on this descriptor. One that is not a file refuses unknown flags before it would
+ * wait. Descriptors without an iterator, such as event descriptors, accept only RWF_HIPRI (do_loop_readv_writev in
+ * fs/read_write.c). */
 static bool are_flags_refused(int descriptor, transfer_direction direction, int flags)
 {
     if (!(flags & ~RWF_HIPRI))
@@ -507,18 +510,18 @@ static bool are_flags_refused(int descriptor, transfer_direction direction, int 
     return (kind == KIND_OTHER && direction == WRITING) || !are_taken_in_memory(direction, flags);
 }
 
-/* An offset of -1 is where the descriptor stands. */
+/* Here an offset of -1 means the descriptor's position. */
 static bool is_libcs_with_flags(const struct iovec *vector, int count, off64_t offset)
 {
     return is_libcs_vector(vector, count, offset == AT_POSITION ? 0 : offset);
 }
 
-/* Does it fail at once, or wait for nothing? */
+/* True if the call fails at once or does not wait. */
 static bool is_without_wait(int descriptor, transfer_direction direction, int flags)
 {
     if (!(flags & RWF_NOWAIT))
         return are_flags_refused(descriptor, direction, flags);
-    mf_spend_turn();
+    mf_consume_budget();
     return true;
 }
 
@@ -561,7 +564,7 @@ ALIAS(__write, write);
 ALIAS(__pread64, pread64);
 ALIAS(__pwrite64, pwrite64);
 
-/* A size beyond the buffer's is for libc to report. */
+/* Fortified calls. libc reports a size beyond the buffer's. */
 
 ssize_t __read_chk(int descriptor, void *buffer, size_t size, size_t buffer_size)
 {

@@ -1,8 +1,9 @@
 /*
- * flush.c: writing out what streams hold: one stream, all streams, and a stream that is closed.
+ * flush.c: flushes the buffers of one stream, of all streams, and of a stream that is closed.
  *
- * libc flushes all streams while it holds the lock of their list. Meanwhile nobody can open or close a stream. Here
- * the list is only copied. Then the streams are flushed one after the other, each with its own lock.
+ * libc flushes all streams while it holds the lock of their list, so that no thread can open or close a stream
+ * meanwhile. Here the lock is held only to copy the list. Then the streams are flushed one after the other, each with
+ * its own lock.
  */
 #include "../offload.h"
 #include "../watch.h"
@@ -14,30 +15,30 @@
 MF_ALWAYS_LINKED(flush);
 
 /* libc's list of open streams (libio.h). */
-typedef FILE *list_place;
+typedef FILE *list_iterator;
 void _IO_list_lock(void);
 void _IO_list_unlock(void);
-list_place _IO_iter_begin(void);
-list_place _IO_iter_end(void);
-list_place _IO_iter_next(list_place);
-FILE *_IO_iter_file(list_place);
+list_iterator _IO_iter_begin(void);
+list_iterator _IO_iter_end(void);
+list_iterator _IO_iter_next(list_iterator);
+FILE *_IO_iter_file(list_iterator);
 
 /* ------------------------------------------------------------------------------------------------- every stream --- */
 
-/* With the list locked. */
-static size_t list_streams(FILE **streams, size_t room)
+/* The list is locked. */
+static size_t list_streams(FILE **streams, size_t capacity)
 {
     size_t count = 0;
-    for (list_place each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each), count++)
-        if (count < room)
+    for (list_iterator each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each), count++)
+        if (count < capacity)
             streams[count] = _IO_iter_file(each);
     return count;
 }
 
-/* With the list locked. */
+/* The list is locked. */
 static bool is_listed(const FILE *stream)
 {
-    for (list_place each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each))
+    for (list_iterator each = _IO_iter_begin(); each != _IO_iter_end(); each = _IO_iter_next(each))
         if (_IO_iter_file(each) == stream)
             return true;
     return false;
@@ -69,7 +70,7 @@ static bool lock_if_open(FILE *stream, mf_stream_user *own)
     }
 }
 
-/* Of wide characters, or without a descriptor. */
+/* True for output that only libc can flush: of wide characters, or of a stream without a descriptor. */
 static bool has_output_for_libc(const FILE *stream)
 {
     return stream->_mode > 0 ? stream->_flags & MF_STREAM_CURRENTLY_PUTTING
@@ -121,7 +122,7 @@ int fflush(FILE *stream)
 
 ALIAS(fflush_unlocked, fflush);
 
-/* Not fflush: that takes back what was read ahead. */
+/* Does not call fflush, which would also drop bytes that were read ahead. */
 bool mf_stream_end_writing(FILE *stream)
 {
     mf_stream_user own;
@@ -131,30 +132,30 @@ bool mf_stream_end_writing(FILE *stream)
     return written;
 }
 
-typedef struct errand {
+typedef struct helper_call {
     FILE *stream;
     int result;
-} errand;
+} helper_call;
 
 static void run_fclose(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     e->result = LIBC(fclose)(e->stream);
 }
 
 static int close_stream(FILE *stream, int descriptor)
 {
-    errand e = {.stream = stream};
+    helper_call e = {.stream = stream};
     if (!mf_current || descriptor < 0 || !mf_may_linger(descriptor))
         return LIBC(fclose)(stream);
-    mf_offload_alone(run_fclose, &e);
+    mf_offload_to_new_thread(run_fclose, &e);
     return e.result;
 }
 
 int fclose(FILE *stream)
 {
     if (mf_current)
-        mf_stream_let_go(stream);
+        mf_stream_release_user_locks(stream);
     bool flushed = !mf_current || mf_stream_end_writing(stream);
     int error = errno, descriptor = mf_stream_descriptor(stream);
     if (descriptor >= 0)

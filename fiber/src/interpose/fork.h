@@ -1,6 +1,6 @@
 /*
- * fork.h: what the child of fork() must forget: fibers that waited in interposed calls and locks that they held. They
- * do not exist in the child.
+ * fork.h: clears records in the child of fork(): of fibers that waited in interposed calls, and of locks that they
+ * held. Those fibers do not exist in the child.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_FORK_H
 #define MILLRACE_FIBER_INTERPOSE_FORK_H

@@ -1,10 +1,10 @@
 /*
- * input.c: reading streams. libc reads inside itself, where calls cannot be interposed.
+ * input.c: reading from streams. libc's functions call its own read internally, which cannot be interposed.
  *
- * A stream's buffer is filled here as libc fills it (fileops.c, _IO_new_file_underflow), but by our read, which
- * parks. The functions that take bytes from the buffer are loops over buffers. Some streams are left to libc: those
- * that cannot be read, streams of wide characters, streams without a descriptor, and streams opened with "m", whose
- * buffer may be the mapped file.
+ * The functions here fill a stream's buffer as libc does (fileops.c, _IO_new_file_underflow), but by our read, which
+ * parks. Functions that take bytes from the buffer loop over it. Some streams are left to libc: those that cannot be
+ * read, streams of wide characters, streams without a descriptor, and streams opened with "m", whose buffer may be
+ * the mapped file.
  */
 #include "blocking.h"
 #include "libc.h"
@@ -28,15 +28,15 @@ static bool is_plainly_read(FILE *stream)
            mf_stream_descriptor(stream) >= 0;
 }
 
-/* The bytes that were pushed back have been read. Continue with the bytes behind them, which were saved meanwhile. A
+/* Leaves the bytes that ungetc pushed back, which have all been read, and continues with the saved bytes after them. A
  * stream that had no buffer yet has saved none. */
 static void leave_pushed_back(FILE *stream)
 {
     if (stream->_IO_save_base || (stream->_flags & MF_STREAM_IN_BACKUP))
-        _IO_free_backup_area(stream); /* goes back to the buffer first */
+        _IO_free_backup_area(stream); /* switches back to the buffer first */
 }
 
-/* What was put is written before anything is read. */
+/* Writes pending output before reading. */
 static bool end_writing(FILE *stream)
 {
     if (!(stream->_flags & MF_STREAM_CURRENTLY_PUTTING))
@@ -44,8 +44,8 @@ static bool end_writing(FILE *stream)
     return mf_stream_write_out(stream) && _IO_switch_to_get_mode(stream) != EOF;
 }
 
-/* Reads once. At the end of the file or after an error it notes that and returns 0. Changes errno only if read
- * fails. */
+/* Reads once. At the end of the file or after an error it sets the stream's flag and returns 0. Changes errno only if
+ * read fails. */
 static size_t read_descriptor(FILE *stream, char *to, size_t size)
 {
     int before = errno;
@@ -59,11 +59,11 @@ static size_t read_descriptor(FILE *stream, char *to, size_t size)
     }
     stream->_flags |= count == 0 ? _IO_EOF_SEEN : _IO_ERR_SEEN;
     if (count == 0)
-        stream->_offset = -1; /* as libc: others may append meanwhile */
+        stream->_offset = -1; /* as libc does: others may append to the file */
     return 0;
 }
 
-/* Finds out, too, whether the stream is a terminal's. */
+/* Allocates a buffer, and also finds out whether the stream is a terminal's. */
 static void have_buffer(FILE *stream)
 {
     if (!stream->_IO_buf_base)
@@ -76,7 +76,7 @@ static void empty_buffer(FILE *stream)
     stream->_IO_write_base = stream->_IO_write_ptr = stream->_IO_write_end = stream->_IO_buf_base;
 }
 
-/* What is to be seen before somebody answers it. */
+/* Flushes a prompt on stdout before reading the answer. */
 static void show_output(const FILE *stream)
 {
     int shown_soon = MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED;
@@ -84,7 +84,7 @@ static void show_output(const FILE *stream)
         fflush(stdout);
 }
 
-/* The order of things is libc's (genops.c, __underflow). */
+/* Does the steps in libc's order (genops.c, __underflow). */
 static bool fill_plainly(FILE *stream)
 {
     if (!end_writing(stream))
@@ -102,7 +102,7 @@ static bool fill_plainly(FILE *stream)
     return buffered_bytes(stream) > 0;
 }
 
-/* Makes sure that the buffer holds something. Returns false at the end or after an error. */
+/* Makes sure that the buffer holds bytes. Returns false at the end or after an error. */
 static bool fill(FILE *stream)
 {
     if (buffered_bytes(stream))
@@ -110,7 +110,7 @@ static bool fill(FILE *stream)
     return is_plainly_read(stream) ? fill_plainly(stream) : LIBC(__underflow)(stream) != EOF;
 }
 
-/* Compilers that look into the buffer themselves generate calls of these functions. The caller must hold the lock. */
+/* Macros that read the buffer directly call these functions when it is empty. The caller must hold the lock. */
 int __underflow(FILE *stream)
 {
     if (!mf_current)
@@ -125,7 +125,7 @@ int __uflow(FILE *stream)
     return fill(stream) ? (unsigned char)*stream->_IO_read_ptr++ : EOF;
 }
 
-/* Takes up to `size` bytes of the buffer, up to and including the delimiter (EOF: none). */
+/* Copies up to `size` bytes from the buffer, up to and including the delimiter (EOF: none). */
 static size_t take(FILE *stream, char *to, size_t size, int delimiter)
 {
     size_t count = buffered_bytes(stream) < size ? buffered_bytes(stream) : size;
@@ -139,8 +139,8 @@ static size_t take(FILE *stream, char *to, size_t size, int delimiter)
 
 /* ------------------------------------------------------------------------------------------------------- blocks --- */
 
-/* Reads past the buffer, as libc does: whole buffers, or any size if there is no real buffer. Returns 0 if the
- * buffer must be used. */
+/* The number of bytes to read directly to the caller, bypassing the buffer, as libc does: whole buffers, or any size if
+ * there is no real buffer. Returns 0 if the buffer must be used. */
 static size_t direct_bytes(FILE *stream, size_t wanted)
 {
     size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
@@ -182,7 +182,7 @@ size_t fread(void *restrict buffer, size_t size, size_t count, FILE *restrict st
 
 ALIAS(fread_unlocked, fread);
 
-/* libc ends the program when the buffer is too small. */
+/* libc aborts the program if the buffer is too small. */
 size_t __fread_chk(void *restrict buffer, size_t buffer_size, size_t size, size_t count, FILE *restrict stream)
 {
     size_t wanted;
@@ -226,19 +226,19 @@ ALIAS(getchar_unlocked, getchar);
 
 /* ------------------------------------------------------------------------------------------------------- lines --- */
 
-/* As in libc, an error of this call discards what was read, except EAGAIN. */
+/* As in libc, an error other than EAGAIN in this call discards the bytes that were read. */
 static bool is_line(FILE *stream, size_t length)
 {
     return length && !(ferror_unlocked(stream) && errno != EAGAIN);
 }
 
-static bool read_line(FILE *stream, char *line, size_t room)
+static bool read_line(FILE *stream, char *line, size_t capacity)
 {
     size_t length = 0;
     int old_error = stream->_flags & _IO_ERR_SEEN;
     stream->_flags &= ~_IO_ERR_SEEN;
-    while (length < room && (!length || line[length - 1] != '\n') && fill(stream))
-        length += take(stream, line + length, room - length, '\n');
+    while (length < capacity && (!length || line[length - 1] != '\n') && fill(stream))
+        length += take(stream, line + length, capacity - length, '\n');
     bool whole = is_line(stream, length);
     if (whole)
         line[length] = 0;
@@ -268,8 +268,8 @@ char *__fgets_chk(char *restrict line, size_t line_size, int size, FILE *restric
 
 ALIAS(__fgets_unlocked_chk, __fgets_chk);
 
-/* Room for `length` bytes and a 0. */
-static bool make_room(char **line, size_t *size, size_t length)
+/* Makes the line large enough for `length` bytes and a 0. */
+static bool reserve_line(char **line, size_t *size, size_t length)
 {
     if (*line && *size > length)
         return true;
@@ -291,7 +291,7 @@ static bool begin_line(char **line, size_t *size)
         *line = NULL;
         *size = 0;
     }
-    return make_room(line, size, 0);
+    return reserve_line(line, size, 0);
 }
 
 static ssize_t read_delimited(char **line, size_t *size, int delimiter, FILE *stream)
@@ -300,7 +300,7 @@ static ssize_t read_delimited(char **line, size_t *size, int delimiter, FILE *st
     if (!begin_line(line, size))
         return mf_fail(-ENOMEM);
     while ((!length || (unsigned char)(*line)[length - 1] != delimiter) && fill(stream)) {
-        if (!make_room(line, size, length + buffered_bytes(stream)))
+        if (!reserve_line(line, size, length + buffered_bytes(stream)))
             return mf_fail(-ENOMEM);
         length += take(stream, *line + length, buffered_bytes(stream), delimiter);
         (*line)[length] = 0;

@@ -1,6 +1,6 @@
 /*
  * jump.c: jumps that restore the signal mask. libc saves the thread's mask, which is not the fiber's. The fiber's own
- * requests are saved behind it, in a part of the buffer that the kernel's mask does not need.
+ * requests are saved in a part of the jump buffer that the kernel's mask does not use.
  */
 #include "../carrier.h"
 #include "../mask.h"
@@ -18,12 +18,12 @@ typedef struct kept {
 } kept;
 
 /* libc uses the first words, for the mask and for a shadow stack (setjmpP.h). */
-static char *place_of(struct __jmp_buf_tag *buffer)
+static char *request_area(struct __jmp_buf_tag *buffer)
 {
     return (char *)&buffer->__saved_mask + sizeof buffer->__saved_mask - sizeof(kept);
 }
 
-/* Other buffers have anything there. */
+/* Marks a buffer in which requests were saved. Other buffers may have any value there. */
 static uint64_t mark_of(const struct __jmp_buf_tag *buffer)
 {
     return (uintptr_t)buffer ^ (uintptr_t)mf_current ^ UINT64_C(0x9e3779b97f4a7c15);
@@ -36,7 +36,7 @@ void *mf_jump_prepare(struct __jmp_buf_tag *buffer, int saves_mask)
 {
     if (saves_mask && mf_watch_is_fiber()) {
         kept own = {mark_of(buffer), mf_current->mask.added, mf_current->mask.removed};
-        memcpy(place_of(buffer), &own, sizeof own);
+        memcpy(request_area(buffer), &own, sizeof own);
     }
     return mf_libc_function(MF_LIBC___sigsetjmp);
 }
@@ -46,7 +46,7 @@ static void restore_mask(struct __jmp_buf_tag *buffer)
     kept own;
     if (!buffer->__mask_was_saved || !mf_watch_is_fiber())
         return;
-    memcpy(&own, place_of(buffer), sizeof own);
+    memcpy(&own, request_area(buffer), sizeof own);
     if (own.mark == mark_of(buffer))
         mf_mask_restore(own.added, own.removed);
 }

@@ -1,11 +1,11 @@
-/* libc.c: the table of interposed names, and looking up libc's functions behind them. */
+/* libc.c: the table of interposed names, and the look-up of libc's functions with these names. */
 #include "libc.h"
 
 #include <dlfcn.h>
 
 _Atomic(void *) mf_libc_functions[MF_LIBC_COUNT];
 
-/* The first ones in the order of mf_libc_index. */
+/* The first entries are in the order of mf_libc_index. */
 const mf_interposed mf_interposed_functions[] = {
 #define ENTRY(name) {#name, (void *)name},
     MF_INTERPOSED(ENTRY) MF_ALIASED(ENTRY)

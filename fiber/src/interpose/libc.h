@@ -1,8 +1,8 @@
 /*
- * libc.h: the names that this library defines in libc's place, and the way to libc's own functions behind them.
+ * libc.h: the names of libc that this library defines itself, and access to libc's own functions with these names.
  *
  * A definition in the program comes before libc's in the order of symbol resolution, for the program and for every
- * shared library it loads. What libc calls inside itself it does not reach: there the outer function is interposed.
+ * shared library that it loads. It does not affect calls within libc: for those, the outer function is interposed.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_LIBC_H
 #define MILLRACE_FIBER_INTERPOSE_LIBC_H
@@ -39,7 +39,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a compiler calls for functions that were fortified (_chk), and libc's second names; no header declares them. */
+/* Functions that compilers call in fortified code (_chk), and second names of libc's functions. No header declares
+ * them. */
 ssize_t __read_chk(int, void *, size_t, size_t);
 ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
 ssize_t __pread64_chk(int, void *, size_t, off64_t, size_t);
@@ -87,7 +88,7 @@ int __close(int);
 int __uflow(FILE *);
 int __underflow(FILE *);
 int __overflow(FILE *, int);
-int _IO_getc(FILE *); /* what getc and putc were before glibc 2.28 */
+int _IO_getc(FILE *); /* getc and putc before glibc 2.28 */
 int _IO_putc(int, FILE *);
 int __dup2(int, int);
 int __nanosleep(const struct timespec *, struct timespec *);
@@ -109,7 +110,7 @@ int __pthread_rwlock_unlock(pthread_rwlock_t *);
 int __pthread_once(pthread_once_t *, void (*)(void));
 void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
 
-/* The names this library defines with a way of its own to libc's function. */
+/* The names that this library defines and for which it needs libc's function. */
 /* clang-format off */
 #define MF_INTERPOSED(X)                                                                                                 \
     X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk) X(__pread64_chk) \
@@ -134,7 +135,7 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
     X(thrd_create) X(thrd_join) X(sched_yield) X(_Fork) X(__sigsetjmp) X(siglongjmp) X(__longjmp_chk) X(syscall)
 /* clang-format on */
 
-/* Second names for the same definitions. Some of libc's exist for old programs only and cannot be looked up. */
+/* Second names of the same definitions. libc's own exist partly for old programs only, and cannot be looked up. */
 /* clang-format off */
 #define MF_ALIASED(X)                                                                                                  \
     X(pread) X(pwrite) X(preadv) X(pwritev) X(__read) X(__write) X(__pread64) X(__pwrite64) X(__pread_chk) X(__send)   \
@@ -171,10 +172,10 @@ typedef struct mf_interposed {
 extern const mf_interposed mf_interposed_functions[];
 extern const size_t mf_interposed_count;
 
-/* The next definition of that name after the program's. Ends the program if there is none. */
+/* Finds the next definition of that name after the program's. Aborts the program if there is none. */
 void *mf_libc_find(mf_libc_index index);
 
-/* Looks all of them up: the dynamic linker needs more stack than a small fiber may have. */
+/* Looks up all of them in advance, because the dynamic linker needs more stack than a small fiber may have. */
 void mf_libc_find_all(void);
 
 /* Looks the function up at the first call, because interposed functions are called before our constructors can run. */
@@ -188,9 +189,9 @@ static inline void *mf_libc_function(mf_libc_index index)
 #define LIBC(name) ((__typeof__(&name))mf_libc_function(MF_LIBC_##name))
 
 /*
- * A linker takes a file out of an archive only for a name that is still missing. A library that comes before the archive
- * and defines the same names as the file, such as TSan's, would keep the file out of the program. Therefore each file
- * that interposes functions has a name of its own, to which libc.c refers.
+ * A linker takes a file out of an archive only for a name that is still undefined. A library that comes before the
+ * archive and defines the same names as the file, such as TSan's, would keep the file out of the program. Therefore
+ * each file that interposes functions also defines a unique name, to which libc.c refers.
  */
 /* clang-format off */
 #define MF_INTERPOSING_FILES(X) \

@@ -11,7 +11,7 @@
 
 MF_ALWAYS_LINKED(name);
 
-/* The arguments of all look-ups. Each look-up uses some of them. */
+/* The arguments and results of all kinds of look-ups; each uses some of them. */
 typedef struct lookup {
     const char *name, *service;
     const struct addrinfo *hints;
@@ -30,7 +30,7 @@ typedef struct lookup {
     int thread_host_error; /* h_errno of the helper */
 } lookup;
 
-/* h_errno also belongs to the thread. */
+/* Runs a look-up on a helper thread and copies that thread's h_errno. */
 static void look_up(lookup *l, mf_work work)
 {
     mf_offload_name(work, l);

@@ -1,4 +1,4 @@
-/* open.c: opening files and forcing them to disk, on helper threads. */
+/* open.c: opens files and syncs them, on helper threads. */
 #include "../offload.h"
 #include "../watch.h"
 #include "blocking.h"
@@ -17,7 +17,7 @@ typedef struct opening {
     const char *path;
     int flags;
     mode_t mode;
-    const struct open_how *how; /* of openat2; only the kernel looks at it */
+    const struct open_how *how; /* of openat2; only the kernel reads it */
     size_t size;
     const char *stream_mode;
     FILE *stream;
@@ -31,7 +31,8 @@ static void open_now(void *argument)
     o->open(o);
 }
 
-/* A named pipe may never get its other end. A device may never get what it waits for, such as the carrier of a line. */
+/* Opening a named pipe waits for the other end, which may never come. Opening a device may wait for ever too, for
+ * example for a line's carrier. */
 static void open_unless_it_waits(void *argument)
 {
     opening *o = argument;
@@ -47,12 +48,12 @@ static void open_until_interrupted(opening *o)
 {
     int error = mf_offload_interruptible(open_now, o, MF_NO_DESCRIPTOR);
     if (error == MF_OFFLOAD_NO_THREAD)
-        mf_offload_alone(open_now, o);
+        mf_offload_to_new_thread(open_now, o);
     else if (error)
         mf_fail(error);
 }
 
-static void open_elsewhere(opening *o)
+static void open_on_helper(opening *o)
 {
     mf_offload(open_unless_it_waits, o);
     if (o->may_wait)
@@ -69,7 +70,7 @@ static void open_descriptor(opening *o)
 static int open_file(int directory, const char *path, int flags, mode_t mode)
 {
     opening o = {.open = open_descriptor, .directory = directory, .path = path, .flags = flags, .mode = mode};
-    open_elsewhere(&o);
+    open_on_helper(&o);
     return o.result;
 }
 
@@ -102,7 +103,7 @@ int creat64(const char *path, mode_t mode)
     return open64(path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
 
-/* Fortified calls without a mode; libc reports those that would need one. */
+/* Fortified calls without a mode. libc reports those that need one. */
 
 int __open64_2(const char *path, int flags)
 {
@@ -116,21 +117,21 @@ int __openat64_2(int directory, const char *path, int flags)
 }
 
 /*
- * openat2 is a function of glibc since 2.43, and a system call since Linux 5.6. Weak, because a program that was written
- * for an older glibc may define a function of that name itself.
+ * openat2 is a function of glibc since 2.43, and a system call since Linux 5.6. Weak, because a program that was
+ * written for an older glibc may define a function of that name itself.
  */
-static void open_as_told(opening *o)
+static void open_by_openat2(opening *o)
 {
     o->result = (int)LIBC(syscall)(SYS_openat2, o->directory, o->path, o->how, o->size);
 }
 
 __attribute__((weak)) int openat2(int directory, const char *path, const struct open_how *how, size_t size)
 {
-    opening o = {.open = open_as_told, .directory = directory, .path = path, .how = how, .size = size};
+    opening o = {.open = open_by_openat2, .directory = directory, .path = path, .how = how, .size = size};
     if (mf_current)
-        open_elsewhere(&o);
+        open_on_helper(&o);
     else
-        open_as_told(&o);
+        open_by_openat2(&o);
     return o.result;
 }
 
@@ -154,7 +155,7 @@ FILE *fopen64(const char *restrict path, const char *restrict mode)
     if (!mf_current)
         return LIBC(fopen64)(path, mode);
     opening o = {.open = open_stream, .directory = AT_FDCWD, .path = path, .stream_mode = mode};
-    open_elsewhere(&o);
+    open_on_helper(&o);
     return o.stream;
 }
 
@@ -170,7 +171,7 @@ FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *rest
         mf_watch_note_close(descriptor, descriptor);
     opening o = {.open = reopen_stream, .path = path, .stream_mode = mode, .stream = stream};
     if (mf_current)
-        mf_stream_end_writing(stream); /* libc does not say either that it failed */
+        mf_stream_end_writing(stream); /* libc does not report that error either */
     if (mf_current && !mf_stream_is_held(stream))
         open_until_interrupted(&o);
     else
@@ -185,10 +186,10 @@ FILE *freopen64(const char *restrict path, const char *restrict mode, FILE *rest
 ALIAS(fopen, fopen64);
 ALIAS(freopen, freopen64);
 
-/* ---------------------------------------------------------------------------------------------- forcing to disk --- */
+/* ---------------------------------------------------------------------------------------------- syncing --- */
 
-typedef struct forcing {
-    int (*force)(const struct forcing *f);
+typedef struct sync_call {
+    int (*run)(const struct sync_call *f);
     int (*by_descriptor)(int descriptor);
     int descriptor;
     off64_t offset, length; /* of a range of a file */
@@ -196,71 +197,74 @@ typedef struct forcing {
     size_t size;
     unsigned flags;
     int result;
-} forcing;
+} sync_call;
 
-static int force_file(const forcing *f)
+static int sync_by_descriptor(const sync_call *f)
 {
     return f->by_descriptor(f->descriptor);
 }
 
-static int force_range(const forcing *f)
+static int sync_range(const sync_call *f)
 {
     return LIBC(sync_file_range)(f->descriptor, f->offset, f->length, f->flags);
 }
 
-static int force_memory(const forcing *f)
+static int sync_memory(const sync_call *f)
 {
     return LIBC(msync)(f->memory, f->size, (int)f->flags);
 }
 
-static int force_everything(const forcing *f)
+static int sync_everything(const sync_call *f)
 {
     (void)f;
     LIBC(sync)();
     return 0;
 }
 
-static void force_now(void *argument)
+static void sync_now(void *argument)
 {
-    forcing *f = argument;
-    f->result = f->force(f);
+    sync_call *f = argument;
+    f->result = f->run(f);
 }
 
-static int force(forcing f)
+static int sync_on_helper(sync_call f)
 {
     if (!mf_current)
-        return f.force(&f);
-    mf_offload(force_now, &f);
+        return f.run(&f);
+    mf_offload(sync_now, &f);
     return f.result;
 }
 
 int fsync(int descriptor)
 {
-    return force((forcing){.force = force_file, .by_descriptor = LIBC(fsync), .descriptor = descriptor});
+    return sync_on_helper(
+        (sync_call){.run = sync_by_descriptor, .by_descriptor = LIBC(fsync), .descriptor = descriptor});
 }
 
 int fdatasync(int descriptor)
 {
-    return force((forcing){.force = force_file, .by_descriptor = LIBC(fdatasync), .descriptor = descriptor});
+    return sync_on_helper(
+        (sync_call){.run = sync_by_descriptor, .by_descriptor = LIBC(fdatasync), .descriptor = descriptor});
 }
 
 int syncfs(int descriptor)
 {
-    return force((forcing){.force = force_file, .by_descriptor = LIBC(syncfs), .descriptor = descriptor});
+    return sync_on_helper(
+        (sync_call){.run = sync_by_descriptor, .by_descriptor = LIBC(syncfs), .descriptor = descriptor});
 }
 
 int sync_file_range(int descriptor, off64_t offset, off64_t length, unsigned flags)
 {
-    return force(
-        (forcing){.force = force_range, .descriptor = descriptor, .offset = offset, .length = length, .flags = flags});
+    return sync_on_helper(
+        (sync_call){.run = sync_range, .descriptor = descriptor, .offset = offset, .length = length, .flags = flags});
 }
 
 int msync(void *memory, size_t size, int flags)
 {
-    return force((forcing){.force = force_memory, .memory = memory, .size = size, .flags = (unsigned)flags});
+    return sync_on_helper((sync_call){.run = sync_memory, .memory = memory, .size = size, .flags = (unsigned)flags});
 }
 
 void sync(void)
 {
-    force((forcing){.force = force_everything});
+    sync_on_helper((sync_call){.run = sync_everything});
 }

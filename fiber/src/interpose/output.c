@@ -1,9 +1,9 @@
 /*
- * output.c: writing to streams. libc writes inside itself, where calls cannot be interposed.
+ * output.c: writing to streams. libc's functions call its own write internally, which cannot be interposed.
  *
- * libc's own functions for files (fileops.c: _IO_new_file_xsputn, _IO_new_file_overflow, new_do_write) are rebuilt
- * here with our write, which parks. Some streams are left to libc: those that cannot be written to, streams of wide
- * characters and streams without a descriptor. Formatted output is first formatted into memory.
+ * libc's own functions for files (fileops.c: _IO_new_file_xsputn, _IO_new_file_overflow, new_do_write) are implemented
+ * here again with our write, which parks. Some streams are left to libc: those that cannot be written to, streams of
+ * wide characters and streams without a descriptor. Formatted output is first formatted into memory.
  */
 #include "blocking.h"
 #include "libc.h"
@@ -15,8 +15,8 @@
 
 MF_ALWAYS_LINKED(output);
 
-/* Asked for whole blocks only from this size on. */
-enum { BUFFER_WORTH_THE_NAME = 128 };
+/* Only buffers of at least this size are bypassed by whole blocks. */
+enum { BLOCK_BUFFER_BYTES_MIN = 128 };
 
 static bool is_plainly_written(FILE *stream)
 {
@@ -25,7 +25,7 @@ static bool is_plainly_written(FILE *stream)
 
 /* ----------------------------------------------------------------------------------------------------- flushing --- */
 
-/* Returns less than `size` after an error, and notes the error. */
+/* Writes bytes. After an error sets the stream's flag and returns less than `size`. */
 static size_t write_descriptor(FILE *stream, const char *from, size_t size)
 {
     size_t done = 0;
@@ -42,7 +42,7 @@ static size_t write_descriptor(FILE *stream, const char *from, size_t size)
     return done;
 }
 
-/* Moves the file's position to where the program believes it to be: before the bytes that were read ahead. */
+/* Moves the file's position back before the bytes that were read ahead. */
 static bool seek_to_position(FILE *stream)
 {
     if (stream->_flags & MF_STREAM_IS_APPENDING) {
@@ -58,7 +58,7 @@ static bool seek_to_position(FILE *stream)
     return true;
 }
 
-/* Writes past the buffer, which is empty then. As in libc, bytes that could not be written are lost. */
+/* Writes directly to the descriptor and empties the buffer. As in libc, bytes that could not be written are lost. */
 static size_t write_block(FILE *stream, const char *from, size_t size)
 {
     if (!seek_to_position(stream))
@@ -81,7 +81,7 @@ static bool is_putting(const FILE *stream)
     return (stream->_flags & MF_STREAM_CURRENTLY_PUTTING) && stream->_IO_write_base;
 }
 
-/* Writes what the buffer holds. For a stream that was read, or not used yet, libc only switches it to writing. */
+/* Writes the buffer. A stream that was read, or not used yet, is only switched to writing, by libc. */
 static bool flush(FILE *stream)
 {
     if (!is_putting(stream))
@@ -97,7 +97,7 @@ bool mf_stream_write_out(FILE *stream)
 
 /* ------------------------------------------------------------------------------------------------------ putting --- */
 
-/* Stores one byte, behind the end of the buffer if it is full, which makes the buffer overflow. */
+/* Stores one byte in the buffer, which is flushed first if it is full. */
 static bool put_character(FILE *stream, char character)
 {
     if (!is_putting(stream) && !flush(stream))
@@ -116,29 +116,29 @@ static void append(FILE *stream, const char *from, size_t size)
     stream->_IO_write_ptr += size;
 }
 
-/* How many bytes go into the buffer. A line buffer that has room takes the bytes up to the end of the last line;
- * then it must be flushed. */
+/* The number of bytes that go into the buffer. A line buffer with enough space takes the bytes up to the end of the
+ * last line; then it must be flushed. */
 static size_t fitting_bytes(const FILE *stream, const char *from, size_t size, bool *must_flush)
 {
     *must_flush = false;
-    size_t room =
+    size_t space =
         stream->_IO_write_end > stream->_IO_write_ptr ? (size_t)(stream->_IO_write_end - stream->_IO_write_ptr) : 0;
     if ((stream->_flags & MF_STREAM_LINE_BUFFERED) && is_putting(stream)) {
-        room = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr);
-        const char *last = room >= size ? memrchr(from, '\n', size) : NULL;
+        space = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr);
+        const char *last = space >= size ? memrchr(from, '\n', size) : NULL;
         if (last) {
             *must_flush = true;
             return (size_t)(last - from) + 1;
         }
     }
-    return room < size ? room : size;
+    return space < size ? space : size;
 }
 
-/* The rest of what was put, less than a buffer. */
+/* Puts the last bytes, less than a buffer. */
 static size_t put_rest(FILE *stream, const char *from, size_t size)
 {
-    size_t room = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr), done = 0;
-    if (!(stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)) && room >= size) {
+    size_t space = (size_t)(stream->_IO_buf_end - stream->_IO_write_ptr), done = 0;
+    if (!(stream->_flags & (MF_STREAM_LINE_BUFFERED | MF_STREAM_UNBUFFERED)) && space >= size) {
         append(stream, from, size);
         return size;
     }
@@ -147,7 +147,8 @@ static size_t put_rest(FILE *stream, const char *from, size_t size)
     return done;
 }
 
-/* Returns how many bytes were taken. -1: all of them, but bytes that had to be written at once were not. */
+/* Puts bytes and returns their number. -1: the buffer took all of them, but bytes that must be written at once were not
+ * written. */
 static ssize_t put(FILE *stream, const char *from, size_t size)
 {
     bool must_flush;
@@ -160,7 +161,7 @@ static ssize_t put(FILE *stream, const char *from, size_t size)
         return done == size ? -1 : (ssize_t)done;
     size_t buffer_size = (size_t)(stream->_IO_buf_end - stream->_IO_buf_base);
     size_t direct = size - done;
-    if (buffer_size >= BUFFER_WORTH_THE_NAME)
+    if (buffer_size >= BLOCK_BUFFER_BYTES_MIN)
         direct -= direct % buffer_size;
     size_t written = direct ? write_block(stream, from + done, direct) : 0;
     done += written;
@@ -169,7 +170,7 @@ static ssize_t put(FILE *stream, const char *from, size_t size)
     return (ssize_t)done;
 }
 
-/* Compilers that look into the buffer themselves generate calls of these functions. The caller must hold the lock. */
+/* Macros that write to the buffer directly call this function when it is full. The caller must hold the lock. */
 int __overflow(FILE *stream, int character)
 {
     if (!mf_current || !is_plainly_written(stream))
@@ -187,15 +188,15 @@ static ssize_t write_nothing(void *cookie, const char *bytes, size_t size)
     return 0;
 }
 
-/* When a line buffer takes all bytes but cannot be flushed, fwrite returns their full count before glibc 2.43 and 0
- * since. The libc that is loaded decides, so ask it, with a stream that cannot be flushed. */
-static bool asks_libc_whether_unflushed_counts(void)
+/* When a line buffer takes all bytes but cannot be flushed, fwrite returns their full count before glibc 2.43, and 0
+ * since. This depends on the loaded libc, so test it with a stream that cannot be flushed. */
+static bool libc_counts_unflushed(void)
 {
     char buffer[16];
     FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_nothing});
     if (!stream || setvbuf(stream, buffer, _IOLBF, sizeof buffer) != 0)
         return true;
-    LIBC(fwrite)("a", 1, 1, stream); /* the first byte turns the stream into one that is written */
+    LIBC(fwrite)("a", 1, 1, stream); /* the first byte switches the stream to writing */
     bool counts = LIBC(fwrite)("\n", 1, 1, stream) == 1;
     LIBC(fclose)(stream);
     return counts;
@@ -206,12 +207,12 @@ static bool unflushed_counts(void)
     static _Atomic(enum {UNKNOWN, COUNTS, COUNTS_NOT}) known;
     int error = errno;
     if (known == UNKNOWN)
-        known = asks_libc_whether_unflushed_counts() ? COUNTS : COUNTS_NOT;
+        known = libc_counts_unflushed() ? COUNTS : COUNTS_NOT;
     errno = error;
     return known == COUNTS;
 }
 
-/* fwrite on a stream that is locked and that can simply be written to. */
+/* fwrite on a locked stream that libc need not handle. */
 static size_t put_items(FILE *stream, const char *from, size_t size, size_t count)
 {
     ssize_t bytes = put(stream, from, size * count);
@@ -240,7 +241,7 @@ int putw(int word, FILE *stream)
     return fwrite(&word, sizeof word, 1, stream) == 1 ? 0 : EOF;
 }
 
-/* Unlike fwrite, it also fails if all bytes were taken but those that had to be written at once were not. */
+/* Unlike fwrite, it also fails if the buffer took all bytes but those that must be written at once were not written. */
 static bool put_string(FILE *stream, const char *text, size_t length)
 {
     return put(stream, text, length) == (ssize_t)length;
@@ -281,7 +282,7 @@ int puts(const char *text)
     return result;
 }
 
-static bool has_room_for(const FILE *stream)
+static bool has_free_byte(const FILE *stream)
 {
     return stream->_IO_write_ptr < stream->_IO_write_end;
 }
@@ -293,7 +294,7 @@ int fputc(int character, FILE *stream)
     mf_stream_user own;
     int result = (unsigned char)character;
     mf_stream_lock(stream, &own);
-    if (has_room_for(stream))
+    if (has_free_byte(stream))
         *stream->_IO_write_ptr++ = (char)character;
     else
         result = __overflow(stream, result);
@@ -315,19 +316,20 @@ ALIAS(putchar_unlocked, putchar);
 
 /* ---------------------------------------------------------------------------------------------------- formatted --- */
 
-/* Only fputs reports that bytes were not written although they had to be written at once. But it ends at a NUL. */
+/* Of libc's functions only fputs reports that bytes were not written although they must be written at once. But it ends
+ * at a NUL. */
 static bool put_by_libc(FILE *stream, const char *text, size_t length)
 {
     return strlen(text) == length ? LIBC(fputs)(text, stream) != EOF : LIBC(fwrite)(text, 1, length, stream) == length;
 }
 
-/* With the stream locked. */
+/* The stream is locked. */
 static bool put_formatted(FILE *stream, const char *text, size_t length)
 {
     return is_plainly_written(stream) ? put_string(stream, text, length) : put_by_libc(stream, text, length);
 }
 
-/* Prints what was formatted, and frees it. */
+/* Prints formatted text, and frees it. */
 static int print(FILE *stream, char *text, int length)
 {
     mf_stream_user own;
@@ -342,9 +344,10 @@ static int print(FILE *stream, char *text, int length)
     return printed ? length : -1;
 }
 
-/* Flags of a stream are read before its lock is taken: of these, only the orientation ever changes, and only once.
- * Streams without a descriptor are left out, too: the function that the program passed to fopencookie may wait.
- * Meanwhile libc's vfprintf keeps a record in the thread's list of cleanups, which another fiber would remove. */
+/* True if output is first formatted into memory. This reads flags of the stream without its lock: of these, only the
+ * orientation ever changes, and only once. It includes streams without a descriptor, because a function that the
+ * program passed to fopencookie may wait. During that wait libc's vfprintf has a record in the thread's list of cleanup
+ * handlers, which another fiber would remove. */
 static bool prints_through_memory(FILE *stream)
 {
     return mf_current && !(stream->_flags & MF_STREAM_NO_WRITES) && fwide(stream, -1) < 0;
@@ -359,7 +362,7 @@ int vfprintf(FILE *restrict stream, const char *restrict format, va_list argumen
     return print(stream, text, length);
 }
 
-/* libc ends the program for what these check. */
+/* libc aborts the program for what these functions check. */
 int __vfprintf_chk(FILE *restrict stream, int flag, const char *restrict format, va_list arguments)
 {
     char *text;
@@ -399,7 +402,7 @@ int __printf_chk(int flag, const char *restrict format, ...)
     RETURN_WITH_ARGUMENTS_AFTER(format, __vfprintf_chk, stdout, flag, format);
 }
 
-/* Without a stream. */
+/* To a descriptor, without a stream. */
 
 static int print_to_descriptor(int descriptor, char *text, int length)
 {

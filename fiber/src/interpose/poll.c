@@ -1,14 +1,13 @@
 /*
- * poll.c: waiting for several descriptors: poll, select, epoll_wait and their relatives.
+ * poll.c: waiting for several descriptors: poll, select, epoll_wait and their variants.
  *
- * Each call first looks without waiting. A wait for a few descriptors with plain conditions consists of operations of
- * the core. Anything else (many descriptors, POLLPRI, only errors) is watched through an epoll descriptor that is
- * made for the call; an epoll descriptor is itself readable when it has something to report. If none can be made, the
- * call looks again after a pause.
+ * Each call first polls without waiting. A wait for a few descriptors with plain conditions consists of operations of
+ * the core. For anything else (many descriptors, POLLPRI, only errors) the call creates an epoll descriptor, which is
+ * readable when it has an event. If it cannot create one, it polls again after a pause.
  *
  * The masks of ppoll, pselect and epoll_pwait may allow signals. These stay blocked while the fiber waits, and a
- * signalfd tells when one is pending. Then everything that the wait has made is freed, because a handler may leave by
- * a jump, and the signal is allowed.
+ * signalfd reports a pending one. Then the call frees everything that it has allocated, because a handler may leave by
+ * a jump, and allows the signal.
  */
 #include "../mask.h"
 #include "../watch.h"
@@ -23,12 +22,12 @@
 
 MF_ALWAYS_LINKED(poll);
 
-enum { WATCHED_SINGLY_MAX = 16, BETWEEN_LOOKS_MS = 10 };
+enum { WATCHED_SINGLY_MAX = 16, RECHECK_PAUSE_MS = 10 };
 
-/* The result of a look that found only a signal, which ends the wait. */
+/* The result of a poll that found only a signal, which ends the wait. */
 enum { SIGNALLED = -2 };
 
-/* As mf_settle: a look that was ended by a signal has not failed. */
+/* As mf_settle, but a poll that a signal ended has not failed. */
 static int settle(int result, int errno_before)
 {
     if (result != -1)
@@ -45,7 +44,7 @@ static uint64_t deadline_after_ms(int timeout_ms)
 
 /* --------------------------------------------------------------------------------------------------------- poll --- */
 
-/* One call of poll or a relative. */
+/* A call of poll or a variant of it. */
 typedef struct polling {
     struct pollfd *entries;
     nfds_t count;
@@ -55,7 +54,7 @@ typedef struct polling {
 
 static const mf_mask_of_wait no_mask;
 
-/* Descriptors below 0 do not count. */
+/* Counts the entries, except those with a descriptor below 0. */
 static nfds_t counting_entries(const polling *p)
 {
     nfds_t counting = 0;
@@ -69,7 +68,7 @@ static short plain_events(const struct pollfd *entry)
     return (short)(entry->events & ~(POLLRDNORM | POLLWRNORM));
 }
 
-/* Can the core wait for what is asked of each of them? */
+/* True if the core can wait for the events of each entry. */
 static bool are_plain(const polling *p)
 {
     for (nfds_t i = 0; i < p->count; i++) {
@@ -86,7 +85,7 @@ typedef struct watching {
     mf_watch *watches;
     int count;
     int signals; /* a signalfd, or -1 */
-    int closed;  /* the number that lost its meaning, or -1 */
+    int closed;  /* the descriptor that was closed, or -1 */
 } watching;
 
 static void watch(watching *w, int descriptor, mr_kind kind)
@@ -101,7 +100,7 @@ static void watch_for_close(watching *w, int descriptor)
     w->count++;
 }
 
-/* 0: look again. */
+/* Waits. Returns 0 if the caller should poll again, or a negative errno. */
 static int park(watching *w, uint64_t deadline_ns)
 {
     if (w->signals >= 0)
@@ -132,9 +131,9 @@ static int wait_singly(watching *w, const polling *p)
     return park(w, p->deadline_ns);
 }
 
-/* On Linux POLLIN equals EPOLLIN, and so on. If a descriptor occurs twice, both sets of events are wanted. A
- * descriptor that epoll does not take is either bad, which the next look reports, or a file, which would have been
- * reported as ready. Returns 0 or a negative errno. */
+/* On Linux POLLIN equals EPOLLIN, and so on. If a descriptor occurs twice, both sets of events count. A descriptor that
+ * epoll does not take is either bad, which the next poll reports, or a file, which poll would have reported as ready.
+ * Returns 0 or a negative errno. */
 static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
 {
     struct epoll_event event = {.events = 0};
@@ -146,9 +145,9 @@ static int add_to_set(int set, const struct pollfd *entries, nfds_t index)
     return errno == EEXIST && epoll_ctl(set, EPOLL_CTL_MOD, entries[index].fd, &event) == 0 ? 0 : -errno;
 }
 
-static int wait_for_next_look(uint64_t deadline_ns)
+static int pause_before_recheck(uint64_t deadline_ns)
 {
-    uint64_t next_ns = mr_clock_now_ns() + BETWEEN_LOOKS_MS * NS_PER_MS;
+    uint64_t next_ns = mr_clock_now_ns() + RECHECK_PAUSE_MS * NS_PER_MS;
     return mr_fiber_sleep_until(mf_earlier(deadline_ns, next_ns));
 }
 
@@ -156,7 +155,7 @@ static int wait_for_set(watching *w, const polling *p)
 {
     int set = epoll_create1(EPOLL_CLOEXEC), refusal = 0;
     if (set < 0)
-        return wait_for_next_look(p->deadline_ns);
+        return pause_before_recheck(p->deadline_ns);
     for (nfds_t i = 0; i < p->count && !refusal; i++) {
         if (p->entries[i].fd < 0)
             continue;
@@ -169,14 +168,14 @@ static int wait_for_set(watching *w, const polling *p)
         watch(w, set, MR_WAIT_READABLE);
     int error = park(w, p->deadline_ns);
     LIBC(close)(set);
-    return refusal && refusal != -EBADF && !error ? wait_for_next_look(p->deadline_ns) : error;
+    return refusal && refusal != -EBADF && !error ? pause_before_recheck(p->deadline_ns) : error;
 }
 
-/* A descriptor to be closed, or -1. */
+/* Returns a signalfd for the allowed signals, or -1. */
 static int watch_signals(const mf_mask_of_wait *mask)
 {
     sigset_t set;
-    mf_mask_to_set(mask->lets_in, &set);
+    mf_mask_to_set(mask->allows, &set);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -193,14 +192,15 @@ static int wait_with_watches(watching *w, const polling *p, bool by_set)
     return error;
 }
 
-/* 0: look again. `by_set`: the core waits for something else than the caller asked for. */
+/* Waits. Returns 0 if the caller should poll again, or a negative errno. `by_set`: wait by epoll, because the core's
+ * condition differs from the caller's. */
 static int wait_for_any(const polling *p, bool by_set, int *closed)
 {
     watching w = {.closed = -1, .signals = -1};
-    if (counting_entries(p) == 0 && !p->mask->lets_in)
+    if (counting_entries(p) == 0 && !p->mask->allows)
         return mr_fiber_sleep_until(p->deadline_ns);
-    if (p->mask->lets_in && (w.signals = watch_signals(p->mask)) < 0)
-        return wait_for_next_look(p->deadline_ns);
+    if (p->mask->allows && (w.signals = watch_signals(p->mask)) < 0)
+        return pause_before_recheck(p->deadline_ns);
     int error = wait_with_watches(&w, p, by_set);
     if (w.signals >= 0)
         LIBC(close)(w.signals);
@@ -208,7 +208,7 @@ static int wait_for_any(const polling *p, bool by_set, int *closed)
     return error;
 }
 
-/* A descriptor that is about to be closed. For a while another look would still find it open. */
+/* Reports a descriptor that is about to be closed. Another poll would still find it open for a moment. */
 static int report_closed(struct pollfd *entries, nfds_t count, int closed)
 {
     int reported = 0;
@@ -219,11 +219,11 @@ static int report_closed(struct pollfd *entries, nfds_t count, int closed)
     return reported;
 }
 
-/* What is reported comes from a new look, so it is true at that moment. */
-static int look_until(const polling *p)
+/* Polls and waits until there is a result. The result comes from a new poll, so it is true at that moment. */
+static int poll_repeatedly(const polling *p)
 {
     bool was_in_vain = false;
-    mf_spend_turn();
+    mf_consume_budget();
     for (;;) {
         int closed = -1, ready = LIBC(poll)(p->entries, p->count, 0);
         if (ready == 0 && mf_mask_is_pending(p->mask))
@@ -234,7 +234,7 @@ static int look_until(const polling *p)
         if (error == -EBADF)
             return report_closed(p->entries, p->count, closed);
         if (error && error != MF_DEADLINE_PASSED)
-            return mf_fail(error); /* also of an interruption that chose ETIMEDOUT */
+            return mf_fail(error); /* also for an interruption with ETIMEDOUT */
         was_in_vain = !error;
     }
 }
@@ -242,7 +242,7 @@ static int look_until(const polling *p)
 static int poll_until(const polling *p)
 {
     int before = errno;
-    return settle(look_until(p), before);
+    return settle(poll_repeatedly(p), before);
 }
 
 int poll(struct pollfd *entries, nfds_t count, int timeout_ms)
@@ -261,7 +261,7 @@ int __poll_chk(struct pollfd *entries, nfds_t count, int timeout_ms, size_t size
     return poll(entries, count, timeout_ms);
 }
 
-/* Handles a signal that has come. A signal that the program ignores does not end the wait. */
+/* Handles a pending signal. Returns true if the wait goes on, because the program ignores the signal. */
 static bool must_wait_again(int result, const mf_mask_of_wait *mask)
 {
     return result == SIGNALLED && mf_mask_handle(mask) != MF_MASK_HANDLED;
@@ -296,7 +296,7 @@ int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *tim
 
 /* ------------------------------------------------------------------------------------------------------- select --- */
 
-/* Which conditions of poll each set of select stands for (select(2), "Correspondence between select() and poll()"). */
+/* The events of poll that each set of select stands for (select(2), "Correspondence between select() and poll()"). */
 #define POLL_OF_READ   (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
 #define POLL_OF_WRITE  (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define POLL_OF_EXCEPT POLLPRI
@@ -335,7 +335,7 @@ static void clear(fd_set *set, int bound)
         memset(set, 0, (size_t)((bound + NFDBITS - 1) / NFDBITS) * sizeof(fd_mask));
 }
 
-/* The number of bits that select reports. */
+/* Fills in the sets. Returns the number of bits, which is select's result. */
 static int from_entries(const selection *s, const struct pollfd *entries, nfds_t count)
 {
     int bits = 0;
@@ -387,7 +387,7 @@ static int select_entries(const selection *s, struct pollfd *entries, uint64_t d
     }
 }
 
-/* How many descriptors the kernel's table has room for now (proc(5), FDSize). INT_MAX if that is not known. */
+/* The size of the kernel's descriptor table (proc(5), FDSize); INT_MAX if it is not known. */
 static int table_size(void)
 {
     uint64_t slots;
@@ -395,8 +395,8 @@ static int table_size(void)
     return is_known && slots > 0 && slots < INT_MAX ? (int)slots : INT_MAX;
 }
 
-/* select does not look beyond that table (core_sys_select in fs/select.c). Some programs rely on it: their bound is
- * the number of descriptors that they might have, perhaps a million, while their sets end at FD_SETSIZE. */
+/* The kernel's select does not read beyond that table (core_sys_select in fs/select.c). Some programs rely on it: their
+ * bound is the number of descriptors that they might have, perhaps a million, while their sets end at FD_SETSIZE. */
 static int bound_by_table(int bound)
 {
     if (bound <= FD_SETSIZE)
@@ -412,24 +412,24 @@ static int select_until(const selection *s, uint64_t deadline_ns, const mf_mask_
     if (!entries)
         return mf_fail(-ENOMEM);
     int result = select_entries(s, entries, deadline_ns, mask);
-    free(entries); /* which keeps errno */
+    free(entries); /* free keeps errno */
     return settle(result, before);
 }
 
 int select(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, struct timeval *timeout)
 {
     struct timespec limit = {0};
-    if (timeout) /* unlike the others, select accepts a second and more in tv_usec */
+    if (timeout) /* unlike the others, select accepts one second and more in tv_usec */
         limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000};
-    bool only_looks = timeout && !limit.tv_sec && !limit.tv_nsec;
-    if (mf_current && only_looks)
-        mf_spend_turn();
-    if (!mf_current || bound < 0 || only_looks || (timeout && !mf_is_valid_time(&limit)))
+    bool only_polls = timeout && !limit.tv_sec && !limit.tv_nsec;
+    if (mf_current && only_polls)
+        mf_consume_budget();
+    if (!mf_current || bound < 0 || only_polls || (timeout && !mf_is_valid_time(&limit)))
         return LIBC(select)(bound, read_set, write_set, except_set, timeout);
     uint64_t deadline_ns = mf_deadline_after(timeout ? &limit : NULL);
     selection s = {bound_by_table(bound), read_set, write_set, except_set};
     int result = select_until(&s, deadline_ns, &no_mask);
-    if (timeout && deadline_ns != MR_NO_DEADLINE) { /* Linux leaves in it the time that was not slept */
+    if (timeout && deadline_ns != MR_NO_DEADLINE) { /* Linux stores the remaining time in it */
         uint64_t left_us = mf_left_ns(deadline_ns) / 1000;
         *timeout = (struct timeval){(time_t)(left_us / 1000000), (suseconds_t)(left_us % 1000000)};
     }
@@ -455,7 +455,7 @@ int pselect(int bound, fd_set *read_set, fd_set *write_set, fd_set *except_set, 
 
 /* -------------------------------------------------------------------------------------------------------- epoll --- */
 
-/* One call of epoll_wait or a relative. */
+/* A call of epoll_wait or a variant of it. */
 typedef struct epoll_call {
     int set;
     struct epoll_event *events;
@@ -464,13 +464,13 @@ typedef struct epoll_call {
     const mf_mask_of_wait *mask;
 } epoll_call;
 
-/* 0: look again. */
+/* Waits. Returns 0 if the caller should poll again, or a negative errno. */
 static int wait_for_set_or_signal(const epoll_call *c)
 {
     mf_watch watches[2];
     watching w = {.closed = -1, .watches = watches, .signals = watch_signals(c->mask)};
     if (w.signals < 0)
-        return wait_for_next_look(c->deadline_ns);
+        return pause_before_recheck(c->deadline_ns);
     mf_wait_init(&w.wait);
     watch(&w, c->set, MR_WAIT_READABLE);
     int error = park(&w, c->deadline_ns);
@@ -478,9 +478,9 @@ static int wait_for_set_or_signal(const epoll_call *c)
     return error;
 }
 
-static int look_at_set(const epoll_call *c)
+static int epoll_repeatedly(const epoll_call *c)
 {
-    mf_spend_turn();
+    mf_consume_budget();
     for (;;) {
         int count = LIBC(epoll_wait)(c->set, c->events, c->capacity, 0);
         if (count != 0 || mf_has_passed(c->deadline_ns))
@@ -488,19 +488,19 @@ static int look_at_set(const epoll_call *c)
         if (mf_mask_is_pending(c->mask))
             return SIGNALLED;
         int error =
-            c->mask->lets_in ? wait_for_set_or_signal(c) : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
-        if (error ==
-            -ELOOP) /* it contains other epoll descriptors as deep as the kernel allows, so the carrier's cannot contain it */
-            error = wait_for_next_look(c->deadline_ns);
+            c->mask->allows ? wait_for_set_or_signal(c) : mf_watch_wait(c->set, MR_WAIT_READABLE, c->deadline_ns);
+        /* It contains other epoll descriptors as deep as the kernel allows, so the carrier's cannot contain it. */
+        if (error == -ELOOP)
+            error = pause_before_recheck(c->deadline_ns);
         if (error && error != MF_DEADLINE_PASSED)
             return mf_fail(error);
     }
 }
 
-static int look_at_set_until(const epoll_call *c)
+static int epoll_until_settled(const epoll_call *c)
 {
     int before = errno;
-    return settle(look_at_set(c), before);
+    return settle(epoll_repeatedly(c), before);
 }
 
 static int epoll_until(int set, struct epoll_event *events, int capacity, uint64_t deadline_ns, const sigset_t *mask)
@@ -509,8 +509,8 @@ static int epoll_until(int set, struct epoll_event *events, int capacity, uint64
     epoll_call c = {set, events, capacity, deadline_ns, &own};
     int result;
     do
-        result = look_at_set_until(&c);
-    /* Linux ends this wait for ignored ones, too */
+        result = epoll_until_settled(&c);
+    /* Linux ends this wait for ignored signals, too */
     while (result == SIGNALLED && mf_mask_handle(&own) == MF_MASK_NOTHING);
     return end_wait(result, &own);
 }

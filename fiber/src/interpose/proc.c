@@ -1,10 +1,10 @@
-/* proc.c: looking something up in /proc, which waits for nothing. */
+/* proc.c: reads a number from a file in /proc, which never waits. */
 #include "proc.h"
 #include "libc.h"
 
 #include <string.h>
 
-/* The lines that are asked for are among the first. */
+/* Enough for all lines that are read here. */
 enum { TEXT_BYTES = 1024 };
 
 static bool read_text(const char *path, char *text)

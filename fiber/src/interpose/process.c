@@ -1,8 +1,8 @@
 /*
  * process.c: waiting for processes and for locks on files.
  *
- * A pidfd announces the end of one process (Linux 5.3). Nothing announces the end of any one of several processes, or
- * that a process stops. These calls look again after a pause of 1 ms, doubling up to 20 ms. A helper thread waits for
+ * A pidfd announces the end of one process (Linux 5.3). No event reports the end of any one of several processes, or
+ * that a process stops. These calls check again after a pause of 1 ms, doubling up to 20 ms. A helper thread waits for
  * a lock on a file.
  */
 #include "../mask.h"
@@ -21,11 +21,11 @@ MF_ALWAYS_LINKED(process);
 
 /* ----------------------------------------------------------------------------------------------------- children --- */
 
-/* Pauses between two looks at children. */
+/* The state of a wait for a child. */
 typedef struct child_watch {
-    int pidfd; /* -1: there is none that could tell */
+    int pidfd; /* -1: no pidfd can report the event */
     bool is_callers;
-    bool has_told;
+    bool has_reported;
     unsigned backoff_ms;
 } child_watch;
 
@@ -41,13 +41,13 @@ static child_watch watch_child_of_id(idtype_t type, id_t id, bool only_its_end)
     return watch_child(type == P_PID ? (pid_t)id : -1, only_its_end);
 }
 
-/* Returns false if it was interrupted. If a debugger is attached to the child, the debugger must wait for it first:
- * the pidfd then announces an end that this process cannot see yet. */
-static bool pause_between_looks(child_watch *watch)
+/* Waits before the next check. Returns false if interrupted. If a debugger is attached to the child, the debugger must
+ * wait for it first: the pidfd then reports an end that this process cannot see yet. */
+static bool pause_between_checks(child_watch *watch)
 {
-    if (watch->pidfd < 0 || watch->has_told)
+    if (watch->pidfd < 0 || watch->has_reported)
         return mf_back_off(&watch->backoff_ms, MR_NO_DEADLINE);
-    watch->has_told = true;
+    watch->has_reported = true;
     int error = mf_watch_wait(watch->pidfd, MR_WAIT_READABLE, MR_NO_DEADLINE);
     if (error)
         mf_fail(error);
@@ -62,12 +62,13 @@ static void unwatch_child(child_watch *watch)
     errno = error;
 }
 
-/* A fiber that looks again and again must yield: it waits for a child that may wait for a fiber of the same carrier. */
-static pid_t look_for_child(pid_t pid, int *status, int options, struct rusage *usage)
+/* Checks a child without waiting. A fiber that does so again and again must yield: the child may wait for a fiber of
+ * the same carrier. */
+static pid_t check_child(pid_t pid, int *status, int options, struct rusage *usage)
 {
     pid_t found = LIBC(wait4)(pid, status, options, usage);
     if (found == 0)
-        mf_spend_turn();
+        mf_consume_budget();
     return found;
 }
 
@@ -76,14 +77,14 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
     if (!mf_current)
         return LIBC(wait4)(pid, status, options, usage);
     if (options & WNOHANG)
-        return look_for_child(pid, status, options, usage);
+        return check_child(pid, status, options, usage);
     pid_t found = LIBC(wait4)(pid, status, options | WNOHANG, usage);
     if (found != 0)
         return found;
     int before = errno;
     child_watch watch = watch_child(pid, !(options & (WUNTRACED | WCONTINUED)));
     do
-        found = pause_between_looks(&watch) ? LIBC(wait4)(pid, status, options | WNOHANG, usage) : -1;
+        found = pause_between_checks(&watch) ? LIBC(wait4)(pid, status, options | WNOHANG, usage) : -1;
     while (found == 0);
     unwatch_child(&watch);
     return (pid_t)mf_settle(found, before);
@@ -114,7 +115,7 @@ static bool waitid_is_libcs(idtype_t type, id_t id, int options)
     return !mf_current || (options & WNOHANG) || (type == P_PIDFD && mf_is_nonblocking((int)id));
 }
 
-/* With WNOHANG, si_pid 0 says that there was nothing to report (waitid(2)). */
+/* With WNOHANG, si_pid is 0 if there was nothing to report (waitid(2)). */
 int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
     siginfo_t own;
@@ -127,7 +128,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
     do {
         target->si_pid = 0;
         result = LIBC(waitid)(type, id, target, options | WNOHANG);
-    } while (result == 0 && target->si_pid == 0 && (result = pause_between_looks(&watch) ? 0 : -1) == 0);
+    } while (result == 0 && target->si_pid == 0 && (result = pause_between_checks(&watch) ? 0 : -1) == 0);
     unwatch_child(&watch);
     return (int)mf_settle(result, before);
 }
@@ -135,11 +136,11 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 typedef int spawner(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
                     const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]);
 
-typedef struct errand errand;
+typedef struct helper_call helper_call;
 
-struct errand {
-    void (*start)(errand *);
-    uint64_t mask; /* of the fiber, as what is started begins with it */
+struct helper_call {
+    void (*start)(helper_call *);
+    uint64_t mask; /* of the fiber; the new process begins with it */
     spawner *spawn;
     pid_t *pid;
     const posix_spawn_file_actions_t *actions;
@@ -152,10 +153,10 @@ struct errand {
     int result;
 };
 
-/* A process that is started here must not inherit the signals that a helper thread blocks. */
+/* The new process must not inherit the signals that a helper thread blocks. */
 static void run_start(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     uint64_t before = mf_mask_set(e->mask);
     e->start(e);
     int error = errno;
@@ -163,22 +164,22 @@ static void run_start(void *argument)
     errno = error;
 }
 
-static void start_system(errand *e)
+static void start_system(helper_call *e)
 {
     e->result = LIBC(system)(e->command);
 }
 
-static void start_popen(errand *e)
+static void start_popen(helper_call *e)
 {
     e->stream = LIBC(popen)(e->command, e->mode);
 }
 
-static void start_spawn(errand *e)
+static void start_spawn(helper_call *e)
 {
     e->result = e->spawn(e->pid, e->command, e->actions, e->attributes, e->arguments, e->environment);
 }
 
-static int spawn_elsewhere(errand e)
+static int spawn_on_helper(helper_call e)
 {
     e.start = start_spawn;
     e.mask = mf_mask_of_fiber();
@@ -191,13 +192,13 @@ int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spaw
 {
     if (!mf_current)
         return LIBC(posix_spawn)(pid, path, actions, attributes, arguments, environment);
-    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawn),
-                                    .pid = pid,
-                                    .command = path,
-                                    .actions = actions,
-                                    .attributes = attributes,
-                                    .arguments = arguments,
-                                    .environment = environment});
+    return spawn_on_helper((helper_call){.spawn = LIBC(posix_spawn),
+                                         .pid = pid,
+                                         .command = path,
+                                         .actions = actions,
+                                         .attributes = attributes,
+                                         .arguments = arguments,
+                                         .environment = environment});
 }
 
 int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *actions,
@@ -205,20 +206,20 @@ int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spa
 {
     if (!mf_current)
         return LIBC(posix_spawnp)(pid, file, actions, attributes, arguments, environment);
-    return spawn_elsewhere((errand){.spawn = LIBC(posix_spawnp),
-                                    .pid = pid,
-                                    .command = file,
-                                    .actions = actions,
-                                    .attributes = attributes,
-                                    .arguments = arguments,
-                                    .environment = environment});
+    return spawn_on_helper((helper_call){.spawn = LIBC(posix_spawnp),
+                                         .pid = pid,
+                                         .command = file,
+                                         .actions = actions,
+                                         .attributes = attributes,
+                                         .arguments = arguments,
+                                         .environment = environment});
 }
 
 FILE *popen(const char *command, const char *mode)
 {
     if (!mf_current)
         return LIBC(popen)(command, mode);
-    errand e = {.start = start_popen, .mask = mf_mask_of_fiber(), .command = command, .mode = mode};
+    helper_call e = {.start = start_popen, .mask = mf_mask_of_fiber(), .command = command, .mode = mode};
     mf_offload(run_start, &e);
     return e.stream;
 }
@@ -227,14 +228,14 @@ int system(const char *command)
 {
     if (!mf_current)
         return LIBC(system)(command);
-    errand e = {.start = start_system, .mask = mf_mask_of_fiber(), .command = command};
-    mf_offload_alone(run_start, &e);
+    helper_call e = {.start = start_system, .mask = mf_mask_of_fiber(), .command = command};
+    mf_offload_to_new_thread(run_start, &e);
     return e.result;
 }
 
 static void run_pclose(void *argument)
 {
-    errand *e = argument;
+    helper_call *e = argument;
     e->result = LIBC(pclose)(e->stream);
 }
 
@@ -242,11 +243,11 @@ int pclose(FILE *stream)
 {
     if (!mf_current)
         return LIBC(pclose)(stream);
-    errand e = {.stream = stream};
-    mf_stream_let_go(stream);
+    helper_call e = {.stream = stream};
+    mf_stream_release_user_locks(stream);
     bool written = mf_stream_end_writing(stream);
     int error = errno;
-    mf_offload_alone(run_pclose, &e);
+    mf_offload_to_new_thread(run_pclose, &e);
     return written || e.result ? e.result : mf_fail(-error);
 }
 
@@ -295,7 +296,7 @@ static void wait_for_lock(void *argument)
     l->result = l->take(l, true);
 }
 
-static int try_again_and_again(const file_lock *l)
+static int retry_until_locked(const file_lock *l)
 {
     unsigned backoff_ms = 0;
     int result;
@@ -305,13 +306,13 @@ static int try_again_and_again(const file_lock *l)
     return result;
 }
 
-/* A helper thread waits. The kernel passes locks on only to threads that wait inside it, and finds deadlocks among
- * them. */
-static int wait_for_lock_elsewhere(file_lock *l)
+/* Lets a helper thread wait, because the kernel gives released locks only to threads that wait inside it, and finds
+ * deadlocks among them. */
+static int wait_for_lock_on_helper(file_lock *l)
 {
     int error = mf_offload_interruptible(wait_for_lock, l, l->descriptor);
     if (error == MF_OFFLOAD_NO_THREAD)
-        return try_again_and_again(l);
+        return retry_until_locked(l);
     return error ? mf_fail(error) : l->result;
 }
 
@@ -319,7 +320,7 @@ static int take_lock(file_lock l)
 {
     int before = errno, result = l.take(&l, false);
     if (is_locked(result))
-        result = wait_for_lock_elsewhere(&l);
+        result = wait_for_lock_on_helper(&l);
     return (int)mf_settle(result, before);
 }
 
@@ -330,7 +331,7 @@ int flock(int descriptor, int operation)
     return take_lock((file_lock){.take = take_by_flock, .descriptor = descriptor, .operation = operation});
 }
 
-/* Every argument of fcntl fits into a pointer. Passing one on that the caller did not give does no harm. */
+/* Every argument of fcntl fits into a pointer. Passing on an argument that the caller did not give does no harm. */
 int fcntl(int descriptor, int command, ...)
 {
     va_list arguments;

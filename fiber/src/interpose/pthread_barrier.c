@@ -1,6 +1,6 @@
 /*
- * pthread_barrier.c: pthread's barriers. Each fiber that waits gets a helper thread of its own, because nothing tells
- * how many participants libc still waits for.
+ * pthread_barrier.c: pthread's barriers. Each fiber that waits gets a new helper thread, because libc does not tell how
+ * many participants are still missing.
  */
 #include "../carrier.h"
 #include "../offload.h"
@@ -24,6 +24,6 @@ int pthread_barrier_wait(pthread_barrier_t *barrier)
     if (!mf_current)
         return LIBC(pthread_barrier_wait)(barrier);
     barrier_call call = {.barrier = barrier};
-    mf_offload_alone(run_barrier_wait, &call);
+    mf_offload_to_new_thread(run_barrier_wait, &call);
     return call.result;
 }

@@ -24,7 +24,7 @@ static clockid_t clock_of(const pthread_cond_t *condition)
 /* The fiber enters the table before it releases the mutex. So a signal that is sent under the mutex, or later, finds
    it. */
 static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns,
-                              const void *place)
+                              const void *call_site)
 {
     mf_waiter waiter;
     int before = errno;
@@ -37,17 +37,17 @@ static int wait_for_condition(pthread_cond_t *condition, pthread_mutex_t *mutex,
     mf_waiter_leave(&waiter);
     if (error)
         return error;
-    error = mf_mutex_lock(mutex, place);
+    error = mf_mutex_lock(mutex, call_site);
     errno = before;
     if (error) /* of a robust mutex whose owner has died */
         return error;
-    /* An interruption counts as a spurious wake-up here. It stays for the next wait that can fail. */
+    /* An interruption is a spurious wake-up here. It also ends the next interruptible wait. */
     return outcome == MF_DEADLINE_PASSED ? ETIMEDOUT : 0;
 }
 
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-    return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE, MF_PLACE)
+    return mf_current ? wait_for_condition(condition, mutex, MR_NO_DEADLINE, MF_CALL_SITE)
                       : LIBC(pthread_cond_wait)(condition, mutex);
 }
 
@@ -55,7 +55,7 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, co
 {
     if (!mf_current || !mf_is_lock_deadline(CLOCK_REALTIME, until))
         return LIBC(pthread_cond_timedwait)(condition, mutex, until);
-    return wait_for_condition(condition, mutex, mf_deadline_on(clock_of(condition), until), MF_PLACE);
+    return wait_for_condition(condition, mutex, mf_deadline_on(clock_of(condition), until), MF_CALL_SITE);
 }
 
 int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
@@ -63,7 +63,7 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
 {
     if (!mf_current || !mf_is_lock_deadline(clock, until))
         return LIBC(pthread_cond_clockwait)(condition, mutex, clock, until);
-    return wait_for_condition(condition, mutex, mf_deadline_on(clock, until), MF_PLACE);
+    return wait_for_condition(condition, mutex, mf_deadline_on(clock, until), MF_CALL_SITE);
 }
 
 /* POSIX: wakes "at least one" waiter. That is a fiber if one waits, otherwise an OS thread. */

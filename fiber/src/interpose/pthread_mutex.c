@@ -24,7 +24,7 @@ static bool knows_its_owner(const pthread_mutex_t *mutex)
 
 /* When the owner of a robust mutex has died and the mutex was not made consistent, glibc writes NOT_RECOVERABLE in
  * place of the owner (pthreadP.h). trylock on such a mutex returns ENOTRECOVERABLE but keeps the mutex locked
- * (pthread_mutex_trylock.c), and the next caller would wait for ever. So do not try. */
+ * (pthread_mutex_trylock.c), and the next caller would wait for ever. So such a mutex is not tried. */
 static bool is_lost(const pthread_mutex_t *mutex)
 {
     enum { ROBUST = 16, NOT_RECOVERABLE = INT_MAX - 1 };
@@ -39,10 +39,10 @@ static int try_mutex(void *lock)
         return ENOTRECOVERABLE;
     if (!knows_its_owner(mutex))
         return LIBC(pthread_mutex_trylock)(mutex);
-    if (mf_ownership_is_neighbours(mutex))
+    if (mf_ownership_is_by_sibling(mutex))
         return EBUSY;
     int error = LIBC(pthread_mutex_trylock)(mutex);
-    if (error == 0 || error == EOWNERDEAD) /* EOWNERDEAD: locked, but the last owner died */
+    if (error == 0 || error == EOWNERDEAD) /* EOWNERDEAD: locked, but its last owner has died */
         mf_ownership_begin(mutex);
     return error;
 }
@@ -50,7 +50,7 @@ static int try_mutex(void *lock)
 /* Locking an error-checking mutex again returns EDEADLK. libc's trylock would return EBUSY. */
 static bool is_own_errorcheck(const pthread_mutex_t *mutex)
 {
-    return (mutex->__data.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK_NP && mf_ownership_is_callers(mutex);
+    return (mutex->__data.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK_NP && mf_ownership_is_by_caller(mutex);
 }
 
 static int lock_mutex(pthread_mutex_t *mutex, uint64_t deadline_ns)
@@ -77,25 +77,25 @@ static int lock_mutex_until(pthread_mutex_t *mutex, clockid_t clock, const struc
                                              : lock_mutex_at_once(mutex);
 }
 
-int mf_mutex_lock(pthread_mutex_t *mutex, const void *place)
+int mf_mutex_lock(pthread_mutex_t *mutex, const void *call_site)
 {
-    return mf_note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), place);
+    return mf_note_taken(mutex, lock_mutex(mutex, MR_NO_DEADLINE), call_site);
 }
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
-    return mf_current ? mf_mutex_lock(mutex, MF_PLACE) : LIBC(pthread_mutex_lock)(mutex);
+    return mf_current ? mf_mutex_lock(mutex, MF_CALL_SITE) : LIBC(pthread_mutex_lock)(mutex);
 }
 
 int pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
-    return mf_current ? mf_note_tried(mf_note_taken(mutex, try_mutex(mutex), MF_PLACE))
+    return mf_current ? mf_note_tried(mf_note_taken(mutex, try_mutex(mutex), MF_CALL_SITE))
                       : LIBC(pthread_mutex_trylock)(mutex);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
 {
-    return mf_current ? mf_note_taken(mutex, lock_mutex_until(mutex, CLOCK_REALTIME, until), MF_PLACE)
+    return mf_current ? mf_note_taken(mutex, lock_mutex_until(mutex, CLOCK_REALTIME, until), MF_CALL_SITE)
                       : LIBC(pthread_mutex_timedlock)(mutex, until);
 }
 
@@ -103,14 +103,14 @@ int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struc
 {
     if (!mf_current || !mf_is_lock_clock(clock))
         return LIBC(pthread_mutex_clocklock)(mutex, clock, until);
-    return mf_note_taken(mutex, lock_mutex_until(mutex, clock, until), MF_PLACE);
+    return mf_note_taken(mutex, lock_mutex_until(mutex, clock, until), MF_CALL_SITE);
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     bool on_fiber = mf_current != NULL;
     if (on_fiber && knows_its_owner(mutex)) {
-        if (mf_ownership_is_neighbours(mutex))
+        if (mf_ownership_is_by_sibling(mutex))
             return EPERM;
         mf_ownership_end(mutex);
     }

@@ -3,8 +3,8 @@
  * park as well: libc would block the carrier, on which the initializer may have to continue.
  */
 #include "acquire.h"
-#include "callable.h"
-#include "cleanups.h"
+#include "call_once.h"
+#include "cleanup_handlers.h"
 #include "libc.h"
 
 MF_ALWAYS_LINKED(pthread_once);
@@ -31,8 +31,8 @@ static void note_state(void)
     example.state = example.control;
 }
 
-/* The other bits of the state say in which process the initializer began. A child of fork begins again what its parent
- * had not finished. */
+/* The other bits of the state tell in which process the initializer began. A child of fork runs an initializer again
+ * that its parent had not finished. */
 static bool is_begun_here(int state)
 {
     if (!(state & ONCE_IN_PROGRESS))
@@ -62,8 +62,8 @@ static void wait_for_initializer(pthread_once_t *control)
 
 static _Thread_local void (*next_initializer)(void);
 
-/* libc puts a cleanup around the initializer, in case it throws. The fiber must not park with that record in the list
- * of its thread: see cleanups.h. */
+/* libc registers a cleanup handler around the initializer, in case it throws. The fiber must not park with that record
+ * in its thread's list: see cleanup_handlers.h. */
 static void initialize_leaving_cleanups(void)
 {
     void (*initialize)(void) = next_initializer;

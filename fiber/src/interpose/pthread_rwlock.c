@@ -1,5 +1,5 @@
 /*
- * pthread_rwlock.c: pthread's locks for readers and writers. The lock stays libc's (see acquire.h).
+ * pthread_rwlock.c: pthread's read-write locks. The lock stays libc's (see acquire.h).
  */
 #include "../lock.h"
 #include "../report/report.h"
@@ -42,24 +42,24 @@ static bool prefers_writers(const pthread_rwlock_t *lock)
 static void begin_writing(writer *own, const void *lock)
 {
     size_t index = mf_address_bucket(lock);
-    mf_lock_take(&writers[index].lock);
+    mf_lock_acquire(&writers[index].lock);
     *own = (writer){.next = writers[index].first, .lock = lock};
     writers[index].first = own;
     atomic_fetch_add(&writers[index].count, 1);
-    mf_lock_give(&writers[index].lock);
+    mf_lock_release(&writers[index].lock);
 }
 
 static void end_writing(const writer *own)
 {
     size_t index = mf_address_bucket(own->lock);
-    mf_lock_take(&writers[index].lock);
+    mf_lock_acquire(&writers[index].lock);
     writer **link = &writers[index].first;
     while (*link && *link != own)
         link = &(*link)->next;
     MR_CHECK(*link == own);
     *link = own->next;
     atomic_fetch_sub(&writers[index].count, 1);
-    mf_lock_give(&writers[index].lock);
+    mf_lock_release(&writers[index].lock);
 }
 
 static bool is_wanted_by_writer(const void *lock)
@@ -67,11 +67,11 @@ static bool is_wanted_by_writer(const void *lock)
     size_t index = mf_address_bucket(lock);
     if (!atomic_load(&writers[index].count))
         return false;
-    mf_lock_take(&writers[index].lock);
+    mf_lock_acquire(&writers[index].lock);
     const writer *each = writers[index].first;
     while (each && each->lock != lock)
         each = each->next;
-    mf_lock_give(&writers[index].lock);
+    mf_lock_release(&writers[index].lock);
     return each;
 }
 
@@ -97,43 +97,43 @@ static int acquire_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t dead
     int error = mf_acquire(lock, try_lock, deadline_ns, MF_UNINTERRUPTIBLE);
     if (must_be_seen)
         end_writing(&own);
-    if (must_be_seen && error) /* the readers need not wait any more */
+    if (must_be_seen && error) /* readers need not wait for this writer any more */
         mf_wake_all(lock);
     return error;
 }
 
-/* A writer that asks again gets EDEADLK, as from libc. */
+/* A writer that locks again gets EDEADLK, as from libc. */
 static int lock_rwlock(pthread_rwlock_t *lock, mf_try try_lock, uint64_t deadline_ns)
 {
     int before = errno;
     int error = try_lock(lock);
     if (mf_is_taken(error))
-        error = mf_ownership_is_callers(lock) ? EDEADLK : acquire_rwlock(lock, try_lock, deadline_ns);
+        error = mf_ownership_is_by_caller(lock) ? EDEADLK : acquire_rwlock(lock, try_lock, deadline_ns);
     errno = before;
     return error;
 }
 
 int pthread_rwlock_tryrdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? mf_note_tried(mf_note_taken(lock, try_read_lock(lock), MF_PLACE))
+    return mf_current ? mf_note_tried(mf_note_taken(lock, try_read_lock(lock), MF_CALL_SITE))
                       : LIBC(pthread_rwlock_tryrdlock)(lock);
 }
 
 int pthread_rwlock_trywrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? mf_note_tried(mf_note_taken(lock, try_write_lock(lock), MF_PLACE))
+    return mf_current ? mf_note_tried(mf_note_taken(lock, try_write_lock(lock), MF_CALL_SITE))
                       : LIBC(pthread_rwlock_trywrlock)(lock);
 }
 
 int pthread_rwlock_rdlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? mf_note_taken(lock, lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE), MF_PLACE)
+    return mf_current ? mf_note_taken(lock, lock_rwlock(lock, try_read_lock, MR_NO_DEADLINE), MF_CALL_SITE)
                       : LIBC(pthread_rwlock_rdlock)(lock);
 }
 
 int pthread_rwlock_wrlock(pthread_rwlock_t *lock)
 {
-    return mf_current ? mf_note_taken(lock, lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE), MF_PLACE)
+    return mf_current ? mf_note_taken(lock, lock_rwlock(lock, try_write_lock, MR_NO_DEADLINE), MF_CALL_SITE)
                       : LIBC(pthread_rwlock_wrlock)(lock);
 }
 
@@ -141,28 +141,28 @@ int pthread_rwlock_timedrdlock(pthread_rwlock_t *lock, const struct timespec *un
 {
     if (!mf_current || !mf_is_lock_deadline(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedrdlock)(lock, until);
-    return mf_note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(CLOCK_REALTIME, until)), MF_PLACE);
+    return mf_note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(CLOCK_REALTIME, until)), MF_CALL_SITE);
 }
 
 int pthread_rwlock_timedwrlock(pthread_rwlock_t *lock, const struct timespec *until)
 {
     if (!mf_current || !mf_is_lock_deadline(CLOCK_REALTIME, until))
         return LIBC(pthread_rwlock_timedwrlock)(lock, until);
-    return mf_note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(CLOCK_REALTIME, until)), MF_PLACE);
+    return mf_note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(CLOCK_REALTIME, until)), MF_CALL_SITE);
 }
 
 int pthread_rwlock_clockrdlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !mf_is_lock_deadline(clock, until))
         return LIBC(pthread_rwlock_clockrdlock)(lock, clock, until);
-    return mf_note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(clock, until)), MF_PLACE);
+    return mf_note_taken(lock, lock_rwlock(lock, try_read_lock, mf_deadline_on(clock, until)), MF_CALL_SITE);
 }
 
 int pthread_rwlock_clockwrlock(pthread_rwlock_t *lock, clockid_t clock, const struct timespec *until)
 {
     if (!mf_current || !mf_is_lock_deadline(clock, until))
         return LIBC(pthread_rwlock_clockwrlock)(lock, clock, until);
-    return mf_note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(clock, until)), MF_PLACE);
+    return mf_note_taken(lock, lock_rwlock(lock, try_write_lock, mf_deadline_on(clock, until)), MF_CALL_SITE);
 }
 
 int pthread_rwlock_unlock(pthread_rwlock_t *lock)

@@ -1,13 +1,14 @@
 /*
- * scan.c: formatted input. libc reads inside itself, where calls cannot be interposed.
+ * scan.c: formatted input. libc's functions call its own read internally, which cannot be interposed.
  *
- * libc's own function scans a *view* of the stream: a stream made for the call. The view passes the bytes of the real
- * stream on, one at a time, when libc asks for them; input.c reads them and parks. So libc decides what is matched,
- * stored and counted, and never takes a byte too many. What libc pushes back into the view goes back into the stream.
+ * libc's own function scans a *view* of the stream: a second stream that is created for the call. The view passes on
+ * the bytes of the real stream one at a time, when libc needs them; input.c reads them and parks. So libc decides what
+ * is matched, stored and counted, and never consumes a byte too many. Bytes that libc pushes back into the view go back
+ * into the stream.
  */
 #include "libc.h"
 #include "blocking.h"
-#include "cleanups.h"
+#include "cleanup_handlers.h"
 #include "stream.h"
 
 #include <limits.h>
@@ -17,9 +18,9 @@
 MF_ALWAYS_LINKED(scan);
 
 typedef struct view {
-    FILE *stream;         /* what is viewed; locked */
-    mf_cleanup *cleanups; /* outside the call: scanf has one for its lock */
-    bool is_over;         /* nothing more is to be taken */
+    FILE *stream;         /* the real stream, which is locked */
+    mf_cleanup *cleanups; /* the list outside the call: scanf has a record for its lock */
+    bool is_over;         /* no more bytes may be read */
     char buffer[1];
 } view;
 
@@ -33,7 +34,7 @@ static ssize_t read_view(void *cookie, char *to, size_t size)
     int character = __uflow(v->stream);
     mf_cleanups_exchange(inner);
     if (character == EOF)
-        return 0; /* an error is the stream's; to scanf it is the same */
+        return 0; /* an error is recorded in the stream; for scanf it is the same as the end */
     *to = (char)character;
     return 1;
 }
@@ -50,7 +51,8 @@ static FILE *open_view(view *v)
     return stream;
 }
 
-/* One character, or the bytes of a sequence that began like a digit or separator of the locale and was none. */
+/* Pushes back what libc has not consumed: one character, or the bytes of a sequence that began like a digit or
+ * separator of the locale. */
 static void push_back_rest(view *v, FILE *viewing)
 {
     char rest[2 * MB_LEN_MAX];

@@ -23,7 +23,7 @@ int sem_trywait(sem_t *semaphore)
 {
     int result = LIBC(sem_trywait)(semaphore);
     if (mf_current && result)
-        mf_spend_turn();
+        mf_consume_budget();
     return result;
 }
 

@@ -1,5 +1,5 @@
-/* signal.c: the signal mask, of which each fiber has its own, and sending a signal to oneself. */
-#include "sending.h"
+/* signal.c: the signal mask of a fiber, and signals that a fiber sends to itself. */
+#include "signal_to_self.h"
 #include "../carrier.h"
 #include "../mask.h"
 #include "../watch.h"
@@ -10,7 +10,7 @@
 
 MF_ALWAYS_LINKED(signal);
 
-/* ------------------------------------------------------------------------------------------------------ the mask --- */
+/* ----------------------------------------------------------------------------------------------------- the mask --- */
 
 /* 0 or EINVAL. */
 static int change_fibers(int how, const sigset_t *set, sigset_t *before)
@@ -25,8 +25,8 @@ static int change_fibers(int how, const sigset_t *set, sigset_t *before)
     return 0;
 }
 
-/* Between mr_fiber_enter_thread and mr_fiber_leave_thread the mask is the carrier's; between vfork and exec, the
-   child's. */
+/* Changes the thread's mask: between mr_fiber_enter_thread and mr_fiber_leave_thread the carrier's, between vfork and
+ * exec the child's. */
 static int change_threads(int how, const sigset_t *set, sigset_t *before)
 {
     int error = LIBC(pthread_sigmask)(how, set, before);
@@ -48,7 +48,7 @@ int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict before
     return error ? -1 : 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------- sending --- */
+/* ------------------------------------------------------------------------------------------------------ sending --- */
 
 /* A call that sends a signal to a thread, here to the calling thread. */
 typedef struct sending {
@@ -64,8 +64,8 @@ static bool is_signal(int number)
     return number > 0 && number <= 64;
 }
 
-/* Called by a fiber. A signal that the fiber allows is handled before the call returns. A signal that it blocks is
- * handled when the fiber allows it. */
+/* Sends a signal to the running fiber. If the fiber allows it, it is handled before the call returns. If the fiber
+ * blocks it, it is handled when the fiber allows it. */
 static int send_to_oneself(const sending *s)
 {
     sigset_t one, before;
@@ -77,7 +77,7 @@ static int send_to_oneself(const sending *s)
     int error = s->send(s);
     if (!error)
         mf_current->mask.awaited |= MF_MASK_BIT(s->signal_number);
-    mf_mask_let_in_awaited();
+    mf_mask_deliver_awaited();
     LIBC(pthread_sigmask)(SIG_SETMASK, &before, NULL);
     return error;
 }
@@ -134,7 +134,7 @@ int tgkill(pid_t process, pid_t thread, int signal_number)
     return mf_signal_send_by_number(SYS_tgkill, arguments);
 }
 
-/* ------------------------------------------------------------------------------------------------------- by number --- */
+/* ---------------------------------------------------------------------------------------------------- by number --- */
 
 bool mf_signal_is_to_oneself(long number, const long *arguments)
 {

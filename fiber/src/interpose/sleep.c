@@ -19,7 +19,7 @@ static uint64_t saturating_sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* 0, or a negative errno and what was left of it. */
+/* Returns 0, or a negative errno and the remaining time. */
 static int sleep_for(uint64_t duration_ns, uint64_t *rest_ns)
 {
     uint64_t deadline_ns = saturating_sum(mr_clock_now_ns(), duration_ns);
@@ -55,7 +55,7 @@ static bool is_wall_clock(clockid_t clock)
     return clock == CLOCK_MONOTONIC || clock == CLOCK_REALTIME || clock == CLOCK_BOOTTIME || clock == CLOCK_TAI;
 }
 
-/* The clock may be set while we sleep, so it is read again after each wait. */
+/* The clock may be set during the sleep, so it is read again after each wait. */
 static int sleep_until(clockid_t clock, const struct timespec *until)
 {
     struct timespec now;
@@ -75,7 +75,7 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, str
 {
     if (!mf_current || !is_wall_clock(clock))
         return LIBC(clock_nanosleep)(clock, flags, time, rest);
-    mf_spend_turn();
+    mf_consume_budget();
     return -((flags & TIMER_ABSTIME) ? sleep_until(clock, time) : sleep_for_timespec(time, rest));
 }
 
@@ -99,7 +99,7 @@ unsigned sleep(unsigned seconds)
     return (unsigned)(rest_ns / MF_NS_PER_SECOND); /* rounded down, as libc does */
 }
 
-/* A loop around this call waits for something that a fiber of the same carrier may have to do. */
+/* Yields to other fibers: a loop around this call may wait for a fiber of the same carrier. */
 int sched_yield(void)
 {
     if (!mf_current)

@@ -2,10 +2,10 @@
  * socket.c: receiving, sending, accepting, connecting.
  *
  * The attempts use MSG_DONTWAIT, so no flag of the socket changes. accept and connect have no such flag. accept first
- * looks with poll, under a lock. connect switches the socket to non-blocking mode while it begins.
+ * calls poll, under a lock. connect switches the socket to non-blocking mode while it begins.
  */
 #include "socket.h"
-#include "emptied.h"
+#include "last_receive.h"
 #include "fork.h"
 #include "libc.h"
 #include "timespec.h"
@@ -38,7 +38,7 @@ static bool receive_is_libcs(int descriptor, int flags)
 {
     if (!mf_current)
         return true;
-    mf_spend_turn();
+    mf_consume_budget();
     if (flags & MSG_DONTWAIT)
         return true;
     if ((flags & MSG_OOB) && mf_is_stream(descriptor))
@@ -48,7 +48,8 @@ static bool receive_is_libcs(int descriptor, int flags)
     return !mf_is_unix(descriptor);
 }
 
-/* This only reads the options. If another process set one before it passed the socket on, that is not known here. */
+/* Records options that waits must respect. An option that another process set before it passed the socket on is not
+ * noticed. */
 int setsockopt(int descriptor, int level, int option, const void *value, socklen_t size)
 {
     bool is_timeout =
@@ -70,7 +71,8 @@ static size_t total_bytes(const struct msghdr *message)
     return total;
 }
 
-/* More parts than the kernel accepts: the kernel does not look at them, so this must not either. */
+/* True if a message has more parts than the kernel accepts. The kernel does not read them, so this library must not
+ * either. */
 static bool has_too_many_parts(const struct msghdr *message)
 {
     return message->msg_iovlen > IOV_MAX;
@@ -109,19 +111,19 @@ static void advance(struct msghdr *message, size_t transferred)
 
 /* --------------------------------------------------------------------------------------------------- receiving --- */
 
-/* Nothing is to be had without a wait. */
+/* True if there is most likely nothing to receive yet. */
 static bool must_wait_first(int descriptor, size_t wanted)
 {
     return wanted && mf_seems_empty(descriptor);
 }
 
-static int without_waiting(const mf_patient_call *call)
+static int without_waiting(const mf_blocking_call *call)
 {
-    return mf_nothing_comes(call) ? 0 : MSG_DONTWAIT;
+    return mf_is_shut_for_receiving(call) ? 0 : MSG_DONTWAIT;
 }
 
 /* One receive that waits for its first byte. */
-static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int flags)
+static ssize_t receive_some(mf_blocking_call *call, struct msghdr *message, int flags)
 {
     ssize_t received;
     do
@@ -131,7 +133,8 @@ static ssize_t receive_some(mf_patient_call *call, struct msghdr *message, int f
     return received;
 }
 
-/* The kernel ends a receive behind the part that carried descriptors, even if there was no room for them. */
+/* The kernel ends a receive after the part that carried descriptors, even if they did not fit into the control
+ * buffer. */
 static bool has_descriptors(struct msghdr *message)
 {
     if (message->msg_flags & MSG_CTRUNC)
@@ -142,7 +145,7 @@ static bool has_descriptors(struct msghdr *message)
     return false;
 }
 
-bool mf_has_only_its_end(int descriptor)
+bool mf_is_at_end(int descriptor)
 {
     struct pollfd entry = {.fd = descriptor};
     int error = errno, left = 0;
@@ -151,12 +154,12 @@ bool mf_has_only_its_end(int descriptor)
     return has_only;
 }
 
-/* The same after a first part. An error or the end is left to the next call; the result is then 0 or less. */
-static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int flags)
+/* Receives more after a first part. Leaves an error or the end to the next call; the result is then 0 or less. */
+static ssize_t receive_more(mf_blocking_call *call, struct msghdr *message, int flags)
 {
     ssize_t received;
     do {
-        if (mf_has_only_its_end(call->descriptor))
+        if (mf_is_at_end(call->descriptor))
             return 0;
         received = LIBC(recvmsg)(call->descriptor, message, flags | MSG_DONTWAIT);
     } while (received < 0 && errno == EAGAIN && mf_wait_to_retry(call));
@@ -164,8 +167,8 @@ static ssize_t receive_more(mf_patient_call *call, struct msghdr *message, int f
     return received;
 }
 
-/* How many bytes a receive waits for: all of them with MSG_WAITALL. With MSG_PEEK on a Unix socket it waits for the
- * first byte only (unix_stream_read_generic in net/unix/af_unix.c). */
+/* The number of bytes for which a receive waits: all of them with MSG_WAITALL. With MSG_PEEK on a Unix socket it waits
+ * for the first byte only (unix_stream_read_generic in net/unix/af_unix.c). */
 static size_t least_bytes(int descriptor, size_t wanted, int flags)
 {
     if ((flags & MSG_PEEK) && mf_is_unix(descriptor))
@@ -174,9 +177,9 @@ static size_t least_bytes(int descriptor, size_t wanted, int flags)
     return mark < wanted ? mark : wanted;
 }
 
-/* Continues after a first part that was not enough, until enough bytes have come, or the end, or an error. The
- * result is what came. Each part may bring control messages. */
-static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int flags, size_t received,
+/* Continues after a short first part, until enough bytes, the end or an error have come. Returns the number of bytes.
+ * Each part may bring control messages. */
+static ssize_t receive_rest(mf_blocking_call *call, struct msghdr *message, int flags, size_t received,
                             size_t control_bytes)
 {
     remainder rest;
@@ -200,9 +203,9 @@ static ssize_t receive_rest(mf_patient_call *call, struct msghdr *message, int f
     return (ssize_t)received;
 }
 
-/* MSG_PEEK, when not enough bytes are there yet. The bytes stay in the socket, so it always looks readable. Only
- * looking again after a pause shows whether more have come. */
-static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags, ssize_t seen, size_t control_bytes)
+/* Waits for more bytes with MSG_PEEK. The bytes stay in the socket, so poll always reports it as readable. Only another
+ * attempt after a pause shows whether more have come. */
+static ssize_t peek_all(mf_blocking_call *call, struct msghdr *message, int flags, ssize_t seen, size_t control_bytes)
 {
     unsigned backoff_ms = 0;
     ssize_t before;
@@ -222,7 +225,7 @@ static ssize_t peek_all(mf_patient_call *call, struct msghdr *message, int flags
 
 static ssize_t receive_message(int descriptor, struct msghdr *message, int flags)
 {
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     size_t wanted = total_bytes(message), control_bytes = message->msg_controllen;
     int before = errno;
     call.is_unannounced = mf_receive_mark(descriptor) > 1;
@@ -270,7 +273,7 @@ ssize_t recv(int descriptor, void *buffer, size_t size, int flags)
         return LIBC(recv)(descriptor, buffer, size, flags);
     if ((flags & MSG_WAITALL) || mf_receive_mark(descriptor) > 1)
         return recvfrom(descriptor, buffer, size, flags, NULL, NULL);
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     ssize_t received;
     int before = errno;
     if (must_wait_first(descriptor, size) && !mf_wait_to_try(&call))
@@ -297,7 +300,7 @@ ssize_t __recvfrom_chk(int descriptor, void *buffer, size_t size, size_t buffer_
     return recvfrom(descriptor, buffer, size, flags, address, address_size);
 }
 
-/* The kernel leaves there what is left of it. */
+/* Stores the remaining time in the timeout, as the kernel does. */
 static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
 {
     if (timeout && deadline_ns != MR_NO_DEADLINE)
@@ -306,9 +309,9 @@ static void note_time_left(struct timespec *timeout, uint64_t deadline_ns)
 
 /* After a message, waits for the next one. Returns false at the end, or at an error. The error is left to the next
  * call, because receiving would remove it from the socket. */
-static bool another_comes(int descriptor)
+static bool wait_for_another(int descriptor)
 {
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     while (LIBC(poll)(&entry, 1, 0) == 0)
         if (!mf_wait_to_retry(&call)) {
@@ -328,7 +331,7 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
     unsigned done = 0;
     int before = errno;
     while (done < count) {
-        if (done && !(one_at_a_time & MSG_DONTWAIT) && !another_comes(descriptor))
+        if (done && !(one_at_a_time & MSG_DONTWAIT) && !wait_for_another(descriptor))
             break;
         ssize_t received = recvmsg(descriptor, &messages[done].msg_hdr, one_at_a_time);
         if (received < 0)
@@ -346,7 +349,7 @@ int recvmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
 
 /* ----------------------------------------------------------------------------------------------------- sending --- */
 
-/* Takes it off the socket; 0 if there is none. */
+/* Reads and clears the socket's error; 0 if there is none. */
 static int take_error(int descriptor)
 {
     int error = 0;
@@ -355,7 +358,7 @@ static int take_error(int descriptor)
     return error;
 }
 
-ssize_t mf_send_once(const mf_patient_call *call, const struct msghdr *message, int flags)
+ssize_t mf_send_once(const mf_blocking_call *call, const struct msghdr *message, int flags)
 {
     int silently = call->is_local_send ? MSG_NOSIGNAL : 0;
     ssize_t sent = LIBC(sendmsg)(call->descriptor, message, flags | MSG_DONTWAIT | silently);
@@ -366,7 +369,7 @@ ssize_t mf_send_once(const mf_patient_call *call, const struct msghdr *message, 
     return sent;
 }
 
-static ssize_t send_some(mf_patient_call *call, const struct msghdr *message, int flags)
+static ssize_t send_some(mf_blocking_call *call, const struct msghdr *message, int flags)
 {
     ssize_t sent;
     do
@@ -376,14 +379,15 @@ static ssize_t send_some(mf_patient_call *call, const struct msghdr *message, in
     return sent;
 }
 
-/* An error after a part belongs to the next call, which must find it. Another send would remove it from the socket. */
+/* True if the socket has an error. After a part was sent, the next call must report it; another send now would remove
+ * it from the socket. */
 static bool is_broken(int descriptor)
 {
     struct pollfd entry = {.fd = descriptor};
     return LIBC(poll)(&entry, 1, 0) > 0;
 }
 
-ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int flags, size_t sent)
+ssize_t mf_send_rest(mf_blocking_call *call, const struct msghdr *message, int flags, size_t sent)
 {
     remainder rest;
     size_t wanted = total_bytes(message);
@@ -405,8 +409,8 @@ ssize_t mf_send_rest(mf_patient_call *call, const struct msghdr *message, int fl
     return (ssize_t)sent;
 }
 
-/* MSG_FASTOPEN to a peer that has given no cookie yet: first the connection is made, then the data is sent. */
-static ssize_t send_when_connected(mf_patient_call *call, const struct msghdr *message, int flags)
+/* Sends with MSG_FASTOPEN to a peer without a cookie: the data follows when the connection is established. */
+static ssize_t send_when_connected(mf_blocking_call *call, const struct msghdr *message, int flags)
 {
     struct msghdr plain = *message;
     plain.msg_name = NULL;
@@ -420,7 +424,7 @@ static ssize_t send_when_connected(mf_patient_call *call, const struct msghdr *m
 
 static ssize_t send_message(int descriptor, const struct msghdr *message, int flags)
 {
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
     int before = errno;
     ssize_t sent = send_some(&call, message, flags);
     if (sent < 0 && errno == EINPROGRESS && (flags & MSG_FASTOPEN))
@@ -428,7 +432,7 @@ static ssize_t send_message(int descriptor, const struct msghdr *message, int fl
     if (sent < 0)
         return sent;
     if (!call.has_waited)
-        mf_spend_turn();
+        mf_consume_budget();
     if ((size_t)sent < total_bytes(message))
         sent = mf_send_rest(&call, message, flags, (size_t)sent);
     return mf_settle(sent, before);
@@ -439,7 +443,7 @@ static bool send_is_libcs(int flags)
     if (!mf_current)
         return true;
     if (flags & MSG_DONTWAIT)
-        mf_spend_turn();
+        mf_consume_budget();
     return flags & MSG_DONTWAIT;
 }
 
@@ -461,7 +465,7 @@ ssize_t sendto(int descriptor, const void *buffer, size_t size, int flags, const
     return send_message(descriptor, &message, flags);
 }
 
-/* Most often everything is taken at once. Then this is one plain send. */
+/* In most cases the socket takes everything at once. Then this is one plain send. */
 ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
 {
     if (send_is_libcs(flags))
@@ -470,10 +474,10 @@ ssize_t send(int descriptor, const void *buffer, size_t size, int flags)
     ssize_t sent = LIBC(send)(descriptor, buffer, size, flags | MSG_DONTWAIT);
     if (sent < 0 && errno == EAGAIN)
         return mf_settle(sendto(descriptor, buffer, size, flags, NULL, 0), before);
-    mf_spend_turn();
+    mf_consume_budget();
     if (sent < 0 || (size_t)sent == size)
         return sent;
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
     struct iovec vector = {(void *)buffer, size};
     sent = mf_send_rest(&call, &(struct msghdr){.msg_iov = &vector, .msg_iovlen = 1}, flags, (size_t)sent);
     return mf_settle(sent, before);
@@ -487,7 +491,7 @@ int sendmmsg(int descriptor, struct mmsghdr *messages, unsigned count, int flags
         return LIBC(sendmmsg)(descriptor, messages, count, flags);
     unsigned done = 0;
     int before = errno;
-    if (count > IOV_MAX) /* as the kernel (sendmmsg(2)) */
+    if (count > IOV_MAX) /* as the kernel does (sendmmsg(2)) */
         count = IOV_MAX;
     while (done < count) {
         ssize_t sent = sendmsg(descriptor, &messages[done].msg_hdr, flags);
@@ -521,34 +525,34 @@ void mf_socket_forget_after_fork(void)
 
 /*
  * Accepts if a connection is waiting. The lock stops fibers of other carriers: one of them could take the connection
- * between the look and the accept, which would then block the carrier. Nothing helps against other processes that
- * share a blocking listener.
+ * between poll and accept, which would then block the carrier. The lock does not stop other processes that share a
+ * blocking listener.
  */
 static int accept_waiting(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {
     mf_lock *own = &accept_locks[(unsigned)descriptor % ACCEPT_LOCKS];
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
-    mf_lock_take(own);
+    mf_lock_acquire(own);
     int ready = LIBC(poll)(&entry, 1, 0);
     int accepted = ready > 0 ? LIBC(accept4)(descriptor, address, size, flags) : mf_fail(-EAGAIN);
-    mf_lock_give(own);
+    mf_lock_release(own);
     return accepted;
 }
 
-/* Or fails at once. */
+/* True if accept is left to libc, because it does not wait or fails at once. */
 static bool accept_is_libcs(int descriptor, int flags)
 {
     if (!mf_current)
         return true;
     bool is_without_wait = (flags & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) || mf_is_nonblocking(descriptor);
     if (is_without_wait)
-        mf_spend_turn();
+        mf_consume_budget();
     return is_without_wait || !is_listening(descriptor);
 }
 
 int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags)
 {
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_READABLE};
     if (accept_is_libcs(descriptor, flags))
         return LIBC(accept4)(descriptor, address, size, flags);
     int accepted, before = errno;
@@ -556,7 +560,7 @@ int accept4(int descriptor, struct sockaddr *address, socklen_t *size, int flags
         accepted = accept_waiting(descriptor, address, size, flags);
     while (accepted < 0 && errno == EAGAIN && mf_wait_to_retry(&call));
     if (accepted >= 0 && !call.has_waited)
-        mf_spend_turn();
+        mf_consume_budget();
     return (int)mf_settle(accepted, before);
 }
 
@@ -581,13 +585,13 @@ static int begin_connect(int descriptor, const struct sockaddr *address, socklen
 
 /* The second connect takes the socket out of its connecting state and returns the outcome. It does not wait, because
  * the outcome is known. */
-static int await_connection(mf_patient_call *call, const struct sockaddr *address, socklen_t size)
+static int await_connection(mf_blocking_call *call, const struct sockaddr *address, socklen_t size)
 {
     struct pollfd entry = {.fd = call->descriptor, .events = POLLOUT};
     do {
         if (!mf_wait_to_retry(call)) {
             if (errno == EAGAIN)
-                errno = EINPROGRESS; /* what SO_SNDTIMEO makes of it (socket(7)) */
+                errno = EINPROGRESS; /* the result of a passed SO_SNDTIMEO (socket(7)) */
             return -1;
         }
     } while (LIBC(poll)(&entry, 1, 0) == 0);
@@ -600,11 +604,11 @@ int connect(int descriptor, const struct sockaddr *address, socklen_t size)
     int before = errno, flags = mf_current ? LIBC(fcntl)(descriptor, F_GETFL) : -1;
     if (flags < 0 || (flags & O_NONBLOCK))
         return LIBC(connect)(descriptor, address, size);
-    mf_patient_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
+    mf_blocking_call call = {.descriptor = descriptor, .direction = MR_WAIT_WRITABLE};
     uint64_t deadline_ns = mf_socket_deadline_ns(descriptor, MR_WAIT_WRITABLE);
     unsigned backoff_ms = 0;
     int result;
-    do /* EAGAIN: the queue of a Unix listener is full, and nothing announces room in it */
+    do /* EAGAIN: the queue of a Unix listener is full, and no event reports when it has space */
         result = begin_connect(descriptor, address, size, flags);
     while (result < 0 && errno == EAGAIN && mf_back_off(&backoff_ms, deadline_ns));
     if (result < 0 && (errno == EINPROGRESS || errno == EALREADY))

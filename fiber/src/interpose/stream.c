@@ -1,4 +1,4 @@
-/* stream.c: locks of stdio's streams, held while a fiber waits. */
+/* stream.c: locks of stdio's streams, which a fiber may hold while it waits. */
 #include "stream.h"
 #include "../check.h"
 #include "../lock.h"
@@ -23,8 +23,8 @@ static bucket *bucket_of(const FILE *stream)
 }
 static_assert(BUCKETS == 1 << 8, "bucket_of takes eight bits of the product");
 
-/* With the bucket locked. */
-static bool is_used_by_neighbour(const bucket *own, const FILE *stream)
+/* The bucket is locked. */
+static bool is_used_by_sibling(const bucket *own, const FILE *stream)
 {
     for (const mf_stream_user *each = own->first; each; each = each->next)
         if (each->stream == stream && each->carrier == mf_this_carrier && each->fiber != mf_current)
@@ -41,13 +41,13 @@ void mf_stream_forget_after_fork(void)
 static bool try_lock(FILE *stream, mf_stream_user *own)
 {
     bucket *b = bucket_of(stream);
-    mf_lock_take(&b->lock);
-    bool locked = !is_used_by_neighbour(b, stream) && LIBC(ftrylockfile)(stream) == 0;
+    mf_lock_acquire(&b->lock);
+    bool locked = !is_used_by_sibling(b, stream) && LIBC(ftrylockfile)(stream) == 0;
     if (locked) {
         *own = (mf_stream_user){.next = b->first, .stream = stream, .fiber = mf_current, .carrier = mf_this_carrier};
         b->first = own;
     }
-    mf_lock_give(&b->lock);
+    mf_lock_release(&b->lock);
     return locked;
 }
 
@@ -66,13 +66,13 @@ void mf_stream_lock(FILE *stream, mf_stream_user *own)
 static void remove_user(const FILE *stream, const mf_stream_user *own)
 {
     bucket *b = bucket_of(stream);
-    mf_lock_take(&b->lock);
+    mf_lock_acquire(&b->lock);
     mf_stream_user **link = &b->first;
     while (*link && *link != own)
         link = &(*link)->next;
     MR_CHECK(*link == own);
     *link = own->next;
-    mf_lock_give(&b->lock);
+    mf_lock_release(&b->lock);
 }
 
 void mf_stream_unlock(FILE *stream, mf_stream_user *own)
@@ -83,7 +83,7 @@ void mf_stream_unlock(FILE *stream, mf_stream_user *own)
     LIBC(funlockfile)(stream);
 }
 
-/* ------------------------------------------------------------------------------------- locked by the program itself --- */
+/* --------------------------------------------------------------------------------- locked by the program itself --- */
 
 int ftrylockfile(FILE *stream)
 {
@@ -92,7 +92,7 @@ int ftrylockfile(FILE *stream)
         return LIBC(ftrylockfile)(stream);
     if (!try_lock(stream, own)) {
         free(own);
-        mf_spend_turn();
+        mf_consume_budget();
         return EBUSY;
     }
     own->is_programs = true;
@@ -114,11 +114,11 @@ void flockfile(FILE *stream)
 static mf_stream_user *find_programs(const FILE *stream)
 {
     bucket *b = bucket_of(stream);
-    mf_lock_take(&b->lock);
+    mf_lock_acquire(&b->lock);
     mf_stream_user *found = b->first;
     while (found && !(found->is_programs && found->stream == stream && found->fiber == mf_current))
         found = found->next;
-    mf_lock_give(&b->lock);
+    mf_lock_release(&b->lock);
     return found;
 }
 
@@ -127,7 +127,7 @@ bool mf_stream_is_held(const FILE *stream)
     return find_programs(stream) != NULL;
 }
 
-void mf_stream_let_go(FILE *stream)
+void mf_stream_release_user_locks(FILE *stream)
 {
     mf_stream_user *own;
     while ((own = find_programs(stream))) {

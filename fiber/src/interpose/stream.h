@@ -1,8 +1,8 @@
 /*
- * stream.h: what reading and writing stdio's streams have in common.
+ * stream.h: internals of stdio's streams, and their locks on fibers.
  *
- * As in libc, a stream stays locked while its user waits. libc identifies the owner by its OS thread, which all fibers of
- * a carrier share. The table of users tells these fibers apart.
+ * As in libc, a stream stays locked while its user waits. libc identifies the owner by its OS thread, which all fibers
+ * of a carrier share. The table of users tells these fibers apart.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_STREAM_H
 #define MILLRACE_FIBER_INTERPOSE_STREAM_H
@@ -29,7 +29,7 @@ void _IO_doallocbuf(FILE *);
 int _IO_switch_to_get_mode(FILE *);
 void _IO_free_backup_area(FILE *);
 
-/* -1 if the stream has none: a stream of memory, or one made by fopencookie. Unlike fileno, it does not change errno. */
+/* The stream's descriptor; -1 for a stream of memory or of fopencookie. Unlike fileno, it does not change errno. */
 static inline int mf_stream_descriptor(const FILE *stream)
 {
     return stream->_flags & MF_STREAM_IS_FILE ? stream->_fileno : -1;
@@ -40,32 +40,32 @@ typedef struct mf_stream_user {
     const FILE *stream;
     const mr_fiber *fiber;     /* may have ended without funlockfile */
     const mf_carrier *carrier; /* the fiber's */
-    bool is_programs;          /* by flockfile, until funlockfile */
+    bool is_programs;          /* locked by flockfile, until funlockfile */
 } mf_stream_user;
 
-/* On fibers. Between the two calls the record belongs to the stream. A stream with locking by its users (fsetlocking,
- * and libc's own streams for snprintf, which have no lock) is not locked. */
+/* Lock and unlock a stream, on a fiber. Between the two calls the record belongs to the stream. A stream that its users
+ * lock (fsetlocking, and libc's own streams for snprintf, which have no lock) is not locked. */
 void mf_stream_lock(FILE *stream, mf_stream_user *own);
 void mf_stream_unlock(FILE *stream, mf_stream_user *own);
 
-/* One attempt of mf_stream_lock, which waits a millisecond between two attempts. */
+/* Makes one attempt of mf_stream_lock, which waits a millisecond between two attempts. */
 bool mf_stream_try_lock(FILE *stream, mf_stream_user *own);
 
-/* Has the running fiber locked the stream by flockfile? Then no helper thread can use it. */
+/* True if the running fiber has locked the stream by flockfile. Then no helper thread can use it. */
 bool mf_stream_is_held(const FILE *stream);
 
-/* Releases all locks that the running fiber took by flockfile: the stream is about to be closed. */
-void mf_stream_let_go(FILE *stream);
+/* Releases all locks of flockfile that the running fiber holds, because the stream is about to be closed. */
+void mf_stream_release_user_locks(FILE *stream);
 
-/* Drops the records of those locks, but does not touch the stream: a freopen has failed, and since glibc 2.41 the
- * stream no longer exists then. A record that stayed would belong to the next stream at that address. */
+/* Drops the records of those locks without touching the stream, after a failed freopen: since glibc 2.41 the stream no
+ * longer exists then. Otherwise the records would belong to the next stream at that address. */
 void mf_stream_forget(const FILE *stream);
 
-/* output.c: writes what the buffer of a locked stream holds, so that libc has nothing left to write. False after an
-   error. */
+/* output.c: writes the buffer of a locked stream, so that libc has nothing left to write. Returns false after an
+ * error. */
 bool mf_stream_write_out(FILE *stream);
 
-/* flush.c: the same for a stream that is not locked, before it is closed. The fiber itself must write, so that the
+/* flush.c: locks a stream and writes its buffer, before the stream is closed. The fiber itself must write, so that the
  * SIGPIPE of a broken pipe reaches it and not a helper thread. */
 bool mf_stream_end_writing(FILE *stream);
 

@@ -1,15 +1,15 @@
 /*
  * syscall.c: system calls by number.
  *
- * A call that sends a signal to the caller's thread means the fiber. One call parks: sleeping on a word of memory
+ * A call that sends a signal to the caller's thread sends it to the fiber. One call parks: sleeping on a word of memory
  * (futex(2)). Locks that are not pthread's use it: those of GLib, Qt and Rust, and C++'s futures, atomic waits and
- * static variables under initialisation. A fiber sleeps in the table of waiters. A waker looks in this table first,
- * and then wakes in the kernel.
+ * initialisation of static variables. A fiber sleeps in the table of waiters. A waker first wakes fibers in this table,
+ * and then threads in the kernel.
  */
 #include "../carrier.h"
 #include "blocking.h"
 #include "libc.h"
-#include "sending.h"
+#include "signal_to_self.h"
 #include "timespec.h"
 #include "waiters.h"
 
@@ -27,9 +27,9 @@ typedef struct futex_call {
     int command; /* without its flags */
     int flags;
     long value;
-    long limit; /* a timespec of those that sleep, else a number */
+    long limit; /* a timespec for calls that sleep, else a number */
     void *other;
-    long last; /* the bits of some */
+    long last; /* the bit mask of the _BITSET calls */
 } futex_call;
 
 static futex_call futex_call_of(const long *arguments)
@@ -57,7 +57,7 @@ static unsigned bits_of(const futex_call *c)
 
 /* ---------------------------------------------------------------------------------------------------- sleeping --- */
 
-/* What the kernel refuses, it is to refuse itself. */
+/* True if the call parks. Invalid calls go to the kernel, which refuses them. */
 static bool parks(const futex_call *c)
 {
     const struct timespec *limit = (const struct timespec *)c->limit;
@@ -75,7 +75,7 @@ static uint64_t deadline_of(const futex_call *c)
 
 /* Returns 0 if the word has the value, otherwise the kernel's error. Moving no sleeper from the word to the same
  * word only compares it. */
-static int look(const futex_call *c)
+static int compare_word(const futex_call *c)
 {
     int flags = c->flags & FUTEX_PRIVATE_FLAG;
     long moved = LIBC(syscall)(SYS_futex, c->word, FUTEX_CMP_REQUEUE | flags, 0L, 0L, c->word, c->value);
@@ -96,12 +96,12 @@ static long sleep_on_word(const futex_call *c)
     int before = errno;
     uint64_t deadline_ns = deadline_of(c);
     mf_waiter_enter(&waiter, c->word, bits_of(c));
-    int error = look(c);
+    int error = compare_word(c);
     bool is_refused = error && mf_wait_claim_own(&waiter.wait, 0);
     int outcome = mf_waiter_park(&waiter, !(c->flags & FUTEX_PRIVATE_FLAG), deadline_ns);
     mf_waiter_leave(&waiter);
     if (is_refused)
-        mf_spend_turn();
+        mf_consume_budget();
     else
         error = error_of(outcome);
     errno = error ? error : before;
@@ -110,7 +110,7 @@ static long sleep_on_word(const futex_call *c)
 
 /* ------------------------------------------------------------------------------------------------------ waking --- */
 
-/* The kernel wakes one if it is to wake none. */
+/* Wakes fibers, then threads. The kernel, too, wakes one sleeper if the number is 0. */
 static long wake_sleepers(const futex_call *c)
 {
     int most = (int)c->value > 1 ? (int)c->value : 1, before = errno;
@@ -158,7 +158,7 @@ static long futex(const long *arguments)
 
 /* ---------------------------------------------------------------------------------------------------- by number --- */
 
-/* No call has more arguments. Passing on arguments that were not given does no harm, so the sanitizer need not
+/* No system call has more arguments. Passing on arguments that were not given does no harm, so the sanitizer need not
  * report it. */
 __attribute__((no_sanitize_address)) long syscall(long number, ...)
 {

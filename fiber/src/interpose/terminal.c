@@ -1,4 +1,4 @@
-/* terminal.c: what poll does not tell of a terminal. */
+/* terminal.c: whether a read of a terminal would wait, which poll alone does not tell. */
 #include "terminal.h"
 #include "libc.h"
 
@@ -11,8 +11,8 @@ MF_ALWAYS_LINKED(terminal);
 
 #define NS_PER_TENTH UINT64_C(100000000)
 
-/* The master side of a pseudoterminal reports the settings of the terminal, and has none itself. */
-static bool tells_others_settings(int descriptor)
+/* True for the master side of a pseudoterminal. It reports the settings of the terminal, and has none itself. */
+static bool is_pty_master(int descriptor)
 {
     unsigned number;
     return ioctl(descriptor, TIOCGPTN, &number) == 0;
@@ -25,7 +25,7 @@ static bool is_in_background(int descriptor)
     return foreground >= 0 && foreground != getpgrp();
 }
 
-/* After a poll, which has what is on its way arrive. */
+/* The number of bytes that can be read. Call it after a poll, which delivers bytes on their way. */
 static size_t available_bytes(int descriptor)
 {
     int available = 0;
@@ -33,7 +33,7 @@ static size_t available_bytes(int descriptor)
     return (size_t)available;
 }
 
-static mf_terminal_state look_for_bytes(int descriptor, size_t wanted, bool has_pause)
+static mf_terminal_state check_bytes(int descriptor, size_t wanted, bool has_pause)
 {
     size_t available = available_bytes(descriptor);
     if (available >= wanted)
@@ -41,13 +41,13 @@ static mf_terminal_state look_for_bytes(int descriptor, size_t wanted, bool has_
     return has_pause && available ? MF_TERMINAL_BEGUN : MF_TERMINAL_EMPTY;
 }
 
-mf_terminal_state mf_terminal_look(int descriptor, size_t size, uint64_t *limit_ns)
+mf_terminal_state mf_terminal_check(int descriptor, size_t size, uint64_t *limit_ns)
 {
     struct termios settings;
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     if (tcgetattr(descriptor, &settings) != 0)
         return MF_TERMINAL_NONE;
-    bool is_other_end = tells_others_settings(descriptor);
+    bool is_other_end = is_pty_master(descriptor);
     if (!is_other_end && is_in_background(descriptor))
         return MF_TERMINAL_READY;
     bool has_input = LIBC(poll)(&entry, 1, 0) > 0;
@@ -57,6 +57,6 @@ mf_terminal_state mf_terminal_look(int descriptor, size_t size, uint64_t *limit_
     *limit_ns = tenths * NS_PER_TENTH;
     if (!least)
         return has_input || !tenths ? MF_TERMINAL_READY : MF_TERMINAL_TIMED;
-    mf_terminal_state state = look_for_bytes(descriptor, size < least ? size : least, tenths > 0);
+    mf_terminal_state state = check_bytes(descriptor, size < least ? size : least, tenths > 0);
     return state == MF_TERMINAL_EMPTY && size < least && !tenths ? MF_TERMINAL_UNANNOUNCED : state;
 }

@@ -15,7 +15,7 @@
 
 MF_ALWAYS_LINKED(thread);
 
-/* How a new thread begins: with a signal mask, and then one of the two functions. */
+/* The start of a new thread: its signal mask, and one of the two functions. */
 typedef struct beginning {
     void *(*run)(void *);
     int (*run_as_c11)(void *);
@@ -23,7 +23,7 @@ typedef struct beginning {
     uint64_t mask;
 } beginning;
 
-/* NULL without memory. */
+/* Allocates the record; NULL without memory. */
 static beginning *prepare(beginning first)
 {
     beginning *b = malloc(sizeof *b);
@@ -93,7 +93,7 @@ int thrd_create(thrd_t *thread, thrd_start_t run, void *argument)
     return result;
 }
 
-/* The child of fork learns from a pthread_atfork handler that it has no carriers; _Fork runs no such handlers. */
+/* In the child of fork a pthread_atfork handler forgets the carriers. _Fork runs no such handlers, so this does. */
 pid_t _Fork(void)
 {
     pid_t child = LIBC(_Fork)();
@@ -116,7 +116,7 @@ static void run_join(void *argument)
     call->result = LIBC(pthread_join)(call->thread, call->value);
 }
 
-/* A helper thread waits. It could not tell that a thread joins itself. */
+/* Lets a helper thread wait. That could not notice that a thread joins itself, so this function checks it. */
 int pthread_join(pthread_t thread, void **value)
 {
     if (!mf_current)
@@ -124,6 +124,6 @@ int pthread_join(pthread_t thread, void **value)
     if (pthread_equal(thread, pthread_self()))
         return EDEADLK;
     join_call call = {.thread = thread, .value = value};
-    mf_offload_alone(run_join, &call);
+    mf_offload_to_new_thread(run_join, &call);
     return call.result;
 }

@@ -1,5 +1,5 @@
 /*
- * timespec.h: times as libc's calls take them and give them, and deadlines on the core's clock.
+ * timespec.h: converts between libc's times and deadlines on the core's clock.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_TIMESPEC_H
 #define MILLRACE_FIBER_INTERPOSE_TIMESPEC_H
@@ -27,7 +27,7 @@ static inline struct timespec mf_timespec_of(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / MF_NS_PER_SECOND), .tv_nsec = (long)(ns % MF_NS_PER_SECOND)};
 }
 
-/* For a valid timeout, or for none (NULL). A deadline centuries away counts as none. */
+/* Converts a valid timeout (NULL: none) to a deadline. One that is centuries away counts as none. */
 static inline uint64_t mf_deadline_after(const struct timespec *timeout)
 {
     if (!timeout || (uint64_t)timeout->tv_sec > UINT64_MAX / MF_NS_PER_SECOND / 2)
@@ -35,7 +35,7 @@ static inline uint64_t mf_deadline_after(const struct timespec *timeout)
     return mr_clock_now_ns() + (uint64_t)timeout->tv_sec * MF_NS_PER_SECOND + (uint64_t)timeout->tv_nsec;
 }
 
-/* For a valid point in time on another clock. A point before that clock's beginning has passed. */
+/* Converts a valid point in time on another clock to a deadline. A point before that clock's beginning has passed. */
 static inline uint64_t mf_deadline_on(clockid_t clock, const struct timespec *until)
 {
     const time_t longest_s = INT64_MAX / INT64_C(1000000000) - 1; /* 292 years: "never", and no product overflows */
@@ -59,7 +59,7 @@ static inline bool mf_has_passed(uint64_t deadline_ns)
     return deadline_ns != MR_NO_DEADLINE && mr_clock_now_ns() >= deadline_ns;
 }
 
-/* 0 when it has passed. */
+/* The time until a deadline; 0 when it has passed. */
 static inline uint64_t mf_left_ns(uint64_t deadline_ns)
 {
     uint64_t now_ns = mr_clock_now_ns();

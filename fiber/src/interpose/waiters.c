@@ -32,7 +32,7 @@ static bucket *bucket_of(const void *address)
 
 /* A waiter first writes that it waits and then reads the word. A waker first writes the word and then reads whether
  * anyone waits. With a full fence in between on both sides, at least one of them sees the other. */
-static void write_before_look(bucket *own)
+static void fence_before_read(bucket *own)
 {
 #ifdef __SANITIZE_THREAD__
     atomic_fetch_add(&own->count, 0); /* TSan does not know fences */
@@ -48,20 +48,20 @@ void mf_waiter_enter(mf_waiter *waiter, const void *address, unsigned bits)
     mf_wait_init(&waiter->wait);
     waiter->bits = bits;
     waiter->node = (mf_node){.wait = &waiter->wait, .item = (void *)address};
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     mf_queue_push(&own->waiters, &waiter->node);
     atomic_fetch_add(&own->count, 1);
-    mf_lock_give(&own->lock);
-    write_before_look(own);
+    mf_lock_release(&own->lock);
+    fence_before_read(own);
 }
 
 void mf_waiter_leave(mf_waiter *waiter)
 {
     bucket *own = bucket_of(waiter->node.item);
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     mf_queue_remove(&own->waiters, &waiter->node);
     MR_CHECK(atomic_fetch_sub(&own->count, 1) > 0);
-    mf_lock_give(&own->lock);
+    mf_lock_release(&own->lock);
 }
 
 int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_ns)
@@ -81,7 +81,7 @@ static bool is_meant(const mf_node *node, const void *address, unsigned bits)
 static unsigned wake_in(bucket *own, const void *address, unsigned most, unsigned bits)
 {
     unsigned woken = 0;
-    mf_lock_take(&own->lock);
+    mf_lock_acquire(&own->lock);
     for (mf_node *node = own->waiters.first, *next; node && woken < most; node = next) {
         next = node->next;
         if (!is_meant(node, address, bits) || !mf_wait_claim(node->wait, 0))
@@ -90,20 +90,21 @@ static unsigned wake_in(bucket *own, const void *address, unsigned most, unsigne
         mf_wait_wake(node->wait);
         woken++;
     }
-    mf_lock_give(&own->lock);
+    mf_lock_release(&own->lock);
     return woken;
 }
 
-/* A signal handler may call sem_post; its own thread must not hold the bucket's lock then. So the mask is held. */
+/* A signal handler may call sem_post. The thread that it interrupts must not hold the bucket's lock, so signals are
+ * blocked meanwhile. */
 unsigned mf_waiters_wake(const void *address, unsigned most, unsigned bits)
 {
     bucket *own = bucket_of(address);
-    write_before_look(own);
+    fence_before_read(own);
     if (atomic_load_explicit(&own->count, memory_order_relaxed) == 0)
         return 0;
-    mf_hold hold = mf_mask_hold();
+    mf_mask_saved hold = mf_mask_block_all();
     unsigned woken = wake_in(own, address, most, bits);
-    mf_mask_let_go(hold);
+    mf_mask_unblock(hold);
     return woken;
 }
 

@@ -1,6 +1,6 @@
 /*
- * waiters.h: fibers that wait at an address of memory, as OS threads do by futex(2). The address is that of a lock of
- * pthread's, or of a word on which a program's own lock waits.
+ * waiters.h: a table of fibers that wait at an address, as OS threads do by futex(2): the address of a pthread lock, or
+ * of a word that a program's own lock uses.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_WAITERS_H
 #define MILLRACE_FIBER_INTERPOSE_WAITERS_H
@@ -19,15 +19,15 @@ typedef struct mf_waiter {
 } mf_waiter;
 
 /*
- * The running fiber waits at the address from now on. If a wake did not find it, then the fiber, when it reads memory
- * after this call and before it parks on `wait`, sees everything that was written before that wake.
+ * Enters the running fiber as a waiter at the address. If a wake does not find it, the fiber sees everything that was
+ * written before that wake when it reads memory after this call and before it parks on `wait`.
  */
 void mf_waiter_enter(mf_waiter *waiter, const void *address, unsigned bits);
 void mf_waiter_leave(mf_waiter *waiter);
 
 /*
- * Parks; returns 0 when woken. Another process cannot wake a fiber in this table. A fiber that also waits for other
- * processes therefore wakes up now and then without a reason, and must check its condition.
+ * Parks; returns 0 when woken. Another process cannot wake a fiber in this table. So a fiber that also waits for other
+ * processes wakes up spuriously from time to time, and must check its condition.
  */
 enum { MF_WAITER_PAUSE_MS = 16 };
 int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_ns);
@@ -36,7 +36,7 @@ int mf_waiter_park(mf_waiter *waiter, bool is_for_processes, uint64_t deadline_n
  * comes too late to be woken sees what was written before this call. [any thread, also signal handlers] */
 unsigned mf_waiters_wake(const void *address, unsigned most, unsigned bits);
 
-/* The number of buckets over which addresses are spread. */
+/* The number of buckets of tables that are indexed by an address. */
 enum { MF_ADDRESS_BUCKETS = 256 };
 size_t mf_address_bucket(const void *address);
 

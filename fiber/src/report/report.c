@@ -1,4 +1,4 @@
-/* report.c: which reports are switched on, and passing a report's line to the program. */
+/* report.c: switches reports on, and passes their lines to the program. */
 #include "report.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 bool mf_reports_uncovered, mf_reports_held_locks;
 unsigned mf_watchdog_limit_ms;
 
-static void (*say)(const char *line);
+static void (*print_line)(const char *line);
 
 /* Words separated by commas: "uncovered,locks,watchdog=100" (milliseconds). */
 static void read_environment(void)
@@ -30,7 +30,7 @@ static void read_environment(void)
 
 void mf_report_configure(const mr_carriers_options *options)
 {
-    say = options->report;
+    print_line = options->report;
     mf_reports_uncovered = options->reports_uncovered_calls;
     mf_reports_held_locks = options->reports_held_locks;
     mf_watchdog_limit_ms = options->watchdog_ms;
@@ -46,8 +46,8 @@ void mf_report(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (say)
-        say(line);
+    if (print_line)
+        print_line(line);
     else
         fprintf(stderr, "millrace: %s\n", line);
     errno = error;
@@ -58,10 +58,11 @@ void mf_report_describe(char *text, const void *address)
 {
     Dl_info info;
     if (!dladdr(address, &info) || !info.dli_fname)
-        snprintf(text, MF_PLACE_BYTES, "%p", address);
+        snprintf(text, MF_ADDRESS_TEXT_BYTES, "%p", address);
     else if (info.dli_sname)
-        snprintf(text, MF_PLACE_BYTES, "%s+0x%tx in %s", info.dli_sname, (const char *)address - (char *)info.dli_saddr,
-                 info.dli_fname);
+        snprintf(text, MF_ADDRESS_TEXT_BYTES, "%s+0x%tx in %s", info.dli_sname,
+                 (const char *)address - (char *)info.dli_saddr, info.dli_fname);
     else
-        snprintf(text, MF_PLACE_BYTES, "0x%tx in %s", (const char *)address - (char *)info.dli_fbase, info.dli_fname);
+        snprintf(text, MF_ADDRESS_TEXT_BYTES, "0x%tx in %s", (const char *)address - (char *)info.dli_fbase,
+                 info.dli_fname);
 }

@@ -1,5 +1,5 @@
-/* uncovered.c: finds functions of libc that may block a carrier: the program or a library imports them, and Millrace
- * does not interpose them. */
+/* uncovered.c: finds functions of libc that may block a carrier: those that the program or a library imports and
+ * Millrace does not interpose. */
 #include "../interpose/libc.h"
 #include "report.h"
 
@@ -255,7 +255,7 @@ static symbols find_symbols(const struct dl_phdr_info *object, const ElfW(Dyn) *
     return found;
 }
 
-/* The index behind the last imported symbol; ELF does not store it. The GNU hash table begins with the first defined
+/* The index after the last imported symbol; ELF does not store it. The GNU hash table begins with the first defined
  * symbol, and all imported ones are before that. The older DT_HASH table has the number of all symbols. */
 static size_t imported_symbols_end(const symbols *s)
 {

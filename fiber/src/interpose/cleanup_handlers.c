@@ -1,9 +1,9 @@
-/* cleanups.c: getting at the list, which has no name. */
-#include "cleanups.h"
+/* cleanup_handlers.c: reaches libc's list of cleanup handlers, which has no name. */
+#include "cleanup_handlers.h"
 
 #include <stddef.h>
 
-/* pthread.h declares them for old compilers only. */
+/* pthread.h declares these for old compilers only. */
 void _pthread_cleanup_push(mf_cleanup *, void (*)(void *), void *);
 void _pthread_cleanup_pop(mf_cleanup *, int);
 

@@ -1,5 +1,6 @@
-/* callable.c: finds the variables by name. They are not linked, because few programs have them. */
-#include "callable.h"
+/* call_once.c: saves and restores libstdc++'s variables. It finds them by name at run time, because few programs link
+ * libstdc++. */
+#include "call_once.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -7,7 +8,7 @@
 
 static _Atomic(void *) libstdcxx;
 
-/* It may be loaded at any time, and then stays. */
+/* The library may be loaded at any time, and then stays. */
 static void *loaded_libstdcxx(void)
 {
     void *library = atomic_load(&libstdcxx);
@@ -37,11 +38,11 @@ mf_callable mf_callable_get(void)
     return (mf_callable){*own.callable, *own.call};
 }
 
-void mf_callable_put(mf_callable put_down)
+void mf_callable_put(mf_callable saved)
 {
-    if (!put_down.call)
+    if (!saved.call)
         return;
     variables own = find_variables(atomic_load(&libstdcxx));
-    *own.callable = put_down.callable;
-    *own.call = put_down.call;
+    *own.callable = saved.callable;
+    *own.call = saved.call;
 }

@@ -1,7 +1,7 @@
 /*
- * cleanups.h: the cleanup handlers of a thread. libc keeps them in a list of records on the stack. Fibers of one carrier
- * share the list. If they parked inside calls that have a record, they would remove each other's. So a fiber must leave the
- * list as it found it whenever it parks.
+ * cleanup_handlers.h: the cleanup handlers of a thread. libc keeps them in a list of records on the stack, which all
+ * fibers of a carrier share. Fibers that park inside calls with such a record would remove each other's records. So a
+ * fiber must restore the list before it parks.
  */
 #ifndef MILLRACE_FIBER_INTERPOSE_CLEANUPS_H
 #define MILLRACE_FIBER_INTERPOSE_CLEANUPS_H
