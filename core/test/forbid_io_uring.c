@@ -3,7 +3,8 @@
  *
  *   forbid-io-uring EPERM|ENOSYS|KILL COMMAND [ARGUMENT...]
  *
- * EPERM is what a container's profile says, ENOSYS what an old kernel says. KILL ends every process that calls it.
+ * EPERM is the error of a container's profile, ENOSYS that of an old kernel. KILL ends every process that calls
+ * io_uring.
  */
 #include "system/filter.h"
 

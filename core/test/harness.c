@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Most tests wait most of the time, so more of them than the machine has processors run well side by side. */
+/* Most tests wait most of the time, so more tests than processors can run at the same time. */
 enum { JOBS_DEFAULT = 4 };
 
 /* Sanitizers slow a program down by about this factor; the Makefile sets it. */
@@ -19,10 +19,10 @@ enum { JOBS_DEFAULT = 4 };
 #define HARNESS_SLOWNESS 1
 #endif
 
-void harness_note_place(const char *file, int line)
+void harness_note_line(const char *file, int line)
 {
-    __atomic_store_n(&runner_place()->file, file, __ATOMIC_RELAXED);
-    __atomic_store_n(&runner_place()->line, line, __ATOMIC_RELAXED);
+    __atomic_store_n(&runner_line()->file, file, __ATOMIC_RELAXED);
+    __atomic_store_n(&runner_line()->line, line, __ATOMIC_RELAXED);
 }
 
 unsigned harness_rounds(unsigned rounds)
@@ -49,7 +49,7 @@ uint64_t harness_first_seed(void)
 void harness_announce_seed(int argc, char **argv)
 {
     if (argc > 1 && argv[1][0] == '-')
-        return; /* it is asked for the names of the tests, or is the process of one */
+        return; /* it prints the names of the tests, or is the process of one */
     printf("seeds from %llu on (another first one: MILLRACE_FIRST_SEED)\n", (unsigned long long)harness_first_seed());
     fflush(stdout);
 }

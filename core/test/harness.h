@@ -1,9 +1,8 @@
 /*
  * harness.h: a small test harness: checks that print what they compared, and a runner that isolates every test.
  *
- * Each test runs in a process of its own, with a time limit, so that a hang, a crash or a changed resource limit
- * concerns that test only. The checks do not depend on NDEBUG and may be used on any thread. Must not know:
- * operations, fibers.
+ * Each test runs in a separate process, with a time limit, so that a hang, a crash or a changed resource limit concerns
+ * that test only. The checks do not depend on NDEBUG and may be used on any thread. Must not know: operations, fibers.
  */
 #ifndef MILLRACE_TEST_HARNESS_H
 #define MILLRACE_TEST_HARNESS_H
@@ -20,7 +19,7 @@
 #define HARNESS_FORMAT printf
 #endif
 
-/* One test: `run` returns when it has passed. `argument` is for the suite, the harness passes it on. */
+/* One test: `run` returns when it has passed. The harness passes `argument` on to `run`. */
 typedef struct harness_test {
     const char *name;
     void (*run)(uintptr_t argument);
@@ -42,13 +41,13 @@ unsigned harness_rounds(unsigned rounds);
 uint32_t harness_random(uint64_t *state);
 
 /* For tests that run from several seeds, or draw one: the first is 1, or MILLRACE_FIRST_SEED in the environment; not 0.
- * The main function of a program of such tests has it printed, once, before harness_main. */
+ * The main function of a program with such tests prints it once, before harness_main. */
 uint64_t harness_first_seed(void);
 void harness_announce_seed(int argc, char **argv);
 
-/* Where the test is; printed when it exceeds its time. */
-void harness_note_place(const char *file, int line);
-#define NOTE_PLACE() harness_note_place(__FILE__, __LINE__)
+/* Records the test's current line, which the harness prints if the test exceeds its time limit. */
+void harness_note_line(const char *file, int line);
+#define NOTE_LINE() harness_note_line(__FILE__, __LINE__)
 
 _Noreturn void harness_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(HARNESS_FORMAT, 3, 4)));
@@ -56,7 +55,7 @@ _Noreturn void harness_skip(const char *format, ...) __attribute__((format(HARNE
 void harness_compare_memory(const char *file, int line, const char *actual_text, const void *actual,
                             const void *expected, size_t size);
 
-/* A precondition of the test, not its subject, is missing here: ends it as skipped, with the reason. */
+/* Ends the test as skipped, with the reason, because this machine lacks a precondition of the test. */
 #define SKIP(...) harness_skip(__VA_ARGS__)
 #define FAIL(...) harness_fail(__FILE__, __LINE__, __VA_ARGS__)
 

@@ -1,5 +1,6 @@
 /*
- * runner.h: how harness.c runs tests side by side, each in a process of its own; once per system, in system/.
+ * runner.h: how harness.c runs tests at the same time, each in a separate process. system/ implements it once per
+ * system.
  */
 #ifndef MILLRACE_TEST_RUNNER_H
 #define MILLRACE_TEST_RUNNER_H
@@ -13,38 +14,39 @@
 #endif
 
 enum { TIME_LIMIT_MS = HARNESS_TIME_LIMIT_MS, JOBS_MAX = 60 };
-/* With which a test's process ends. The last one is a sanitizer's, too. */
+/* The exit codes of a test's process. The last one is also a sanitizer's. */
 enum { STATUS_FAILED = 1, STATUS_SKIPPED = 77, STATUS_LEAKED = 99 };
 
-/* Whether a test that fails a check looks for leaks. Set by what lets calls fail, where most tests end like that. */
+/* Whether a test that fails a check searches for leaks. Programs that inject failures set it, because most of their
+ * tests end like that. */
 #ifndef HARNESS_FINDS_LEAKS
 #define HARNESS_FINDS_LEAKS 0
 #endif
 
-/* Called before leaks are looked for, if it is defined: for a program whose functions may wait for more than their
- * thread. */
+/* Called before the search for leaks, if it is defined: for a program that must stop other threads or fibers first. */
 void runner_before_leaks(void) __attribute__((weak));
 
 typedef enum verdict { PASSED, FAILED, SKIPPED, VERDICTS } verdict;
 
-/* Where a test is. */
-typedef struct place {
+/* The line of the test that runs. */
+typedef struct source_line {
     const char *file;
     int line;
-} place;
+} source_line;
 
-/* Before anything else. Does not return in the process of a test. */
+/* Must be called first. Does not return in the process of a test. */
 void runner_prepare(const harness_test *tests, size_t count, int argc, char **argv);
 
 /* Starts one of the tests. */
 void runner_start(const harness_test *test);
 
-/* Waits until one has ended or has run out of time, ends whatever it has started, and reports it (runner_report). */
+/* Waits until a test has ended or exceeded its time limit, ends all processes that it has started, and reports it
+ * (runner_report). */
 verdict runner_await(void);
 
-/* In the process of a test: where it notes its place, to be read when it is stuck; and how it ends while other threads
- * are running. */
-place *runner_place(void);
+/* In the process of a test: where it records its current line, which is read when it hangs; and how it ends while other
+ * threads are running. */
+source_line *runner_line(void);
 _Noreturn void runner_leave(int status);
 
 /* harness.c: prints how a test ended. */

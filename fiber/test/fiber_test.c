@@ -1,4 +1,4 @@
-/* fiber_test.c: the plan of a test program, and its short ways. */
+/* fiber_test.c: the list of cases that a test program runs, and helpers for tests. */
 #include "fiber_test.h"
 
 #ifdef FIBER_WITH_FAULTS
@@ -118,7 +118,7 @@ void *on_fiber(void *(*run)(void *), void *argument)
     return join(spawn(run, argument));
 }
 
-/* It gets its turn after all others, and its sleep lets the loop poll. */
+/* It runs after all others, and its sleep lets the loop poll. */
 static void *sleep_last(void *argument)
 {
     CHECK_EQ(mr_fiber_sleep(10 * NS_PER_MS), 0);

@@ -1,6 +1,6 @@
 /*
- * fiber_test.h: what all test programs of the fibers share: a plan of cases that run on every backend, and short ways
- * to say what nearly every case does.
+ * fiber_test.h: what all test programs of the fibers share: the list of cases, which run on every backend, and helpers
+ * for what most cases do.
  */
 #ifndef MILLRACE_FIBER_TEST_H
 #define MILLRACE_FIBER_TEST_H
@@ -29,7 +29,8 @@ typedef struct fiber_case {
 void plan_case(const char *name, void (*run)(uintptr_t argument), uintptr_t argument);
 void plan_cases(const char *file, const fiber_case *cases);
 
-/* Who starts the carriers: the case itself, on the backend that the environment names, or the plan, just one. */
+/* Who starts the carriers: the case, on the backend that the environment names; or the test program, which starts
+ * one. */
 typedef enum carriers_of { CARRIERS_OF_CASE, ONE_CARRIER_OF_PLAN } carriers_of;
 
 /* The main function of a test program, after its plan was made. */
@@ -44,7 +45,7 @@ void *join(mr_fiber *fiber);
 /* Spawns and joins. */
 void *on_fiber(void *(*run)(void *), void *argument);
 
-/* Returns when all fibers that were spawned before have run until they wait, and the loop knows what for. With one
+/* Returns when all fibers spawned earlier have run until they wait, and the loop has their operations. For one
  * carrier. */
 void let_fibers_park(void);
 

@@ -74,7 +74,7 @@ static void many_accepts_share_a_listener(void)
     driver_free(d);
 }
 
-/* Connections that arrive in one edge and are accepted one at a time. */
+/* Connections that one edge reports, accepted one at a time. */
 static void one_edge_may_bring_many_connections(void)
 {
     enum { COUNT = 50 };
@@ -109,7 +109,7 @@ static void a_socket_that_does_not_listen_is_an_error(void)
     driver_free(d);
 }
 
-/* A listener that is non-blocking must not make the backend ask again and again. */
+/* On a non-blocking listener the backend must not retry in a loop. */
 static void waiting_costs_nothing(void)
 {
     driver *d = driver_new();

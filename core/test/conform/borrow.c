@@ -1,4 +1,4 @@
-/* borrow.c: MR_RECV with MR_BORROW, where the loop brings the buffer. */
+/* borrow.c: MR_RECV with MR_BORROW, where the loop provides the buffer. */
 #include "conform.h"
 
 static void takes_what_is_there(void)
@@ -89,7 +89,7 @@ static void cancel_and_close_lend_nothing(void)
     driver_free(c.d);
 }
 
-/* More of them at once than a loop has ever buffers ready, and all buffers kept for a while. */
+/* More of them at once than a loop ever has buffers ready, and all buffers are kept for a while. */
 static void many_wait_and_each_gets_its_own(void)
 {
     enum { COUNT = 300 };

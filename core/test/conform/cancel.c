@@ -35,7 +35,7 @@ static void one_of_many_is_meant(void)
         for (int j = i + 1; j < STUCK_KINDS; j++)
             CHECK(!has_arrived(s.d, tokens[j]));
     }
-    /* The others were left alone, not cancelled and begun again. */
+    /* The others were not touched: neither cancelled nor restarted. */
     CHECK_EQ(counters_of(s.d).resubmissions, resubmissions);
     driver_free(s.d);
 }
@@ -122,7 +122,7 @@ static void too_late_changes_nothing(void)
     driver_free(c.d);
 }
 
-/* A token of an earlier life of a slot must not end the operation that has the slot now. */
+/* A token of an earlier operation must not end the operation that has its slot now. */
 static void a_stale_token_is_ignored(void)
 {
     connection c = local_connection();
@@ -267,7 +267,7 @@ static void an_acceptor_of_another_loop_can_be_interrupted(void)
     driver_free(d);
 }
 
-/* Whatever is interrupted has sent: its bytes arrive once. */
+/* Even if it is interrupted, its bytes arrive exactly once. */
 static void a_send_then_receive_is_interrupted_when_it_has_sent(void)
 {
     connection c = tcp_connection();

@@ -1,4 +1,4 @@
-/* choice.c: the names of backends, and which of them can be had. */
+/* choice.c: the names of backends, and which of them are available. */
 #include "conform.h"
 
 static void names_and_back(void)
@@ -64,7 +64,7 @@ static void probing_leaves_nothing_behind(void)
     CHECK_EQ(open_descriptors(), before);
 }
 
-/* A choice of what works: io_uring's rings may take more memory than there is for so many. */
+/* An automatic choice: the rings of many loops may need more memory than the system has. */
 static void a_group_may_come_with_loops(void)
 {
     enum { COUNT = 3 };

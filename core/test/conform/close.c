@@ -1,4 +1,4 @@
-/* close.c: MR_CLOSE, and what becomes of operations, numbers and handles. */
+/* close.c: MR_CLOSE and its effects on operations, descriptor numbers and handles. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -139,7 +139,7 @@ static void a_pending_accept_ends(void)
     driver_free(d);
 }
 
-/* The number is not given back before the operations on it have ended, and nothing new may start on it. */
+/* The number cannot be reused before the operations on it have ended, and no new one may start on it. */
 static void nothing_starts_while_it_closes(void)
 {
     connection c = local_connection();
@@ -259,7 +259,7 @@ static void a_new_socket_of_that_number_starts_afresh(void)
     driver_free(d);
 }
 
-/* The events of both lives are in one batch. */
+/* One batch has events of both descriptors with this number. */
 static void events_fetched_together_are_told_apart(void)
 {
     enum { COUNT = 20 };
@@ -366,7 +366,7 @@ static void a_sleeping_loop_is_woken(void)
         start_thread(&thread, receive_until_closed, &r);
         while (!atomic_load(&r.parked))
             sleep_ms(1);
-        /* The other owner polls no more once its receive has ended: letting go must not need that. */
+        /* The other owner does not poll any more once its receive has ended: the close must not need that. */
         CHECK_EQ(perform(d, close_request(r.handle)).result, 0);
         CHECK_EQ(pthread_join(thread, NULL), 0);
         CHECK_EQ(r.result, -EBADF);
@@ -404,7 +404,7 @@ static void *close_all(void *argument)
         CHECK_EQ(receiving.result, -EBADF);
     }
     atomic_fetch_add(c->finished, 1);
-    while (atomic_load(c->finished) < 2) /* the other may still have to hear from this loop */
+    while (atomic_load(c->finished) < 2) /* this loop may still have to send a message to the other */
         run_for_ms(c->d, 1);
     return NULL;
 }
@@ -438,8 +438,8 @@ static void only_one_of_two_closers_succeeds(void)
     driver_free(drivers[0]);
 }
 
-/* A loop that was destroyed no longer holds up a close. */
-static void a_destroyed_loop_has_let_go(void)
+/* A destroyed loop no longer delays a close. */
+static void a_destroyed_loop_holds_nothing(void)
 {
     connection c = local_connection();
     driver *other = driver_new_beside(c.d);
@@ -493,7 +493,7 @@ const conform_case close_cases[] = {
     CASE(operations_on_both_loops_end),
     CASE(a_sleeping_loop_is_woken),
     CASE(only_one_of_two_closers_succeeds),
-    CASE(a_destroyed_loop_has_let_go),
+    CASE(a_destroyed_loop_holds_nothing),
     CASE(the_first_loop_of_a_socket_may_go),
     {0},
 };

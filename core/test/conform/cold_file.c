@@ -1,5 +1,4 @@
-/* cold_file.c: reads of what is in no cache: they wait for a disk, on Linux's backends. And what is sent only from a
-   cache. */
+/* cold_file.c: reads of uncached bytes, which wait for a disk on Linux's backends; and sending only cached bytes. */
 #include "conform.h"
 
 #include <fcntl.h>
@@ -19,7 +18,7 @@ typedef struct cold_file {
     bool is_pending[PIECES];
 } cold_file;
 
-/* Of its pages none is in the page cache, as far as the kernel can be asked for that. */
+/* None of its pages is in the page cache, as far as a program can request that. */
 static void chill(int number)
 {
     CHECK_EQ(fsync(number), 0);
@@ -95,7 +94,7 @@ static void reading_what_is_in_no_cache(void)
     close_cold(&f);
 }
 
-/* The kernel begins some of them again on behalf of a thread that is gone. */
+/* The kernel restarts some of them on behalf of a thread that has ended. */
 static void reads_outlive_the_thread_that_submitted_them(void)
 {
     if (conform_fixes_owners)
@@ -138,8 +137,8 @@ static void closing_while_the_disk_works(void)
     }
 }
 
-/* More than one of them, or the question itself may bring in what it asks for, if its thread pauses at the wrong
-   moment. */
+/* More than one page, because the check itself may load the page that it checks, if its thread pauses at the wrong
+ * moment. */
 static mr_request send_pieces(const connection *c, int file, int first, int pieces)
 {
     return (mr_request){.kind = MR_SEND_FILE,
@@ -203,7 +202,7 @@ static void what_is_in_no_cache_is_not_sent(void)
     close_cold(&f);
 }
 
-/* Neither the first page nor the last one shows it. */
+/* The first and the last page are cached. */
 static void a_gap_in_the_cache_is_seen(void)
 {
     cold_file f = open_cold();
@@ -219,7 +218,7 @@ static void a_gap_in_the_cache_is_seen(void)
     close_cold(&f);
 }
 
-/* The beginning leaves the memory first. That is seen without counting pages, too. */
+/* The beginning leaves the cache first. The core notices that even without counting pages. */
 static void a_missing_beginning_is_seen(void)
 {
     cold_file f = open_cold();
@@ -233,7 +232,7 @@ static void a_missing_beginning_is_seen(void)
     close_cold(&f);
 }
 
-/* It looks again when there is room. */
+/* It checks again when the socket is writable. */
 static void what_has_left_the_cache_meanwhile_is_not_sent(void)
 {
     cold_file f = open_cold();
@@ -248,7 +247,7 @@ static void what_has_left_the_cache_meanwhile_is_not_sent(void)
     close_cold(&f);
 }
 
-/* Linux takes the offset -1 of some reads for the file's position, and would move it. */
+/* For some reads Linux interprets offset -1 as the file's position, and would move it. */
 static void asking_does_not_move_the_file(void)
 {
     cold_file f = open_cold();

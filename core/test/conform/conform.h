@@ -1,7 +1,8 @@
 /*
- * conform.h: what the conformance tests share: a table of cases per file, and a driver that plays the owner of a loop.
+ * conform.h: what the conformance tests share: a table of cases per file, and a driver that acts as the owner of a
+ * loop.
  *
- * The cases know millrace.h and nothing else of the core. Every case runs on every backend.
+ * The cases use only millrace.h. Every case runs on every backend.
  */
 #ifndef MILLRACE_CONFORM_H
 #define MILLRACE_CONFORM_H
@@ -28,8 +29,8 @@ typedef struct conform_case {
 #function, function \
     }
 
-/* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. Those of
- * the first list are about every system; the others, about what only such systems have. */
+/* The files of this directory: X(file) stands for a table file_cases[] that ends with a case without a name. The cases
+ * of the first list are for every system, those of the others for certain systems. */
 #define CONFORM_FILES_EVERYWHERE(X) \
     X(accept)                       \
     X(cancel)                       \
@@ -78,7 +79,7 @@ typedef struct conform_case {
 CONFORM_FILES(CONFORM_DECLARE)
 #undef CONFORM_DECLARE
 
-/* The backend that the running case is about. */
+/* The backend that the running case tests. */
 extern mr_backend conform_backend;
 extern bool conform_fixes_owners;
 
@@ -88,12 +89,12 @@ extern bool conform_fixes_owners;
 #define NS_PER_SECOND UINT64_C(1000000000)
 
 /*
- * Plays the owner of one loop, and keeps its accounts: a completion that nobody waits for (a second one for the same
- * operation, one with a stale token, one with other user data) fails the test at once.
+ * Acts as the owner of one loop, and records which completions it expects. An unexpected completion (a second one of
+ * the same operation, one with a stale token, one with other user data) fails the test at once.
  */
 typedef struct driver driver;
 
-/* A loop in a group of its own, which ends with it. */
+/* A loop in a new group, which ends with the loop. */
 driver *driver_new(void);
 /* Another loop in the group of `first`, to be freed before it. */
 driver *driver_new_beside(driver *first);
@@ -114,31 +115,31 @@ bool submit(driver *d, mr_request request, mr_completion *completion);
 /* Submits an operation that cannot be done at once; fails the test if it is. */
 mr_token start(driver *d, mr_request request);
 
-/* For tokens that did not come from submit or start: a completion of this token is to be expected. */
+/* Expects a completion of a token that did not come from submit or start. */
 void expect(driver *d, mr_token token, uint64_t user_data);
-/* The opposite, after a successful mr_loop_discard; releases the token. */
+/* Expects no completion any more, after a successful mr_loop_discard. Releases the token. */
 void expect_nothing(driver *d, mr_token token);
 
-/* Polls once and keeps what has come. Returns the number of completions. */
+/* Polls once and keeps the completions. Returns their number. */
 int poll_once(driver *d);
 
-/* Has this operation's completion been polled (and not been taken)? Does not poll. */
+/* True if this operation's completion was polled and not taken. Does not poll. */
 bool has_arrived(driver *d, mr_token token);
 
 /* Polls and waits like an owner until the completion has come, takes it and releases the token. */
-#define finish(d, token) (NOTE_PLACE(), driver_finish(d, token))
+#define finish(d, token) (NOTE_LINE(), driver_finish(d, token))
 mr_completion driver_finish(driver *d, mr_token token);
-/* The same for what waits for room, while the peer reads all that comes. TCP may send what a full socket holds at a
- * slow pace. A peer that read only what is there at once would then make too little room. */
-#define finish_while_read(d, token, peer) (NOTE_PLACE(), driver_finish_while_read(d, token, peer))
+/* As above for operations that wait to send, while the peer reads everything. TCP may send the contents of a full
+ * socket slowly. A peer that read only what has arrived would then free too little space. */
+#define finish_while_read(d, token, peer) (NOTE_LINE(), driver_finish_while_read(d, token, peer))
 mr_completion driver_finish_while_read(driver *d, mr_token token, int peer);
 
-/* The same without releasing the token. */
-#define take(d, token) (NOTE_PLACE(), driver_take(d, token))
+/* As finish, without releasing the token. */
+#define take(d, token) (NOTE_LINE(), driver_take(d, token))
 mr_completion driver_take(driver *d, mr_token token);
 
-/* Submits, and finishes if it is pending. */
-#define perform(d, request) (NOTE_PLACE(), driver_perform(d, request))
+/* Submits an operation, and finishes it if it is pending. */
+#define perform(d, request) (NOTE_LINE(), driver_perform(d, request))
 mr_completion driver_perform(driver *d, mr_request request);
 
 /* Drives the loop for this long: polls and waits as an owner does. Completions are kept. Returns the number of
@@ -178,7 +179,7 @@ static inline uint64_t in_ms(uint64_t ms)
 
 /* ------------------------------------------------------------------------------------------------- connections --- */
 
-/* A loop of its own, with one end of a connection; the other end is the test's. */
+/* A new loop with one end of a connection. The test has the other end. */
 typedef struct connection {
     driver *d;
     int number;
@@ -193,7 +194,7 @@ connection tcp_connection(void);
 typedef struct stuck {
     driver *d;
     int pair[2];
-    mr_handle handle;   /* nothing to receive, no room to send */
+    mr_handle handle;   /* nothing to receive, and full for sending */
     mr_handle listener; /* nobody connects */
     char byte;
     struct iovec element;
@@ -202,20 +203,20 @@ typedef struct stuck {
 enum { STUCK_SOCKET_KINDS = 8, STUCK_KINDS = 9 /* and MR_TIMEOUT */ };
 
 void make_stuck(stuck *s);
-/* A request of the kind that has this number. */
+/* A request of the given kind. */
 mr_request stuck_request(stuck *s, int kind);
 
-/* The completion lends exactly these bytes; gives the buffer back. */
+/* Checks that the completion has a borrowed buffer with exactly these bytes. Returns the buffer. */
 void check_borrowed(driver *d, mr_completion completion, const char *expected);
-/* The completion has this result, and lends nothing. */
+/* Checks that the completion has this result and no borrowed buffer. */
 void check_nothing_borrowed(mr_completion completion, int64_t result);
 
-/* Those of the kernel that work for it count, too. 1 where nobody tells. */
+/* Kernel threads that work for the process count too. 1 on systems that do not say. */
 int threads_of_process(void);
 
-/* Sends until it is refused: TCP learns only from the answer to the first bytes that nobody takes them. */
+/* Sends until a send fails: TCP learns only from the answer to the first bytes that the peer is gone. */
 int64_t first_refusal(driver *d, mr_request request);
-/* Is this how sending to a peer that is gone ends? */
+/* True if this is the result of sending to a peer that is gone. */
 void check_broken(int64_t result);
 
 /* Reads from a connection in pieces, with pauses, and checks the pattern, until the end of the stream. */

@@ -29,7 +29,7 @@ static void twice_is_an_error(void)
     tcp_listener(5, &address);
     mr_handle client = adopt(d, tcp_socket());
     CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, 0);
-    /* Linux tells each caller of an attempt once that it has succeeded; only then is it an error. */
+    /* Linux reports success once to each caller; only afterwards connect fails. */
     perform(d, connect_request(client, &address, sizeof address));
     CHECK_EQ(perform(d, connect_request(client, &address, sizeof address)).result, -EISCONN);
     driver_free(d);
@@ -89,7 +89,7 @@ static void an_unanswered_attempt_ends_at_close(void)
     driver_free(d);
 }
 
-/* Linux takes it for an attempt that never was: the call that asks for its outcome would begin another one. */
+/* Linux forgets such an attempt: the call that should return its outcome would begin another one. */
 static void shut_down_an_unanswered_attempt_is_aborted(void)
 {
     if (conform_backend != MR_BACKEND_IO_URING && conform_backend != MR_BACKEND_EPOLL &&

@@ -12,7 +12,7 @@ static int bound_socket(struct sockaddr_in *address)
     return number;
 }
 
-/* Two sockets that have each other as peers; one is the loop's, one the test's. */
+/* Two sockets that are connected to each other, one for the loop and one for the test. */
 static connection datagram_connection(void)
 {
     struct sockaddr_in here, there;
@@ -23,23 +23,23 @@ static connection datagram_connection(void)
     return c;
 }
 
-enum { ROOM = 100 };
+enum { BUFFER_BYTES = 100 };
 
-static void check_received(const connection *c, size_t room, const char *expected)
+static void check_received(const connection *c, size_t size, const char *expected)
 {
-    char buffer[ROOM];
-    CHECK_EQ(perform(c->d, recv_request(c->handle, buffer, room)).result, strlen(expected));
+    char buffer[BUFFER_BYTES];
+    CHECK_EQ(perform(c->d, recv_request(c->handle, buffer, size)).result, strlen(expected));
     CHECK_MEMORY(buffer, expected, strlen(expected));
 }
 
 static void messages_stay_apart(void)
 {
     connection c = datagram_connection();
-    char buffer[ROOM];
+    char buffer[BUFFER_BYTES];
     write_all(c.peer, "one", 3);
     write_all(c.peer, "another", 7);
-    check_received(&c, ROOM, "one");
-    check_received(&c, ROOM, "another");
+    check_received(&c, BUFFER_BYTES, "one");
+    check_received(&c, BUFFER_BYTES, "another");
     CHECK_EQ(perform(c.d, send_request(c.handle, "two", 3)).result, 3);
     CHECK_EQ(perform(c.d, send_request(c.handle, "", 0)).result, 0);
     CHECK_EQ(read_some(c.peer, buffer, sizeof buffer), 3);
@@ -47,7 +47,7 @@ static void messages_stay_apart(void)
     driver_free(c.d);
 }
 
-/* A short message does not mean that no other is there: the second is found without another report. */
+/* A short message does not mean that no other has arrived: the loop finds the second without another event. */
 static void what_waits_gets_one_message_each(void)
 {
     connection c = datagram_connection();
@@ -99,7 +99,7 @@ static void a_receive_can_be_ended(void)
 
 enum { RECEIVING_KINDS = 4 };
 
-/* A request of the kind that has this number. */
+/* A request of the given kind. */
 static mr_request receiving_request(const connection *c, int kind, struct iovec *element)
 {
     switch (kind) {
@@ -121,10 +121,10 @@ static int64_t received(driver *d, mr_completion completion)
     return completion.result;
 }
 
-/* Linux tells a receive that does not wait to come again, and a poll that it is ready. */
+/* On Linux a receive that does not wait fails with EAGAIN, although poll reports the socket as ready. */
 static void shut_for_reading_it_has_an_end(void)
 {
-    char buffer[ROOM];
+    char buffer[BUFFER_BYTES];
     struct iovec element = {buffer, sizeof buffer};
     if (conform_backend == MR_BACKEND_KQUEUE)
         SKIP("the double of kevent is over sockets of Linux");
@@ -144,7 +144,7 @@ static void shut_for_reading_it_has_an_end(void)
 
 static void what_came_before_the_end_is_received(void)
 {
-    char buffer[ROOM];
+    char buffer[BUFFER_BYTES];
     struct iovec element = {buffer, sizeof buffer};
     if (conform_backend == MR_BACKEND_KQUEUE)
         SKIP("the double of kevent is over sockets of Linux");

@@ -1,4 +1,4 @@
-/* deadline.c: the deadline that every operation can carry. */
+/* deadline.c: the deadline of an operation. */
 #include "conform.h"
 
 static void every_kind_can_time_out(void)
@@ -89,7 +89,7 @@ static void what_arrived_in_time_counts(void)
     driver_free(c.d);
 }
 
-/* More of them than one poll asks the system for. */
+/* More of them than one poll requests from the system. */
 static void what_arrived_in_time_counts_in_a_crowd(void)
 {
     enum { COUNT = 200 };
@@ -112,7 +112,7 @@ static void what_arrived_in_time_counts_in_a_crowd(void)
     driver_free(d);
 }
 
-/* An operation that waits for readability takes nothing from an operation that came later and receives. */
+/* An operation that waits for readability does not delay a receive that was submitted later. */
 static void what_arrived_in_time_counts_behind_a_wait(void)
 {
     enum { COUNT = 200 };
@@ -334,7 +334,7 @@ static void it_can_be_pushed_while_operations_wait(void)
     mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
     for (int i = 0; i < 4; i++) {
         run_for_ms(c.d, 80);
-        if (clock_ns() >= deadline_ns) /* this machine was busy for a while, and the end has begun */
+        if (clock_ns() >= deadline_ns) /* this machine was busy, and the operation is already ending */
             break;
         deadline_ns = in_ms(200);
         set_deadline(c.d, c.handle, MR_READING, deadline_ns);

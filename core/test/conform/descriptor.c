@@ -1,4 +1,4 @@
-/* descriptor.c: what descriptors of POSIX can do besides: pipes, event descriptors, files, duplicates. */
+/* descriptor.c: POSIX descriptors that are not sockets, and duplicates: pipes, eventfds, files. */
 #include "../system/calls.h"
 #include "conform.h"
 
@@ -212,8 +212,8 @@ static void a_foreign_wait_outlives_the_first_use_of_the_handle(void)
     driver_free(c.d);
 }
 
-/* What cannot be watched any longer ends the operations that wait for an event. A send-then-receive that has yet to
-   send is not one of them. */
+/* If a descriptor cannot be watched any longer, the operations that wait for an event end. A send-then-receive that has
+ * not sent yet is not one of them. */
 static void a_send_then_receive_does_not_end_with_those_who_wait(void)
 {
     driver *d = driver_new();
@@ -225,7 +225,7 @@ static void a_send_then_receive_does_not_end_with_those_who_wait(void)
     mr_handle handle = adopt(d, pair[0]);
     mr_completion completion;
     bool is_pending = submit(d, send_then_receive_request(handle, borrow_from(d), 0, 1), &completion);
-    system_close(pair[0]); /* nobody may; it is the simplest way to have a watch refused */
+    system_close(pair[0]); /* too many: the simplest way to make watching fail */
     mr_loop_cancel(driver_loop(d), cancelled);
     finish(d, cancelled);
     mr_loop_cancel(driver_loop(d), waiting);
@@ -236,7 +236,7 @@ static void a_send_then_receive_does_not_end_with_those_who_wait(void)
     driver_free(d);
 }
 
-/* The most that this process has had, in KiB. */
+/* The peak memory of this process, in KiB. */
 static long memory_high_water(void)
 {
     struct rusage usage;

@@ -1,4 +1,4 @@
-/* driver.c: the owner of a loop, as conform.h describes it, with its accounts of what may still complete. */
+/* driver.c: the driver of conform.h, with its records of the operations that may still complete. */
 #include "conform.h"
 #ifndef _WIN32
 #include "../system/calls.h"
@@ -6,7 +6,7 @@
 
 typedef enum account_state { IDLE, EXPECTED, ARRIVED } account_state;
 
-/* What is known of a slot; accounts[mr_token_slot(token)]. */
+/* The record of a slot; accounts[mr_token_slot(token)]. */
 typedef struct account {
     account_state state;
     mr_token token;
@@ -245,7 +245,7 @@ mr_counters counters_of(driver *d)
 
 /* --------------------------------------------------------------------------------------------------- requests --- */
 
-/* Every request has user data of its own, so that the driver can tell completions apart. */
+/* Every request has different user data, so that the driver can distinguish completions. */
 static mr_request request_of(mr_kind kind, mr_handle handle, const void *buffer, size_t length)
 {
     static _Atomic uint64_t serial = 1u << 20;

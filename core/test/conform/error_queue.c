@@ -1,7 +1,6 @@
 /*
- * error_queue.c: sockets whose queue of errors is not empty, on Linux: a program asked for one (SO_TIMESTAMPING,
- * IP_RECVERR) and does not take out what is in it. poll(2) reports an error of them then, always; to others there is
- * none.
+ * error_queue.c: sockets whose queue of errors is not empty, on Linux: a program requested one (SO_TIMESTAMPING,
+ * IP_RECVERR) and does not empty it. For them poll(2) always reports an error, while other calls do not fail.
  */
 #include "conform.h"
 
@@ -10,7 +9,7 @@
 
 extern bool mr_io_uring_without_buffer_rings;
 
-/* The time at which a byte was sent lies in its queue. */
+/* Its queue has the time at which a byte was sent. */
 static connection connection_with_error(void)
 {
     int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
@@ -34,7 +33,7 @@ static uint64_t processor_time_ns(void)
     return (uint64_t)used.tv_sec * NS_PER_SECOND + (uint64_t)used.tv_nsec;
 }
 
-/* A receive that io_uring does by itself may keep a thread of the kernel. */
+/* A receive that the kernel does for io_uring may occupy a kernel thread. */
 static void check_costs_nothing(driver *d, mr_token token, int threads_more)
 {
     int threads = threads_of_process() + threads_more;
@@ -98,7 +97,7 @@ static void a_receive_into_a_vector_waits(void)
     receives_wait(recv_vector_into);
 }
 
-static void a_receive_of_a_lent_buffer_waits(void)
+static void a_receive_into_a_borrowed_buffer_waits(void)
 {
     receives_wait(recv_borrowed);
 }
@@ -109,7 +108,7 @@ static void without_buffer_rings_it_waits_too(void)
     receives_wait(recv_borrowed);
 }
 
-/* The refusal of a datagram lies in the queue. */
+/* The queue has the refusal of a datagram. */
 static void a_socket_that_is_shut_has_an_end(void)
 {
     mr_request (*const requests[])(mr_handle handle, void *memory) = {recv_into, recv_vector_into, recv_borrowed};
@@ -123,7 +122,7 @@ static void a_socket_that_is_shut_has_an_end(void)
         MUST(setsockopt(number, IPPROTO_IP, IP_RECVERR, &on, sizeof on));
         MUST(connect(number, (struct sockaddr *)&nobody, sizeof nobody));
         MUST(send(number, "x", 1, 0));
-        CHECK_EQ(read_now(number, memory, 1), -ECONNREFUSED); /* it has come; the queue keeps it */
+        CHECK_EQ(read_now(number, memory, 1), -ECONNREFUSED); /* it has arrived, and stays in the queue */
         mr_handle handle = adopt(d, number);
         mr_token token = start(d, requests[i](handle, memory));
         CHECK_STAYS_PENDING(d, token);
@@ -136,7 +135,7 @@ static void a_socket_that_is_shut_has_an_end(void)
 
 enum { SENDING_KINDS = 4 };
 
-/* A request of the kind that has this number. */
+/* A request of the given kind. */
 static mr_request sending_request(mr_handle handle, int kind, struct iovec *element, int file)
 {
     mr_request request = send_request(handle, element->iov_base, element->iov_len);
@@ -155,7 +154,7 @@ static mr_request sending_request(mr_handle handle, int kind, struct iovec *elem
     }
 }
 
-static void a_send_waits_for_room(void)
+static void a_send_waits(void)
 {
     int file = file_with("hello", 5);
     for (int kind = 0; kind < SENDING_KINDS; kind++) {
@@ -194,8 +193,8 @@ static void sends_that_wait_can_be_ended(void)
     close_file(file);
 }
 
-/* One takes all the room that has come, or only a part of it: the others are told of the next. */
-static void many_sends_wait_for_room(void)
+/* One operation uses all the free space or a part of it. The next event reaches the others. */
+static void many_sends_wait(void)
 {
     enum { COUNT = 10, SIZE = 200000 };
     connection c = connection_with_error();
@@ -218,11 +217,11 @@ static void many_sends_wait_for_room(void)
 const conform_case error_queue_cases[] = {
     CASE(a_receive_waits),
     CASE(a_receive_into_a_vector_waits),
-    CASE(a_receive_of_a_lent_buffer_waits),
+    CASE(a_receive_into_a_borrowed_buffer_waits),
     CASE(without_buffer_rings_it_waits_too),
     CASE(a_socket_that_is_shut_has_an_end),
-    CASE(a_send_waits_for_room),
+    CASE(a_send_waits),
     CASE(sends_that_wait_can_be_ended),
-    CASE(many_sends_wait_for_room),
+    CASE(many_sends_wait),
     {0},
 };

@@ -32,7 +32,7 @@ static pressed_listener new_pressed_listener(void)
     struct sockaddr_in address;
     p.handle = adopt(p.d, tcp_listener(5, &address));
     connect_to(&address);
-    run_for_ms(p.d, 1); /* so that the backend has opened all it needs */
+    run_for_ms(p.d, 1); /* so that the backend has opened all descriptors that it needs */
     p.limit = take_descriptors_away();
     return p;
 }
@@ -81,8 +81,8 @@ static void a_parked_accept_backs_off_too(void)
     driver_free(d);
 }
 
-/* What comes while others back off is tried by itself: all connections are in the queue already, and nothing will
- * announce them again. */
+/* An accept that is submitted while others back off is tried at once: all connections are already in the queue, and no
+ * event will report them again. */
 static void accepts_do_not_wait_for_those_that_back_off(void)
 {
     enum { ACCEPTS = 3 };
@@ -118,7 +118,7 @@ static uint64_t lateness_of_deadline_ns(void)
     return now_ns - deadline_ns;
 }
 
-/* It does not wait for the next attempt. Once in ten times must show it: this machine may be busy. */
+/* It does not wait for the next attempt. One success in ten tries is enough, because this machine may be busy. */
 static void backing_off_ends_at_the_deadline(void)
 {
     for (int tries = 1; lateness_of_deadline_ns() >= 130 * NS_PER_MS; tries++)
@@ -168,7 +168,7 @@ static void backing_off_can_be_cancelled(void)
     driver_free(p.d);
 }
 
-/* The connection may have been announced to this one alone: see shared_listener.c. */
+/* Only this operation may have been woken for the connection: see shared_listener.c. */
 static void one_that_ends_while_it_backs_off_looks_once_more(void)
 {
     for (int i = 0; i < 3; i++) {

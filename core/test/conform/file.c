@@ -3,7 +3,7 @@
 
 enum { LARGE = 3 << 20, SMALL = 300000, STEP_MAX = 1 << 20 };
 
-/* A loop of its own and a file that it works on. */
+/* A new loop and a file. */
 typedef struct opened {
     driver *d;
     int number;
@@ -140,7 +140,7 @@ static void many_at_once(void)
     close_opened(&f);
 }
 
-/* Whether it comes in time or not: it ends once, and if it is said to have been done, it was. */
+/* Whether or not the cancellation is in time, the operation ends once; if it reports success, the work was done. */
 static void cancelling(void)
 {
     for (int i = 0; i < 50; i++) {
@@ -205,7 +205,7 @@ static void requests_without_a_buffer_are_refused(void)
     close_opened(&f);
 }
 
-/* The first is where io_uring would read at the file's own position, and Windows would write at its end. */
+/* At the first offset io_uring would read at the file's position, and Windows would write at its end. */
 static void offsets_that_no_file_has_are_refused(void)
 {
     static const uint64_t offsets[] = {UINT64_MAX, UINT64_MAX - 1, (uint64_t)INT64_MAX + 1};

@@ -1,4 +1,4 @@
-/* fixtures.c: set-ups that several files of cases begin with: connections, sockets on which all must wait, a peer. */
+/* fixtures.c: what several files of cases need: connections, sockets on which every operation waits, a peer. */
 #include "conform.h"
 
 #ifdef __linux__

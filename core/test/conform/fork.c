@@ -15,7 +15,7 @@ static void in_child(void (*run)(driver *, mr_handle), driver *d, mr_handle hand
     pid_t child = MUST(fork());
     if (child == 0) {
         run(d, handle);
-        exit(0); /* not _exit: leaks are looked for at exit */
+        exit(0); /* not _exit: LeakSanitizer runs at exit */
     }
     MUST(waitpid(child, &status, 0));
     CHECK_EQ(status, 0);
@@ -82,7 +82,7 @@ static void the_parent_is_unharmed(void)
     driver_free(c.d);
 }
 
-/* The parent was about to receive on it; that is not the child's concern. */
+/* The parent was about to receive on it. This must not affect the child. */
 static void use_the_handle(driver *parents, mr_handle handle)
 {
     driver *d = new_driver_after_fork(parents);
@@ -116,7 +116,7 @@ static void handles_stay_valid_in_the_child(void)
     driver_free(c.d);
 }
 
-static void use_a_timer_of_its_own(driver *parents, mr_handle parents_token)
+static void use_a_new_timer(driver *parents, mr_handle parents_token)
 {
     driver *d = new_driver_after_fork(parents);
     mr_token token = start(d, timeout_request(in_ms(5)));
@@ -129,7 +129,7 @@ static void tokens_of_the_parent_name_nothing_in_the_child(void)
 {
     driver *d = driver_new();
     mr_token token = start(d, timeout_request(in_ms(100000)));
-    in_child(use_a_timer_of_its_own, d, token);
+    in_child(use_a_new_timer, d, token);
     mr_loop_cancel(driver_loop(d), token);
     CHECK_EQ(finish(d, token).result, -ECANCELED);
     driver_free(d);
@@ -165,7 +165,7 @@ static void the_child_keeps_no_copies(void)
     driver_free(d);
 }
 
-/* Even a loop that was full of work, with timers, messages and completions nobody took. */
+/* Even a loop with operations, timers, messages and completions that nobody took. */
 static void reset_only(driver *parents, mr_handle handle)
 {
     (void)handle;

@@ -1,4 +1,4 @@
-/* listing.c: what a loop tells of its operations that have not ended. */
+/* listing.c: a loop's list of its operations in flight. */
 #include "conform.h"
 
 static const mr_pending *listed(const mr_pending *list, size_t count, mr_token token)
@@ -43,7 +43,7 @@ static void operations_are_listed_until_they_end(void)
     driver_free(c.d);
 }
 
-/* The count is of all, and what is beyond the list's end stays as it is. */
+/* The function returns the number of all operations, and writes nothing beyond the end of the list. */
 static void a_list_may_be_short(void)
 {
     driver *d = driver_new();

@@ -6,13 +6,16 @@
 #ifdef CONFORM_WITH_FAULTS
 #include "../fault/fault.h"
 extern const conform_case writes_of_nothing_cases[];
-extern const harness_test machine_tests[], machine_calls_tests[]; /* the unit tests of simulated machines */
+/* The unit tests of simulated machines. */
+extern const harness_test machine_tests[], machine_address_calls_tests[], machine_calls_tests[],
+    machine_datagrams_tests[], machine_faults_tests[], machine_file_calls_tests[], machine_files_tests[],
+    machine_socket_calls_tests[];
 #endif
 
 mr_backend conform_backend;
 bool conform_fixes_owners;
 
-/* Cases that are about no backend in particular. */
+/* Cases that concern no particular backend. */
 extern const conform_case choice_cases[], seccomp_cases[];
 
 typedef struct conform_file {
@@ -111,7 +114,7 @@ static void add_unit_tests(const harness_test *unit_tests)
 #endif
 
 #if defined __linux__ && !defined CONFORM_WITH_FAULTS
-/* io_uring once more, with rings that are tied to their owners: all but what has several owners. */
+/* io_uring once more, with rings that belong to one thread: all cases except those with several owners. */
 static void add_cases_of_fixed_owners(const char *file, const conform_case *cases)
 {
     for (; strcmp(file, "threads") != 0 && cases->name; cases++)
@@ -133,10 +136,16 @@ int main(int argc, char **argv)
         add_cases_of_fixed_owners(files[i].name, files[i].cases);
 #endif
 #ifdef CONFORM_WITH_FAULTS
-    add_cases(MR_BACKEND_EPOLL, "writes_of_nothing",
-              writes_of_nothing_cases); /* to io_uring no such fault can be given */
+    /* Such a fault cannot be injected into io_uring. */
+    add_cases(MR_BACKEND_EPOLL, "writes_of_nothing", writes_of_nothing_cases);
     add_unit_tests(machine_tests);
+    add_unit_tests(machine_address_calls_tests);
     add_unit_tests(machine_calls_tests);
+    add_unit_tests(machine_file_calls_tests);
+    add_unit_tests(machine_socket_calls_tests);
+    add_unit_tests(machine_datagrams_tests);
+    add_unit_tests(machine_faults_tests);
+    add_unit_tests(machine_files_tests);
 #endif
 #ifndef _WIN32
     harness_announce_seed(argc, argv); /* of simulated machines */

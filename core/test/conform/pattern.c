@@ -1,4 +1,4 @@
-/* pattern.c: the stream of bytes that byte-exact tests send; every position differs from its neighbours. */
+/* pattern.c: the stream of bytes that byte-exact tests send; every byte differs from the bytes next to it. */
 #include "conform.h"
 
 void fill_pattern(void *buffer, uint64_t position, size_t size)

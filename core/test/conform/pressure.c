@@ -61,7 +61,7 @@ static void ten_thousand_cancellations(void)
     free_crowd(&c);
 }
 
-/* Without a poll in between: submissions and cancellations wait for room side by side. */
+/* Without a poll in between: submissions and cancellations both wait for free queue entries. */
 static void submissions_and_cancellations_in_one_round(void)
 {
     crowd c = new_crowd(5000);
@@ -113,7 +113,7 @@ static void ten_thousand_deadlines(void)
     free_crowd(&c);
 }
 
-/* Nobody polls while more completions come in than the kernel's queue holds (8192 on io_uring). */
+/* While nobody polls, more completions arrive than the kernel's queue can hold (8192 on io_uring). */
 static void completions_beyond_the_queue_are_not_lost(void)
 {
     enum { COUNT = 30000 };
@@ -141,7 +141,7 @@ static void a_small_capacity_loses_nothing(void)
     for (int i = 0; i < COUNT; i++)
         tokens[i] = start(d, timeout_request(0));
     for (int taken = 0; taken < COUNT; taken++) {
-        NOTE_PLACE();
+        NOTE_LINE();
         while (mr_loop_poll(driver_loop(d), &completion, 1) == 0)
             ;
         for (int i = 0; i < COUNT; i++) {
@@ -167,7 +167,7 @@ static void begin_ready_wait(const connection *c)
     mr_loop_start(driver_loop(c->d), token, &request);
 }
 
-/* Polls once; what has ended is begun again if asked for. Was the timeout among it? */
+/* Polls once, and submits operations that have ended again if `again`. True if the timeout has ended. */
 static bool poll_ready_waits(const connection *c, bool begin_again)
 {
     mr_completion completions[SMALL_CAPACITY];
@@ -182,7 +182,7 @@ static bool poll_ready_waits(const connection *c, bool begin_again)
     return has_fired;
 }
 
-/* More is ready at every poll than it has room for. */
+/* At every poll more operations are ready than it can return. */
 static void full_polls_do_not_keep_timers_waiting(void)
 {
     connection c = local_connection();
@@ -203,7 +203,7 @@ static void full_polls_do_not_keep_timers_waiting(void)
     driver_free(c.d);
 }
 
-/* What one poll has no room for must keep the owner from sleeping. */
+/* Completions that one poll cannot return must keep the owner from sleeping. */
 static void what_was_not_taken_prevents_sleep(void)
 {
     driver *d = driver_new();

@@ -42,7 +42,7 @@ static void does_not_exceed_the_buffer(void)
     driver_free(c.d);
 }
 
-/* A full read says nothing about emptiness, a short one may: both must find what comes after. */
+/* A short read may mean that the socket is empty, a full one does not: both must find later bytes. */
 static void finds_all_bytes_by_reads_of(size_t read_size)
 {
     enum { TOTAL = 10000 };
@@ -107,7 +107,8 @@ static void end_of_stream_is_zero_every_time(void)
     driver_free(c.d);
 }
 
-/* Bytes and the end in one edge: a short read that concluded "empty now" would wait for ever for the end. */
+/* One edge reports bytes and the end: if a short read counted as emptying the socket, the loop would wait for ever for
+ * the end. */
 static void bytes_and_end_may_come_together(void)
 {
     for (int round = 0; round < 50; round++) {
@@ -192,7 +193,7 @@ static void now_does_not_wait(void)
     driver_free(c.d);
 }
 
-/* Taking bytes by MR_NOW behind a pending receive must not make the pending one miss what comes later. */
+/* If an MR_NOW receive takes bytes while another receive is pending, the pending one must still get later bytes. */
 static void now_beside_a_pending_receive(void)
 {
     connection c = tcp_connection();
@@ -359,8 +360,7 @@ static void interruptions_lose_no_byte(interruption how, destination where)
                          : where == INTO_LENT ? borrowing_request(c.handle, sizeof buffer)
                                               : recv_request(c.handle, buffer, sizeof buffer);
     mr_completion completion;
-    /* Go on until both outcomes have occurred, or the rounds would test nothing: the scheduler decides how often
-     * each occurs. */
+    /* Continues until both outcomes have occurred, because the scheduler decides how often each occurs. */
     while (interrupted + completed < rounds || interrupted <= rounds / 50 || completed <= rounds / 50) {
         completion = interrupted_receive(c.d, request, how, &random);
         CHECK_NE(completion.result, 0);
@@ -390,12 +390,12 @@ static void cancel_of_a_vector_loses_no_byte(void)
     interruptions_lose_no_byte(BY_CANCEL, INTO_VECTOR);
 }
 
-static void cancel_of_a_lent_receive_loses_no_byte(void)
+static void cancel_of_a_borrowing_receive_loses_no_byte(void)
 {
     interruptions_lose_no_byte(BY_CANCEL, INTO_LENT);
 }
 
-static void deadline_of_a_lent_receive_loses_no_byte(void)
+static void deadline_of_a_borrowing_receive_loses_no_byte(void)
 {
     interruptions_lose_no_byte(BY_DEADLINE, INTO_LENT);
 }
@@ -430,8 +430,8 @@ const conform_case recv_cases[] = {
     CASE(the_buffer_is_untouched_after_the_end),
     CASE(cancel_loses_no_byte),
     CASE(cancel_of_a_vector_loses_no_byte),
-    CASE(cancel_of_a_lent_receive_loses_no_byte),
-    CASE(deadline_of_a_lent_receive_loses_no_byte),
+    CASE(cancel_of_a_borrowing_receive_loses_no_byte),
+    CASE(deadline_of_a_borrowing_receive_loses_no_byte),
     CASE(deadline_loses_no_byte),
     CASE(moved_deadline_loses_no_byte),
     {0},

@@ -1,9 +1,9 @@
 /*
  * refusal.c: a kernel that refuses for a while.
  *
- * io_uring_enter may fail with EBUSY or EAGAIN, but hardly ever does when a test wants it to. So this program has its
- * own functions that submit, which the linker prefers to liburing's; they refuse on demand. On other backends the cases
- * show that such a crowd is nothing special.
+ * io_uring_enter may fail with EBUSY or EAGAIN, but a test cannot cause that. So this program defines liburing's
+ * submitting functions itself; the linker prefers them, and they fail on demand. On other backends these cases are
+ * ordinary ones with many operations.
  */
 #include "conform.h"
 
@@ -86,7 +86,7 @@ static void what_waits_can_be_cancelled(void)
     driver_free(c->d);
 }
 
-/* Operations in the kernel complete by themselves while their cancellations still wait for room. */
+/* Operations in the kernel complete by themselves while their cancellations still wait for queue entries. */
 static void cancellations_wait(void)
 {
     crowd *c = new_refused_crowd();
@@ -98,7 +98,7 @@ static void cancellations_wait(void)
     hang_up(c->pair[1]);
     for (int i = 0; i < 20; i++)
         poll_once(c->d);
-    for (int i = 0; i < COUNT; i++) { /* the slots change hands meanwhile */
+    for (int i = 0; i < COUNT; i++) { /* other operations get the slots meanwhile */
         if (!has_arrived(c->d, c->tokens[i]))
             continue;
         int64_t result = finish(c->d, c->tokens[i]).result;
@@ -129,7 +129,7 @@ static void a_close_waits(void)
     driver_free(c->d);
 }
 
-/* Also the sends that have not reached the ring when they are cancelled are made. */
+/* Even sends that have not reached the ring when they are cancelled are carried out. */
 static void send_then_receives_that_wait_are_sent_when_cancelled(void)
 {
     crowd *c = new_refused_crowd();
@@ -176,8 +176,7 @@ static void free_crowd(crowd *c)
     driver_free(c->d);
 }
 
-/* A connection may have woken this operation, and no other, before it was to be started again: see
- * shared_listener.c. */
+/* A connection may have woken only this operation, before it was restarted: see shared_listener.c. */
 static void an_accept_that_waits_looks_before_it_ends(void)
 {
     for (int way = 0; way < WAYS_TO_END; way++) {

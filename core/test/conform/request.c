@@ -33,7 +33,7 @@ static void mistakes_are_refused(void)
     driver_free(c.d);
 }
 
-/* A foreign descriptor can be waited for, nothing else. */
+/* The only operations on foreign descriptors are waits. */
 static void foreign_descriptors_are_refused(void)
 {
     driver *d = driver_new();

@@ -16,7 +16,7 @@ static mr_backend backend_of_new_group(mr_backend requested)
     return backend;
 }
 
-/* A round trip on whatever is chosen. */
+/* A round trip on the chosen backend. */
 static void check_that_it_works(mr_backend expected)
 {
     char byte;
@@ -30,7 +30,7 @@ static void check_that_it_works(mr_backend expected)
     driver_free(c.d);
 }
 
-/* From here on, this process gets `action` for one system call. */
+/* From now on, one system call of this process has the result `action`. */
 static void filter(unsigned system_call, unsigned action)
 {
     int error = filter_system_call(system_call, action);

@@ -26,7 +26,7 @@ static void nothing_is_sent_at_once(void)
     driver_free(c.d);
 }
 
-static void waits_for_room(void)
+static void waits_until_writable(void)
 {
     connection c = tcp_connection();
     fill(c.number);
@@ -93,7 +93,7 @@ static void more_goes_with_what_follows(void)
     driver_free(c.d);
 }
 
-/* Starts an MR_ALL send that cannot end by itself, and lets a part of it go. */
+/* Starts an MR_ALL send that cannot complete, of which a part is sent. */
 static mr_token start_endless(driver *d, mr_handle handle, void *data, size_t size)
 {
     mr_token token = start(d, send_all_request(handle, data, size));
@@ -179,7 +179,7 @@ static void now_does_not_wait(void)
     CHECK(!submit(c.d, with_flags(send_request(c.handle, data, SIZE), MR_NOW), &completion));
     CHECK_GT(completion.result, 0);
     CHECK_LT(completion.result, SIZE);
-    /* What is on its way to the peer may make room once more. */
+    /* Bytes that are on their way to the peer may free space once more. */
     for (unsigned i = 0; i < 100 && completion.result > 0; i++) {
         fill(c.number);
         CHECK(!submit(c.d, with_flags(send_request(c.handle, data, SIZE), MR_NOW), &completion));
@@ -190,7 +190,7 @@ static void now_does_not_wait(void)
     driver_free(c.d);
 }
 
-/* The error that prevented all from being sent is EAGAIN; some had gone. */
+/* EAGAIN prevented the rest from being sent; a part was sent. */
 static void all_now_tells_what_went(void)
 {
     enum { SIZE = 8 << 20 };
@@ -207,7 +207,7 @@ static void all_now_tells_what_went(void)
     driver_free(c.d);
 }
 
-/* Sends that follow one another, each as soon as the last has ended, keep their order when they have to wait. */
+/* Sends keep their order when they have to wait, if each begins as soon as the last has ended. */
 static void sends_in_a_row_keep_their_order(void)
 {
     enum { SIZE = 200000, COUNT = 20 };
@@ -240,7 +240,7 @@ static void make_outgoing(outgoing *o)
     o->file = file_with(o->bytes, SOME_BYTES);
 }
 
-/* A request of the kind that has this number. */
+/* A request of the given kind. */
 static mr_request sending_request(outgoing *o, mr_handle handle, int kind)
 {
     mr_request request = send_request(handle, o->bytes, SOME_BYTES);
@@ -268,7 +268,7 @@ static connection connection_to_slow_end(void)
     return c;
 }
 
-static void waiting_for_room_after_its_end_costs_nothing(void)
+static void waiting_to_send_after_its_end_costs_nothing(void)
 {
     for (int kind = 0; kind < SENDING_KINDS; kind++) {
         outgoing o;
@@ -287,7 +287,7 @@ static void waiting_for_room_after_its_end_costs_nothing(void)
     }
 }
 
-static void waiting_for_room_after_its_end_can_be_ended(void)
+static void waiting_to_send_after_its_end_can_be_ended(void)
 {
     for (int kind = 0; kind < SENDING_KINDS; kind++) {
         outgoing o;
@@ -339,7 +339,7 @@ static void all_arrives_after_its_end(void)
 const conform_case send_cases[] = {
     CASE(sends_what_fits),
     CASE(nothing_is_sent_at_once),
-    CASE(waits_for_room),
+    CASE(waits_until_writable),
     CASE(without_all_a_part_is_enough),
     CASE(more_goes_with_what_follows),
     CASE(all_goes_through_a_small_buffer),
@@ -350,8 +350,8 @@ const conform_case send_cases[] = {
     CASE(now_does_not_wait),
     CASE(all_now_tells_what_went),
     CASE(sends_in_a_row_keep_their_order),
-    CASE(waiting_for_room_after_its_end_costs_nothing),
-    CASE(waiting_for_room_after_its_end_can_be_ended),
+    CASE(waiting_to_send_after_its_end_costs_nothing),
+    CASE(waiting_to_send_after_its_end_can_be_ended),
     CASE(all_arrives_after_its_end),
     {0},
 };

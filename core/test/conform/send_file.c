@@ -56,7 +56,7 @@ static void a_whole_file_in_steps(void)
     }
     CHECK_EQ(sent, FILE_SIZE);
     CHECK_EQ(read_pattern(c.peer, received), FILE_SIZE);
-    CHECK_EQ(file_position(file), FILE_SIZE); /* the file's own position is left alone */
+    CHECK_EQ(file_position(file), FILE_SIZE); /* the file's position does not change */
     driver_free(c.d);
 }
 
@@ -71,7 +71,7 @@ static void a_part_of_a_file(void)
     driver_free(c.d);
 }
 
-static void it_waits_for_room(void)
+static void it_waits_until_writable(void)
 {
     connection c = tcp_connection();
     int file = pattern_file();
@@ -147,7 +147,7 @@ static void send_while_it_is_shut(driver *d, int file, unsigned delay)
     hang_up(pair[1]);
 }
 
-/* The pipe breaks between two pieces of what one call sends. Most rounds do not meet that moment. */
+/* The pipe breaks while one call sends several pieces. Most rounds miss that moment. */
 static void a_pipe_that_breaks_halfway_raises_no_signal(void)
 {
     driver *d = driver_new();
@@ -210,7 +210,7 @@ static void an_offset_that_no_file_has_is_refused(void)
     driver_free(c.d);
 }
 
-/* The files of these tests are in memory, and so they are sent whether or not the system can say so. */
+/* The files of these tests are in memory, so they are sent whether or not the system can say that. */
 static void what_is_in_memory_is_sent(void)
 {
     connection c = local_connection();
@@ -225,7 +225,7 @@ static void what_is_in_memory_is_sent(void)
 const conform_case send_file_cases[] = {
     CASE(a_whole_file_in_steps),
     CASE(a_part_of_a_file),
-    CASE(it_waits_for_room),
+    CASE(it_waits_until_writable),
     CASE(it_can_be_ended),
     CASE(a_broken_pipe_raises_no_signal),
     CASE(a_pipe_that_breaks_halfway_raises_no_signal),

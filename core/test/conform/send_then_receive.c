@@ -75,8 +75,8 @@ static void the_last_byte_of_a_buffer_can_be_sent(void)
     driver_free(c.d);
 }
 
-/* The buffer that is sent is free again before anything is received. The first round is for those that a backend keeps
- * at hand. */
+/* The sent buffer is free again before anything is received. The first round allocates the buffers that a backend
+ * keeps. */
 static void a_waiting_send_then_receive_holds_no_buffer(void)
 {
     connection c = tcp_connection();
@@ -94,7 +94,7 @@ static void a_waiting_send_then_receive_holds_no_buffer(void)
     driver_free(c.d);
 }
 
-static void without_room_nothing_is_received(void)
+static void while_the_send_waits_nothing_is_received(void)
 {
     connection c = tcp_connection();
     fill(c.number);
@@ -109,8 +109,8 @@ static void without_room_nothing_is_received(void)
     driver_free(c.d);
 }
 
-#ifndef _WIN32 /* where a send takes all or nothing, and Wine half a minute to get there */
-/* Until there is no room at all, with any number of bytes sent. None is lost, and none is sent twice. */
+#ifndef _WIN32 /* on Windows a send takes all or nothing, and Wine needs half a minute for this */
+/* Until nothing more can be sent, at any number of bytes. None is lost, and none is sent twice. */
 static void a_part_that_was_sent_is_counted(void)
 {
     connection c = tcp_connection();
@@ -157,7 +157,7 @@ static void it_ends_at_the_end_of_the_stream(void)
     driver_free(c.d);
 }
 
-/* Some systems learn of it from the answer to the first bytes, after the end of the stream was received. */
+/* Some systems notice it only at the answer to the first bytes, after the end of the stream was received. */
 static void a_peer_that_is_gone_is_an_error(void)
 {
     connection c = local_connection();
@@ -209,7 +209,7 @@ static void closed_it_has_sent_all_the_same(void)
     driver_free(c.d);
 }
 
-/* More of them than a backend's queue has room for, all cancelled before the first poll. */
+/* More of them than a backend's queue can hold, all cancelled before the first poll. */
 static void a_crowd_that_is_cancelled_has_sent(void)
 {
     enum { COUNT = 1500, PER_CONNECTION = 50 };
@@ -250,7 +250,7 @@ static void it_sends_while_another_receive_waits(void)
     driver_free(c.d);
 }
 
-/* Whether there is something to receive, only the receive that a send-then-receive becomes would have learned. */
+/* Only the receive part of the send-then-receive would have noticed whether there is something to receive. */
 static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
 {
     connection c = tcp_connection();
@@ -270,7 +270,7 @@ static void one_that_ends_before_it_receives_holds_up_no_other_receive(void)
     driver_free(c.d);
 }
 
-/* Takes the answer to a receive, and takes its time until the next poll. */
+/* Polls the completion of a receive, and does not poll again for a while. */
 static void take_a_slow_turn(const connection *c, mr_token receive, bool asks_again)
 {
     write_all(c->peer, "question", 8);
@@ -289,7 +289,7 @@ static void check_sent_at_once(const connection *c)
     check_nothing_borrowed(finish(c->d, token), -ECANCELED);
 }
 
-/* Threads that one poll has woken compute until the next one. What is to be sent must not wait for that one, too. */
+/* Threads woken by one poll compute until the next one. Their sends must not wait for the poll after that. */
 static void after_a_slow_turn_it_sends_at_once(void)
 {
     connection c = tcp_connection();
@@ -346,7 +346,7 @@ const conform_case send_then_receive_cases[] = {
     CASE(it_sends_a_part_of_the_buffer),
     CASE(the_last_byte_of_a_buffer_can_be_sent),
     CASE(a_waiting_send_then_receive_holds_no_buffer),
-    CASE(without_room_nothing_is_received),
+    CASE(while_the_send_waits_nothing_is_received),
 #ifndef _WIN32
     CASE(a_part_that_was_sent_is_counted),
 #endif

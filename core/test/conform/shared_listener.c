@@ -1,4 +1,5 @@
-/* shared_listener.c: several loops that wait for connections to one socket, and one that leaves just as one comes. */
+/* shared_listener.c: several loops wait for connections to one socket, and one stops waiting just when a connection
+ * arrives. */
 #include "../system/calls.h"
 #include "conform.h"
 
@@ -6,8 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Connects when it is told to, on a thread of its own: the other one makes no system call meanwhile, in which the
- * kernel would deliver to it. */
+/* Connects on request, on a separate thread: the other one makes no system call meanwhile, in which the kernel would
+ * deliver to it. */
 typedef struct connector {
     struct sockaddr_in address;
     atomic_bool may_connect, has_connected;
@@ -53,7 +54,7 @@ static void wait_for_one_connection(waiting *w)
     have_connected(&w->connector);
 }
 
-/* One of the two gets it, whatever becomes of the first. */
+/* One of the two accepts it, even if the first stops waiting. */
 static void check_served(waiting *w)
 {
     bool first_got_it = finish(w->d[0], w->token[0]).result >= 0;

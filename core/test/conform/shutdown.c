@@ -78,8 +78,8 @@ static void it_ends_a_pending_send(void)
     driver_free(c.d);
 }
 
-/* Linux does not report that to a poll for room. */
-static void shut_for_sending_a_unix_socket_ends_all_that_wait_for_room(void)
+/* Linux does not report that to a poll for POLLOUT. */
+static void shut_for_sending_a_unix_socket_ends_all_waiting_sends(void)
 {
     connection c = local_connection();
     struct iovec element = {"x", 1};
@@ -88,19 +88,19 @@ static void shut_for_sending_a_unix_socket_ends_all_that_wait_for_room(void)
     mr_token receiving = start(c.d, recv_request(c.handle, &byte, 1));
     mr_token sending[] = {start(c.d, send_request(c.handle, "x", 1)), start(c.d, send_all_request(c.handle, "x", 1)),
                           start(c.d, vector_request(MR_SEND_VECTOR, c.handle, &element, 1))};
-    mr_token for_room = start(c.d, wait_request(MR_WAIT_WRITABLE, c.handle));
+    mr_token writable = start(c.d, wait_request(MR_WAIT_WRITABLE, c.handle));
     run_for_ms(c.d, 2);
     CHECK_EQ(shut(c.d, c.handle, SHUT_WR), 0);
     for (int i = 0; i < 3; i++)
         CHECK_EQ(finish(c.d, sending[i]).result, -EPIPE);
-    CHECK_EQ(finish(c.d, for_room).result, 0);
+    CHECK_EQ(finish(c.d, writable).result, 0);
     CHECK_STAYS_PENDING(c.d, receiving);
     write_all(c.peer, "y", 1);
     CHECK_EQ(finish(c.d, receiving).result, 1);
     driver_free(c.d);
 }
 
-static void it_ends_a_lent_receive(void)
+static void it_ends_a_borrowing_receive(void)
 {
     connection c = tcp_connection();
     mr_token token = start(c.d, borrowing_request(c.handle, 1));
@@ -128,7 +128,7 @@ static void it_ends_what_waits_on_other_loops(void)
     driver_free(c.d);
 }
 
-static void it_ends_what_waits_for_room_on_other_loops(void)
+static void it_ends_waiting_sends_on_other_loops(void)
 {
     connection c = local_connection();
     driver *other = driver_new_beside(c.d);
@@ -194,10 +194,10 @@ const conform_case shutdown_cases[] = {
     CASE(after_the_peers_end_one_can_still_send),
     CASE(it_ends_a_pending_receive),
     CASE(it_ends_a_pending_send),
-    CASE(shut_for_sending_a_unix_socket_ends_all_that_wait_for_room),
-    CASE(it_ends_a_lent_receive),
+    CASE(shut_for_sending_a_unix_socket_ends_all_waiting_sends),
+    CASE(it_ends_a_borrowing_receive),
     CASE(it_ends_what_waits_on_other_loops),
-    CASE(it_ends_what_waits_for_room_on_other_loops),
+    CASE(it_ends_waiting_sends_on_other_loops),
     CASE(it_wakes_a_sleeping_loop),
     CASE(it_ends_waits),
     CASE(mistakes_are_errors),

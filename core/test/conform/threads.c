@@ -1,4 +1,4 @@
-/* threads.c: requests from other threads, threads that end, and loops side by side. */
+/* threads.c: requests from other threads, threads that end, and several loops at once. */
 #include "conform.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ static void operations_outlive_the_thread_that_submitted_them(void)
     s.requests[5] = timeout_request(in_ms(1000));
     s.requests[6] = connect_request(adopt(d, tcp_socket()), &full, sizeof full);
     submit_on_a_thread_that_ends(&s);
-    NOTE_PLACE();
+    NOTE_LINE();
 
     write_all(receiving[1], "r", 1);
     CHECK_EQ(finish(d, s.tokens[0]).result, 1);
@@ -73,7 +73,7 @@ static void operations_outlive_the_thread_that_submitted_them(void)
     CHECK_EQ(peer.length, sizeof(struct sockaddr_in));
     CHECK_EQ(finish(d, s.tokens[5]).result, 0);
     CHECK_EQ(finish_while_read(d, s.tokens[1], sending[1]).result, 1 << 20);
-    /* The connection attempt is answered when the queue has room; the kernel repeats it after a second. */
+    /* The kernel answers the connection attempt when the queue is not full; it repeats the attempt after a second. */
     while (!has_arrived(d, s.tokens[6])) {
         accept_all(crowded);
         run_for_ms(d, 5);
@@ -132,7 +132,7 @@ static void waking_works_after_the_polling_thread_has_ended(void)
         start_thread(&thread, poll_and_announce, d);
         CHECK_EQ(pthread_join(thread, NULL), 0);
         start_thread(&waker, wake_after_20_ms, driver_loop(d));
-        NOTE_PLACE();
+        NOTE_LINE();
         mr_loop_wait(driver_loop(d));
         CHECK_EQ(pthread_join(waker, NULL), 0);
         poll_once(d);
@@ -220,7 +220,7 @@ static void remote_requests_are_carried_out(void)
     driver_free(c.d);
 }
 
-/* A start and a cancellation of it, posted together, are opened in this order. */
+/* A start and its cancellation, posted together, are handled in this order. */
 static void letters_keep_their_order(void)
 {
     driver *d = driver_new();
@@ -238,7 +238,7 @@ static void letters_keep_their_order(void)
     driver_free(d);
 }
 
-/* A start that lies in the mailbox comes before what is done here later. */
+/* A start in the mailbox comes before later calls of the owner. */
 static void what_is_done_here_does_not_overtake_letters(void)
 {
     driver *d = driver_new();
@@ -271,7 +271,7 @@ enum { WORKERS = 4, NO_RESULT = 1 << 20 };
 /* A thread that uses a loop from outside, with tokens that the owner has reserved for it. */
 typedef struct worker {
     mr_loop *loop;
-    mr_handle handle; /* a socket of its own, [0] of a pair */
+    mr_handle handle; /* [0] of a pair of sockets; each thread has another pair */
     int peer;
     uint64_t number;
     unsigned rounds;
@@ -381,7 +381,8 @@ static void many_threads_use_one_loop(void)
         int count = mr_loop_poll(driver_loop(d), completions, 16);
         for (int i = 0; i < count; i++)
             deliver(workers, &completions[i]);
-        /* A poll spends the wake of the last worker, so what it announced is looked at after the poll. */
+        /* A poll consumes the wake-up of the last worker, so the test checks after the poll what this worker has
+         * done. */
         if (count == 0 && atomic_load(&finished) < WORKERS && mr_loop_prepare_wait(driver_loop(d)))
             mr_loop_wait(driver_loop(d));
     }
@@ -403,7 +404,7 @@ typedef struct echo_owner {
     unsigned rounds;
 } echo_owner;
 
-/* A loop of its own on each thread; what the loops share is the group. */
+/* Each thread has a loop. The loops share only the group. */
 static void *run_owner(void *argument)
 {
     echo_owner *o = argument;
@@ -424,7 +425,7 @@ static void *run_owner(void *argument)
     return NULL;
 }
 
-/* Numbers that one thread closes are another one's new sockets at once. */
+/* Descriptor numbers that one thread closes are immediately those of another thread's new sockets. */
 static void loops_share_the_numbers(void)
 {
     driver *first = driver_new();

@@ -21,7 +21,7 @@ static int compare_numbers(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* How late the best quarter of some timeouts is at most. */
+/* The largest delay of the most punctual quarter of some timeouts. */
 static uint64_t lateness_ns(driver *d)
 {
     enum { COUNT = 51 };
@@ -35,7 +35,7 @@ static uint64_t lateness_ns(driver *d)
     return late_ns[COUNT / 4];
 }
 
-/* A quarter must do it, once in ten times: this machine may be busy with something else. */
+/* One success in ten tries, for a quarter of the timeouts, is enough: this machine may be busy. */
 static void it_is_hardly_late(void)
 {
     driver *d = driver_new();
@@ -61,8 +61,8 @@ static void earlier_ones_come_first(void)
     uint64_t base_ns = in_ms(5);
     /* Armed in mixed order, 2 ms apart: 7 and COUNT have no common divisor. */
     for (uint64_t i = 0; i < COUNT; i++) {
-        uint64_t place = i * 7 % COUNT;
-        tokens[place] = start(d, timeout_request(base_ns + place * 2 * NS_PER_MS));
+        uint64_t index = i * 7 % COUNT;
+        tokens[index] = start(d, timeout_request(base_ns + index * 2 * NS_PER_MS));
     }
     for (uint64_t i = 0; i < COUNT; i++) {
         CHECK_EQ(take(d, tokens[i]).result, 0);
@@ -191,7 +191,7 @@ static void far_ones_do_not_fire(void)
     driver_free(d);
 }
 
-/* Far timers must not make the loop get up again and again to look at them. */
+/* Distant timers must not wake the loop again and again. */
 static void sleep_is_not_interrupted_by_far_ones(void)
 {
     driver *d = driver_new();
@@ -220,7 +220,7 @@ static void sleep_ends_at_the_nearest(void)
     driver_free(d);
 }
 
-/* With nothing else to wait for: the end of time must not be taken for a moment that has passed. */
+/* With nothing else to wait for: the latest possible deadline must not count as passed. */
 static void the_end_of_time_lets_the_loop_sleep(void)
 {
     const uint64_t ends_ns[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - (1u << 20)};
@@ -286,7 +286,7 @@ static void a_slow_owner_finds_all_that_are_due(void)
     int taken = 0, more;
     do
         taken += more = poll_once(d);
-    while (more > 0 || !mr_loop_prepare_wait(driver_loop(d))); /* a poll may only have sorted timers */
+    while (more > 0 || !mr_loop_prepare_wait(driver_loop(d))); /* a poll may only have moved timers in the wheel */
     CHECK_EQ(taken, COUNT);
     for (int i = 0; i < COUNT; i++)
         CHECK_EQ(finish(d, tokens[i]).result, 0);

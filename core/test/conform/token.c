@@ -1,4 +1,4 @@
-/* token.c: reserve, start, release, and the life of a token. */
+/* token.c: reserving, starting and releasing operations, and when tokens are valid. */
 #include "conform.h"
 
 static mr_token reserve_for(driver *d, mr_kind kind)
@@ -58,7 +58,7 @@ static void so_does_what_is_done_at_once(void)
     driver_free(c.d);
 }
 
-/* A completion that is there already must keep the owner from sleeping. */
+/* A completion that nobody has polled must keep the owner from sleeping. */
 static void one_that_is_done_at_once_prevents_sleep(void)
 {
     driver *d = driver_new();
@@ -143,7 +143,7 @@ static void releasing_twice_is_once(void)
     driver_free(d);
 }
 
-/* Releasing is for what was polled; a pending operation must survive the mistake. */
+/* Only a polled operation can be released. A pending one must survive a wrong release. */
 static void a_pending_token_is_not_released(void)
 {
     connection c = local_connection();
@@ -174,7 +174,7 @@ static void tokens_tell_their_loop(void)
     driver_free(d);
 }
 
-/* Generations go round; a token stays small and is never 0. The driver checks each. */
+/* Generations wrap around; a token stays below its limit and is never 0. The driver checks each. */
 static void tokens_stay_in_range(void)
 {
     driver *d = driver_new();

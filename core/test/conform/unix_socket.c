@@ -40,7 +40,8 @@ static void a_missing_path_is_an_error(void)
     driver_free(d);
 }
 
-/* A full queue of a Unix listener makes connect(2) fail with EAGAIN, and nothing announces when it has room again. */
+/* If the queue of a Unix listener is full, connect(2) fails with EAGAIN, and no event reports when it is no longer
+ * full. */
 static void a_full_unix_listener_is_waited_for(void)
 {
     driver *d = driver_new();
@@ -66,7 +67,7 @@ static void a_full_unix_listener_is_waited_for(void)
     driver_free(d);
 }
 
-/* Ready for ever, and nothing to accept: to a call that does not wait Linux says no more than EAGAIN. */
+/* Always ready, with nothing to accept: a call that does not wait only gets EAGAIN from Linux. */
 static void a_unix_listener_that_is_shut_down_ends_accepts(void)
 {
     driver *d = driver_new();

@@ -8,7 +8,7 @@ static void readable_now_and_later(void)
     CHECK_STAYS_PENDING(c.d, token);
     write_all(c.peer, "x", 1);
     CHECK_EQ(finish(c.d, token).result, 0);
-    /* Readable still, and nothing was taken. */
+    /* Still readable: the wait has consumed nothing. */
     CHECK_EQ(perform(c.d, wait_request(MR_WAIT_READABLE, c.handle)).result, 0);
     CHECK_EQ(perform(c.d, wait_request(MR_WAIT_READABLE, c.handle)).result, 0);
     CHECK_EQ(drain(c.number), 1);
@@ -67,8 +67,8 @@ static void both_directions_learn_of_a_reset(void)
     driver_free(c.d);
 }
 
-/* The peer sends no more, and has no room either. */
-static void the_end_of_a_stream_is_no_room_to_write(void)
+/* The peer sends no more, and its buffer is full too. */
+static void the_end_of_a_stream_makes_nothing_writable(void)
 {
     driver *d = driver_new();
     int pair[2];
@@ -116,7 +116,7 @@ static mr_completion wait_after_try(driver *d, int number)
     return perform(d, with_flags(wait_request(MR_WAIT_READABLE, mr_handle_foreign(number)), MR_TRIED));
 }
 
-/* Who says that nothing was there need not be right. */
+/* MR_TRIED may be wrong. */
 static void after_a_try_nobody_looks(void)
 {
     driver *d = driver_new();
@@ -148,7 +148,7 @@ const conform_case wait_cases[] = {
     CASE(a_wait_and_a_receive_on_one_socket),
     CASE(readers_learn_that_the_peer_has_gone),
     CASE(both_directions_learn_of_a_reset),
-    CASE(the_end_of_a_stream_is_no_room_to_write),
+    CASE(the_end_of_a_stream_makes_nothing_writable),
     CASE(readers_and_writers_of_a_foreign_descriptor),
     CASE(after_a_try_nobody_looks),
     CASE(a_closed_number_is_an_error),

@@ -11,7 +11,7 @@ static void *wake_after_20_ms(void *argument)
     return NULL;
 }
 
-/* Prepares, with everything polled before. */
+/* Polls everything, then calls mr_loop_prepare_wait. */
 static void prepare(driver *d)
 {
     do
@@ -40,7 +40,7 @@ static void a_wake_before_the_wait_counts(void)
     for (int i = 0; i < 10; i++) {
         prepare(d);
         mr_loop_wake(driver_loop(d));
-        NOTE_PLACE();
+        NOTE_LINE();
         mr_loop_wait(driver_loop(d));
     }
     driver_free(d);
@@ -53,7 +53,7 @@ static void a_wake_before_the_announcement_counts(void)
         prepare(d);
         poll_once(d);
         mr_loop_wake(driver_loop(d));
-        NOTE_PLACE();
+        NOTE_LINE();
         if (mr_loop_prepare_wait(driver_loop(d)))
             mr_loop_wait(driver_loop(d));
     }
@@ -79,7 +79,7 @@ static void a_completion_ends_the_wait(void)
     mr_token token = start(c.d, recv_request(c.handle, &byte, 1));
     prepare(c.d);
     write_all(c.peer, "x", 1);
-    NOTE_PLACE();
+    NOTE_LINE();
     mr_loop_wait(driver_loop(c.d));
     CHECK_EQ(finish(c.d, token).result, 1);
     driver_free(c.d);
@@ -125,7 +125,7 @@ static void put_to_sleep(sleeper *s, driver *d)
 
 static void join_sleeper(sleeper *s)
 {
-    NOTE_PLACE();
+    NOTE_LINE();
     CHECK_EQ(pthread_join(s->thread, NULL), 0);
     CHECK(atomic_load(&s->is_up));
 }
@@ -166,8 +166,8 @@ static void *write_after_20_ms(void *argument)
     return NULL;
 }
 
-/* A receive is submitted while the loop sleeps, by a thread that makes no system call afterwards, and a byte comes
- * after 20 ms: how long it takes until the loop is up. */
+/* While the loop sleeps, a thread submits a receive and makes no system call afterwards; a byte arrives after 20 ms.
+ * Returns how long it takes until the loop wakes. */
 static uint64_t time_beside_busy_submitter_ns(connection *c)
 {
     sleeper s;
@@ -185,8 +185,8 @@ static uint64_t time_beside_busy_submitter_ns(connection *c)
     return taken_ns;
 }
 
-/* The kernel must not leave the completion to the submitter. Once in ten times must do it: this machine may be busy
- * with something else. */
+/* The kernel must not need the submitter to complete the operation. One success in ten tries is enough: this machine
+ * may be busy. */
 static void a_busy_submitter_does_not_delay_it(void)
 {
     connection c = local_connection();
@@ -261,7 +261,7 @@ static void something_done_meanwhile_ends_the_wait(void)
     driver_free(d);
 }
 
-/* More than the queues of the backend hold, all while nobody polls. */
+/* More than the queues of the backend can hold, while nobody polls. */
 static void a_crowd_submitted_meanwhile_is_served(void)
 {
     enum { COUNT = 3000 };
@@ -317,7 +317,7 @@ static void no_wake_is_lost(void)
     atomic_uint requested = 0, served = 0;
     ping p = {driver_loop(d), &requested, &served, harness_rounds(20000)};
     start_thread(&thread, send_pings, &p);
-    NOTE_PLACE();
+    NOTE_LINE();
     while (atomic_load(&served) < p.rounds) {
         poll_once(d);
         unsigned now = atomic_load(&requested);

@@ -70,7 +70,7 @@ static const failure *of_nothing(const failure *failures, unsigned count)
                                                                                             : NULL;
 }
 
-/* The failure of this call, or NULL. */
+/* The failure that this call should report, or NULL. */
 static const failure *due(const char *function, const failure *failures, unsigned count)
 {
     if (!shared || atomic_fetch_add(&shared->calls, 1) + 1 != shared->failing)
@@ -99,9 +99,9 @@ static _Noreturn void run_child(void (*run)(void), int output)
 {
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
-    setpgid(0, 0); /* with all that the test starts */
+    setpgid(0, 0); /* with all processes that the test starts */
     run();
-    exit(0); /* not _exit: leaks are looked for at exit */
+    exit(0); /* not _exit: LeakSanitizer runs at exit */
 }
 
 static outcome run_with(void (*run)(void), unsigned failing, unsigned variant)
@@ -133,7 +133,7 @@ static bool says_out_of_memory(int output)
     return size > 0 && strstr(bytes, "millrace: out of memory");
 }
 
-/* Passed, failed a check, or found that it cannot run. */
+/* True if the test has passed, failed a check, or was skipped. */
 static bool is_acceptable(const outcome *result)
 {
     if (!result->in_time)
@@ -166,7 +166,7 @@ static void must_be_acceptable(const outcome *result)
     close(result->output);
 }
 
-/* Each error of one call. */
+/* Runs the test once for each error of one call. */
 static void let_fail(void (*run)(void), unsigned call)
 {
     unsigned variant = 0;
@@ -176,7 +176,7 @@ static void let_fail(void (*run)(void), unsigned call)
     } while (++variant < shared->variants);
 }
 
-/* One error of one call. */
+/* Runs the test with one error of one call. */
 static void let_fail_once(void (*run)(void), unsigned call, unsigned variant)
 {
     outcome result = run_with(run, call, variant);
@@ -347,7 +347,7 @@ int fault_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, vo
     return now ? now->code : pthread_create(thread, attributes, run, argument);
 }
 
-/* The number is free, whatever close returns. */
+/* close frees the number even if it returns an error. */
 int fault_close(int number);
 int fault_close(int number)
 {

@@ -1,5 +1,5 @@
 /*
- * fault.h: a test runs again and again, and each time another call of the core (or of the fibers) to the system fails:
+ * fault.h: runs a test repeatedly; in each run another system call or allocation of the core (or of the fibers) fails:
  * an allocation, or a system call with one of the errors that its manual page names. Where the objects of the core, and
  * of the fibers, call such a function, they call the one of fault.c (`symbols` lists them); the test's own calls never
  * fail. Must not know: operations, fibers.
@@ -12,21 +12,21 @@
 /*
  * Runs a test in child processes: once without a fault, to count its calls, and then with one fault each. A child may
  * pass or fail a check, because the error has reached it. It must not crash, leak or hang. Fails the harness's test if
- * one does. A simulated machine ends the process in some places where memory is short, and says so.
+ * one does. Without memory, some functions of a simulated machine print a message and end the process.
  *
- * FAULTS in the environment: how many calls to let fail, drawn by chance (MILLRACE_FIRST_SEED); "all"; or the number of
- * one call, as "#12".
+ * FAULTS in the environment: how many random calls fail (MILLRACE_FIRST_SEED); "all"; or the number of one call, as
+ * "#12".
  */
 typedef enum fault_ends { FAULT_REACHES_ITS_CALLER, FAULT_MAY_END_THE_PROCESS } fault_ends;
 
 void fault_run(void (*run)(void), fault_ends ends);
 
-/* From here on all writes (send, sendmsg, pwrite) of the core return 0, or no longer. */
+/* Sets whether all writes (send, sendmsg, pwrite) of the core return 0 from now on. */
 typedef enum fault_writes { FAULT_WRITES_AS_USUAL, FAULT_WRITES_OF_NOTHING } fault_writes;
 
 void fault_set_writes(fault_writes what);
 
-/* For functions of a library that a test's own file wraps: does this call fail? */
+/* For functions of a library that the test wraps: true if this call must fail. */
 bool fault_is_due(const char *function, const char *with);
 
 #endif

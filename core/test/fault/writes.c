@@ -1,5 +1,4 @@
-/* writes.c: a write of some bytes that returns 0 is an error, for every operation that writes; see
-   has_written_nothing. */
+/* writes.c: if the system writes 0 bytes, every operation that writes fails; see has_written_nothing. */
 #include "../conform/conform.h"
 #include "fault.h"
 

@@ -1,11 +1,11 @@
 /*
  * kevent.c: a test double of kqueue(2) over epoll.
  *
- * A queue is an epoll descriptor that watches three others: an epoll descriptor for each direction, because each
- * filter has its own mode, and an event descriptor for EVFILT_USER. What the manual page promises and this file keeps:
- * EV_CLEAR, EV_ONESHOT (the filter is gone once reported), ENOENT for what is not there, EV_RECEIPT, errors without
- * room for them as errno, EV_EOF, and that a child does not inherit a queue. It ends the program on what it does not
- * know. Not kept: that a close forgets a descriptor; Millrace says so itself before it closes one.
+ * A queue is an epoll descriptor that watches three others: an epoll descriptor for each direction, because each filter
+ * has its own mode, and an event descriptor for EVFILT_USER. It implements these parts of the manual page: EV_CLEAR,
+ * EV_ONESHOT (the filter is removed once reported), ENOENT for missing filters, EV_RECEIPT, errno for errors that do
+ * not fit into the list, EV_EOF, and that a child does not inherit a queue. Anything unknown ends the program. Unlike
+ * kqueue, closing a descriptor does not remove its filters: Millrace removes them before it closes one.
  */
 #include <sys/event.h>
 
@@ -215,10 +215,10 @@ static int take_reports(queue *q, struct kevent *events, int capacity)
     if (count < capacity && eventfd_read(q->parts[USER], &triggers) == 0)
         EV_SET(&events[count++], 0, EVFILT_USER, q->user.flags, 0, 0, q->user.udata);
     for (int direction = 0; direction < DIRECTIONS; direction++) {
-        /* Not all of the room for one direction, so that the other gets its turn. */
-        int room = (capacity - count + 1 - direction) / (2 - direction), ready = 0;
-        if (room > 0)
-            ready = epoll_wait(q->parts[direction], found, room < 64 ? room : 64, 0);
+        /* One direction must not fill the list, so that the other gets its turn. */
+        int limit = (capacity - count + 1 - direction) / (2 - direction), ready = 0;
+        if (limit > 0)
+            ready = epoll_wait(q->parts[direction], found, limit < 64 ? limit : 64, 0);
         for (int i = 0; i < ready; i++)
             events[count++] = report_of(q, direction, &found[i]);
     }

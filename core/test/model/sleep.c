@@ -1,15 +1,15 @@
 /*
- * sleep.c: no wake-up is lost, whatever the order in which owner and wakers come to run.
+ * sleep.c: no wake-up is lost, in any order in which owner and wakers run.
  *
  * The real loop.c and mailbox.c are compiled here with every sequentially consistent atomic access, and every call of
- * the backend that concerns sleeping, a place where another thread may go on. Threads are contexts in one OS thread; a
- * depth-first search runs each schedule from the beginning. When nobody can go on and something is left to be taken, a
- * wake-up was lost.
+ * the backend that concerns sleeping, a point at which another thread may continue. Threads are contexts in one OS
+ * thread; a depth-first search runs each schedule from the beginning. If no thread can continue and something is left
+ * to do, a wake-up was lost.
  *
- * What it does not show: accesses that are explicitly relaxed are explored as if they were not. Of those, only the
- * mailbox's look before it takes everything matters, and the owner looks again before it sleeps.
+ * Limit: the search treats relaxed accesses as sequentially consistent. Of these, only the mailbox's check before it
+ * takes everything matters, and the owner checks again before it sleeps.
  */
-/* Before the atomics change their meaning. */
+/* Before the atomics are redefined. */
 #include "../../src/timeout.h"
 #include "../../src/backend.h"
 #include "../../src/mailbox.h"
@@ -65,7 +65,7 @@ typedef struct thread {
     bool waits; /* for the bell */
 } thread;
 
-/* What is broken, to see that the search notices. */
+/* A deliberate defect, to verify that the search finds it. */
 typedef enum fault { NOTHING, SLEEPS_BEFORE_IT_SAYS_SO, WAKER_LOOKS_FIRST, WAKER_IS_SILENT } fault;
 
 typedef struct model {
@@ -78,7 +78,7 @@ typedef struct model {
 static model here;
 static thread threads[THREADS_MAX];
 static ucontext_t scheduler;
-static int current = -1; /* -1: nobody's atomics are of interest */
+static int current = -1; /* -1: atomic accesses are not observed */
 static bool is_lost;
 
 static mr_group *group;
@@ -88,7 +88,7 @@ static bool bell;         /* what an eventfd is to epoll */
 static atomic_int raised; /* by wakers that post nothing */
 static mr_loop *late;     /* its `sleeping` or `woken` is to be written after the next look */
 
-/* The choices of a run, and how many there were each time. */
+/* The choices of a run, and the number of alternatives each time. */
 static struct {
     uint8_t choice, options;
 } steps[STEPS_MAX];
@@ -99,7 +99,7 @@ static bool can_run(int number)
     return !threads[number].has_ended && (!threads[number].waits || bell);
 }
 
-/* Who goes on: the one whose turn it is comes first. -1: nobody can. */
+/* The thread that continues; first the current one. -1: none can. */
 static int choose(void)
 {
     int able[THREADS_MAX], count = 0;
@@ -216,7 +216,7 @@ static uint64_t now_ns(const mr_group *unused)
 
 /* --------------------------------------------------------------------------------------------------- the search --- */
 
-/* As a manager does: polls, and sleeps when there was nothing. */
+/* As a manager does: polls, and sleeps if there is nothing to do. */
 static void own(void)
 {
     for (int taken = 0; taken < here.wakers;) {
@@ -292,7 +292,7 @@ static void run_once(void)
     atomic_store_explicit(&group->loop_count, 0, memory_order_relaxed);
 }
 
-/* The schedule after the last one. False: that was all. */
+/* Moves to the next schedule. False: that was the last one. */
 static bool next_schedule(void)
 {
     while (step_count > 0 && steps[step_count - 1].choice + 1 == steps[step_count - 1].options)
@@ -303,7 +303,7 @@ static bool next_schedule(void)
     return true;
 }
 
-/* Runs every schedule until one loses a wake-up. Returns how many did not. */
+/* Runs all schedules, or until one loses a wake-up. Returns how many lost none. */
 static unsigned long search(model what)
 {
     unsigned long count = 0;
@@ -357,7 +357,7 @@ static void two_wakers_set_flags(uintptr_t unused)
     check_all((model){.wakers = 2, .preemptions_max = 5}, 10000);
 }
 
-/* Of a search that cannot fail nothing could be learnt. */
+/* A search that cannot fail would prove nothing. */
 static void what_is_broken_is_found(uintptr_t unused)
 {
     const fault faults[] = {SLEEPS_BEFORE_IT_SAYS_SO, WAKER_LOOKS_FIRST, WAKER_IS_SILENT};

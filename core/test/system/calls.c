@@ -13,7 +13,7 @@
 
 mr_machine *test_machine;
 
-/* A result of the simulated machine as POSIX has it. */
+/* Converts a result of the simulated machine to that of a POSIX call. */
 static long long posix(long long result)
 {
     if (result >= 0)

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Where the tests' descriptors live; NULL: in the kernel. */
+/* The machine that has the tests' descriptors. NULL: they are the kernel's. */
 extern mr_machine *test_machine;
 
 int system_socket(int domain, int type, int protocol);

@@ -1,4 +1,4 @@
-/* filter.c: filter.h by a program of the classic packet filter. */
+/* filter.c: see filter.h. Installs a program of the classic packet filter (BPF). */
 #include "filter.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* posix.c: system.h on Linux, and where else there are these calls. */
+/* posix.c: system.h on Linux and other systems with these calls. */
 #include "../harness.h"
 #include "../system.h"
 #include "calls.h"
@@ -210,7 +210,7 @@ size_t fill(int descriptor)
     MUST(system_getsockname(descriptor, (struct sockaddr *)&address, &size));
     if (address.ss_family == AF_UNIX)
         return total;
-    /* Longer than an acknowledgement is usually delayed, and twice, because a machine that is busy delays it more. */
+    /* Twice the usual delay of an acknowledgement, because a busy machine delays it more. */
     for (int fruitless = 0; fruitless<2; fruitless = more> 0 ? 0 : fruitless + 1) {
         sleep_ms(60);
         total += more = fill_once(descriptor);

@@ -19,23 +19,23 @@ typedef struct job {
     int ended;  /* a pidfd */
     int output; /* a memfd that takes what the test prints */
     long long start_ms;
-    place *place;
+    source_line *line;
 } job;
 
 static job jobs[JOBS_MAX];
 static unsigned running;
-static place *current_place; /* in the process of a test */
+static source_line *current_line; /* in the process of a test */
 
-place *runner_place(void)
+source_line *runner_line(void)
 {
-    return current_place;
+    return current_line;
 }
 
 extern void __gcov_dump(void) __attribute__((weak));
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* _exit, because other threads are still running. What happens at exit otherwise: a program notes what it has reached,
- * and finds leaks. A test that failed a check still holds much, but on its stack. */
+/* _exit, because other threads are still running. So this does what exit would do: it writes coverage data, and
+ * searches for leaks. A test that failed a check still has much memory, to which its stack refers. */
 void runner_leave(int status)
 {
     if (__gcov_dump)
@@ -50,13 +50,14 @@ void runner_leave(int status)
 void runner_prepare(const harness_test *tests, size_t count, int argc, char **argv)
 {
     (void)tests, (void)count, (void)argc, (void)argv;
-    place *places = mmap(NULL, JOBS_MAX * sizeof *places, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (places == MAP_FAILED) {
+    source_line *lines =
+        mmap(NULL, JOBS_MAX * sizeof *lines, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (lines == MAP_FAILED) {
         perror("harness");
         exit(2);
     }
     for (int i = 0; i < JOBS_MAX; i++)
-        jobs[i].place = &places[i];
+        jobs[i].line = &lines[i];
 }
 
 static _Noreturn void run_in_child(const job *j)
@@ -64,15 +65,15 @@ static _Noreturn void run_in_child(const job *j)
     setpgid(0, 0);
     dup2(j->output, STDOUT_FILENO);
     dup2(j->output, STDERR_FILENO);
-    /* The test shall find the descriptors that a fresh process has. */
+    /* The test must have the descriptors of a fresh process. */
     for (unsigned i = 0; i <= running; i++) {
         close(jobs[i].output);
         if (i < running)
             close(jobs[i].ended);
     }
-    current_place = j->place;
+    current_line = j->line;
     j->test->run(j->test->argument);
-    exit(0); /* not _exit: leaks are looked for at exit */
+    exit(0); /* not _exit: LeakSanitizer runs at exit */
 }
 
 static void print_output(int output)
@@ -95,8 +96,8 @@ static verdict judge(const job *j, int status, bool in_time)
     if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIPPED)
         return SKIPPED;
     if (!in_time)
-        dprintf(j->output, "no end after %d ms; last known place: %s:%d\n", TIME_LIMIT_MS,
-                j->place->file ? j->place->file : "none", j->place->line);
+        dprintf(j->output, "no end after %d ms; last known line: %s:%d\n", TIME_LIMIT_MS,
+                j->line->file ? j->line->file : "none", j->line->line);
     else if (WIFSIGNALED(status))
         dprintf(j->output, "ended by signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status) != STATUS_FAILED)
@@ -107,9 +108,9 @@ static verdict judge(const job *j, int status, bool in_time)
 void runner_start(const harness_test *test)
 {
     job *j = &jobs[running];
-    place *own_place = j->place;
-    *j = (job){.test = test, .start_ms = runner_now_ms(), .place = own_place};
-    *j->place = (place){0};
+    source_line *own_line = j->line;
+    *j = (job){.test = test, .start_ms = runner_now_ms(), .line = own_line};
+    *j->line = (source_line){0};
     j->output = memfd_create("test output", MFD_CLOEXEC);
     fflush(NULL);
     j->child = fork();
@@ -137,7 +138,7 @@ static verdict end_job(unsigned index, bool in_time)
     close(j.output);
     close(j.ended);
     jobs[index] = jobs[--running];
-    jobs[running].place = j.place;
+    jobs[running].line = j.line;
     return result;
 }
 

@@ -23,11 +23,11 @@ typedef struct running_test {
 
 static running_test jobs[JOBS_MAX];
 static unsigned running;
-static place current_place;
+static source_line current_line;
 
-place *runner_place(void)
+source_line *runner_line(void)
 {
-    return &current_place;
+    return &current_line;
 }
 
 /* Not exit: other threads are still running. */
@@ -41,8 +41,8 @@ static DWORD WINAPI watch_time(void *unused)
 {
     (void)unused;
     Sleep(TIME_LIMIT_MS);
-    fprintf(stderr, "no end after %d ms; last known place: %s:%d\n", TIME_LIMIT_MS,
-            current_place.file ? current_place.file : "none", current_place.line);
+    fprintf(stderr, "no end after %d ms; last known line: %s:%d\n", TIME_LIMIT_MS,
+            current_line.file ? current_line.file : "none", current_line.line);
     runner_leave(STATUS_FAILED);
 }
 

@@ -74,7 +74,7 @@ void local_pair(int descriptors[2])
     tcp_pair(descriptors);
 }
 
-/* The lowest free number is given out first (nothing promises it): with the others below it taken, it comes next. */
+/* Windows uses the lowest free number first (though it does not promise that). So this occupies the lower ones. */
 void local_pair_at(int number, int descriptors[2])
 {
     enum { FILLERS = 64 };
@@ -96,7 +96,7 @@ void local_pair_at(int number, int descriptors[2])
     hang_up(listener);
 }
 
-/* Any number; but under Wine a pair takes ten milliseconds and more. */
+/* Any number would work; but under Wine a pair takes ten milliseconds and more. */
 size_t pairs_possible(size_t wanted)
 {
     enum { ENOUGH = 300 };
@@ -271,7 +271,7 @@ bool is_open(int descriptor)
            GetFileType((HANDLE)(intptr_t)descriptor) == FILE_TYPE_DISK;
 }
 
-/* Whether a socket is non-blocking cannot be asked; a receive that returns shows it. */
+/* Windows cannot say whether a socket is non-blocking; a receive that returns shows it. */
 bool is_fit_for_a_loop(int descriptor)
 {
     DWORD flags;

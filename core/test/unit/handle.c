@@ -1,4 +1,4 @@
-/* handle.c: the table of adopted descriptors, its generations and its protocol of closing. */
+/* handle.c: the table of adopted descriptors, its generations and its protocol for closing. */
 #include "../../src/handle.h"
 #include "unit.h"
 
@@ -99,7 +99,7 @@ static void joining_is_remembered_until_the_close(uintptr_t unused)
     free_table(table);
 }
 
-static void the_last_to_let_go_closes(uintptr_t unused)
+static void the_last_release_closes(uintptr_t unused)
 {
     mr_handle_table *table = new_table();
     mr_handle handle = adopt(table, 7);
@@ -195,7 +195,7 @@ const harness_test handle_tests[] = {
     UNIT(handle, foreign_handles_have_no_generation),
     UNIT(handle, mistaken_handles_are_refused),
     UNIT(handle, joining_is_remembered_until_the_close),
-    UNIT(handle, the_last_to_let_go_closes),
+    UNIT(handle, the_last_release_closes),
     UNIT(handle, a_call_that_holds_comes_before_the_close),
     UNIT(handle, only_one_may_close),
     {0},

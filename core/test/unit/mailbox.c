@@ -76,7 +76,7 @@ static void many_posters(uintptr_t unused)
         posters[i] = (poster){&mailbox, i, count};
         CHECK_EQ(pthread_create(&threads[i], NULL, post_many, &posters[i]), 0);
     }
-    NOTE_PLACE();
+    NOTE_LINE();
     while (received < POSTERS * count) {
         for (mr_message *message = mr_mailbox_take(&mailbox), *next; message; message = next, received++) {
             uint64_t number = message->token >> 32;

@@ -1,4 +1,4 @@
-/* scarcity.c: what a loop makes of errors that pass by themselves, on a backend that reports whatever the test says. */
+/* scarcity.c: what a loop does with temporary errors, on a backend that reports the errors that the test chooses. */
 #include "../../src/backend.h"
 #include "../../src/perform.h"
 #include "unit.h"
@@ -86,7 +86,7 @@ static mr_completion accept_on(world *w, uint64_t deadline_ns)
     mr_completion completion;
     CHECK_EQ(mr_loop_submit(w->loop, &request, &completion), MR_PENDING);
     while (mr_loop_poll(w->loop, &completion, 1) == 0)
-        NOTE_PLACE();
+        NOTE_LINE();
     mr_loop_release(w->loop, completion.token);
     return completion;
 }

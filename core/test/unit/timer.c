@@ -7,7 +7,7 @@
 
 #define TICK_NS (UINT64_C(1) << MR_TICK_BITS)
 
-/* With as many moves as it takes. */
+/* With as many moves as necessary. */
 static mr_timer *expire(mr_timer_wheel *wheel, uint64_t now_ns)
 {
     unsigned moves = UINT32_MAX;
@@ -80,7 +80,7 @@ static void the_end_of_time(uintptr_t unused)
         mr_timer timer = {0};
         mr_timer_wheel_init(&wheel, 1000000000);
         mr_timer_arm(&wheel, &timer, deadlines_ns[i]);
-        /* A hundred years of looking at it, in steps that become longer. */
+        /* Checks the wheel for a hundred years, in longer and longer steps. */
         for (uint64_t now_ns = 1000000000; now_ns < UINT64_C(3153600000) * 1000000000u; now_ns += now_ns / 3) {
             CHECK(expire(&wheel, now_ns) == NULL);
             CHECK(mr_timer_next_ns(&wheel) > now_ns);
@@ -91,7 +91,7 @@ static void the_end_of_time(uintptr_t unused)
     }
 }
 
-/* A sleeper that always sleeps until `next` gets up rarely: once per level at most. */
+/* A sleeper that always sleeps until `next` wakes rarely: at most once per level. */
 static void sleeping_until_next_terminates(uintptr_t unused)
 {
     uint64_t random = 9;
@@ -159,7 +159,7 @@ static void disarm_one(model *m)
     mr_timer_disarm(&m->wheel, &m->timers[i]);
 }
 
-/* A sleeper that knows the next moment learns from what is armed meanwhile whether it must wake earlier. */
+/* If a timer is armed meanwhile, arming it reports whether a sleeper must wake earlier. */
 static void arm_while_asleep(model *m)
 {
     uint64_t until_ns = mr_timer_next_ns(&m->wheel);
@@ -172,7 +172,7 @@ static void arm_while_asleep(model *m)
         CHECK(watched_ns <= next_ns || watched_ns <= m->wheel.now_tick << MR_TICK_BITS);
 }
 
-/* Takes what is due, all of it or (as a bounded poll would) a few. */
+/* Takes the due timers: all of them, or a few as a bounded poll would. */
 static void expire_some(model *m)
 {
     unsigned limit = harness_random(&m->random) % 4 ? TIMERS : harness_random(&m->random) % 4;
@@ -209,7 +209,7 @@ static void advance(model *m)
     uint64_t step_ns = (((uint64_t)harness_random(&m->random) << 32) | harness_random(&m->random)) >>
                        (22 + harness_random(&m->random) % 42);
     uint64_t next_ns = mr_timer_next_ns(&m->wheel);
-    /* Often to exactly the next moment or just before it, where mistakes live. */
+    /* Often exactly to the next deadline or just before it, where mistakes are likely. */
     unsigned choice = harness_random(&m->random) % 4;
     if (choice == 0 && next_ns != MR_NEVER_NS && next_ns > m->now_ns)
         m->now_ns = next_ns - harness_random(&m->random) % 2;
@@ -270,8 +270,8 @@ static void order_of_ticks(uintptr_t unused)
 }
 
 /*
- * However many timers there are: with so many moves per tick, each fires at its tick. The timers lie in one slot of a
- * coarse level, which is the worst case; they are sorted while the slot before it passes.
+ * Each timer fires at its tick, however many timers there are and move per tick. The timers lie in one slot of a coarse
+ * level, which is the worst case; they are sorted while the slot before it passes.
  */
 static void sorting_is_spread(uintptr_t unused)
 {
@@ -296,7 +296,7 @@ static void sorting_is_spread(uintptr_t unused)
     free(timers);
 }
 
-/* After suspend, say: years in one step, and few moves at a time. All come, in the order of their ticks. */
+/* As after suspend: years in one step, and few moves at a time. All timers fire, in the order of their ticks. */
 static void years_at_once(uintptr_t unused)
 {
     enum { COUNT = 20000 };
@@ -319,7 +319,7 @@ static void years_at_once(uintptr_t unused)
     CHECK_EQ(count, COUNT);
 }
 
-/* The article's use: a deadline per connection, pushed forward at every activity, which must not touch the wheel. */
+/* A deadline per connection, moved forward at every activity. The moves must not touch the wheel. */
 static void a_later_deadline_moves_nothing(uintptr_t unused)
 {
     mr_timer_wheel wheel, before;

@@ -14,7 +14,8 @@
 #ifdef _WIN32
 #define UNIT_FILES(X) UNIT_FILES_EVERYWHERE(X) X(windows_error)
 #else
-#define UNIT_FILES(X) UNIT_FILES_EVERYWHERE(X) X(machine) X(machine_calls)
+#define UNIT_FILES(X) \
+    UNIT_FILES_EVERYWHERE(X) X(machine) X(machine_calls) X(machine_datagrams) X(machine_faults) X(machine_files)
 #endif
 
 #define UNIT_DECLARE(file) extern const harness_test file##_tests[];

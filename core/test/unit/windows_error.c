@@ -1,4 +1,4 @@
-/* windows_error.c: what Windows calls its errors; the same set as everywhere. */
+/* windows_error.c: the conversion of Windows's errors. */
 #define WIN32_NO_STATUS
 #include "../../src/windows_error.h"
 #include "unit.h"
@@ -18,7 +18,7 @@ static void a_status_has_one_name(uintptr_t unused)
     CHECK_EQ(mr_error_of_status(STATUS_INVALID_HANDLE), -EBADF);
 }
 
-/* A cancellation or a failure must never look like the end of the stream, whatever it is called. */
+/* No cancellation or failure may look like the end of the stream. */
 static void no_failure_is_a_success(uintptr_t unused)
 {
     (void)unused;

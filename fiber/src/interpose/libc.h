@@ -112,7 +112,7 @@ void __longjmp_chk(sigjmp_buf, int) __attribute__((noreturn));
 
 /* The names that this library defines and for which it needs libc's function. */
 /* clang-format off */
-#define MF_INTERPOSED(X)                                                                                                 \
+#define MF_INTERPOSED(X) \
     X(read) X(write) X(readv) X(writev) X(pread64) X(pwrite64) X(preadv64) X(pwritev64) X(__read_chk) X(__pread64_chk) \
     X(recv) X(recvfrom) X(recvmsg) X(recvmmsg) X(send) X(sendto) X(sendmsg) X(sendmmsg) X(__recv_chk)                  \
     X(__recvfrom_chk) X(accept) X(accept4) X(connect) X(setsockopt) X(poll) X(ppoll) X(select) X(pselect)              \

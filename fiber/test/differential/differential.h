@@ -2,7 +2,8 @@
  * differential.h: one call, performed on an OS thread and on a fiber in two equal worlds, must have equal outcomes.
  *
  * A *world* is a descriptor of some kind, in a blocking mode, in a situation (nothing to read, full, peer gone, ...). A
- * *call* uses it and notes an *outcome*. The tables of both are in kinds.c, calls.c and locks.c; main.c compares.
+ * *call* uses the world and records an *outcome*. kinds.c has the kinds; *_calls.c and locks.c have the calls; main.c
+ * compares the outcomes.
  */
 #ifndef MILLRACE_FIBER_DIFFERENTIAL_H
 #define MILLRACE_FIBER_DIFFERENTIAL_H
@@ -19,9 +20,9 @@
 typedef enum mode { MODE_BLOCKING, MODE_NONBLOCKING, MODE_TIMEOUT, MODES } mode;
 
 typedef enum situation {
-    SITUATION_IDLE,  /* nothing to read, room to write; in blocking mode help comes later */
+    SITUATION_IDLE,  /* nothing to read, free space to write; in blocking mode, help comes later */
     SITUATION_READY, /* something to read */
-    SITUATION_FULL,  /* no room to write; in blocking mode somebody reads later */
+    SITUATION_FULL,  /* no free space to write; in blocking mode, somebody reads later */
     SITUATION_GONE,  /* the peer has closed */
     SITUATIONS
 } situation;
@@ -43,8 +44,9 @@ typedef struct kind {
     void (*make_ready)(world *w);
     void (*make_full)(world *w);
     void (*make_gone)(world *w);
-    void (*help_reader)(world *w); /* from another thread: something to read comes */
-    void (*help_writer)(world *w); /* from another thread: room comes, until all was read */
+    void (*help_reader)(world *w); /* called by another thread: makes the descriptor readable */
+    void (*help_writer)(
+        world *w); /* called by another thread: reads everything, so that the descriptor becomes writable */
 } kind;
 
 extern const kind kinds[];
@@ -52,12 +54,12 @@ extern const size_t kind_count;
 
 #define DATA_BYTES 96
 
-/* What a call did, as far as a program can see. */
+/* What a program can see of a call. */
 typedef struct outcome {
     long result;
     int error; /* errno, which was 0 before */
     bool waited;
-    long detail[4]; /* of the call's choice */
+    long detail[4]; /* what the call wants to compare */
     char data[DATA_BYTES];
     int signals;         /* SIGPIPE */
     int flags;           /* F_GETFL afterwards */
@@ -72,16 +74,25 @@ typedef struct call {
     const char *name;
     need need;
     bool sockets_only;
-    bool uses_disk; /* it takes as long as it takes */
+    bool uses_disk; /* how long it takes is not compared */
     void (*perform)(world *w, outcome *o);
 } call;
 
-extern const call calls[];
-extern const size_t call_count;
+typedef struct call_table {
+    const call *calls;
+    size_t count;
+} call_table;
 
-/* locks.c: the calls that use none, and the kind of a world for them. */
+extern const call_table input_calls;
+extern const call_table stream_input_calls;
+extern const call_table output_calls;
+extern const call_table stream_output_calls;
+extern const call_table connection_calls;
+extern const call_table waiting_calls;
+extern const call_table descriptor_calls;
+
+/* locks.c: the calls that use no descriptor, and the kind of their worlds. */
 extern const kind no_descriptor;
-extern const call calls_without_descriptor[];
-extern const size_t call_without_descriptor_count;
+extern const call_table calls_without_descriptor;
 
 #endif

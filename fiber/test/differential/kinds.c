@@ -29,7 +29,7 @@ static void write_bytes(world *w)
     MUST(write(w->peer, bytes, sizeof bytes));
 }
 
-/* Reads what comes for as long as the call lasts, and then what is left: how much that is depends on who ran when, and
+/* Reads as long as the call lasts, and then everything that is left: the number of bytes left depends on scheduling and
  * must not be compared. */
 static void drain_peer(world *w)
 {
@@ -126,7 +126,7 @@ static void open_udp(world *w)
     note_address(w, &other, sizeof other);
 }
 
-/* Two datagrams: a short read of the first must not be taken for emptiness. */
+/* Two datagrams: a short read of the first must not count as emptying the socket. */
 static void write_two_datagrams(world *w)
 {
     MUST(write(w->peer, bytes, 4));
@@ -178,7 +178,7 @@ static void open_tty(world *w)
     MUST(tcsetattr(w->descriptor, TCSANOW, &settings));
 }
 
-/* A worker of the kernel carries the bytes over. */
+/* A worker thread of the kernel moves the bytes. */
 static void make_tty_ready(world *w)
 {
     struct pollfd entry = {.fd = w->descriptor, .events = POLLIN};
@@ -186,7 +186,7 @@ static void make_tty_ready(world *w)
     MUST(poll(&entry, 1, -1));
 }
 
-/* Waits until the bytes are there or the call has taken them. */
+/* Waits until the bytes have arrived or the call has read them. */
 static void write_to_tty(world *w)
 {
     int before = 0, now;
@@ -263,7 +263,8 @@ static void open_closed(world *w)
 }
 
 const kind kinds[] = {
-    /* Not full: now and then TCP takes some more (window probes, autotuning), so that what a call does is chance. */
+    /* A full TCP socket sometimes accepts more bytes (window probes, autotuning), so the outcome of a call would be
+     * random. */
     {"tcp", true, open_tcp, write_bytes, NULL, close_peer, write_bytes, drain_peer},
     {"udp", true, open_udp, write_two_datagrams, NULL, NULL, write_bytes, NULL},
     {"unix_stream", true, open_unix_stream, write_bytes, fill, close_peer, write_bytes, drain_peer},

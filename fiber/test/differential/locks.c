@@ -1,6 +1,5 @@
 /*
- * locks.c: the calls that use no descriptor but wait for something else until a moment on a clock: locks in the hands
- * of another thread.
+ * locks.c: calls that use no descriptor but wait, until a deadline, for a lock that another thread holds.
  */
 #include "differential.h"
 
@@ -18,8 +17,8 @@ static void open_nothing(world *w)
 }
 
 #ifdef __SANITIZE_THREAD__
-/* GCC 12's TSan does not know pthread_mutex_clocklock and pthread_rwlock_clock*lock, and misses the locks taken. GCC
- * 15's takes a call with an invalid time for one with an invalid mutex. */
+/* GCC 12's TSan does not know pthread_mutex_clocklock and pthread_rwlock_clock*lock, and does not notice that these
+ * take the lock. GCC 15's takes a call with an invalid time for one with an invalid mutex. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -207,12 +206,12 @@ typedef struct waiting {
 
 typedef enum circumstance {
     FREE,
-    TAKEN,    /* and not given up before the deadline */
+    TAKEN,    /* and not released before the deadline */
     GIVEN_UP, /* before the deadline */
     PAST,     /* taken, and the deadline has passed before the call */
     EARLIEST, /* the same, and before the clock began */
     NO_TIME,  /* taken, and the deadline is no valid time */
-    NO_CLOCK, /* taken, and nobody can wait by the clock; the calls that choose theirs see a deadline in the past */
+    NO_CLOCK, /* taken, and no function can wait by this clock; calls that choose it see a deadline in the past */
 } circumstance;
 
 typedef struct holder {
@@ -318,8 +317,8 @@ static void call_sync(world *w, outcome *o)
     ROW(name, free), ROW(name, taken), ROW(name, given_up), ROW(name, past), ROW(name, earliest), ROW(name, no_time), \
         ROW(name, no_clock),
 
-const call calls_without_descriptor[] = {
+static const call calls[] = {
     WAITINGS(ROWS){"sync", NEED_NOTHING, false, true, call_sync},
 };
 
-const size_t call_without_descriptor_count = sizeof calls_without_descriptor / sizeof *calls_without_descriptor;
+const call_table calls_without_descriptor = {calls, sizeof calls / sizeof *calls};

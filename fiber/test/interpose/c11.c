@@ -9,7 +9,7 @@ typedef struct shared {
     int turns;
 } shared;
 
-/* Waits with the mutex in its hands. */
+/* Waits while it holds the mutex. */
 static void *count_slowly(void *argument)
 {
     shared *s = argument;

@@ -1,4 +1,4 @@
-/* close.c: descriptors that lose their meaning while fibers wait for them. */
+/* close.c: descriptors that are closed or replaced while fibers wait for them. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static void close_by_another_fiber(void)
     MUST(close(p.ends[1]));
 }
 
-/* The number means another socket at once; the old waiter must not take the new one's byte. */
+/* The number immediately means another socket; the old waiter must not receive the new socket's byte. */
 static void the_next_owner_of_the_number_is_left_alone(void)
 {
     pair p = new_pair(), q = new_pair();
@@ -116,7 +116,7 @@ static void *poll_two(void *argument)
     return (void *)(intptr_t)poll(two->entries, 2, two->timeout_ms);
 }
 
-/* However the poll waits: for both by operations of their own, or through a set. */
+/* In both ways in which the poll may wait: by two operations, or through an epoll set. */
 static void close_ends_a_poll_of_two(void)
 {
     static const short events[] = {POLLIN, POLLIN | POLLPRI};
@@ -145,7 +145,7 @@ static void connect_over_tcp(int ends[2])
     MUST(close(listener));
 }
 
-/* With data that the peer does not take, closing lasts as long as the socket lingers. */
+/* If the peer does not read the data, closing takes as long as the socket lingers. */
 static void a_lingering_close_ends_a_poll(void)
 {
     int ends[2];
@@ -232,7 +232,7 @@ static void close_in_handler(int signal_number)
     errno = error;
 }
 
-/* Once: a handler that takes as long as a timer's interval would leave no time for anything else. */
+/* One shot: a handler that takes as long as a timer's interval would leave no time for anything else. */
 static void interrupt_soon(unsigned microseconds)
 {
     MUST(setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = microseconds}, NULL));
@@ -248,7 +248,7 @@ static void *wait_for_close(void *argument)
     return NULL;
 }
 
-/* A thread that closes what fibers wait for is interrupted by a handler that does. */
+/* A signal handler closes descriptors that fibers wait for while its thread does the same. */
 static void closing_in_a_signals_handler(void)
 {
     if (!has_preadv2())

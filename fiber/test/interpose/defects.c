@@ -1,4 +1,4 @@
-/* defects.c: ways in which transparent fibers have been seen to break elsewhere. Each was somebody's defect. */
+/* defects.c: defects that other libraries of transparent fibers have had. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -196,7 +196,7 @@ static void *receive_all_with_descriptor(void *argument)
     return NULL;
 }
 
-/* A descriptor may come with any part, and ends the receive as it does in the kernel. */
+/* A descriptor may arrive with any part of the bytes, and ends the receive as it does in the kernel. */
 static void waiting_for_all_keeps_descriptors(void)
 {
     pair p = new_pair();
@@ -220,7 +220,7 @@ static void *send_fast(void *argument)
     return NULL;
 }
 
-/* The listener gives no cookie, so that the connection must come first. */
+/* The listener gives no cookie, so the connection must be established first. */
 static void fast_open_without_a_cookie(void)
 {
     char text[5];

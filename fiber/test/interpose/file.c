@@ -60,7 +60,7 @@ static void a_file_is_written_and_read_back(void)
 
 static int refusal;
 
-/* In the kernel's place: a write that must not wait. */
+/* Replaces the kernel's call: a write that must not wait. */
 static ssize_t refuse_to_write(int descriptor, const struct iovec *vector, int count, off64_t offset, int flags)
 {
     (void)descriptor, (void)vector, (void)count, (void)offset, (void)flags;
@@ -91,7 +91,7 @@ static void *write_two_halves(void *argument)
     return NULL;
 }
 
-/* As before Linux 6.5. What is one write is one packet, where a pipe keeps them apart. */
+/* As before Linux 6.5. In a pipe with packets, one write must stay one packet. */
 static void a_pipe_that_refuses_to_be_written_without_waiting(void)
 {
     int ends[2];
@@ -140,8 +140,8 @@ static void *vfork_and_open(void *argument)
     return NULL;
 }
 
-/* Between vfork and exec, as for another standard input. The memory is shared, the descriptors are not: a helper thread
- * would open it for the parent. */
+/* Between vfork and exec, as a program does to redirect standard input. The child shares the memory but not the
+ * descriptors: a helper thread would open the file for the parent. */
 static void a_vforked_child_opens_its_own(void)
 {
     on_fiber(open_missing, NULL); /* starts the helpers */
@@ -305,7 +305,7 @@ static void *lock_open_file(void *argument)
     return NULL;
 }
 
-/* Who waits in the kernel gets the lock when it becomes free, and not after others that come later. */
+/* A thread that waits in the kernel gets the lock when it becomes free, before others that come later. */
 static void the_kernel_knows_who_waits_for_a_lock(void)
 {
     SKIP_UNDER_ASAN_FROM_GCC(15);
@@ -357,20 +357,20 @@ static void *lock_record(void *argument)
 static void a_record_lock_of_another_process(void)
 {
     char path[64];
-    int told[2];
+    int ready_pipe[2];
     char byte;
     make_path(path, "record");
     int file = MUST(open(path, O_CREAT | O_RDWR, 0600));
-    MUST(pipe(told));
+    MUST(pipe(ready_pipe));
     pid_t child = MUST(fork());
     if (child == 0) {
         struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         MUST(fcntl(file, F_SETLK, &lock));
-        MUST(write(told[1], "x", 1));
+        MUST(write(ready_pipe[1], "x", 1));
         usleep(PAUSE_MS * 1000);
         _exit(0);
     }
-    MUST(read(told[0], &byte, 1));
+    MUST(read(ready_pipe[0], &byte, 1));
     must_leave_carrier_free(lock_record, &file);
     MUST(waitpid(child, NULL, 0));
     close(file);
@@ -385,21 +385,21 @@ static struct flock lock_of_byte(off_t byte)
 /* A child that holds the second byte of a file. It waits for the first, or for its end. */
 static pid_t fork_holder(int file, bool wants_first)
 {
-    int told[2];
+    int ready_pipe[2];
     char byte;
-    MUST(pipe(told));
+    MUST(pipe(ready_pipe));
     pid_t child = MUST(fork());
     if (child == 0) {
         struct flock second = lock_of_byte(1), first = lock_of_byte(0);
         MUST(fcntl(file, F_SETLK, &second));
-        MUST(write(told[1], "x", 1));
+        MUST(write(ready_pipe[1], "x", 1));
         if (!wants_first)
             pause();
         _exit(fcntl(file, F_SETLKW, &first) < 0 ? errno : 0);
     }
-    MUST(read(told[0], &byte, 1));
-    MUST(close(told[0]));
-    MUST(close(told[1]));
+    MUST(read(ready_pipe[0], &byte, 1));
+    MUST(close(ready_pipe[0]));
+    MUST(close(ready_pipe[1]));
     return child;
 }
 
@@ -429,7 +429,7 @@ static int new_locked_file(char *path)
     return file;
 }
 
-/* The kernel sees that each waits for the other, and fails the call that comes last. */
+/* The kernel detects the deadlock, and fails the later call. */
 static void record_locks_in_a_circle(void)
 {
     SKIP_UNDER_ASAN_FROM_GCC(15);
@@ -508,7 +508,7 @@ static void *read_lines(void *argument)
     return NULL;
 }
 
-/* Where a line ends, a terminal needs more room than poll promises. */
+/* At the end of a line, a terminal needs more space than poll promises. */
 static void lines_written_to_a_terminal(void)
 {
     int user, terminal;
@@ -532,7 +532,7 @@ static void *write_record(void *argument)
     return NULL;
 }
 
-/* What is written at once is one message to some devices; this one never calls itself writable, either. */
+/* For some devices one write is one message. This device also never reports that it is writable. */
 static void a_device_that_takes_messages(void)
 {
     int device = open("/dev/kmsg", O_WRONLY);
@@ -548,8 +548,8 @@ static void *add_most(void *argument)
     return NULL;
 }
 
-/* It calls itself writable, for 1. */
-static void an_event_descriptor_without_room(void)
+/* It reports that it is writable, for one byte. */
+static void a_full_event_descriptor(void)
 {
     eventfd_t value;
     int events = MUST(eventfd(5, 0));
@@ -581,6 +581,6 @@ const fiber_case file_cases[] = {
     CASE(the_end_of_a_wait_needs_no_descriptor),
     CASE(lines_written_to_a_terminal),
     CASE(a_device_that_takes_messages),
-    CASE(an_event_descriptor_without_room),
+    CASE(a_full_event_descriptor),
     {0},
 };

@@ -1,4 +1,4 @@
-/* interrupt.c: mr_fiber_interrupt reaches into every kind of parked call, and loses nothing. */
+/* interrupt.c: mr_fiber_interrupt ends every kind of parked call, and loses nothing. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -98,7 +98,7 @@ static void each_call(void)
             let_fibers_park();
             mr_fiber_interrupt(fiber, errors[j]);
             join(fiber);
-            MUST(write(p.ends[1], "k", 1)); /* what comes later is there for the next */
+            MUST(write(p.ends[1], "k", 1)); /* bytes that arrive later are for the next call */
             CHECK_EQ(recv(p.ends[0], &byte, 1, MSG_DONTWAIT), 1);
             close_pair(&p);
         }
@@ -112,7 +112,7 @@ static void *send_much(void *argument)
     return (void *)(intptr_t)send(*(int *)argument, large, sizeof large, 0);
 }
 
-/* What had gone before the interruption is the result. */
+/* The result is the number of bytes sent before the interruption. */
 static void an_interrupted_send_tells_what_was_sent(void)
 {
     pair p = new_pair();
@@ -129,7 +129,7 @@ static void an_interrupted_send_tells_what_was_sent(void)
     close_pair(&p);
 }
 
-/* Calls that wait for no descriptor, where a deadline of their own ends with the same error. */
+/* Calls that wait for no descriptor, and whose time limit ends with the same error. */
 static long call_flock(int descriptor)
 {
     return flock(descriptor, LOCK_EX);
@@ -260,7 +260,7 @@ static void *open_what_does_not_wait(void *argument)
     return argument;
 }
 
-/* A thread is not interrupted there, and many do not expect it. */
+/* POSIX has no interruption of a thread there, and many programs do not expect one. */
 static void a_device_that_opens_at_once(void)
 {
     for (int i = 0; i < 20; i++)
@@ -286,7 +286,7 @@ static void *open_pipe(void *path)
     return NULL;
 }
 
-/* Some other ends come before the interruption, some after, and some, it is to be hoped, just then. */
+/* Some waits end before the interruption, some after it, and probably some at the same moment. */
 static void interrupt_and_open_other_ends(char paths[PIPES][64], useconds_t delay_us)
 {
     mr_fiber *fibers[PIPES];
@@ -369,7 +369,7 @@ static void *open_in_vain(void *argument)
     return NULL;
 }
 
-/* None is left to interrupt with, and the interruption is for the next wait. */
+/* No signal is left to interrupt with, so the interruption ends the next wait. */
 static void a_program_that_handles_all_signals(void)
 {
     waiting_for_pipe w = {.descriptor = -1};
@@ -389,7 +389,7 @@ static void a_program_that_handles_all_signals(void)
     MUST(unlink(w.path));
 }
 
-/* ------------------------------------------------------------------------- interruptions that other things overtake --- */
+/* --------------------------------------------------------------------- interruptions that other things overtake --- */
 
 static void spin(uint64_t duration_ns)
 {
@@ -398,10 +398,10 @@ static void spin(uint64_t duration_ns)
     }
 }
 
-/* Longer than the longest pause after which a call looks again by itself. */
+/* Longer than the longest pause between two checks of a call that polls. */
 enum { TRIES = 4, HOLD_MS = 25 };
 
-/* What happens after an interruption was delivered, and before the fiber that it meets has run again. */
+/* Something happens after an interruption was delivered and before the interrupted fiber has run again. */
 static void *hold_the_carrier(void *argument)
 {
     CHECK_EQ(mr_fiber_sleep(NS_PER_MS / 4), 0);
@@ -423,8 +423,7 @@ typedef struct interruption {
     void *argument;
 } interruption;
 
-/* The sleep of what is to happen then is over by the time at which the carrier looks for messages, which is after it
- * has looked at its timers. */
+/* That other fiber's sleep is over when the carrier reads its messages, which is after it has checked its timers. */
 static void *interrupt_and_spin(void *argument)
 {
     const interruption *i = argument;
@@ -449,7 +448,7 @@ typedef struct waiting_call {
     atomic_bool has_ended;
 } waiting_call;
 
-/* False: it has not ended, and there is little hope. */
+/* False: it has not ended after a long time. */
 static bool ends_soon(waiting_call *w)
 {
     for (int i = 0; i < 1000 && !atomic_load(&w->has_ended); i++)
@@ -515,7 +514,7 @@ static void one_that_a_post_follows_leaves_it_to_the_next(void)
     sem_t semaphore;
     sem_init(&semaphore, 0, 0);
     waiting_call w = {.call = wait_for_post, .argument = &semaphore};
-    /* Where a pause ends in the moment of the interruption, the fiber has gone on, and may have what is posted. */
+    /* If a pause ends at the moment of the interruption, the fiber has continued, and may get the posted value. */
     for (unsigned i = 0; w.result == 0 && i < TRIES; i++) {
         mr_fiber *fiber = spawn(make_call, &w);
         let_fibers_park();
@@ -528,7 +527,7 @@ static void one_that_a_post_follows_leaves_it_to_the_next(void)
     sem_destroy(&semaphore);
 }
 
-/* Calls that have done a part, and go on: the first thing that can tell of the interruption is the next one. */
+/* Calls that have done a part and continue: only the next call can report the interruption. */
 
 static long send_until_it_fails(void *descriptor)
 {
@@ -603,7 +602,7 @@ static void one_that_a_part_hides_meets_the_next_wait(void)
     must_be_told("recvmmsg", receive_messages_until_it_fails);
 }
 
-/* Waits that only learn that they should check again. */
+/* Waits that only wake to check again. */
 
 typedef struct looking {
     pthread_mutex_t mutex;

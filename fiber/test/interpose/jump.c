@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_UNDER_TSAN() SKIP("TSan's runtime has these calls of its own, which come before ours")
+#define SKIP_UNDER_TSAN() SKIP("TSan's runtime interposes these calls before we do")
 #else
 #define SKIP_UNDER_TSAN() ((void)0)
 #endif
@@ -99,24 +99,24 @@ static void what_a_handler_changes_ends_with_it(void)
     on_fiber(raise_and_tell_order, "");
 }
 
-static sigjmp_buf place;
+static sigjmp_buf jump_target;
 
 static void jump(int signal_number)
 {
     (void)signal_number;
-    siglongjmp(place, 1);
+    siglongjmp(jump_target, 1);
 }
 
 static void *jump_out_of_handlers(void *argument)
 {
     for (volatile int jumps = 0; jumps < 3;) {
-        if (sigsetjmp(place, 1) == 0)
+        if (sigsetjmp(jump_target, 1) == 0)
             CHECK_EQ(raise(SIGUSR1), 0);
         else
             jumps = jumps + 1;
         CHECK(!is_blocked(SIGUSR1));
     }
-    if (sigsetjmp(place, 0) == 0)
+    if (sigsetjmp(jump_target, 0) == 0)
         CHECK_EQ(raise(SIGUSR1), 0);
     CHECK(is_blocked(SIGUSR1)); /* nobody has restored it */
     return argument;
@@ -133,17 +133,17 @@ static void *change_and_jump_back(void *argument)
 {
     const int *how = argument;
     change(how[0], SIGUSR1);
-    if (sigsetjmp(place, 1) == 0) {
+    if (sigsetjmp(jump_target, 1) == 0) {
         change(how[1], SIGUSR1);
         mr_fiber_yield();
-        siglongjmp(place, 1);
+        siglongjmp(jump_target, 1);
     }
     CHECK_EQ(is_blocked(SIGUSR1), how[0] == SIG_BLOCK);
     mr_fiber_yield();
     CHECK_EQ(is_blocked(SIGUSR1), how[0] == SIG_BLOCK);
-    if (sigsetjmp(place, 0) == 0) {
+    if (sigsetjmp(jump_target, 0) == 0) {
         change(how[1], SIGUSR1);
-        longjmp(place, 1);
+        longjmp(jump_target, 1);
     }
     CHECK_EQ(is_blocked(SIGUSR1), how[1] == SIG_BLOCK);
     return NULL;

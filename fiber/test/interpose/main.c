@@ -8,7 +8,8 @@
 #include <sys/syscall.h>
 
 #ifdef __SANITIZE_THREAD__
-/* TSan takes closing a descriptor that another thread uses for a race. Here that is what is tested. */
+/* TSan reports it as a race if a thread closes a descriptor that another thread uses. These tests do so
+ * deliberately. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -47,7 +48,7 @@ void must_leave_carrier_free(void *(*run)(void *), void *argument)
     join(fiber);
     atomic_store(&stop_counting, true);
     join(counter);
-    CHECK_GE(counted, 4); /* two come when all is over */
+    CHECK_GE(counted, 4); /* two are closed when everything has ended */
 }
 
 pair new_pair(void)
@@ -93,7 +94,7 @@ bool has_preadv2(void)
     return syscall(SYS_preadv2, -1, NULL, 0, 0, 0, 0) != -1 || errno != ENOSYS;
 }
 
-/* Who reads it is in that read. */
+/* While a thread reads this file, it is in that read. */
 bool has_own_system_calls_in_proc(void)
 {
     char text[256] = "";

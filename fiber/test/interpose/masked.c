@@ -1,4 +1,4 @@
-/* masked.c: waits with a mask of their own: ppoll, pselect, epoll_pwait. */
+/* masked.c: waits with a signal mask argument: ppoll, pselect, epoll_pwait. */
 #include "interpose_test.h"
 
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <sys/select.h>
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_UNDER_TSAN() SKIP("TSan's runtime has these calls of its own, which come before ours")
+#define SKIP_UNDER_TSAN() SKIP("TSan's runtime interposes these calls before we do")
 #else
 #define SKIP_UNDER_TSAN() ((void)0)
 #endif
@@ -32,7 +32,7 @@ static bool is_pending(int signal_number)
     return sigismember(&pending, signal_number);
 }
 
-/* During the handler the wait's mask holds, and what the handler blocks. */
+/* During the handler, the signals of the wait's mask and those of the handler are blocked. */
 static void note(int signal_number)
 {
     CHECK(is_blocked(signal_number));
@@ -55,7 +55,7 @@ static void change(int how, int signal_number)
     CHECK_EQ(pthread_sigmask(how, &one, NULL), 0);
 }
 
-/* By all the threads of the program, as far as they are its own. */
+/* All threads of the program block it, except Millrace's. */
 static void start_a_carrier_that_blocks_both(void)
 {
     CHECK_EQ(mr_carriers_stop(), 0);
@@ -65,58 +65,58 @@ static void start_a_carrier_that_blocks_both(void)
     atomic_store(&handled, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the calls --- */
+/* ---------------------------------------------------------------------------------------------------- the calls --- */
 
 typedef int masked_call(int descriptor, int timeout_ms, const sigset_t *mask);
 
-static struct timespec *time_of(int timeout_ms, struct timespec *room)
+static struct timespec *time_of(int timeout_ms, struct timespec *storage)
 {
-    *room = (struct timespec){.tv_nsec = timeout_ms * 1000000L};
-    return timeout_ms == FOR_EVER ? NULL : room;
+    *storage = (struct timespec){.tv_nsec = timeout_ms * 1000000L};
+    return timeout_ms == FOR_EVER ? NULL : storage;
 }
 
 static int by_ppoll(int descriptor, int timeout_ms, const sigset_t *mask)
 {
-    struct timespec room;
+    struct timespec storage;
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
-    return ppoll(&entry, 1, time_of(timeout_ms, &room), mask);
+    return ppoll(&entry, 1, time_of(timeout_ms, &storage), mask);
 }
 
 static int by_ppoll_of_many(int descriptor, int timeout_ms, const sigset_t *mask)
 {
-    struct timespec room;
+    struct timespec storage;
     struct pollfd entries[MANY];
     for (int i = 0; i < MANY; i++)
         entries[i] = (struct pollfd){.fd = descriptor, .events = i ? POLLPRI : POLLIN};
-    return ppoll(entries, MANY, time_of(timeout_ms, &room), mask);
+    return ppoll(entries, MANY, time_of(timeout_ms, &storage), mask);
 }
 
 static int by_ppoll_or_sleep(int descriptor, int timeout_ms, const sigset_t *mask)
 {
-    struct timespec room;
+    struct timespec storage;
     struct pollfd entry = {.fd = descriptor, .events = POLLIN};
     bool is_ready = poll(&entry, 1, 0) > 0;
-    return ppoll(&entry, is_ready, time_of(timeout_ms, &room), mask);
+    return ppoll(&entry, is_ready, time_of(timeout_ms, &storage), mask);
 }
 
 static int by_pselect(int descriptor, int timeout_ms, const sigset_t *mask)
 {
-    struct timespec room;
+    struct timespec storage;
     fd_set set;
     FD_ZERO(&set);
     FD_SET(descriptor, &set);
-    int result = pselect(descriptor + 1, &set, NULL, NULL, time_of(timeout_ms, &room), mask);
+    int result = pselect(descriptor + 1, &set, NULL, NULL, time_of(timeout_ms, &storage), mask);
     CHECK_EQ(!!FD_ISSET(descriptor, &set), result != 0); /* an error leaves the sets as they are */
     return result;
 }
 
 static int of_epoll(int descriptor, int timeout_ms, const sigset_t *mask, bool is_newer)
 {
-    struct timespec room;
+    struct timespec storage;
     struct epoll_event event = {.events = EPOLLIN};
     int set = MUST(epoll_create1(EPOLL_CLOEXEC));
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event));
-    int result = is_newer ? epoll_pwait2(set, &event, 1, time_of(timeout_ms, &room), mask)
+    int result = is_newer ? epoll_pwait2(set, &event, 1, time_of(timeout_ms, &storage), mask)
                           : epoll_pwait(set, &event, 1, timeout_ms, mask);
     int error = errno;
     MUST(close(set));
@@ -137,7 +137,7 @@ static int by_epoll_pwait2(int descriptor, int timeout_ms, const sigset_t *mask)
 static masked_call *const calls[] = {by_ppoll,   by_ppoll_of_many, by_ppoll_or_sleep,
                                      by_pselect, by_epoll_pwait,   by_epoll_pwait2};
 
-/* One call's case: what it waits for, and the thread that does. */
+/* One call's case: what it waits for, and the thread that makes it happen. */
 typedef struct trial {
     masked_call *wait;
     pair pair;
@@ -171,7 +171,7 @@ static void must_be_interrupted(const trial *t, int timeout_ms)
     CHECK(is_blocked(SIGUSR1));
 }
 
-/* ------------------------------------------------------------------------------------------------- what ends a wait --- */
+/* --------------------------------------------------------------------------------------------- what ends a wait --- */
 
 static void *wait_for_signal(void *argument)
 {
@@ -216,7 +216,7 @@ static void send_to_thread(trial *t)
     join(fiber);
 }
 
-/* By the fiber alone, and nobody else. */
+/* Only this fiber unblocks it. */
 static void what_the_fiber_has_blocked_ends_the_wait(void)
 {
     SKIP_UNDER_TSAN();
@@ -297,7 +297,7 @@ static void *let_in_and_wait_without(void *argument)
 {
     change(SIG_UNBLOCK, SIGUSR1);
     CHECK_EQ(wait_with(argument, FOR_EVER, SIGUSR1), 1);
-    CHECK_EQ(atomic_load(&handled), 1); /* when the mask was put back */
+    CHECK_EQ(atomic_load(&handled), 1); /* when the mask was restored */
     return NULL;
 }
 
@@ -350,7 +350,7 @@ static void what_is_ignored_ends_no_wait_but_of_epoll(void)
     for_every_call(send_what_is_ignored);
 }
 
-/* ------------------------------------------------------------------------------------------------- what comes first --- */
+/* --------------------------------------------------------------------------------------------- what comes first --- */
 
 static void *look_at_what_is_ready(void *argument)
 {
@@ -372,7 +372,7 @@ static void write_first(trial *t)
     on_fiber(look_at_what_is_ready, t);
 }
 
-/* Linux looks at the descriptors first, and then leaves the signal for later. */
+/* Linux checks the descriptors first, and then leaves the signal pending. */
 static void what_is_ready_comes_before_a_signal(void)
 {
     SKIP_UNDER_TSAN();
@@ -404,14 +404,14 @@ static void descriptors_end_the_wait_as_ever(void)
     for_every_call(write_later);
 }
 
-/* --------------------------------------------------------------------------------------------------------- jumping --- */
+/* ------------------------------------------------------------------------------------------------------ jumping --- */
 
-static sigjmp_buf place;
+static sigjmp_buf jump_target;
 
 static void jump(int signal_number)
 {
     (void)signal_number;
-    siglongjmp(place, 1);
+    siglongjmp(jump_target, 1);
 }
 
 static void *jump_out_of_a_wait(void *argument)
@@ -419,7 +419,7 @@ static void *jump_out_of_a_wait(void *argument)
     const trial *t = argument;
     int before = open_descriptors();
     for (volatile int jumps = 0; jumps < 3;) {
-        if (sigsetjmp(place, 1) == 0) {
+        if (sigsetjmp(jump_target, 1) == 0) {
             wait_with(t, FOR_EVER, 0);
             CHECK(!"the wait has ended");
         }

@@ -54,7 +54,7 @@ static void the_old_way(void)
     on_fiber(look_up_the_old_way, NULL);
 }
 
-/* In libc's place, on a helper thread: a server that does not answer. */
+/* Replaces libc's function on a helper thread: a server that does not answer. */
 static int fail_late(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **addresses)
 {
     (void)name, (void)service, (void)hints, (void)addresses;
@@ -76,7 +76,7 @@ static void *open_and_close(void *argument)
     return argument;
 }
 
-/* Three of the four helpers ask at a time, and one is left for files. */
+/* Three of the four helpers look up names at a time; one is left for files. */
 static void a_server_that_does_not_answer(void)
 {
     enum { LOOKUPS = 8 };

@@ -1,4 +1,4 @@
-/* once.c: what is to be done once, when it is begun and not ended. */
+/* once.c: initialization that is interrupted between its beginning and its end. */
 #include "interpose_test.h"
 
 #include <dlfcn.h>
@@ -6,14 +6,14 @@
 #include <sys/wait.h>
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_UNDER_TSAN() SKIP("TSan has a pthread_once of its own, which nothing but its end ends")
+#define SKIP_UNDER_TSAN() SKIP("TSan's pthread_once ends only when the function returns")
 #else
 #define SKIP_UNDER_TSAN() (void)0
 #endif
 
-/* ------------------------------------------------------------------------------------- as std::call_once does it --- */
+/* ------------------------------------------------------------------------------------ as std::call_once does it --- */
 
-/* Where C++ puts down, for each thread, what is to be called. */
+/* libstdc++ stores the function to call here, per thread. */
 static void **callable_of_thread(void)
 {
     static void *library;
@@ -61,7 +61,7 @@ static void *begin_in_vain(void *argument)
     return NULL;
 }
 
-/* A thread that is cancelled leaves the initialization as an exception does: not begun. */
+/* If a thread is cancelled, the initialization counts as not begun, as after an exception. */
 static void another_that_waited_calls_its_own(void)
 {
     pthread_once_t control = PTHREAD_ONCE_INIT;
@@ -82,7 +82,7 @@ static void another_that_waited_calls_its_own(void)
     CHECK(first.ran_on ? first.ran_on == first.fiber : second.ran_on == second.fiber);
 }
 
-/* -------------------------------------------------------------------------------------------------- in a process --- */
+/* ------------------------------------------------------------------------------------------------- in a process --- */
 
 static pthread_once_t shared_control = PTHREAD_ONCE_INIT;
 static int beginnings;
@@ -117,7 +117,7 @@ static void a_child_begins_anew(void)
     join(fiber);
 }
 
-/* --------------------------------------------------------------------------------------------------- on a thread --- */
+/* -------------------------------------------------------------------------------------------------- on a thread --- */
 
 /* pthread.h declares them for old compilers only. */
 void _pthread_cleanup_push(struct _pthread_cleanup_buffer *, void (*)(void *), void *);
@@ -159,7 +159,7 @@ static void *check_cleanups(void *argument)
     return argument;
 }
 
-/* A record that stays behind is of a stack that others use by then. */
+/* A record that remained would be on a stack that other fibers use by then. */
 static void initializers_that_take_turns_leave_no_cleanups(void)
 {
     mr_fiber *one = spawn(initialize_long, NULL), *other = spawn(initialize_long, &beginnings);

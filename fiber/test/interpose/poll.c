@@ -31,8 +31,8 @@ static void a_timeout_without_end(void)
 
 enum { SETS = 64 };
 
-/* As with the bound of getdtablesize() where a program may have more descriptors than a set: what is behind the set is
- * not the set's. */
+/* The bound is getdtablesize(), and a program may have more descriptors than fit into a set: the memory behind the set
+ * must not change. */
 static void *select_with_a_bound_beyond_the_set(void *argument)
 {
     const pair *p = argument;
@@ -74,7 +74,7 @@ static void *poll_for_urgent_data_too(void *argument)
     return NULL;
 }
 
-/* poll needs none of its own, whatever it is asked for. */
+/* poll needs no epoll set, for any events. */
 static void polling_without_a_descriptor_left(void)
 {
     urgent_poll u = {.p = new_pair()};
@@ -100,7 +100,7 @@ static void *wait_for_event(void *argument)
     return NULL;
 }
 
-/* As deep in each other as Linux lets them be: there is no room for a carrier's own around them. */
+/* Nested as deeply as Linux allows, so that a carrier's epoll set cannot contain them. */
 static void sets_of_epoll_in_each_other(void)
 {
     enum { DEPTH_MAX = 16 };

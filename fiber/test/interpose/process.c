@@ -90,7 +90,7 @@ static long voluntary_switches(void)
     return usage.ru_nvcsw;
 }
 
-/* The carrier has nothing else to do, and sleeps once for the whole wait. Polling would make it sleep twenty times. */
+/* The carrier has nothing else to do, and sleeps once for the whole wait. If it polled, it would sleep twenty times. */
 static void *count_looks(void *argument)
 {
     siginfo_t info;
@@ -137,13 +137,13 @@ static pid_t child_that_can_be_traced(void)
 }
 
 /* Reports by a byte whether it could take the lock, and releases it at its end. */
-static pid_t trace_for_a_while(pid_t traced, int told)
+static pid_t trace_for_a_while(pid_t traced, int ready_end)
 {
     pid_t tracer = MUST(fork());
     if (tracer == 0) {
         usleep(20000); /* until the child has allowed it */
         char can = ptrace(PTRACE_SEIZE, traced, NULL, NULL) == 0;
-        if (write(told, &can, 1) == 1)
+        if (write(ready_end, &can, 1) == 1)
             usleep(PAUSE_MS * 1000);
         _exit(0);
     }
@@ -171,18 +171,18 @@ static double processor_seconds(void)
  * the tracer is gone. */
 static void waiting_for_a_traced_child_does_not_spin(void)
 {
-    int told[2];
+    int ready_pipe[2];
     char can = 0;
-    MUST(pipe(told));
-    pid_t child = child_that_can_be_traced(), tracer = trace_for_a_while(child, told[1]);
-    MUST(read(told[0], &can, 1));
+    MUST(pipe(ready_pipe));
+    pid_t child = child_that_can_be_traced(), tracer = trace_for_a_while(child, ready_pipe[1]);
+    MUST(read(ready_pipe[0], &can, 1));
     MUST(kill(child, SIGKILL));
     double before = processor_seconds();
     on_fiber(wait_for_it, &child);
     double spent = processor_seconds() - before;
     MUST(waitpid(tracer, NULL, 0));
-    close(told[0]);
-    close(told[1]);
+    close(ready_pipe[0]);
+    close(ready_pipe[1]);
     if (!can)
         SKIP("no process may trace another");
     CHECK(spent < 0.01 * HARNESS_SLOWNESS); /* looks in between cost less than one millisecond */

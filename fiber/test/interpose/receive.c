@@ -8,7 +8,7 @@ typedef struct connection {
     int listener, client, server;
 } connection;
 
-/* With as small a buffer on the server's side as there is. */
+/* With the smallest possible buffer on the server's side. */
 static connection connect_on_loopback(void)
 {
     connection c;
@@ -36,7 +36,7 @@ static void *receive_urgent(void *argument)
     return (void *)(intptr_t)errno;
 }
 
-/* None, and then one that was announced and has not come, for there is no room before it. */
+/* None; then one that was announced but has not arrived, because the peer's window is full. */
 static void urgent_data_is_not_waited_for(void)
 {
     connection c = connect_on_loopback();
@@ -78,7 +78,7 @@ static void datagrams_have_an_end_after_a_shutdown(void)
     MUST(close(ends[1]));
 }
 
-/* ---------------------------------------------------------------------------------------------- not before so much --- */
+/* ------------------------------------------------------------------------------------------- not before so much --- */
 
 enum { MARK = 10 };
 
@@ -96,7 +96,7 @@ static void *receive(void *argument)
     return (void *)(r->reads ? read(r->descriptor, bytes, r->wanted) : recv(r->descriptor, bytes, r->wanted, r->flags));
 }
 
-/* What is received when three bytes are there and `later` come later. */
+/* Receives when three bytes have arrived and `later` bytes arrive later. */
 static ssize_t receive_what_comes(const connection *c, receiving r, size_t later)
 {
     r.descriptor = c->server;
@@ -112,7 +112,7 @@ static ssize_t receive_what_comes(const connection *c, receiving r, size_t later
     return received;
 }
 
-/* Only what is to wait until then has a timeout: a machine that is busy takes its time to send the rest. */
+/* Only a receive that should wait for it has a timeout: on a busy machine the rest may come late. */
 static ssize_t receive_in_time(const connection *c, receiving r)
 {
     struct timeval limit = {.tv_usec = 200000}, none = {0};
@@ -163,7 +163,7 @@ static void a_low_mark_is_waited_for(void)
     disconnect(&tcp);
 }
 
-/* ------------------------------------------------------------------------------------------------- looking at all --- */
+/* ----------------------------------------------------------------------------------------------- looking at all --- */
 
 static void looking_at_all_ends_in_time(void)
 {
@@ -179,7 +179,7 @@ static void looking_at_all_ends_in_time(void)
     disconnect(&tcp);
 }
 
-/* ---------------------------------------------------------------------------------------------- a part, and a reset --- */
+/* ------------------------------------------------------------------------------------------ a part, and a reset --- */
 
 static void *receive_until_reset(void *argument)
 {
@@ -192,7 +192,7 @@ static void *receive_until_reset(void *argument)
     return NULL;
 }
 
-/* The part is this call's, the error the next one's. */
+/* This call returns the part, the next one the error. */
 static void waiting_for_all_leaves_the_error(void)
 {
     connection c = connect_on_loopback();
@@ -229,7 +229,7 @@ static void *receive_two_datagrams(void *argument)
     return NULL;
 }
 
-/* An answer to what was sent meanwhile: nobody is there any more. */
+/* The peer is gone, and has answered the bytes that were sent meanwhile with a reset. */
 static void an_error_after_a_datagram_is_the_next_calls(void)
 {
     struct sockaddr_in address, peers_address;

@@ -1,4 +1,4 @@
-/* report.c: what is not interposed is visible, and so is a lock that is held over a park. */
+/* report.c: reports of calls that are not interposed, and of locks that a fiber holds while it parks. */
 #include "interpose_test.h"
 
 #include <netdb.h>
@@ -21,7 +21,7 @@ static void take_line(const char *line)
     pthread_mutex_unlock(&lines_lock);
 }
 
-/* How many lines have all the words; says what there is, for the case that it is not what was expected. */
+/* Counts the lines that contain all three words. Prints all lines, for the case that the count is wrong. */
 static int lines_with(const char *one, const char *other, const char *third)
 {
     int count = 0;
@@ -73,7 +73,7 @@ static void imports_that_are_not_interposed(void)
     unsigned found = 0;
     CHECK(next_host != NULL && expand_words != NULL && name_user != NULL);
     CHECK_GE(mr_uncovered_calls(look_for, &found), 5);
-    CHECK_EQ(found, 5); /* this file imports four, stream.c the fifth */
+    CHECK_EQ(found, 5); /* this file imports four, another one the fifth */
     restart((mr_carriers_options){.reports_uncovered_calls = 1});
     CHECK_EQ(lines_with("the program imports", "sigtimedwait", ""), 1);
 }
@@ -144,7 +144,7 @@ static void a_lock_held_over_a_park(void)
     restart((mr_carriers_options){.reports_held_locks = 1});
     run_named("holder", sleep_with_lock, NULL);
     CHECK_EQ(lines_with("\"holder\" parks in usleep", "called at", "while it holds the lock taken at"), 1);
-    CHECK_EQ(lines_with("", "", ""), 1); /* once for each place */
+    CHECK_EQ(lines_with("", "", ""), 1); /* once for each call site */
 }
 
 static void *sleep_after_unlocking(void *argument)

@@ -1,11 +1,11 @@
-/* scan.c: formatted input, which must not block a carrier and must do what libc does, and what reading it stands on. */
+/* scan.c: formatted input and the functions that it uses: they must not block a carrier, and do what libc does. */
 #include "interpose_test.h"
 
 #include <locale.h>
 #include <pthread.h>
 #include <sys/socket.h>
 
-/* The headers have fscanf mean the one of C99. */
+/* The headers map fscanf to C99's version. This is the old one. */
 int old_fscanf(FILE *, const char *, ...) __asm__("fscanf");
 
 static FILE *stream_on(int descriptor, const char *mode)
@@ -35,7 +35,7 @@ static void *write_pieces(void *argument)
     return NULL;
 }
 
-/* Has `read_all` read from one end of a pair what comes slowly to the other. */
+/* Runs `read_all` on one end of a pair while the bytes slowly arrive from the other. */
 static void read_from_a_slow_writer(slow_writer w, const char *mode, void *(*read_all)(void *))
 {
     pair p = new_pair();
@@ -244,7 +244,7 @@ static void *read_lines_without_a_buffer(void *argument)
     return NULL;
 }
 
-/* Where the size is 0 an address may be left over from anything. */
+/* If the size is 0, the address may be anything. */
 static void a_line_without_a_buffer(void)
 {
     read_lines_without_a_buffer((void *)8);
@@ -304,7 +304,7 @@ static void an_interruption_is_an_error(void)
 void _pthread_cleanup_push(struct _pthread_cleanup_buffer *, void (*)(void *), void *);
 void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *, int);
 
-/* The newest of this thread's cleanups. */
+/* The newest cleanup handler of this thread. */
 static void *note_cleanup(void *argument)
 {
     struct _pthread_cleanup_buffer own;

@@ -1,4 +1,4 @@
-/* send.c: sends that wait for room on a Unix socket, and what ends them. */
+/* send.c: sends that wait on a full Unix socket, and what ends them. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static void shut_peer(pair *p)
     MUST(shutdown(p->ends[1], SHUT_RDWR));
 }
 
-/* With all that was sent to it unread. */
+/* Nobody has read what was sent to it. */
 static void close_peer(pair *p)
 {
     MUST(close(p->ends[1]));
@@ -101,7 +101,7 @@ static void end_pair(pair *p)
         MUST(close(p->ends[1]));
 }
 
-/* Waits until the thread waits in the kernel, for whatever it is. */
+/* Waits until the thread waits in the kernel. */
 static void let_thread_wait(const atomic_int *thread)
 {
     char state = 0;
@@ -147,7 +147,7 @@ static attempt end_on_fiber(sending *send, int type, void (*end)(pair *))
 static void check_end(int type, void (*end)(pair *))
 {
     for (size_t i = 0; i < sizeof sendings / sizeof *sendings; i++) {
-        harness_note_place("call", (int)i);
+        harness_note_line("call", (int)i);
         attempt on_thread = end_on_thread(sendings[i], type, end);
         attempt on_fiber = end_on_fiber(sendings[i], type, end);
         CHECK_EQ(on_fiber.result, on_thread.result);

@@ -1,4 +1,4 @@
-/* sent.c: signals that a fiber sends to itself, and those that it keeps while it waits. */
+/* sent.c: signals that a fiber sends to itself, and those that stay pending while it waits. */
 #include "interpose_test.h"
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_UNDER_TSAN() SKIP("TSan's runtime has these calls of its own, which come before ours")
+#define SKIP_UNDER_TSAN() SKIP("TSan's runtime interposes these calls before we do")
 #else
 #define SKIP_UNDER_TSAN() ((void)0)
 #endif
@@ -54,7 +54,7 @@ static bool is_pending(int signal_number)
     return sigismember(&pending, signal_number);
 }
 
-/* ------------------------------------------------------------------------------------------------------- the ways --- */
+/* ----------------------------------------------------------------------------------------------------- the ways --- */
 
 typedef struct way {
     int (*send)(int signal_number); /* 0 or an errno */
@@ -119,7 +119,7 @@ static void must_be_of(const siginfo_t *info, const way *w)
 {
     CHECK_EQ(info->si_code, w->code);
     CHECK_EQ(info->si_pid, getpid());
-    if (w->code == SI_QUEUE) /* Linux clears it where there is none; QEMU does not */
+    if (w->code == SI_QUEUE) /* Linux clears the value of signals without one; QEMU does not */
         CHECK_EQ(info->si_value.sival_int, w->value);
 }
 
@@ -193,7 +193,7 @@ static void what_was_queued_comes_in_order(void)
     on_fiber(send_several, NULL);
 }
 
-/* -------------------------------------------------------------------------------------- while the fiber does not run --- */
+/* --------------------------------------------------------------------------------- while the fiber does not run --- */
 
 static atomic_bool others_have_looked;
 

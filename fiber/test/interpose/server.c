@@ -100,7 +100,7 @@ static void a_refused_connection(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0)); /* bound, so that the port is nobody else's */
+    int listener = MUST(socket(AF_INET, SOCK_STREAM, 0)); /* bound, so that no other program gets the port */
     MUST(bind(listener, (struct sockaddr *)&address, size));
     MUST(getsockname(listener, (struct sockaddr *)&address, &size));
     on_fiber(connect_nowhere, &address);

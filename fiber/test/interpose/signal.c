@@ -1,4 +1,4 @@
-/* signal.c: each fiber's own mask of signals, and those that it raises. */
+/* signal.c: each fiber's signal mask, and the signals that it raises. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <threads.h>
 
 #ifdef __SANITIZE_THREAD__
-#define SKIP_UNDER_TSAN() SKIP("TSan's runtime has these calls of its own, which come before ours")
+#define SKIP_UNDER_TSAN() SKIP("TSan's runtime interposes these calls before we do")
 #else
 #define SKIP_UNDER_TSAN() ((void)0)
 #endif
@@ -50,20 +50,20 @@ static pair full_pipe(void)
     return p;
 }
 
-static void make_room(pair *p)
+static void make_writable(pair *p)
 {
     char block[8192];
     MUST(read(p->ends[0], block, sizeof block));
 }
 
-/* As libraries do that must not end the program: the first fiber's way back must not be the second's. */
+/* As libraries do that must not end the program: the first fiber must not restore what the second has saved. */
 static void sigpipe_blocked_by_two_fibers(void)
 {
     SKIP_UNDER_TSAN();
     pair one = full_pipe(), other = full_pipe();
     mr_fiber *first = spawn(write_without_sigpipe, &one), *second = spawn(write_without_sigpipe, &other);
     let_fibers_park();
-    make_room(&one);
+    make_writable(&one);
     CHECK_EQ((intptr_t)join(first), 0);
     MUST(close(other.ends[0]));
     CHECK_EQ((intptr_t)join(second), EPIPE);
@@ -115,7 +115,7 @@ static void count_broken_pipe(int signal_number)
 
 static atomic_int entered, inside, deepest;
 
-/* What comes while it waits is to come when it has ended. */
+/* A signal that arrives while it waits must be handled when it has ended. */
 static void wait_in_handler(int signal_number)
 {
     int error = errno, now = atomic_fetch_add(&inside, 1) + 1;
@@ -166,7 +166,7 @@ static bool is_pending_for_process(int signal_number)
     return sigismember(&pending, signal_number);
 }
 
-/* Sets its mask as it is: that asks for nothing. */
+/* Sets its mask to what it is. This must change nothing. */
 static void *have_it_pending(void *argument)
 {
     sigset_t own;
@@ -195,7 +195,7 @@ static void *ask_for_it(void *argument)
 }
 
 /* The program's only thread blocks it, after the carriers have started. It may wait for the signal by sigwait, so no
- * fiber takes it unasked. */
+ * fiber handles the signal unless it has asked for it. */
 static void a_signal_to_the_process_comes_to_a_fiber_that_asks(void)
 {
     SKIP_UNDER_TSAN();
@@ -220,7 +220,7 @@ static void *let_in_what_was_raised(void *argument)
     return argument;
 }
 
-/* What the handler blocks while it runs, the fiber does not block afterwards. */
+/* Signals that are blocked while the handler runs are not blocked afterwards. */
 static void a_handler_that_waits_while_a_mask_is_set(void)
 {
     SKIP_UNDER_TSAN();
@@ -241,7 +241,7 @@ static void *receive_a_part(void *argument)
     return argument;
 }
 
-/* The interruption is for the wait after the call, whatever the handler waits for. */
+/* The interruption ends the wait after the call, not one in the handler. */
 static void a_handler_that_waits_after_an_interruption(void)
 {
     SKIP_UNDER_TSAN();
@@ -281,7 +281,7 @@ static void *reopen_a_stream_that_nobody_reads(void *argument)
     return NULL;
 }
 
-/* What they hold is written by the fiber, though helpers close them. */
+/* The fiber writes their buffered bytes, though helpers close them. */
 static void streams_that_nobody_reads(void)
 {
     pair p;
@@ -374,7 +374,7 @@ static void *write_to_terminal(void *argument)
     return (void *)write(*(int *)argument, "x", 1);
 }
 
-/* Nobody could continue it: it is told EIO instead. */
+/* Nobody could continue it, so the call fails with EIO instead. */
 static void *read_without_a_shell(void *argument)
 {
     CHECK(signal(SIGTTIN, SIG_IGN) != SIG_ERR);
@@ -485,7 +485,7 @@ static void *ask_and_put_back(void *argument)
     return argument;
 }
 
-/* A fiber must see its own mask, and not the carrier's: it may pass it to a process that it starts, or restore it
+/* A fiber must see its mask and not the carrier's: it may pass the mask to a process that it starts, or restore it
  * later. */
 static void the_carriers_mask_is_not_seen(void)
 {
@@ -493,7 +493,7 @@ static void the_carriers_mask_is_not_seen(void)
     on_fiber(ask_and_put_back, NULL);
 }
 
-/* As those do it that let no handler run in the child. */
+/* As programs do that let no handler run in the child. */
 static void *vfork_and_put_back(void *argument)
 {
     int status;
@@ -618,7 +618,7 @@ static void what_a_fiber_raises_is_handled(void)
     on_fiber(raise_and_let_in, NULL);
 }
 
-/* -------------------------------------------------------------------------------- threads and processes begin with it --- */
+/* -------------------------------------------------------------------------- threads and processes begin with it --- */
 
 static void *tell_mask_of_thread(void *argument)
 {
@@ -704,7 +704,7 @@ static void *block_start_and_put_back(void *argument)
     return argument;
 }
 
-/* Carriers block every signal for reasons of their own; what a fiber starts is to have the program's mask. */
+/* Carriers block every signal. Threads and processes that a fiber starts must have the program's mask. */
 static void what_a_fiber_starts_has_its_mask(void)
 {
     SKIP_UNDER_TSAN();

@@ -1,4 +1,4 @@
-/* syscall.c: sleeping on a word of memory and waking who sleeps, by the number of the system call. */
+/* syscall.c: futex(2), called by its system call number. */
 #include "interpose_test.h"
 
 #include <limits.h>
@@ -11,7 +11,7 @@
 
 enum { SLEEPERS = 5 };
 
-/* A word, and how it is slept on. */
+/* A word, and how to sleep on it. */
 typedef struct word {
     atomic_uint value;
     int flags;
@@ -69,7 +69,7 @@ static void *share_a_lock(void *argument)
     return NULL;
 }
 
-/* As between GLib's mutexes, or fibers that come to a static variable of C++ while one initialises it. */
+/* As GLib's mutexes do, or fibers that reach a static variable of C++ while another initialises it. */
 static void a_lock_on_a_word(void)
 {
     word own = {.flags = FUTEX_PRIVATE_FLAG}, shared = {.flags = 0};
@@ -126,7 +126,7 @@ static void a_fiber_wakes_threads_and_fibers(void)
     CHECK_EQ(atomic_load(&w.awake), 2);
 }
 
-/* It finds no fiber in any table of its own. */
+/* It finds no fiber in its tables. */
 static void another_process_wakes_a_fiber(void)
 {
     word *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

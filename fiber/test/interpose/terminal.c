@@ -1,4 +1,4 @@
-/* terminal.c: reads of terminals that are set to want several bytes, or to wait no longer than a while. */
+/* terminal.c: reads of terminals with a minimum of bytes (VMIN) or a time limit (VTIME). */
 #include "interpose_test.h"
 
 #include <pty.h>
@@ -112,7 +112,7 @@ static void *read_as_user(void *argument)
     return NULL;
 }
 
-/* It tells the settings of the terminal. */
+/* It returns the settings of the terminal. */
 static void the_other_end_waits(void)
 {
     terminal t = new_terminal(0, 0);

@@ -1,4 +1,4 @@
-/* vain.c: loops that try, in vain until another fiber of their carrier has done something. */
+/* vain.c: loops that retry a call until another fiber of their carrier has done something. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-/* What the loops try for. */
+/* What the loops wait for. */
 typedef struct prize {
     pthread_mutex_t mutex;
     pthread_rwlock_t read_write;
@@ -22,7 +22,7 @@ typedef struct prize {
     FILE *stream;
     pair sockets;
     int set;   /* of epoll, with one of the sockets */
-    pair full; /* its first end has no room to send */
+    pair full; /* its first end cannot send */
     int listener;
     struct sockaddr_in address;
     atomic_bool is_tried, is_given;
@@ -155,7 +155,7 @@ static bool (*const ways[])(prize *) = {
 
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static void take_room(prize *p)
+static void fill_again(prize *p)
 {
     char block[4096] = {0};
     while (send(p->full.ends[0], block, sizeof block, MSG_DONTWAIT) > 0 ||
@@ -163,7 +163,7 @@ static void take_room(prize *p)
         ;
 }
 
-static void make_room(prize *p)
+static void make_writable(prize *p)
 {
     static char buffer[1 << 20];
     CHECK_GT(recv(p->full.ends[1], buffer, sizeof buffer, 0), 0);
@@ -191,7 +191,7 @@ static void *hold_and_give(void *argument)
     CHECK_EQ(pthread_mutex_unlock(&p->mutex), 0);
     CHECK_EQ(sem_post(&p->semaphore), 0);
     CHECK_EQ(write(p->sockets.ends[1], "x", 1), 1);
-    make_room(p);
+    make_writable(p);
     connect_to(p);
     atomic_store(&p->is_given, true);
     return NULL;
@@ -223,7 +223,7 @@ static void prepare(prize *p)
                  .full = new_pair()};
     p->listener = listen_on_loopback(&p->address, 1);
     MUST(fcntl(p->listener, F_SETFL, O_NONBLOCK));
-    take_room(p);
+    fill_again(p);
     CHECK(p->stream);
     CHECK_EQ(pthread_spin_init(&p->spin, PTHREAD_PROCESS_PRIVATE), 0);
     MUST(sem_init(&p->semaphore, 0, 0));
@@ -247,7 +247,7 @@ static void let_others_go_on(void)
         prize p;
         if (ways[i] == try_reading_with_flags && !has_preadv2())
             continue;
-        harness_note_place("way", (int)i);
+        harness_note_line("way", (int)i);
         prepare(&p);
         player one = {&p, ways[i]};
         mr_fiber *holder = spawn(hold_and_give, &p), *fiber = spawn(try_until_won, &one);

@@ -1,4 +1,4 @@
-/* curl.c: libcurl's easy interface: many downloads at once from a server that takes its time. */
+/* curl.c: libcurl's easy interface: many downloads at once from a slow server. */
 #include "libraries.h"
 
 #include <curl/curl.h>

@@ -15,7 +15,7 @@ void redis_many_blocked_connections(void);
 void curl_parallel_download(void);
 void curl_from_a_server_of_fibers(void);
 
-/* A setting that test/libraries/run makes: where its servers are. */
+/* An environment variable that test/libraries/run sets: the address of a server. */
 const char *setting(const char *name);
 
 /* The process's OS threads now. */

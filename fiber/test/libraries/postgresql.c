@@ -1,4 +1,4 @@
-/* postgresql.c: libpq. Every call of it blocks, and here parks. */
+/* postgresql.c: libpq, all of whose calls block, or here park. */
 #include "libraries.h"
 
 #include <errno.h>
@@ -92,7 +92,7 @@ static void *sleep_long_then_recover(void *argument)
     return argument;
 }
 
-/* ETIMEDOUT, because libpq goes on after EINTR. */
+/* ETIMEDOUT, because libpq continues after EINTR. */
 void postgresql_interrupted_query(void)
 {
     mr_fiber *fiber = spawn(sleep_long_then_recover, NULL);

@@ -1,4 +1,4 @@
-/* redis.c: hiredis, its blocking half. */
+/* redis.c: the blocking interface of hiredis. */
 #include "libraries.h"
 
 #include <hiredis/hiredis.h>

@@ -41,7 +41,7 @@ static void options_that_cannot_be(void)
     CHECK_EQ(mr_carriers_count(), 0);
 }
 
-/* The choice of a backend is for all of them. Root has no such limit. */
+/* All carriers have the same backend. Root has no such limit. */
 static void little_memory_for_rings(void)
 {
     enum { CARRIERS = 16, NOBODY = 65534 };
@@ -55,7 +55,7 @@ static void little_memory_for_rings(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-/* As a process of the background may have closed them. */
+/* A background process may have closed its standard streams. */
 static void closed_standard_descriptors_stay_closed(void)
 {
     MUST(close(STDIN_FILENO));
@@ -78,7 +78,7 @@ static void *send_much(void *argument)
     return (void *)sent;
 }
 
-/* One receive of all may end early: a ring that was tried and closed still interrupts the thread that made it. */
+/* One receive may end early: closing the ring that was only tried interrupts the thread that made it. */
 static void receive_much(int socket)
 {
     static char bytes[MUCH];
@@ -88,8 +88,8 @@ static void receive_much(int socket)
     }
 }
 
-/* Its peer sends no more, and reads late: on io_uring such a wait takes more than a poll. */
-static void so_they_do_when_a_send_waits_for_room(void)
+/* Its peer sends no more, and reads late. On io_uring such a wait needs more than a poll. */
+static void so_they_do_when_a_send_waits(void)
 {
     int ends[2];
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
@@ -147,7 +147,7 @@ static void *stop(void *argument)
     return argument;
 }
 
-/* Wherever the other thread is by then: on its way, or waiting for the fiber. */
+/* Whether the other thread is still starting or already waits for the fiber. */
 static void start_does_not_wait_for_fibers(void)
 {
     pthread_t stopping;
@@ -199,7 +199,7 @@ static void they_stop_while_a_thread_spawns(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-enum { PLACED = 400 };
+enum { FIBERS = 400 };
 
 static mr_event *all_placed;
 
@@ -211,10 +211,10 @@ static void *note_carrier(void *argument)
     return NULL;
 }
 
-/* Places that many fibers that all exist at the same time. */
+/* Starts that many fibers, which all exist at the same time, and counts those of each carrier. */
 static void place_preferring(unsigned preferred, unsigned count, atomic_uint *fibers_on)
 {
-    mr_fiber *fibers[PLACED];
+    mr_fiber *fibers[FIBERS];
     mr_fiber_options options = {.preferred_carrier = preferred};
     CHECK_EQ(mr_event_create(&all_placed), 0);
     for (unsigned i = 0; i < count; i++)
@@ -225,7 +225,7 @@ static void place_preferring(unsigned preferred, unsigned count, atomic_uint *fi
     mr_event_destroy(all_placed);
 }
 
-static void place(unsigned count, atomic_uint *fibers_on)
+static void start_together(unsigned count, atomic_uint *fibers_on)
 {
     place_preferring(0, count, fibers_on);
 }
@@ -236,10 +236,10 @@ static void placement_is_balanced(void)
 {
     static atomic_uint fibers_on[4];
     start_carriers(4);
-    place(PLACED, fibers_on);
+    start_together(FIBERS, fibers_on);
     for (int i = 0; i < 4; i++) {
-        CHECK_GE(fibers_on[i], PLACED / 4 - 8);
-        CHECK_LE(fibers_on[i], PLACED / 4 + 8);
+        CHECK_GE(fibers_on[i], FIBERS / 4 - 8);
+        CHECK_LE(fibers_on[i], FIBERS / 4 + 8);
     }
 }
 
@@ -250,7 +250,7 @@ static void placement_forgets_ended_fibers(void)
     start_carriers(2);
     for (int i = 0; i < 200; i++)
         on_fiber(nothing, NULL);
-    place(40, fibers_on);
+    start_together(40, fibers_on);
     CHECK_GE(fibers_on[0], 16);
     CHECK_LE(fibers_on[0], 24);
 }
@@ -281,7 +281,7 @@ const fiber_case carriers_cases[] = {
     CASE(options_that_cannot_be),
     CASE(little_memory_for_rings),
     CASE(closed_standard_descriptors_stay_closed),
-    CASE(so_they_do_when_a_send_waits_for_room),
+    CASE(so_they_do_when_a_send_waits),
     CASE(stop_waits_for_fibers_and_their_fibers),
     CASE(start_does_not_wait_for_fibers),
     CASE(a_fiber_cannot_stop_them),

@@ -1,4 +1,4 @@
-/* channel.c: order, bounds, closing, hand-over between fibers and threads. */
+/* channel.c: order, bounds, closing, passing items between fibers and threads. */
 #include "runtime_test.h"
 
 #include <pthread.h>
@@ -93,7 +93,7 @@ static void *time_out(void *argument)
     deadline_ns = in_ms(10);
     CHECK_EQ(mr_channel_send(channel, &item, deadline_ns), -ETIMEDOUT);
     CHECK_GE(mr_clock_now_ns(), deadline_ns);
-    CHECK_EQ(mr_channel_try_receive(channel, &item), 0); /* what timed out was not sent */
+    CHECK_EQ(mr_channel_try_receive(channel, &item), 0); /* the send that timed out has sent nothing */
     CHECK_EQ(mr_channel_try_receive(channel, &item), -EAGAIN);
     return NULL;
 }

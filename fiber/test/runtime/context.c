@@ -56,7 +56,7 @@ static void rounding_mode_is_the_fibers_own(void)
         join(fibers[i]);
 }
 
-/* Instructions that want 16-byte alignment fail on a stack that begins askew. */
+/* Instructions that need 16-byte alignment fail on a misaligned stack. */
 static void *check_alignment(void *argument)
 {
     (void)argument;

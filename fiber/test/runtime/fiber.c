@@ -60,7 +60,7 @@ static void names(void)
     join(fiber);
 }
 
-/* As long as it is not joined or detached. */
+/* Until it is joined or detached. */
 static void what_is_known_of_a_fiber_that_has_ended(void)
 {
     start_carriers(2);
@@ -91,7 +91,7 @@ static void *note_run(void *argument)
     return NULL;
 }
 
-/* As a plain thread it cannot park: the other fiber of its carrier has not run when usleep returns. */
+/* In thread mode it cannot park: the other fiber of its carrier has not run when usleep returns. */
 static void *sleep_as_thread(void *argument)
 {
     atomic_bool *other_has_run = argument;
@@ -189,7 +189,7 @@ static void *sleep_then_enough(void *argument)
     return NULL;
 }
 
-/* Timers and messages must get through to a carrier that always has a fiber to run. */
+/* A carrier that always has a fiber to run must still handle timers and messages. */
 static void fibers_that_yield_do_not_starve_the_loop(void)
 {
     start_carriers(1);

@@ -91,7 +91,7 @@ static void a_fiber_can_fork(void)
     CHECK_EQ(untouched, 0);
 }
 
-/* As a run-time system of another language does it. */
+/* As the run-time system of another language may do. */
 static void *fork_as_a_thread(void *argument)
 {
     mr_fiber *self = mr_fiber_enter_thread();
@@ -122,7 +122,7 @@ static void *fork_without_handlers(void *argument)
     return argument;
 }
 
-/* The child would wait for carriers that it has not. */
+/* The child would wait for carriers that it does not have. */
 static void a_fiber_can_fork_without_handlers(void)
 {
     start_carriers(1);

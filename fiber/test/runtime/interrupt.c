@@ -111,7 +111,7 @@ static void *sleep_after_yields(void *argument)
     return (void *)(intptr_t)mr_fiber_sleep(1000 * NS_PER_MS);
 }
 
-/* The carrier has heard of both before the wait begins. */
+/* The carrier has received both before the wait begins. */
 static void the_first_of_two_counts(void)
 {
     atomic_bool may_sleep = false;

@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* Recursion that no compiler turns into a loop: every frame is used again after the deeper ones. Returns the depth. */
+/* Recursion that no compiler can turn into a loop, because every frame is used after the deeper ones. Returns the
+ * depth. */
 static size_t touch(size_t bytes)
 {
     volatile char frame[4096];
@@ -247,11 +248,11 @@ static void *wait_deep_inside(void *argument)
     return wait_for_event(argument) == NULL && used[0] == 1 ? NULL : argument;
 }
 
-/* 256 stacks are kept with all that they used, the others with 32 KiB. */
+/* 256 stacks keep all their used pages, the others 32 KiB. */
 static void memory_of_kept_stacks_is_bounded(void)
 {
 #if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-    SKIP("sanitizers have memory of their own for every fiber");
+    SKIP("sanitizers allocate memory for every fiber");
 #endif
     enum { COUNT = 900, PAGES = 50, HOT = 256, KEPT_PAGES = 8 };
     static mr_fiber *fibers[COUNT];
@@ -276,7 +277,7 @@ static void memory_of_kept_stacks_is_bounded(void)
 static void memory_is_committed_as_it_is_touched(void)
 {
 #ifdef __SANITIZE_THREAD__
-    SKIP("TSan has memory of its own for every fiber");
+    SKIP("TSan allocates memory for every fiber");
 #endif
     enum { COUNT = 500 };
     mr_fiber *fibers[COUNT];
@@ -341,7 +342,7 @@ static void the_pool_is_bounded(void)
     CHECK_EQ(mr_carriers_stop(), 0);
 }
 
-/* More stacks than vm.max_map_count would allow if each were two mappings; fewer where the kernel lacks the marks. */
+/* More stacks than vm.max_map_count would allow if each were two mappings; fewer if the kernel has no guard regions. */
 static void very_many_fibers(void)
 {
 #ifdef __SANITIZE_THREAD__

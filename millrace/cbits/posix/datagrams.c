@@ -118,40 +118,45 @@ static int level_of(int family)
     return family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP;
 }
 
-static int change_membership(int descriptor, int plain, int with_source, uint32_t interface,
-                             const struct sockaddr *group, socklen_t group_length, const struct sockaddr *source,
-                             socklen_t source_length)
+typedef struct membership {
+    uint32_t interface;
+    const struct sockaddr *group, *source; /* source: NULL for all senders */
+    socklen_t group_length, source_length;
+} membership;
+
+/* Sets one of two socket options: `for_all` if all senders may send to the group, or `for_source`. */
+static int change_membership(int descriptor, int for_all, int for_source, membership m)
 {
-    struct group_source_req both = {.gsr_interface = interface};
-    struct group_req one = {.gr_interface = interface};
+    struct group_source_req both = {.gsr_interface = m.interface};
+    struct group_req one = {.gr_interface = m.interface};
     if (mrh_refuses_simulated(descriptor))
         return -1;
-    if (group_length > sizeof one.gr_group || source_length > sizeof both.gsr_source) {
+    if (m.group_length > sizeof one.gr_group || m.source_length > sizeof both.gsr_source) {
         errno = EINVAL;
         return -1;
     }
-    int level = level_of(group->sa_family);
-    if (!source) {
-        memcpy(&one.gr_group, group, group_length);
-        return setsockopt(descriptor, level, plain, &one, sizeof one);
+    int level = level_of(m.group->sa_family);
+    if (!m.source) {
+        memcpy(&one.gr_group, m.group, m.group_length);
+        return setsockopt(descriptor, level, for_all, &one, sizeof one);
     }
-    memcpy(&both.gsr_group, group, group_length);
-    memcpy(&both.gsr_source, source, source_length);
-    return setsockopt(descriptor, level, with_source, &both, sizeof both);
+    memcpy(&both.gsr_group, m.group, m.group_length);
+    memcpy(&both.gsr_source, m.source, m.source_length);
+    return setsockopt(descriptor, level, for_source, &both, sizeof both);
 }
 
 int mrh_join_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
                    const struct sockaddr *source, socklen_t source_length)
 {
-    return change_membership(descriptor, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, interface, group, group_length,
-                             source, source_length);
+    membership m = {interface, group, source, group_length, source_length};
+    return change_membership(descriptor, MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP, m);
 }
 
 int mrh_leave_group(int descriptor, uint32_t interface, const struct sockaddr *group, socklen_t group_length,
                     const struct sockaddr *source, socklen_t source_length)
 {
-    return change_membership(descriptor, MCAST_LEAVE_GROUP, MCAST_LEAVE_SOURCE_GROUP, interface, group, group_length,
-                             source, source_length);
+    membership m = {interface, group, source, group_length, source_length};
+    return change_membership(descriptor, MCAST_LEAVE_GROUP, MCAST_LEAVE_SOURCE_GROUP, m);
 }
 
 static int family_of(int descriptor)

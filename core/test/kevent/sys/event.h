@@ -38,7 +38,7 @@ struct kevent {
     (*(event) = (struct kevent){(ident_), (filter_), (flags_), (fflags_), (data_), (udata_)})
 
 int kqueue(void);
-/* A queue is made of several descriptors here: closing it must come by the double. */
+/* Here a queue consists of several descriptors, so the test double must close it. */
 int kevent_close(int number);
 #define close(number) kevent_close(number)
 int kevent(int queue, const struct kevent *changes, int change_count, struct kevent *events, int event_count,

@@ -1,4 +1,4 @@
-/* emptied.c: receiving again after a receive that took less than it asked for. */
+/* last_receive.c: receiving again after a receive that did not fill its buffer. */
 #include "interpose_test.h"
 
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-/* What a second receive finds, in the fiber that made the first one. */
+/* Two receives of one fiber, with something that happens in between. */
 typedef struct scene {
     pair p;
     void (*between)(struct scene *);
@@ -111,18 +111,18 @@ static void a_timeout_ends_it(void)
     must_end(limit, -1, EAGAIN);
 }
 
-static void put_in_place(scene *s, int other)
+static void replace_descriptor(scene *s, int other)
 {
     MUST(dup2(other, s->p.ends[0]));
     MUST(close(other));
 }
 
-/* recv says at once that a listener is not connected; its readiness would be a client. */
+/* recv fails at once on a listener, which is not connected; a wait would end only when a client comes. */
 static void become_listener(scene *s)
 {
     int listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
     MUST(listen(listener, 1));
-    put_in_place(s, listener);
+    replace_descriptor(s, listener);
 }
 
 static void another_socket_by_that_number_is_asked(void)
@@ -136,7 +136,7 @@ static void become_datagrams(scene *s)
     MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends));
     MUST(write(ends[1], "a", 1));
     MUST(write(ends[1], "bc", 2));
-    put_in_place(s, ends[0]);
+    replace_descriptor(s, ends[0]);
     MUST(close(ends[1]));
     CHECK_EQ(s->receive(s->p.ends[0], s->got, sizeof s->got), 1);
 }
@@ -156,7 +156,7 @@ static void close_unseen(scene *s)
     MUST((int)syscall(SYS_close, file));
 }
 
-/* Then all that is known of the number is wrong, and a file cannot be waited for. */
+/* Then the record of the number is wrong, and nothing can wait for a file. */
 static void a_file_in_place_of_a_socket_closed_unseen_is_read(void)
 {
     scene s = {.p = new_pair(), .between = close_unseen, .receive = by_read};
@@ -195,7 +195,7 @@ static void waiting_first_leaves_the_carrier_free(void)
     close_pair(&p);
 }
 
-const fiber_case emptied_cases[] = {
+const fiber_case last_receive_cases[] = {
     CASE(what_has_come_meanwhile_is_received),
     CASE(the_end_is_told),
     CASE(the_own_end_is_told),
