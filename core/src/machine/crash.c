@@ -6,6 +6,9 @@
  * Some crashes lose all of it and some keep all of it, because programs fail on those too.
  */
 #include "machine.h"
+#include "directory.h"
+#include "disk.h"
+#include "inode.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,9 @@
 /* datagram.c: datagrams, which may be lost, duplicated and reordered. */
-#include "machine.h"
+#include "datagram.h"
+
+#include "file.h"
+#include "socket.h"
+#include "socket_calls.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* descriptor_table.c: the descriptor numbers of a simulated machine, and the file of each. */
-#include "machine.h"
+#include "descriptor_table.h"
+
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>

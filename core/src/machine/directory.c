@@ -4,7 +4,9 @@
  * An entry has the file that a name means now, the one that it means on the disk, and those that it has meant since the
  * directory was synced. Paths begin at the root, with or without a slash. There are no symbolic links.
  */
-#include "machine.h"
+#include "directory.h"
+
+#include "inode.h"
 
 #include <errno.h>
 #include <stdlib.h>

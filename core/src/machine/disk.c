@@ -1,7 +1,11 @@
 /*
  * disk.c: calls on files of a simulated machine, by path and by descriptor number. Must not know: backends.
  */
-#include "machine.h"
+#include "disk.h"
+
+#include "descriptor_table.h"
+#include "directory.h"
+#include "inode.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,10 @@
 /* file.c: what all kinds of files of a simulated machine have in common: watchers, reading and writing by number. Also
  * event counters. */
-#include "machine.h"
+#include "file.h"
+
+#include "descriptor_table.h"
+#include "disk.h"
+#include "socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

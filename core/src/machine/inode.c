@@ -6,7 +6,9 @@
  * in order. A sync applies them to the disk; so does the machine by itself when there are many, as systems do. A crash
  * keeps the disk's bytes and a part of the changes.
  */
-#include "machine.h"
+#include "inode.h"
+
+#include "directory.h"
 
 #include <errno.h>
 #include <stdlib.h>

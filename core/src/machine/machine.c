@@ -1,6 +1,10 @@
 /* machine.c: creates and destroys a machine; its clock and events, random numbers and trace. */
 #include "machine.h"
 
+#include "descriptor_table.h"
+#include "disk.h"
+#include "socket.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,9 @@
 /* socket.c: connections of a simulated machine, listeners and their queues, and pipes, which are streams with one
  * direction. socket_calls.c has the calls that name a socket by its number. */
-#include "machine.h"
+#include "socket.h"
+
+#include "datagram.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>

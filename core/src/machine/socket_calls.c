@@ -1,6 +1,11 @@
 /* socket_calls.c: calls of a simulated machine that create a socket or name one by its number, from socket to
  * setsockopt, as in POSIX. */
-#include "machine.h"
+#include "socket_calls.h"
+
+#include "datagram.h"
+#include "descriptor_table.h"
+#include "file.h"
+#include "socket.h"
 
 #include <errno.h>
 #include <fcntl.h>

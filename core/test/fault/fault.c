@@ -241,7 +241,7 @@ void fault_run(void (*run)(void), fault_ends ends)
         return now->code ? (type)(value) : (type)0;                                    \
     }
 
-/* The same for functions of liburing, which return the negative error. */
+/* For functions of liburing, which return the negative error. */
 #define FAILING_NEGATIVE(name, parameters, arguments, ...)                             \
     int fault_##name parameters;                                                       \
     int fault_##name parameters                                                        \

@@ -145,7 +145,7 @@ static inline void free_linked(linked *l)
     free_world(&l->w);
 }
 
-/* The same, where the operation of this number on the connection meets the fault. */
+/* As new_linked, but the operation with this number on the connection has the fault. */
 static inline linked new_faulty(mr_fault fault, uint64_t operation)
 {
     mr_planned_fault planned = {CONNECTION_OPERATIONS + operation, fault};

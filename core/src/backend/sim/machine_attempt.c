@@ -1,5 +1,7 @@
 /* machine_attempt.c: tries an operation once on a simulated machine, without blocking. */
 #include "machine_attempt.h"
+#include "../../machine/socket.h"
+#include "../../machine/socket_calls.h"
 #include "../../attempt.h"
 
 #include <errno.h>

@@ -5,8 +5,14 @@
  * It is attempted again when its file has changed. Its fault, if any, is drawn when it is submitted.
  */
 #include "machine_attempt.h"
-#include "millrace_check.h"
+
+#include "../../machine/descriptor_table.h"
+#include "../../machine/disk.h"
+#include "../../machine/file.h"
+#include "../../machine/socket.h"
+#include "../../machine/socket_calls.h"
 #include "../../perform.h"
+#include "millrace_check.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -206,7 +206,7 @@ ensureGroup = do
   canAdopt <- c_can_adopt
   when (canAdopt == 0) ensureManagers
 
--- In the child of a fork: its parent's manager threads do not exist here, and C frees their loops (@own_group@).
+-- In the child of a fork: its parent's manager threads do not exist here, and C frees their loops (@process_group@).
 forgetParent :: IO ()
 forgetParent = writeIORef managers (arrayFromList []) >> c_epoch >>= writeIORef managersEpoch
 
