@@ -10,6 +10,7 @@ import qualified Millrace.Cli.BrowserSpec
 import qualified Millrace.Cli.Config.CommandSpec
 import qualified Millrace.Cli.Config.ConfigurationSpec
 import qualified Millrace.Cli.Config.LimitSpec
+import qualified Millrace.Cli.Config.UsualLimitSpec
 import qualified Millrace.Cli.CostSpec
 import qualified Millrace.Cli.Files.AcceptSpec
 import qualified Millrace.Cli.Files.CacheRuleSpec
@@ -66,6 +67,7 @@ specs = do
   describe "Failure" Millrace.Cli.Base.FailureSpec.spec
   describe "Behind HAProxy" Millrace.Cli.HaproxySpec.spec
   describe "Limits" Millrace.Cli.Config.LimitSpec.spec
+  describe "The usual value of a limit is the library's:" Millrace.Cli.Config.UsualLimitSpec.spec
   describe "Listing" Millrace.Cli.Files.ListingSpec.spec
   describe "SingleFlight" Millrace.Cli.Files.SingleFlightSpec.spec
   describe "MediaType" Millrace.Cli.Files.MediaTypeSpec.spec

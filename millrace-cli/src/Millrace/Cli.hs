@@ -42,7 +42,7 @@ main = useNamesAsBytes >> reportFailures (getArgs >>= understood >>= perform)
 -- Ends the program if the parser wants that. The parser's own function for this does not notice when the help could not
 -- be written, and has another exit status when the message about wrong usage could not be.
 understood :: [String] -> IO Command
-understood arguments = case parse arguments of
+understood arguments = case readCommand arguments of
   Options.Success command -> pure command
   Options.Failure failure -> do
     (text, code) <- explained arguments failure <$> getProgName
@@ -50,14 +50,11 @@ understood arguments = case parse arguments of
     exitWith code
   Options.CompletionInvoked completion -> getProgName >>= Options.execCompletion completion >>= say >> exitSuccess
 
-parse :: [String] -> Options.ParserResult Command
-parse = Options.execParserPure parserPreferences commandLine
-
 -- The text for these arguments, and the exit status. An argument may have bytes for which the locale has no characters.
 -- The run-time system represents such a byte by a surrogate, and new versions of the parser's library replace
 -- surrogates in their texts. So this parses the arguments with private characters in place of surrogates.
 explained :: [String] -> Options.ParserFailure Options.ParserHelp -> String -> (String, ExitCode)
-explained arguments failure program = case parse (map (map (shifted surrogates privates)) arguments) of
+explained arguments failure program = case readCommand (map (map (shifted surrogates privates)) arguments) of
   Options.Failure other -> (map (shifted privates surrogates) (fst (Options.renderFailure other program)), code)
   _ -> (text, code)
   where
@@ -133,12 +130,14 @@ withProxy upstreams options use = case proxyErrorPages options of
   where
     pageMicros = 1000000
     failure path exception =
-      Failure
-        { failureAttempt = "use the pages for errors in " <> path,
-          failureReason = ioe_description (exception :: IOException),
-          failureRemedy =
-            "'error-pages' of a proxy is a directory with files 502.html, 503.html, 504.html and the like."
-        }
+      FileFailure
+        path
+        Failure
+          { failureAttempt = "use the pages for errors in " <> path,
+            failureReason = ioe_description (exception :: IOException),
+            failureRemedy =
+              "'error-pages' of a proxy is a directory with files 502.html, 503.html, 504.html and the like."
+          }
 
 -- An exception ends a request whose body is too large or too slow, and one whose target fails before the first bytes of
 -- its response are sent on.
@@ -195,11 +194,13 @@ directory options = handle (throwIO . failure) (openRoot policy path)
     path = filesDirectory options
     policy = if filesFollowLinks options then FollowLinks else StayInside
     failure exception =
-      Failure
-        { failureAttempt = "serve " <> path,
-          failureReason = ioe_description (exception :: IOException),
-          failureRemedy =
-            if ioe_filename exception == Just "/proc"
-              then "Mount it: mount -t proc proc /proc."
-              else "Give the directory whose files are to be served: millrace serve DIR."
-        }
+      FileFailure
+        path
+        Failure
+          { failureAttempt = "serve " <> path,
+            failureReason = ioe_description (exception :: IOException),
+            failureRemedy =
+              if ioe_filename exception == Just "/proc"
+                then "Mount it: mount -t proc proc /proc."
+                else "It must be a directory that this user may read."
+          }

@@ -668,7 +668,7 @@ spec = do
         waitForExit 8 server `shouldReturn` ExitSuccess
     it "explains a log that cannot be written" $ \site -> do
       outcome <- runMillrace [] ["serve", site, "--port", "0", "--access-log", site </> "no/log"]
-      outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "--access-log"]
+      outcome `failsWith` ["cannot write the access log " <> site </> "no/log: ", "'access-log' names a file"]
     it "says once a second that its log cannot be written, however much there is to write" $ \site -> do
       let directory = site </> "logs"
       createDirectory directory

@@ -56,7 +56,7 @@ import Millrace.Proxy.Settings
 import Millrace.Proxy.Target
 import Millrace.Socket.Connect (ConnectError (..))
 import Millrace.Timer (timeout)
-import Millrace.Tls (TlsException (..))
+import Millrace.Tls (CertificateProblem (..), TlsException (..), TlsProblem (..))
 import Network.HTTP.Types (RequestHeaders, ResponseHeaders, hServer, statusCode)
 import Network.Wai (Request, RequestBodyLength (..), getRequestBodyChunk, isSecure, requestBodyLength)
 import Network.Wai.Handler.Millrace
@@ -147,7 +147,12 @@ unconnected :: SomeException -> Cause
 unconnected failure
   | wasTooLate failure = TooSlow ToConnect
   | hasNothingLeft failure = NothingLeft (reasonOf failure)
+  | isUntrusted (tlsProblem <$> fromException failure) = NotTrusted (reasonOf failure)
   | otherwise = NotConnected (reasonOf failure)
+  where
+    isUntrusted insecure = case insecure of
+      Just (CertificateRefused reason _) -> reason `elem` [UnknownAuthority, SelfSigned]
+      _ -> False
 
 -- Why there is no connection to any address of a name. The addresses are told if there are several reasons.
 withAddresses :: ConnectError -> String

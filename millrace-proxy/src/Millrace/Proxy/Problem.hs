@@ -48,6 +48,8 @@ instance Exception Problem where
 data Cause
   = -- | There is no connection, and why.
     NotConnected !String
+  | -- | The target's certificate comes from no trusted authority, and which certificate it is.
+    NotTrusted !String
   | -- | This machine has no descriptor, port or memory left for a connection, and which it is.
     NothingLeft !String
   | -- | Something took too long.
@@ -92,11 +94,13 @@ data Wait
 describeProblem :: Problem -> String
 describeProblem problem = case (problemCause problem, showTarget <$> problemTarget problem) of
   (NotConnected reason, Just target) -> "no connection to " <> target <> ": " <> reason
+  (NotTrusted reason, Just target) -> "no connection to " <> target <> ": " <> reason
   (cause, target) -> maybe "" (<> ": ") target <> describeCause cause
 
 describeCause :: Cause -> String
 describeCause given = case given of
   NotConnected reason -> "no connection: " <> reason
+  NotTrusted reason -> "no connection: " <> reason
   NothingLeft reason -> "this machine has no room for another connection: " <> reason
   TooSlow ToConnect -> "no connection within the time limit"
   TooSlow ToSend -> "it takes no more of the request within the time limit"
@@ -162,6 +166,7 @@ allowField = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 isFaultOfTarget :: Problem -> Bool
 isFaultOfTarget problem = case problemCause problem of
   NotConnected _ -> True
+  NotTrusted _ -> True
   TooSlow _ -> True
   ConnectionLost _ -> True
   BadResponse _ -> True

@@ -8,11 +8,13 @@ module Millrace.Cli.Serve.Proxy
   )
 where
 
-import Control.Exception (IOException, SomeException, catch, fromException, throwIO)
+import Control.Exception (SomeException, catch, fromException, throwIO)
 import Control.Monad (unless, void, when)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Maybe (fromMaybe, isJust)
-import Millrace.Cli.Base.Failure (Failure (..), fileReason, newSeldomTeller, reasonOf, tell)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Base.Failure (Failure (..), FileFailure (..), fileReason, newSeldomTeller, reasonOf, tell)
+import Millrace.Cli.Base.Refusal (asRefusal)
 import Millrace.Cli.Base.RequestName (requestName)
 import Millrace.Cli.Config.Options
   ( HealthOptions (..),
@@ -43,7 +45,7 @@ withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (A
 withReverseProxy upstreams adapt options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
-  let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (problemResponse problem)}
+  let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (asRefusal (problemResponse problem))}
   -- Certificates that cannot be used are reported even if no target needs them.
   when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
   withWatchedProxy settings targets $ \application states ->
@@ -57,11 +59,11 @@ withReverseProxy upstreams adapt options use = do
           failureRemedy = "Give http://HOST:PORT, https://HOST, h2c://HOST:PORT, a port of this machine, or unix:PATH."
         }
 
--- | What a client gets when an exception ends its request: the fault of a target is called one.
+-- | The answer to a request that an exception has ended. If a target has caused that, the status says so (502 to 504).
 failureResponse :: SomeException -> Response
-failureResponse = onExceptionResponse
+failureResponse = asRefusal . onExceptionResponse
 
--- | Did the client end the request that an exception has ended? That is no news.
+-- | Did the client itself end the request that an exception has ended? Such an exception is not reported.
 isOfLeavingClient :: SomeException -> Bool
 isOfLeavingClient failure = (problemCause <$> fromException failure) == Just ClientLeft
 
@@ -129,22 +131,29 @@ settingsOf options telling =
           checkSuccesses = healthSuccesses chosen
         }
 
--- A client that has gone is no news.
+-- Reports a problem with a request. A client that has closed its connection is none.
 sayProblem :: (String -> IO ()) -> Request -> Problem -> IO ()
 sayProblem telling request problem =
   unless (problemCause problem == ClientLeft) . telling $
-    "millrace: " <> requestName request <> ": " <> describeProblem problem
+    "millrace: " <> requestName request <> ": " <> describeProblem problem <> remedy
+  where
+    remedy = case problemCause problem of
+      NotTrusted _ -> " 'target-authorities' takes the certificates of those that are trusted."
+      _ -> ""
 
 refuse :: SomeException -> IO ()
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
-  (Just problem, _) -> throwIO (unusable ("use " <> settingsSource problem) (reasonOf reason))
-  (_, Just failure) -> throwIO (unusable "read the certificates" (fileReason failure))
+  (Just problem, _) -> throwIO (unusable (settingsSource problem) ("use " <> settingsSource problem) (reasonOf reason))
+  (_, Just failure) ->
+    throwIO (unusable (fromMaybe "" (ioe_filename failure)) "read the certificates" (fileReason failure))
   _ -> throwIO reason
   where
-    unusable attempt text =
-      Failure
-        { failureAttempt = attempt,
-          failureReason = text,
-          failureRemedy =
-            "--target-authorities takes the certificates of authorities, in PEM. Without it the system's are used."
-        }
+    unusable file attempt text =
+      FileFailure
+        file
+        Failure
+          { failureAttempt = attempt,
+            failureReason = text,
+            failureRemedy =
+              "'target-authorities' takes the certificates of authorities, in PEM. Without it the system's are used."
+          }

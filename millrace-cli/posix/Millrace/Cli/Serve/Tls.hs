@@ -10,10 +10,12 @@ module Millrace.Cli.Serve.Tls
   )
 where
 
-import Control.Exception (IOException, SomeException, catch, fromException, throwIO, try)
+import Control.Exception (SomeException, catch, fromException, throwIO, try)
 import Control.Monad (void)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
-import Millrace.Cli.Base.Failure (Failure (..), fileReason, reasonOf, tell)
+import Data.Maybe (fromMaybe)
+import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Base.Failure (Failure (..), FileFailure (..), fileReason, reasonOf, tell)
 import Millrace.Cli.Config.Options (TlsOptions (..))
 import Millrace.Cli.Observe.Metrics (HandshakeResult (..))
 import Millrace.Tls (Pem (..), SettingsError (..), SettingsProblem (..), trustIn)
@@ -107,25 +109,23 @@ described reason = maybe (reasonOf reason) fileReason (fromException reason)
 refuse :: SomeException -> IO a
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
   (Just problem, _) ->
-    throwIO
+    throwIO . FileFailure (settingsSource problem) $
       Failure
         { failureAttempt = "use " <> settingsSource problem,
           failureReason = reasonOf reason,
           failureRemedy = if settingsProblem problem == BadTicketKeys then ofTicketKeys else ofCertificates
         }
   (_, Just failure) ->
-    throwIO
+    throwIO . FileFailure (fromMaybe "" (ioe_filename failure)) $
       Failure
         { failureAttempt = "read the certificates",
           failureReason = fileReason failure,
           failureRemedy =
-            "Check the files of --certificate, --key, --client-authorities and --ticket-keys (in a configuration: 'certificates' and 'tls'), and that \
-            \this user may read them."
+            "This user must be able to read the files of 'certificate', 'key', 'client-authorities' and 'ticket-keys'."
         }
   _ -> throwIO reason
   where
     ofCertificates =
-      "'certificate' takes a certificate with its chain, and 'key' its private \
-      \key without a password, both in PEM."
+      "'certificate' takes a certificate with its chain, and 'key' its private key without a password, both in PEM."
     ofTicketKeys =
-      "--ticket-keys ('ticket-keys' in a configuration) takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."
+      "'ticket-keys' takes keys of 80 bytes, one behind another. 'openssl rand 80 >FILE' makes one."

@@ -4,13 +4,14 @@
 module Millrace.Cli.Base.Address
   ( renderHost,
     addressUrl,
+    authority,
   )
 where
 
 import Data.ByteString.Builder
 import qualified Data.ByteString.Char8 as Char8
 import Millrace.Http.HostText (hostText)
-import Network.Socket (SockAddr (..))
+import Network.Socket (PortNumber, SockAddr (..))
 
 -- | The host of an address, as a log names its clients: 'hostText', and @unix@ for a Unix socket.
 renderHost :: SockAddr -> Builder
@@ -29,3 +30,12 @@ addressUrl address = case address of
   SockAddrInet6 port _ _ _ -> "http://" <> (if ':' `elem` host then "[" <> host <> "]" else host) <> ":" <> show port
   where
     host = maybe "" Char8.unpack (hostText address)
+
+-- | A host and a port as in a URL.
+--
+-- >>> authority "::1" 80
+-- "[::1]:80"
+authority :: String -> PortNumber -> String
+authority host port
+  | ':' `elem` host = "[" <> host <> "]:" <> show port
+  | otherwise = host <> ":" <> show port

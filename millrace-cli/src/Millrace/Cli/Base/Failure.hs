@@ -2,6 +2,7 @@
 -- not know: servers.
 module Millrace.Cli.Base.Failure
   ( Failure (..),
+    FileFailure (..),
     reportFailures,
     say,
     sayIfTaken,
@@ -14,7 +15,16 @@ module Millrace.Cli.Base.Failure
   )
 where
 
-import Control.Exception (Exception (..), SomeAsyncException (..), SomeException (..), catch, handle, throwIO, tryJust)
+import Control.Exception
+  ( Exception (..),
+    Handler (..),
+    SomeAsyncException (..),
+    SomeException (..),
+    catch,
+    catches,
+    throwIO,
+    tryJust,
+  )
 import Data.ByteString (ByteString)
 import qualified Data.ByteString as ByteString
 import qualified Data.ByteString.Char8 as Char8
@@ -46,11 +56,19 @@ instance Exception Failure where
   displayException failure =
     "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
 
--- | Runs an action. A 'Failure' that it throws is printed on standard error and becomes the exit status 1.
+-- | A failure to use a file that the user has named, and its name as the user wrote it.
+data FileFailure = FileFailure FilePath Failure
+  deriving (Eq, Show)
+
+instance Exception FileFailure where
+  displayException (FileFailure _ failure) = displayException failure
+
+-- | Runs an action. A 'Failure' or 'FileFailure' that it throws is printed on standard error and becomes the exit
+-- status 1.
 reportFailures :: IO a -> IO a
-reportFailures = handle $ \failure -> do
-  tell ("millrace: " <> displayException (advised failure))
-  throwIO (ExitFailure 1)
+reportFailures action = action `catches` [Handler report, Handler (\(FileFailure _ failure) -> report failure)]
+  where
+    report failure = tell ("millrace: " <> displayException (advised failure)) >> throwIO (ExitFailure 1)
 
 -- When descriptors have run out the same remedy helps, whatever was attempted.
 advised :: Failure -> Failure

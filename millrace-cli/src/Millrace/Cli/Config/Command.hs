@@ -3,23 +3,27 @@ module Millrace.Cli.Config.Command
   ( Command (..),
     DoctorOptions (..),
     SettingsFormat (..),
-    commandLine,
-    parserPreferences,
+    readCommand,
   )
 where
 
-import Data.List (intercalate)
+import Data.List (intercalate, stripPrefix)
 import Data.List.NonEmpty (NonEmpty (..))
+import Data.Maybe (isJust)
+import Millrace.Cli.Config.Consistency (commandLineProblem)
 import Millrace.Cli.Config.Limit (limitName)
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Config.ServerSettings
 import Millrace.Cli.Config.Setting
 import Millrace.Cli.Config.SiteSettings
+import Millrace.Cli.Config.Suggestion (nearest)
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
 import Options.Applicative
 import Options.Applicative.Help.Chunk (Chunk (..), paragraph, stringChunk, vcatChunks, vsepChunks)
+import Options.Applicative.Common (mapParser)
 import Options.Applicative.Help.Pretty (Doc)
+import Options.Applicative.Types (Context (..), OptName (..), OptReader (..), Option (optMain))
 
 -- | What the program is to do.
 data Command
@@ -51,10 +55,43 @@ data DoctorOptions = DoctorOptions
   }
   deriving (Eq, Show)
 
--- | The parser of the command line. Wrong usage has exit status 2.
-commandLine :: ParserInfo Command
+-- | Reads the arguments of the program. A failure has the text for the user, and the exit status: 2 for wrong usage, 0
+-- for help.
+readCommand :: [String] -> ParserResult Command
+readCommand arguments = case execParserPure preferences commandLine arguments of
+  Success (Right found) -> Success found
+  Success (Left problem) -> Failure (parserFailure preferences commandLine (ErrorMsg problem) contexts)
+  Failure failure -> overFailure (suggesting optionNames) (Failure failure)
+  CompletionInvoked completion -> CompletionInvoked completion
+  where
+    chosen = [(name, found) | name <- take 1 arguments, Just found <- [lookup name commands]]
+    contexts = [Context name found | (name, found) <- chosen]
+    optionNames = concatMap (longNames . infoParser . snd) chosen
+
+-- Adds the option that was probably meant to the message about one that there is not. The library's own suggestions
+-- leave out options that may be missing.
+suggesting :: [String] -> ParserHelp -> ParserHelp
+suggesting names explanation = case (unChunk (helpSuggestions explanation), unknown (show <$> unChunk (helpError explanation))) of
+  (Nothing, Just word) | Just name <- nearest names word -> explanation {helpSuggestions = meant name}
+  _ -> explanation
+  where
+    unknown message = takeWhile (/= '\'') <$> (message >>= stripPrefix "Invalid option `--")
+    meant name = stringChunk ("Did you mean --" <> name <> "?")
+
+-- The long names of all options.
+longNames :: Parser a -> [String]
+longNames parser = concat (mapParser (const (names . optMain)) parser ++ [["help"]])
+  where
+    names :: OptReader b -> [String]
+    names option' = case option' of
+      OptReader found _ _ -> [name | OptLong name <- found]
+      FlagReader found _ -> [name | OptLong name <- found]
+      _ -> []
+
+-- Options that cannot be used together are a 'Left' that says why.
+commandLine :: ParserInfo (Either String Command)
 commandLine =
-  info (commands <**> versionOption <**> helper) . mconcat $
+  info (hsubparser (foldMap (uncurry command) commands) <**> versionOption <**> helper) . mconcat $
     [ fullDesc,
       header ("millrace " <> version <> " - a web server on an I/O manager of its own"),
       footerDoc . unChunk $
@@ -75,38 +112,37 @@ commandLine =
   where
     versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
 
--- | How the parser writes its help.
-parserPreferences :: ParserPrefs
-parserPreferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
+-- How the parser writes its help.
+preferences :: ParserPrefs
+preferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
 
-commands :: Parser Command
+commands :: [(String, ParserInfo (Either String Command))]
 commands =
-  hsubparser . mconcat $
-    [ command "serve" . info (printable (Serve <$> onCommandLine filesSettings <*> serverOptions)) $
-        progDesc "Serve the files of a directory" <> footerDoc (unChunk serveNotes),
-      command "proxy" . info (printable (Proxy <$> onCommandLine proxySettings <*> serverOptions)) $
-        progDesc "Pass requests on to other servers" <> footerDoc (unChunk proxyNotes),
-      command "pong" . info (Pong <$> serverOptions) $
-        progDesc "Answer every request with 200 and the text Pong!" <> footerDoc (unChunk pongNotes),
-      command "run" . info (Run <$> configurationFile) $
-        progDesc
-          "Serve what a configuration file says: sites by name, files, proxies"
-          <> footerDoc (unChunk runNotes),
-      command "check" . info (Check <$> configurationFile) $
-        progDesc "Say what is wrong with a configuration file, and where" <> footerDoc (unChunk checkNotes),
-      command "reload" . info (Reload <$> patience <*> configurationFile) $
-        progDesc "Have the running server take its changed configuration file" <> footerDoc (unChunk reloadNotes),
-      command "doctor" . info (Doctor <$> doctorOptions) $
-        progDesc "Examine this machine: kernel, limits, which backends work and why others do not"
-          <> footerDoc (unChunk doctorNotes),
-      command "settings"
-        . info (ShowSettings <$> flag SettingsAsText SettingsAsJson (long "json" <> help "Print them as JSON"))
-        $ progDesc "List all settings: options, keys of configuration files, values, what they mean"
-    ]
+  [ explained "serve" (printable (serving Serve <$> onCommandLine filesSettings <*> serverOptions)) serveNotes $
+      "Serve the files of a directory",
+    explained "proxy" (printable (serving Proxy <$> onCommandLine proxySettings <*> serverOptions)) proxyNotes $
+      "Pass requests on to other servers",
+    explained "pong" (fmap Pong <$> serverOptions) pongNotes $
+      "Answer every request with 200 and the text Pong!",
+    explained "run" (Right . Run <$> configurationFile) runNotes $
+      "Serve what a configuration file says: sites by name, files, proxies",
+    explained "check" (Right . Check <$> configurationFile) checkNotes $
+      "Say what is wrong with a configuration file, and where",
+    explained "reload" (Right <$> (Reload <$> patience <*> configurationFile)) reloadNotes $
+      "Have the running server take its changed configuration file",
+    explained "doctor" (Right . Doctor <$> doctorOptions) doctorNotes $
+      "Examine this machine: kernel, limits, which backends work and why others do not",
+    explained "settings" (Right . ShowSettings <$> format) mempty $
+      "List all settings: options, keys of configuration files, values, what they mean"
+  ]
+  where
+    explained name parser notes description = (name, info parser (progDesc description <> footerDoc (unChunk notes)))
+    serving make = fmap . make
+    format = flag SettingsAsText SettingsAsJson (long "json" <> help "Print them as JSON")
 
-printable :: Parser Command -> Parser Command
+printable :: Parser (Either String Command) -> Parser (Either String Command)
 printable parser =
-  flip id <$> parser
+  flip fmap <$> parser
     <*> flag
       id
       Print
@@ -312,27 +348,25 @@ examples entries = vcatChunks (map stringChunk ("Examples:" : map example entrie
     width = maximum (map (length . fst) entries)
 
 -- What a server has, whatever it serves.
-serverOptions :: Parser ServerOptions
+serverOptions :: Parser (Either String ServerOptions)
 serverOptions =
   gathered
     <$> onCommandLine addressSettings
     <*> onCommandLine processSettings
     <*> onCommandLine listenSettings
     <*> onCommandLine limitSettings
-    <*> optional secureOptions
+    <*> secureOptions
   where
-    gathered (name, number) process proxyHeader limits secure =
-      process (ListenOptions speaking name number proxyHeader http3 "--port" :| redirect) (secureTls <$> secure) limits
-      where
-        speaking = maybe PlainHttp (const Https) secure
-        http3 = maybe Http3IfPossible secureHttp3 secure
-        redirect =
-          [ ListenOptions RedirectToHttps name other NoProxyHeader Http3IfPossible "--redirect-to-https"
-            | Just other <-
-                [secure >>= secureRedirect]
-          ]
+    gathered (name, number) process proxyHeader limits secured = do
+      secure <- secured
+      let speaking = if null (tlsPairs (secureTls secure)) then PlainHttp else Https
+          listened = ListenOptions speaking name number proxyHeader (secureHttp3 secure) "--port"
+          redirect other = ListenOptions RedirectToHttps name other NoProxyHeader Http3IfPossible "--redirect-to-https"
+          tls = if speaking == Https then Just (secureTls secure) else Nothing
+          options = process (listened :| foldMap (pure . redirect) (secureRedirect secure)) tls limits
+      maybe (Right options) Left (commandLineProblem options)
 
--- What has no meaning without a certificate.
+-- The options that have no meaning without a certificate.
 data SecureOptions = SecureOptions
   { secureTls :: TlsOptions,
     secureHttp3 :: Http3,
@@ -340,15 +374,27 @@ data SecureOptions = SecureOptions
     secureRedirect :: Maybe PortNumber
   }
 
-secureOptions :: Parser SecureOptions
+-- Without certificates, all of them must have their usual values.
+secureOptions :: Parser (Either String SecureOptions)
 secureOptions =
   gathered
-    <$> some (onCommandLine certificateSettings)
+    <$> many (onCommandLine certificateSetting)
+    <*> many (onCommandLine keySetting)
     <*> onCommandLine tlsSettings
     <*> onCommandLine http3Setting
     <*> onCommandLine redirectSetting
   where
-    gathered pairs (authorities, keys) = SecureOptions (TlsOptions pairs authorities keys)
+    gathered certificates keys (authorities, ticketKeys) http3 redirect
+      | length certificates > length keys = Left "each --certificate needs a --key"
+      | length certificates < length keys = Left "each --key needs a --certificate"
+      | null certificates, name : _ <- given = Left (name <> " needs --certificate and --key")
+      | otherwise = Right (SecureOptions (TlsOptions (zip certificates keys) authorities ticketKeys) http3 redirect)
+      where
+        given =
+          ["--client-authorities" | isJust authorities]
+            <> ["--ticket-keys" | not (null ticketKeys)]
+            <> ["--http3" | http3 /= Http3IfPossible]
+            <> ["--redirect-to-https" | isJust redirect]
 
 doctorOptions :: Parser DoctorOptions
 doctorOptions = DoctorOptions <$> onCommandLine (backendSetting doctorBackend) <*> jsonOption

@@ -15,13 +15,16 @@ module Millrace.Cli.Config.Configuration
   )
 where
 
-import Control.Monad (unless, when)
+import Control.Monad (forM_, unless, when)
+import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import Data.Char (isAlphaNum, isAscii, isDigit, isHexDigit, toLower)
-import Data.List (group, intercalate, isPrefixOf, sort)
+import Data.Foldable (toList)
+import Data.List (group, inits, intercalate, isPrefixOf, sort)
 import Data.Text (Text)
 import Millrace.Cli.Base.NameBytes (nameBytes)
 import Millrace.Cli.Base.RequestPath (encodeSegment)
+import Millrace.Cli.Config.Consistency (addressProblem, hasFormatWithoutLog, limitProblem)
 import Millrace.Cli.Config.Document
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Config.ServerSettings
@@ -83,42 +86,46 @@ readConfiguration = readDocument configuration
 
 configuration :: Reader Configuration
 configuration =
-  mapping "a configuration" . checked whole $
+  mapping "a configuration" . checkedAt whole $
     (,,,,,)
-      <$> withDefault (pure defaultListen) "listen" (oneOrMore listen)
+      <$> optional "listen" (oneOrMore (located listen))
       <*> withDefault [] "certificates" (oneOrMany (mapping "a certificate" (inFile certificateSettings)))
       <*> section "tls" "'tls'" (inFile tlsSettings)
       <*> section "process" "'process'" ((,) <$> inFile processSettings <*> inFile pidFileSetting)
-      <*> section "limits" "'limits'" (inFile limitSettings)
+      <*> section "limits" "'limits'" (checked possible (inFile limitSettings))
       <*> required "sites" (oneOrMany site)
   where
-    whole (listens, certificates, (authorities, keys), (server, pidFile), limited, sites) = do
-      if any ((== Https) . listenSpeaking) listens
-        then when (null certificates) (Left "'listen' has https, and so 'certificates' is needed")
-        else do
-          unless (null certificates) (Left "'certificates' is of no use: 'listen' has no https")
-          unless
-            (all ((/= RedirectToHttps) . listenSpeaking) listens)
-            ( Left
-                "'listen' has redirect-to-https, and no https"
-            )
+    whole (found, certificates, (authorities, keys), (process, pidFile), limited, sites) = do
+      let listens = maybe (pure defaultListen) (fmap snd) found
+          tls = if null certificates then Nothing else Just (TlsOptions certificates authorities keys)
+          server = process listens tls limited
+      first ((,) Nothing) (protectedOrNot (toList listens) certificates)
+      when (hasFormatWithoutLog server) (Left (Nothing, "'log-format' is of no use: 'process' has no 'access-log'"))
+      forM_ (inits (foldMap toList found)) (distinct server . reverse)
       case repeated (concatMap siteHosts sites) of
         [] -> pure ()
-        names -> Left ("two sites have the host " <> intercalate ", " (map showHost names))
-      pure
-        Configuration
-          { configurationServer =
-              server
-                listens
-                (if null certificates then Nothing else Just (TlsOptions certificates authorities keys))
-                limited,
-            configurationPidFile = pidFile,
-            configurationSites = sites
-          }
+        names -> Left (Nothing, "two sites have the host " <> intercalate ", " (map showHost names))
+      pure Configuration {configurationServer = server, configurationPidFile = pidFile, configurationSites = sites}
+    possible limits = maybe (Right limits) Left (limitProblem limits)
+    -- The last of some elements of 'listen', and those before it.
+    distinct _ [] = Right ()
+    distinct server ((place, found) : earlier) =
+      maybe (Right ()) (Left . (,) (Just place)) (addressProblem server (map snd earlier) found)
+
+-- Is there a certificate exactly if https is spoken?
+protectedOrNot :: [ListenOptions] -> [certificate] -> Either String ()
+protectedOrNot listens certificates
+  | any ((== Https) . listenSpeaking) listens =
+    when (null certificates) (Left "'listen' has https, and so 'certificates' is needed")
+  | otherwise = do
+    unless (null certificates) (Left "'certificates' is of no use: 'listen' has no https")
+    unless
+      (all ((/= RedirectToHttps) . listenSpeaking) listens)
+      (Left "'listen' has redirect-to-https, and no https")
 
 -- Those that are there more than once. There may be thousands, too many to compare each with all others.
 repeated :: Ord a => [a] -> [a]
-repeated found = [first | first : _ : _ <- group (sort found)]
+repeated found = [name | name : _ : _ <- group (sort found)]
 
 defaultListen :: ListenOptions
 defaultListen = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible listenKey

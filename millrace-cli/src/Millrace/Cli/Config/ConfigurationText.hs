@@ -6,6 +6,7 @@ where
 
 import Data.Foldable (toList)
 import Data.List (find)
+import Millrace.Cli.Base.Address (authority)
 import Millrace.Cli.Base.NameBytes (isForeignByte)
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.Options
@@ -35,10 +36,7 @@ listen place = Keys ([(key, Text address)] ++ written listenSettings place ++ wr
       PlainHttp -> "http"
       Https -> "https"
       RedirectToHttps -> "redirect-to-https"
-    address =
-      (if ':' `elem` listenHost place then "[" <> listenHost place <> "]" else listenHost place)
-        <> ":"
-        <> show (listenPort place)
+    address = authority (listenHost place) (listenPort place)
 
 tls :: TlsOptions -> [(String, Value)]
 tls options =

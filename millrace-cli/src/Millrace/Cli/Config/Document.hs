@@ -4,11 +4,17 @@
 module Millrace.Cli.Config.Document
   ( -- * Mistakes
     Mistake (..),
+    mistakeAt,
     renderMistake,
+
+    -- * Places
+    Place,
+    placesOfText,
 
     -- * Values
     Reader,
     readDocument,
+    located,
     text,
     choice,
     yesOrNo,
@@ -31,20 +37,21 @@ module Millrace.Cli.Config.Document
     anyOf,
     anyOrNone,
     checked,
+    checkedAt,
   )
 where
 
 import Data.Bifunctor (first)
 import Data.ByteString (ByteString)
 import Data.Foldable (toList)
-import Data.List (intercalate, minimumBy, partition, sortOn)
+import Data.List (intercalate, partition, sortOn)
 import Data.List.NonEmpty (NonEmpty (..))
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 import Data.Maybe (fromMaybe)
-import Data.Ord (comparing)
 import Data.Text (Text)
 import qualified Data.Text as Text
+import Millrace.Cli.Config.Suggestion (didYouMean, nearest)
 import Millrace.Cli.Config.Yaml
 
 -- | What is wrong, and where. Lines and columns count from 1.
@@ -54,6 +61,10 @@ data Mistake = Mistake
     mistakeText :: String
   }
   deriving (Eq, Ord, Show)
+
+-- | A mistake at a place.
+mistakeAt :: Place -> String -> Mistake
+mistakeAt place = Mistake (placeLine place) (placeColumn place)
 
 -- | @FILE:LINE:COLUMN: TEXT@, as compilers write it.
 renderMistake :: FilePath -> Mistake -> String
@@ -81,9 +92,6 @@ instance Applicative Checked where
 wrong :: Place -> String -> Checked a
 wrong place said = Checked (Left [mistakeAt place said])
 
-mistakeAt :: Place -> String -> Mistake
-mistakeAt place = Mistake (placeLine place) (placeColumn place)
-
 -- | Reads a document. The mistakes are in the order of their places. A document without content is an empty mapping.
 readDocument :: Reader a -> ByteString -> Either [Mistake] a
 readDocument reader bytes = case parseYaml bytes of
@@ -93,6 +101,20 @@ readDocument reader bytes = case parseYaml bytes of
   Right (_ : node : _) -> Left [mistakeAt (placeOf node) "a second document begins here; a file has one"]
   where
     outcomeOf (Checked outcome) = first (sortOn (\mistake -> (mistakeLine mistake, mistakeColumn mistake))) outcome
+
+-- | Where a document has this text as a value, in the order of the places.
+placesOfText :: String -> ByteString -> [Place]
+placesOfText wanted = either (const []) (concatMap places) . parseYaml
+  where
+    places node = case node of
+      Scalar place (Text found) -> [place | Text.unpack found == wanted]
+      Scalar _ _ -> []
+      Sequence _ nodes -> concatMap places nodes
+      Mapping _ entries -> concatMap (places . snd) entries
+
+-- | A value, and where it is.
+located :: Reader a -> Reader (Place, a)
+located (Reader run) = Reader (\node -> (,) (placeOf node) <$> run node)
 
 -- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is
 -- unambiguous.
@@ -127,8 +149,9 @@ refined (Reader run) check = Reader $ \node -> case run node of
 choice :: [(String, a)] -> Reader a
 choice words' = refined text $ \word -> maybe (Left (unknown word)) Right (lookup word words')
   where
-    unknown word = "'" <> word <> "' is none of: " <> intercalate ", " (map fst words') <> nearest (meant (map fst words') word)
-    nearest said = if take 1 said == "." then said else ""
+    names = map fst words'
+    unknown word = "'" <> word <> "' is none of: " <> intercalate ", " names <> foldMap meant (nearest names word)
+    meant name = ". Did you mean '" <> name <> "'?"
 
 -- | @true@ or @false@.
 yesOrNo :: Reader Bool
@@ -198,7 +221,7 @@ mapping what (Fields names run) = Reader $ \node -> case node of
       Scalar place (Text name) ->
         wrong
           place
-          (what <> " has no key '" <> Text.unpack name <> "'" <> meant (map Text.unpack names) (Text.unpack name)) ::
+          (what <> " has no key '" <> Text.unpack name <> "'" <> didYouMean (map Text.unpack names) (Text.unpack name)) ::
           Checked ()
       _ -> wrong (placeOf key) (what <> " has no such key")
 
@@ -239,25 +262,10 @@ listed = intercalate ", " . map (Text.unpack . fst)
 
 -- | Fields that pass a check together. What it says of others becomes a mistake of the whole mapping.
 checked :: (a -> Either String b) -> Fields a -> Fields b
-checked check (Fields names run) = Fields names $ \place found -> case run place found of
+checked check = checkedAt (first ((,) Nothing) . check)
+
+-- | Fields that pass a check together, which says where the mistake is. 'Nothing': in the whole mapping.
+checkedAt :: (a -> Either (Maybe Place, String) b) -> Fields a -> Fields b
+checkedAt check (Fields names run) = Fields names $ \place found -> case run place found of
   Checked (Left mistakes) -> Checked (Left mistakes)
-  Checked (Right value) -> either (wrong place) pure (check value)
-
--- ". Did you mean 'hosts'?" for the nearest word, if it is near.
-meant :: [String] -> String -> String
-meant [] _ = ""
-meant choices word
-  | distance word nearest <= max 1 (length word `div` 3) = ". Did you mean '" <> nearest <> "'?"
-  | otherwise = "; there are: " <> intercalate ", " choices
-  where
-    nearest = minimumBy (comparing (distance word)) choices
-
--- How many letters must be put in, taken out or replaced to get from one word to the other (Levenshtein's distance).
-distance :: String -> String -> Int
-distance one other = last (foldl row [0 .. length other] one)
-  where
-    row before letter = scanl next (head' before + 1) (zip3 other before (drop 1 before))
-      where
-        next left (found, diagonal, above) =
-          minimum [left + 1, above + 1, diagonal + (if found == letter then 0 else 1)]
-    head' = foldr const 0
+  Checked (Right value) -> either (\(other, said) -> wrong (fromMaybe place other) said) pure (check value)

@@ -9,19 +9,22 @@ module Millrace.Cli.Config.ServerSettings
     pidFileSetting,
     backendSetting,
     certificateSettings,
+    certificateSetting,
+    keySetting,
     tlsSettings,
     limitSettings,
   )
 where
 
 import Data.Bifunctor (first)
-import Data.List (intercalate, stripPrefix)
+import Data.List (stripPrefix)
 import Data.List.NonEmpty (NonEmpty)
-import Data.Maybe (fromMaybe, mapMaybe)
+import Data.Maybe (mapMaybe)
 import Millrace.Cli.Base.Backend (backendChoices)
 import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Config.Setting
+import Millrace.Cli.Config.Suggestion (didYouMean)
 import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend)
 import Millrace.Socket (PortNumber)
@@ -174,25 +177,17 @@ backendSetting =
         `seeAlso` "platforms.md"
     )
 
--- On the command line the format has no meaning without the log.
 accessLogSettings :: Settings ServerOptions (Maybe FilePath, LogFormat)
-accessLogSettings =
-  ((,) <$> logFile <*> format) {onCommandLine = fromMaybe (Nothing, Combined) <$> Options.optional asked}
+accessLogSettings = (,) <$> logFile <*> format
   where
     logFile = setting "access-log" (perhaps fileName) Nothing note serverAccessLog
     format =
       setting
         "log-format"
-        ( oneWordOf
-            "log format"
-            [("combined", Combined), ("json", JsonLines)]
-        )
+        (oneWordOf "log format" [("combined", Combined), ("json", JsonLines)])
         Combined
-        ( says
-            "Format of a line of the access log"
-        )
+        (says "Format of a line of the access log")
         serverLogFormat
-    asked = (,) <$> optionOf "access-log" (perhaps fileName) note mempty <*> onCommandLine format
     note =
       says
         "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
@@ -210,19 +205,25 @@ pidFileSetting =
                \server listens: a start that fails leaves those of a running server alone. After a restart with \
                \`reuse-port` they are the next server's, and only their own server removes them. At most 90 bytes"
 
--- | Of a certificate: it, and its key.
+-- | A certificate and its key.
 certificateSettings :: Settings (FilePath, FilePath) (FilePath, FilePath)
-certificateSettings =
-  (,)
-    <$> needed
-      "certificate"
-      fileName
-      ( says "Speak https with this certificate and its chain, in PEM (see below)"
-          `more` "Read again when the file changes, as is `key`. Give both again for each further certificate: \
-                 \the name that a client asks for chooses"
-      )
-      fst
-    <*> needed "key" fileName (says "The private key of the certificate, in PEM") snd
+certificateSettings = (,) <$> within fst certificateSetting <*> within snd keySetting
+
+-- | A file with a certificate.
+certificateSetting :: Settings FilePath FilePath
+certificateSetting =
+  needed
+    "certificate"
+    fileName
+    ( says "Speak https with this certificate and its chain, in PEM (see below)"
+        `more` "Read again when the file changes, as is `key`. Give both again for each further certificate: \
+               \the name that a client asks for chooses"
+    )
+    id
+
+-- | A file with the key of a certificate.
+keySetting :: Settings FilePath FilePath
+keySetting = needed "key" fileName (says "The private key of the certificate, in PEM") id
 
 -- | More about https: who may be a client, and the keys of tickets.
 tlsSettings :: Settings TlsOptions (Maybe FilePath, [FilePath])
@@ -276,5 +277,5 @@ readLimit form text = case break (== '=') text of
   _ -> Left ("'" <> text <> "' is not NAME=NUMBER")
   where
     named = [(limitName limit, limit) | limit <- [minBound ..]]
-    unknown name = "there is no limit '" <> name <> "'; choose one of: " <> intercalate ", " (map fst named)
+    unknown name = "there is no limit '" <> name <> "'" <> didYouMean (map fst named) name
     readNumber limit number = first ((limitName limit <> ": ") <>) ((,) limit <$> formArgument (form limit) number)

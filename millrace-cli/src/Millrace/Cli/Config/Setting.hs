@@ -253,13 +253,7 @@ oneWordOf what named =
     nameOf value = concat (take 1 [name | (name, other) <- named, other == value])
     parsed word =
       maybe
-        ( Left
-            ( "there is no " <> what <> " '" <> word <> "'; choose one of: "
-                <> intercalate
-                  ", "
-                  names
-            )
-        )
+        (Left ("there is no " <> what <> " '" <> word <> "'; choose one of: " <> intercalate ", " names))
         Right
         (lookup word named)
 

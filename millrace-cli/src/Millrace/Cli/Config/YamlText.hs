@@ -16,6 +16,7 @@ data Value
   | Truth Bool
   | Items [Value]
   | Keys [(String, Value)]
+  deriving (Eq, Show)
 
 -- | All texts in a value, keys too.
 texts :: Value -> [String]

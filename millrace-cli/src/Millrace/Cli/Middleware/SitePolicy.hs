@@ -72,7 +72,7 @@ data Admission = Admission (Maybe Middleware) (Maybe Middleware)
 instance Semigroup Admission where
   Admission sharing' users <> Admission ofRoute usersOfRoute = Admission (ofRoute <|> sharing') (usersOfRoute <|> users)
 
--- | Reads the file of users, if there is one. Throws 'Failure'.
+-- | Reads the file of users, if there is one. Throws 'FileFailure'.
 admission :: SitePolicy -> IO Admission
 admission policy = Admission (sharing <$> policySharing policy) <$> traverse asked (policyUsers policy)
 
@@ -106,8 +106,8 @@ asked options = do
   asking (nameBytes (usersRealm options)) users
   where
     attempt = "use the users in " <> usersFile options
-    unreadable failure = Failure attempt (ioe_description (failure :: IOException)) remedy
-    unusable reason = Failure attempt reason remedy
+    unreadable failure = unusable (ioe_description (failure :: IOException))
+    unusable reason = FileFailure (usersFile options) (Failure attempt reason remedy)
     remedy = "'users' names a file with lines NAME:HASH. 'htpasswd -B -c FILE NAME' makes one."
 
 -- Vary is added to: without what is there, a cache would take the answer to one client for that to another.

@@ -8,6 +8,7 @@ module Millrace.Cli.Observe.AccessLog
   ( AccessLog,
     LogFormat (..),
     withAccessLog,
+    accessLogFailure,
     endAccessLog,
     logAnswer,
     Moment,
@@ -70,7 +71,7 @@ data LogFormat
   deriving (Eq, Show)
 
 -- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each
--- write: to rotate the log, rename it. Throws 'Failure' if the file cannot be written to at the beginning. Lines that
+-- write: to rotate the log, rename it. Throws 'FileFailure' if the file cannot be written to at the beginning. Lines that
 -- cannot be written later are lost, and a message on standard error says so.
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
@@ -89,12 +90,18 @@ withAccessLog format path use = do
       forkIOWithUnmask $ \unmask -> unmask (keepWriting accessLog) `finally` putMVar (logEnded accessLog) ()
     -- A writer that blocks may take long to notice that it is killed. Do not wait for it.
     stopWriting accessLog writer = endAccessLog accessLog >> void (forkIO (killThread writer))
-    failure exception =
-      Failure
-        { failureAttempt = "write the access log " <> path,
-          failureReason = ioe_description (exception :: IOException),
-          failureRemedy = "Give --access-log a file that can be written to, or - for standard output."
-        }
+    failure exception = accessLogFailure path (ioe_description (exception :: IOException))
+
+-- | The access log cannot be written, for a reason.
+accessLogFailure :: FilePath -> String -> FileFailure
+accessLogFailure path reason =
+  FileFailure
+    path
+    Failure
+      { failureAttempt = "write the access log " <> path,
+        failureReason = reason,
+        failureRemedy = "'access-log' names a file that the server's user may write to, or is - for standard output."
+      }
 
 -- | Writes the last lines and ends the log. Takes two seconds at most: if the lines are not written by then, a message
 -- on standard error says so. May be called by any thread, and more than once.

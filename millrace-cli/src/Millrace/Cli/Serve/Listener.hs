@@ -10,6 +10,7 @@ import Control.Exception (bracket, throwIO, try)
 import Data.String (fromString)
 import Foreign.C (Errno (..), eACCES, eADDRINUSE, eADDRNOTAVAIL)
 import GHC.IO.Exception (IOException (..))
+import Millrace.Cli.Base.Address (authority)
 import Millrace.Cli.Base.Failure
 import Millrace.Socket
 import Network.Wai.Handler.Millrace
@@ -70,8 +71,3 @@ cannotBind option host port errno description = Failure ("listen on " <> authori
           "Choose an address of this machine with --host, or 0.0.0.0 or :: for all of them."
         )
       | otherwise = (description, "Try another --host or " <> option <> ".")
-
-authority :: String -> PortNumber -> String
-authority host port
-  | ':' `elem` host = "[" <> host <> "]:" <> show port
-  | otherwise = host <> ":" <> show port

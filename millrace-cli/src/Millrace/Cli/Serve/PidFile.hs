@@ -1,6 +1,10 @@
 -- | The file with the number of the server's process, and the socket beside it by which the server is asked to read its
 -- configuration again. Must not know: HTTP.
-module Millrace.Cli.Serve.PidFile (withPidFile) where
+module Millrace.Cli.Serve.PidFile
+  ( withPidFile,
+    pidFileFailure,
+  )
+where
 
 import Control.Exception (bracketOnError, toException)
 import Data.ByteString (ByteString)
@@ -11,7 +15,7 @@ import Millrace.Cli.Serve.OwnFile
 import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinaryFile)
 
 -- | Makes both, if there is a path. The action gets a function that has them at their places while it runs another
--- action: from then on this process is the one that is asked, and until then another one may be. Throws 'Failure' if
+-- action: from then on this process is the one that is asked, and until then another one may be. Throws 'FileFailure' if
 -- they cannot be made.
 withPidFile :: Maybe FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withPidFile Nothing _ use = use id
@@ -23,8 +27,11 @@ withPidFile (Just path) reload use =
       bracketOnError (openBinaryFile beside WriteMode) hClose $ \file -> file <$ (number file >> hFlush file)
     number :: Handle -> IO ()
     number file = processNumber >>= hPrint file
-    failed failure =
-      Failure
-        ("write " <> path)
-        (reasonOf (toException failure))
-        "'pid-file' is a path that the server's user may write to."
+    failed = pidFileFailure path . reasonOf . toException
+
+-- | The file cannot be made, for a reason.
+pidFileFailure :: FilePath -> String -> FileFailure
+pidFileFailure path reason =
+  FileFailure
+    path
+    (Failure ("write the pid file " <> path) reason "'pid-file' names a file in a folder that the server's user may write to.")

@@ -13,16 +13,19 @@ import Control.Concurrent.MVar (modifyMVar_, newEmptyMVar, newMVar, takeMVar, tr
 import Control.Exception (IOException, SomeException, catch, throwIO, toException, try)
 import Control.Monad (forever, unless, void, when)
 import Data.ByteString (ByteString)
-import Data.Foldable (traverse_)
-import Data.List (intercalate, isPrefixOf)
+import Data.Foldable (toList, traverse_)
+import Data.List (intercalate, isPrefixOf, nub, (\\))
 import Data.Maybe (maybeToList)
+import Millrace.Cli.Base.Address (authority)
 import Millrace.Cli.Base.Failure
 import Millrace.Cli.Base.NameBytes (nameBytes, readTextFile)
 import Millrace.Cli.Base.System (Hangup (..), onHangup)
 import Millrace.Cli.Config.Configuration
-import Millrace.Cli.Config.Document (renderMistake)
-import Millrace.Cli.Config.Limit (noLimitOptions)
-import Millrace.Cli.Config.Options (ServerOptions (..))
+import Millrace.Cli.Config.Document (Mistake, mistakeAt, placesOfText, renderMistake)
+import Millrace.Cli.Config.Options (ListenOptions (..), ServerOptions (..))
+import Millrace.Cli.Config.ServerSettings (limitSettings, pidFileSetting, processSettings)
+import Millrace.Cli.Config.Setting (Settings (written))
+import Millrace.Cli.Observe.AccessLog (accessLogFailure)
 import Millrace.Cli.Serve.Control
 import Millrace.Cli.Serve.PidFile
 import Millrace.Cli.Serve.Replaceable
@@ -32,7 +35,7 @@ import Millrace.Cli.Serve.Tls (checkTls)
 import Millrace.Deadline (deadlineAfter, isDeadlineError)
 import System.Directory (canonicalizePath, doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
-import System.FilePath (takeDirectory)
+import System.FilePath (isRelative, takeDirectory)
 
 -- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests
 -- are answered as the file says now, and open ones end as they began. If the file cannot be used, or says something
@@ -45,19 +48,22 @@ run makers file = do
   -- remembered.
   asked <- newEmptyMVar
   onHangup (void (tryPutMVar asked ()))
-  first <- load file
-  serveWith (configurationServer first) HangupIsNoEnd (madeUpstreams makers) $ \running use ->
+  loaded <- load file
+  let first = loadedConfiguration loaded
+  locating loaded . serveWith (configurationServer first) HangupIsNoEnd (madeUpstreams makers) $ \running use ->
     withReplaceable (withSites makers (configurationSites first)) $ \application replace -> do
       -- Only one thread at a time reads the file and replaces what is used.
       current <- newMVar first
       let readAgain = modifyMVar_ current $ \before -> do
-            next <- load file
+            again <- load file
+            let next = loadedConfiguration again
             unless (null (fixed before next)) (throwIO (needsRestart (fixed before next)))
-            replace (withSites makers (configurationSites next))
-            when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
-              traverse_ (useCertificates running) (serverTls (configurationServer next))
-                `catch` \failure ->
-                  replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
+            locating again $ do
+              replace (withSites makers (configurationSites next))
+              when (serverTls (configurationServer before) /= serverTls (configurationServer next)) $
+                traverse_ (useCertificates running) (serverTls (configurationServer next))
+                  `catch` \failure ->
+                    replace (withSites makers (configurationSites before)) >> throwIO (failure :: SomeException)
             pure next
           reloading = try readAgain >>= told
       void . forkIO . forever $ takeMVar asked >> reloading
@@ -72,38 +78,59 @@ run makers file = do
     needsRestart parts =
       Failure
         { failureAttempt = "use the changed " <> file,
-          failureReason = intercalate " and " parts <> (if length parts == 1 then " has changed" else " have changed"),
+          failureReason = enumerated parts <> (if length parts == 1 then " has changed" else " have changed"),
           failureRemedy =
             "This needs a restart. With 'reuse-port' the next server can be started before this one is stopped."
         }
 
--- A file is asked for from another folder than that in which the server was started.
+    enumerated parts = case splitAt (length parts - 1) parts of
+      ([], lastOnes) -> concat lastOnes
+      (others, lastOnes) -> intercalate ", " others <> " and " <> concat lastOnes
+
+-- 'reload' may run in another folder than the server.
 canonical :: FilePath -> IO ByteString
 canonical file = nameBytes <$> canonicalizePath file
 
 takenText :: FilePath -> String
 takenText file = file <> " was read again; new requests are answered as it says"
 
--- The parts of a configuration that have changed and cannot while the server runs. There is https before and afterwards
--- or never, as long as 'listen' is the same.
+-- The settings that have changed and cannot while the server runs. There is https before and afterwards or never, as
+-- long as 'listen' is the same.
 fixed :: Configuration -> Configuration -> [String]
 fixed before next =
-  ["'listen'" | serverListens old /= serverListens new]
-    <> ["'process'" | without old /= without new || configurationPidFile before /= configurationPidFile next]
-    <> ["'limits'" | serverLimits old /= serverLimits new]
+  ["'listen'" <> addresses | listens before /= listens next]
+    <> changed "process" process
+    <> changed "limits" (written limitSettings . serverLimits . configurationServer)
   where
-    old = configurationServer before
-    new = configurationServer next
-    without server = server {serverListens = serverListens old, serverTls = Nothing, serverLimits = noLimitOptions}
+    listens = toList . serverListens . configurationServer
+    process found =
+      written processSettings (configurationServer found) <> written pidFileSetting (configurationPidFile found)
+    -- Those that are new or otherwise spoken on, or else those that are gone.
+    addresses = case (listens next \\ listens before, listens before \\ listens next) of
+      ([], []) -> ""
+      ([], gone) -> inBrackets gone
+      (new, _) -> inBrackets new
+    inBrackets found = " (" <> intercalate ", " [authority (listenHost one) (listenPort one) | one <- found] <> ")"
+    changed section keysOf =
+      [ "'" <> key <> "' in '" <> section <> "'"
+        | key <- nub (map fst (keysOf before <> keysOf next)),
+          lookup key (keysOf before) /= lookup key (keysOf next)
+      ]
 
 -- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads
--- certificates and keys. The access log and the pid file are not written, but the folders for them must be there.
--- Throws 'Failure' if the server would.
+-- certificates and keys. The access log and the pid file are not written, but it must be possible to write them. Throws
+-- 'Failure' if the server would.
 check :: Makers -> FilePath -> IO ()
 check makers file = do
-  found <- loadUsable makers file
-  mapM_ (needsFolder "access-log") (filter (/= "-") (maybeToList (serverAccessLog (configurationServer found))))
-  mapM_ (needsFolder "pid-file") (configurationPidFile found)
+  loaded <- load file
+  let found = loadedConfiguration loaded
+  locating loaded $ do
+    mapM_ checkTls (serverTls (configurationServer found))
+    withSites makers (configurationSites found) (const (pure ()))
+    mapM_
+      (\path -> needsWritable "access-log" (accessLogFailure path) path)
+      (filter (/= "-") (maybeToList (serverAccessLog (configurationServer found))))
+    mapM_ (\path -> needsWritable "pid-file" (pidFileFailure path) path) (configurationPidFile found)
   say
     ( file
         <> ": OK, "
@@ -116,37 +143,28 @@ check makers file = do
     counted 1 thing = "1 " <> thing
     counted count thing = show count <> " " <> thing <> (if last thing == 's' then "es" else "s")
 
--- The folder of a file that the server will write. Service managers make some folders only when they start the server
--- (systemd's RuntimeDirectory= and LogsDirectory=), and only the server's user may see those. So a folder in such a
--- place may be missing here.
-needsFolder :: String -> FilePath -> IO ()
-needsFolder key path = do
+-- Checks a file that the server will write: it is no directory, and its folder is there. Service managers make some
+-- folders only when they start the server (systemd's RuntimeDirectory= and LogsDirectory=), and only the server's user
+-- may see those. So a folder in such a location may be missing here.
+needsWritable :: String -> (String -> FileFailure) -> FilePath -> IO ()
+needsWritable key failure path = do
+  isDirectory <- doesDirectoryExist path
+  when isDirectory (throwIO (failure "it is a directory"))
   isThere <- doesDirectoryExist folder
-  unless isThere $
-    if any (`isPrefixOf` folder) ["/run/", "/var/run/", "/var/log/", "/var/lib/", "/var/cache/"]
-      then
-        tell
-          ( "millrace: there is no "
-              <> folder
-              <> " now, the folder of '"
-              <> key
-              <> "'; this is right if the service manager makes it at the start"
-          )
-      else
-        throwIO
-          ( Failure
-              ("write " <> path)
-              ("there is no folder " <> folder)
-              ("Make it, or give '" <> key <> "' in 'process' another path.")
-          )
+  unless (isThere || isMadeAtStart) (throwIO (failure ("there is no folder " <> folder)))
+  unless isThere . tell . concat $
+    [ "millrace: there is no " <> folder <> " now, the folder of '" <> key,
+      "'; this is right if the service manager makes it at the start"
+    ]
   where
     folder = takeDirectory path
+    isMadeAtStart = any (`isPrefixOf` folder) ["/run/", "/var/run/", "/var/log/", "/var/lib/", "/var/cache/"]
 
 -- | Has the server that runs with a file read it again, and waits for this many seconds at most until the server says
 -- whether it takes it. Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
 reload :: Int -> FilePath -> IO ()
 reload seconds file = do
-  found <- load file
+  found <- loadedConfiguration <$> load file
   path <- controlPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
   deadline <- deadlineAfter (1000000 * seconds)
   outcome <- (canonical file >>= askToReload deadline path) `catch` (throwIO . notAsked path)
@@ -170,42 +188,61 @@ reload seconds file = do
           attempt
           ("it has not answered within " <> show seconds <> (if seconds == 1 then " second" else " seconds"))
           "It may still take the file; its messages say so. --timeout waits longer."
-      | otherwise =
-        Failure attempt (path <> ": " <> reasonOfIO failure) "Is the server running, and is this its user, or root?"
+      | otherwise = Failure attempt (path <> ": " <> reasonOfIO failure) (folderRemedy path <> userRemedy)
+    userRemedy = "The server must be running, and this must be its user, or root."
+    folderRemedy path
+      | isRelative path =
+        "'pid-file' is relative to the folder in which the server was started: run this command there, or give \
+        \'pid-file' an absolute path. "
+      | otherwise = ""
 
 reasonOfIO :: IOException -> String
 reasonOfIO = reasonOf . toException
 
--- Also makes the sites once, because that may fail: directories are opened, and users are read. The same for the
--- certificates.
-loadUsable :: Makers -> FilePath -> IO Configuration
-loadUsable makers file = do
-  found <- load file
-  mapM_ checkTls (serverTls (configurationServer found))
-  found <$ withSites makers (configurationSites found) (const (pure ()))
+-- A configuration, and the file that it is from.
+data Loaded = Loaded
+  { loadedConfiguration :: Configuration,
+    loadedFile :: FilePath,
+    loadedText :: ByteString
+  }
 
-load :: FilePath -> IO Configuration
+load :: FilePath -> IO Loaded
 load file = do
   text <- readTextFile file `catch` (throwIO . unreadable)
-  either (throwIO . mistaken) pure (readConfiguration text)
+  either
+    (throwIO . mistaken file "The guide's page \"Configuring\" has every key, with an example.")
+    (\found -> pure (Loaded found file text))
+    (readConfiguration text)
   where
     unreadable failure =
       Failure ("read " <> file) (reasonOfIO failure) "Give the path of a configuration file: millrace run FILE."
-    mistaken mistakes =
-      Failure
-        { failureAttempt = "use " <> file,
-          failureReason =
-            intercalate
-              "\n  "
-              ( counted mistakes :
-                map (renderMistake file) (take mostShown mistakes)
-                  <> ["and " <> show more <> " more" | more > 0]
-              ),
-          failureRemedy = "The guide's page \"Configuring\" has every key, with an example."
-        }
-      where
-        more = length mistakes - mostShown
+
+-- Runs an action. If it cannot use a file that the configuration names, the failure says where that is.
+locating :: Loaded -> IO a -> IO a
+locating loaded action = action `catch` \(FileFailure path failure) ->
+  throwIO $ case placesOfText path (loadedText loaded) of
+    [] -> failure
+    places -> mistaken (loadedFile loaded) (failureRemedy failure) [mistakeAt place (described failure) | place <- places]
+  where
+    described failure = "cannot " <> failureAttempt failure <> ": " <> failureReason failure
+
+-- A file has mistakes.
+mistaken :: FilePath -> String -> [Mistake] -> Failure
+mistaken file remedy mistakes =
+  Failure
+    { failureAttempt = "use " <> file,
+      failureReason =
+        intercalate
+          "\n  "
+          ( counted mistakes :
+            map (renderMistake file) (take mostShown mistakes)
+              <> ["and " <> show more <> " more" | more > 0]
+          ),
+      failureRemedy = remedy
+    }
+  where
+    more = length mistakes - mostShown
     counted [_] = "one mistake"
-    counted mistakes = show (length mistakes) <> " mistakes"
+    counted several = show (length several) <> " mistakes"
     -- A generated file can have the same mistake a thousand times, and the first ones must stay in sight.
     mostShown = 20

@@ -5,7 +5,6 @@ import Control.Monad (forM_)
 import Data.List (isInfixOf)
 import Data.List.NonEmpty (NonEmpty (..))
 import Millrace.Cli.Config.Command
-import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options
 import Millrace.Cli.Files.CacheRule (cacheRule)
 import Millrace.Cli.Files.Policy (Compression (..), Fallback (..), OnError (..))
@@ -14,6 +13,7 @@ import Millrace.Manager (Backend (..))
 import Options.Applicative
 import System.Exit (ExitCode (..))
 import Test.Hspec
+import UsualOptions
 
 spec :: Spec
 spec = do
@@ -33,10 +33,10 @@ spec = do
               [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60, immutable"]]
           }
         defaults
-    ["proxy", "3000"] `means` Proxy (proxying ["3000"]) defaults
+    ["proxy", "3000"] `means` Proxy (usualProxy ["3000"]) defaults
     ["proxy", "a:1", "unix:/b", "--host-field", "target", "--balance", "client", "--trust-forwarded", "--keep", "0"]
       `means` Proxy
-        (proxying ["a:1", "unix:/b"])
+        (usualProxy ["a:1", "unix:/b"])
           { proxyHost =
               HostOfTarget,
             proxySpread = ByClient,
@@ -62,11 +62,11 @@ spec = do
       "80"
       ]
       `means` Proxy
-        (proxying ["a:1"])
+        (usualProxy ["a:1"])
           { proxyHost = HostAlways "b",
             proxyConnectSeconds = 1,
             proxyResponseSeconds = 2,
-            proxyHealth = Just (HealthOptions "/up" 5 2 2 2),
+            proxyHealth = Just (usualHealth "/up"),
             proxyAuthorities = Just "c",
             proxyErrorPages = Just "pages"
           }
@@ -130,12 +130,27 @@ spec = do
     ["serve", "--cache-control", "/assets/=a\nb"] `isRefused` "cannot be the value of Cache-Control"
     ["serve", "--cache-seconds", "3601"] `isRefused` "'3601' is not a number from 0 to 3600"
     ["serve", "--log-format", "xml"] `isRefused` "there is no log format 'xml'; choose one of: combined, json"
-    ["serve", "--log-format", "json"] `isRefused` "Missing: --access-log FILE"
+    ["serve", "--log-format", "json"] `isRefused` "--log-format needs --access-log"
     ["serve", "--port", "0x50"] `isRefused` "'0x50' is not a number from 0 to 65535"
     ["serve", "--port", " 80"] `isRefused` "' 80' is not a number from 0 to 65535"
-    ["serve", "--certificate", "a"] `isRefused` "Missing: (--key FILE)"
-    ["serve", "--redirect-to-https", "80"] `isRefused` "Missing: (--certificate FILE --key FILE)"
-    ["serve", "--http3", "off"] `isRefused` "Missing: (--certificate FILE --key FILE)"
+    ["serve", "--certificate", "a"] `isRefused` "each --certificate needs a --key"
+    ["serve", "--key", "a"] `isRefused` "each --key needs a --certificate"
+    ["serve", "--redirect-to-https", "80"] `isRefused` "--redirect-to-https needs --certificate and --key"
+    ["serve", "--client-authorities", "a"] `isRefused` "--client-authorities needs --certificate and --key"
+    ["serve", "--ticket-keys", "a"] `isRefused` "--ticket-keys needs --certificate and --key"
+    ["serve", "--http3", "off"] `isRefused` "--http3 needs --certificate and --key"
+    ["serve", "--http3", "off"] `isRefused` "Usage: millrace serve [DIR]"
+    ["serve", "--limit", "url-bytes=51201"] `isRefused` "'url-bytes' is 51201, more than 'head-bytes', which is 51200"
+    ["serve", "--limit", "stream-window-bytes=70000", "--limit", "largest-window-bytes=65535"]
+      `isRefused` "'stream-window-bytes' is 70000, more than 'largest-window-bytes', which is 65535"
+    ["serve", "--limit", "idle-second=5"] `isRefused` "there is no limit 'idle-second'. Did you mean 'idle-seconds'?"
+    ["serve", "-p", "80", "--status", "80"] `isRefused` "--port: port 80 is taken: 'status' has it"
+    ["serve", "-p", "80", "--certificate", "a", "--key", "b", "--redirect-to-https", "80"]
+      `isRefused` "--redirect-to-https: port 80 is taken: the server also listens on 127.0.0.1:80"
+    ["serve", "--prot", "80"] `isRefused` "Did you mean --port?"
+    ["serve", "site", "--listin"] `isRefused` "Did you mean --listing?"
+    ["proxy", "3000", "--print-confg"] `isRefused` "Did you mean --print-config?"
+    ["doctor", "--jso"] `isRefused` "Did you mean --json?"
     ["serve", "--certificate", "a", "--key", "b", "--http3", "yes"]
       `isRefused` "there is no choice for HTTP/3, 'yes'; choose one of: auto, on, off"
     ["proxy"] `isRefused` "Usage: millrace proxy TARGET..."
@@ -157,30 +172,15 @@ spec = do
   where
     defaults = listening usual
     usual = ListenOptions PlainHttp "127.0.0.1" 8080 NoProxyHeader Http3IfPossible "--port"
-    listening wanted =
-      ServerOptions (pure wanted) False Nothing Nothing Nothing Combined Nothing Nothing noLimitOptions 9
-    files = plainFiles "."
-    proxying targets =
-      ProxyOptions
-        targets
-        HostOfClient
-        False
-        InTurn
-        10
-        60
-        128
-        (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15)
-        Nothing
-        Nothing
-        Nothing
-    parse = execParserPure parserPreferences commandLine
+    listening = usualServer
+    files = usualFiles "."
     means arguments expected =
-      it (unwords arguments) $ getParseResult (parse arguments) `shouldBe` Just expected
+      it (unwords arguments) $ getParseResult (readCommand arguments) `shouldBe` Just expected
     isRefused arguments message =
       it (unwords ("millrace" : arguments)) $ do
         let (text, code) = ending arguments
         code `shouldBe` ExitFailure 2
         text `shouldSatisfy` isInfixOf message
-    ending arguments = case parse arguments of
+    ending arguments = case readCommand arguments of
       Failure failure -> renderFailure failure "millrace"
       _ -> ("parsed", ExitSuccess)

@@ -6,6 +6,7 @@ module Millrace.Cli.Config.ConfigurationSpec (spec) where
 import Control.Monad (forM_)
 import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isLower)
+import Data.Either (isRight)
 import Data.List (isInfixOf, nub)
 import Data.List.NonEmpty (NonEmpty (..))
 import Data.Text (pack)
@@ -23,6 +24,7 @@ import Millrace.Cli.Observe.AccessLog (LogFormat (..))
 import Millrace.Manager (Backend (..))
 import System.Directory (doesFileExist)
 import Test.Hspec
+import UsualOptions
 
 spec :: Spec
 spec = do
@@ -37,7 +39,7 @@ spec = do
               [ SiteOptions
                   [ExactHost "a.example"]
                   plainPolicy
-                  [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]
+                  [RouteOptions [] plainPolicy (PassOn (usualProxy ["3000"]))]
               ]
           }
     it "with numbers in all ways to write them" $
@@ -46,7 +48,7 @@ spec = do
           { configurationServer =
               (configurationServer usual) {serverCores = Just 16, serverDrainSeconds = 60},
             configurationSites =
-              [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (proxying ["3000"]))]]
+              [SiteOptions [AnyHost] plainPolicy [RouteOptions [] plainPolicy (PassOn (usualProxy ["3000"]))]]
           }
     it "with texts that look like something else" $
       [ "sites:",
@@ -92,7 +94,7 @@ spec = do
                   [ RouteOptions
                       []
                       plainPolicy
-                      (PassOn (proxying ["3000"]) {proxyHealth = Just (HealthOptions "/up" 5 2 2 2)})
+                      (PassOn (usualProxy ["3000"]) {proxyHealth = Just (usualHealth "/up")})
                   ]
               ]
           }
@@ -146,6 +148,24 @@ spec = do
         `isRefused` [(1, 9, "'http3' is for an element with 'https'")]
       ["listen: {redirect-to-https: 80}", "sites: {files: a}"]
         `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
+    it "when two elements of 'listen' have one port, or one has the port of the status pages" $ do
+      ["listen: [{http: 80}, {http: '[::1]:80'}, {http: 127.0.0.1:80}]", "sites: {files: a}"]
+        `isRefused` [(1, 43, "port 80 is taken: the server also listens on 127.0.0.1:80")]
+      forM_ [("0.0.0.0", "1.2.3.4"), ("1.2.3.4", "0.0.0.0"), ("'[::]", "0.0.0.0"), ("a.org", "'[::]")] $ \(one, other) -> do
+        let port host = host <> ":80" <> take 1 (filter (== '\'') host)
+        ["listen: ", "- http: " <> port one, "- redirect-to-https: " <> port other, "- https: 443"]
+          `isRefused'` [(3, 3, "port 80 is taken: the server also listens on ")]
+      ["listen: {http: 80}", "process: {status: 80}", "sites: {files: a}"]
+        `isRefused` [(1, 9, "port 80 is taken: 'status' has it")]
+      let distinct = "listen: [{http: 0}, {http: 0}, {http: 1.2.3.4:80}, {http: 1.2.3.5:80}, {http: '[::1]:80'}]"
+      readConfiguration (Char8.pack (unlines [distinct, "process: {status: 0}", "sites: {files: a}"]))
+        `shouldSatisfy` isRight
+    it "when limits contradict each other" $
+      ["limits: {url-bytes: 2000, head-bytes: 1024}", "sites: {files: a}"]
+        `isRefused` [(1, 9, "'url-bytes' is 2000, more than 'head-bytes', which is 1024")]
+    it "when a log that is not written has a format" $
+      ["process: {log-format: json}", "sites: {files: a}"]
+        `isRefused` [(1, 1, "'log-format' is of no use: 'process' has no 'access-log'")]
     forM_ ["x", "70000", "a:b:80", "[::1]", ":80", "::1:80", "host:", "1.2.3.4:99999"] $ \place ->
       it ("for the address " <> place) $
         ["listen: {http: '" <> place <> "'}", "sites: {files: a}"]
@@ -184,6 +204,7 @@ spec = do
       it name $ (readConfiguration . encodeUtf8 . pack <$> renderConfiguration found) `shouldBe` Right (Right found)
   where
     means text expected = readConfiguration (Char8.pack (unlines text)) `shouldBe` Right expected
+    isRefused' text = isRefused (text <> ["certificates: {certificate: a, key: b}", "sites: {files: a}"])
     isRefused text expected = case readConfiguration (Char8.pack (unlines text)) of
       Right found -> expectationFailure (show found)
       Left mistakes -> do
@@ -214,42 +235,17 @@ spec = do
 usual :: Configuration
 usual =
   Configuration
-    ( ServerOptions
-        (pure (listening PlainHttp "127.0.0.1" 8080))
-        False
-        Nothing
-        Nothing
-        Nothing
-        Combined
-        Nothing
-        Nothing
-        noLimitOptions
-        9
-    )
-    Nothing
-    []
+    { configurationServer = usualServer (listening PlainHttp "127.0.0.1" 8080),
+      configurationPidFile = Nothing,
+      configurationSites = []
+    }
 
 listening :: Speaking -> String -> Int -> ListenOptions
 listening speaking host port =
   ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
 
 files :: [String] -> FilePath -> RouteOptions
-files path directory = RouteOptions path plainPolicy (ServeFiles (plainFiles directory))
-
-proxying :: [String] -> ProxyOptions
-proxying targets =
-  ProxyOptions
-    targets
-    HostOfClient
-    False
-    InTurn
-    10
-    60
-    128
-    (TargetLimits 60 Nothing Nothing 3600 50 3 10 65536 15)
-    Nothing
-    Nothing
-    Nothing
+files path directory = RouteOptions path plainPolicy (ServeFiles (usualFiles directory))
 
 every :: [String]
 every =

@@ -1,9 +1,11 @@
 -- | The program as a reverse proxy, in front of itself.
 module Millrace.Cli.Serve.ProxySpec (spec) where
 
-import Data.List (isInfixOf)
+import Certificates
+import Data.List (isInfixOf, isSuffixOf)
 import Program
 import System.Exit (ExitCode (..))
+import System.FilePath ((</>))
 import System.Posix.Signals (sigTERM)
 import Target
 import Test.Hspec
@@ -33,6 +35,24 @@ spec = do
       curl ["-i", serverUrl server ++ "/x"] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
       nextErrorLine server
         `shouldReturn` ("millrace: GET /x: no connection to http://127.0.0.1:" ++ gone ++ ": connection refused")
+  it "refuses in the same words as a server of files" $ do
+    gone <- withServer ["pong", "--port", "0"] (return . show . serverPort)
+    withServer ["proxy", gone, "--port", "0", "--limit", "body-bytes=10", "--limit", "url-bytes=20"] $ \server -> do
+      let asked options path = curl (["-i"] ++ options ++ [serverUrl server ++ path])
+          isPlain line answer = do
+            answer `shouldSatisfy` (("\r\n\r\n" ++ line ++ "\n") `isSuffixOf`)
+            answer `shouldSatisfy` ("X-Content-Type-Options: nosniff\r\n" `isInfixOf`)
+      asked [] "/" >>= isPlain "502 Bad Gateway"
+      asked ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "-d", replicate 20 'x'] "/" >>= isPlain "413 Request Entity Too Large"
+      asked [] ('/' : replicate 20 'x') >>= isPlain "414 Request-URI Too Long"
+  it "says which option has targets with a certificate of their own trusted" . withCertificates $ \folder ->
+    withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $ \target -> do
+      let url = "https://localhost:" ++ show (serverPort target)
+      withServer ["proxy", url, "--port", "0"] $ \server -> do
+        curl ["-i", serverUrl server] >>= (`shouldSatisfy` (" 502 " `isInfixOf`))
+        nextErrorLine server >>= (`shouldSatisfy` ("'target-authorities' takes the certificates of those" `isInfixOf`))
+      withServer ["proxy", url, "--port", "0", "--target-authorities", folder </> "one.pem"] $ \server ->
+        curl [serverUrl server] `shouldReturn` "Pong!"
   it "blames a target whose response is broken before any of it was passed on"
     . withOneResponse "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n"
     $ \target ->

@@ -82,17 +82,17 @@ spec = do
       refusedWith
         (take 3 good <> ["sites: {files: " <> folder </> "none}"])
         server
-        "Give the directory whose files are to be served"
+        ("m.yaml:4:16: cannot serve " <> folder </> "none: No such file")
       refusedWith ("listen: 1" : drop 1 good) server "The guide's page"
-      refusedWith (good <> ["limits: {fields: 5}"]) server "'limits' has changed"
+      refusedWith (good <> ["limits: {fields: 5}"]) server "'fields' in 'limits' has changed"
       refusedWith
         ("listen: [{http: 127.0.0.1:0}, {http: 127.0.0.1:0}]" : drop 1 good <> ["limits: {fields: 5}"])
         server
-        "'listen' and 'limits' have changed"
+        "'listen' (127.0.0.1:0) and 'fields' in 'limits' have changed"
       refusedWith
         (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"])
         server
-        "'process' has changed"
+        "'cores' in 'process' has changed"
       untilSaid server "This needs a restart."
       -- Who may ask: its user, and root.
       (`intersectFileModes` accessModes) . fileMode <$> getFileStatus (folder </> "pid.sock") `shouldReturn` 0o600
@@ -106,8 +106,8 @@ spec = do
             forM_ said (outcomeErrors outcome `shouldContain`)
       refusedByCommand
         (listening ["process: {cores: 2, pid-file: " <> folder </> "pid}", "sites: {files: " <> folder </> "one}"])
-        ["'process' has changed", "This needs a restart."]
-      untilSaid server "'process' has changed"
+        ["'cores' in 'process' has changed", "This needs a restart."]
+      untilSaid server "'cores' in 'process' has changed"
       refusedByCommand
         (take 3 good <> ["sites: {files: " <> folder </> "none}"])
         ["cannot serve " <> folder </> "none", "No such file"]
@@ -139,7 +139,10 @@ spec = do
     filter ("pid" `isPrefixOf`) <$> listDirectory folder `shouldReturn` []
     gone <- runMillrace [] ["reload", folder </> "m.yaml"]
     outcomeExit gone `shouldBe` ExitFailure 1
-    outcomeErrors gone `shouldContain` "Is the server running, and is this its user"
+    outcomeErrors gone `shouldContain` "The server must be running, and this must be its user"
+    configured folder ["process: {pid-file: run/pid}", "sites: {files: one}"]
+    relative <- runMillrace [] ["reload", folder </> "m.yaml"]
+    outcomeErrors relative `shouldContain` "'pid-file' is relative to the folder in which the server was started"
   it "takes other certificates with a changed file" . withCertificates $ \folder -> do
     write folder "one/index.html" "one"
     let with name = configured folder ["listen: {https: 127.0.0.1:0}", "certificates: {certificate: " <> folder </> name <> ".pem, key: " <> folder </> name <> ".key}", "sites: {files: " <> folder </> "one}"]
@@ -223,7 +226,7 @@ spec = do
           facts "/target/none" [] `shouldReturn` ["404 Not Found", "", "404 text/plain; charset=utf-8"]
           -- There is no page for it.
           facts "/target" ["--request", "TRACE"]
-            `shouldReturn` ["Method Not Allowed", "", "405 text/plain; charset=utf-8"]
+            `shouldReturn` ["405 Method Not Allowed", "", "405 text/plain; charset=utf-8"]
         -- The same by options.
         withServer ["proxy", gone, "--port", "0", "--error-pages", folder </> "errors"] $ \server ->
           curl [serverUrl server] `shouldReturn` "<p>page 502"
@@ -414,14 +417,17 @@ spec = do
       >>= (`shouldBe` ExitSuccess) . outcomeExit
     -- It has written nothing.
     mapM (doesFileExist . (folder </>)) ["log", "pid"] `shouldReturn` [False, False]
-    checked ("certificate: " <> folder </> "none.pem, key: " <> folder </> "one.key") [] >>= isRefused "none.pem"
+    checked ("certificate: " <> folder </> "none.pem, key: " <> folder </> "one.key") []
+      >>= isRefused "m.yaml:2:30: cannot read the certificates"
     checked ("certificate: " <> folder </> "one.pem, key: " <> folder </> "two.key") []
       >>= isRefused "the private key belongs to another certificate"
     checked good ["tls: {client-authorities: " <> folder </> "none.pem}"] >>= isRefused "none.pem"
     checked good ["tls: {ticket-keys: " <> folder </> "one.pem}"] >>= isRefused "a key for session tickets has 80 bytes"
     checked good ["process: {access-log: " <> folder </> "none/log}"]
       >>= isRefused ("there is no folder " <> folder </> "none")
-    checked good ["process: {pid-file: " <> folder </> "none/pid}"] >>= isRefused "'pid-file'"
+    checked good ["process: {pid-file: " <> folder </> "none/pid}"] >>= isRefused "m.yaml:3:21: cannot write the pid file"
+    checked good ["process: {access-log: " <> folder <> "}"] >>= isRefused "m.yaml:3:23: cannot write the access log"
+    checked good ["process: {pid-file: " <> folder <> "}"] >>= isRefused "it is a directory"
     made <- checked good ["process: {pid-file: /run/millrace-cli-test-none/pid}"]
     outcomeExit made `shouldBe` ExitSuccess
     outcomeErrors made `shouldContain` "there is no /run/millrace-cli-test-none now"

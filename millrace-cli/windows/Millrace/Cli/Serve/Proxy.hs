@@ -11,6 +11,7 @@ where
 
 import Control.Exception (SomeException, throwIO)
 import Millrace.Cli.Base.Failure (Failure (..))
+import Millrace.Cli.Base.Refusal (asRefusal)
 import Millrace.Cli.Config.Options (ProxyOptions)
 import Millrace.Cli.Observe.Upstream (Upstreams)
 import Network.Wai (Application, Response)
@@ -28,7 +29,7 @@ withReverseProxy _ _ _ _ =
 
 -- | What a client gets when an exception ends its request.
 failureResponse :: SomeException -> Response
-failureResponse = defaultOnExceptionResponse
+failureResponse = asRefusal . defaultOnExceptionResponse
 
 -- | Did the client end the request that an exception has ended? Only a proxy finds that out.
 isOfLeavingClient :: SomeException -> Bool
