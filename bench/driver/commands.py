@@ -77,7 +77,7 @@ def _end(*_):
 
 
 def _session(options):
-    """The run that the options ask for. The arena has sides and workloads of its own."""
+    """The run that the options ask for. The arena has its own sides and workloads."""
     from arena import profiles, session  # The arena uses this package, so it can only be imported now.
     return (session.ArenaSession if profiles.is_wanted(options.workload) else Session)(BENCH, options)
 

@@ -66,7 +66,7 @@ class Settings:
         self.start_limit = 15
 
     def closed(self, point):
-        """Setting up thousands of connections takes a second or two, so samples with so many are longer."""
+        """Setting up thousands of connections takes a second or two, so samples with that many are longer."""
         many = 1000 if "key" in point else 10_000  # with TLS each takes a handshake
         return self.uninterrupted * 3 if point["connections"] >= many and not self.quick else self.uninterrupted
 
@@ -530,7 +530,7 @@ class Bench:
 
     def system_calls(self, workload, point, counter, server):
         """System calls per request under closed load."""
-        per_second = 250 if "key" in point else 1000  # so many connections are set up, while each call is counted
+        per_second = 250 if "key" in point else 1000  # that many connections are set up, while each call is counted
         seconds = min(self.settings.closed(point), max(self.settings.counting, point["connections"] // per_second))
         figures, _ = load.until_answered(
             lambda length: self._count_calls(point, counter, server, self._closed_command(workload, point, server.url, length), length),

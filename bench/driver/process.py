@@ -139,7 +139,7 @@ def pinned(processors, command):
 
 
 class Program:
-    """A running program in a session of its own, with its output in a file."""
+    """A running program in a new session, with its output in a file."""
 
     def __init__(self, command, directory, environment, log_path):
         self.command = command

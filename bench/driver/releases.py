@@ -1,6 +1,6 @@
 """One table of several releases of the system: what Millrace needs there, and its ratio to that release's own peers.
 
-Each release has a results file of its own in bench/results/releases, measured in a root of that release by
+Each release has its own results file in bench/results/releases, measured in a root of that release by
 `bench/run --releases`. Figures of different releases were measured at different times; compare the ratios.
 """
 

@@ -1,6 +1,6 @@
 """The servers behind the proxies that are measured: an nginx that answers, or a program that sends messages of WebSockets back.
 
-They run on the processors of the load, and their CPU time does not count. Each proxy has one of its own. Must not know peers.
+They run on the processors of the load, and their CPU time does not count. Each proxy has its own. Must not know peers.
 """
 
 import contextlib

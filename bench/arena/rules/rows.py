@@ -108,7 +108,7 @@ def made(doors):
         answer = _write(doors, "POST", "/crud/items", content)
         equal(answer.status, 201, "the status")
         equal(_json(answer).get("id"), number, "the id")
-        time.sleep(KEPT_SECONDS + 0.05)  # An entry may keep the row that it replaces for so long.
+        time.sleep(KEPT_SECONDS + 0.05)  # An entry may keep the row that it replaces for this time.
         item = _json(_read(doors, number))
         _shaped(item)
         equal({name: item[name] for name in content}, content, "the row")

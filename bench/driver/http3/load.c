@@ -32,7 +32,7 @@ enum { STREAM_WINDOW = 1 << 20, CONNECTION_WINDOW = 1 << 22, PACKET = 1452, BATC
 
 struct connection;
 
-// A place for a request.
+// A slot for a request.
 struct request {
     struct connection *connection;
     uint64_t sent_ns;

@@ -1,4 +1,4 @@
-"""A whole row of a closed loop. The measured cost of a request is what the server was told to use, and a side that fails
+"""A whole row of a closed loop. The measured cost of a request is what the server was configured to use, and a side that fails
 does not affect the others."""
 
 import os
@@ -16,7 +16,7 @@ POINT = {"service": "pong", "connections": 3, "cores": 1}
 
 
 class Workshop:
-    """Takes the place of the peers' workshop. A side's entry has the command of its server."""
+    """Replaces the peers' workshop. A side's entry has the command of its server."""
 
     bench = "/"
 

@@ -1,4 +1,4 @@
-"""Connections that a server has served are told from those that wait."""
+"""Connections that a server has served are distinguished from those that wait."""
 
 import socket
 import time

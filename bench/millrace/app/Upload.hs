@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A server for the upload workload. It reads the whole body of a request, drops it, sleeps if it is told to, and
+-- | A server for the upload workload. It reads the whole body of a request, drops it, sleeps if the request asks for it, and
 -- answers "Pong!".
 --
 -- > millrace-upload PORT [MICROSECONDS]
