@@ -55,7 +55,7 @@ underLoad port action = do
         Load <$> readIORef answers <*> readIORef lost <*> readIORef repeated
   action endOfLoad `finally` (writeIORef over True >> mapM_ (killThread . fst) ends)
 
--- | Asks until it is told to stop.
+-- | Sends requests until it must stop.
 client :: Int -> Bool -> IORef Bool -> IORef Int -> IORef [String] -> IORef Int -> IO ()
 client port keeps over answers lost repeated = go
   where

@@ -12,31 +12,43 @@ import qualified Millrace.Cli.Config.ConfigurationSpec
 import qualified Millrace.Cli.Config.LimitSpec
 import qualified Millrace.Cli.Config.UsualLimitSpec
 import qualified Millrace.Cli.CostSpec
+import qualified Millrace.Cli.ExplanationSpec
 import qualified Millrace.Cli.Files.AcceptSpec
 import qualified Millrace.Cli.Files.CacheRuleSpec
+import qualified Millrace.Cli.Files.CachedFileSpec
+import qualified Millrace.Cli.Files.CompressedFileSpec
 import qualified Millrace.Cli.Files.CompressionSpec
+import qualified Millrace.Cli.Files.ConditionalRequestSpec
 import qualified Millrace.Cli.Files.ContentCodingSpec
+import qualified Millrace.Cli.Files.ErrorPageSpec
 import qualified Millrace.Cli.Files.ListingSpec
 import qualified Millrace.Cli.Files.MediaTypeSpec
 import qualified Millrace.Cli.Files.ReadingsSpec
 import qualified Millrace.Cli.Files.SingleFlightSpec
+import qualified Millrace.Cli.Files.SinglePageSpec
 import qualified Millrace.Cli.Files.StaticFilesSpec
 import qualified Millrace.Cli.HaproxySpec
+import qualified Millrace.Cli.LogSpec
 import qualified Millrace.Cli.NameSpec
 import qualified Millrace.Cli.Observe.AccessLogSpec
 import qualified Millrace.Cli.Observe.MetricsSpec
 import qualified Millrace.Cli.ProgramSpec
 import qualified Millrace.Cli.SecuritySpec
+import qualified Millrace.Cli.Serve.CheckSpec
 import qualified Millrace.Cli.Serve.DoctorSpec
 import qualified Millrace.Cli.Serve.Http3Spec
 import qualified Millrace.Cli.Serve.ProcessorsSpec
-import qualified Millrace.Cli.Serve.ProxySpec
 import qualified Millrace.Cli.Serve.RestartSpec
+import qualified Millrace.Cli.Serve.ReverseProxySpec
+import qualified Millrace.Cli.Serve.RunLimitSpec
 import qualified Millrace.Cli.Serve.RunSpec
 import qualified Millrace.Cli.Serve.ServiceManagerSpec
+import qualified Millrace.Cli.Serve.SitePolicySpec
 import qualified Millrace.Cli.Serve.SitesSpec
 import qualified Millrace.Cli.Serve.StartSpec
 import qualified Millrace.Cli.Serve.TlsSpec
+import qualified Millrace.Cli.ServeSpec
+import qualified Millrace.Cli.StopSpec
 import Program (within)
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import System.Posix.Signals (Handler (Default), installHandler, sigHUP)
@@ -79,11 +91,23 @@ specs = do
   describe "Sites" Millrace.Cli.Serve.SitesSpec.spec
   describe "StandardStream" Millrace.Cli.Base.StandardStreamSpec.spec
   describe "Start" Millrace.Cli.Serve.StartSpec.spec
+  describe "StaticFiles" Millrace.Cli.Files.ConditionalRequestSpec.spec
+  describe "StaticFiles" Millrace.Cli.Files.CachedFileSpec.spec
+  describe "StaticFiles" Millrace.Cli.Files.SinglePageSpec.spec
+  describe "StaticFiles" Millrace.Cli.Files.ErrorPageSpec.spec
+  describe "StaticFiles" Millrace.Cli.Files.CompressedFileSpec.spec
   describe "StaticFiles" Millrace.Cli.Files.StaticFilesSpec.spec
   describe "Browser" Millrace.Cli.BrowserSpec.spec
+  describe "Program" Millrace.Cli.StopSpec.spec
+  describe "Program" Millrace.Cli.ExplanationSpec.spec
+  describe "Program" Millrace.Cli.ServeSpec.spec
+  describe "Program" Millrace.Cli.LogSpec.spec
   describe "Program" Millrace.Cli.ProgramSpec.spec
-  describe "Proxy" Millrace.Cli.Serve.ProxySpec.spec
+  describe "Proxy" Millrace.Cli.Serve.ReverseProxySpec.spec
   describe "Restart" Millrace.Cli.Serve.RestartSpec.spec
+  describe "Run" Millrace.Cli.Serve.SitePolicySpec.spec
+  describe "Run" Millrace.Cli.Serve.CheckSpec.spec
+  describe "Run" Millrace.Cli.Serve.RunLimitSpec.spec
   describe "Run" Millrace.Cli.Serve.RunSpec.spec
   describe "Security" Millrace.Cli.SecuritySpec.spec
   describe "ServiceManager" Millrace.Cli.Serve.ServiceManagerSpec.spec

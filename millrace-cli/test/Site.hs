@@ -33,7 +33,7 @@ write directory name content = do
   createDirectoryIfMissing True (takeDirectory (directory </> name))
   ByteString.writeFile (directory </> name) content
 
--- | The same, for a file that was last changed at 784111777, Sun, 06 Nov 1994 08:49:37 GMT.
+-- | Writes a file as 'write' does, and sets its time of change to 784111777, Sun, 06 Nov 1994 08:49:37 GMT.
 writeOld :: FilePath -> FilePath -> ByteString -> IO ()
 writeOld directory name content = write directory name content >> age (directory </> name)
 

@@ -19,11 +19,11 @@ import Network.HTTP.Types (urlDecode)
 import qualified Network.Socket as Network
 import qualified Network.Socket.ByteString as Network
 
--- | A target that gives this to whoever asks, and then ends the connection. The action gets its port.
+-- | A target that sends this to every client, and then ends the connection. The action gets its port.
 withOneResponse :: String -> (String -> IO a) -> IO a
 withOneResponse response use = listening (\listener port -> answering listener response (use port))
 
--- | The same on a Unix socket at a path, whose characters are bytes.
+-- | Such a target on a Unix socket at a path, whose characters are bytes.
 withOneResponseAt :: String -> String -> IO a -> IO a
 withOneResponseAt path response use =
   bracket (Network.socket Network.AF_UNIX Network.Stream Network.defaultProtocol) Network.close $ \listener -> do

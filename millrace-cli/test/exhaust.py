@@ -162,7 +162,7 @@ class Http3Client:
         self.quic._local_max_stream_data_bidi_local = 2**30
 
     def ask(self, method, path, more=(), is_whole=True):
-        """With a head of its own making: aioquic's have four kilobytes at most."""
+        """With a head that it makes itself: aioquic's have four kilobytes at most."""
         stream = self.quic.get_next_available_stream_id()
         pseudo = [(b":method", method.encode()), (b":scheme", b"https"), (b":authority", b"localhost"), (b":path", path.encode())]
         block = b"\0\0" + b"".join(number(0x20, 3, len(name)) + name + text(value) for name, value in pseudo + list(more))

@@ -25,7 +25,7 @@ OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usa
 
 
 class Browser:
-    """A Chromium of its own, with a profile of its own. Both are gone at the end."""
+    """A new Chromium with a new profile. Both are removed at the end."""
 
     def __init__(self, seconds):
         self.end = time.monotonic() + seconds

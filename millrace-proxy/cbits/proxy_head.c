@@ -71,7 +71,7 @@ int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field)
     return parse_field(line, 0, size, field);
 }
 
-int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room)
+int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t capacity)
 {
     head->count = 0;
     for (size_t at = 0, next; at < size; at = next) {
@@ -88,7 +88,7 @@ int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t
         else if (length == 0) {
             head->size = (uint32_t)next;
             return PROXY_HEAD_COMPLETE;
-        } else if (head->count == room)
+        } else if (head->count == capacity)
             return PROXY_HEAD_TOO_MANY;
         else
             found = parse_field(bytes, at, length, &head->fields[head->count++]);

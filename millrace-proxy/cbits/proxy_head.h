@@ -19,10 +19,10 @@ enum {
     PROXY_HEAD_NO_COLON,
     PROXY_HEAD_BAD_NAME,
     PROXY_HEAD_BAD_VALUE,
-    PROXY_HEAD_TOO_MANY /* more fields than there is room for */
+    PROXY_HEAD_TOO_MANY /* more fields than the head has capacity for */
 };
 
-/* Where a field is in the head: offsets and sizes. The value is without the blanks at its ends. */
+/* The position of a field in the head: offsets and sizes. The value is without the blanks at its ends. */
 typedef struct proxy_field {
     uint32_t name, name_size;
     uint32_t value, value_size;
@@ -40,8 +40,7 @@ typedef struct proxy_head {
 /* Parses the line of one field, without its end, of less than 4 GiB. */
 int proxy_field_parse(const uint8_t *line, size_t size, proxy_field *field);
 
-/* Parses the head of a response: its bytes, of which there are less than 4 GiB, and what there is memory for: a head with so many
- * fields. Only CR LF ends a line. */
-int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t room);
+/* Parses the head of a response of less than 4 GiB into a proxy_head with memory for `capacity` fields. Only CR LF ends a line. */
+int proxy_head_parse(const uint8_t *bytes, size_t size, proxy_head *head, size_t capacity);
 
 #endif

@@ -244,7 +244,8 @@ spec = do
         \target ->
           withFront quiet [speaking target] $ \port -> do
             answer <- ask port "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-            -- If the head was good, the client may have it before the proxy knows of the rest. The body is missing then.
+            -- If the head was good, the client may have it before the proxy knows of the rest. The body is missing
+            -- then.
             (statusOf answer, bodyOf answer) `shouldSatisfy` \(status, body) -> status == "502" || body == ""
   it "never takes a response for whole that is not, wherever the target dies" $ do
     let whole = plainAnswer 1 "all of it"

@@ -8,10 +8,10 @@ import qualified ExpectSpec
 import qualified HalfCloseSpec
 import qualified HeadSpec
 import qualified Http2Spec
-import qualified PassingSpec
 import qualified PinnedSpec
 import qualified RefusalSpec
 import qualified ResetSpec
+import qualified ReverseProxySpec
 import System.IO (BufferMode (..), hSetBuffering, stdout)
 import Test.Hspec
 import TestSupport.Time (limited)
@@ -25,7 +25,7 @@ main = do
   hspec . around_ (limited 120) $ do
     describe "heads" HeadSpec.spec
     describe "the cost of lists" CostSpec.spec
-    describe "passing on" PassingSpec.spec
+    describe "passing on" ReverseProxySpec.spec
     describe "a chain of proxies" ChainSpec.spec
     describe "refusing" RefusalSpec.spec
     describe "targets that authenticate connections" PinnedSpec.spec

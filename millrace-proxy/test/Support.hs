@@ -79,7 +79,7 @@ quiet = defaultSettings {tracing = PassIdentifiers, forwarding = PassForwarded}
 withFront :: Settings -> [Target] -> (Int -> IO a) -> IO a
 withFront settings targets use = withProxy settings targets $ \proxy -> withApplication (return proxy) use
 
--- | Sends these bytes on a connection of its own and receives until the end.
+-- | Sends these bytes on a new connection and receives until the end.
 ask :: Int -> ByteString -> IO ByteString
 ask port bytes = within 20 "an answer" . withClient port $ \client -> do
   sendAll client bytes

@@ -87,10 +87,10 @@ struct compression_encoder *compression_new_zstd(uint64_t size)
 }
 
 static enum compression_result step_gzip(z_stream *gzip, enum compression_piece piece, const uint8_t *input,
-                                         size_t length, uint8_t *output, size_t room, size_t *taken, size_t *given)
+                                         size_t length, uint8_t *output, size_t capacity, size_t *taken, size_t *given)
 {
     uInt count = length < UINT_MAX ? (uInt)length : UINT_MAX;
-    uInt space = room < UINT_MAX ? (uInt)room : UINT_MAX;
+    uInt space = capacity < UINT_MAX ? (uInt)capacity : UINT_MAX;
     gzip->next_in = (z_const Bytef *)input;
     gzip->avail_in = count;
     gzip->next_out = output;
@@ -105,24 +105,24 @@ static enum compression_result step_gzip(z_stream *gzip, enum compression_piece 
 }
 
 static enum compression_result step_brotli(BrotliEncoderState *brotli, enum compression_piece piece,
-                                           const uint8_t *input, size_t length, uint8_t *output, size_t room,
+                                           const uint8_t *input, size_t length, uint8_t *output, size_t capacity,
                                            size_t *taken, size_t *given)
 {
     size_t left = length;
-    size_t space = room;
+    size_t space = capacity;
     BrotliEncoderOperation operation = piece == COMPRESSION_LAST ? BROTLI_OPERATION_FINISH : BROTLI_OPERATION_PROCESS;
     if (!BrotliEncoderCompressStream(brotli, operation, &left, &input, &space, &output, NULL))
         return COMPRESSION_FAILED;
     *taken = length - left;
-    *given = room - space;
+    *given = capacity - space;
     return BrotliEncoderIsFinished(brotli) ? COMPRESSION_ENDED : COMPRESSION_WANTS_MORE;
 }
 
 static enum compression_result step_zstd(ZSTD_CCtx *zstd, enum compression_piece piece, const uint8_t *input,
-                                         size_t length, uint8_t *output, size_t room, size_t *taken, size_t *given)
+                                         size_t length, uint8_t *output, size_t capacity, size_t *taken, size_t *given)
 {
     ZSTD_inBuffer in = {.src = input, .size = length, .pos = 0};
-    ZSTD_outBuffer out = {.size = room, .pos = 0};
+    ZSTD_outBuffer out = {.size = capacity, .pos = 0};
     out.dst = output;
     size_t left = ZSTD_compressStream2(zstd, &out, &in, piece == COMPRESSION_LAST ? ZSTD_e_end : ZSTD_e_continue);
     if (ZSTD_isError(left))
@@ -133,18 +133,18 @@ static enum compression_result step_zstd(ZSTD_CCtx *zstd, enum compression_piece
 }
 
 enum compression_result compression_step(struct compression_encoder *encoder, enum compression_piece piece,
-                                         const uint8_t *input, size_t length, uint8_t *output, size_t room,
+                                         const uint8_t *input, size_t length, uint8_t *output, size_t capacity,
                                          size_t *taken, size_t *given)
 {
     *taken = 0;
     *given = 0;
     switch (encoder->kind) {
     case GZIP:
-        return step_gzip(&encoder->gzip, piece, input, length, output, room, taken, given);
+        return step_gzip(&encoder->gzip, piece, input, length, output, capacity, taken, given);
     case BROTLI:
-        return step_brotli(encoder->brotli, piece, input, length, output, room, taken, given);
+        return step_brotli(encoder->brotli, piece, input, length, output, capacity, taken, given);
     case ZSTD:
-        return step_zstd(encoder->zstd, piece, input, length, output, room, taken, given);
+        return step_zstd(encoder->zstd, piece, input, length, output, capacity, taken, given);
     }
     return COMPRESSION_FAILED;
 }

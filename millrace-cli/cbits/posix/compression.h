@@ -13,7 +13,7 @@
 struct compression_encoder;
 
 enum compression_result {
-    COMPRESSION_WANTS_MORE, /* another step, with more input or more room */
+    COMPRESSION_WANTS_MORE, /* call it again, with more input or another output buffer */
     COMPRESSION_ENDED,      /* all output of the last piece was given */
     COMPRESSION_FAILED
 };
@@ -26,11 +26,11 @@ struct compression_encoder *compression_new_brotli(uint64_t size);
 struct compression_encoder *compression_new_zstd(uint64_t size);
 
 /*
- * Takes some of the input and puts output where there is room. *taken and *given are the numbers of bytes. After the last piece
+ * Takes some of the input and writes up to `capacity` bytes of output. *taken and *given are the numbers of bytes. After the last piece
  * it must be called until it returns COMPRESSION_ENDED, with what was not taken. Nothing may be called but free after a failure.
  */
 enum compression_result compression_step(struct compression_encoder *encoder, enum compression_piece piece,
-                                         const uint8_t *input, size_t length, uint8_t *output, size_t room,
+                                         const uint8_t *input, size_t length, uint8_t *output, size_t capacity,
                                          size_t *taken, size_t *given);
 
 void compression_free(struct compression_encoder *encoder);

@@ -1,4 +1,4 @@
--- | The @millrace@ command.
+-- | The @millrace@ command: reads the command line and runs what it asks for.
 module Millrace.Cli
   ( main,
   )
@@ -24,7 +24,7 @@ import Millrace.Cli.Middleware.SitePolicy (OwnAnswers (..), plainPolicy)
 import Millrace.Cli.Observe.Upstream (Upstreams, newUpstreams, readUpstreams)
 import Millrace.Cli.Serve.Doctor
 import Millrace.Cli.Serve.Pong
-import Millrace.Cli.Serve.Proxy (failureResponse, withReverseProxy)
+import Millrace.Cli.Serve.ReverseProxy (failureResponse, withReverseProxy)
 import Millrace.Cli.Serve.Run
 import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites (Makers (..))
@@ -37,12 +37,13 @@ import System.Exit (ExitCode (ExitSuccess), exitFailure, exitSuccess, exitWith)
 -- | Reads the command line and does what it says. Names of files are bytes from then on, whatever the locale. The exit
 -- status is 0 when the work is done or was stopped, 1 when it could not be done, 2 when the command line was wrong.
 main :: IO ()
-main = useNamesAsBytes >> reportFailures (getArgs >>= understood >>= perform)
+main = useNamesAsBytes >> reportFailures (getArgs >>= commandOf >>= perform)
 
--- Ends the program if the parser wants that. The parser's own function for this does not notice when the help could not
--- be written, and has another exit status when the message about wrong usage could not be.
-understood :: [String] -> IO Command
-understood arguments = case readCommand arguments of
+-- The command of these arguments. Ends the program after help and after wrong usage. The parser library has a function
+-- for this, but it does not notice when the help cannot be written, and its exit status is another one when the message
+-- about wrong usage cannot be.
+commandOf :: [String] -> IO Command
+commandOf arguments = case readCommand arguments of
   Options.Success command -> pure command
   Options.Failure failure -> do
     (text, code) <- explained arguments failure <$> getProgName
@@ -131,6 +132,7 @@ withProxy upstreams options use = case proxyErrorPages options of
     pageMicros = 1000000
     failure path exception =
       FileFailure
+        ["error-pages"]
         path
         Failure
           { failureAttempt = "use the pages for errors in " <> path,
@@ -176,7 +178,7 @@ site compressor options = do
     lifeMicros = 1000000 * filesCacheSeconds options
     told telling request reason = telling ("millrace: " <> request <> ": " <> reason)
 
--- What was compressed takes so much memory at most.
+-- The memory for compressed files, at most.
 compressedBytesMax :: Int
 compressedBytesMax = 67108864
 
@@ -195,6 +197,7 @@ directory options = handle (throwIO . failure) (openRoot policy path)
     policy = if filesFollowLinks options then FollowLinks else StayInside
     failure exception =
       FileFailure
+        ["files", "directory"]
         path
         Failure
           { failureAttempt = "serve " <> path,

@@ -9,24 +9,22 @@
 --
 -- * Bodies are streamed both ways: at most 64 KiB of one are held. A body of a request up to 16 KiB is read before it
 --   is sent.
--- * Connections to targets are kept. A request on one that the target closed before it answered is sent again on a new
---   one, if
---   the method is idempotent and there is no body. When no connection can be made, the next target is tried.
+-- * Connections to targets are kept. If the target closes one before it has answered, the request is sent again on a
+--   new one, provided that the method is idempotent and there is no body. When no connection can be made, the next
+--   target is tried.
 -- * Fields that concern the connection are left out (RFC 9110, section 7.6.1), and those of 'Forwarding', X-Request-Id,
 --   @traceparent@ and Via are added.
 -- * Requests share the connections of HTTP\/2. Those that a target has not looked at are sent again on another one.
---   Trailers, resets and
---   extended CONNECT are passed on, so gRPC and WebSockets are, too.
+--   Trailers, resets and extended CONNECT are passed on, so gRPC and WebSockets are, too.
 -- * A client that leaves ends its request. The target may answer before it has all of a request.
 -- * Messages that two programs could read differently are refused: two lengths, a length and a coding, other codings
---   than @chunked@, bare line
---   feeds, folded lines, control characters, unclear sizes of chunks. A target that sends such a message gets no further request on
---   that connection, and the client gets 502. If a target sends anything without a request, its connection is closed.
+--   than @chunked@, bare line feeds, folded lines, control characters, unclear sizes of chunks. A target that sends
+--   such a message gets no further request on that connection, and the client gets 502. If a target sends anything
+--   without a request, its connection is closed.
 -- * A connection on which a target authenticates a client (NTLM, Negotiate) belongs to that client, and ends with its
 --   connection.
 -- * CONNECT and TRACE are not passed on. OPTIONS goes as far as its Max-Forwards says. A request that comes a second
---   time is answered
---   with 508.
+--   time is answered with 508.
 --
 -- Trailers are passed from and to clients of HTTP\/2. On HTTP\/1 the server drops them.
 --
@@ -36,7 +34,8 @@
 -- >>> import Network.HTTP.Types (status200)
 -- >>> import Network.Wai (rawPathInfo, responseLBS)
 -- >>> import Network.Wai.Handler.Millrace (testWithApplication)
--- >>> let application request respond = respond (responseLBS status200 [] (Data.String.fromString (show (rawPathInfo request))))
+-- >>> let answer request = responseLBS status200 [] (Data.String.fromString (show (rawPathInfo request)))
+-- >>> let application request respond = respond (answer request)
 -- >>> :{
 -- testWithApplication (return application) $ \behind ->
 --   withProxy defaultSettings [Target Http (AtHost "127.0.0.1" behind)] $ \proxy ->
@@ -58,7 +57,7 @@ module Millrace.Proxy
     -- * Targets
     Target (..),
     Scheme (..),
-    Place (..),
+    Address (..),
     parseTarget,
     showTarget,
 
@@ -110,7 +109,7 @@ import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
-import Millrace.Proxy.Shared
+import Millrace.Proxy.SharedConnections
 import Millrace.Proxy.Stream
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
@@ -119,7 +118,7 @@ import Network.HTTP.Types
 import Network.Wai
 import Network.Wai.Handler.Millrace (extendedConnect, resetRequest)
 
--- What the requests of a proxy share.
+-- The state that all requests of a proxy share.
 data Proxy = Proxy
   { proxySettings :: !Settings,
     proxyBalancer :: !Balancer,
@@ -138,11 +137,12 @@ data Proxy = Proxy
 withProxy :: Settings -> [Target] -> (Application -> IO a) -> IO a
 withProxy settings targets use = withWatchedProxy settings targets (\application _ -> use application)
 
--- | The same. The action also gets what tells the state of the targets, in the order of the list. Asking for it does
--- not block, and asks no target.
+-- | Runs an action with a proxy for these targets, as 'withProxy' does. The action also gets a function that returns
+-- the state of the targets, in the order of the list. The function does not block, and contacts no target.
 --
 -- > withWatchedProxy defaultSettings targets $ \proxy states ->
--- >   run 8080 (\request respond -> if rawPathInfo request == "/targets" then states >>= respond . shown else proxy request respond)
+-- >   run 8080 $ \request respond ->
+-- >     if rawPathInfo request == "/targets" then states >>= respond . shown else proxy request respond
 withWatchedProxy :: Settings -> [Target] -> (Application -> IO [TargetState] -> IO a) -> IO a
 withWatchedProxy settings targets use = do
   secured <- newSecured (tlsSettings settings) (map targetScheme targets)
@@ -191,15 +191,25 @@ passOn proxy request respond = do
   identifiers <- case tracing settings of
     MakeIdentifiers -> curry Just <$> requestId (proxyIdentifiers proxy) <*> traceParent (proxyIdentifiers proxy)
     PassIdentifiers -> return Nothing
-  let outgoing = Outgoing (viaText (proxyName proxy) request) (hostField settings) (forwarding settings) ByteString.empty upgrade (framingOf body) (waitingFor body) identifiers
-      passing = Passing request respond end body upgrade outgoing
+  let outgoing =
+        Outgoing
+          { outgoingVia = viaText (proxyName proxy) request,
+            outgoingHost = hostField settings,
+            outgoingForwarding = forwarding settings,
+            outgoingAuthority = ByteString.empty,
+            outgoingUpgrade = upgrade,
+            outgoingBody = framingOf body,
+            outgoingWaiting = waitingFor body,
+            outgoingIdentifiers = identifiers
+          }
+      forwarded = ForwardedRequest request respond end body upgrade outgoing
       try' tried former = do
         pinned <- if null tried then pinnedMember (proxyPins proxy) request else return Nothing
         chosen <- maybe (chooseMember (proxyBalancer proxy) request tried) (return . Just) pinned
         case chosen of
           Nothing -> refuse former
           Just member -> do
-            result <- working member (passTo proxy passing member)
+            result <- working member (passTo proxy forwarded member)
             case result of
               Delivered received -> return received
               Failed reason TryOthers -> try' (member : tried) reason
@@ -218,7 +228,7 @@ passOn proxy request respond = do
 data Origin = FromPool | New
   deriving (Eq)
 
--- A connection, and whether it is still this request's to close.
+-- A connection, and whether this request must still close it.
 data Holding = Holding !Link !Owner !(IORef Bool)
 
 -- Whose requests a connection may carry.
@@ -226,31 +236,32 @@ data Owner = Anybody | ThisClient
   deriving (Eq)
 
 -- A target that negotiates its version is asked for HTTP/2 until it has chosen HTTP/1.1.
-passTo :: Proxy -> Passing -> Member -> IO Result
-passTo proxy passing member = case targetScheme (memberTarget member) of
+passTo :: Proxy -> ForwardedRequest -> Member -> IO Result
+passTo proxy forwarded member = case targetScheme (memberTarget member) of
   Http -> overVersion1
   Https1 -> overVersion1
   -- Over HTTP/2 no connection belongs to a client.
   Https -> do
     known <- knownVersion (memberShared member)
-    if known == Just Version1 || asksForConnection (passingRequest passing) then overVersion1 else overVersion2
+    if known == Just Version1 || asksForConnection (forwardedRequest forwarded) then overVersion1 else overVersion2
   _ -> overVersion2
   where
-    overVersion1 = passInBytes proxy passing FromPool member
-    overVersion2 = passOnStream (proxySettings proxy) (proxySecured proxy) passing member >>= maybe overVersion1 return
+    overVersion1 = passInBytes proxy forwarded FromPool member
+    overVersion2 =
+      passOnStream (proxySettings proxy) (proxySecured proxy) forwarded member >>= maybe overVersion1 return
 
-passInBytes :: Proxy -> Passing -> Origin -> Member -> IO Result
-passInBytes proxy passing origin member = mask $ \restore -> do
+passInBytes :: Proxy -> ForwardedRequest -> Origin -> Member -> IO Result
+passInBytes proxy forwarded origin member = mask $ \restore -> do
   kept <- if origin == FromPool then takeKept else return Nothing
   case kept of
     Just (link, owner) -> do
       result <- holding link owner restore
       case result of
         -- It had been closed, or was being closed.
-        Left (reason, Silent) | isRepeatable passing -> isGone reason (passInBytes proxy passing New member)
+        Left (reason, Silent) | isRepeatable forwarded -> isGone reason (passInBytes proxy forwarded New member)
         _ -> concluded result
     Nothing -> do
-      made <- connected >>= withRoom
+      made <- connected >>= withDescriptors
       case made of
         Right link -> holding link Anybody restore >>= concluded
         Left reason -> Failed reason TryOthers <$ noteProblem settings member reason
@@ -258,22 +269,22 @@ passInBytes proxy passing origin member = mask $ \restore -> do
     settings = proxySettings proxy
     target = memberTarget member
     connected = do
-      deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
+      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineIn (connectLimit (limits settings))
       outcome <- synchronously (connectLink deadline (onlyVersion1 (proxySecured proxy)) target)
       return (either (Left . Problem (Just target) . unconnected) (Right . fst) outcome)
-    -- Connections that are only kept make room for one that is needed.
-    withRoom (Left (Problem _ (NothingLeft _))) =
+    -- Unused connections are closed for one that is needed.
+    withDescriptors (Left (Problem _ (NothingLeft _))) =
       mapM_ (closeKept . memberPool) (balancerMembers (proxyBalancer proxy)) >> connected
-    withRoom made = return made
+    withDescriptors made = return made
     takeKept = do
-      own <- takePinned (proxyPins proxy) (passingRequest passing) member
+      own <- takePinned (proxyPins proxy) (forwardedRequest forwarded) member
       case own of
         Just link -> return (Just (link, ThisClient))
         Nothing -> fmap (,Anybody) <$> takeLink (memberPool member)
     holding link owner restore = do
       mine <- newIORef True
-      let letGo = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
-      restore (onLink proxy passing member (Holding link owner mine)) `onException` letGo <* letGo
+      let releaseLink = readIORef mine >>= \still -> when still (writeIORef mine False >> linkClose link)
+      restore (onLink proxy forwarded member (Holding link owner mine)) `onException` releaseLink <* releaseLink
     isGone reason again = case problemCause reason of
       ConnectionLost _ -> again
       _ -> concluded (Left (reason, Heard))
@@ -281,91 +292,91 @@ passInBytes proxy passing origin member = mask $ \restore -> do
     concluded (Left (reason, hearing)) = do
       noteProblem settings member reason
       return . Failed reason $ case (hearing, problemCause reason) of
-        (Silent, ConnectionLost _) | isRepeatable passing -> TryOthers
+        (Silent, ConnectionLost _) | isRepeatable forwarded -> TryOthers
         _ -> GiveUp
 
 -- Whether the target had sent anything.
 data Hearing = Heard | Silent
 
 -- Sends the request and passes the response on. A 'Problem' from before the response is returned.
-onLink :: Proxy -> Passing -> Member -> Holding -> IO (Either (Problem, Hearing) ResponseReceived)
-onLink proxy passing member held@(Holding link _ _) = case composeHead outgoing request of
+onLink :: Proxy -> ForwardedRequest -> Member -> Holding -> IO (Either (Problem, Hearing) ResponseReceived)
+onLink proxy forwarded member held@(Holding link _ _) = case composeHead outgoing request of
   Left reason -> return (Left (Problem Nothing (BadRequest reason), Heard))
   Right bytes -> do
-    exchange <- newExchange (limits settings) target request (passingEnd passing) link InBytes
+    exchange <- newExchange (limits settings) target request (forwardedDeadline forwarded) link InBytes
     source <- newSource (receiveFrom exchange ForFirstByte)
-    begun <- try (sendRequest exchange source bytes (passingBody passing))
+    begun <- try (sendRequest exchange source bytes (forwardedBody forwarded))
     case begun of
       Left reason -> return (Left (reason, Silent))
-      Right () -> withSender exchange (passingBody passing) $ do
+      Right () -> withSender exchange (forwardedBody forwarded) $ do
         outcome <- try (receiveHead exchange source >>= checked)
         case outcome of
           Left reason ->
             readIORef (exchangeHeard exchange) >>= \heard -> return (Left (reason, if heard then Heard else Silent))
           Right found -> do
             noteSuccess member
-            Right <$> deliver proxy passing member held exchange source found
+            Right <$> deliver proxy forwarded member held exchange source found
   where
     settings = proxySettings proxy
-    request = passingRequest passing
+    request = forwardedRequest forwarded
     target = memberTarget member
-    outgoing = (passingOutgoing passing) {outgoingAuthority = memberAuthority member}
+    outgoing = (forwardedOutgoing forwarded) {outgoingAuthority = memberAuthority member}
     checked found
-      | statusCode (headStatus found) == 101 && passingUpgrade passing `notElem` map Just (headUpgrade found) =
+      | statusCode (headStatus found) == 101 && forwardedUpgrade forwarded `notElem` map Just (headUpgrade found) =
         throwIO (Problem (Just target) (BadResponse "it changes to a protocol that was not asked for"))
       | otherwise = return found
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Responses
 
-deliver :: Proxy -> Passing -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ResponseReceived
-deliver proxy passing member held@(Holding link _ _) exchange source found
+deliver :: Proxy -> ForwardedRequest -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ResponseReceived
+deliver proxy forwarded member held@(Holding link _ _) exchange source found
   | statusCode status == 101 = do
     rest <- takeRest
     respond $
       responseRaw
         ( \receive send ->
-            send (switchingHead (fromMaybe "" (passingUpgrade passing)) found)
+            send (switchingHead (fromMaybe "" (forwardedUpgrade forwarded)) found)
               >> passBothWays (tunnelLimit (limits settings)) (memberTarget member) link rest receive send
         )
         ( problemResponse
             (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol"))
         )
   | hasNoBody =
-    letGo >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
+    releaseLink >> respond (responseBuilder status (if statusCode status == 204 then withoutLength else fields) mempty)
   | otherwise = case headFraming found of
     Counted count -> do
       rest <- readIORef (sourceRest source)
       if ByteString.length rest >= count
         then do
           writeIORef (sourceRest source) (ByteString.drop count rest)
-          letGo
+          releaseLink
           respond (responseBuilder status fields (byteString (ByteString.take count rest)))
         else streamed
     _ -> streamed
   where
     settings = proxySettings proxy
-    request = passingRequest passing
-    respond = passingRespond passing
+    request = forwardedRequest forwarded
+    respond = forwardedRespond forwarded
     status = headStatus found
     fields = headFields found
     withoutLength = filter ((/= hContentLength) . fst) fields
     hasNoBody = requestMethod request == methodHead || statusCode status `elem` [204, 304]
     takeRest = readIORef (sourceRest source) <* writeIORef (sourceRest source) ByteString.empty
-    letGo = release proxy passing member held exchange source found
+    releaseLink = release proxy forwarded member held exchange source found
     streamed = do
       noteClient exchange
-      (received, extent) <- respondStreaming passing status fields $ \write flush -> do
+      (received, extent) <- respondStreaming forwarded status fields $ \write flush -> do
         let more size = flush >> receiveFrom exchange ForMoreBytes size
             failed (Broken reason) = throwIO (Problem (Just (memberTarget member)) (BadResponse reason))
         withoutNamed (headOptions found)
           <$> passBody (headFraming found) source {sourceMore = more} write `catch` failed
-      when (extent == Whole && headFraming found /= UntilEnd) letGo
+      when (extent == Whole && headFraming found /= UntilEnd) releaseLink
       return received
 
 -- Keeps the connection if both sides are done with it: the request is sent, and nothing came behind the response.
-release :: Proxy -> Passing -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()
-release proxy passing member (Holding link owner mine) exchange source found = do
+release :: Proxy -> ForwardedRequest -> Member -> Holding -> Exchange -> Source -> ResponseHead -> IO ()
+release proxy forwarded member (Holding link owner mine) exchange source found = do
   sent <- readIORef (exchangeSent exchange)
   usedUp <- isUsedUp source
   interrupted <- readIORef (exchangeInterrupted exchange)
@@ -375,4 +386,4 @@ release proxy passing member (Holding link owner mine) exchange source found = d
       then keepPinned (proxyPins proxy) request member link
       else keepLink (memberPool member) link
   where
-    request = passingRequest passing
+    request = forwardedRequest forwarded

@@ -3,6 +3,7 @@
 -- | Attacks on the program from outside, and the page of the guide that says which test is for which promise.
 module Millrace.Cli.SecuritySpec (spec) where
 
+import AttackPaths
 import Control.Concurrent (forkIO)
 import Control.Concurrent.MVar (newEmptyMVar, putMVar, takeMVar)
 import Control.Exception (bracket, evaluate)
@@ -41,7 +42,7 @@ spec = do
     createSymbolicLink "/proc/self/environ" (folder </> "root/environ")
     forM_ [[], ["--cache-seconds", "0"], ["--spa"], ["--listing"]] $ \options ->
       withServer (["serve", folder </> "root", "--port", "0"] <> options) $ \server -> do
-        forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) paths) $ \target -> do
+        forM_ (concatMap (\target -> [target, target <> "/", "/sub/.." <> target]) attackPaths) $ \target -> do
           answer <- request server ("GET " <> target <> " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
           (target, answer) `shouldSatisfy` \(_, found) ->
             not ("secret" `ByteString.isInfixOf` found)
@@ -275,54 +276,6 @@ spec = do
         ':' : ' ' : '"' : named -> let (name, others) = break (== '"') named in (file, name) : quoted (drop 1 others)
         _ -> quoted more
       _ -> []
-
--- | Ways to write what must not be reached.
-paths :: [ByteString]
-paths =
-  [ "/../secret",
-    "/%2e%2e/secret",
-    "/%2e%2e%2fsecret",
-    "/..%5csecret",
-    "/..\\secret",
-    "/%252e%252e/secret",
-    "/%252e%252e%252fsecret",
-    -- Overlong UTF-8 for dots and slashes.
-    "/%c0%ae%c0%ae/secret",
-    "/%c0%ae%c0%ae%c0%afsecret",
-    "/%e0%80%ae%e0%80%ae/secret",
-    "/%f0%80%80%ae%f0%80%80%ae/secret",
-    "/..%c1%9csecret",
-    -- Letters that some programs take for dots and slashes.
-    "/%ef%bc%8e%ef%bc%8e/secret",
-    "/..%ef%bc%8fsecret",
-    "/%e2%80%a5/secret",
-    "/..%e2%88%95secret",
-    "/%u002e%u002e/secret",
-    -- Invalid UTF-8, and surrogates.
-    "/%ff%fe",
-    "/%ed%a0%80",
-    -- The ends of strings and of names.
-    "/secret%00.html",
-    "/%00",
-    "/..;/secret",
-    "/../secret%20",
-    "/../secret::$DATA",
-    -- Devices, hidden files, links.
-    "/zero",
-    "/environ",
-    "/link",
-    "/CON",
-    "/nul.txt",
-    "/.%2f.%2f../secret",
-    "/sub/.hidden",
-    "/sub/%2ehidden",
-    "//secret",
-    "/file:///etc/passwd",
-    "/~root/x",
-    "/" <> ByteString.replicate 300 0x61,
-    ByteString.concat (replicate 1500 "/a"),
-    ByteString.concat (replicate 1000 "/..")
-  ]
 
 -- | What the server sends until it closes the connection.
 request :: Server -> ByteString -> IO ByteString

@@ -1,6 +1,6 @@
 {-# LANGUAGE TupleSections #-}
 
--- | Which of several targets gets a request. Must not know: connections.
+-- | Chooses one of several targets for a request (load balancing). Must not know: connections.
 module Millrace.Proxy.Balance
   ( Balancer,
     newBalancer,
@@ -25,7 +25,7 @@ import Millrace.Proxy.Settings
 import Millrace.Proxy.Target (showTarget)
 import Network.Wai (Request)
 
--- | The members, and whose turn it is.
+-- | The members, and the number of the one that has the next turn.
 data Balancer = Balancer !Balancing [Member] !(IORef Int)
 
 newBalancer :: Balancing -> [Member] -> IO Balancer
@@ -35,8 +35,8 @@ newBalancer how members = Balancer how members <$> newIORef 0
 balancerMembers :: Balancer -> [Member]
 balancerMembers (Balancer _ members _) = members
 
--- | A member for a request, other than these that were tried. 'Nothing' if there is no other. If no member is known to
--- be well, any one may be chosen: what is known may be out of date, and nothing would be better.
+-- | Chooses a member for a request, other than those that were tried already. 'Nothing': there is no other. If no
+-- member is known to be well, it chooses any of them, because what is known may be out of date.
 chooseMember :: Balancer -> Request -> [Member] -> IO (Maybe Member)
 chooseMember (Balancer how members turn) request tried = case (members, tried) of
   ([only], []) -> return (Just only)
@@ -58,8 +58,8 @@ chooseMember (Balancer how members turn) request tried = case (members, tried) o
       let (before, from) = NonEmpty.splitAt (number `mod` length candidates) candidates
       return (NonEmpty.fromList (from ++ before))
 
--- Each pair of key and member has a weight of its own, and the heaviest member gets the key (rendezvous hashing): if a
--- member goes, the keys of the others stay where they are.
+-- The weight of a pair of key and member. The heaviest member gets the key (rendezvous hashing): if a member goes, the
+-- keys of the others stay with them.
 weight :: Word64 -> Member -> Word64
 weight key member = scrambled (key `xor` scrambled (hashOf (Char8.pack (showTarget (memberTarget member)))))
 

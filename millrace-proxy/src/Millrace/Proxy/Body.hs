@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The body of a response, piece by piece, and the bytes of a connection that were received and not used yet. Must not
--- know: sockets.
+-- | Reads the body of a response piece by piece, and keeps the bytes of the connection that were received and not used
+-- yet. Must not know: sockets.
 module Millrace.Proxy.Body
   ( Source (..),
     newSource,
@@ -33,14 +33,14 @@ import Millrace.Http.Http1.Wire
 import Millrace.Proxy.ResponseHead (Framing (..), parseFieldLine)
 import Network.HTTP.Types (ResponseHeaders)
 
--- | Where bytes come from.
+-- | The bytes that a connection receives.
 data Source = Source
   { -- | Waits for bytes, at most the given number. Empty at the end.
     sourceMore :: !(Int -> IO ByteString),
     sourceRest :: !(IORef ByteString)
   }
 
--- | A body that breaks its framing, and how.
+-- | The body breaks its framing. The text says how.
 newtype Broken = Broken String
   deriving (Show)
 
@@ -49,17 +49,17 @@ instance Exception Broken
 newSource :: (Int -> IO ByteString) -> IO Source
 newSource more = Source more <$> newIORef ByteString.empty
 
--- | The bytes that are there already, or else the next ones. Empty at the end.
+-- | Returns the bytes that are there already, or else waits for the next ones. Empty at the end.
 takeSome :: Source -> Int -> IO ByteString
 takeSome source size = do
   rest <- readIORef (sourceRest source)
   if ByteString.null rest then sourceMore source size else rest <$ writeIORef (sourceRest source) ByteString.empty
 
--- | Has everything that was received been used?
+-- | Whether everything that was received has been used.
 isUsedUp :: Source -> IO Bool
 isUsedUp source = ByteString.null <$> readIORef (sourceRest source)
 
--- The same, for where the end would be too early.
+-- Returns the next bytes. Throws 'Broken' at the end, which comes too early here.
 takeNext :: Source -> Int -> IO ByteString
 takeNext source size = do
   bytes <- takeSome source size

@@ -21,14 +21,15 @@ import Network.HTTP.Types (HeaderName, RequestHeaders, methodOptions)
 import Network.HTTP.Types.Version (http10, http11)
 import Network.Wai (Request, httpVersion, requestHeaders, requestMethod)
 
--- | What a proxy calls itself in Via. It begins with @millrace-@ and is made anew for each proxy, so that it says
--- nothing about the machine, and two proxies never have the same one.
+-- | The name of a proxy in Via: @millrace-@ and an identifier. Each proxy makes a new one, so that no two proxies share
+-- a name, and the name says nothing about the machine.
 newtype ProxyName = ProxyName ByteString
 
 newProxyName :: Identifiers -> ProxyName
 newProxyName identifiers = ProxyName ("millrace-" <> proxyIdentifier identifiers)
 
--- | What the proxy adds to Via (RFC 9110, section 7.6.3): the version that the client spoke, and the proxy's name.
+-- | The text that the proxy adds to Via (RFC 9110, section 7.6.3): the version that the client spoke, and the proxy's
+-- name.
 viaText :: ProxyName -> Request -> ByteString
 viaText (ProxyName name) request = version <> name
   where
@@ -37,22 +38,22 @@ viaText (ProxyName name) request = version <> name
       | httpVersion request == http10 = "1.0 "
       | otherwise = "2 "
 
--- | Has the request come through this proxy before?
+-- | Whether the request has come through this proxy before.
 hasBeenAt :: ProxyName -> Request -> Bool
 hasBeenAt (ProxyName name) request =
   or [name `ByteString.isInfixOf` value | (field, value) <- requestHeaders request, field == "via"]
 
--- | How much further a request may go.
+-- | Whether a request may go further.
 data Onward
-  = -- | As it is, or with a Max-Forwards that is less by one.
+  = -- | It may: as it is, or with its Max-Forwards reduced by one.
     Onward !Request
-  | -- | No further. The proxy answers.
+  | -- | It may not. The proxy answers it.
     EndsHere
   | -- | Max-Forwards is no number.
     Unclear
 
--- | Looks at Max-Forwards, as the method OPTIONS demands (RFC 9110, section 7.6.2). With other methods that a proxy
--- passes on it means nothing.
+-- | Reads Max-Forwards of a request with the method OPTIONS (RFC 9110, section 7.6.2). With other methods that a proxy
+-- passes on the field means nothing.
 onward :: Request -> Onward
 onward request
   | requestMethod request /= methodOptions = Onward request

@@ -70,27 +70,27 @@ import Network.Wai.Handler.Millrace
   )
 import Numeric (showHex)
 
--- | A request on its way.
+-- | A request that is being sent, or whose response is awaited.
 data Exchange = Exchange
   { exchangeLimits :: !Limits,
     exchangeTarget :: !Target,
     exchangeRequest :: !Request,
     exchangeLink :: !Link,
     exchangeEnd :: !Deadline,
-    -- | When the request was complete, on the clock of deadlines.
+    -- | The moment at which the request was complete, on the clock of deadlines.
     exchangeSent :: !(IORef (Maybe Word64)),
     exchangeInterrupted :: !(IORef (Maybe SomeException)),
-    -- | Has the target sent anything?
+    -- | Whether the target has sent anything.
     exchangeHeard :: !(IORef Bool),
     -- | Full when the target has said 100 (Continue).
-    exchangeWish :: !(MVar ()),
-    -- | What was known of the client when the response began.
+    exchangeContinue :: !(MVar ()),
+    -- | The client's presence when the response began.
     exchangeClient :: !(IORef Presence),
     -- | Ends the body of a request with trailers.
     exchangeEndBody :: !EndOfBody
   }
 
--- | How the body of a request is framed on the connection, and ended.
+-- | The way in which the body of a request is framed on the connection, and ended.
 data EndOfBody
   = -- | As in HTTP\/1.1.
     InBytes
@@ -106,7 +106,8 @@ newExchange limits' target request end link endOfBody =
     <*> newIORef Present
     <*> pure endOfBody
 
--- | Call this before any of a response is passed on that may wait for the target again.
+-- | Records whether the client is there. Call it before the first part of a response is passed on, if the rest may have
+-- to wait for the target.
 noteClient :: Exchange -> IO ()
 noteClient exchange = unless (isSecure request) (getPresence request >>= writeIORef (exchangeClient exchange))
   where
@@ -116,7 +117,7 @@ noteClient exchange = unless (isSecure request) (getPresence request >>= writeIO
 problem :: Exchange -> Cause -> Problem
 problem exchange = Problem (Just (exchangeTarget exchange))
 
--- | The deadline of something that begins now.
+-- | The deadline of an action that begins now and has this limit.
 deadlineIn :: TimeLimit -> IO Deadline
 deadlineIn limit
   | limit == noTimeLimit = return noDeadline
@@ -130,7 +131,7 @@ synchronously = tryJust (\failure -> if isAsynchronous failure then Nothing else
       Just (SomeAsyncException _) -> True
       Nothing -> False
 
--- | A short text for an exception. The message that it becomes part of names the target already, so no other text does.
+-- | A short text for an exception, without the target's name: the message around it has that already.
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException inner)
   | Just network <- fromException failure = inSentence (ioe_description network)
@@ -142,7 +143,7 @@ reasonOf failure@(SomeException inner)
     text = takeWhile (/= '\n') (displayException inner)
     without beginning = fromMaybe text (stripPrefix beginning text)
 
--- | What an exception of connecting means.
+-- | The cause to report for an exception that connecting has thrown.
 unconnected :: SomeException -> Cause
 unconnected failure
   | wasTooLate failure = TooSlow ToConnect
@@ -154,7 +155,8 @@ unconnected failure
       Just (CertificateRefused reason _) -> reason `elem` [UnknownAuthority, SelfSigned]
       _ -> False
 
--- Why there is no connection to any address of a name. The addresses are told if there are several reasons.
+-- The reason why there is no connection to any address of a name. If the addresses have different reasons, each is
+-- named with its own.
 withAddresses :: ConnectError -> String
 withAddresses (ConnectError _ attempts) = case nub (map (inSentence . ioe_description . snd) attempts) of
   [] -> "the name has no address"
@@ -176,7 +178,7 @@ hasNothingLeft failure = any (maybe False isShortage . ioe_errno) problems
         ++ maybe [] (\(ConnectError _ attempts) -> map snd attempts) (fromException failure)
     isShortage code = Errno code `elem` [eMFILE, eNFILE, eADDRNOTAVAIL, eNOBUFS, eNOMEM]
 
--- | What an exception of the connection means.
+-- | The cause to report for an exception that an open connection has thrown.
 causeOf :: SomeException -> Cause
 causeOf failure = case fromException failure of
   Just (ResponseReset code) -> ResetByTarget code
@@ -204,14 +206,14 @@ framingOf body = case body of
   Held bytes -> CountedBody (ByteString.length bytes)
   Streamed framing _ -> framing
 
--- | Does the client wait until the target wants the body?
+-- | Whether the client waits until the target wants the body.
 waitingFor :: RequestBody -> Waiting
 waitingFor body = case body of
   Streamed _ waiting -> waiting
   _ -> SendsAtOnce
 
--- | Reads a small body, so that it can be sent together with the head. Waits for the client, unless that waits itself,
--- for what the target says to the head. Throws what reading throws.
+-- | Reads a small body, so that it can be sent together with the head. Waits for the client to send it, unless the
+-- client itself waits for the target's 100 (Continue). Throws what reading throws.
 holdSmallBody :: Request -> IO RequestBody
 holdSmallBody request = case requestBodyLength request of
   KnownLength 0 -> return Absent
@@ -243,7 +245,7 @@ sendRequest exchange source bytes body = case body of
           | otherwise -> throwIO (problem exchange (causeOf failure))
     sentAt = writeIORef (exchangeSent exchange) . Just
 
--- How long the first bytes are waited for without watching the client.
+-- The time for which the first bytes are awaited without watching the client.
 momentOf :: Exchange -> Word64 -> TimeLimit
 momentOf exchange now =
   microseconds (fromIntegral (min untilEnd (momentWithin (firstByteLimit (exchangeLimits exchange))) `quot` 1000))
@@ -251,7 +253,7 @@ momentOf exchange now =
     untilEnd = if exchangeEnd exchange == noDeadline then maxBound else end - min now end
     end = deadlineNanoseconds (exchangeEnd exchange)
 
--- | The request is complete.
+-- | Records that the request is complete.
 noteSent :: Exchange -> IO ()
 noteSent exchange = monotonicNanoseconds >>= writeIORef (exchangeSent exchange) . Just
 
@@ -269,8 +271,8 @@ send exchange pieces = do
 sendPiece :: Exchange -> ByteString -> IO ()
 sendPiece exchange piece = send exchange [piece]
 
--- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has all of
--- it. When the action ends, so does the sending.
+-- | Runs an action while another thread sends the body, if it is streamed. The target may answer before it has received
+-- the whole body. Sending ends with the action.
 --
 -- If the client does not send the body, the action finds the connection ended, and then the reason in
 -- 'exchangeInterrupted'.
@@ -281,7 +283,7 @@ withSender exchange body action = case body of
   where
     sender :: BodyFraming -> Waiting -> (forall b. IO b -> IO b) -> IO ()
     sender framing waiting unmask = do
-      outcome <- try (unmask (awaitWish waiting >> sendBody exchange framing))
+      outcome <- try (unmask (awaitContinue waiting >> sendBody exchange framing))
       case outcome of
         Right () -> return ()
         Left failure -> case fromException failure of
@@ -291,8 +293,8 @@ withSender exchange body action = case body of
           _ -> writeIORef (exchangeInterrupted exchange) (Just failure) >> linkInterrupt (exchangeLink exchange)
 
     -- Reading the body is what tells the client to send it. A target that says nothing may wait for the body.
-    awaitWish SendsAtOnce = return ()
-    awaitWish WaitsToContinue = void (timeout wishMicros (readMVar (exchangeWish exchange)))
+    awaitContinue SendsAtOnce = return ()
+    awaitContinue WaitsToContinue = void (timeout wishMicros (readMVar (exchangeContinue exchange)))
     wishMicros = 1000000
     isEnd cause = case cause of
       ConnectionLost _ -> True
@@ -337,7 +339,8 @@ receiveFrom :: Exchange -> Wait -> Int -> IO ByteString
 receiveFrom exchange wait size =
   awaitFrom exchange wait (\deadline -> linkReceive (exchangeLink exchange) deadline size)
 
--- | The same for whatever comes from the target. The action waits until the deadline.
+-- | Runs an action that receives from the target, until the deadline that it gets. Watches the client meanwhile, as
+-- 'receiveFrom' does, and throws the same exceptions.
 awaitFrom :: Exchange -> Wait -> (Deadline -> IO a) -> IO a
 awaitFrom exchange wait receive = do
   begin <- monotonicNanoseconds
@@ -436,8 +439,8 @@ receiveHead exchange source = takeHeads exchange oneHead
     malformed = throwIO . problem exchange . BadResponse
     headMax = headBytesMax (exchangeLimits exchange)
 
--- A target that does not say what it is has its reasons: an empty field keeps the server in front from saying what it
--- is itself.
+-- If the target does not say what it is, this adds an empty field Server: otherwise the server in front of the proxy
+-- would add its own.
 withoutServersOwn :: ResponseHeaders -> ResponseHeaders
 withoutServersOwn fields = if any ((== hServer) . fst) fields then fields else (hServer, ByteString.empty) : fields
 
@@ -453,6 +456,6 @@ takeHeads exchange oneHead = go (100 :: Int)
           | code >= 200 -> return found {headFields = withoutServersOwn (headFields found)}
           | left == 0 -> throwIO (problem exchange (BadResponse "too many interim responses"))
           | otherwise -> do
-            when (code == 100) (void (tryPutMVar (exchangeWish exchange) ()))
+            when (code == 100) (void (tryPutMVar (exchangeContinue exchange) ()))
             when (code > 101) (sendInterim (exchangeRequest exchange) (headStatus found) (headFields found))
             go (left - 1)

@@ -25,7 +25,7 @@ import Foreign.Ptr (Ptr, castPtr)
 import Millrace.Http.FieldSyntax (listMembers, membersMax)
 import Network.HTTP.Types (Header)
 
--- | Without blanks at its ends.
+-- | Removes blanks from both ends.
 withoutBlanks :: ByteString -> ByteString
 withoutBlanks = ByteString.dropWhileEnd isBlank . ByteString.dropWhile isBlank
   where
@@ -39,23 +39,24 @@ tokensOf values = case values of
   [value] | value == "keep-alive" || value == "close" -> Just [value]
   _ -> map inLowerCase <$> listMembers values
 
--- | The same for a field Connection, which may not be left unread: what it names must not be passed on.
+-- | The members of the field Connection, in lower case. 'Left' if the list is too long to be read: it cannot be
+-- ignored, because the fields that it names must not be passed on.
 optionsOf :: [ByteString] -> Either String [ByteString]
 optionsOf = maybe (Left ("Connection names more than " <> show membersMax <> " options")) Right . tokensOf
 
--- | Does the list have this member? The member is in lower case. A list that is too long has none.
+-- | Whether the list has this member, which is in lower case. A list that is too long has none.
 names :: [ByteString] -> ByteString -> Bool
 names values member = maybe False (member `elem`) (tokensOf values)
 
 -- 'CI.foldCase' calls a function for each byte.
 inLowerCase :: ByteString -> ByteString
-inLowerCase bytes = Internal.unsafeCreate (ByteString.length bytes) $ \place ->
-  Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> c_foldCase place (castPtr start) (fromIntegral size))
+inLowerCase bytes = Internal.unsafeCreate (ByteString.length bytes) $ \destination ->
+  Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> c_foldCase destination (castPtr start) (fromIntegral size))
 
 foreign import ccall unsafe "proxy_fold_case"
   c_foldCase :: Ptr Word8 -> Ptr Word8 -> CSize -> IO ()
 
--- | One value of several. Mostly there is only one, which needs no copy.
+-- | Joins the values of a field. A single one is not copied.
 joined :: [ByteString] -> ByteString
 joined [value] = value
 joined values = ByteString.intercalate ", " values
@@ -71,7 +72,7 @@ withoutNamed options fields
 
 -- | The name of a field that the proxy writes itself, ready for both versions of HTTP.
 data OwnField = OwnField
-  { -- | What is before the value in a head of HTTP\/1.1: the end of the line before, the name, and the colon.
+  { -- | The bytes before the value in a head of HTTP\/1.1: the end of the previous line, the name, and the colon.
     ownLine :: !ByteString,
     -- | In lower case.
     ownName :: !ByteString

@@ -1,6 +1,6 @@
--- | A request that is being passed on, and what comes of it. Must not know: sockets.
+-- | A request that is being passed on to a target, and its outcome. Must not know: sockets.
 module Millrace.Proxy.ForwardedRequest
-  ( Passing (..),
+  ( ForwardedRequest (..),
     Result (..),
     Next (..),
     isRepeatable,
@@ -34,38 +34,37 @@ import Network.Wai.Handler.Millrace
   )
 
 -- | A request that is being passed on.
-data Passing = Passing
-  { passingRequest :: !Request,
-    passingRespond :: Response -> IO ResponseReceived,
-    passingEnd :: !Deadline,
-    passingBody :: !RequestBody,
-    passingUpgrade :: !(Maybe ByteString),
-    passingOutgoing :: !Outgoing
+data ForwardedRequest = ForwardedRequest
+  { forwardedRequest :: !Request,
+    forwardedRespond :: Response -> IO ResponseReceived,
+    forwardedDeadline :: !Deadline,
+    forwardedBody :: !RequestBody,
+    forwardedUpgrade :: !(Maybe ByteString),
+    forwardedOutgoing :: !Outgoing
   }
 
--- | What came of it.
+-- | The outcome of passing a request on.
 data Result
   = Delivered !ResponseReceived
   | Failed !Problem !Next
 
--- | What to do about a problem.
+-- | Whether another target may be tried after a problem.
 data Next = TryOthers | GiveUp
 
--- | May it be sent twice?
-isRepeatable :: Passing -> Bool
-isRepeatable passing = case passingBody passing of
+-- | Whether the request may be sent twice.
+isRepeatable :: ForwardedRequest -> Bool
+isRepeatable forwarded = case forwardedBody forwarded of
   Absent ->
-    requestMethod (passingRequest passing) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
+    requestMethod (forwardedRequest forwarded) `elem` [methodGet, methodHead, methodOptions, methodPut, methodDelete]
   _ -> False
 
 -- | Counts a problem against the health of a target, if it is the target's fault.
 noteProblem :: Settings -> Member -> Problem -> IO ()
 noteProblem settings member reason = when (isFaultOfTarget reason) (noteFailure (limits settings) member)
 
--- | For the server's 'Network.Wai.Handler.Millrace.setOnExceptionResponse'. A target may fail in the middle of a
--- response of which nothing has been sent to the client yet. Then this tells the client that it was the target (502 or
--- 504); by default the server would blame itself (500). Everything that is no 'Problem' gets
--- 'defaultOnExceptionResponse'.
+-- | The response for an exception, for the server's 'Network.Wai.Handler.Millrace.setOnExceptionResponse'. A target may
+-- fail in the middle of a response of which nothing has been sent to the client yet. Then the client gets 502 or 504,
+-- where the server's default is 500. For everything that is no 'Problem' this is 'defaultOnExceptionResponse'.
 --
 -- > runSettings (setOnExceptionResponse onExceptionResponse defaultSettings) proxy
 onExceptionResponse :: SomeException -> Response
@@ -74,18 +73,18 @@ onExceptionResponse failure = maybe (defaultOnExceptionResponse failure) problem
 -- | Responds with a body that an action writes. The action gets what writes and what flushes, and returns the trailers.
 -- Also returns whether the action ran to its end: the server does not run it if the response may not have a body.
 respondStreaming ::
-  Passing ->
+  ForwardedRequest ->
   Status ->
   ResponseHeaders ->
   ((ByteString -> IO ()) -> IO () -> IO ResponseHeaders) ->
   IO (ResponseReceived, Extent)
-respondStreaming passing status fields write = do
+respondStreaming forwarded status fields write = do
   trailers <- newIORef []
   extent <- newIORef Cut
   modifyHTTP2Data
-    (passingRequest passing)
+    (forwardedRequest forwarded)
     (\said -> Just (fromMaybe defaultHTTP2Data said) {http2dataTrailers = trailersFrom trailers})
-  received <- passingRespond passing . responseStream status fields $ \give flush -> do
+  received <- forwardedRespond forwarded . responseStream status fields $ \give flush -> do
     behind <- write (give . byteString) flush
     writeIORef trailers (passedTrailers behind)
     writeIORef extent Whole
@@ -95,6 +94,6 @@ respondStreaming passing status fields write = do
       Nothing -> Trailers <$> readIORef trailers
       Just _ -> return (NextTrailersMaker (trailersFrom trailers))
 
--- | Was all of the body written?
+-- | Whether all of the body was written.
 data Extent = Whole | Cut
   deriving (Eq)

@@ -19,7 +19,7 @@ import Millrace.Proxy.Field (OwnField, joined, ownField)
 import Millrace.Proxy.Settings (Forwarding (..))
 import Network.Wai (Request, isSecure, remoteHost, requestHeaderHost)
 
--- | What the client has said about itself and other proxies: the values of all fields of a name.
+-- | The client's fields about itself and other proxies. Each list has the values of all fields of one name.
 data Claimed = Claimed
   { claimedForwarded :: [ByteString],
     claimedFor :: [ByteString],
@@ -27,11 +27,11 @@ data Claimed = Claimed
     claimedHost :: [ByteString]
   }
 
--- | A client that says nothing.
+-- | No such fields.
 claimsNothing :: Claimed
 claimsNothing = Claimed [] [] [] []
 
--- | What was gathered in reverse.
+-- | Reverses the lists, which were gathered in reverse.
 inOrder :: Claimed -> Claimed
 inOrder (Claimed said for proto host) = Claimed (reverse said) (reverse for) (reverse proto) (reverse host)
 

@@ -18,7 +18,7 @@ import Millrace.Proxy.Member
 import Millrace.Proxy.Problem
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
-import Millrace.Proxy.Shared (transportOf)
+import Millrace.Proxy.SharedConnections (transportOf)
 import Millrace.Proxy.Target
 import Millrace.Timer (threadDelay)
 import Network.HTTP.Types (statusCode)

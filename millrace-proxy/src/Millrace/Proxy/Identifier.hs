@@ -23,25 +23,26 @@ import Foreign.Storable (pokeByteOff)
 import GHC.ByteOrder (ByteOrder (LittleEndian), targetByteOrder)
 import System.IO (IOMode (ReadMode), withBinaryFile)
 
--- | A source of identifiers. They are unique, and say nothing about the machine, but they are no secrets.
+-- | A source of identifiers. They are unique and reveal nothing about the machine, but they can be guessed.
 data Identifiers = Identifiers
   { identifierFirst :: !Word64,
     identifierSecond :: !Word64,
     identifierCounter :: !(IORef Word64),
-    -- | That of the source itself. The others do not follow from it.
+    -- | The identifier of the source itself. The others cannot be computed from it.
     identifierOwn :: !Word64
   }
 
 newIdentifiers :: IO Identifiers
 newIdentifiers = do
   random <- withBinaryFile "/dev/urandom" ReadMode (`ByteString.hGet` 32)
-  let word at = ByteString.foldl' (\sum' byte -> 256 * sum' + fromIntegral byte) 0 (ByteString.take 8 (ByteString.drop at random))
+  let word at = ByteString.foldl' append 0 (ByteString.take 8 (ByteString.drop at random))
+      append high byte = 256 * high + fromIntegral byte
   counter <- newIORef (word 16)
   return (Identifiers (word 0) (word 8) counter (word 24))
 
 -- | The identifier of the source itself: 16 hexadecimal digits.
 proxyIdentifier :: Identifiers -> ByteString
-proxyIdentifier identifiers = Internal.unsafeCreate 16 (\place -> pokeHex place (identifierOwn identifiers))
+proxyIdentifier identifiers = Internal.unsafeCreate 16 (\destination -> pokeHex destination (identifierOwn identifiers))
 
 next :: Identifiers -> IO Word64
 next identifiers = atomicModifyIORef' (identifierCounter identifiers) (\count -> (count + 0x9e3779b97f4a7c15, count))
@@ -57,46 +58,48 @@ mixed number = third `xor` (third `shiftR` 31)
 requestId :: Identifiers -> IO ByteString
 requestId identifiers = do
   count <- next identifiers
-  Internal.create 32 $ \place -> do
-    pokeHex place (mixed (count `xor` identifierFirst identifiers))
-    pokeHex (place `plusPtr` 16) (mixed (count + identifierSecond identifiers))
+  Internal.create 32 $ \destination -> do
+    pokeHex destination (mixed (count `xor` identifierFirst identifiers))
+    pokeHex (destination `plusPtr` 16) (mixed (count + identifierSecond identifiers))
 
 -- | A new value of @traceparent@, without the flag that asks for recording.
 traceParent :: Identifiers -> IO ByteString
 traceParent identifiers = do
   count <- next identifiers
-  Internal.create 55 $ \place -> do
-    pokeByteOff place 0 (48 :: Word8)
-    pokeByteOff place 1 (48 :: Word8)
-    pokeByteOff place 2 (45 :: Word8)
-    pokeHex (place `plusPtr` 3) (mixed (count + identifierFirst identifiers))
-    pokeHex (place `plusPtr` 19) (mixed (count `xor` identifierSecond identifiers))
-    pokeByteOff place 35 (45 :: Word8)
-    pokeHex (place `plusPtr` 36) (max 1 (mixed count))
-    pokeByteOff place 52 (45 :: Word8)
-    pokeByteOff place 53 (48 :: Word8)
-    pokeByteOff place 54 (48 :: Word8)
+  Internal.create 55 $ \destination -> do
+    pokeByteOff destination 0 (48 :: Word8)
+    pokeByteOff destination 1 (48 :: Word8)
+    pokeByteOff destination 2 (45 :: Word8)
+    pokeHex (destination `plusPtr` 3) (mixed (count + identifierFirst identifiers))
+    pokeHex (destination `plusPtr` 19) (mixed (count `xor` identifierSecond identifiers))
+    pokeByteOff destination 35 (45 :: Word8)
+    pokeHex (destination `plusPtr` 36) (max 1 (mixed count))
+    pokeByteOff destination 52 (45 :: Word8)
+    pokeByteOff destination 53 (48 :: Word8)
+    pokeByteOff destination 54 (48 :: Word8)
 
 -- 16 digits, eight at a time.
 pokeHex :: Ptr Word8 -> Word64 -> IO ()
-pokeHex place word =
-  pokeByteOff place 0 (digits (word `shiftR` 32)) >> pokeByteOff place 8 (digits (word .&. 0xffffffff))
+pokeHex destination word =
+  pokeByteOff destination 0 (digits (word `shiftR` 32)) >> pokeByteOff destination 8 (digits (word .&. 0xffffffff))
   where
     digits =
       inBigEndian . asText . spread 4 0x0f0f0f0f0f0f0f0f . spread 8 0x00ff00ff00ff00ff . spread 16 0x0000ffff0000ffff
     spread by places value = (value `shiftL` by .|. value) .&. places
-    -- Each byte has a digit's value. 10 and more are letters, which come 39 places behind the decimal digits.
+    -- Each byte has a digit's value. 10 and more are letters, whose codes are 39 greater than they would be as further
+    -- digits.
     asText values = values + 0x3030303030303030 + 39 * ((values + 0x0606060606060606) `shiftR` 4 .&. 0x0101010101010101)
     inBigEndian value = if targetByteOrder == LittleEndian then byteSwap64 value else value
 
--- | May a client's identifier be passed on?
+-- | Whether a client's identifier may be passed on.
 isRequestId :: ByteString -> Bool
 isRequestId value =
   not (ByteString.null value)
     && ByteString.length value <= 128
     && ByteString.all (\byte -> byte > 32 && byte < 127) value
 
--- | Is it a valid @traceparent@ (W3C Trace Context, section 3.2)? Versions after 00 may have more behind its form.
+-- | Whether it is a valid @traceparent@ (W3C Trace Context, section 3.2). Versions after 00 may have more text behind
+-- it.
 isTraceParent :: ByteString -> Bool
 isTraceParent value = case parts of
   version : parts'@[_, _, _]

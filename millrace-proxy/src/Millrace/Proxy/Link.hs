@@ -57,30 +57,31 @@ data Link = Link
   { -- | Receives until the deadline, at most the given number of bytes. Empty at the end.
     linkReceive :: !(Deadline -> Int -> IO ByteString),
     linkSend :: !(Deadline -> [ByteString] -> IO ()),
-    -- | Sends bytes without waiting, and then receives as 'linkReceive' does, with a limit on the time: one operation
-    -- where the connection has one for both.
+    -- | Sends bytes without waiting, and then receives as 'linkReceive' does, within a time limit. A plain socket does
+    -- both in one operation.
     linkAsk :: !(TimeLimit -> ByteString -> IO Asked),
-    -- | Says that nothing more is sent.
+    -- | Tells the target that nothing more will be sent.
     linkEndSending :: !(IO ()),
     linkClose :: !(IO ()),
-    -- | Has the target sent nothing since, and not ended the connection either? If it has, what it sent is not the
-    -- answer to the next request. Does not block.
+    -- | Whether the target has sent nothing since the last response, and not ended the connection. Otherwise the
+    -- connection must be closed: what it sent would be taken for the answer to the next request. Does not block.
     linkIsQuiet :: !(IO Bool),
-    -- | Has the target ended the connection? Takes nothing from it, so any thread may ask, also about a connection that
-    -- somebody uses or closes. Does not block.
+    -- | Whether the target has ended the connection. Receives nothing, so any thread may call it, also while another
+    -- one uses or closes the connection. Does not block.
     linkHasEnded :: !(IO Bool),
     -- | Ends the connection for every thread that waits on it. May be called by any thread, and more than once.
     linkInterrupt :: !(IO ())
   }
 
--- | What came of asking.
+-- | The outcome of 'linkAsk'.
 data Asked
-  = -- | Only so many bytes were sent, and nothing was received.
+  = -- | Only this many bytes were sent, and nothing was received.
     AskedInPart !Int
-  | -- | What was received; empty at the end.
+  | -- | The bytes that were received; empty at the end.
     Answered !ByteString
 
--- | How to protect connections: which version of HTTP is asked for. What no target needs is not there.
+-- | The TLS contexts for connections, by the version of HTTP that they offer. A context that no target needs is
+-- 'Nothing'.
 data Secured = Secured
   { -- | HTTP\/1.1 only.
     securedOnly1 :: !(Maybe ClientContext),
@@ -90,7 +91,7 @@ data Secured = Secured
     securedEither :: !(Maybe ClientContext)
   }
 
--- | What targets with these schemes need. Throws a @SettingsError@ of "Millrace.Tls".
+-- | Makes the TLS contexts that targets with these schemes need. Throws a @SettingsError@ of "Millrace.Tls".
 newSecured :: ClientSettings -> [Scheme] -> IO Secured
 newSecured settings schemes =
   Secured <$> neededBy [Https, Https1] ["http/1.1"] <*> neededBy [H2] ["h2"] <*> neededBy [Https] ["h2", "http/1.1"]
@@ -99,7 +100,7 @@ newSecured settings schemes =
       | any (`elem` users) schemes = Just <$> newClientContext settings {clientProtocols = map Char8.pack protocols}
       | otherwise = return Nothing
 
--- | For a connection that must speak HTTP\/1.1.
+-- | Restricts the contexts to connections that must speak HTTP\/1.1.
 onlyVersion1 :: Secured -> Secured
 onlyVersion1 secured = secured {securedEither = securedOnly1 secured}
 
@@ -107,9 +108,10 @@ onlyVersion1 secured = secured {securedEither = securedOnly1 secured}
 data Version = Version1 | Version2
   deriving (Eq)
 
--- | Connects to a target, and says what it speaks. Waits until the deadline. Throws what the network and TLS throw.
+-- | Connects to a target, and returns the version that it speaks. Waits until the deadline. Throws what the network and
+-- TLS throw.
 connectLink :: Deadline -> Secured -> Target -> IO (Link, Version)
-connectLink deadline secured target = case targetPlace target of
+connectLink deadline secured target = case targetAddress target of
   AtPath path
     | isProtected scheme -> ioError (userError ("TLS on the Unix socket " <> path))
     | otherwise -> bracketOnError (socket AF_UNIX Stream defaultProtocol) Socket.close $ \raw ->
@@ -179,7 +181,7 @@ ask raw limit bytes
       NotSent count -> AskedInPart count <$ giveBack buffer
       Sent EndOfStream -> return (Answered ByteString.empty)
       Sent (Received received count) -> do
-        answer <- create count (\place -> copyBytes place (borrowedBytes received) count)
+        answer <- create count (\copy -> copyBytes copy (borrowedBytes received) count)
         Answered answer <$ giveBack received
   where
     size = ByteString.length bytes

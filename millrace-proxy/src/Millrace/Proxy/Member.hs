@@ -20,7 +20,7 @@ import Data.Word (Word64)
 import Millrace.Deadline (microseconds, monotonicNanoseconds, timeLimitNanoseconds)
 import Millrace.Proxy.Pool
 import Millrace.Proxy.Settings (Limits (..))
-import Millrace.Proxy.Shared
+import Millrace.Proxy.SharedConnections
 import Millrace.Proxy.Target
 
 -- | A target and what the proxy knows of it.
@@ -31,14 +31,14 @@ data Member = Member
     memberPool :: !Pool,
     -- | Its connections of HTTP\/2.
     memberShared :: !Shared,
-    -- | How many requests it works on.
+    -- | The number of requests that it works on.
     memberActive :: !(IORef Int),
     memberFailures :: !(IORef Failures),
-    -- | What active checks say.
+    -- | The result of active checks.
     memberIsWell :: !(IORef Bool)
   }
 
--- How many requests have failed in a row, and until when the target is left out.
+-- The number of requests that have failed in a row, and the moment until which the target is left out.
 data Failures = Failures !Int !Word64
 
 newMember :: Limits -> Target -> IO Member
@@ -61,7 +61,7 @@ noteSuccess member = do
   Failures count _ <- readIORef (memberFailures member)
   unless (count == 0) (writeIORef (memberFailures member) (Failures 0 0))
 
--- | After enough of them the target is left out for a time.
+-- | Counts a failed request. After enough of them in a row, the target is left out for a time.
 noteFailure :: Limits -> Member -> IO ()
 noteFailure limits member = do
   now <- monotonicNanoseconds
@@ -76,17 +76,17 @@ noteFailure limits member = do
           ()
         )
 
--- | May requests go there, as far as is known?
+-- | Whether requests may go there, as far as is known.
 isUsable :: Member -> IO Bool
 isUsable member = (== Well) <$> memberHealth member
 
--- | What a proxy knows of a target.
+-- | The state of a target, for observers.
 data TargetState = TargetState
   { stateTarget :: !Target,
     stateHealth :: !TargetHealth,
-    -- | How many requests it works on.
+    -- | The number of requests that it works on.
     stateRequests :: !Int,
-    -- | How many connections to it are kept and not in use.
+    -- | The number of connections to it that are kept and not in use.
     stateKept :: !Int
   }
   deriving (Eq, Show)

@@ -30,7 +30,7 @@ data Pool = Pool
     poolNanoseconds :: !Word64
   }
 
--- The latest one first: it is in the caches, and the others can grow old. With their number.
+-- The kept connections and their number. The latest one is first: it is in the caches, and the others can grow old.
 data Stack
   = Open !Int [Kept]
   | Closed
@@ -41,7 +41,7 @@ data Kept = Kept !Link !Word64
 newPool :: Int -> Int -> IO Pool
 newPool count micros = do
   stacks <- newPerCapability (Open 0 [])
-  let capabilities = placeCount stacks
+  let capabilities = variableCount stacks
   return
     Pool
       { poolStacks = stacks,
@@ -49,13 +49,13 @@ newPool count micros = do
         poolNanoseconds = timeLimitNanoseconds (microseconds micros)
       }
 
--- | Takes a connection on which nothing has happened since it was kept. It is the caller's to close. Does not block.
+-- | Takes a connection on which nothing has happened since it was kept. The caller must close it. Does not block.
 takeLink :: Pool -> IO (Maybe Link)
 takeLink pool = do
-  own <- ownPlace (poolStacks pool)
+  own <- ownVariable (poolStacks pool)
   taken <- atomicModifyIORef' own pop
   case taken of
-    Nothing | placeCount (poolStacks pool) > 1 -> fromOthers (allPlaces (poolStacks pool))
+    Nothing | variableCount (poolStacks pool) > 1 -> fromOthers (allVariables (poolStacks pool))
     Nothing -> return Nothing
     Just kept -> checked kept
   where
@@ -74,33 +74,33 @@ pop stack = (stack, Nothing)
 keepLink :: Pool -> Link -> IO ()
 keepLink pool link = mask_ $ do
   now <- monotonicNanoseconds
-  own <- ownPlace (poolStacks pool)
+  own <- ownVariable (poolStacks pool)
   join (atomicModifyIORef' own (push now))
   where
     push now stack = case stack of
       Open count others | count < poolMax pool -> (Open (count + 1) (Kept link now : others), return ())
       _ -> (stack, linkClose link)
 
--- | How many connections are kept. Does not block.
+-- | The number of connections that are kept. Does not block.
 keptCount :: Pool -> IO Int
-keptCount pool = sum <$> mapM (fmap size . readIORef) (allPlaces (poolStacks pool))
+keptCount pool = sum <$> mapM (fmap size . readIORef) (allVariables (poolStacks pool))
   where
     size stack = case stack of
       Open count _ -> count
       Closed -> 0
 
--- | How often to call 'tidyPool'.
+-- | The time between two calls of 'tidyPool'.
 tidyingMicros :: Int
 tidyingMicros = 500000
 
 -- | Closes connections that were kept for too long, and those that the target has closed. Does not block.
 --
--- They stay in the pool while this looks at them, so that a request never finds it empty. 'takeLink' finds out by
--- itself whether the target has sent what nobody asked for.
+-- They stay in the pool while this looks at them, so that a request never finds it empty. 'takeLink' checks by
+-- itself whether the target has sent bytes without a request.
 tidyPool :: Pool -> IO ()
 tidyPool pool = do
   now <- monotonicNanoseconds
-  forM_ (allPlaces (poolStacks pool)) $ \stack -> do
+  forM_ (allVariables (poolStacks pool)) $ \stack -> do
     over <- readIORef stack >>= filterM (isOver now) . linksOf
     -- Two that were kept in the same nanosecond are closed together, which harms nobody.
     let isOne (Kept _ since) = since `elem` [moment | Kept _ moment <- over]
@@ -114,16 +114,16 @@ tidyPool pool = do
     without isOne (Open _ ones) = let (gone, good) = partition isOne ones in (Open (length good) good, gone)
     without _ Closed = (Closed, [])
 
--- | Closes all connections. The pool goes on.
+-- | Closes all connections. The pool can be used further.
 closeKept :: Pool -> IO ()
-closeKept pool = closing (allPlaces (poolStacks pool)) emptied
+closeKept pool = closing (allVariables (poolStacks pool)) emptied
   where
     emptied (Open _ ones) = (Open 0 [], ones)
     emptied Closed = (Closed, [])
 
 -- | Closes all connections. From now on, closes connections instead of keeping them.
 closePool :: Pool -> IO ()
-closePool pool = closing (allPlaces (poolStacks pool)) end
+closePool pool = closing (allVariables (poolStacks pool)) end
   where
     end (Open _ ones) = (Closed, ones)
     end Closed = (Closed, [])

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Why a request was not passed on, or its response not passed back. Must not know: sockets.
+-- | The reasons why a request is not passed on, or its response not passed back. Must not know: sockets.
 module Millrace.Proxy.Problem
   ( Problem (..),
     Cause (..),
@@ -33,9 +33,9 @@ import Network.HTTP.Types
   )
 import Network.Wai (Response, responseLBS)
 
--- | Why a request was not passed on, or its response not passed back.
+-- | A request that was not passed on, or whose response was not passed back, and why.
 data Problem = Problem
-  { -- | Where the request went; 'Nothing' if it went nowhere.
+  { -- | The target of the request. 'Nothing': it was sent to none.
     problemTarget :: !(Maybe Target),
     problemCause :: !Cause
   }
@@ -76,11 +76,11 @@ data Cause
     Loop
   deriving (Eq, Show)
 
--- | What the proxy was waiting for.
+-- | The event that the proxy was waiting for.
 data Wait
   = -- | A connection.
     ToConnect
-  | -- | Room for more of the request.
+  | -- | The target takes no more of the request.
     ToSend
   | -- | The beginning of the response.
     ForFirstByte
@@ -101,7 +101,7 @@ describeCause :: Cause -> String
 describeCause given = case given of
   NotConnected reason -> "no connection: " <> reason
   NotTrusted reason -> "no connection: " <> reason
-  NothingLeft reason -> "this machine has no room for another connection: " <> reason
+  NothingLeft reason -> "this machine can open no further connection: " <> reason
   TooSlow ToConnect -> "no connection within the time limit"
   TooSlow ToSend -> "it takes no more of the request within the time limit"
   TooSlow ForFirstByte -> "no response within the time limit"
@@ -143,8 +143,8 @@ problemResponse reason = responseLBS status fields text
         ++ [("Retry-After", "1") | statusCode status == 503]
     text = Lazy.fromStrict (statusMessage status <> "\n")
 
--- | The error code of HTTP\/2 that tells a client as much as the target has said, if it concerns the request and not
--- the target.
+-- | The HTTP\/2 error code to pass to a client, if the target has sent one that is about the request and not about the
+-- target itself.
 resetOf :: Problem -> Maybe Word32
 resetOf problem = case problemCause problem of
   RefusedByTarget -> Just refusedStream
@@ -162,7 +162,7 @@ optionsResponse = responseLBS status200 [allowField] Lazy.empty
 allowField :: Header
 allowField = ("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 
--- | Does it count against the health of the target?
+-- | Whether it counts against the health of the target.
 isFaultOfTarget :: Problem -> Bool
 isFaultOfTarget problem = case problemCause problem of
   NotConnected _ -> True

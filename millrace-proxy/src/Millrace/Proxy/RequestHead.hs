@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | The head of a request for a target. Everything in it is checked here, whatever server the application runs on: a
--- line end or a blank in the wrong place would make two requests of one. Must not know: connections.
+-- line end or a blank inside a field would make two requests of one. Must not know: connections.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.RequestHead
@@ -41,9 +41,9 @@ import Network.Wai
   )
 import Network.Wai.Handler.Millrace (mayBeTrailer)
 
--- | What a head is made of besides the request.
+-- | The parts of a head that do not come from the request.
 data Outgoing = Outgoing
-  { -- | What the proxy adds to Via.
+  { -- | The text that the proxy adds to Via.
     outgoingVia :: !ByteString,
     outgoingHost :: !HostField,
     outgoingForwarding :: !Forwarding,
@@ -57,11 +57,11 @@ data Outgoing = Outgoing
     outgoingIdentifiers :: !(Maybe (ByteString, ByteString))
   }
 
--- | Does the client wait for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1)?
+-- | Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1).
 data Waiting = WaitsToContinue | SendsAtOnce
   deriving (Eq, Show)
 
--- | What the client does. HTTP\/1.0 has no such expectation.
+-- | Reads that from a request. HTTP\/1.0 has no such expectation.
 waitingOf :: Request -> Waiting
 waitingOf request
   | httpVersion request /= http10 && any isExpectation (requestHeaders request) = WaitsToContinue
@@ -69,14 +69,14 @@ waitingOf request
   where
     isExpectation (name, value) = CI.foldedCase name == "expect" && CI.mk value == ("100-continue" :: CI.CI ByteString)
 
--- | How the body of a request is framed.
+-- | The framing of a request's body.
 data BodyFraming
   = NoBody
   | CountedBody !Int
   | ChunksOfBody
   deriving (Eq, Show)
 
--- How a proxy treats a field.
+-- The ways in which a proxy treats a field.
 data Kind
   = ForTarget
   | -- | It concerns the connection, or the proxy writes its own.
@@ -145,7 +145,7 @@ passedTrailers =
     isForTarget ForTarget = True
     isForTarget _ = False
 
--- What was found in the client's fields. Lists are in reverse.
+-- The client's fields, sorted by how they are treated. Lists are in reverse.
 data Sorted = Sorted
   { sortedPassed :: [Header],
     sortedClaims :: !Claimed,
@@ -161,7 +161,7 @@ data Sorted = Sorted
     sortedVia :: [ByteString]
   }
 
--- Does the client take trailers?
+-- Whether the client takes trailers.
 data Trailing = TakesTrailers | NoTrailers
   deriving (Eq)
 
@@ -187,7 +187,7 @@ sorted = go (Sorted [] claimsNothing [] [] [] Nothing [] [] [])
       where
         claims = sortedClaims found
 
--- What both versions of HTTP send.
+-- The parts of a head that both versions of HTTP send.
 data Composed = Composed
   { composedPath :: !ByteString,
     composedHost :: !ByteString,

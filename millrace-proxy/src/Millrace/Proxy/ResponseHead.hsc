@@ -1,8 +1,8 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The head of a response, parsed strictly (RFC 9112). What two programs could read differently is refused: a response
--- that this proxy took for shorter or longer than the target meant would make the rest of the connection the answer to
--- somebody else's request. Must not know: sockets.
+-- | The head of a response, parsed strictly (RFC 9112). A head that two programs could read differently is refused. If
+-- this proxy took a response for shorter or longer than the target means it, the rest of the connection would become
+-- the answer to another client's request. Must not know: sockets.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Proxy.ResponseHead
@@ -26,8 +26,31 @@ import Foreign.Marshal.Alloc (allocaBytes)
 import Foreign.Ptr (Ptr, castPtr)
 import Foreign.Storable (peekByteOff)
 import Millrace.Proxy.Field
-import Network.HTTP.Types (Header, HeaderName, ResponseHeaders, Status, hConnection, hContentLength, hContentType, hDate, hLastModified, hLocation, hServer, mkStatus, status200, statusCode)
-import Network.HTTP.Types.Header (hAcceptRanges, hCacheControl, hContentEncoding, hETag, hSetCookie, hTransferEncoding, hVary)
+import Network.HTTP.Types
+  ( Header
+  , HeaderName
+  , ResponseHeaders
+  , Status
+  , hConnection
+  , hContentLength
+  , hContentType
+  , hDate
+  , hLastModified
+  , hLocation
+  , hServer
+  , mkStatus
+  , status200
+  , statusCode
+  )
+import Network.HTTP.Types.Header
+  ( hAcceptRanges
+  , hCacheControl
+  , hContentEncoding
+  , hETag
+  , hSetCookie
+  , hTransferEncoding
+  , hVary
+  )
 import System.IO.Unsafe (unsafeDupablePerformIO)
 
 #include "proxy_head.h"
@@ -39,14 +62,14 @@ data ResponseHead = ResponseHead
     headFields :: ResponseHeaders,
     headFraming :: !Framing,
     headKeeping :: !Keeping,
-    -- | What Connection names, in lower case: trailers may have it, too.
+    -- | The names in the field Connection, in lower case. Trailers with these names are dropped, too.
     headOptions :: [ByteString],
     -- | The protocols of the field Upgrade, in lower case.
     headUpgrade :: [ByteString]
   }
   deriving (Eq, Show)
 
--- | Where the body ends, if the status and the method allow one.
+-- | The end of the body, if the status and the method allow one.
 data Framing
   = -- | After this number of bytes.
     Counted !Int
@@ -55,21 +78,21 @@ data Framing
     UntilEnd
   deriving (Eq, Show)
 
--- | May another request follow?
+-- | Whether another request may follow on the connection.
 data Keeping = MayStay | MustClose
   deriving (Eq, Show)
 
--- | What came of parsing.
+-- | The outcome of parsing.
 data Parsed
   = -- | More bytes are needed.
     Incomplete
-  | -- | And why.
+  | -- | The head is not valid. The text says why.
     Malformed !String
   | -- | The head, and how many bytes it has.
     Parsed !ResponseHead !Int
   deriving (Eq, Show)
 
--- What was found so far.
+-- The fields that were found so far.
 data Found = Found
   { foundFields :: [Header],
     foundLength :: !(Maybe Int),
@@ -89,10 +112,11 @@ data Coding = NoCoding | ChunkedCoding
 parseResponseHead :: ByteString -> Parsed
 parseResponseHead bytes = unsafeDupablePerformIO (parse usualRoom)
   where
-    parse room = allocaBytes (#{size proxy_head} + room * #{size proxy_field}) $ \place -> do
-      outcome <- Unsafe.unsafeUseAsCStringLen bytes (\(start, size) -> c_parse (castPtr start) (fromIntegral size) place (fromIntegral room))
+    parse capacity = allocaBytes (#{size proxy_head} + capacity * #{size proxy_field}) $ \parsed -> do
+      outcome <- Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) ->
+        c_parse (castPtr start) (fromIntegral size) parsed (fromIntegral capacity)
       case outcome of
-        #{const PROXY_HEAD_COMPLETE} -> concluded bytes place
+        #{const PROXY_HEAD_COMPLETE} -> concluded bytes parsed
         #{const PROXY_HEAD_INCOMPLETE} -> return Incomplete
         -- A field has four bytes at least.
         #{const PROXY_HEAD_TOO_MANY} -> parse (ByteString.length bytes `quot` 4)
@@ -119,40 +143,41 @@ data Head
 -- >>> parseFieldLine "a b: c"
 -- Left "the name of a field is not a token"
 parseFieldLine :: ByteString -> Either String Header
-parseFieldLine line = unsafeDupablePerformIO . allocaBytes #{size proxy_field} $ \place -> do
-  outcome <- Unsafe.unsafeUseAsCStringLen line (\(start, size) -> c_parseField (castPtr start) (fromIntegral size) place)
+parseFieldLine line = unsafeDupablePerformIO . allocaBytes #{size proxy_field} $ \parsed -> do
+  outcome <- Unsafe.unsafeUseAsCStringLen line $ \(start, size) ->
+    c_parseField (castPtr start) (fromIntegral size) parsed
   case outcome of
-    #{const PROXY_HEAD_COMPLETE} -> Right <$> fieldAt line place 0
+    #{const PROXY_HEAD_COMPLETE} -> Right <$> fieldAt line parsed 0
     _ -> return (Left (reasonFor outcome))
 
 foreign import ccall unsafe "proxy_field_parse"
   c_parseField :: Ptr Word8 -> CSize -> Ptr Head -> IO CInt
 
--- | A field whose place in the bytes was found.
+-- | A field, of which the parser has found the offsets in the bytes.
 fieldAt :: ByteString -> Ptr Head -> Int -> IO Header
-fieldAt bytes place at = do
-  name <- partAt bytes place (at + #{offset proxy_field, name}) (at + #{offset proxy_field, name_size})
-  value <- partAt bytes place (at + #{offset proxy_field, value}) (at + #{offset proxy_field, value_size})
+fieldAt bytes parsed at = do
+  name <- partAt bytes parsed (at + #{offset proxy_field, name}) (at + #{offset proxy_field, name_size})
+  value <- partAt bytes parsed (at + #{offset proxy_field, value}) (at + #{offset proxy_field, value_size})
   return (nameOf name, value)
 {-# INLINE fieldAt #-}
 
 wordAt :: Ptr Head -> Int -> IO Int
-wordAt place at = fromIntegral <$> (peekByteOff place at :: IO Word32)
+wordAt parsed at = fromIntegral <$> (peekByteOff parsed at :: IO Word32)
 {-# INLINE wordAt #-}
 
 partAt :: ByteString -> Ptr Head -> Int -> Int -> IO ByteString
-partAt bytes place at sizeAt = do
-  from <- wordAt place at
-  count <- wordAt place sizeAt
+partAt bytes parsed at sizeAt = do
+  from <- wordAt parsed at
+  count <- wordAt parsed sizeAt
   return $! Unsafe.unsafeTake count (Unsafe.unsafeDrop from bytes)
 {-# INLINE partAt #-}
 
 -- From the last field to the first one, so that the list has their order.
 concluded :: ByteString -> Ptr Head -> IO Parsed
-concluded bytes place = do
+concluded bytes parsed = do
   minor <- word #{offset proxy_head, minor}
   code <- word #{offset proxy_head, status}
-  reason <- partAt bytes place #{offset proxy_head, reason} #{offset proxy_head, reason_size}
+  reason <- partAt bytes parsed #{offset proxy_head, reason} #{offset proxy_head, reason_size}
   size <- word #{offset proxy_head, size}
   count <- word #{offset proxy_head, count}
   let version = if minor == 0 then Version10 else Version11
@@ -160,13 +185,13 @@ concluded bytes place = do
       go index found
         | index < 0 = return (either Malformed (`Parsed` size) (conclude version status found))
         | otherwise = do
-          field <- fieldAt bytes place (#{offset proxy_head, fields} + index * #{size proxy_field})
+          field <- fieldAt bytes parsed (#{offset proxy_head, fields} + index * #{size proxy_field})
           either (return . Malformed) (go (index - 1)) (takeField field found)
   go (count - 1) (Found [] Nothing NoCoding [] [])
   where
-    word = wordAt place
+    word = wordAt parsed
 
--- The name of a field. Making one costs more than all else that is done with it, so the usual ones are made already.
+-- The name of a field. Making one costs more than all other work on it, so the usual ones are made in advance.
 nameOf :: ByteString -> HeaderName
 nameOf name = case ByteString.length name of
   4 -> oneOf [hDate, hETag, hVary]
@@ -214,8 +239,11 @@ takeField field@(name, value) found = case ByteString.length folded of
 
 digitsOf :: ByteString -> Maybe Int
 digitsOf value
-  | not (ByteString.null value) && ByteString.length value <= 18 && ByteString.all (\byte -> byte >= 48 && byte <= 57) value = Just (ByteString.foldl' (\sum' byte -> 10 * sum' + fromIntegral byte - 48) 0 value)
+  | not (ByteString.null value) && ByteString.length value <= 18 && ByteString.all isDigitByte value =
+    Just (ByteString.foldl' (\sum' byte -> 10 * sum' + fromIntegral byte - 48) 0 value)
   | otherwise = Nothing
+  where
+    isDigitByte byte = byte >= 48 && byte <= 57
 
 conclude :: Version -> Status -> Found -> Either String ResponseHead
 conclude version status found = do
@@ -239,7 +267,10 @@ conclude version status found = do
   where
     -- 426 (Upgrade Required) says to which protocols (RFC 9110, section 15.5.22). That concerns the client's
     -- connection.
-    asked = if statusCode status == 426 && not (null (foundUpgrade found)) then [(hConnection, "Upgrade"), ("Upgrade", joined (foundUpgrade found))] else []
+    asked
+      | statusCode status == 426 && not (null (foundUpgrade found)) =
+        [(hConnection, "Upgrade"), ("Upgrade", joined (foundUpgrade found))]
+      | otherwise = []
     keeping options
       | "close" `elem` options = MustClose
       | version == Version10 && "keep-alive" `notElem` options = MustClose

@@ -33,7 +33,7 @@ data Settings = Settings
     tracing :: !Tracing,
     balancing :: !Balancing,
     limits :: !Limits,
-    -- | May a client change to this protocol on its connection, such as @websocket@? The name is in lower case.
+    -- | Whether a client may change to this protocol on its connection, such as @websocket@. The name is in lower case.
     upgrades :: ByteString -> Bool,
     -- | For targets with TLS. The application protocols are those of the target's 'Millrace.Proxy.Scheme'.
     tlsSettings :: !ClientSettings,
@@ -68,9 +68,9 @@ defaultSettings =
       onHealth = \_ _ -> return ()
     }
 
--- | What the field Host tells a target.
+-- | The value of the field Host that a target gets.
 data HostField
-  = -- | What the client asked for.
+  = -- | The host that the client asked for.
     KeepHost
   | -- | The target's name and port.
     TargetHost
@@ -78,9 +78,9 @@ data HostField
     FixedHost !ByteString
   deriving (Eq, Show)
 
--- | What the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host tell a target. Other fields in
--- which proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are passed on or left
--- out with the client's own.
+-- | The values of the fields Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host that a target gets.
+-- Other fields in which proxies speak of clients (all of @X-Forwarded-*@, X-Real-IP, X-Client-IP, True-Client-IP) are
+-- passed on or left out with the client's own.
 data Forwarding
   = -- | The client as this proxy sees it. The client's own fields are left out, because they can be forged.
     ReplaceForwarded
@@ -90,7 +90,7 @@ data Forwarding
     PassForwarded
   deriving (Eq, Show)
 
--- | How to treat X-Request-Id and @traceparent@ (W3C Trace Context).
+-- | The treatment of X-Request-Id and @traceparent@ (W3C Trace Context).
 data Tracing
   = -- | Valid ones are passed on, and missing ones are made. The field @tracestate@ belongs to a valid @traceparent@.
     MakeIdentifiers
@@ -98,20 +98,20 @@ data Tracing
     PassIdentifiers
   deriving (Eq, Show)
 
--- | Which of several targets gets a request.
+-- | The way to choose one of several targets for a request.
 data Balancing
   = -- | They take turns.
     RoundRobin
   | -- | The one that works on the fewest requests of this proxy.
     LeastConnections
-  | -- | The same one for the same key, as long as it is well. If a target goes, only its own keys move.
+  | -- | Always one target for a key, as long as it is well. If a target goes, only its own keys move.
     HashOf (Request -> ByteString)
 
 -- | The client's address, as a key for 'HashOf'. Without the port.
 byClient :: Request -> ByteString
 byClient = fromMaybe "unix" . hostText . remoteHost
 
--- | How long a proxy waits, and how much it keeps. A time limit that passes is answered with 504.
+-- | The limits of a proxy: how long it waits, and how much it keeps. After a time limit the answer is 504.
 data Limits = Limits
   { -- | For a connection to be ready: the name is looked up, an address answers, the handshake of TLS is done.
     connectLimit :: !TimeLimit,
@@ -123,15 +123,15 @@ data Limits = Limits
     betweenBytesLimit :: !TimeLimit,
     -- | For all of it, tunnels excepted.
     wholeLimit :: !TimeLimit,
-    -- | How long a tunnel, such as a WebSocket, may be silent in both directions.
+    -- | The time for which a tunnel, such as a WebSocket, may be silent in both directions.
     tunnelLimit :: !TimeLimit,
-    -- | How many unused connections are kept for each target.
+    -- | The number of unused connections that are kept for each target.
     keptConnections :: !Int,
-    -- | How many microseconds a connection is kept. Should be less than the targets keep theirs.
+    -- | The time for which an unused connection is kept, in microseconds. Should be less than the targets keep theirs.
     keptMicros :: !Int,
     -- | The number of failures in a row after which a target is left out, if there are others.
     failuresMax :: !Int,
-    -- | How many microseconds it is then left out.
+    -- | The time for which it is then left out, in microseconds.
     leftOutMicros :: !Int,
     -- | Bytes of the head of a response.
     headBytesMax :: !Int,
@@ -160,7 +160,7 @@ defaultLimits =
       silentMicros = 15000000
     }
 
--- | How targets are checked.
+-- | Checks that ask targets whether they are well.
 data ActiveCheck = ActiveCheck
   { -- | The path of the request, which is a GET.
     checkPath :: !ByteString,
@@ -172,7 +172,7 @@ data ActiveCheck = ActiveCheck
     checkFailures :: !Int,
     -- | Checks in a row that must succeed before it is used again.
     checkSuccesses :: !Int,
-    -- | Which statuses are good.
+    -- | Whether a target that answers with this status is well.
     checkAccepts :: Status -> Bool
   }
 

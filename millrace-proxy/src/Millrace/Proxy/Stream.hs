@@ -27,7 +27,7 @@ import Millrace.Proxy.Problem
 import Millrace.Proxy.RequestHead
 import Millrace.Proxy.ResponseHead
 import Millrace.Proxy.Settings
-import Millrace.Proxy.Shared
+import Millrace.Proxy.SharedConnections
 import Millrace.Proxy.Target
 import Millrace.Proxy.Tunnel
 import Millrace.Proxy.WebSocketAccept
@@ -35,21 +35,21 @@ import Network.HTTP.Types
 import Network.Wai
 
 -- | Passes a request to a target over HTTP\/2. 'Nothing': it must go over HTTP\/1.1.
-passOnStream :: Settings -> Secured -> Passing -> Member -> IO (Maybe Result)
-passOnStream settings secured passing member = case composeFields scheme outgoing request of
+passOnStream :: Settings -> Secured -> ForwardedRequest -> Member -> IO (Maybe Result)
+passOnStream settings secured forwarded member = case composeFields scheme outgoing request of
   Left reason -> return (Just (Failed (Problem Nothing (BadRequest reason)) GiveUp))
   Right fields -> attempt (2 :: Int) (map sensible fields)
   where
-    request = passingRequest passing
+    request = forwardedRequest forwarded
     target = memberTarget member
     scheme = if isProtected (targetScheme target) then "https" else "http"
-    outgoing = (passingOutgoing passing) {outgoingAuthority = memberAuthority member}
+    outgoing = (forwardedOutgoing forwarded) {outgoingAuthority = memberAuthority member}
     trouble = Problem (Just target)
-    part = case (passingBody passing, passingUpgrade passing) of
+    part = case (forwardedBody forwarded, forwardedUpgrade forwarded) of
       (Absent, Nothing) -> Http2.NothingFollows
       _ -> Http2.BodyFollows
     attempt left fields = mask $ \restore -> do
-      deadline <- earlier (passingEnd passing) <$> deadlineIn (connectLimit (limits settings))
+      deadline <- earlier (forwardedDeadline forwarded) <$> deadlineIn (connectLimit (limits settings))
       got <-
         synchronously
           (beginShared (memberShared member) deadline (connectShared settings secured member) fits fields part)
@@ -66,7 +66,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
           return
             (Just (Failed (Problem Nothing (BadRequest "the target's connection does not take its fields")) GiveUp))
         Right (Got stream _) -> do
-          outcome <- restore (onStream settings passing member stream) `finally` Http2.endExchange stream
+          outcome <- restore (onStream settings forwarded member stream) `finally` Http2.endExchange stream
           case outcome of
             Right received -> return (Just (Delivered received))
             Left (reason, mayRepeat)
@@ -76,7 +76,7 @@ passOnStream settings secured passing member = case composeFields scheme outgoin
                 noteProblem settings member reason
                 return
                   (Just (Failed reason (if mayRepeat && not (isWantingVersion1 reason) then TryOthers else GiveUp)))
-    fits connection = if isJust (passingUpgrade passing) then Http2.takesConnect connection else return True
+    fits connection = if isJust (forwardedUpgrade forwarded) then Http2.takesConnect connection else return True
 
 -- The target wants this request over HTTP/1.1.
 isWantingVersion1 :: Problem -> Bool
@@ -116,24 +116,24 @@ connectShared settings secured member = mask $ \restore -> do
 -- A 'Problem' from before the response is returned, and whether the request may be sent again.
 type Trouble = (Problem, Bool)
 
-onStream :: Settings -> Passing -> Member -> Http2.Exchange -> IO (Either Trouble ResponseReceived)
-onStream settings passing member stream = do
-  exchange <- newExchange (limits settings) target request (passingEnd passing) link (ByConnection endBody)
+onStream :: Settings -> ForwardedRequest -> Member -> Http2.Exchange -> IO (Either Trouble ResponseReceived)
+onStream settings forwarded member stream = do
+  exchange <- newExchange (limits settings) target request (forwardedDeadline forwarded) link (ByConnection endBody)
   begun <- try (sendHeld exchange)
   case begun of
     Left reason -> Left <$> judged exchange reason
-    Right () -> withSender exchange (passingBody passing) $ do
-      outcome <- try (takeHeads exchange (oneHead exchange) >>= deliver settings passing member exchange stream)
+    Right () -> withSender exchange (forwardedBody forwarded) $ do
+      outcome <- try (takeHeads exchange (oneHead exchange) >>= deliver settings forwarded member exchange stream)
       case outcome of
         Left reason -> Left <$> judged exchange reason
         Right respond -> noteSuccess member >> Right <$> respond
   where
-    request = passingRequest passing
+    request = forwardedRequest forwarded
     target = memberTarget member
     link = linkOf stream
     endBody trailers = Http2.endBody stream [(CI.foldedCase name, value) | (name, value) <- trailers]
     -- The head is on its way.
-    sendHeld exchange = case passingBody passing of
+    sendHeld exchange = case forwardedBody forwarded of
       Held bytes -> sendPiece exchange bytes >> endBody [] >> noteSent exchange
       Absent -> noteSent exchange
       Streamed _ _ -> return ()
@@ -147,10 +147,10 @@ onStream settings passing member stream = do
     mayRepeat cause = case cause of
       -- A body that is streamed may have been read in part.
       RefusedByTarget -> isWhole
-      ConnectionLost _ -> isRepeatable passing
+      ConnectionLost _ -> isRepeatable forwarded
       ResetByTarget code -> code == http11Required && isWhole
       _ -> False
-    isWhole = case passingBody passing of
+    isWhole = case forwardedBody forwarded of
       Streamed _ _ -> False
       _ -> True
 
@@ -172,7 +172,7 @@ responseHeadOf found =
       headUpgrade = []
     }
 
--- A stream as a connection of its own.
+-- A stream as a connection: what 'Link' offers for one that belongs to a single exchange.
 linkOf :: Http2.Exchange -> Link
 linkOf stream =
   Link
@@ -188,9 +188,16 @@ linkOf stream =
     }
 
 -- Looks at what has arrived, and returns the action that responds. Throws 'Problem' as long as there is no response.
-deliver :: Settings -> Passing -> Member -> Exchange -> Http2.Exchange -> ResponseHead -> IO (IO ResponseReceived)
-deliver settings passing member exchange stream found
-  | Just protocol <- passingUpgrade passing,
+deliver ::
+  Settings ->
+  ForwardedRequest ->
+  Member ->
+  Exchange ->
+  Http2.Exchange ->
+  ResponseHead ->
+  IO (IO ResponseReceived)
+deliver settings forwarded member exchange stream found
+  | Just protocol <- forwardedUpgrade forwarded,
     statusIsSuccessful status = do
     accept <- acceptField protocol request
     return . respond $
@@ -208,7 +215,7 @@ deliver settings passing member exchange stream found
         ( problemResponse
             (Problem (Just (memberTarget member)) (BadResponse "this connection cannot change its protocol"))
         )
-  | isHeadAlone = return (fst <$> respondStreaming passing status fields (\_ _ -> return []))
+  | isHeadAlone = return (fst <$> respondStreaming forwarded status fields (\_ _ -> return []))
   | hasNoBody =
     return . respond $
       responseBuilder
@@ -217,13 +224,13 @@ deliver settings passing member exchange stream found
         mempty
   | otherwise = begin
   where
-    request = passingRequest passing
-    respond = passingRespond passing
+    request = forwardedRequest forwarded
+    respond = forwardedRespond forwarded
     status = headStatus found
     fields = headFields found
     hasNoBody =
       requestMethod request == methodHead || statusCode status `elem` [204, 304] || headFraming found == Counted 0
-    -- Such as an answer of gRPC that is nothing but trailers. It is passed on without a length, if the target has said
+    -- Such as an answer of gRPC that has only trailers. It is passed on without a length, if the target has said
     -- none.
     isHeadAlone =
       headFraming found == Counted 0
@@ -247,7 +254,7 @@ deliver settings passing member exchange stream found
             Http2.Piece more -> return . streamed $ (\write flush -> write bytes >> write more >> rest write flush)
             Http2.NothingYet -> return . streamed $ (\write flush -> write bytes >> rest write flush)
         _ -> return (streamed rest)
-    streamed write = noteClient exchange >> fst <$> respondStreaming passing status fields write
+    streamed write = noteClient exchange >> fst <$> respondStreaming forwarded status fields write
     rest write flush = do
       next <- arrived
       case next of

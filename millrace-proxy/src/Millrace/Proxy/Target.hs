@@ -1,8 +1,8 @@
--- | Where a proxy passes requests on to. Must not know: sockets.
+-- | The servers that a proxy passes requests on to: their names and addresses. Must not know: sockets.
 module Millrace.Proxy.Target
   ( Target (..),
     Scheme (..),
-    Place (..),
+    Address (..),
     parseTarget,
     showTarget,
     targetAuthority,
@@ -18,7 +18,7 @@ import Data.List (stripPrefix)
 -- | A server that a proxy passes requests on to.
 data Target = Target
   { targetScheme :: !Scheme,
-    targetPlace :: !Place
+    targetAddress :: !Address
   }
   deriving (Eq, Ord, Show)
 
@@ -37,8 +37,8 @@ data Scheme
     H2
   deriving (Eq, Ord, Show, Enum, Bounded)
 
--- | Where a target listens.
-data Place
+-- | The address on which a target listens.
+data Address
   = -- | A name or an address, and a port.
     AtHost !String !Int
   | -- | A Unix socket.
@@ -46,17 +46,16 @@ data Place
   deriving (Eq, Ord, Show)
 
 -- | Reads a target: @http:\/\/HOST[:PORT]@, the same with @https@, @https1@, @h2c@ or @h2@, @HOST:PORT@, a port alone
--- for this machine,
--- @unix:PATH@, or @h2c+unix:PATH@. Otherwise returns what is wrong, to follow a colon.
+-- for this machine, @unix:PATH@, or @h2c+unix:PATH@. 'Left' says what is wrong with another text, to follow a colon.
 --
 -- >>> parseTarget "https://example.org"
--- Right (Target {targetScheme = Https, targetPlace = AtHost "example.org" 443})
+-- Right (Target {targetScheme = Https, targetAddress = AtHost "example.org" 443})
 -- >>> parseTarget "http://[::1]:8080/"
--- Right (Target {targetScheme = Http, targetPlace = AtHost "::1" 8080})
+-- Right (Target {targetScheme = Http, targetAddress = AtHost "::1" 8080})
 -- >>> parseTarget "3000"
--- Right (Target {targetScheme = Http, targetPlace = AtHost "127.0.0.1" 3000})
+-- Right (Target {targetScheme = Http, targetAddress = AtHost "127.0.0.1" 3000})
 -- >>> parseTarget "h2c://127.0.0.1:50051"
--- Right (Target {targetScheme = H2c, targetPlace = AtHost "127.0.0.1" 50051})
+-- Right (Target {targetScheme = H2c, targetAddress = AtHost "127.0.0.1" 50051})
 -- >>> parseTarget "http://example.org/app"
 -- Left "a target has no path: requests keep theirs"
 parseTarget :: String -> Either String Target
@@ -65,9 +64,9 @@ parseTarget text
   | Just path <- stripPrefix "h2c+unix:" text = atPath H2c path
   | ((scheme, rest) : _) <-
       [(scheme, rest) | scheme <- [minBound ..], Just rest <- [stripPrefix (schemeText scheme) text]] =
-    Target scheme <$> (withoutPath rest >>= place (Just (usualPort scheme)))
+    Target scheme <$> (withoutPath rest >>= addressIn (Just (usualPort scheme)))
   | not (null text) && all isDigit text = Target Http . AtHost "127.0.0.1" <$> port text
-  | otherwise = Target Http <$> (withoutPath text >>= place Nothing)
+  | otherwise = Target Http <$> (withoutPath text >>= addressIn Nothing)
   where
     atPath scheme path =
       if null path then Left "unix: needs the path of a socket" else Right (Target scheme (AtPath path))
@@ -75,7 +74,7 @@ parseTarget text
       (authority, path)
         | path `elem` ["", "/"] -> Right authority
         | otherwise -> Left "a target has no path: requests keep theirs"
-    place usual authority = case authority of
+    addressIn usual authority = case authority of
       '[' : rest
         | (address, ']' : end) <- break (== ']') rest ->
           AtHost <$> checked isAddress address <*> portAfter usual end
@@ -101,7 +100,7 @@ schemeText scheme = case scheme of
 usualPort :: Scheme -> Int
 usualPort scheme = if isProtected scheme then 443 else 80
 
--- | Is TLS below it?
+-- | Whether connections use TLS.
 isProtected :: Scheme -> Bool
 isProtected scheme = scheme `elem` [Https, Https1, H2]
 
@@ -117,16 +116,16 @@ port digits
 -- >>> showTarget <$> parseTarget "127.0.0.1:3000"
 -- Right "http://127.0.0.1:3000"
 showTarget :: Target -> String
-showTarget target = case targetPlace target of
+showTarget target = case targetAddress target of
   AtPath path -> (if targetScheme target == H2c then "h2c+" else "") <> "unix:" <> path
   AtHost name number -> schemeText (targetScheme target) <> bracketed name <> ":" <> show number
 
 bracketed :: String -> String
 bracketed name = if ':' `elem` name then "[" <> name <> "]" else name
 
--- | What the field Host says if it names the target. For a Unix socket it is @localhost@.
+-- | The value of the field Host that names the target. For a Unix socket it is @localhost@.
 targetAuthority :: Target -> ByteString
-targetAuthority target = case targetPlace target of
+targetAuthority target = case targetAddress target of
   AtPath _ -> Char8.pack "localhost"
   AtHost name number
     | number == usualPort (targetScheme target) -> Char8.pack (bracketed name)

@@ -40,7 +40,7 @@ switchingHead protocol found =
 -- | @passBothWays limit target link first receive send@ passes on what both sides send, beginning with the bytes
 -- @first@ of the target. Ends when the target has ended; when the client ends first, the end is passed to the target,
 -- which has the time of the limit, or 30 seconds, for each further part. A tunnel that is silent in both directions for
--- the limit ends. The link is the caller's to close. Throws a 'Problem' if the target breaks the connection, so that
+-- the limit ends. The caller must close the link. Throws a 'Problem' if the target breaks the connection, so that
 -- the client does not take that for an end.
 passBothWays :: TimeLimit -> Target -> Link -> ByteString -> IO ByteString -> (ByteString -> IO ()) -> IO ()
 passBothWays limit target link first receive send = do
@@ -54,10 +54,10 @@ passBothWays limit target link first receive send = do
     broken _ = linkInterrupt link
     ended client = if client == Speaking then HasEnded else client
 
--- What both directions know.
+-- The state that both directions share.
 data Tunnel = Tunnel
   { tunnelLink :: !Link,
-    -- | When bytes were passed on last, in nanoseconds of the monotonic clock.
+    -- | The moment at which bytes were passed on last, in nanoseconds of the monotonic clock.
     tunnelLastMoved :: !(IORef Word64),
     tunnelClient :: !(IORef ClientSide)
   }
@@ -86,7 +86,7 @@ fromTarget limit target tunnel send = do
         | limit /= noTimeLimit = timeLimitNanoseconds limit
         | client /= Speaking = 30000000000
         | otherwise = maxBound
-      -- The client's end is looked for now and then.
+      -- Looks now and then whether the client has ended.
       pause = min silence 1000000000
   unless (now - moved > silence) $ do
     outcome <- synchronously (linkReceive (tunnelLink tunnel) (deadlineFromNanoseconds (now + pause)) 16384)
@@ -102,6 +102,7 @@ fromTarget limit target tunnel send = do
             -- This side has ended the connection.
             (HasBroken, _) -> return ()
             (_, ResetByTarget 0) -> return () -- NO_ERROR is an end.
-            -- Many programs close a connection so. It is no news, but the client must not take it for an end.
+            -- Many programs close a connection in this way. It is not reported, but the client must not take it for an
+            -- end.
             (HasEnded, _) -> throwIO (Problem (Just target) ClientLeft)
             (Speaking, cause) -> throwIO (Problem (Just target) cause)

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a client of HTTP\/1.1 expects when its WebSocket is accepted, and a target that speaks HTTP\/2 does not say.
--- Must not know: connections.
+-- | Makes the field Sec-WebSocket-Accept, which a client of HTTP\/1.1 expects when its WebSocket is accepted, and which
+-- a target that speaks HTTP\/2 does not send. Must not know: connections.
 module Millrace.Proxy.WebSocketAccept (acceptField) where
 
 import Control.Monad (void)
@@ -18,7 +18,7 @@ import Network.Wai (Request, requestHeaders)
 -- In OpenSSL's libcrypto.
 foreign import ccall unsafe "SHA1" c_sha1 :: Ptr Word8 -> CSize -> Ptr Word8 -> IO (Ptr Word8)
 
--- | Sec-WebSocket-Accept for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket.
+-- | The field for the request's key (RFC 6455, section 4.2.2), if it asks for a WebSocket. Otherwise no field.
 acceptField :: ByteString -> Request -> IO ResponseHeaders
 acceptField protocol request = case [value | ("sec-websocket-key", value) <- requestHeaders request] of
   key : _
@@ -29,5 +29,5 @@ acceptField protocol request = case [value | ("sec-websocket-key", value) <- req
 
 sha1 :: ByteString -> IO ByteString
 sha1 bytes =
-  Internal.create 20 $ \place ->
-    Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) place)
+  Internal.create 20 $ \buffer ->
+    Unsafe.unsafeUseAsCStringLen bytes $ \(start, size) -> void (c_sha1 (castPtr start) (fromIntegral size) buffer)

@@ -1,7 +1,7 @@
 -- | HTTP\/3 beside a server of https. Must not know: files.
 --
--- @no-http3\/@ has a module of this name with the same exports, for programs that are built without the libraries. The .cabal file chooses the
--- folder.
+-- @no-http3\/@ has a module of this name with the same exports, for programs that are built without the libraries. The
+-- .cabal file chooses the folder.
 module Millrace.Cli.Serve.Http3
   ( http3Libraries,
     withHttp3,
@@ -48,7 +48,7 @@ withHttp3 options settings listeners application use = do
       isOfAction <- readIORef hasBegun
       if isOfAction then throwIO problem else use (Left (cannotSpeak problem))
 
--- Who serves https watches the files, and tells when they must be read.
+-- The server of https watches the files, and calls this when they must be read again.
 certificatesOf :: TlsOptions -> TLSSettings
 certificatesOf options = (tlsSettingsOf options) {tlsWatchSeconds = 0}
 

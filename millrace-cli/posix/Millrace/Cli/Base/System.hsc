@@ -2,7 +2,7 @@
 
 -- | What the program needs from its operating system, on POSIX. Must not know: servers.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Base.System
   ( systemName
   , descriptorLimits
@@ -36,20 +36,32 @@ import System.Exit (ExitCode (ExitFailure))
 import System.Posix.Files (deviceID, fileID, getSymbolicLinkStatus, setFileMode)
 import System.Posix.Process (exitImmediately, getProcessID)
 import System.Posix.Resource
-import System.Posix.Signals (Handler (Catch, Default, Ignore), Signal, installHandler, raiseSignal, sigHUP, sigINT, sigQUIT, sigTERM, sigUSR1, sigXFSZ)
+import System.Posix.Signals
+  ( Handler (Catch, Default, Ignore)
+  , Signal
+  , installHandler
+  , raiseSignal
+  , sigHUP
+  , sigINT
+  , sigQUIT
+  , sigTERM
+  , sigUSR1
+  , sigXFSZ
+  )
 import System.Posix.Types (DeviceID, FileID)
 import qualified System.Posix.Unistd as Posix
 
 #define _GNU_SOURCE
 #include <signal.h>
 
--- | The system, its release and the machine's architecture.
+-- | The name of the system, its release, and the machine's architecture.
 systemName :: IO String
 systemName = do
   system <- Posix.getSystemID
   pure (unwords [Posix.systemName system, Posix.release system, Posix.machine system])
 
--- | How many descriptors this process may open, and how many after 'raiseDescriptorLimit'. 'Nothing' means no limit.
+-- | The number of descriptors that this process may open, and the number after 'raiseDescriptorLimit'. 'Nothing' means
+-- no limit.
 descriptorLimits :: IO (Maybe Integer, Maybe Integer)
 descriptorLimits = do
   limits <- getResourceLimit ResourceOpenFiles
@@ -73,11 +85,11 @@ raiseDescriptorLimit = do
     attempt :: IO a -> IO (Either IOException a)
     attempt = try -- a server with fewer descriptors is still a server
 
--- | What SIGHUP is for.
+-- | The meaning of SIGHUP.
 data Hangup
   = -- | The terminal is gone, and the program ends.
     HangupEnds
-  | -- | Something that 'onHangup' says.
+  | -- | 'onHangup' decides what it does.
     HangupIsNoEnd
   deriving (Eq, Show)
 
@@ -119,15 +131,16 @@ onHangup action = void (installHandler sigHUP (Catch action) Nothing)
 processNumber :: IO Int
 processNumber = fromIntegral <$> getProcessID
 
--- | Only the owner of a file, and root, may use it from now on. Throws 'IOException'.
+-- | Restricts the use of a file to its owner and root. Throws 'IOException'.
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner path = setFileMode path 0o600
 
--- | Which file it is, whatever its names. It may be said of another file when nothing uses this one any more.
+-- | The identity of a file, whatever its names. Another file may get the same identity when nothing uses this one any
+-- more.
 data FileIdentity = FileIdentity DeviceID FileID
   deriving (Eq)
 
--- | Which file is at a path now. A symbolic link is a file of its own. 'Nothing' if there is none, or if the system
+-- | The identity of the file at a path. A symbolic link has its own. 'Nothing' if there is none, or if the system
 -- does not tell.
 identityOf :: FilePath -> IO (Maybe FileIdentity)
 identityOf path = either unknown found <$> try (getSymbolicLinkStatus path)
@@ -165,10 +178,17 @@ data {-# CTYPE "struct sigaction" #-} Action
 foreign import capi unsafe "signal.h sigaction"
   c_sigaction :: CInt -> Ptr Action -> Ptr Action -> IO CInt
 
--- | How much memory of this process is in use, in bytes. 'Nothing' if @\/proc@ does not tell.
+-- | The memory that this process uses, in bytes. 'Nothing' if @\/proc@ does not tell.
 residentBytes :: IO (Maybe Int)
 residentBytes = either unknown found <$> try (ByteString.readFile "/proc/self/status")
   where
-    found text = listToMaybe [1024 * count | line <- Char8.lines text, [name, digits, _] <- [Char8.words line], name == Char8.pack "VmRSS:", Just (count, _) <- [Char8.readInt digits]]
+    found text =
+      listToMaybe
+        [ 1024 * count
+        | line <- Char8.lines text
+        , [name, digits, _] <- [Char8.words line]
+        , name == Char8.pack "VmRSS:"
+        , Just (count, _) <- [Char8.readInt digits]
+        ]
     unknown :: IOException -> Maybe Int
     unknown _ = Nothing

@@ -1,10 +1,10 @@
--- | What a configuration may name as a target of the proxy. Must not know: servers, files.
+-- | Checks the names of a proxy's targets. Must not know: servers, files.
 --
--- The same name in @windows\/@ is for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Config.Target (targetProblem) where
 
 import Millrace.Proxy (parseTarget)
 
--- | Why a text is not a target. 'Nothing' if it is one.
+-- | The reason why a text is not a target. 'Nothing': it is one.
 targetProblem :: String -> Maybe String
 targetProblem = either Just (const Nothing) . parseTarget

@@ -2,7 +2,7 @@
 
 -- | Content codings by the C libraries zlib, brotli and zstd. Must not know: HTTP, files.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Files.Compression
   ( CompressionFailure (..)
   , compressionCodings
@@ -25,7 +25,7 @@ import Millrace.Cli.Files.ContentCoding (Coding (..), codings)
 
 #include "compression.h"
 
--- | Why something could not be compressed. It can be sent as it is.
+-- | The reason why content was not compressed. It can be sent as it is.
 data CompressionFailure
   = -- | There is no memory for an encoder, or no encoder for this coding.
     NoEncoder Coding
@@ -51,11 +51,10 @@ encoderFor coding = case codingName coding of
   "gzip" -> Just c_new_gzip
   _ -> Nothing
 
--- | @compressed coding size most next@: content of @size@ bytes in this coding, or 'Nothing' if that takes more than
--- @most@ bytes.
--- @next@ gives the next piece of the content, and an empty one at the end. Takes time in safe foreign calls, so that other threads
--- of the capability run meanwhile. An asynchronous exception interrupts it between two pieces. Throws
--- 'CompressionFailure', and what @next@ throws.
+-- | @compressed coding size most next@ compresses content of @size@ bytes in this coding. 'Nothing': the result has
+-- more than @most@ bytes. @next@ returns the next piece of the content, and an empty one at the end. The work is done
+-- in safe foreign calls, so that other threads of the capability run meanwhile. An asynchronous exception interrupts it
+-- between two pieces. Throws 'CompressionFailure', and what @next@ throws.
 --
 -- > pieces <- newIORef ["Hello ", "Hello ", "Hello\n", ""]
 -- > compressed coding 18 18 (atomicModifyIORef pieces (\(piece : rest) -> (rest, piece)))
@@ -64,18 +63,19 @@ compressed coding size most next = bracket (newEncoder coding size) c_free $ \en
   let takeNext made = do
         piece <- next
         encode (if ByteString.null piece then Last else Middle) piece made
-      encode place piece made
+      encode kind piece made
         | outputSize made > most = pure Nothing
         | otherwise = do
-          done <- step encoder place piece
+          done <- step encoder kind piece
           let rest = ByteString.drop (stepTaken done) piece
               made' = add (stepOutput done) made
           case stepResult done of
             Failed -> throwIO (EncoderFailed coding)
             Ended -> pure (if outputSize made' > most then Nothing else Just (allOutput made'))
             WantsMore
-              | place == Last || not (ByteString.null rest) || ByteString.length (stepOutput done) == roomBytes -> encode place rest made'
+              | kind == Last || not (ByteString.null rest) || isFull done -> encode kind rest made'
               | otherwise -> takeNext made'
+      isFull done = ByteString.length (stepOutput done) == outputBytes
    in takeNext (Output 0 [])
 
 -- Its size, and its chunks from the last to the first.
@@ -84,7 +84,7 @@ data Output = Output Int [ByteString]
 outputSize :: Output -> Int
 outputSize (Output size _) = size
 
--- The chunk is copied, because it has room for much more.
+-- The chunk is copied, because its memory is much larger than its content.
 add :: ByteString -> Output -> Output
 add chunk made@(Output size chunks)
   | ByteString.null chunk = made
@@ -93,9 +93,9 @@ add chunk made@(Output size chunks)
 allOutput :: Output -> ByteString
 allOutput (Output _ chunks) = ByteString.concat (reverse chunks)
 
--- How much output there is room for in a step.
-roomBytes :: Int
-roomBytes = 65536
+-- The size of the buffer for the output of a step.
+outputBytes :: Int
+outputBytes = 65536
 
 data Encoder
 
@@ -105,7 +105,7 @@ newEncoder coding size = do
   if encoder == nullPtr then throwIO (NoEncoder coding) else pure encoder
 
 -- Whether more pieces follow.
-data Place
+data PieceKind
   = Middle
   | Last
   deriving (Eq)
@@ -122,11 +122,11 @@ data StepResult
   | Ended
   | Failed
 
-step :: Ptr Encoder -> Place -> ByteString -> IO Step
-step encoder place input = unsafeUseAsCStringLen input $ \(bytes, count) ->
+step :: Ptr Encoder -> PieceKind -> ByteString -> IO Step
+step encoder kind input = unsafeUseAsCStringLen input $ \(bytes, count) ->
   alloca $ \taken -> alloca $ \given -> do
-    (output, result) <- createUptoN' roomBytes $ \room -> do
-      result <- c_step encoder (number place) bytes (fromIntegral count) room (fromIntegral roomBytes) taken given
+    (output, result) <- createUptoN' outputBytes $ \output -> do
+      result <- c_step encoder (number kind) bytes (fromIntegral count) output (fromIntegral outputBytes) taken given
       used <- peek given
       pure (fromIntegral used, result)
     consumed <- peek taken

@@ -3,7 +3,7 @@
 
 -- | Opens the files of a directory so that nothing outside it can be reached, on Linux. Must not know: HTTP.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 --
 -- If a path were looked up twice, once to check it and once to open it, a program that can write below the root could
 -- put a symbolic link there in between. So the path is looked up once, and the object that was found is checked:
@@ -127,14 +127,13 @@ openRoot policy path = do
     missing = "/proc is not mounted, or not readable, and files are found through it"
     failed errno = errnoToIOError "open" errno Nothing (Just path)
 
--- | Hands over the same root, whose own path has been looked up for all look-ups of the action. It is valid until the
--- action ends.
+-- | Looks up a root's path once for all look-ups of an action. The root that the action gets is valid until it ends.
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
-lookedUpOnce root use = withPlace root (either missing held)
+lookedUpOnce root use = withDirectory root (either missing held)
   where
     -- Each look-up will say what is wrong.
     missing _ = use root
-    held place = use root {rootHeld = Just place}
+    held directory = use root {rootHeld = Just directory}
 
 -- | Looks up names below a root and hands over the entry. The file stays open until the action ends, normally or not.
 -- Names must be plain (see "Millrace.Cli.Base.RequestPath"). An empty list is the root itself.
@@ -144,24 +143,25 @@ lookedUpOnce root use = withPlace root (either missing held)
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
--- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
+-- | Looks up names below a root, and returns the entry and the action that closes its file. Must be called with
+-- asynchronous exceptions masked.
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
 openEntry root names = case rootHeld root of
-  Just place -> openBelow (rootLinks root) place names
-  Nothing -> withPlace root (either absent (\place -> openBelow (rootLinks root) place names))
+  Just directory -> openBelow (rootLinks root) directory names
+  Nothing -> withDirectory root (either absent (\directory -> openBelow (rootLinks root) directory names))
   where
     absent errno = pure (Left (problemOf errno), pure ())
 
 -- Looks up the root's own path.
-withPlace :: Root -> (Either Errno Fd -> IO a) -> IO a
-withPlace root = bracket (findFile (rootPath root)) (mapM_ closeQuietly)
+withDirectory :: Root -> (Either Errno Fd -> IO a) -> IO a
+withDirectory root = bracket (findFile (rootPath root)) (mapM_ closeQuietly)
 
 openBelow :: LinkPolicy -> Fd -> [ByteString] -> IO (Either Problem Entry, IO ())
-openBelow policy place names = do
-  outcome <- findBelow policy place (if null names then "." else ByteString.intercalate "/" names)
+openBelow policy directory names = do
+  outcome <- findBelow policy directory (if null names then "." else ByteString.intercalate "/" names)
   case outcome of
     Left errno
-      | policy == StayInside && isUndecided errno -> byRealPath place names >>= either absent examined
+      | policy == StayInside && isUndecided errno -> byRealPath directory names >>= either absent examined
       | otherwise -> absent (problemOf errno)
     Right found -> examined found
   where
@@ -180,9 +180,11 @@ isUndecided errno = errno `elem` [eXDEV, eAGAIN, eNOSYS, ePERM, eINVAL]
 -- Finds a file below the directory, and refuses one that is elsewhere. If the directory has moved meanwhile, the file
 -- is missing.
 byRealPath :: Fd -> [ByteString] -> IO (Either Problem Fd)
-byRealPath place names = either (Left . fromIOException) id <$> try (readSymbolicLink (descriptorPath place) >>= below)
+byRealPath directory names =
+  either (Left . fromIOException) id <$> try (readSymbolicLink (descriptorPath directory) >>= below)
   where
-    below real = findFile (ByteString.intercalate "/" (real : names)) >>= either (pure . Left . problemOf) (checked real)
+    below real =
+      findFile (ByteString.intercalate "/" (real : names)) >>= either (pure . Left . problemOf) (checked real)
     checked real found = do
       inside <- isBelow real <$> readSymbolicLink (descriptorPath found) `onException` closeQuietly found
       if inside then pure (Right found) else Left Missing <$ closeQuietly found
@@ -190,7 +192,7 @@ byRealPath place names = either (Left . fromIOException) id <$> try (readSymboli
 -- The kernel adds " (deleted)" to the path of a file that was deleted meanwhile, and puts "(unreachable)" before the
 -- path of a file that cannot be reached from here. The first kind counts as being where it was. The second is refused.
 isBelow :: RawFilePath -> RawFilePath -> Bool
-isBelow place real = place == "/" || real == place || (place <> "/") `ByteString.isPrefixOf` real
+isBelow directory real = directory == "/" || real == directory || (directory <> "/") `ByteString.isPrefixOf` real
 
 -- Closing may fail, even for a file that was only read: file systems in other programs (FUSE) can report errors.
 closeQuietly :: Fd -> IO ()
@@ -199,7 +201,7 @@ closeQuietly descriptor = closeFd descriptor `catch` ignore
     ignore :: IOException -> IO ()
     ignore _ = pure ()
 
--- | May a file stay open when it is not being sent? Yes: an open file can be renamed, replaced and removed.
+-- | Whether a file may stay open when it is not being sent. Yes: an open file can be renamed, replaced and removed.
 mayStayOpen :: Bool
 mayStayOpen = True
 
@@ -229,7 +231,8 @@ classify found@(Fd number) = allocaBytes #{size struct stat} $ \status -> do
     _ -> pure (Left Missing)
   where
     identity status = FileIdentity <$> #{peek struct stat, st_dev} status <*> #{peek struct stat, st_ino} status
-    asFile descriptor same state = Right (File (OpenFile (Char8.unpack (descriptorPath descriptor)) same state (stateOf descriptor)), descriptor)
+    asFile descriptor same state =
+      Right (File (OpenFile (Char8.unpack (descriptorPath descriptor)) same state (stateOf descriptor)), descriptor)
 
 -- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ are among them. The path is
 -- that of a 'Directory'.
@@ -255,7 +258,9 @@ glimpse directory name = ByteString.useAsCString (Char8.pack directory <> "/" <>
       #{const S_IFREG} -> do
         -- A file that everybody may read needs no further check.
         readable <- if mode .&. 0o444 == 0o444 then pure True else isReadable path
-        if readable then (\state -> FileSeen (stateSize state) (stateModified state)) <$> statusState status else pure NothingSeen
+        if readable
+          then (\state -> FileSeen (stateSize state) (stateModified state)) <$> statusState status
+          else pure NothingSeen
       _ -> pure NothingSeen
     isReadable path = (== 0) <$> c_faccessat (#{const AT_FDCWD}) path #{const R_OK} #{const AT_EACCESS}
 
@@ -287,15 +292,15 @@ findFile = openWith #{const O_PATH}
 
 -- Finds a file from a directory on, without leaving the directory if the policy is so.
 findBelow :: LinkPolicy -> Fd -> RawFilePath -> IO (Either Errno Fd)
-findBelow policy (Fd place) path =
+findBelow policy (Fd directory) path =
   ByteString.useAsCString path $ \name ->
     allocaBytes #{size struct open_how} $ \how -> do
       #{poke struct open_how, flags} how (#{const O_PATH | O_CLOEXEC} :: Word64)
       #{poke struct open_how, mode} how (0 :: Word64)
       #{poke struct open_how, resolve} how (#{const RESOLVE_BENEATH} :: Word64)
-      descriptorOr (findBelow policy (Fd place) path) $ case policy of
-        StayInside -> fromIntegral <$> c_openat2 #{const SYS_openat2} place name how #{size struct open_how}
-        FollowLinks -> c_openat place name #{const O_PATH | O_CLOEXEC}
+      descriptorOr (findBelow policy (Fd directory) path) $ case policy of
+        StayInside -> fromIntegral <$> c_openat2 #{const SYS_openat2} directory name how #{size struct open_how}
+        FollowLinks -> c_openat directory name #{const O_PATH | O_CLOEXEC}
 
 -- The file is known to be regular, so opening it can wait only for a program that holds a lease (fcntl(2)), such as
 -- another file server, until that program gives the lease up. With O_NONBLOCK it would fail instead.

@@ -1,6 +1,6 @@
 -- | Passwords and their hashes, as crypt(3) makes them. Must not know: files.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Middleware.Password
   ( isKnownHash,
     matchesHash,

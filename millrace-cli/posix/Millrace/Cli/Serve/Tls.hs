@@ -1,6 +1,6 @@
--- | A server's TLS: certificates, their renewal, and what clients must show. Must not know: files.
+-- | The TLS of a server: certificates, their renewal, and the certificates of clients. Must not know: files.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 module Millrace.Cli.Serve.Tls
   ( Tls (..),
     CertificateUser (..),
@@ -23,21 +23,22 @@ import Network.Wai.Handler.Millrace (Settings)
 import Network.Wai.Handler.MillraceTLS
 import System.Posix.Signals (Handler (Catch), installHandler, sigUSR2)
 
--- | What protects a server's connections.
+-- | TLS for a server's connections.
 data Tls = Tls
-  { -- | The same server, with protected connections.
+  { -- | Makes a server's connections use TLS.
     protecting :: Settings -> Settings,
-    -- | Has new connections use these certificates. Throws 'Failure', and then nothing has changed.
+    -- | Makes new connections use these certificates. Throws 'Failure', and then nothing has changed.
     replacing :: TlsOptions -> IO (),
-    -- | From now on, what changes the certificates changes them for this one, too.
+    -- | Adds another user of the certificates. Later changes are made for it, too.
     alsoFor :: CertificateUser -> IO ()
   }
 
 -- | Another library that uses the same certificates.
 data CertificateUser = CertificateUser
-  { -- | Reads them again. If it throws, the old ones stay.
+  { -- | Reads the files again. If it throws, the old certificates stay.
     readsAgain :: IO (),
-    -- | Reads those of other options. The action that it returns has them used, and never throws.
+    -- | Reads the certificates of other options. The action that it returns makes connections use them, and never
+    -- throws.
     readsOthers :: TlsOptions -> IO (IO ())
   }
 
@@ -71,12 +72,12 @@ withTls options observer use = do
           alsoFor = \user -> atomicModifyIORef' users (\others -> (user : others, ()))
         }
 
--- | Reads certificates, keys and authorities as 'withTls' does, and does nothing with them. Throws 'Failure' if it
--- would.
+-- | Reads certificates, keys and authorities to check them, and does not use them. Throws 'FileFailure' as 'withTls'
+-- does.
 checkTls :: TlsOptions -> IO ()
 checkTls options = void (withTLS (tlsSettingsOf options) {tlsWatchSeconds = 0} return) `catch` refuse
 
--- | What these options mean to the library.
+-- | The library's settings for these options.
 tlsSettingsOf :: TlsOptions -> TLSSettings
 tlsSettingsOf options =
   (tlsSettingsMany (tlsPairs options))
@@ -109,14 +110,14 @@ described reason = maybe (reasonOf reason) fileReason (fromException reason)
 refuse :: SomeException -> IO a
 refuse reason = case (fromException reason :: Maybe SettingsError, fromException reason :: Maybe IOException) of
   (Just problem, _) ->
-    throwIO . FileFailure (settingsSource problem) $
+    throwIO . FileFailure keys (settingsSource problem) $
       Failure
         { failureAttempt = "use " <> settingsSource problem,
           failureReason = reasonOf reason,
           failureRemedy = if settingsProblem problem == BadTicketKeys then ofTicketKeys else ofCertificates
         }
   (_, Just failure) ->
-    throwIO . FileFailure (fromMaybe "" (ioe_filename failure)) $
+    throwIO . FileFailure keys (fromMaybe "" (ioe_filename failure)) $
       Failure
         { failureAttempt = "read the certificates",
           failureReason = fileReason failure,
@@ -125,6 +126,7 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
         }
   _ -> throwIO reason
   where
+    keys = ["certificate", "key", "client-authorities", "ticket-keys"]
     ofCertificates =
       "'certificate' takes a certificate with its chain, and 'key' its private key without a password, both in PEM."
     ofTicketKeys =

@@ -5,7 +5,7 @@ module Millrace.Cli.Base.Backend
     environmentVariable,
     environmentBackend,
     startManager,
-    withoutRoom,
+    tooManyLoops,
   )
 where
 
@@ -64,11 +64,11 @@ reasonAgainst :: Backend -> String -> IO String
 reasonAgainst backend why = do
   refused <- probeBackend backend
   loops <- getNumCapabilities
-  pure (fromMaybe (why <> "; it " <> withoutRoom backend loops) refused)
+  pure (fromMaybe (why <> "; it " <> tooManyLoops backend loops) refused)
 
--- | The message about a backend of which one loop works, but not so many.
-withoutRoom :: Backend -> Int -> String
-withoutRoom backend loops = "has no room for " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
+-- | The message about a backend that can start one loop, but not this many.
+tooManyLoops :: Backend -> Int -> String
+tooManyLoops backend loops = "cannot start " <> (if loops == 1 then "a loop" else show loops <> " loops") <> hint
   where
     hint =
       if backend `elem` [Hybrid, IoUring]

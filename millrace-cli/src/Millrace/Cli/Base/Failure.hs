@@ -56,21 +56,22 @@ instance Exception Failure where
   displayException failure =
     "cannot " <> failureAttempt failure <> ": " <> failureReason failure <> "\n" <> failureRemedy failure
 
--- | A failure to use a file that the user has named, and its name as the user wrote it.
-data FileFailure = FileFailure FilePath Failure
+-- | A failure to use a file that the user has named: the keys under which a configuration names such files, and the name
+-- as the user wrote it.
+data FileFailure = FileFailure [String] FilePath Failure
   deriving (Eq, Show)
 
 instance Exception FileFailure where
-  displayException (FileFailure _ failure) = displayException failure
+  displayException (FileFailure _ _ failure) = displayException failure
 
 -- | Runs an action. A 'Failure' or 'FileFailure' that it throws is printed on standard error and becomes the exit
 -- status 1.
 reportFailures :: IO a -> IO a
-reportFailures action = action `catches` [Handler report, Handler (\(FileFailure _ failure) -> report failure)]
+reportFailures action = action `catches` [Handler report, Handler (\(FileFailure _ _ failure) -> report failure)]
   where
     report failure = tell ("millrace: " <> displayException (advised failure)) >> throwIO (ExitFailure 1)
 
--- When descriptors have run out the same remedy helps, whatever was attempted.
+-- When descriptors have run out, only one remedy helps, whatever was attempted.
 advised :: Failure -> Failure
 advised failure
   | any
@@ -92,7 +93,7 @@ say text = (encoded text >>= writeToOutput) `catch` (throwIO . failure)
       Failure
         { failureAttempt = "write to standard output",
           failureReason = ioe_description (exception :: IOException),
-          failureRemedy = "Redirect it to a place that takes it, such as /dev/null."
+          failureRemedy = "Redirect it to a file, or to /dev/null."
         }
 
 -- | Writes a text to standard output, for a caller that continues in any case. A failure is reported on standard error.
@@ -135,11 +136,12 @@ patiently action = do
     synchronous exception = maybe (Just exception) asynchronous (fromException exception)
     asynchronous (SomeAsyncException _) = Nothing
 
--- | What an exception says about itself. 'displayException' of a 'SomeException' adds a backtrace since base 4.20.
+-- | The message of an exception, without a backtrace. 'displayException' of a 'SomeException' adds a backtrace since
+-- base 4.20.
 reasonOf :: SomeException -> String
 reasonOf failure@(SomeException exception) = maybe (displayException exception) ioe_description (fromException failure)
 
--- | What is wrong with a file, with its name: @cert.pem: No such file or directory@.
+-- | The message of an exception about a file, with the file's name: @cert.pem: No such file or directory@.
 fileReason :: IOException -> String
 fileReason failure = maybe id (\name -> ((name <> ": ") <>)) (ioe_filename failure) (ioe_description failure)
 

@@ -6,7 +6,7 @@ module Millrace.Cli.Base.HostField (nameOfHost) where
 import Data.ByteString (ByteString)
 import qualified Data.ByteString.Char8 as Char8
 
--- | A Host field without its port. An address of IPv6 is in brackets. 'Nothing' if there is no name.
+-- | Removes the port from the value of a Host field. An IPv6 address stays in brackets. 'Nothing' if there is no name.
 --
 -- >>> map nameOfHost ["a.org:80", "[::1]:80", "[::1", ""]
 -- [Just "a.org",Just "[::1]",Nothing,Nothing]

@@ -1,8 +1,8 @@
--- | Names of files are bytes, and here they are texts. Must not know: servers.
+-- | Converts names of files between bytes, as the system has them, and texts. Must not know: servers.
 --
--- Arguments, names of files and what a configuration says become texts as UTF-8, whatever the locale is: a service has
--- none. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF), of which the same bytes are made again. So each
--- name is the same file everywhere.
+-- Arguments, names of files and texts of a configuration are decoded as UTF-8, whatever the locale is: a service has
+-- none. Bytes that are not UTF-8 become surrogates (U+DC80 to U+DCFF), and are encoded as the same bytes again. So each
+-- name means the same file everywhere.
 module Millrace.Cli.Base.NameBytes
   ( useNamesAsBytes,
     nameBytes,
@@ -18,7 +18,8 @@ import Data.ByteString.Lazy (toStrict)
 import Data.Maybe (fromMaybe)
 import GHC.IO.Encoding (mkTextEncoding, setFileSystemEncoding)
 
--- | Must be called once, before anything has read arguments or the environment, or opened a file.
+-- | Sets the encoding of file names. Must be called once, before anything has read arguments or the environment, or
+-- opened a file.
 useNamesAsBytes :: IO ()
 useNamesAsBytes = mkTextEncoding "UTF-8//ROUNDTRIP" >>= setFileSystemEncoding
 
@@ -34,7 +35,7 @@ nameBytes = toStrict . toLazyByteString . foldMap written
       | isForeignByte letter = word8 (fromIntegral (fromEnum letter))
       | otherwise = charUtf8 letter
 
--- | Does the letter stand for a byte that is no part of UTF-8?
+-- | Whether the letter stands for a byte that is not valid in UTF-8.
 isForeignByte :: Char -> Bool
 isForeignByte letter = letter >= '\xDC80' && letter <= '\xDCFF'
 

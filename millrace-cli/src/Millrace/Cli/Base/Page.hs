@@ -1,4 +1,4 @@
--- | The files of @pages\/@, which are parts of the program (@cbits\/pages.c@). Must not know: HTTP.
+-- | The files of @pages\/@, which are compiled into the program (@cbits\/pages.c@). Must not know: HTTP.
 module Millrace.Cli.Base.Page
   ( listingStyle,
     statusPage,

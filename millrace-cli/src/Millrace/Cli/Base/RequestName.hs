@@ -1,11 +1,12 @@
--- | How messages name a request. Must not know: servers, files.
+-- | Names a request in messages. Must not know: servers, files.
 module Millrace.Cli.Base.RequestName (requestName) where
 
 import qualified Data.ByteString.Char8 as Char8
 import Millrace.Cli.Base.RequestPath (encodeBeyondAscii)
 import Network.Wai (Request, rawPathInfo, requestMethod)
 
--- | The method and the path, with which each message about a request begins. Without the query, which may have secrets.
+-- | The method and the path of a request: the beginning of each message about it. It leaves out the query, which may
+-- have secrets.
 --
 -- >>> requestName defaultRequest {rawPathInfo = "/a"}
 -- "GET /a"

@@ -8,7 +8,7 @@
 --
 -- A segment "." means nothing (RFC 3986 section 5.2.4) and is left out. The client should have left it out, but apt,
 -- for example, asks for @\/repository\/.\/Packages@ when its source is @http:\/\/host\/repository .\/@. A segment ".."
--- is refused: it would remove the segment before it, which nobody has looked up.
+-- is refused: it would remove the segment before it without looking that up, and that may be a link.
 module Millrace.Cli.Base.RequestPath
   ( RequestPath (..),
     Refusal (..),
@@ -30,12 +30,12 @@ import Data.Word (Word8)
 data RequestPath = RequestPath
   { -- | Plain names: not empty, without a leading dot (except @.well-known@), without slashes and NULs.
     pathSegments :: [ByteString],
-    -- | Did the path end in a slash?
+    -- | Whether the path ended in a slash.
     pathIsDirectory :: Bool
   }
   deriving (Eq, Show)
 
--- | Why a path names nothing.
+-- | The reason why a path names no file.
 data Refusal
   = -- | Not a path, a broken percent-encoding, or a NUL: 400.
     Malformed
@@ -43,7 +43,7 @@ data Refusal
     Unservable
   deriving (Eq, Show)
 
--- | The names in the path of a request target (without its query).
+-- | Splits the path of a request target (without its query) into names.
 --
 -- It refuses names that begin with a dot, except @.well-known@ (RFC 8615), and so @..@ segments. It also refuses empty
 -- segments, and backslashes, which some clients and systems take for slashes.
@@ -59,12 +59,12 @@ parseRequestPath target = case Char8.split '/' target of
     if all isServable segments then Right (RequestPath segments isDirectory) else Left Unservable
   _ -> Left Malformed
 
--- | Is this the only path for its names? Then nothing in it is encoded, and it has no segment ".". O(length).
+-- | Whether this is the plain form of a path: nothing in it is encoded, and it has no segment ".". O(length).
 isCanonical :: ByteString -> Bool
 isCanonical path =
   Char8.notElem '%' path && not ("/./" `ByteString.isInfixOf` path) && not ("/." `ByteString.isSuffixOf` path)
 
--- | Is a decoded name one that is served? O(length).
+-- | Whether files with this decoded name are served. O(length).
 isServable :: ByteString -> Bool
 isServable name = case Char8.uncons name of
   Nothing -> False
@@ -93,7 +93,8 @@ hexadecimal byte
   | byte >= 0x61 && byte <= 0x66 = Just (byte - 0x57)
   | otherwise = Nothing
 
--- | A path or a query as it may stand in Location: bytes beyond ASCII, with which some clients ask, are encoded.
+-- | Encodes a path or a query for the field Location: some clients send bytes beyond ASCII, which must be encoded
+-- there.
 --
 -- >>> encodeBeyondAscii "/%20\228"
 -- "/%20%E4"
@@ -105,7 +106,7 @@ encodeBeyondAscii text =
   where
     isAscii byte = byte < 0x80
 
--- | A name as a segment of a URI. Everything but the unreserved characters of RFC 3986 section 2.3 is encoded.
+-- | Encodes a name as a segment of a URI: all characters except the unreserved ones of RFC 3986 section 2.3.
 encodeSegment :: ByteString -> ByteString
 encodeSegment name
   | ByteString.all isUnreserved name = name

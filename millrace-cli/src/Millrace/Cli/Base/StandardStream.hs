@@ -31,8 +31,8 @@ writeTo descriptor = mapM_ writePiece . pieces
   where
     writePiece piece = ByteString.unsafeUseAsCStringLen piece $ \(at, count) -> write descriptor (castPtr at) 0 count
 
--- | The pieces in which a text is written. They are not empty, have up to 4096 bytes, and consist of whole lines,
--- except that a longer line is divided. O(length).
+-- | Divides a text into the pieces in which it is written. They are not empty, have up to 4096 bytes, and consist of
+-- whole lines, except that a longer line is divided. O(length).
 pieces :: ByteString -> [ByteString]
 pieces bytes
   | ByteString.null bytes = []
@@ -42,6 +42,7 @@ pieces bytes
     (piece, rest) =
       ByteString.splitAt (maybe pieceMax (+ 1) (Char8.elemIndexEnd '\n' (ByteString.take pieceMax bytes))) bytes
 
--- A pipe with room takes so much at once (PIPE_BUF). A longer write might block where no exception can interrupt it.
+-- A pipe that poll calls writable takes this many bytes at once (PIPE_BUF). A longer write might block where no
+-- exception can interrupt it.
 pieceMax :: Int
 pieceMax = 4096

@@ -1,4 +1,4 @@
--- | The command line: its options, and the help texts. Must not know: servers.
+-- | The command line: its commands, options and help texts. Must not know: servers.
 module Millrace.Cli.Config.Command
   ( Command (..),
     DoctorOptions (..),
@@ -20,19 +20,19 @@ import Millrace.Cli.Config.Suggestion (nearest)
 import Millrace.Manager (Backend, version)
 import Millrace.Socket (PortNumber)
 import Options.Applicative
-import Options.Applicative.Help.Chunk (Chunk (..), paragraph, stringChunk, vcatChunks, vsepChunks)
 import Options.Applicative.Common (mapParser)
+import Options.Applicative.Help.Chunk (Chunk (..), paragraph, stringChunk, vcatChunks, vsepChunks)
 import Options.Applicative.Help.Pretty (Doc)
 import Options.Applicative.Types (Context (..), OptName (..), OptReader (..), Option (optMain))
 
--- | What the program is to do.
+-- | A command that the program carries out.
 data Command
   = Serve FilesOptions ServerOptions
   | Proxy ProxyOptions ServerOptions
   | Pong ServerOptions
   | -- | Print the configuration file that says the same as this.
     Print Command
-  | -- | With this configuration file.
+  | -- | Serve with this configuration file.
     Run FilePath
   | Check FilePath
   | -- | Wait for this many seconds at most.
@@ -42,13 +42,13 @@ data Command
     ShowSettings SettingsFormat
   deriving (Eq, Show)
 
--- | For people or for programs.
+-- | The format of the table: for people or for programs.
 data SettingsFormat
   = SettingsAsText
   | SettingsAsJson
   deriving (Eq, Show)
 
--- | What to examine, and how to print the result.
+-- | The options of 'Doctor': the backend to examine, and the format of the result.
 data DoctorOptions = DoctorOptions
   { doctorBackend :: Maybe Backend,
     doctorJson :: Bool
@@ -71,11 +71,11 @@ readCommand arguments = case execParserPure preferences commandLine arguments of
 -- Adds the option that was probably meant to the message about one that there is not. The library's own suggestions
 -- leave out options that may be missing.
 suggesting :: [String] -> ParserHelp -> ParserHelp
-suggesting names explanation = case (unChunk (helpSuggestions explanation), unknown (show <$> unChunk (helpError explanation))) of
-  (Nothing, Just word) | Just name <- nearest names word -> explanation {helpSuggestions = meant name}
+suggesting names explanation = case (unChunk (helpSuggestions explanation), unknown >>= nearest names) of
+  (Nothing, Just name) -> explanation {helpSuggestions = meant name}
   _ -> explanation
   where
-    unknown message = takeWhile (/= '\'') <$> (message >>= stripPrefix "Invalid option `--")
+    unknown = takeWhile (/= '\'') <$> (unChunk (helpError explanation) >>= stripPrefix "Invalid option `--" . show)
     meant name = stringChunk ("Did you mean --" <> name <> "?")
 
 -- The long names of all options.
@@ -93,7 +93,7 @@ commandLine :: ParserInfo (Either String Command)
 commandLine =
   info (hsubparser (foldMap (uncurry command) commands) <**> versionOption <**> helper) . mconcat $
     [ fullDesc,
-      header ("millrace " <> version <> " - a web server on an I/O manager of its own"),
+      header ("millrace " <> version <> " - a web server with its own I/O manager"),
       footerDoc . unChunk $
         vsepChunks
           [ examples
@@ -112,27 +112,51 @@ commandLine =
   where
     versionOption = infoOption ("millrace " <> version) (long "version" <> help "Print the version and exit")
 
--- How the parser writes its help.
+-- The layout of the help.
 preferences :: ParserPrefs
 preferences = prefs (showHelpOnEmpty <> noBacktrack <> columns 100)
 
 commands :: [(String, ParserInfo (Either String Command))]
 commands =
-  [ explained "serve" (printable (serving Serve <$> onCommandLine filesSettings <*> serverOptions)) serveNotes $
+  [ explained
+      "serve"
+      (printable (serving Serve <$> onCommandLine filesSettings <*> serverOptions))
+      serveNotes
       "Serve the files of a directory",
-    explained "proxy" (printable (serving Proxy <$> onCommandLine proxySettings <*> serverOptions)) proxyNotes $
+    explained
+      "proxy"
+      (printable (serving Proxy <$> onCommandLine proxySettings <*> serverOptions))
+      proxyNotes
       "Pass requests on to other servers",
-    explained "pong" (fmap Pong <$> serverOptions) pongNotes $
+    explained
+      "pong"
+      (fmap Pong <$> serverOptions)
+      pongNotes
       "Answer every request with 200 and the text Pong!",
-    explained "run" (Right . Run <$> configurationFile) runNotes $
+    explained
+      "run"
+      (Right . Run <$> configurationFile)
+      runNotes
       "Serve what a configuration file says: sites by name, files, proxies",
-    explained "check" (Right . Check <$> configurationFile) checkNotes $
-      "Say what is wrong with a configuration file, and where",
-    explained "reload" (Right <$> (Reload <$> patience <*> configurationFile)) reloadNotes $
-      "Have the running server take its changed configuration file",
-    explained "doctor" (Right . Doctor <$> doctorOptions) doctorNotes $
-      "Examine this machine: kernel, limits, which backends work and why others do not",
-    explained "settings" (Right . ShowSettings <$> format) mempty $
+    explained
+      "check"
+      (Right . Check <$> configurationFile)
+      checkNotes
+      "Report the mistakes in a configuration file",
+    explained
+      "reload"
+      (Right <$> (Reload <$> patience <*> configurationFile))
+      reloadNotes
+      "Make the running server use its changed configuration file",
+    explained
+      "doctor"
+      (Right . Doctor <$> doctorOptions)
+      doctorNotes
+      "Examine this machine: kernel, limits, and which backends work",
+    explained
+      "settings"
+      (Right . ShowSettings <$> format)
+      mempty
       "List all settings: options, keys of configuration files, values, what they mean"
   ]
   where
@@ -347,7 +371,7 @@ examples entries = vcatChunks (map stringChunk ("Examples:" : map example entrie
     example (invocation, meaning) = "  " <> invocation <> replicate (width - length invocation) ' ' <> "  " <> meaning
     width = maximum (map (length . fst) entries)
 
--- What a server has, whatever it serves.
+-- The options that every server has.
 serverOptions :: Parser (Either String ServerOptions)
 serverOptions =
   gathered

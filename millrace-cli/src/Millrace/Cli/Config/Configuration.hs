@@ -1,6 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
--- | What a configuration file says: the process, where it listens, and the sites. Must not know: servers.
+-- | Reads configuration files: the process, the addresses, and the sites. Must not know: servers.
 --
 -- docs\/guide\/configuring.md has every key, with an example.
 module Millrace.Cli.Config.Configuration
@@ -35,7 +36,7 @@ import Millrace.Cli.Files.Readings
 import Millrace.Cli.Middleware.SitePolicy
 import Millrace.Socket (PortNumber)
 
--- | All that a file says.
+-- | The content of a configuration file.
 data Configuration = Configuration
   { configurationServer :: ServerOptions,
     configurationPidFile :: Maybe FilePath,
@@ -44,7 +45,7 @@ data Configuration = Configuration
   }
   deriving (Eq, Show)
 
--- | What is served under some names.
+-- | A site: its host names, and what is served there.
 data SiteOptions = SiteOptions
   { -- | At least one.
     siteHosts :: [HostPattern],
@@ -54,7 +55,7 @@ data SiteOptions = SiteOptions
   }
   deriving (Eq, Show)
 
--- | The names that a site has, in lower case.
+-- | A name of a site, or a pattern of names, in lower case.
 data HostPattern
   = ExactHost String
   | -- | All names that end with a dot and this.
@@ -62,7 +63,7 @@ data HostPattern
   | AnyHost
   deriving (Eq, Ord, Show)
 
--- | What is done below a path.
+-- | A route: a path, and what is served below it.
 data RouteOptions = RouteOptions
   { -- | The parts of the path. None: all paths.
     routePath :: [String],
@@ -71,7 +72,7 @@ data RouteOptions = RouteOptions
   }
   deriving (Eq, Show)
 
--- | What is done with a request.
+-- | The action for a request.
 data Action
   = -- | The rest of the path, behind the route's, names the file.
     ServeFiles FilesOptions
@@ -80,7 +81,7 @@ data Action
     RedirectTo String
   deriving (Eq, Show)
 
--- | Reads a file's text. The mistakes are in the order of their places.
+-- | Reads a file's text. The mistakes are in the order of their positions.
 readConfiguration :: ByteString -> Either [Mistake] Configuration
 readConfiguration = readDocument configuration
 
@@ -99,7 +100,7 @@ configuration =
       let listens = maybe (pure defaultListen) (fmap snd) found
           tls = if null certificates then Nothing else Just (TlsOptions certificates authorities keys)
           server = process listens tls limited
-      first ((,) Nothing) (protectedOrNot (toList listens) certificates)
+      first (Nothing,) (protectedOrNot (toList listens) certificates)
       when (hasFormatWithoutLog server) (Left (Nothing, "'log-format' is of no use: 'process' has no 'access-log'"))
       forM_ (inits (foldMap toList found)) (distinct server . reverse)
       case repeated (concatMap siteHosts sites) of
@@ -109,10 +110,10 @@ configuration =
     possible limits = maybe (Right limits) Left (limitProblem limits)
     -- The last of some elements of 'listen', and those before it.
     distinct _ [] = Right ()
-    distinct server ((place, found) : earlier) =
-      maybe (Right ()) (Left . (,) (Just place)) (addressProblem server (map snd earlier) found)
+    distinct server ((position, found) : earlier) =
+      maybe (Right ()) (Left . (,) (Just position)) (addressProblem server (map snd earlier) found)
 
--- Is there a certificate exactly if https is spoken?
+-- Checks that there are certificates exactly if an address is for https.
 protectedOrNot :: [ListenOptions] -> [certificate] -> Either String ()
 protectedOrNot listens certificates
   | any ((== Https) . listenSpeaking) listens =
@@ -123,7 +124,7 @@ protectedOrNot listens certificates
       (all ((/= RedirectToHttps) . listenSpeaking) listens)
       (Left "'listen' has redirect-to-https, and no https")
 
--- Those that are there more than once. There may be thousands, too many to compare each with all others.
+-- The elements that occur more than once. There may be thousands of them, too many to compare each with all others.
 repeated :: Ord a => [a] -> [a]
 repeated found = [name | name : _ : _ <- group (sort found)]
 

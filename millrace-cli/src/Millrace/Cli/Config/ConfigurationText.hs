@@ -15,8 +15,8 @@ import Millrace.Cli.Config.Setting (written)
 import Millrace.Cli.Config.SiteSettings
 import Millrace.Cli.Config.YamlText
 
--- | The text of a file that says this ('readConfiguration' reads it back). Also has the keys whose value is the usual
--- one, because the text shows what there is to change. 'Left' a name that is not UTF-8: YAML has no way to write it.
+-- | Writes a configuration as text, which 'readConfiguration' reads back. It also writes keys that have their usual
+-- value, so that the text shows what can be changed. 'Left' is a name that is not UTF-8: YAML cannot express it.
 renderConfiguration :: Configuration -> Either String String
 renderConfiguration found = maybe (Right (unlines (rendered whole))) Left (find (any isForeignByte) (texts whole))
   where
@@ -30,13 +30,13 @@ renderConfiguration found = maybe (Right (unlines (rendered whole))) Left (find 
     server = configurationServer found
 
 listen :: ListenOptions -> Value
-listen place = Keys ([(key, Text address)] ++ written listenSettings place ++ written http3Setting place)
+listen found = Keys ([(key, Text address)] ++ written listenSettings found ++ written http3Setting found)
   where
-    key = case listenSpeaking place of
+    key = case listenSpeaking found of
       PlainHttp -> "http"
       Https -> "https"
       RedirectToHttps -> "redirect-to-https"
-    address = authority (listenHost place) (listenPort place)
+    address = authority (listenHost found) (listenPort found)
 
 tls :: TlsOptions -> [(String, Value)]
 tls options =
@@ -45,7 +45,7 @@ tls options =
     "tls"
     (written tlsSettings options)
 
--- Without keys it is left out.
+-- A section without keys is left out.
 section :: String -> [(String, Value)] -> [(String, Value)]
 section name keys = [(name, Keys keys) | not (null keys)]
 

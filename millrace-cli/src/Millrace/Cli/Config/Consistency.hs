@@ -17,7 +17,7 @@ import Millrace.Cli.Config.Options
 import Millrace.Cli.Observe.AccessLog (LogFormat (Combined))
 import Text.Read (readMaybe)
 
--- | Why limits cannot hold together. 'Nothing': they can.
+-- | The reason why limits cannot hold together. 'Nothing': they can.
 limitProblem :: LimitOptions -> Maybe String
 limitProblem limits = asum [above LimitUrlBytes LimitHeadBytes, above LimitStreamWindow LimitLargestWindow]
   where
@@ -26,10 +26,11 @@ limitProblem limits = asum [above LimitUrlBytes LimitHeadBytes, above LimitStrea
       most <- limitOf limits greater <|> readMaybe (limitUsual greater)
       if chosen > most then Just (text smaller chosen greater most) else Nothing
     text smaller chosen greater most =
-      concat ["'", limitName smaller, "' is ", show chosen, ", more than '", limitName greater, "', which is ", show most]
+      concat
+        ["'", limitName smaller, "' is ", show chosen, ", more than '", limitName greater, "', which is ", show most]
 
--- | Why the server cannot listen on an address, given the port of the status pages, and the addresses before it.
--- 'Nothing': nothing here is against it. Addresses on port 0 get different ports.
+-- | The reason why the server cannot listen on an address, given the port of the status pages, and the addresses before
+-- it. 'Nothing': nothing here is against it. Addresses on port 0 get different ports.
 addressProblem :: ServerOptions -> [ListenOptions] -> ListenOptions -> Maybe String
 addressProblem options earlier found
   | listenPort found == 0 = Nothing
@@ -40,22 +41,24 @@ addressProblem options earlier found
   where
     taken reason = "port " <> show (listenPort found) <> " is taken: " <> reason
 
--- Would the system refuse the second of these sockets, or divide connections between them? A socket for all addresses
--- takes those of each one, unless ports are shared.
+-- Whether the system would refuse the second of these sockets, or divide connections between them. A socket for all
+-- addresses takes those of each one, unless ports are shared.
 overlaps :: Bool -> ListenOptions -> ListenOptions -> Bool
 overlaps isShared one other = listenPort one == listenPort other && (host == host' || not isShared && isCovered)
   where
     (host, host') = (listenHost one, listenHost other)
     isCovered = covers host host' || covers host' host
-    covers everyone single = everyone == "::" || everyone == "0.0.0.0" && (all (`elem` "0123456789.") single || single == "::")
+    covers everyone single = everyone == "::" || everyone == "0.0.0.0" && (isIp4 single || single == "::")
+    isIp4 = all (`elem` "0123456789.")
 
--- | Is a format chosen for an access log that is not written?
+-- | Whether a format is chosen for an access log that is not written.
 hasFormatWithoutLog :: ServerOptions -> Bool
 hasFormatWithoutLog options = serverLogFormat options /= Combined && isNothing (serverAccessLog options)
 
--- | Why the options of a command cannot be used together. 'Nothing': they can.
+-- | The reason why the options of a command cannot be used together. 'Nothing': they can.
 commandLineProblem :: ServerOptions -> Maybe String
-commandLineProblem options = asum (ofLog : limitProblem (serverLimits options) : map address (inits (toList (serverListens options))))
+commandLineProblem options =
+  asum (ofLog : limitProblem (serverLimits options) : map address (inits (toList (serverListens options))))
   where
     ofLog = if hasFormatWithoutLog options then Just "--log-format needs --access-log" else Nothing
     address addresses = case reverse addresses of

@@ -1,15 +1,17 @@
 {-# LANGUAGE OverloadedStrings #-}
+{-# LANGUAGE TupleSections #-}
 
--- | Documents in YAML whose mistakes are told with their places, all at once. Must not know: servers, files.
+-- | Reads documents in YAML, and reports all mistakes in them together, with their positions. Must not know: servers,
+-- files.
 module Millrace.Cli.Config.Document
   ( -- * Mistakes
     Mistake (..),
     mistakeAt,
     renderMistake,
 
-    -- * Places
-    Place,
-    placesOfText,
+    -- * Positions
+    Position,
+    positionsOfText,
 
     -- * Values
     Reader,
@@ -54,7 +56,7 @@ import qualified Data.Text as Text
 import Millrace.Cli.Config.Suggestion (didYouMean, nearest)
 import Millrace.Cli.Config.Yaml
 
--- | What is wrong, and where. Lines and columns count from 1.
+-- | A mistake in a document. Lines and columns count from 1.
 data Mistake = Mistake
   { mistakeLine :: Int,
     mistakeColumn :: Int,
@@ -62,9 +64,9 @@ data Mistake = Mistake
   }
   deriving (Eq, Ord, Show)
 
--- | A mistake at a place.
-mistakeAt :: Place -> String -> Mistake
-mistakeAt place = Mistake (placeLine place) (placeColumn place)
+-- | A mistake at a position.
+mistakeAt :: Position -> String -> Mistake
+mistakeAt position = Mistake (positionLine position) (positionColumn position)
 
 -- | @FILE:LINE:COLUMN: TEXT@, as compilers write it.
 renderMistake :: FilePath -> Mistake -> String
@@ -89,40 +91,39 @@ instance Applicative Checked where
   Checked (Left these) <*> _ = Checked (Left these)
   Checked (Right f) <*> Checked outcome = Checked (fmap f outcome)
 
-wrong :: Place -> String -> Checked a
-wrong place said = Checked (Left [mistakeAt place said])
+wrong :: Position -> String -> Checked a
+wrong position said = Checked (Left [mistakeAt position said])
 
--- | Reads a document. The mistakes are in the order of their places. A document without content is an empty mapping.
+-- | Reads a document. The mistakes are in the order of their positions. A document without content is an empty mapping.
 readDocument :: Reader a -> ByteString -> Either [Mistake] a
 readDocument reader bytes = case parseYaml bytes of
-  Left (NotYaml place said) -> Left [mistakeAt place said]
+  Left (NotYaml position said) -> Left [mistakeAt position said]
   Right [] -> readDocument reader "{}"
   Right [node] -> outcomeOf (runReader reader node)
-  Right (_ : node : _) -> Left [mistakeAt (placeOf node) "a second document begins here; a file has one"]
+  Right (_ : node : _) -> Left [mistakeAt (positionOf node) "a second document begins here; a file has one"]
   where
     outcomeOf (Checked outcome) = first (sortOn (\mistake -> (mistakeLine mistake, mistakeColumn mistake))) outcome
 
--- | Where a document has this text as a value, in the order of the places.
-placesOfText :: String -> ByteString -> [Place]
-placesOfText wanted = either (const []) (concatMap places) . parseYaml
+-- | The positions at which a document has this text as a value of one of these keys, in their order.
+positionsOfText :: [String] -> String -> ByteString -> [Position]
+positionsOfText keys wanted = either (const []) (concatMap (positions "")) . parseYaml
   where
-    places node = case node of
-      Scalar place (Text found) -> [place | Text.unpack found == wanted]
+    positions key node = case node of
+      Scalar position (Text found) -> [position | Text.unpack found == wanted, Text.unpack key `elem` keys]
       Scalar _ _ -> []
-      Sequence _ nodes -> concatMap places nodes
-      Mapping _ entries -> concatMap (places . snd) entries
+      Sequence _ nodes -> concatMap (positions key) nodes
+      Mapping _ entries -> concat [positions inner value | (Scalar _ (Text inner), value) <- entries]
 
--- | A value, and where it is.
-located :: Reader a -> Reader (Place, a)
-located (Reader run) = Reader (\node -> (,) (placeOf node) <$> run node)
+-- | A value and its position.
+located :: Reader a -> Reader (Position, a)
+located (Reader run) = Reader (\node -> (,) (positionOf node) <$> run node)
 
--- | A text. Numbers and truth values, which YAML tells from texts, count as what was written, where that is
--- unambiguous.
+-- | A text. YAML distinguishes numbers from texts. A whole number is taken for the text that was written.
 text :: Reader String
 text = Reader $ \node -> case node of
   Scalar _ (Text found) -> pure (Text.unpack found)
   Scalar _ (Whole found) -> pure (show found)
-  _ -> wrong (placeOf node) ("a text is wanted here, not " <> described node)
+  _ -> wrong (positionOf node) ("a text is wanted here, not " <> described node)
 
 described :: Node -> String
 described node = case node of
@@ -139,11 +140,11 @@ nonEmptyText :: Reader String
 nonEmptyText =
   refined text (\found -> if null found then Left "a text is wanted here; this one is empty" else Right found)
 
--- | A value that passes a check. What the check says of others becomes the mistake.
+-- | A value that passes a check. For other values the check returns the text of the mistake.
 refined :: Reader a -> (a -> Either String b) -> Reader b
 refined (Reader run) check = Reader $ \node -> case run node of
   Checked (Left mistakes) -> Checked (Left mistakes)
-  Checked (Right found) -> either (wrong (placeOf node)) pure (check found)
+  Checked (Right found) -> either (wrong (positionOf node)) pure (check found)
 
 -- | One of several words.
 choice :: [(String, a)] -> Reader a
@@ -157,28 +158,28 @@ choice words' = refined text $ \word -> maybe (Left (unknown word)) Right (looku
 yesOrNo :: Reader Bool
 yesOrNo = Reader $ \node -> case node of
   Scalar _ (Truth found) -> pure found
-  _ -> wrong (placeOf node) "true or false is wanted here"
+  _ -> wrong (positionOf node) "true or false is wanted here"
 
 -- | A whole number from this one to that one.
 number :: Integer -> Integer -> Reader Integer
 number low high = Reader $ \node -> case node of
   Scalar _ (Whole found) | found >= low && found <= high -> pure found
-  _ -> wrong (placeOf node) ("a number from " <> show low <> " to " <> show high <> " is wanted here")
+  _ -> wrong (positionOf node) ("a number from " <> show low <> " to " <> show high <> " is wanted here")
 
 -- | A list.
 list :: Reader a -> Reader [a]
 list (Reader run) = Reader $ \node -> case node of
   Sequence _ nodes -> traverse run nodes
-  _ -> wrong (placeOf node) ("a list is wanted here, not " <> described node)
+  _ -> wrong (positionOf node) ("a list is wanted here, not " <> described node)
 
 -- | A list, or one of its elements alone. Not empty.
 oneOrMany :: Reader a -> Reader [a]
 oneOrMany = fmap toList . oneOrMore
 
--- | The same, and its type says that there is one.
+-- | A list, or one of its elements alone. The type says that there is at least one.
 oneOrMore :: Reader a -> Reader (NonEmpty a)
 oneOrMore (Reader run) = Reader $ \node -> case node of
-  Sequence _ [] -> wrong (placeOf node) "this list is empty"
+  Sequence _ [] -> wrong (positionOf node) "this list is empty"
   Sequence _ (one : others) -> traverse run (one :| others)
   _ -> pure <$> run node
 
@@ -186,7 +187,7 @@ oneOrMore (Reader run) = Reader $ \node -> case node of
 pairs :: Reader a -> Reader [(String, a)]
 pairs (Reader run) = Reader $ \node -> case node of
   Mapping _ entries -> traverse pair entries
-  _ -> wrong (placeOf node) ("a mapping is wanted here, not " <> described node)
+  _ -> wrong (positionOf node) ("a mapping is wanted here, not " <> described node)
   where
     pair (key, value) = (,) <$> runReader text key <*> run value
 
@@ -196,52 +197,54 @@ alternatives (Reader single) (Reader mapped) = Reader $ \node -> case node of
   Mapping {} -> mapped node
   _ -> single node
 
--- | What is read from the keys of a mapping.
-data Fields a = Fields [Text] (Place -> Map Text Node -> Checked a)
+-- | A reader of the keys of a mapping.
+data Fields a = Fields [Text] (Position -> Map Text Node -> Checked a)
 
 instance Functor Fields where
-  fmap f (Fields names run) = Fields names (\place -> fmap f . run place)
+  fmap f (Fields names run) = Fields names (\position -> fmap f . run position)
 
 instance Applicative Fields where
   pure value = Fields [] (\_ _ -> pure value)
   Fields names run <*> Fields others also =
-    Fields (names <> others) (\place found -> run place found <*> also place found)
+    Fields (names <> others) (\position found -> run position found <*> also position found)
 
 -- | A mapping with these keys and no others. The text says what it describes: @"a site"@.
 mapping :: String -> Fields a -> Reader a
 mapping what (Fields names run) = Reader $ \node -> case node of
-  Mapping place entries -> do
+  Mapping position entries -> do
     let (known, unknown) = partition (isKnown . fst) entries
-    traverse (complain . fst) unknown *> run place (Map.fromList [(key, value) | (Scalar _ (Text key), value) <- known])
-  _ -> wrong (placeOf node) (what <> " is a mapping, not " <> described node)
+    traverse (complain . fst) unknown
+      *> run position (Map.fromList [(key, value) | (Scalar _ (Text key), value) <- known])
+  _ -> wrong (positionOf node) (what <> " is a mapping, not " <> described node)
   where
     isKnown (Scalar _ (Text key)) = key `elem` names
     isKnown _ = False
     complain key = case key of
-      Scalar place (Text name) ->
+      Scalar position (Text name) ->
         wrong
-          place
-          (what <> " has no key '" <> Text.unpack name <> "'" <> didYouMean (map Text.unpack names) (Text.unpack name)) ::
+          position
+          (what <> " has no key '" <> Text.unpack name <> "'" <> others (Text.unpack name)) ::
           Checked ()
-      _ -> wrong (placeOf key) (what <> " has no such key")
+      _ -> wrong (positionOf key) (what <> " has no such key")
+    others = didYouMean (map Text.unpack names)
 
 -- | A key that must be there.
 required :: Text -> Reader a -> Fields a
-required name (Reader run) = Fields [name] $ \place found ->
-  maybe (wrong place ("the key '" <> Text.unpack name <> "' is missing here")) run (Map.lookup name found)
+required name (Reader run) = Fields [name] $ \position found ->
+  maybe (wrong position ("the key '" <> Text.unpack name <> "' is missing here")) run (Map.lookup name found)
 
 -- | A key that may be missing.
 optional :: Text -> Reader a -> Fields (Maybe a)
 optional name (Reader run) = Fields [name] (\_ found -> traverse run (Map.lookup name found))
 
--- | A key that has a value without being written.
+-- | A key that may be missing, and the value that it then has.
 withDefault :: a -> Text -> Reader a -> Fields a
 withDefault value name reader = fromMaybe value <$> optional name reader
 
--- | A key with a mapping of its own. If it is missing, so are all keys of the mapping. The text says what it describes.
+-- | A key whose value is a mapping. If the key is missing, all keys of the mapping are. The text names the mapping.
 section :: Text -> String -> Fields a -> Fields a
-section name what fields@(Fields _ run) = Fields [name] $ \place found ->
-  maybe (run place Map.empty) (runReader (mapping what fields)) (Map.lookup name found)
+section name what fields@(Fields _ run) = Fields [name] $ \position found ->
+  maybe (run position Map.empty) (runReader (mapping what fields)) (Map.lookup name found)
 
 -- | Exactly one of several keys.
 anyOf :: [(Text, Reader a)] -> Fields a
@@ -255,17 +258,18 @@ anyOrNone choices =
     case [(node, reader) | (name, reader) <- choices, Just node <- [Map.lookup name found]] of
       [] -> pure Nothing
       [(node, reader)] -> Just <$> runReader reader node
-      _ : (node, _) : _ -> wrong (placeOf node) ("only one of these keys may be here: " <> listed choices)
+      _ : (node, _) : _ -> wrong (positionOf node) ("only one of these keys may be here: " <> listed choices)
 
 listed :: [(Text, a)] -> String
 listed = intercalate ", " . map (Text.unpack . fst)
 
--- | Fields that pass a check together. What it says of others becomes a mistake of the whole mapping.
+-- | Fields that pass a check together. For others the check returns the text of the mistake, which is about the
+-- whole mapping.
 checked :: (a -> Either String b) -> Fields a -> Fields b
-checked check = checkedAt (first ((,) Nothing) . check)
+checked check = checkedAt (first (Nothing,) . check)
 
 -- | Fields that pass a check together, which says where the mistake is. 'Nothing': in the whole mapping.
-checkedAt :: (a -> Either (Maybe Place, String) b) -> Fields a -> Fields b
-checkedAt check (Fields names run) = Fields names $ \place found -> case run place found of
+checkedAt :: (a -> Either (Maybe Position, String) b) -> Fields a -> Fields b
+checkedAt check (Fields names run) = Fields names $ \position found -> case run position found of
   Checked (Left mistakes) -> Checked (Left mistakes)
-  Checked (Right value) -> either (\(other, said) -> wrong (fromMaybe place other) said) pure (check value)
+  Checked (Right value) -> either (\(other, said) -> wrong (fromMaybe position other) said) pure (check value)

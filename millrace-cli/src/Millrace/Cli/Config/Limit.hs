@@ -18,12 +18,13 @@ where
 import Data.Map.Strict (Map)
 import qualified Data.Map.Strict as Map
 
--- | In the order in which a configuration is printed. "Network.Wai.Handler.Millrace" has the meaning of each.
+-- | The limits, in the order in which a configuration is printed. "Network.Wai.Handler.Millrace" has the meaning of
+-- each.
 data Limit
   = LimitConnections
   | LimitReservedDescriptors
   | LimitHeadBytes
-  | -- | Of the path and the query of a request.
+  | -- | Bytes of the path and the query of a request.
     LimitUrlBytes
   | LimitFields
   | LimitBodyBytes
@@ -33,9 +34,9 @@ data Limit
   | LimitIdleSeconds
   | LimitTotalSeconds
   | LimitBytesPerSecond
-  | -- | Over which time that is an average.
+  | -- | The time over which 'LimitBytesPerSecond' is an average.
     LimitRateSeconds
-  | -- | The rest is for HTTP/2 and 3.
+  | -- | This one and the following ones are for HTTP\/2 and HTTP\/3.
     LimitStreams
   | LimitResets
   | LimitResetsPerSecond
@@ -47,23 +48,24 @@ data Limit
   | LimitCompressionTable
   deriving (Eq, Ord, Show, Enum, Bounded)
 
--- | Its name for users.
+-- | The name of a limit in configuration files and after @--limit@.
 limitName :: Limit -> String
 limitName limit = case described limit of Described name _ _ _ -> name
 
--- | The least and the greatest number.
+-- | The least and the greatest number that a limit may have.
 limitRange :: Limit -> (Integer, Integer)
 limitRange limit = case described limit of Described _ range _ _ -> range
 
--- | What the number counts, as a placeholder.
+-- | The unit of the number, as a placeholder: @BYTES@.
 limitUnit :: Limit -> String
 limitUnit limit = case described limit of Described _ _ unit _ -> unit
 
--- | What it limits, for a reference.
+-- | The meaning of a limit, for the reference.
 limitMeaning :: Limit -> String
 limitMeaning limit = case described limit of Described _ _ _ meaning -> meaning
 
--- | What holds without it: what @defaultSettings@ of "Network.Wai.Handler.Millrace" has.
+-- | The value that holds if the user sets none: that of @defaultSettings@ in "Network.Wai.Handler.Millrace". A test
+-- compares them.
 limitUsual :: Limit -> String
 limitUsual limit = case limit of
   LimitConnections -> "as many as descriptors allow"
@@ -122,7 +124,7 @@ described limit = case limit of
       "BYTES"
       "The size of a request's body; a larger one gets a 413"
   LimitHeadSeconds -> seconds "head-seconds" "How long a client may take to send a head"
-  LimitBodySeconds -> seconds "body-seconds" "How long a request's body may stand still"
+  LimitBodySeconds -> seconds "body-seconds" "How long a client may send nothing of a request's body"
   LimitSendSeconds -> seconds "send-seconds" "How long a client may take nothing of an answer"
   LimitIdleSeconds ->
     seconds
@@ -136,25 +138,26 @@ described limit = case limit of
       (0, 1000000000)
       "BYTES"
       "The least rate at which a client must send a body or take an answer; without it, or with 0, there is none"
-  LimitRateSeconds -> seconds "rate-seconds" "Over which time `bytes-per-second` is an average"
-  LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or 3"
+  LimitRateSeconds -> seconds "rate-seconds" "The time over which `bytes-per-second` is an average"
+  LimitStreams -> Described "streams" (1, 10000) "N" "Requests at a time on a connection of HTTP/2 or HTTP/3"
   LimitResets ->
     many
       "resets"
-      "How many requests at once, on a connection of HTTP/2 or 3, may be cancelled by \
-      \their client while work is done for them in vain"
-  LimitResetsPerSecond -> rate "resets-per-second" "How many of them per second on average"
+      "How many requests on a connection of HTTP/2 or HTTP/3 a client may cancel at once \
+      \while the server works on them"
+  LimitResetsPerSecond -> rate "resets-per-second" "How many more of them per second, on average"
   LimitUselessFrames ->
     many
       "useless-frames"
-      "How many frames of HTTP/2 that bring nothing, such as PING, at once; of HTTP/3 four packets count as one"
-  LimitUselessFramesPerSecond -> rate "useless-frames-per-second" "How many of them per second on average"
+      "How many frames of HTTP/2 without content, such as PING, a client may send at once; over HTTP/3 four \
+      \packets count as one frame"
+  LimitUselessFramesPerSecond -> rate "useless-frames-per-second" "How many more of them per second, on average"
   LimitStreamWindow ->
     window
       "stream-window-bytes"
-      "How much of a request's body may arrive before it is read, at first"
-  LimitConnectionWindow -> window "connection-window-bytes" "How much of all bodies of a connection may, at first"
-  LimitLargestWindow -> window "largest-window-bytes" "How much of all bodies of a connection may at most"
+      "How much of a request's body may arrive before it is read, at the beginning of the connection"
+  LimitConnectionWindow -> window "connection-window-bytes" "The same for all bodies of a connection together"
+  LimitLargestWindow -> window "largest-window-bytes" "The most that this window grows to"
   LimitCompressionTable ->
     Described
       "compression-table-bytes"
@@ -168,22 +171,22 @@ described limit = case limit of
     many name = Described name (1, 1000000000) "N"
     rate name = Described name (0, 1000000000) "N"
 
--- | Those that are changed. The others are the library's own.
+-- | The limits that the user has changed. The others have the library's values.
 newtype LimitOptions = LimitOptions (Map Limit Int)
   deriving (Eq, Show)
 
--- | All of them the library's own.
+-- | No limit is changed.
 noLimitOptions :: LimitOptions
 noLimitOptions = LimitOptions Map.empty
 
--- | Of several for one limit the last one counts.
+-- | Changes these limits. Of several numbers for one limit the last one counts.
 limitsFrom :: [(Limit, Int)] -> LimitOptions
 limitsFrom = LimitOptions . Map.fromList
 
--- | The number, if it is changed.
+-- | The number of a limit, if it is changed.
 limitOf :: LimitOptions -> Limit -> Maybe Int
 limitOf (LimitOptions found) limit = Map.lookup limit found
 
--- | All that are changed.
+-- | All changed limits and their numbers.
 limitsWith :: LimitOptions -> [(Limit, Int)]
 limitsWith (LimitOptions found) = Map.toList found

@@ -1,4 +1,4 @@
--- | What a user can choose, whether on the command line or in a configuration file. Must not know: servers.
+-- | The options that a user can set, on the command line or in a configuration file. Must not know: servers.
 module Millrace.Cli.Config.Options
   ( -- * Servers
     ServerOptions (..),
@@ -20,7 +20,7 @@ module Millrace.Cli.Config.Options
     HealthOptions (..),
     healthAt,
     HostOption (..),
-    Spread (..),
+    LoadBalancing (..),
   )
 where
 
@@ -35,30 +35,30 @@ import Millrace.Socket (PortNumber)
 -- | The options of a server.
 data ServerOptions = ServerOptions
   { serverListens :: NonEmpty ListenOptions,
-    -- | May other processes listen on the same ports?
+    -- | Whether other processes may listen on the same ports.
     serverReusePort :: Bool,
     -- | 'Nothing' is the automatic choice.
     serverBackend :: Maybe Backend,
-    -- | 'Nothing' means all cores, or as many as a quota is worth.
+    -- | 'Nothing': all cores, or fewer under a CPU quota.
     serverCores :: Maybe Int,
     serverAccessLog :: Maybe FilePath,
     serverLogFormat :: LogFormat,
-    -- | Where this machine can ask what the server has done.
+    -- | The port of the status pages, on the loopback interface.
     serverStatusPort :: Maybe PortNumber,
-    -- | 'Nothing': nothing is listened on for https.
+    -- | 'Nothing': no address is for https.
     serverTls :: Maybe TlsOptions,
     serverLimits :: LimitOptions,
-    -- | How long open requests have to end when the server stops.
+    -- | The time that open requests have to end when the server stops.
     serverDrainSeconds :: Int
   }
   deriving (Eq, Show)
 
--- | Longer than a usual request takes. Together with the rest of the shutdown it must be shorter than service managers
--- wait before they kill: Docker waits ten seconds.
+-- | The usual 'serverDrainSeconds'. Longer than a usual request takes. Together with the rest of the shutdown it must
+-- be shorter than service managers wait before they kill: Docker waits ten seconds.
 usualDrainSeconds :: Int
 usualDrainSeconds = 9
 
--- | Where to listen, and for what.
+-- | An address to listen on, and the protocol there.
 data ListenOptions = ListenOptions
   { listenSpeaking :: Speaking,
     listenHost :: String,
@@ -67,12 +67,12 @@ data ListenOptions = ListenOptions
     listenProxyHeader :: ProxyHeader,
     -- | For https.
     listenHttp3 :: Http3,
-    -- | What the user has said this with, for messages.
+    -- | The option or the key that has chosen this address, for messages.
     listenSaidBy :: String
   }
   deriving (Eq, Show)
 
--- | What is spoken with those that connect.
+-- | The protocol that clients must speak.
 data Speaking
   = PlainHttp
   | Https
@@ -80,17 +80,17 @@ data Speaking
     RedirectToHttps
   deriving (Eq, Show)
 
--- | Does each connection begin with the header of a proxy that names the client?
+-- | Whether each connection begins with a header in which a proxy names the client.
 data ProxyHeader
   = NoProxyHeader
   | ProxyHeaderRequired
   deriving (Eq, Show)
 
--- | Is HTTP\/3 spoken on the port, over UDP, beside https?
+-- | Whether HTTP\/3 is spoken on the port, too, over UDP.
 data Http3
-  = -- | If the program has HTTP\/3, and nothing else asked for is against it.
+  = -- | If the program has HTTP\/3, and no other option rules it out.
     Http3IfPossible
-  | -- | The server does not start without.
+  | -- | The server does not start without it.
     Http3Required
   | NoHttp3
   deriving (Eq, Show)
@@ -99,14 +99,14 @@ data Http3
 data TlsOptions = TlsOptions
   { -- | Certificates and their keys.
     tlsPairs :: [(FilePath, FilePath)],
-    -- | Whose certificates clients must have.
+    -- | The authorities of which clients must have a certificate.
     tlsClientAuthorities :: Maybe FilePath,
-    -- | Keys for session tickets that other servers and later runs have, too. None: the server has its own.
+    -- | Files with keys for session tickets, shared with other servers and later runs. None: the server makes a key.
     tlsTicketKeys :: [FilePath]
   }
   deriving (Eq, Show)
 
--- | Which files to serve.
+-- | The files to serve, and how.
 data FilesOptions = FilesOptions
   { filesDirectory :: FilePath,
     filesFollowLinks :: Bool,
@@ -135,63 +135,63 @@ plainFiles directory =
       filesCacheRules = []
     }
 
--- | Where requests go, and how.
+-- | The targets of a proxy, and how requests are passed on.
 data ProxyOptions = ProxyOptions
   { proxyTargets :: [String],
     proxyHost :: HostOption,
-    -- | May clients say for whom they ask?
+    -- | Whether the fields Forwarded and X-Forwarded-* of clients are believed.
     proxyTrustsForwarded :: Bool,
-    proxySpread :: Spread,
+    proxyLoadBalancing :: LoadBalancing,
     proxyConnectSeconds :: Int,
     proxyResponseSeconds :: Int,
-    -- | How many unused connections are kept for each target.
+    -- | The number of unused connections that are kept for each target.
     proxyKept :: Int,
     proxyLimits :: TargetLimits,
-    -- | How targets are asked whether they are well. 'Nothing': only requests show it.
+    -- | The health checks of targets. 'Nothing': only failed requests count.
     proxyHealth :: Maybe HealthOptions,
-    -- | Who may vouch for targets, instead of the system's authorities.
+    -- | The authorities to trust for certificates of targets. 'Nothing': the system's.
     proxyAuthorities :: Maybe FilePath,
     -- | The directory with pages for the server's own errors.
     proxyErrorPages :: Maybe FilePath
   }
   deriving (Eq, Show)
 
--- | Limits for targets that only a configuration file says.
+-- | Limits for targets that only a configuration file can set.
 data TargetLimits = TargetLimits
-  { -- | How long a target may take nothing of a request.
+  { -- | The time for which a target may take nothing of a request.
     targetSendSeconds :: Int,
-    -- | How long a response may stand still. 'Nothing': as long as it may take to begin.
+    -- | The time between two parts of a response. 'Nothing': the time that it may take to begin.
     targetStallSeconds :: Maybe Int,
-    -- | How long a request and its response may take in all. 'Nothing': any time.
+    -- | The time for a request and its response together. 'Nothing': any time.
     targetTotalSeconds :: Maybe Int,
-    -- | How long a tunnel may be silent.
+    -- | The time for which a tunnel may be silent.
     targetTunnelSeconds :: Int,
-    -- | How long an unused connection is kept.
+    -- | The time for which an unused connection is kept.
     targetKeepSeconds :: Int,
-    -- | How many requests fail in a row before a target is left out, and for how long it is.
+    -- | The number of requests that must fail in a row before a target is left out, and the time for which it is.
     targetFailures :: Int,
     targetLeftOutSeconds :: Int,
     -- | The size of a response's head.
     targetHeadBytes :: Int,
-    -- | After so much silence a target of HTTP\/2 that has work is asked whether it is there.
+    -- | The time of silence after which a target of HTTP\/2 that has work is asked by PING.
     targetSilentSeconds :: Int
   }
   deriving (Eq, Show)
 
--- | How targets are asked whether they are well.
+-- | Health checks of targets.
 data HealthOptions = HealthOptions
   { healthPath :: String,
     healthEverySeconds :: Int,
-    -- | How long an answer may take.
+    -- | The time that an answer may take.
     healthLimitSeconds :: Int,
-    -- | How many checks fail in a row before a target is left out.
+    -- | The number of checks that must fail in a row before a target is left out.
     healthFailures :: Int,
-    -- | How many succeed in a row before it is used again.
+    -- | The number of checks that must succeed in a row before it is used again.
     healthSuccesses :: Int
   }
   deriving (Eq, Show)
 
--- | This path is asked for in the usual way.
+-- | The usual health checks, by this path.
 healthAt :: String -> HealthOptions
 healthAt path = HealthOptions path 5 2 2 2
 
@@ -202,7 +202,7 @@ plainProxy targets =
     { proxyTargets = targets,
       proxyHost = HostOfClient,
       proxyTrustsForwarded = False,
-      proxySpread = InTurn,
+      proxyLoadBalancing = InTurn,
       proxyConnectSeconds = 10,
       proxyResponseSeconds = 60,
       proxyKept = 128,
@@ -223,15 +223,15 @@ plainProxy targets =
       proxyErrorPages = Nothing
     }
 
--- | Which host a target is asked for.
+-- | The host that requests to a target name.
 data HostOption
   = HostOfClient
   | HostOfTarget
   | HostAlways String
   deriving (Eq, Show)
 
--- | Which of several targets gets a request.
-data Spread
+-- | The way to choose one of several targets for a request.
+data LoadBalancing
   = InTurn
   | ByLoad
   | ByClient

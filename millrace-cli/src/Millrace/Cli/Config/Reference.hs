@@ -1,4 +1,4 @@
--- | The table of all settings, and how it is printed for people and for programs. Must not know: servers.
+-- | The table of all settings, as text for people and as JSON for programs. Must not know: servers.
 module Millrace.Cli.Config.Reference
   ( reference,
     referenceText,
@@ -46,19 +46,19 @@ referenceText = intercalate "\n" . map group
           <> ")",
         "      " <> filter (/= '`') (meaning (rowNote row))
       ]
-    facts row = filter (not . null) [filter (/= '`') (rowValues row), standing (rowUsual row), placeText (rowPlace row)]
+    facts row = filter (not . null) [filter (/= '`') (rowValues row), standing (rowUsual row), scopeText (rowScope row)]
     standing word = if null word then "" else "usually " <> word
     meaning note = intercalate ". " (filter (not . null) [inReference (noteText note), noteMore note])
 
--- Without what refers to the help of a command.
+-- Leaves out references to the help of a command.
 inReference :: String -> String
 inReference text = case text of
   _ | Just rest <- stripPrefix " (see below)" text -> inReference rest
   letter : rest -> letter : inReference rest
   [] -> []
 
-placeText :: Place -> String
-placeText place = case place of
+scopeText :: Scope -> String
+scopeText scope = case scope of
   OptionAndKey -> ""
   KeyOnly -> "key only"
   LimitAndKey -> "as an option: --limit NAME=NUMBER"
@@ -66,7 +66,7 @@ placeText place = case place of
   ArgumentAndKey -> "argument, and key"
 
 optionText :: Row -> String
-optionText row = case rowPlace row of
+optionText row = case rowScope row of
   OptionAndKey -> "--" <> rowName row
   OptionOnly -> "--" <> rowName row
   LimitAndKey -> "--limit " <> rowName row <> "="
@@ -80,7 +80,7 @@ referenceJson groups = renderJson (Object [(name, Array (map row rows)) | (name,
       Object
         [ ("name", String (rowName found)),
           ("option", String (optionText found)),
-          ("key", Bool (rowPlace found /= OptionOnly)),
+          ("key", Bool (rowScope found /= OptionOnly)),
           ("placeholder", String (rowPlaceholder found)),
           ("values", String (rowValues found)),
           ("usual", String (rowUsual found)),

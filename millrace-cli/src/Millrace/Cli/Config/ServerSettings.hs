@@ -1,5 +1,5 @@
--- | The settings of a server: addresses, the process, https, limits. One place for name, values, usual value and
--- meaning of each. Must not know: servers.
+-- | The settings of a server: addresses, the process, https, limits. Name, values, usual value and meaning of each are
+-- written here and nowhere else. Must not know: servers.
 module Millrace.Cli.Config.ServerSettings
   ( addressSettings,
     listenSettings,
@@ -58,7 +58,7 @@ addressSettings =
       Just rest | not (null rest), last rest == ']' -> init rest
       _ -> word
 
--- | Of an address, beside what is spoken there.
+-- | The settings of an address, except its protocol.
 listenSettings :: Settings ListenOptions ProxyHeader
 listenSettings =
   unlessUsual NoProxyHeader listenProxyHeader $
@@ -72,7 +72,7 @@ listenSettings =
       )
       listenProxyHeader
 
--- | Of an address with https.
+-- | The setting of HTTP\/3, for an address with https.
 http3Setting :: Settings ListenOptions Http3
 http3Setting =
   onlyWhere
@@ -90,13 +90,13 @@ http3Setting =
   where
     note =
       says "Speak HTTP/3 on the port, too, over UDP; auto does so if this program can"
-        `more` "Clients are told of it (`Alt-Svc`). `auto` does so if `millrace doctor` says that this program \
-               \has HTTP/3, and neither \
-               \`client-authorities` nor `proxy-protocol` is given, and the sockets are not inherited; if the \
-               \port is taken for UDP, there is a message. `on` makes each of these a reason not to start"
+        `more` "Clients learn of it from `Alt-Svc`. With `auto` the program must have HTTP/3 (`millrace doctor` \
+               \says so), neither `client-authorities` nor `proxy-protocol` may be given, and the sockets may not be \
+               \inherited; if the port is taken for UDP, there is a message. With `on` the server does not start if \
+               \one of these conditions does not hold"
         `seeAlso` "deploying.md#https"
 
--- | The port that sends clients to https. A file says it as an address.
+-- | The port that sends clients to https. In a file it is an address.
 redirectSetting :: Settings () (Maybe PortNumber)
 redirectSetting =
   optionOnly $
@@ -107,7 +107,7 @@ redirectSetting =
       (says "Listen on this port too, without TLS, and send clients to https; ACME's challenges are answered there")
       (const Nothing)
 
--- | Of the process. The rest of the options is known elsewhere.
+-- | The settings of the process. They make a function that gets the remaining options.
 processSettings :: Settings ServerOptions (NonEmpty ListenOptions -> Maybe TlsOptions -> LimitOptions -> ServerOptions)
 processSettings =
   gathered
@@ -145,7 +145,7 @@ processSettings =
       (numberFrom 1 3600 "SECONDS")
       usualDrainSeconds
       ( says
-          "How long open requests have to end when the server stops. Whoever stops it must wait longer: \
+          "How long open requests have to end when the server stops. The program that stops it must wait longer: \
           \systemd's TimeoutStopSec, 'docker stop -t'"
           `seeAlso` "deploying.md#how-long-a-stop-takes"
       )
@@ -165,7 +165,7 @@ processSettings =
           serverDrainSeconds = drain
         }
 
--- | Which backend is used, or tried.
+-- | The choice of a backend.
 backendSetting :: (record -> Maybe Backend) -> Settings record (Maybe Backend)
 backendSetting =
   setting
@@ -193,7 +193,7 @@ accessLogSettings = (,) <$> logFile <*> format
         "Append a line for each answer, refusals included; - for standard output (default: no log). The file is \
         \opened again for each write: to rotate it, rename it. No signal is needed, and SIGUSR1 does nothing"
 
--- | Of the process, in a file.
+-- | The file with the process's number. Only a configuration file can name it.
 pidFileSetting :: Settings (Maybe FilePath) (Maybe FilePath)
 pidFileSetting =
   inFileOnly Nothing (setting "pid-file" (perhaps fileName) Nothing note id)
@@ -225,7 +225,7 @@ certificateSetting =
 keySetting :: Settings FilePath FilePath
 keySetting = needed "key" fileName (says "The private key of the certificate, in PEM") id
 
--- | More about https: who may be a client, and the keys of tickets.
+-- | Further settings of https: the authorities of clients, and the keys of tickets.
 tlsSettings :: Settings TlsOptions (Maybe FilePath, [FilePath])
 tlsSettings =
   (,)
@@ -255,7 +255,7 @@ limitSettings = keys {onCommandLine = given, described = described byName <> des
   where
     keys = limitsFrom . mapMaybe sequence <$> traverse (\limit -> (,) limit <$> key limit) [minBound ..]
     key limit =
-      placed LimitAndKey . usually (limitUsual limit) $
+      scoped LimitAndKey . usually (limitUsual limit) $
         setting (limitName limit) (perhaps (form limit)) Nothing (says (limitMeaning limit)) (`limitOf` limit)
     form :: Limit -> Form Int
     form limit = uncurry numberFrom (limitRange limit) (limitUnit limit)

@@ -1,5 +1,5 @@
--- | One place for each thing that a user can set. From it come the option of the command line, the key of configuration
--- files, the text of @--print-config@, and the row of the reference, in the manual pages and the guide. Must not know:
+-- | Describes each setting once. The option of the command line, the key of configuration files, the text of
+-- @--print-config@, and the rows of the reference in the manual pages and the guide are made from that. Must not know:
 -- servers.
 --
 -- Settings are put together as the fields of their record are:
@@ -15,20 +15,20 @@ module Millrace.Cli.Config.Setting
     argument,
     inFileOnly,
     optionOnly,
-    placed,
+    scoped,
     usually,
     within,
     unlessUsual,
     onlyWhere,
     optionOf,
 
-    -- * What is said of a setting
+    -- * The description of a setting
     Note (..),
     says,
     more,
     seeAlso,
     Row (..),
-    Place (..),
+    Scope (..),
 
     -- * The values that it may have
     Form (..),
@@ -53,11 +53,11 @@ import Millrace.Cli.Config.YamlText
 import qualified Options.Applicative as Options
 import Text.Read (readMaybe)
 
--- | Settings that together make one value; they are parts of a record.
+-- | Settings that together make one value. Each is a part of a record, from which it is written.
 data Settings record value = Settings
   { onCommandLine :: Options.Parser value,
     inFile :: Fields value,
-    -- | The keys and values that say it. A key without a value is left out.
+    -- | The keys and values of a record in a configuration file. A key without a value is left out.
     written :: record -> [(String, Value)],
     described :: [Row]
   }
@@ -70,43 +70,43 @@ instance Applicative (Settings record) where
   Settings parser fields write rows <*> Settings parser' fields' write' rows' =
     Settings (parser <*> parser') (fields <*> fields') (write <> write') (rows <> rows')
 
--- | What a reference says of a setting.
+-- | The row of a setting in the reference.
 data Row = Row
   { rowName :: String,
-    rowPlace :: Place,
+    rowScope :: Scope,
     -- | The name of a value: @SECONDS@. Empty for a switch.
     rowPlaceholder :: String,
-    -- | Which values there are.
+    -- | The possible values.
     rowValues :: String,
     -- | The usual value. Empty: none.
     rowUsual :: String,
     rowNote :: Note
   }
 
--- | Where a setting may stand.
-data Place
+-- | Where a user may write a setting: on the command line, in a file, or in both.
+data Scope
   = OptionAndKey
   | KeyOnly
   | OptionOnly
   | -- | The command line has it as @--limit NAME=NUMBER@.
     LimitAndKey
-  | -- | The key of what the command line says by its place.
+  | -- | The command line has it as an argument without a name.
     ArgumentAndKey
   deriving (Eq, Show)
 
--- | What a setting means: for @--help@, and what only a reference says.
+-- | The meaning of a setting: a sentence for @--help@, and more for the reference.
 data Note = Note
   { noteText :: String,
     noteMore :: String,
-    -- | Where the guide says more: @deploying.md#https@.
+    -- | A link into the guide: @deploying.md#https@.
     notePage :: String
   }
 
--- | A sentence without a full stop, as @--help@ has it.
+-- | A note with a sentence for @--help@, without a full stop.
 says :: String -> Note
 says text = Note text "" ""
 
--- | Adds what is too long for @--help@.
+-- | Adds a text that is too long for @--help@.
 more :: Note -> String -> Note
 more note text = note {noteMore = text}
 
@@ -114,11 +114,11 @@ more note text = note {noteMore = text}
 seeAlso :: Note -> String -> Note
 seeAlso note page = note {notePage = page}
 
--- | A setting with a value of its own: @setting name form usual note part@.
+-- | A setting with a name and a value: @setting name form usual note part@.
 setting :: String -> Form a -> a -> Note -> (record -> a) -> Settings record a
 setting = settingWith mempty
 
--- | A setting whose option has something more, such as a letter.
+-- | Makes a setting as 'setting' does, and adds something to its option, such as a letter.
 settingWith :: Options.Mod Options.OptionFields a -> String -> Form a -> a -> Note -> (record -> a) -> Settings record a
 settingWith others name form usual note part =
   Settings
@@ -130,7 +130,7 @@ settingWith others name form usual note part =
   where
     shownUsual = if null (formText form usual) then mempty else Options.showDefaultWith (formText form)
 
--- | A setting that is there or not: the first value without it, the second with it. The key has @true@ or @false@.
+-- | A switch: the first value if the option is not given, the second if it is. The key has @true@ or @false@.
 switchable :: Eq a => String -> a -> a -> Note -> (record -> a) -> Settings record a
 switchable name without with note part =
   Settings
@@ -149,7 +149,7 @@ repeatable :: String -> Form [a] -> Note -> (record -> [a]) -> Settings record [
 repeatable name form note part =
   (setting name form [] note part) {onCommandLine = concat <$> Options.many (optionOf name form note mempty)}
 
--- | A setting that must be there.
+-- | A setting that the user must give.
 needed :: String -> Form a -> Note -> (record -> a) -> Settings record a
 needed name form note part =
   Settings
@@ -159,25 +159,25 @@ needed name form note part =
       described = [rowOf OptionAndKey name form "" note]
     }
 
--- | A key whose value the command line has as an argument without a name.
+-- | A setting that has a key in a file, and is an argument without a name on the command line.
 argument :: Options.Parser a -> Settings record a -> Settings record a
-argument parser settings = placed ArgumentAndKey settings {onCommandLine = parser}
+argument parser settings = scoped ArgumentAndKey settings {onCommandLine = parser}
 
--- | A setting for which the command line has no option. There it has this value.
+-- | A setting without an option. On the command line it always has this value.
 inFileOnly :: a -> Settings record a -> Settings record a
-inFileOnly usual settings = placed KeyOnly settings {onCommandLine = pure usual}
+inFileOnly usual settings = scoped KeyOnly settings {onCommandLine = pure usual}
 
--- | A setting that a file says in another way.
+-- | A setting without a key: a file says it in another way.
 optionOnly :: Settings record a -> Settings record a
-optionOnly = placed OptionOnly
+optionOnly = scoped OptionOnly
 
--- | Says the usual value of a setting that has it elsewhere.
+-- | Names the usual value in the reference, for a setting whose form does not show it.
 usually :: String -> Settings record a -> Settings record a
 usually word settings = settings {described = [row {rowUsual = word} | row <- described settings]}
 
--- | A setting that stands at other places.
-placed :: Place -> Settings record a -> Settings record a
-placed place settings = settings {described = [row {rowPlace = place} | row <- described settings]}
+-- | Changes the scope of settings.
+scoped :: Scope -> Settings record a -> Settings record a
+scoped scope settings = settings {described = [row {rowScope = scope} | row <- described settings]}
 
 -- | The settings of a part of the record.
 within :: (record -> part) -> Settings part value -> Settings record value
@@ -192,7 +192,7 @@ onlyWhere :: (record -> Bool) -> Settings record value -> Settings record value
 onlyWhere hasMeaning settings =
   settings {written = \record -> if hasMeaning record then written settings record else []}
 
--- | The option alone.
+-- | The parser of an option without a usual value.
 optionOf :: String -> Form a -> Note -> Options.Mod Options.OptionFields a -> Options.Parser a
 optionOf name form note others =
   Options.option (Options.eitherReader (formArgument form)) . mconcat $
@@ -204,22 +204,22 @@ optionOf name form note others =
       others
     ]
 
-rowOf :: Place -> String -> Form a -> String -> Note -> Row
-rowOf place name form = Row name place (formPlaceholder form) (formValues form)
+rowOf :: Scope -> String -> Form a -> String -> Note -> Row
+rowOf scope name form = Row name scope (formPlaceholder form) (formValues form)
 
--- | How a value is written.
+-- | The form of a value: how it is read, written and described.
 data Form a = Form
   { formArgument :: String -> Either String a,
     formReader :: Reader a,
-    -- | 'Nothing': it is said by leaving the key out.
+    -- | 'Nothing': the key is left out for this value.
     formValue :: a -> Maybe Value,
-    -- | For the reference. Empty: there is nothing to say.
+    -- | The value as text, for the reference. Empty: it is not shown.
     formText :: a -> String,
     formPlaceholder :: String,
     formValues :: String,
-    -- | What a shell may offer.
+    -- | Words that a shell may offer as completions.
     formWords :: [String],
-    -- | What a shell may look for: @file@, @directory@.
+    -- | The kind of names that a shell may offer: @file@, @directory@.
     formCompletion :: Maybe String
   }
 
@@ -239,7 +239,7 @@ numberFrom low high placeholder =
       formCompletion = Nothing
     }
 
--- | One of several words, which are the names of what the text says: @"backend"@.
+-- | One of several words. The text says what they name: @"backend"@.
 oneWordOf :: Eq a => String -> [(String, a)] -> Form a
 oneWordOf what named =
   (textual (intercalate "|" names) parsed nameOf)
@@ -259,13 +259,18 @@ oneWordOf what named =
 
 -- | The name of a file.
 fileName :: Form FilePath
-fileName = (textual "FILE" Right id) {formReader = Document.nonEmptyText, formValues = "a file", formCompletion = Just "file"}
+fileName =
+  (textual "FILE" Right id)
+    { formReader = Document.nonEmptyText,
+      formValues = "a file",
+      formCompletion = Just "file"
+    }
 
 -- | The name of a directory.
 directoryName :: Form FilePath
 directoryName = fileName {formPlaceholder = "DIR", formValues = "a directory", formCompletion = Just "directory"}
 
--- | A text with a meaning: its placeholder, how it is read, and how it is written.
+-- | A text with a meaning: @textual placeholder read write@.
 textual :: String -> (String -> Either String a) -> (a -> String) -> Form a
 textual placeholder parsed shown =
   Form
@@ -279,7 +284,7 @@ textual placeholder parsed shown =
       formCompletion = Nothing
     }
 
--- | What only a file can say, with several words for which values there are.
+-- | A value that only a file can have. The text describes the possible values.
 structured :: String -> Reader a -> (a -> Maybe Value) -> Form a
 structured values reader shown =
   Form
@@ -293,7 +298,7 @@ structured values reader shown =
       formCompletion = Nothing
     }
 
--- | A value or none. None is said by leaving it out.
+-- | A value or none. Without a value the key is left out.
 perhaps :: Form a -> Form (Maybe a)
 perhaps form =
   form
@@ -303,7 +308,7 @@ perhaps form =
       formText = maybe "" (formText form)
     }
 
--- | One or several values; none is said by leaving the key out.
+-- | One or several values. Without values the key is left out.
 listOf :: Form a -> Form [a]
 listOf form =
   form

@@ -1,5 +1,5 @@
--- | The settings of sites and routes: what is served, and to whom. One place for name, values, usual value and meaning
--- of each. Must not know: servers.
+-- | The settings of sites and routes: files, proxies, and who gets the answers. Name, values, usual value and meaning
+-- of each are written here and nowhere else. Must not know: servers.
 module Millrace.Cli.Config.SiteSettings
   ( filesSettings,
     proxySettings,
@@ -27,7 +27,7 @@ import Millrace.Cli.Middleware.SitePolicy
 import Millrace.Http.FieldSyntax (isToken)
 import qualified Options.Applicative as Options
 
--- | Of a directory.
+-- | The settings of a directory of files.
 filesSettings :: Settings FilesOptions FilesOptions
 filesSettings =
   FilesOptions
@@ -124,7 +124,7 @@ cacheRules =
     shown rules = keysUnlessNone [(rulePattern rule, Text (ruleValue rule)) | rule <- lastOfEach rules]
     lastOfEach = reverse . nubBy ((==) `on` rulePattern) . reverse
 
--- | Of a proxy.
+-- | The settings of a proxy.
 proxySettings :: Settings ProxyOptions ProxyOptions
 proxySettings =
   ProxyOptions
@@ -174,7 +174,7 @@ proxySettings =
           "Which target gets a request: in turn, the one with the fewest requests, or always the same one for \
           \a client or a path"
       )
-      proxySpread
+      proxyLoadBalancing
     <*> setting
       "connect-seconds"
       (numberFrom 1 3600 "SECONDS")
@@ -237,7 +237,7 @@ proxySettings =
 anyTime :: Form Int
 anyTime = numberFrom 1 86400 "SECONDS"
 
--- What the host of a proxy's requests is said with.
+-- Reads the host that requests to targets name.
 hostOption :: String -> Either String HostOption
 hostOption word = case word of
   "client" -> Right HostOfClient
@@ -292,7 +292,7 @@ targetSettings =
           "How many failed requests in a row leave a target out"
       )
       targetFailures
-    <*> seconds "left-out-seconds" targetLeftOutSeconds "For how long they do"
+    <*> seconds "left-out-seconds" targetLeftOutSeconds "How long a target is left out"
     <*> setting
       "head-bytes"
       (numberFrom 1024 1048576 "BYTES")
@@ -343,7 +343,7 @@ healthSettings =
         (numberFrom 1 1000 "N")
         (healthSuccesses usual)
         ( says
-            "How many successes in a row take it back"
+            "How many successes in a row bring it back"
         )
         healthSuccesses
   where
@@ -367,7 +367,7 @@ targetPath word = case word of
   '/' : rest | all isVisible rest -> Right word
   _ -> Left ("'" <> word <> "' is not a path: it begins with / and has no blanks")
 
--- | Of a site or a route. A file says them.
+-- | The settings of a site or a route. Only a file can have them.
 policySettings :: Settings SitePolicy SitePolicy
 policySettings =
   inFileOnly plainPolicy $
@@ -377,7 +377,7 @@ policySettings =
         (structured "names and values" headers (keysUnlessNone . map (fmap Text)))
         []
         ( says
-            "Fields that all its answers get. They replace those of the same name, also those of its routes. `Vary` is \
+            "Fields that all answers get. They replace those of the same name, also those of its routes. `Vary` is \
             \added instead"
         )
         policyHeaders
@@ -401,13 +401,13 @@ policySettings =
             (structured "one or several origins, or a mapping" crossOrigin (Just . Keys . written crossOriginSettings))
         )
         Nothing
-        (says "Whose pages may read the answers")
+        (says "The origins whose pages may read the answers")
         policySharing
       <*> setting
         "users"
         (perhaps (structured "a file, or a mapping" users (Just . Keys . written usersSettings)))
         Nothing
-        (says "Who must say a password")
+        (says "The users who get answers, after they have given a password. Without it everybody does")
         policyUsers
 
 keysUnlessNone :: [(String, Value)] -> Maybe Value
@@ -461,7 +461,7 @@ usersSettings =
         (textual "TEXT" realm id)
         usualRealm
         ( says
-            "What the password is for, which browsers show"
+            "What the password is for; browsers show it"
         )
         usersRealm
   where

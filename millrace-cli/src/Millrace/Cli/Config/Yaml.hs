@@ -1,12 +1,12 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | A text in YAML as a tree whose parts know their places. The library libyaml parses it. Must not know: servers,
--- files.
+-- | Parses a text in YAML into a tree whose nodes have positions. The library libyaml does the work. Must not know:
+-- servers, files.
 module Millrace.Cli.Config.Yaml
-  ( Place (..),
+  ( Position (..),
     Node (..),
     Scalar (..),
-    placeOf,
+    positionOf,
     parseYaml,
     NotYaml (..),
   )
@@ -37,22 +37,22 @@ import Text.Libyaml
     decodeMarked,
   )
 
--- | A place in a text. Lines and columns, which are characters, count from 1.
-data Place = Place
-  { placeLine :: !Int,
-    placeColumn :: !Int
+-- | A position in a text. Lines and columns, which are characters, count from 1.
+data Position = Position
+  { positionLine :: !Int,
+    positionColumn :: !Int
   }
   deriving (Eq, Ord, Show)
 
--- | A part of a text, and where it begins. No mapping has a scalar twice among its keys, which are in the order of the
--- text.
+-- | A part of a text, and the position at which it begins. The keys of a mapping are in the order of the text, and no
+-- scalar is a key twice.
 data Node
-  = Scalar !Place !Scalar
-  | Sequence !Place [Node]
-  | Mapping !Place [(Node, Node)]
+  = Scalar !Position !Scalar
+  | Sequence !Position [Node]
+  | Mapping !Position [(Node, Node)]
   deriving (Eq, Show)
 
--- | What is neither a list nor a mapping, as the core schema of YAML 1.2 tells it apart.
+-- | A value that is neither a list nor a mapping, classified by the core schema of YAML 1.2.
 data Scalar
   = Null
   | Truth !Bool
@@ -62,15 +62,15 @@ data Scalar
   | Text !Text
   deriving (Eq, Ord, Show)
 
--- | Where a part begins.
-placeOf :: Node -> Place
-placeOf part = case part of
-  Scalar place _ -> place
-  Sequence place _ -> place
-  Mapping place _ -> place
+-- | The position at which a part begins.
+positionOf :: Node -> Position
+positionOf part = case part of
+  Scalar position _ -> position
+  Sequence position _ -> position
+  Mapping position _ -> position
 
--- | Why a text is not YAML, and where.
-data NotYaml = NotYaml !Place !String
+-- | The position at which a text is not YAML, and the reason.
+data NotYaml = NotYaml !Position !String
   deriving (Eq, Show)
 
 -- | The documents of a text. Takes time in proportion to its length, about 0.4 s for a megabyte.
@@ -79,37 +79,37 @@ parseYaml bytes = case eventsOf bytes of
   Left problem -> Left (explained bytes problem)
   Right events -> documents events
 
--- libyaml's state lives as long as this call, and what comes of it depends on the text alone.
+-- libyaml's state lives as long as this call, and the result depends on the text alone.
 eventsOf :: ByteString -> Either YamlException [MarkedEvent]
 eventsOf bytes = unsafePerformIO (try (runConduitRes (decodeMarked bytes .| sinkList)))
 {-# NOINLINE eventsOf #-}
 
 explained :: ByteString -> YamlException -> NotYaml
 explained bytes problem = case problem of
-  YamlException said -> NotYaml (Place 1 1) ("this is not YAML: " <> said)
+  YamlException said -> NotYaml (Position 1 1) ("this is not YAML: " <> said)
   YamlParseException said context mark
-    | "scanning an alias" `isInfixOf` context -> NotYaml (starBefore bytes (placeAt mark)) starNeedsQuotes
+    | "scanning an alias" `isInfixOf` context -> NotYaml (starBefore bytes (positionAt mark)) starNeedsQuotes
     | otherwise ->
-      NotYaml (placeAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
+      NotYaml (positionAt mark) ("this is not YAML: " <> said <> (if null context then "" else ", " <> context))
 
 starNeedsQuotes :: String
 starNeedsQuotes = "a text that begins with * must be in quotes"
 
--- An alias ends where it stops to be one; what counts is its star.
-starBefore :: ByteString -> Place -> Place
-starBefore bytes (Place line column) = case Text.breakOnEnd "*" (Text.take column text) of
-  ("", _) -> Place line column
-  (before, _) -> Place line (Text.length before)
+-- libyaml reports the end of an alias. Messages name the position of its star.
+starBefore :: ByteString -> Position -> Position
+starBefore bytes (Position line column) = case Text.breakOnEnd "*" (Text.take column text) of
+  ("", _) -> Position line column
+  (before, _) -> Position line (Text.length before)
   where
     text = foldMap (decodeUtf8With lenientDecode) (take 1 (drop (line - 1) (Char8.lines bytes)))
 
-placeAt :: YamlMark -> Place
-placeAt mark = Place (yamlLine mark + 1) (yamlColumn mark + 1)
+positionAt :: YamlMark -> Position
+positionAt mark = Position (yamlLine mark + 1) (yamlColumn mark + 1)
 
 ------------------------------------------------------------------------------------------------------------------------
 -- From events to trees
 
--- What has been read, and the events after it.
+-- The part that has been read, and the events after it.
 type Step a = Either NotYaml (a, [MarkedEvent])
 
 -- The parts that have names, for those that refer to them.
@@ -127,28 +127,28 @@ node :: Anchors -> [MarkedEvent] -> Step (Node, Anchors)
 node anchors events = case events of
   MarkedEvent event mark _ : others -> case event of
     EventScalar bytes tag style anchor -> do
-      scalar <- scalarOf place tag style (decodeUtf8With lenientDecode bytes)
-      Right (named anchor anchors (Scalar place scalar), others)
+      scalar <- scalarOf position tag style (decodeUtf8With lenientDecode bytes)
+      Right (named anchor anchors (Scalar position scalar), others)
     EventSequenceStart _ _ anchor -> do
       ((found, inner), rest) <- elements anchors others
-      Right (named anchor inner (Sequence place found), rest)
+      Right (named anchor inner (Sequence position found), rest)
     EventMappingStart _ _ anchor -> do
       ((found, inner), rest) <- entries anchors Set.empty others
-      Right (named anchor inner (Mapping place found), rest)
+      Right (named anchor inner (Mapping position found), rest)
     EventAlias name ->
       maybe
-        (Left (NotYaml place starNeedsQuotes))
+        (Left (NotYaml position starNeedsQuotes))
         (\found -> Right ((moved found, anchors), others))
         (Map.lookup name anchors)
-    _ -> Left (NotYaml place "this is not YAML")
+    _ -> Left (NotYaml position "this is not YAML")
     where
-      place = placeAt mark
-      -- What is wrong with it is wrong here.
+      position = positionAt mark
+      -- Mistakes in it are reported here, where it is used.
       moved found = case found of
-        Scalar _ scalar -> Scalar place scalar
-        Sequence _ inner -> Sequence place inner
-        Mapping _ inner -> Mapping place inner
-  [] -> Left (NotYaml (Place 1 1) "this is not YAML")
+        Scalar _ scalar -> Scalar position scalar
+        Sequence _ inner -> Sequence position inner
+        Mapping _ inner -> Mapping position inner
+  [] -> Left (NotYaml (Position 1 1) "this is not YAML")
 
 named :: Maybe String -> Anchors -> Node -> (Node, Anchors)
 named anchor anchors found = (found, maybe anchors (\name -> Map.insert name found anchors) anchor)
@@ -167,20 +167,20 @@ entries anchors keys events = case events of
   _ -> do
     ((key, known), afterKey) <- node anchors events
     keys' <- case key of
-      Scalar place scalar
-        | scalar `Set.member` keys -> Left (NotYaml place "this key is already in the mapping")
+      Scalar position scalar
+        | scalar `Set.member` keys -> Left (NotYaml position "this key is already in the mapping")
         | otherwise -> Right (Set.insert scalar keys)
       _ -> Right keys
     ((value, known'), afterValue) <- node known afterKey
     ((more, all'), rest) <- entries known' keys' afterValue
     Right (((key, value) : more, all'), rest)
 
-scalarOf :: Place -> Tag -> Style -> Text -> Either NotYaml Scalar
-scalarOf place tag style text = case tag of
+scalarOf :: Position -> Tag -> Style -> Text -> Either NotYaml Scalar
+scalarOf position tag style text = case tag of
   NoTag -> Right (if style `elem` [Plain, PlainNoTag, Any] then resolved text else Text text)
   StrTag -> Right (Text text)
   UriTag "!" -> Right (Text text)
-  UriTag name -> Left (NotYaml place ("the tag " <> name <> " has no meaning here"))
+  UriTag name -> Left (NotYaml position ("the tag " <> name <> " has no meaning here"))
   _ -> Right (resolved text)
 
 -- The core schema (YAML 1.2.2, section 10.3).

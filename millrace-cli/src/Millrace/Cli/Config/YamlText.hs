@@ -1,4 +1,4 @@
--- | Values as the text of a file in YAML, one key for a line. Must not know: servers.
+-- | Writes values as the text of a file in YAML, one key on each line. Must not know: servers.
 module Millrace.Cli.Config.YamlText
   ( Value (..),
     rendered,
@@ -9,7 +9,7 @@ where
 import Data.Char (isAlpha, isAlphaNum, isAscii, isPrint)
 import Data.List (intercalate)
 
--- | What is to be written.
+-- | A value to write.
 data Value
   = Text String
   | Number Int
@@ -57,8 +57,8 @@ single value = case value of
   Items _ -> Nothing
   _ -> Just (concat (rendered value))
 
--- Without quotes only if it can be nothing but a text. Between single quotes nothing is an escape, so that paths stay
--- as they are.
+-- Without quotes only if it cannot be taken for anything but a text. Between single quotes nothing is an escape, so
+-- that paths stay as they are.
 quotedIfNeeded :: String -> String
 quotedIfNeeded found
   | isPlain = found

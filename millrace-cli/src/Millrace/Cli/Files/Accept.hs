@@ -18,8 +18,8 @@ import Millrace.Http.FieldSyntax (listMembers)
 import Network.HTTP.Types (RequestHeaders)
 import Network.HTTP.Types.Header (hAccept)
 
--- | Does the client of a request accept @text\/html@? The most specific range that it names decides. A client without
--- an Accept field accepts everything. Malformed elements are ignored, and so is a list that is too long
+-- | Whether the client of a request accepts @text\/html@. The most specific range that it names decides. A client
+-- without an Accept field accepts everything. Malformed elements are ignored, and so is a list that is too long
 -- ('listMembers').
 --
 -- >>> map acceptsHtml [[], [("Accept", "text/html;q=0.8, */*")], [("Accept", "text/html;q=0, */*")], [("Accept", "image/png")]]
@@ -29,8 +29,8 @@ acceptsHtml headers = hAccept `notElem` map fst headers || weight > 0
   where
     (weight, _) = preference headers html
 
--- | Does the client prefer @application\/json@ to @text\/html@? Of two types with the same weight it prefers the one
--- that it names more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the
+-- | Whether the client prefers @application\/json@ to @text\/html@. Of two types with the same weight it prefers the
+-- one that it names more exactly: a program that sends @application\/json, *\/*@ means JSON. If it prefers neither, the
 -- answer is no.
 --
 -- >>> map prefersJson [[("Accept", "application/json")], [("Accept", "text/html, application/json;q=0.9")], [("Accept", "*/*")]]
@@ -44,7 +44,8 @@ prefersJson headers = preference headers ["application/json", "application/*", "
 html :: [CI ByteString]
 html = ["text/html", "text/*", "*/*"]
 
--- How much the client wants a type with these ranges, in thousandths, and how specific the range is that says so.
+-- The weight that the client gives to a type with these ranges, in thousandths, and how specific the range is that has
+-- it.
 preference :: RequestHeaders -> [CI ByteString] -> (Int, Int)
 preference headers ranges = case filter (not . null . snd) (zip [3, 2, 1] (map weightsOf ranges)) of
   (specificity, found) : _ | maximum found > 0 -> (maximum found, specificity)

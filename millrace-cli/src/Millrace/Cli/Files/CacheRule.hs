@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Which files have which Cache-Control (RFC 9111 section 5.2). Pure. Must not know: files, servers.
+-- | Chooses the Cache-Control of a file (RFC 9111 section 5.2). Pure. Must not know: files, servers.
 module Millrace.Cli.Files.CacheRule
   ( CacheRule,
     cacheRule,
@@ -17,26 +17,26 @@ import qualified Data.CaseInsensitive as CI
 import Data.List (find, isPrefixOf)
 import Millrace.Cli.Base.NameBytes (nameBytes)
 
--- | A pattern for the paths of files, and what they have.
+-- | A pattern for the paths of files, and the Cache-Control that these files have.
 data CacheRule = CacheRule
   { -- | As it was written.
     rulePattern :: String,
-    ruleScope :: Scope,
+    ruleScope :: FilePattern,
     -- | The value of the field.
     ruleValue :: String
   }
   deriving (Eq, Show)
 
 -- The files that a pattern means.
-data Scope
+data FilePattern
   = -- | This file, or those below this directory. No names: all files.
     Below [ByteString]
   | -- | Those whose names end in this, in upper or lower case.
     EndingIn ByteString
   deriving (Eq, Show)
 
--- | @cacheRule glob value@: a rule, or what is wrong with it. A pattern that begins with a slash is a file, or a
--- directory and all that is below. One that begins with @*.@ is all files with this extension.
+-- | @cacheRule pattern value@ makes a rule. 'Left' says what is wrong with it. A pattern that begins with a slash is a
+-- file, or a directory and all that is below. One that begins with @*.@ is all files with this extension.
 --
 -- >>> cacheControl <$> traverse (uncurry cacheRule) [("/", "no-cache"), ("*.css", "max-age=60")] <*> pure ["a", "b.css"]
 -- Right (Just "max-age=60")
@@ -49,13 +49,13 @@ cacheRule glob value
     isAllowed character = character >= ' ' && character <= '~'
     isBlank = (== " ")
 
--- | The same for @PATTERN=VALUE@. The pattern ends at the first equals sign.
+-- | Reads a rule from @PATTERN=VALUE@. The pattern ends at the first equals sign.
 readCacheRule :: String -> Either String CacheRule
 readCacheRule text = case break (== '=') text of
   (glob, '=' : value) -> cacheRule glob value
   _ -> Left ("'" <> text <> "' is not PATTERN=VALUE: write, for example, '*.css=max-age=3600'")
 
-scopeOf :: String -> Either String Scope
+scopeOf :: String -> Either String FilePattern
 scopeOf glob = case glob of
   "/" -> Right (Below [])
   '/' : path | not (any null (segments path)) -> Right (Below (map nameBytes (segments path)))
@@ -78,7 +78,7 @@ segments path = case break (== '/') path of
 cacheControl :: [CacheRule] -> [ByteString] -> Maybe ByteString
 cacheControl rules names = Char8.pack . ruleValue <$> find (isFor names . ruleScope) (reverse rules)
 
-isFor :: [ByteString] -> Scope -> Bool
+isFor :: [ByteString] -> FilePattern -> Bool
 isFor names scope = case scope of
   Below directory -> directory `isPrefixOf` names
   EndingIn extension -> any (endsIn extension) (take 1 (reverse names))

@@ -4,8 +4,8 @@
 --
 -- A result is kept for a file in one state: its identity, size, time of modification and time of change. Programs can
 -- set the first of these times back, but not the second. A file that has just changed is not compressed, because it
--- could change again without a new time (see 'Millrace.Cli.Files.Variant.fromFile'). So what is kept never is the
--- content of an earlier state.
+-- could change again without a new time (see 'Millrace.Cli.Files.Representation.fromFile'). So a
+-- result that is kept is never the content of an earlier state.
 module Millrace.Cli.Files.Compressor
   ( Compressor,
     newCompressor,
@@ -28,11 +28,12 @@ import Millrace.Cli.Files.SingleFlight
 import Millrace.Http.Date (Seconds, currentSeconds)
 import Millrace.Http.Precondition (modificationTime)
 
--- | What was compressed, and what is being compressed.
+-- | The files that were compressed, and those that are being compressed.
 newtype Compressor = Compressor (SingleFlight VariantKey Variant)
 
--- | Keeps this many bytes at most, and what was not asked for in ten minutes no longer than another ten. Two files are
--- compressed at a time. When 16 MiB of files wait for that, further ones are sent as they are.
+-- | Makes a compressor that keeps this many bytes at most. A result that no client asked for in ten minutes is dropped
+-- within another ten. Two files are compressed at a time. When 16 MiB of files wait for that, further ones are sent as
+-- they are.
 --
 -- > compressor <- newCompressor 67108864
 newCompressor :: Int -> IO Compressor
@@ -41,8 +42,8 @@ newCompressor most = Compressor <$> newSingleFlight (Bounds most 2 16777216 600)
     -- GHC frees the memory of small strings in blocks of 4 KiB only, and so each may hold one by itself.
     inBlocks bytes = (bytes + 4095) `quot` 4096 * 4096
 
--- | Is a file of this many bytes worth it? A smaller one fits into a packet or two anyway, and a larger one would be
--- waited for too long: it should be compressed before.
+-- | Whether a file of this size is worth compressing. A smaller one fits into a packet or two anyway, and for a larger
+-- one clients would wait too long: it should be compressed in advance.
 isWorthCompressing :: FileState -> Bool
 isWorthCompressing state = stateSize state >= 1024 && stateSize state <= 8388608
 

@@ -24,7 +24,7 @@ wholeContent file = do
 
 -- | @withPieces count file use@ hands over an action that reads the next piece of a file, of this many bytes at most;
 -- it is empty at the end. 'Nothing' if the file has changed since it was opened, or cannot be read: then the result
--- would be about something else. Blocks while the disk works.
+-- would be that of another file. Blocks while the disk works.
 withPieces :: Int -> OpenFile -> (IO ByteString -> IO a) -> IO (Maybe a)
 withPieces count file use = either failed id <$> try reading
   where

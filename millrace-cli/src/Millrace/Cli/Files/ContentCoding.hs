@@ -38,8 +38,8 @@ codings = [Coding "br" ".br", Coding "zstd" ".zst", Coding "gzip" ".gz"]
 preferredCoding :: RequestHeaders -> [Coding] -> Maybe Coding
 preferredCoding headers = listToMaybe . wantedCodings headers
 
--- | Those of these codings that a client does not like less than content without a coding, the best first. Several with
--- the same weight keep their order.
+-- | Selects the codings that a client accepts at least as gladly as content without a coding, the best first. Codings
+-- with the same weight keep their order.
 --
 -- >>> map codingName (wantedCodings [("Accept-Encoding", "gzip;q=0.8, br, zstd;q=0")] codings)
 -- ["br","gzip"]

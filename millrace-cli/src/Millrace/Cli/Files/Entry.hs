@@ -16,7 +16,7 @@ import Control.Exception (IOException)
 import Data.Int (Int64)
 import Data.Word (Word64)
 
--- | Which symbolic links are followed.
+-- | The symbolic links that are followed.
 data LinkPolicy
   = -- | Only links that stay inside the root.
     StayInside
@@ -26,14 +26,15 @@ data LinkPolicy
 
 -- | A file or directory below a root.
 data Entry
-  = -- | A path that opens this very directory. It is valid only in this process, and until 'Millrace.Cli.Files.Root.withEntry' ends.
+  = -- | A path that opens this very directory. It is valid only in this process, and until
+    -- 'Millrace.Cli.Files.Root.withEntry' ends.
     Directory FilePath
   | File OpenFile
 
 -- | A regular, readable file, held open.
 data OpenFile = OpenFile
-  { -- | A path that opens this very file. It is valid only in this process, and until 'Millrace.Cli.Files.Root.withEntry' ends. Do
-    -- not cache anything under it: another file will have this path later.
+  { -- | A path that opens this very file. It is valid only in this process, and until
+    -- 'Millrace.Cli.Files.Root.withEntry' ends. Do not cache anything under it: another file will have this path later.
     openFilePath :: FilePath,
     openFileIdentity :: FileIdentity,
     -- | As the file was when it was opened.
@@ -44,14 +45,14 @@ data OpenFile = OpenFile
 
 -- | Tells a file from all others that there are at the same time.
 data FileIdentity = FileIdentity
-  { -- | The file system. 0 on Windows, where nobody asks for it.
+  { -- | The file system. 0 on Windows, where it is not needed.
     identityDevice :: !Word64,
     -- | Different from that of all other files of its file system.
     identityNumber :: !Word64
   }
   deriving (Eq, Ord, Show)
 
--- | What changes when a file does.
+-- | The numbers that change when a file does.
 data FileState = FileState
   { -- | In bytes.
     stateSize :: !Int64,
@@ -87,7 +88,7 @@ type Nanoseconds = Int64
 saturated :: Integer -> Nanoseconds
 saturated = fromInteger . max (toInteger (minBound :: Nanoseconds)) . min (toInteger (maxBound :: Nanoseconds))
 
--- | Why a path cannot be served.
+-- | The reason why a path cannot be served.
 data Problem
   = -- | No such file, or an object that is not served: outside the root, a pipe, a socket, a device.
     Missing

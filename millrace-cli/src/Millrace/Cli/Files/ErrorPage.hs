@@ -2,7 +2,7 @@
 
 -- | Pages that a site has for errors: @404.html@, @503.html@ and the like in a root. Must not know: servers.
 --
--- A page is kept in memory. So there is one when the files cannot be opened any more, which is when a 503 is sent.
+-- A page is kept in memory. So it can still be sent when files cannot be opened any more: that is when a 503 is.
 module Millrace.Cli.Files.ErrorPage
   ( ErrorPages,
     newErrorPages,
@@ -33,7 +33,7 @@ import Network.Wai (Response, responseBuilder, responseHeaders, responseStatus)
 -- | The pages of a site.
 data ErrorPages = ErrorPages Root Int (IORef (Map Int Known))
 
--- A page, or that there is none, and until when that need not be looked up again.
+-- A page, if there is one, and the moment until which it need not be looked up again.
 data Known = Known Deadline (Maybe ByteString)
 
 -- | @newErrorPages root lifeMicros@: the pages in a root, which are looked up again after this many microseconds, and

@@ -1,11 +1,11 @@
--- | What is remembered of files, so that they are not looked up, opened and read for each request: their
--- representations, in memory or in open files. Must not know: servers, requests.
+-- | A cache of files, so that they are not looked up, opened and read for each request. It holds their representations,
+-- in memory or in open files. Must not know: servers, requests.
 module Millrace.Cli.Files.FileCache
   ( FileCache,
     newFileCache,
     Kept (..),
     variants,
-    letGo,
+    releaseKept,
     withCached,
     remember,
     memoryBytesMax,
@@ -41,12 +41,12 @@ data Kept
 -- | An empty cache. Files are looked up again after this many microseconds. The cache takes at most 32 MiB and 128
 -- descriptors.
 newFileCache :: Int -> IO FileCache
-newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax letGo
+newFileCache lifetimeMicros = FileCache <$> newExpiring lifetimeMicros weightMax releaseKept
 
--- | Says that the caller does not need the variants any more.
-letGo :: Kept -> IO ()
-letGo (InMemory _) = pure ()
-letGo (Open files) = release files
+-- | Releases variants that the caller does not need any more.
+releaseKept :: Kept -> IO ()
+releaseKept (InMemory _) = pure ()
+releaseKept (Open files) = release files
 
 -- | The variants that were kept.
 variants :: Kept -> NonEmpty Variant
@@ -57,7 +57,7 @@ variants (Open files) = sharedValue files
 memoryBytesMax :: Integer
 memoryBytesMax = 65536
 
--- | Hands over the variants that were remembered for a path, if their time is not over. Files stay open until the
+-- | Runs an action with the cached variants of a path, if their time is not over. Files stay open until the
 -- action ends, normally or not. O(log number of entries).
 withCached :: FileCache -> ByteString -> (Maybe (NonEmpty Variant) -> IO a) -> IO a
 withCached (FileCache entries) path use = do
@@ -68,8 +68,8 @@ withCached (FileCache entries) path use = do
     Just (Open files) -> bracket (retain files) (\alive -> when alive (release files)) $ \alive ->
       use (if alive then Just (sharedValue files) else Nothing)
 
--- | Remembers variants. The caller must still release them with 'letGo'. If the cache would become too large, it
--- forgets everything else.
+-- | Adds variants to the cache. The caller must still release them with 'releaseKept'. If the cache would become too
+-- large, it forgets everything else.
 remember :: FileCache -> ByteString -> Kept -> IO ()
 remember (FileCache entries) path kept = mask_ $ do
   alive <- case kept of

@@ -42,7 +42,7 @@ import System.IO.Error (isFullError, isPermissionError)
 data Listing = Listing
   { -- | Its names below the root.
     listingNames :: [ByteString],
-    -- | If only the first names were looked at: how many.
+    -- | The number of names that were looked at, if there are more.
     listingCut :: Maybe Int,
     listingEntries :: [Listed]
   }

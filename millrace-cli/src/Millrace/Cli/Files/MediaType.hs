@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | The type of a file's content, by its name. Must not know: files.
+-- | Finds the type of a file's content by its name. Must not know: files.
 module Millrace.Cli.Files.MediaType
   ( mediaType,
     ownCoding,
@@ -42,8 +42,8 @@ ownCoding name
   | CI.mk (ByteString.drop (ByteString.length name - 5) name) == ".svgz" = Just "gzip"
   | otherwise = Nothing
 
--- | Does content of this type become smaller when it is compressed? Images, sounds, videos, archives and most fonts are
--- compressed already. O(length + log (number of known types)).
+-- | Whether content of this type becomes smaller when it is compressed. Images, sounds, videos, archives and most fonts
+-- are compressed already. O(length + log (number of known types)).
 --
 -- >>> map isCompressible ["text/html; charset=utf-8", "application/ld+json", "image/svg+xml", "image/png", "font/woff2"]
 -- [True,True,True,False,False]

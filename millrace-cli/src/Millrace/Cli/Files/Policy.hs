@@ -1,4 +1,4 @@
--- | What a site does, as its user chose it. Must not know: files, servers.
+-- | Choices of the user about a site of files. Must not know: files, servers.
 module Millrace.Cli.Files.Policy
   ( Fallback (..),
     OnError (..),
@@ -6,7 +6,7 @@ module Millrace.Cli.Files.Policy
   )
 where
 
--- | What a path without a file is answered with.
+-- | The answer for a path without a file.
 data Fallback
   = -- | 404.
     NotFound
@@ -14,7 +14,7 @@ data Fallback
     SinglePage
   deriving (Eq, Show)
 
--- | What errors are answered with.
+-- | The body of answers to errors.
 data OnError
   = -- | A line of text that says the status.
     LineOfText
@@ -25,6 +25,6 @@ data OnError
 -- | Whether files are compressed on the way to clients.
 data Compression
   = NoCompression
-  | -- | Those for which it is worth it, for clients that accept it.
+  | -- | Those that become smaller, for clients that accept it.
     CompressOnTheWay
   deriving (Eq, Show)

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | All that programs may take the path of a request for. Pure. Must not know: files, servers.
+-- | The different ways in which programs read the path of a request. Pure. Must not know: files, servers.
 --
 -- Behind a proxy is a program that reads the path once more, in its own way. Tomcat and others cut a part at its first
 -- @;@ before anything else. Some take an encoded slash for a slash, decode twice, cut at an encoded @?@, or leave out
@@ -16,7 +16,7 @@ import qualified Data.Set as Set
 import Network.HTTP.Types (urlDecode)
 
 -- | The parts of a path in each reading. Empty parts do not count. First comes the one of RFC 3986, with encoded
--- slashes as slashes. 'Nothing' for a path that nobody should ask for: one with a part that is @.@ or @..@, a backslash
+-- slashes as slashes. 'Nothing' for a path that is refused: one with a part that is @.@ or @..@, a backslash
 -- or a NUL in any reading, with a @%@ that encodes nothing, or encoded more than three times. A usual path has one
 -- reading, and costs O(length).
 --
@@ -37,7 +37,7 @@ readings path
     whole = decoded raw
     decodings = iterate decoded whole
 
--- Also without what is left out at the ends of parts.
+-- The readings, and those in which blanks and dots at the ends of parts are left out.
 plainOnes :: [[ByteString]] -> Maybe [[ByteString]]
 plainOnes found = different <$ guard (all (all isPlain) different)
   where
@@ -55,7 +55,7 @@ distinct = go Set.empty
 partsOf :: [ByteString] -> [ByteString]
 partsOf = filter (not . ByteString.null)
 
--- What can be made of these by decoding once more, by separating at slashes, and by cutting, in any order. Each of them
+-- The readings that result from decoding once more, separating at slashes, and cutting, in any order. Each of them
 -- makes them shorter, or changes nothing.
 reachable :: [[ByteString]] -> [[ByteString]]
 reachable = go []

@@ -63,7 +63,7 @@ import Network.Wai
 data Variant = Variant
   { -- | The coding that was chosen for the client, if any.
     variantCoding :: !(Maybe Coding),
-    -- | Which other bytes a client may get.
+    -- | Whether other clients may get other bytes.
     variantAlternatives :: !Alternatives,
     variantValidators :: !Validators,
     -- | Of a 200 response.
@@ -71,17 +71,17 @@ data Variant = Variant
     variantIdentity :: !FileIdentity,
     -- | Of the file when it was opened.
     variantState :: !FileState,
-    -- | Where the bytes are.
+    -- | The bytes.
     variantSource :: !Source,
     variantRepresentation :: !Representation
   }
 
--- | Where the bytes of a variant are.
+-- | The bytes of a variant: in memory, or in an open file.
 data Source
   = FromFile !OpenFile
   | FromMemory !ByteString
 
--- | What is said about a file besides its coding.
+-- | Fields that describe a file, except those about its coding.
 data Described = Described
   { describedType :: ByteString,
     -- | Fields of a 200, a 206 and a 304, such as Cache-Control.
@@ -90,7 +90,7 @@ data Described = Described
     describedVary :: [ByteString]
   }
 
--- | How the content of a file is coded.
+-- | The codings of a file's content.
 data Coded = Coded
   { -- | The coding that the file has for all clients.
     codedAlways :: Maybe ByteString,
@@ -108,14 +108,14 @@ data Alternatives
     MadeForClient
   deriving (Eq, Show)
 
--- | How many bytes a variant holds in memory. 'Nothing' if its bytes are in an open file.
+-- | The number of bytes that a variant holds in memory. 'Nothing' if its bytes are in an open file.
 heldBytes :: Variant -> Maybe Int
 heldBytes variant = case variantSource variant of
   FromFile _ -> Nothing
   FromMemory bytes -> Just (ByteString.length bytes)
 
--- | Whether the file is still the one from which the variant was made. Somebody may write to a file that is held open,
--- and a file of a network file system may be gone. Bytes in memory stay current.
+-- | Whether the file is still the one from which the variant was made. Another program may write to a file that is held
+-- open, and a file of a network file system may be gone. Bytes in memory stay current.
 isCurrent :: Variant -> IO Bool
 isCurrent variant = case variantSource variant of
   FromMemory _ -> pure True
@@ -128,8 +128,7 @@ isCurrent variant = case variantSource variant of
 
 -- | @fromFile now described coded file@: an open file as it is at this time, which must be that of the clock behind the
 -- Date field. That clock is a little late, and a time in the future must not be announced as Last-Modified (RFC 9110
--- section
--- 8.8.2.1). The variant may be used only while the file is held open.
+-- section 8.8.2.1). The variant may be used only while the file is held open.
 --
 -- The entity tag is made of the time of change, to the nanosecond, the size and the coding. So it is the same on every
 -- machine that has a copy of the file with the same time. Another file of the same size and time has the same tag: a
@@ -170,7 +169,7 @@ fromFile now described (Coded always chosen alternatives) file =
           <> word64Hex (fromIntegral size)
           <> foldMap ((char7 '-' <>) . byteString . codingName) chosen
 
--- | The same variant with its bytes in memory, where they stay valid. 'Nothing' if the file has changed meanwhile.
+-- | Reads the bytes of a variant into memory, where they stay valid. 'Nothing' if the file has changed meanwhile.
 hold :: Variant -> IO (Maybe Variant)
 hold variant = case variantSource variant of
   FromMemory _ -> pure (Just variant)
@@ -182,7 +181,7 @@ hold variant = case variantSource variant of
           variantRepresentation = bytesRepresentation (variantValidators variant) (variantFields variant) bytes
         }
 
--- | What a variant in a coding is made of: the coding, and the identity, state and fields of the variant without one.
+-- | The inputs of a compressed variant: the coding, and the identity, state and fields of the variant without one.
 data VariantKey = VariantKey !FileIdentity !FileState !Coding !ResponseHeaders
   deriving (Eq, Ord)
 
@@ -230,8 +229,9 @@ codedNames :: [ByteString] -> Coding -> [ByteString]
 codedNames names coding = init names ++ [last names <> codingExtension coding]
 
 -- | A coded file that is older belongs to an earlier state of the file. Two seconds are allowed, because both may have
--- been copied without their times: cp -r has an order of its own, and takes a second for some thousand files. Some
--- compressors (brotli 1.0.9, pigz) copy whole seconds of the file's time, and some archives (zip) even seconds.
+-- been copied without their times: cp -r copies in the order of the directory, and takes a second for some thousand
+-- files. Some compressors (brotli 1.0.9, pigz) copy whole seconds of the file's time, and some archives (zip) even
+-- seconds.
 isOfSameState :: OpenFile -> OpenFile -> Bool
 isOfSameState found file = modified found + 2000000000 >= modified file
   where
@@ -240,7 +240,7 @@ isOfSameState found file = modified found + 2000000000 >= modified file
 ------------------------------------------------------------------------------------------------------------------------
 -- The choice
 
--- | What a client gets.
+-- | The variant that a client gets.
 data Choice
   = AsItIs Variant
   | -- | The variant without a coding, compressed.

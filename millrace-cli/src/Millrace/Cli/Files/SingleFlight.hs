@@ -32,9 +32,9 @@ data SingleFlight key a = SingleFlight
     content :: IORef (Content key a)
   }
 
--- | How much is kept, and how much is made at a time.
+-- | The bounds of what is kept, and of what is made at a time.
 data Bounds = Bounds
-  { -- | The weight of all values that are kept. Those that were not used for the longest time make room.
+  { -- | The weight of all values that are kept. The values that were not used for the longest time are dropped first.
     boundKept :: Int,
     -- | How many values are made at the same time.
     boundAtOnce :: Int,

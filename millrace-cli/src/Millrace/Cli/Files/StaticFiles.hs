@@ -60,7 +60,8 @@ import Network.Wai
 --   before 1970, or to its first two seconds, has neither of the two ('Millrace.Http.Precondition.modificationTime').
 -- * Clients that accept a coding get the file with @.br@, @.zst@ or @.gz@ after its name instead, if there is one that
 --   is at most
---   two seconds older. With a 'Compressor', they otherwise get the file compressed, if that is worth it and no range is asked for.
+--   two seconds older. With a 'Compressor', they otherwise get the file compressed, if that makes it
+--   smaller and no range is asked for.
 -- * Only regular files that this process may read.
 -- * With 'SinglePage', a path that names no file, and whose last name has no dot, answers with the root's @index.html@
 --   if the client
@@ -199,7 +200,7 @@ serveFile site reason names file request respond = do
         if isNothing coding && mayCompress site described names found then MadeForClient else alternatives
   case (,) <$> siteCache site <*> cacheKey reason request of
     Just (cache, key) ->
-      bracket (keepAll (siteRoot site) names variantOf file) (mapM_ letGo) $ \case
+      bracket (keepAll (siteRoot site) names variantOf file) (mapM_ releaseKept) $ \case
         Just kept -> do
           remember cache key kept
           respondWithChoice site (variants kept) (choose request (variants kept)) request respond

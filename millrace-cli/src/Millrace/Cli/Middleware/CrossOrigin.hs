@@ -26,10 +26,10 @@ data CrossOrigin = CrossOrigin
     crossFields :: [String],
     -- | Names of fields of answers that pages may read.
     crossExposed :: [String],
-    -- | May requests have cookies and passwords? Never with 'AnyOrigin': the pages of every site could then act as the
-    -- user.
+    -- | Whether requests may have cookies and passwords. Never with 'AnyOrigin': the pages of every site could then act
+    -- as the user.
     crossCredentials :: Bool,
-    -- | How long a browser may remember what it was told.
+    -- | The time for which a browser may remember these rules.
     crossSeconds :: Int
   }
   deriving (Eq, Show)
@@ -42,7 +42,7 @@ data Origins
   deriving (Eq, Show)
 
 -- | Adds the fields that browsers want, and answers what they ask beforehand (preflight) itself, with 204. The
--- application's own fields of this kind are left out, whoever asks: what it allows could be more than these options do.
+-- application's own fields of this kind are always left out: they could allow more than these options do.
 sharing :: CrossOrigin -> Middleware
 sharing options application request respond
   | isPreflight = respond (responseLBS noContent204 (if isAllowed then allowing <> beforehand else varying) "")
@@ -58,7 +58,7 @@ sharing options application request respond
         && requestMethod request == methodOptions
         && any ((== "Access-Control-Request-Method") . fst) (requestHeaders request)
     (isAllowed, allowed, varying) = case crossOrigins options of
-      -- Whoever asks, so that a cache may keep the answer for everybody.
+      -- For every client, so that a cache may keep the answer for all.
       AnyOrigin -> (True, "*", [])
       TheseOrigins origins ->
         (maybe False ((`elem` origins) . Char8.unpack) origin, fromMaybe "" origin, [(hVary, "Origin")])

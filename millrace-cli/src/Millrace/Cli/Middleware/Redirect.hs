@@ -13,8 +13,8 @@ import Network.HTTP.Types (badRequest400, hLocation, permanentRedirect308)
 import Network.Wai
 
 -- | Answers with the same address on https, at this port. Challenges of ACME go to the application: the issuer of the
--- first certificate asks for them before there is any. Only plain names may follow: what the application could take for
--- another path, such as one with @..@, however it is written, would be answered without encryption.
+-- first certificate asks for them before there is any. Only plain names may follow. Otherwise the
+-- application could take the path for another one, such as one with @..@, and answer it without encryption.
 redirecting :: PortNumber -> Application -> Application
 redirecting port application request respond
   | isChallenge (rawPathInfo request) = application request respond

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | Who gets the answers of a site or a route (passwords, pages of other sites), and which fields all of its answers
--- have. Must not know: servers.
+-- | Rules for all answers of a site or a route: which users and which pages of other sites get them, and the fields
+-- that they have. Must not know: servers.
 module Millrace.Cli.Middleware.SitePolicy
   ( SitePolicy (..),
     SecurityHeaders (..),
@@ -29,12 +29,12 @@ import Millrace.Cli.Middleware.CrossOrigin
 import Network.HTTP.Types.Header (hVary)
 import Network.Wai
 
--- | What holds for all answers of a site or a route, whatever makes them.
+-- | The rules of a site or a route. They hold for files, proxies and redirects alike.
 data SitePolicy = SitePolicy
   { -- | Fields of all answers. They replace those of the same name, except Vary.
     policyHeaders :: [(String, String)],
     policySecurity :: SecurityHeaders,
-    -- | Whose pages may read the answers. 'Nothing': as browsers do without being told.
+    -- | The origins whose pages may read the answers. 'Nothing': the answers say nothing about it.
     policySharing :: Maybe CrossOrigin,
     -- | The users who get answers, after they have given a password. 'Nothing': everybody does.
     policyUsers :: Maybe UsersOptions
@@ -50,7 +50,7 @@ data SecurityHeaders
 -- | Names and passwords.
 data UsersOptions = UsersOptions
   { usersFile :: FilePath,
-    -- | What clients are told that the password is for.
+    -- | What the password is for, as clients show it.
     usersRealm :: String
   }
   deriving (Eq, Show)
@@ -76,7 +76,7 @@ instance Semigroup Admission where
 admission :: SitePolicy -> IO Admission
 admission policy = Admission (sharing <$> policySharing policy) <$> traverse asked (policyUsers policy)
 
--- | What becomes of answers that the server gives itself, such as the demand for a password.
+-- | Whether the server's own answers, such as the demand for a password, are adapted.
 data OwnAnswers
   = AsTheyAre
   | -- | With a page of the site, for example.
@@ -107,10 +107,10 @@ asked options = do
   where
     attempt = "use the users in " <> usersFile options
     unreadable failure = unusable (ioe_description (failure :: IOException))
-    unusable reason = FileFailure (usersFile options) (Failure attempt reason remedy)
+    unusable reason = FileFailure ["users", "file"] (usersFile options) (Failure attempt reason remedy)
     remedy = "'users' names a file with lines NAME:HASH. 'htpasswd -B -c FILE NAME' makes one."
 
--- Vary is added to: without what is there, a cache would take the answer to one client for that to another.
+-- Adds these fields. Vary keeps its other values: without them a cache would give the answer for one client to another.
 setting :: [(String, String)] -> Middleware
 setting [] application = application
 setting fields application =

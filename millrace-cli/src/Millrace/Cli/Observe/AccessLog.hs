@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 {-# LANGUAGE TupleSections #-}
 
--- | The access log: one line for each answer. A thread of its own writes the lines, once a second or when there are
+-- | The access log: one line for each answer. A thread writes the lines, once a second or when there are
 -- many. So a request pays for no system call, and never waits for a program that reads the log. Must not know:
 -- connections.
 module Millrace.Cli.Observe.AccessLog
@@ -51,7 +51,7 @@ data AccessLog = AccessLog
     -- | The second of the latest line, and its text. Making the text takes longer than the rest of a line.
     logSecond :: IORef (Int64, ByteString),
     logPending :: IORef Pending,
-    -- | Did the last write fail?
+    -- | Whether the last write failed.
     logFailed :: IORef Bool,
     -- | Full when the writer must not wait for the end of the second.
     logWake :: MVar (),
@@ -71,8 +71,8 @@ data LogFormat
   deriving (Eq, Show)
 
 -- | Appends to the file at a path (@-@ is standard output) while the action runs. The file is opened again for each
--- write: to rotate the log, rename it. Throws 'FileFailure' if the file cannot be written to at the beginning. Lines that
--- cannot be written later are lost, and a message on standard error says so.
+-- write: to rotate the log, rename it. Throws 'FileFailure' if the file cannot be written to at the beginning. Lines
+-- that cannot be written later are lost, and a message on standard error says so.
 withAccessLog :: LogFormat -> FilePath -> (AccessLog -> IO a) -> IO a
 withAccessLog format path use = do
   accessLog <-
@@ -96,6 +96,7 @@ withAccessLog format path use = do
 accessLogFailure :: FilePath -> String -> FileFailure
 accessLogFailure path reason =
   FileFailure
+    ["access-log"]
     path
     Failure
       { failureAttempt = "write the access log " <> path,
@@ -131,7 +132,8 @@ logAnswer accessLog answer = do
 nothing :: Pending
 nothing = Pending 0 [] 0
 
--- With so many bytes pending, lines are written before the second is over, and with so many, further lines are dropped.
+-- With this many bytes pending, lines are written before the second is over. Beyond the maximum, further lines are
+-- dropped.
 batchBytes, pendingMax :: Int
 batchBytes = 65536
 pendingMax = 4194304

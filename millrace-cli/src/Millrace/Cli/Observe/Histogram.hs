@@ -1,4 +1,4 @@
--- | How often something took how long: buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure.
+-- | Counts durations in buckets on a logarithmic scale, from 4 µs to 67 s, two for each doubling. Pure.
 -- Must not know: HTTP.
 module Millrace.Cli.Observe.Histogram
   ( bucketCount,
@@ -11,7 +11,7 @@ where
 import Data.Bits (countLeadingZeros, unsafeShiftR, (.&.))
 import Data.Word (Word64)
 
--- | How many buckets there are. The last one has no upper end.
+-- | The number of buckets. The last one has no upper end.
 bucketCount :: Int
 bucketCount = 2 * (lastPower - firstPower) + 2
 
@@ -42,8 +42,8 @@ bucketOf nanoseconds
     upperHalf = fromIntegral ((below `unsafeShiftR` (power - 1)) .&. 1)
 
 -- | @percentile share counts@: the microseconds within which this share of what is counted was done, or 'Nothing' if
--- nothing is counted. The error is at most that of a bucket: within one, everything is taken to be spread evenly. What
--- is in the last bucket took as long as that bucket begins. O(buckets).
+-- nothing is counted. The error is at most that of a bucket: within one, everything is taken to be spread evenly. A
+-- duration in the last bucket counts as the beginning of that bucket. O(buckets).
 --
 -- >>> percentile 0.5 (replicate 49 0 ++ [1])
 -- Just 67108864

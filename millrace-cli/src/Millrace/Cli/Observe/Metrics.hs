@@ -106,7 +106,7 @@ countAnswer metrics answer
       1
     addTo row (firstBucket + bucketOf (answerNanoseconds answer)) 1
 
--- | How a handshake of TLS ended.
+-- | The result of a TLS handshake.
 data HandshakeResult
   = FullHandshake
   | -- | An earlier session was resumed.
@@ -165,19 +165,19 @@ data Figures = Figures
     figureHandshakes :: [(String, Int)],
     -- | The connections that a limit has ended, by limit.
     figureLimits :: [(String, Int)],
-    -- | How many answers took how long ("Millrace.Cli.Observe.Histogram").
+    -- | The durations of answers, counted by bucket ("Millrace.Cli.Observe.Histogram").
     figureBuckets :: [Int],
     figureCapabilities :: Int,
     figureLoops :: Int,
     figureBackend :: String,
     figureLoopCounters :: Counters,
-    -- | Where the system tells.
+    -- | On systems that tell it.
     figureResidentBytes :: Maybe Int,
-    -- | If the run-time system was told to count (@+RTS -T@).
+    -- | If the run-time system counts (@+RTS -T@).
     figureHeapBytes :: Maybe Int
   }
 
--- | What is known now. May take some tens of microseconds.
+-- | Reads all numbers. May take some tens of microseconds.
 readFigures :: Metrics -> IO Figures
 readFigures metrics = do
   now <- getMonotonicTimeNSec
@@ -215,10 +215,10 @@ heapBytes = do
   isKnown <- getRTSStatsEnabled
   if isKnown then Just . fromIntegral . gcdetails_mem_in_use_bytes . gc <$> getRTSStats else pure Nothing
 
--- | How many connections are open.
+-- | The number of open connections.
 openNow :: Figures -> Int
 openNow figures = max 0 (figureOpened figures - figureClosed figures)
 
--- | How many requests the application has answered, in whole or in part.
+-- | The number of requests that the application has answered, in whole or in part.
 requestsDone :: Figures -> Int
 requestsDone figures = figureCutOff figures + sum (map snd (figureClasses figures))

@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a server has done: a page that draws it live, a JSON record, and the text format of Prometheus. All three have
--- the same figures. Must not know: files.
+-- | Shows what a server has done: on a page that draws it live, as a JSON record, and in the text format of Prometheus,
+-- all with the same figures. Must not know: files.
 module Millrace.Cli.Observe.Status
   ( statusPages,
   )
@@ -52,8 +52,8 @@ statusPages metrics upstreams request respond
         ("Content-Security-Policy", policy)
       ]
 
--- A page of the web could otherwise read the figures in a browser on this machine, by a name whose address changes to
--- 127.0.0.1 (DNS rebinding). An address cannot be changed in this way.
+-- Whether the Host field names this machine by an address or as localhost. Otherwise a page of the web, in a browser on
+-- this machine, could read the figures by a name whose address changes to 127.0.0.1 (DNS rebinding).
 isOfThisMachine :: ByteString -> Bool
 isOfThisMachine host = maybe True isLocal (nameOfHost host)
   where

@@ -13,13 +13,13 @@ import Control.Exception (bracket)
 import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
 import qualified Data.Map.Strict as Map
 
--- | A target of a proxy. @Millrace.Proxy@ has the same, but is not there on all systems.
+-- | A target of a proxy. Like @TargetState@ of @Millrace.Proxy@, a package that does not exist on all systems.
 data Upstream = Upstream
   { upstreamTarget :: String,
     upstreamHealth :: UpstreamHealth,
-    -- | How many requests it works on.
+    -- | The number of requests that it works on.
     upstreamRequests :: Int,
-    -- | How many connections to it are kept and not in use.
+    -- | The number of connections to it that are kept and not in use.
     upstreamKept :: Int
   }
   deriving (Eq, Show)
@@ -33,7 +33,7 @@ data UpstreamHealth
     UpstreamChecksFailed
   deriving (Eq, Ord, Show)
 
--- | The targets of all proxies that run now: what tells them, for each proxy, with a number.
+-- | The targets of all proxies that run now. Each proxy has a number, and an action that returns its targets.
 newtype Upstreams = Upstreams (IORef (Int, Map.Map Int (IO [Upstream])))
 
 -- | No proxy runs.

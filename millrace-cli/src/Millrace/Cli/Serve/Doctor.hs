@@ -1,4 +1,4 @@
--- | Examines what this machine offers to an I/O manager, and reports it. Changes nothing. Must not know: servers.
+-- | Examines and reports what this machine offers to an I/O manager. Changes nothing. Must not know: servers.
 module Millrace.Cli.Serve.Doctor
   ( Examination (..),
     Health (..),
@@ -29,13 +29,13 @@ import Text.Read (readMaybe)
 data Examination = Examination
   { examinedKernel :: String,
     examinedProcessors :: Int,
-    -- | How many processors' time a control group allows. 'Nothing' means all processors.
+    -- | The CPU quota of the control group, in processors. 'Nothing': no quota.
     examinedQuota :: Maybe Rational,
-    -- | How many descriptors a program may open at first. 'Nothing' means no limit.
+    -- | The number of descriptors that a program may open at first. 'Nothing': no limit.
     examinedSoftLimit :: Maybe Integer,
-    -- | How many it may allow itself, as a server does.
+    -- | The number to which it may raise that limit, as a server does.
     examinedHardLimit :: Maybe Integer,
-    -- | net.core.somaxconn: how many connections may wait to be accepted.
+    -- | net.core.somaxconn: the number of connections that may wait to be accepted.
     examinedAcceptQueue :: Maybe Integer,
     -- | kernel.io_uring_disabled. Kernels before 6.6 do not have it.
     examinedIoUringDisabled :: Maybe Integer,
@@ -67,8 +67,8 @@ data Choice
 
 -- | Examines this machine, for a server that is started with this @--backend@. Opens and closes an instance of each
 -- backend. If a backend was chosen by name, it tries only that one, because some sandboxes kill a program that tries
--- io_uring. Then it starts as many loops as a server would, with as many descriptors: there may be room for one loop
--- but not for all of them.
+-- io_uring. Then it starts as many loops as a server would, with as many descriptors: memory or descriptors may
+-- suffice for one loop but not for all of them.
 examine :: Maybe Backend -> IO Examination
 examine requested = do
   system <- systemName
@@ -103,20 +103,20 @@ examine requested = do
 probe :: Backend -> IO Health
 probe backend = maybe Works Refused <$> probeBackend backend
 
--- The manager makes the choice; this explains it. A probe cannot see whether there is room for all loops.
+-- The manager makes the choice; this explains it. A probe cannot see whether all loops can start.
 choose :: Maybe Backend -> Maybe Backend -> Int -> [(Backend, Health)] -> IO (Choice, [(Backend, Health)])
 choose requested environment loops single = either nothing chosen <$> try (startManager requested)
   where
     nothing failure =
       ( NothingChosen ("cannot " <> failureAttempt failure <> ": " <> failureReason failure),
-        map (withoutRoomIf ((== (requested <|> environment)) . Just)) single
+        map (refusedIf ((== (requested <|> environment)) . Just)) single
       )
     chosen backend = (Chosen backend (reason backend passedOver), passedOver ++ others)
       where
-        passedOver = map (withoutRoomIf (const True)) before
+        passedOver = map (refusedIf (const True)) before
         (before, others) = break ((== backend) . fst) single
-    withoutRoomIf isMeant (backend, health)
-      | health == Works && isMeant backend = (backend, Refused (withoutRoom backend loops))
+    refusedIf isMeant (backend, health)
+      | health == Works && isMeant backend = (backend, Refused (tooManyLoops backend loops))
       | otherwise = (backend, health)
     reason backend before
       | Just backend == requested = "asked for by --backend"

@@ -2,9 +2,9 @@
 -- there removes it. Must not know: servers.
 --
 -- A process that cannot start must leave the file of a running one alone. So the file is made beside its path, and
--- moved there when nothing can fail any more. What is at the path in the end is removed only if it is the same file, by
--- the numbers of its device and its inode: its name and its content, such as the number of a process, may be those of
--- the next process.
+-- moved there when nothing can fail any more. In the end the file at the path is removed only if it is still the same
+-- one, by the numbers of its device and its inode: its name and its content, such as the number of a process, may be
+-- those of the next process.
 module Millrace.Cli.Serve.OwnFile (withOwnFile) where
 
 import Control.Exception (Exception, IOException, bracket, bracket_, catch, throwIO)
@@ -13,10 +13,10 @@ import Data.Maybe (isJust)
 import Millrace.Cli.Base.System (FileIdentity, identityOf, processNumber)
 import System.Directory (removeFile, renameFile)
 
--- | @withOwnFile failure path make release use@: makes a file, at a path of its own in the same folder, and runs an
--- action. The action gets what was made, and a function that has the file at @path@ while it runs another action. What
--- was made must keep the file in use, for example be open: else another file could get the number of its inode. If
--- making or moving throws an 'IOException', this throws what @failure@ makes of it.
+-- | @withOwnFile failure path make release use@: makes a file beside @path@, in the same folder, and runs an action.
+-- The action gets the result of @make@, and a function that moves the file to @path@ while it runs another action. The
+-- result of @make@ must keep the file in use, for example open: otherwise another file could get the number of its
+-- inode. If making or moving throws an 'IOException', this throws @failure@ of that exception.
 --
 -- > withOwnFile id "/run/me.pid" (`openFile` WriteMode) hClose (\file whileThere -> hPutStrLn file "1" >> whileThere serve)
 withOwnFile ::
@@ -29,7 +29,7 @@ withOwnFile ::
   IO b
 withOwnFile failure path make release use = do
   beside <- (\number -> path <> "." <> show number) <$> processNumber
-  -- Of a process that had the same number and was killed.
+  -- It may be left from a process that had the same number and was killed.
   removeQuietly beside
   bracket
     (explained (make beside) >>= \made -> (,) made <$> identityOf beside)

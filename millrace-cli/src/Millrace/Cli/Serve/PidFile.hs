@@ -10,17 +10,17 @@ import Control.Exception (bracketOnError, toException)
 import Data.ByteString (ByteString)
 import Millrace.Cli.Base.Failure
 import Millrace.Cli.Base.System (processNumber)
-import Millrace.Cli.Serve.Control
 import Millrace.Cli.Serve.OwnFile
+import Millrace.Cli.Serve.ReloadSocket
 import System.IO (Handle, IOMode (WriteMode), hClose, hFlush, hPrint, openBinaryFile)
 
--- | Makes both, if there is a path. The action gets a function that has them at their places while it runs another
--- action: from then on this process is the one that is asked, and until then another one may be. Throws 'FileFailure' if
--- they cannot be made.
+-- | Makes the file and the socket, if there is a path. The action gets a function that moves them to their paths while
+-- it runs another action: from then on this process answers there, and until then another one may. Throws 'FileFailure'
+-- if they cannot be made.
 withPidFile :: Maybe FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
 withPidFile Nothing _ use = use id
 withPidFile (Just path) reload use =
-  withControl (controlPath path) reload $ \whileAsked ->
+  withReloadSocket (reloadSocketPath path) reload $ \whileAsked ->
     withOwnFile failed path written hClose (\_ whileThere -> use (whileAsked . whileThere))
   where
     written beside =
@@ -33,5 +33,10 @@ withPidFile (Just path) reload use =
 pidFileFailure :: FilePath -> String -> FileFailure
 pidFileFailure path reason =
   FileFailure
+    ["pid-file"]
     path
-    (Failure ("write the pid file " <> path) reason "'pid-file' names a file in a folder that the server's user may write to.")
+    Failure
+      { failureAttempt = "write the pid file " <> path,
+        failureReason = reason,
+        failureRemedy = "'pid-file' names a file in a folder that the server's user may write to."
+      }

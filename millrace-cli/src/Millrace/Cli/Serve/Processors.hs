@@ -1,4 +1,4 @@
--- | How many processors this process may keep busy: all of the machine, or as much of their time as its control groups
+-- | Counts the processors that this process may use: all of the machine, or as many as the quotas of its control groups
 -- allow (cgroups(7)). Containers get less than a machine by such a quota. Must not know: servers.
 module Millrace.Cli.Serve.Processors
   ( usualCores,
@@ -18,24 +18,24 @@ import GHC.IO.Encoding (getFileSystemEncoding)
 import System.IO (IOMode (ReadMode), hGetContents', hSetEncoding, withFile)
 import Text.Read (readMaybe)
 
--- | How many cores a server uses by default.
+-- | The number of cores that a server uses by default.
 usualCores :: IO Int
 usualCores = coresWithin <$> processorQuota <*> getNumProcessors
 
--- | How many of these processors are worth using with this quota. More of them would use the quota up sooner, and then
--- everything would stand still until the period is over. Part of a processor counts as one.
+-- | The number of these processors that are worth using with this quota. More of them would use the quota up sooner,
+-- and then the process would stand still until the period is over. Part of a processor counts as one.
 --
 -- >>> coresWithin (Just 1.5) 8
 -- 2
 coresWithin :: Maybe Rational -> Int -> Int
 coresWithin quota processors = maybe processors (max 1 . min processors . ceiling) quota
 
--- | How many processors' time the control groups allow this process: 1.5 means one and a half. 'Nothing' means that
--- there is no quota, or that there are no control groups.
+-- | The quota of the control groups of this process, in processors: 1.5 means one and a half. 'Nothing': there is no
+-- quota, or there are no control groups.
 processorQuota :: IO (Maybe Rational)
 processorQuota = processorQuotaBelow ""
 
--- | The same for a system whose files are below a directory.
+-- | Finds the quota as 'processorQuota' does, in the files of a system below a directory. For tests.
 processorQuotaBelow :: FilePath -> IO (Maybe Rational)
 processorQuotaBelow top = do
   groups <- lines <$> contentOf (top <> "/proc/self/cgroup")

@@ -18,9 +18,9 @@ import Network.Wai (Application)
 -- | Runs an action with an application that is there until the action ends.
 type Maker = (Application -> IO ()) -> IO ()
 
--- | Runs an action with an application, and with what replaces it: new requests then go to the new application. The
--- earlier one stays until its last request has ended. If the new one cannot be made, replacing throws what its maker
--- throws, and the earlier one stays. A request costs two atomic operations more.
+-- | Runs an action with an application, and a function that replaces it: new requests then go to the new application.
+-- The earlier one stays until its last request has ended. If the new one cannot be made, replacing throws what its
+-- maker throws, and the earlier one stays. A request costs two atomic operations more.
 withReplaceable :: Maker -> (Application -> (Maker -> IO ()) -> IO a) -> IO a
 withReplaceable first use = bracket (begin first >>= newIORef) (readIORef >=> release) $ \current -> do
   let replace make = mask $ \_ -> begin make >>= \next -> atomicModifyIORef' current (next,) >>= release

@@ -1,6 +1,6 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | Serves what a configuration file says, and takes another one while it runs. Must not know: sockets.
+-- | Serves the sites of a configuration file, and uses the changed file while it runs. Must not know: sockets.
 module Millrace.Cli.Serve.Run
   ( run,
     check,
@@ -21,13 +21,13 @@ import Millrace.Cli.Base.Failure
 import Millrace.Cli.Base.NameBytes (nameBytes, readTextFile)
 import Millrace.Cli.Base.System (Hangup (..), onHangup)
 import Millrace.Cli.Config.Configuration
-import Millrace.Cli.Config.Document (Mistake, mistakeAt, placesOfText, renderMistake)
+import Millrace.Cli.Config.Document (Mistake, mistakeAt, positionsOfText, renderMistake)
 import Millrace.Cli.Config.Options (ListenOptions (..), ServerOptions (..))
 import Millrace.Cli.Config.ServerSettings (limitSettings, pidFileSetting, processSettings)
 import Millrace.Cli.Config.Setting (Settings (written))
 import Millrace.Cli.Observe.AccessLog (accessLogFailure)
-import Millrace.Cli.Serve.Control
 import Millrace.Cli.Serve.PidFile
+import Millrace.Cli.Serve.ReloadSocket
 import Millrace.Cli.Serve.Replaceable
 import Millrace.Cli.Serve.Server
 import Millrace.Cli.Serve.Sites
@@ -37,9 +37,9 @@ import System.Directory (canonicalizePath, doesDirectoryExist)
 import System.Exit (ExitCode (ExitFailure))
 import System.FilePath (isRelative, takeDirectory)
 
--- | Serves what a file says until a signal stops it, as 'serve' does. At SIGHUP it reads the file again: new requests
--- are answered as the file says now, and open ones end as they began. If the file cannot be used, or says something
--- that needs a restart, that is told and nothing changes. 'reload' asks for the same.
+-- | Serves the sites of a file until a signal stops it, as 'serve' does. At SIGHUP, and when 'reload' asks, it reads
+-- the file again: new requests are answered by the changed file, and open ones end as they began. If the file cannot be
+-- used, or changes a setting that needs a restart, a message says so and nothing changes.
 --
 -- Blocks. Throws 'Failure'. Must be called once, as 'serve'.
 run :: Makers -> FilePath -> IO ()
@@ -94,8 +94,8 @@ canonical file = nameBytes <$> canonicalizePath file
 takenText :: FilePath -> String
 takenText file = file <> " was read again; new requests are answered as it says"
 
--- The settings that have changed and cannot while the server runs. There is https before and afterwards or never, as
--- long as 'listen' is the same.
+-- The changed settings that need a restart. Certificates need none: as long as 'listen' stays, there is https before
+-- and afterwards or not at all.
 fixed :: Configuration -> Configuration -> [String]
 fixed before next =
   ["'listen'" <> addresses | listens before /= listens next]
@@ -105,7 +105,7 @@ fixed before next =
     listens = toList . serverListens . configurationServer
     process found =
       written processSettings (configurationServer found) <> written pidFileSetting (configurationPidFile found)
-    -- Those that are new or otherwise spoken on, or else those that are gone.
+    -- The addresses that are new or have another protocol, or else those that are gone.
     addresses = case (listens next \\ listens before, listens before \\ listens next) of
       ([], []) -> ""
       ([], gone) -> inBrackets gone
@@ -117,9 +117,9 @@ fixed before next =
           lookup key (keysOf before) /= lookup key (keysOf next)
       ]
 
--- | Reads a file, and does what a server would do before it listens: opens directories, makes proxies, and reads
--- certificates and keys. The access log and the pid file are not written, but it must be possible to write them. Throws
--- 'Failure' if the server would.
+-- | Checks a file. It reads it, and does what a server does before it listens: opens directories, makes proxies, and
+-- reads certificates and keys. The access log and the pid file are not written, but it must be possible to write them.
+-- Throws 'Failure' if the server could not start.
 check :: Makers -> FilePath -> IO ()
 check makers file = do
   loaded <- load file
@@ -152,20 +152,18 @@ needsWritable key failure path = do
   when isDirectory (throwIO (failure "it is a directory"))
   isThere <- doesDirectoryExist folder
   unless (isThere || isMadeAtStart) (throwIO (failure ("there is no folder " <> folder)))
-  unless isThere . tell . concat $
-    [ "millrace: there is no " <> folder <> " now, the folder of '" <> key,
-      "'; this is right if the service manager makes it at the start"
-    ]
+  unless isThere (tell ("millrace: there is no " <> folder <> " now, the folder of '" <> key <> mayBeMade))
   where
     folder = takeDirectory path
+    mayBeMade = "'; this is right if the service manager makes it at the start"
     isMadeAtStart = any (`isPrefixOf` folder) ["/run/", "/var/run/", "/var/log/", "/var/lib/", "/var/cache/"]
 
--- | Has the server that runs with a file read it again, and waits for this many seconds at most until the server says
--- whether it takes it. Throws 'Failure', and 'ExitCode' when it has told the server's reasons for refusing it.
+-- | Asks the server that runs with a file to read it again, and waits for the outcome, for this many seconds at most.
+-- Throws 'Failure', or 'ExitCode' after it has printed the server's reasons for refusing the file.
 reload :: Int -> FilePath -> IO ()
 reload seconds file = do
   found <- loadedConfiguration <$> load file
-  path <- controlPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
+  path <- reloadSocketPath <$> maybe (throwIO unnamed) pure (configurationPidFile found)
   deadline <- deadlineAfter (1000000 * seconds)
   outcome <- (canonical file >>= askToReload deadline path) `catch` (throwIO . notAsked path)
   case outcome of
@@ -219,10 +217,12 @@ load file = do
 
 -- Runs an action. If it cannot use a file that the configuration names, the failure says where that is.
 locating :: Loaded -> IO a -> IO a
-locating loaded action = action `catch` \(FileFailure path failure) ->
-  throwIO $ case placesOfText path (loadedText loaded) of
-    [] -> failure
-    places -> mistaken (loadedFile loaded) (failureRemedy failure) [mistakeAt place (described failure) | place <- places]
+locating loaded action =
+  action `catch` \(FileFailure keys path failure) ->
+    throwIO $ case positionsOfText keys path (loadedText loaded) of
+      [] -> failure
+      positions ->
+        mistaken (loadedFile loaded) (failureRemedy failure) (map (`mistakeAt` described failure) positions)
   where
     described failure = "cannot " <> failureAttempt failure <> ": " <> failureReason failure
 

@@ -29,10 +29,10 @@ import Millrace.Cli.Observe.AccessLog (endAccessLog, logAnswer, withAccessLog)
 import Millrace.Cli.Observe.Metrics
 import Millrace.Cli.Observe.Status (statusPages)
 import Millrace.Cli.Observe.Upstream (Upstream)
-import Millrace.Cli.Serve.Http3Beside (Origin (..), Service (..), withHttp3Beside)
+import Millrace.Cli.Serve.Http3Sidecar (Origin (..), Service (..), withHttp3Sidecars)
 import Millrace.Cli.Serve.Listener
 import Millrace.Cli.Serve.Processors (usualCores)
-import Millrace.Cli.Serve.Proxy (failureResponse, isOfLeavingClient)
+import Millrace.Cli.Serve.ReverseProxy (failureResponse, isOfLeavingClient)
 import Millrace.Cli.Serve.ServiceManager
 import Millrace.Cli.Serve.Tls (Tls (..), withTls)
 import Millrace.Manager
@@ -50,9 +50,9 @@ import Network.Wai.Handler.Millrace
 serve :: ServerOptions -> Application -> IO ()
 serve options application = serveWith options HangupEnds (pure []) (\_ use -> use application id)
 
--- | The same with an application that is there only while an action runs. It is made when the I/O manager runs, and
--- before anything listens. The application comes with a function for what must be so as long as this server serves: by
--- then it listens, and nothing else can fail. SIGHUP can be for something else. The first action tells the targets of
+-- | Serves as 'serve' does, with an application that exists only while an action runs. The application is made when the
+-- I/O manager runs, and before anything listens. It comes with a function that is called around serving: by then the
+-- server listens, and nothing else can fail. SIGHUP need not end the server. The first action returns the targets of
 -- proxies, for the status page.
 serveWith ::
   ServerOptions -> Hangup -> IO [Upstream] -> (Running -> (Application -> (IO () -> IO ()) -> IO ()) -> IO ()) -> IO ()
@@ -67,16 +67,17 @@ serveWith options hangup upstreams withApplication' = do
   reporting <- newReporting
   serviceManager <- findServiceManager
   tls <- newEmptyMVar
-  -- What can fail comes before listening: clients that come to a port shared with another server would be lost.
+  -- Everything that can fail comes before listening. Otherwise clients that come to a port shared with another server
+  -- would be lost.
   withApplication' (Running (\chosen -> readMVar tls >>= (`replacing` chosen))) $ \application whileServing ->
     withInherited $ \inherited ->
       observing options stop $ \metrics telling -> protected options metrics (putMVar tls) $ \protection -> do
         let sharing = setReusePort (serverReusePort options || not (null inherited))
-        withPlaces options inherited $ \places -> do
-          urls <- mapM urlsOf places
-          mapM_ (refuseSamePort places) (serverStatusPort options)
+        withEndpoints options inherited $ \endpoints -> do
+          urls <- mapM urlsOf endpoints
+          mapM_ (refuseSamePort endpoints) (serverStatusPort options)
           loops <- loopCount
-          securePort <- portOfHttps places
+          securePort <- portOfHttps endpoints
           withStatusServer (reporting . sharing) (serverStatusPort options) (flip statusPages upstreams <$> metrics) $
             \status -> do
               let notices =
@@ -86,24 +87,24 @@ serveWith options hangup upstreams withApplication' = do
                             >> notifyReady serviceManager (map snd (concat urls)),
                         whenStopping = notifyStopping serviceManager
                       }
-                  service place said = do
-                    (state, chosen) <- makeServerState (adapted place said)
+                  service endpoint said = do
+                    (state, chosen) <- makeServerState (adapted endpoint said)
                     mapM_ (`addServer` state) metrics
                     pure
                       ( Service
-                          (placeOptions place)
-                          (placeOrigin place)
-                          (placeListeners place)
+                          (endpointOptions endpoint)
+                          (endpointOrigin endpoint)
+                          (endpointListeners endpoint)
                           chosen
-                          (maybe id countActive metrics (applicationAt securePort place application))
+                          (maybe id countActive metrics (applicationAt securePort endpoint application))
                       )
-                  adapted place said =
+                  adapted endpoint said =
                     protectionAt
-                      place
+                      endpoint
                       (maybe id protecting protection)
-                      (telling (reporting (sharing (settings options (placeOptions place) stop said))))
-              services <- zipWithM service places (notices : repeat (Notices (pure ()) (pure ())))
-              withHttp3Beside options protection services $
+                      (telling (reporting (sharing (settings options (endpointOptions endpoint) stop said))))
+              services <- zipWithM service endpoints (notices : repeat (Notices (pure ()) (pure ())))
+              withHttp3Sidecars options protection services $
                 whileServing
                   . withWatchdog serviceManager
                   . runTogether
@@ -111,34 +112,34 @@ serveWith options hangup upstreams withApplication' = do
                     ( \found ->
                         runSettingsListeners (serviceSettings found) (serviceListeners found) (serviceApplication found)
                     )
-  awaitTold stop
+  awaitMessage stop
 
--- | What can be changed while the server runs.
+-- | Changes of a server that runs.
 newtype Running = Running
-  { -- | Has new connections use these certificates. Waits until the server has read its first ones. Throws
+  { -- | Makes new connections use these certificates. Waits until the server has read its first ones. Throws
     -- 'Millrace.Cli.Failure.Failure', and then nothing has changed. There must be https.
     useCertificates :: TlsOptions -> IO ()
   }
 
--- | Sockets that are listened on in one way.
-data Place = Place
-  { placeOptions :: ListenOptions,
-    placeOrigin :: Origin,
-    placeListeners :: [Listener]
+-- | Listening sockets with the same options.
+data Endpoint = Endpoint
+  { endpointOptions :: ListenOptions,
+    endpointOrigin :: Origin,
+    endpointListeners :: [Listener]
   }
 
--- If the process has inherited sockets, they replace those that the options ask for. A socket is listened on in the way
--- that the options have for its port, and otherwise in the way of the first one. Only those that lead to https are
--- opened if they were not inherited.
-withPlaces :: ServerOptions -> [Listener] -> ([Place] -> IO a) -> IO a
-withPlaces options inherited use
+-- The sockets to listen on. Inherited ones replace those that the options ask for: each gets the options for its port,
+-- and otherwise those of the first address. Then only sockets that send clients to https are opened, if they were not
+-- inherited.
+withEndpoints :: ServerOptions -> [Listener] -> ([Endpoint] -> IO a) -> IO a
+withEndpoints options inherited use
   | null inherited = opened (toList asked) []
   | otherwise = do
     ports <- mapM (socketPortSafe . listenerSocket) inherited
     let wayOf port = fromMaybe (NonEmpty.head asked) (find ((== port) . Just . listenPort) asked)
         found = zip (map wayOf ports) inherited
-        places =
-          [ Place wanted Inherited listeners
+        endpoints =
+          [ Endpoint wanted Inherited listeners
             | wanted <-
                 toList asked,
               let listeners = [listener | (way, listener) <- found, way == wanted],
@@ -146,10 +147,10 @@ withPlaces options inherited use
           ]
     opened
       ( NonEmpty.filter
-          (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map placeOptions places)
+          (\wanted -> listenSpeaking wanted == RedirectToHttps && wanted `notElem` map endpointOptions endpoints)
           asked
       )
-      (reverse places)
+      (reverse endpoints)
   where
     asked = serverListens options
     opened [] found = use (reverse found)
@@ -160,30 +161,30 @@ withPlaces options inherited use
         (listenHost wanted)
         (listenPort wanted)
         $ \listeners ->
-          opened others (Place wanted OpenedHere listeners : found)
+          opened others (Endpoint wanted OpenedHere listeners : found)
 
--- What the user is told of a place: how it is spoken there, and where it is.
-urlsOf :: Place -> IO [(Speaking, String)]
-urlsOf place = map ((,) speaking . inScheme) <$> mapM urlOf (placeListeners place)
+-- The protocol and the URLs of an endpoint, for messages.
+urlsOf :: Endpoint -> IO [(Speaking, String)]
+urlsOf endpoint = map ((,) speaking . inScheme) <$> mapM urlOf (endpointListeners endpoint)
   where
-    speaking = listenSpeaking (placeOptions place)
+    speaking = listenSpeaking (endpointOptions endpoint)
     inScheme = if speaking == Https then withTlsScheme else id
 
 urlOf :: Listener -> IO String
 urlOf = fmap addressUrl . getSocketName . listenerSocket
 
-applicationAt :: PortNumber -> Place -> Middleware
-applicationAt securePort place =
-  if listenSpeaking (placeOptions place) == RedirectToHttps then redirecting securePort else id
+applicationAt :: PortNumber -> Endpoint -> Middleware
+applicationAt securePort endpoint =
+  if listenSpeaking (endpointOptions endpoint) == RedirectToHttps then redirecting securePort else id
 
 -- The port that clients are sent to.
-portOfHttps :: [Place] -> IO PortNumber
-portOfHttps places = fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
+portOfHttps :: [Endpoint] -> IO PortNumber
+portOfHttps endpoints = fromMaybe 443 . join . listToMaybe <$> mapM (socketPortSafe . listenerSocket) secure
   where
-    secure = concatMap placeListeners (filter ((== Https) . listenSpeaking . placeOptions) places)
+    secure = concatMap endpointListeners (filter ((== Https) . listenSpeaking . endpointOptions) endpoints)
 
-protectionAt :: Place -> (Settings -> Settings) -> Settings -> Settings
-protectionAt place protection = if listenSpeaking (placeOptions place) == Https then protection else id
+protectionAt :: Endpoint -> (Settings -> Settings) -> Settings -> Settings
+protectionAt endpoint protection = if listenSpeaking (endpointOptions endpoint) == Https then protection else id
 
 -- Runs servers until all have ended. If one fails, the others end, too.
 runTogether :: [IO ()] -> IO ()
@@ -196,10 +197,10 @@ runTogether (server : others) = bracket begin (killThread . fst) $ \(_, outcome)
       thread <- forkIO (try server >>= putMVar outcome)
       pure (thread, outcome)
 
--- A port that can be shared can be shared with the status server too, by mistake.
-refuseSamePort :: [Place] -> PortNumber -> IO ()
-refuseSamePort places port = do
-  taken <- mapM (socketPortSafe . listenerSocket) (concatMap placeListeners places)
+-- Refuses a status port on which the server listens. The system would allow that for a shared port.
+refuseSamePort :: [Endpoint] -> PortNumber -> IO ()
+refuseSamePort endpoints port = do
+  taken <- mapM (socketPortSafe . listenerSocket) (concatMap endpointListeners endpoints)
   when (Just port `elem` taken) . throwIO $
     Failure
       { failureAttempt = "serve the status on port " <> show port,
@@ -207,7 +208,7 @@ refuseSamePort places port = do
         failureRemedy = "Choose another port with --status (0 takes any free one)."
       }
 
--- Observers cost something, so there are only those that the options ask for.
+-- Makes the observers that the options ask for, and no others, because each costs time.
 observing :: ServerOptions -> Stop -> (Maybe Metrics -> (Settings -> Settings) -> IO a) -> IO a
 observing options stop use = do
   metrics <- traverse (const newMetrics) (serverStatusPort options)
@@ -218,7 +219,7 @@ observing options stop use = do
       writeIORef (stopLastWords stop) (endAccessLog accessLog)
       use metrics (telling [logAnswer accessLog])
 
--- The action gets what makes the server's connections protected ones, if there is https.
+-- Reads the certificates, if there is https. The action gets what makes connections use TLS.
 protected :: ServerOptions -> Maybe Metrics -> (Tls -> IO ()) -> (Maybe Tls -> IO a) -> IO a
 protected options metrics found use = case serverTls options of
   Nothing -> use Nothing
@@ -250,18 +251,18 @@ withStatusServer adapted (Just port) (Just pages) use =
       use (listToMaybe urls)
 withStatusServer _ _ _ use = use Nothing
 
--- What a server tells of itself.
+-- The events that a server reports about itself.
 data Notices = Notices
   { whenReady :: IO (),
     whenStopping :: IO ()
   }
 
 settings :: ServerOptions -> ListenOptions -> Stop -> Notices -> Settings
-settings options place stop notices =
+settings options endpoint stop notices =
   setBeforeMainLoop (whenReady notices)
     . setInstallShutdownHandler (\end -> void (forkIO (readMVar (stopAsked stop) >> whenStopping notices >> end)))
     . setGracefulShutdownTimeout (Just (serverDrainSeconds options))
-    . (if listenProxyHeader place == ProxyHeaderRequired then setProxyProtocolRequired else id)
+    . (if listenProxyHeader endpoint == ProxyHeaderRequired then setProxyProtocolRequired else id)
     . setOnExceptionResponse failureResponse
     . limiting (serverLimits options)
     $ defaultSettings
@@ -275,7 +276,7 @@ limiting options =
       limit (setReservedDescriptors . Just) LimitReservedDescriptors,
       limit setMaxTotalHeaderLength LimitHeadBytes,
       limit setMaximumTargetLength LimitUrlBytes,
-      -- As people type them, and some programs send them.
+      -- People type such targets, and some programs send them.
       setAllowNonAsciiTarget True,
       limit setMaximumHeaderCount LimitFields,
       limit (setMaximumBodySize . Just) LimitBodyBytes,
@@ -314,8 +315,8 @@ limiting options =
             (largest `or'` LimitLargestWindow)
             usual
 
--- Exceptions of the server go where its other messages go, not too many of them: a failing disk raises one for every
--- request.
+-- Reports exceptions of the server on standard error, not more than one in a second: a failing disk raises one for
+-- every request.
 newReporting :: IO (Settings -> Settings)
 newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tell . crowded)) <$> newSeldomTeller
   where
@@ -339,15 +340,15 @@ newReporting = (\telling -> setOnException (report telling) . setOnCrowding (tel
           | otherwise -> tell ("millrace: " <> described failure)
     -- Of the system, or of C's allocator, which has no number.
     isOutOfMemory failure = maybe (ioe_type failure == ResourceExhausted) ((== eNOMEM) . Errno) (ioe_errno failure)
-    -- The path by which the file was opened names a descriptor, and would tell the user nothing.
+    -- The path by which the file was opened names a descriptor, which says nothing to the user.
     described failure
       | Just (FileTruncated _) <- fromException failure = "the file became shorter while it was sent"
       | otherwise = reasonOf failure
 
--- The channel from the signal handlers to the server.
+-- The variables by which the signal handlers stop the server.
 data Stop = Stop
   { stopAsked :: MVar (),
-    stopTold :: MVar (),
+    stopReported :: MVar (),
     -- | Runs before a second signal ends the process.
     stopLastWords :: IORef (IO ())
   }
@@ -363,18 +364,18 @@ stopOnSignals hangup stop = onTermination hangup asked (join (readIORef (stopLas
     asked = do
       void (tryPutMVar (stopAsked stop) ())
       tell "stopping when the open requests are done; a second signal stops at once"
-        `finally` tryPutMVar (stopTold stop) ()
+        `finally` tryPutMVar (stopReported stop) ()
 
 -- Waits until the message about stopping is written. The program's end would cut it off.
-awaitTold :: Stop -> IO ()
-awaitTold stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopTold stop))
+awaitMessage :: Stop -> IO ()
+awaitMessage stop = isEmptyMVar (stopAsked stop) >>= \running -> unless running (readMVar (stopReported stop))
 
 -- If the announcement cannot be written, the server runs nevertheless.
 announce :: [(Speaking, String)] -> Backend -> Int -> Maybe String -> IO ()
-announce urls backend loops status = sayIfTaken (unlines (places ++ [with] ++ foldMap place status ++ redirects))
+announce urls backend loops status = sayIfTaken (unlines (endpoints ++ [with] ++ foldMap endpoint status ++ redirects))
   where
     -- A shared port has a socket for each loop.
-    places = nub ["listening on " <> url | (speaking, url) <- urls, speaking /= RedirectToHttps]
+    endpoints = nub ["listening on " <> url | (speaking, url) <- urls, speaking /= RedirectToHttps]
     redirects = nub ["redirecting from " <> url | (RedirectToHttps, url) <- urls]
     with = "backend " <> backendName backend <> ", " <> show loops <> (if loops == 1 then " loop" else " loops")
-    place statusUrl = ["status on " <> statusUrl <> "/, " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]
+    endpoint statusUrl = ["status on " <> statusUrl <> "/, " <> statusUrl <> "/status and " <> statusUrl <> "/metrics"]

@@ -31,7 +31,7 @@ import Text.Read (readMaybe)
 -- | A program that wants to know how this one is doing.
 data ServiceManager = ServiceManager
   { managerAddress :: SockAddr,
-    -- | How often it wants a sign of life, in microseconds.
+    -- | The time between two signs of life, in microseconds.
     managerWatchdog :: Maybe Int,
     managerTelling :: String -> IO ()
   }
@@ -52,8 +52,8 @@ socketAddress name = case name of
   '@' : rest -> Just (SockAddrUnix ('\0' : Char8.unpack (nameBytes rest)))
   _ -> Nothing
 
--- | How many microseconds may pass from one sign of life to the next: half of what the environment says, as systemd
--- recommends. 'Nothing' if it says nothing that is a positive number.
+-- | The microseconds from one sign of life to the next: half of what the environment says, as systemd recommends.
+-- 'Nothing' if it says nothing that is a positive number.
 --
 -- >>> watchdogInterval "30000000"
 -- Just 15000000

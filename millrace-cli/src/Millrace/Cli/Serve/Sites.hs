@@ -29,17 +29,17 @@ import Millrace.Cli.Observe.Upstream (Upstream)
 import Network.HTTP.Types
 import Network.Wai
 
--- | How the applications of routes are made. Each is there while an action runs.
+-- | Functions that make the applications of routes. Each application exists while an action runs.
 data Makers = Makers
   { makeFiles :: FilesOptions -> (Application -> IO ()) -> IO (),
-    -- | Also makes what becomes of the server's own answers on the proxy's routes.
+    -- | Also decides how the server's own answers on the proxy's routes are adapted.
     makeProxy :: ProxyOptions -> (OwnAnswers -> Application -> IO ()) -> IO (),
-    -- | The targets of all proxies that are there now.
+    -- | The targets of all proxies that exist now.
     madeUpstreams :: IO [Upstream]
   }
 
--- | Runs an action with the application of these sites. A request whose host belongs to no site, and whose path cannot
--- be told from others, is refused.
+-- | Runs an action with the application of these sites. A request is refused if its host belongs to no site, or if
+-- programs could read its path as that of another route.
 withSites :: Makers -> [SiteOptions] -> (Application -> IO ()) -> IO ()
 withSites makers sites use = gathered withSite sites (use . serving . tableOf)
   where
@@ -51,7 +51,7 @@ withSites makers sites use = gathered withSite sites (use . serving . tableOf)
       Nothing -> respond (refusal notFound404 [])
       Just site -> site request respond
 
--- Runs an action with all that functions make of a list. They end in the opposite order.
+-- Runs an action with what a function makes of each element of a list. They end in the opposite order.
 gathered :: (a -> (b -> IO ()) -> IO ()) -> [a] -> ([b] -> IO ()) -> IO ()
 gathered with = go []
   where
@@ -88,13 +88,13 @@ canonical name = Char8.map toLower (fromMaybe name (Char8.stripSuffix "." name))
 ------------------------------------------------------------------------------------------------------------------------
 -- Paths
 
--- The application of a route, with the parts of its path. What the route says of its users and of other origins takes
--- the place of what its site says: two lists of users could not both be satisfied by the one Authorization of a
--- request.
+-- The application of a route, with the parts of its path. The route's 'users' and 'cors' replace those of its
+-- site: one field Authorization could not satisfy two lists of users.
 withRoute :: Makers -> Admission -> RouteOptions -> (([ByteString], Application) -> IO ()) -> IO ()
 withRoute makers ofSite route use = do
   ofRoute <- admission (routePolicy route)
-  let finishedWith own application = use (parts, addingFields (routePolicy route) (admittedBy own (ofSite <> ofRoute) application))
+  let finishedWith own application =
+        use (parts, addingFields (routePolicy route) (admittedBy own (ofSite <> ofRoute) application))
       finished = finishedWith AsTheyAre
   case routeAction route of
     ServeFiles options -> makeFiles makers options (finished . belowPath parts (toDirectory parts))
@@ -104,8 +104,8 @@ withRoute makers ofSite route use = do
   where
     parts = map nameBytes (routePath route)
 
--- Whichever way a path is written, and whichever way what is behind the route reads it: it belongs to one route, or is
--- refused. Otherwise a client could choose the rules that apply to a file or to what is behind a proxy.
+-- Chooses the route of a request. A path belongs to one route in all the ways in which programs may read it, or it is
+-- refused. Otherwise a client could choose the rules that apply to a file or to a program behind a proxy.
 answering :: [([ByteString], Application)] -> Application
 answering [(_, application)] = application
 answering routes = \request respond -> case map routeOf <$> readings (rawPathInfo request) of

@@ -39,7 +39,7 @@ spec = do
         (usualProxy ["a:1", "unix:/b"])
           { proxyHost =
               HostOfTarget,
-            proxySpread = ByClient,
+            proxyLoadBalancing = ByClient,
             proxyTrustsForwarded = True,
             proxyKept = 0
           }

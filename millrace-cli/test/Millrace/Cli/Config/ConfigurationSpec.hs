@@ -8,23 +8,17 @@ import qualified Data.ByteString.Char8 as Char8
 import Data.Char (isLower)
 import Data.Either (isRight)
 import Data.List (isInfixOf, nub)
-import Data.List.NonEmpty (NonEmpty (..))
 import Data.Text (pack)
 import Data.Text.Encoding (encodeUtf8)
 import Millrace.Cli.Config.Configuration
 import Millrace.Cli.Config.ConfigurationText
 import Millrace.Cli.Config.Document (Mistake (..), renderMistake)
-import Millrace.Cli.Config.Limit
 import Millrace.Cli.Config.Options
-import Millrace.Cli.Files.CacheRule (cacheRule)
-import Millrace.Cli.Files.Policy
-import Millrace.Cli.Middleware.CrossOrigin
 import Millrace.Cli.Middleware.SitePolicy
-import Millrace.Cli.Observe.AccessLog (LogFormat (..))
-import Millrace.Manager (Backend (..))
 import System.Directory (doesFileExist)
 import Test.Hspec
 import UsualOptions
+import WholeConfiguration
 
 spec :: Spec
 spec = do
@@ -150,7 +144,7 @@ spec = do
         `isRefused` [(1, 1, "'listen' has redirect-to-https, and no https")]
     it "when two elements of 'listen' have one port, or one has the port of the status pages" $ do
       ["listen: [{http: 80}, {http: '[::1]:80'}, {http: 127.0.0.1:80}]", "sites: {files: a}"]
-        `isRefused` [(1, 43, "port 80 is taken: the server also listens on 127.0.0.1:80")]
+        `isRefused` [(1, 42, "port 80 is taken: the server also listens on 127.0.0.1:80")]
       forM_ [("0.0.0.0", "1.2.3.4"), ("1.2.3.4", "0.0.0.0"), ("'[::]", "0.0.0.0"), ("a.org", "'[::]")] $ \(one, other) -> do
         let port host = host <> ":80" <> take 1 (filter (== '\'') host)
         ["listen: ", "- http: " <> port one, "- redirect-to-https: " <> port other, "- https: 443"]
@@ -231,132 +225,3 @@ spec = do
         { configurationSites =
             [SiteOptions [HostsBelow "b.c"] plainPolicy {policyHeaders = [("X", "'\" # \233 :")]} [files [] "true"]]
         }
-
-usual :: Configuration
-usual =
-  Configuration
-    { configurationServer = usualServer (listening PlainHttp "127.0.0.1" 8080),
-      configurationPidFile = Nothing,
-      configurationSites = []
-    }
-
-listening :: Speaking -> String -> Int -> ListenOptions
-listening speaking host port =
-  ListenOptions speaking host (fromIntegral port) NoProxyHeader Http3IfPossible "'listen' in the configuration file"
-
-files :: [String] -> FilePath -> RouteOptions
-files path directory = RouteOptions path plainPolicy (ServeFiles (usualFiles directory))
-
-every :: [String]
-every =
-  [ "listen:",
-    "  - {https: '[::]:443', proxy-protocol: true, http3: off}",
-    "  - redirect-to-https: 0.0.0.0:80",
-    "  - http: 8080",
-    "certificates:",
-    "  - {certificate: a.pem, key: a.key}",
-    "  - {certificate: b.pem, key: b.key}",
-    "tls: {client-authorities: ca.pem, ticket-keys: t}",
-    "process: {backend: epoll, cores: 2, reuse-port: true, access-log: l, log-format: json, status: 9090, \
-    \drain-seconds: 30, pid-file: p}",
-    "limits: {connections: 1, reserved-descriptors: 20, head-bytes: 2000, url-bytes: 40, fields: 3, body-bytes: 4, \
-    \head-seconds: 5, body-seconds: 6, send-seconds: 7, idle-seconds: 8, total-seconds: 9, bytes-per-second: 17, rate-seconds: 18, streams: 10, resets: 11, \
-    \resets-per-second: 12, useless-frames: 13, useless-frames-per-second: 14, stream-window-bytes: 65536, \
-    \connection-window-bytes: 65537, largest-window-bytes: 65538, compression-table-bytes: 19}",
-    "sites:",
-    "  - hosts: [a.org, '*.a.org', '[::1]']",
-    "    headers: {X: y, Z: 1}",
-    "    security-headers: true",
-    "    cors: {origins: ['https://a', 'http://b:80'], methods: PUT, headers: [X-A, X-B], expose: X-C, credentials: \
-    \true, max-age-seconds: 5}",
-    "    users: {file: u, realm: r s}",
-    "    files: {directory: d, follow-links: true, listing: true, cache-seconds: 0, spa: true, error-pages: true, \
-    \compress: true, cache-control: {/: no-cache, '*.css': max-age=60}}",
-    "    routes:",
-    "      - path: /api/v1",
-    "        headers: {Q: r}",
-    "        cors: '*'",
-    "        users: v",
-    "        proxy: {targets: [3000, 'unix:/s'], host-field: target, trust-forwarded: true, balance: load, \
-    \connect-seconds: 1, response-seconds: 2, keep: 3, target-authorities: c, error-pages: e,",
-    "          send-seconds: 4, stall-seconds: 5, total-seconds: 6, tunnel-seconds: 7, keep-seconds: 8, failures: 9, \
-    \left-out-seconds: 10, head-bytes: 1100, silent-seconds: 12,",
-    "          health: {path: /up, every-seconds: 13, limit-seconds: 14, failures: 15, successes: 16}}",
-    "      - path: /old",
-    "        redirect: https://new.example/x/",
-    "  - files: e"
-  ]
-
-everything :: Configuration
-everything =
-  Configuration
-    { configurationServer =
-        ServerOptions
-          { serverListens =
-              (listening Https "::" 443) {listenProxyHeader = ProxyHeaderRequired, listenHttp3 = NoHttp3}
-                :| [listening RedirectToHttps "0.0.0.0" 80, listening PlainHttp "127.0.0.1" 8080],
-            serverReusePort = True,
-            serverBackend = Just Epoll,
-            serverCores = Just 2,
-            serverAccessLog = Just "l",
-            serverLogFormat = JsonLines,
-            serverStatusPort = Just 9090,
-            serverTls = Just (TlsOptions [("a.pem", "a.key"), ("b.pem", "b.key")] (Just "ca.pem") ["t"]),
-            serverLimits =
-              limitsFrom
-                (zip [minBound ..] [1, 20, 2000, 40, 3, 4, 5, 6, 7, 8, 9, 17, 18, 10, 11, 12, 13, 14, 65536, 65537, 65538, 19]),
-            serverDrainSeconds = 30
-          },
-      configurationPidFile = Just "p",
-      configurationSites =
-        [ SiteOptions
-            [ExactHost "a.org", HostsBelow "a.org", ExactHost "[::1]"]
-            ( SitePolicy
-                [("X", "y"), ("Z", "1")]
-                UsualSecurityHeaders
-                (Just (CrossOrigin (TheseOrigins ["https://a", "http://b:80"]) ["PUT"] ["X-A", "X-B"] ["X-C"] True 5))
-                (Just (UsersOptions "u" "r s"))
-            )
-            [ RouteOptions
-                ["api", "v1"]
-                ( SitePolicy
-                    [("Q", "r")]
-                    NoSecurityHeaders
-                    (Just (CrossOrigin AnyOrigin [] [] [] False 600))
-                    (Just (UsersOptions "v" "this site"))
-                )
-                ( PassOn
-                    ( ProxyOptions
-                        ["3000", "unix:/s"]
-                        HostOfTarget
-                        True
-                        ByLoad
-                        1
-                        2
-                        3
-                        (TargetLimits 4 (Just 5) (Just 6) 7 8 9 10 1100 12)
-                        (Just (HealthOptions "/up" 13 14 15 16))
-                        (Just "c")
-                        (Just "e")
-                    )
-                ),
-              RouteOptions ["old"] plainPolicy (RedirectTo "https://new.example/x"),
-              RouteOptions
-                []
-                plainPolicy
-                ( ServeFiles
-                    ( FilesOptions
-                        "d"
-                        True
-                        True
-                        0
-                        SinglePage
-                        PageOfSite
-                        CompressOnTheWay
-                        [rule | Right rule <- [cacheRule "/" "no-cache", cacheRule "*.css" "max-age=60"]]
-                    )
-                )
-            ],
-          SiteOptions [AnyHost] plainPolicy [files [] "e"]
-        ]
-    }

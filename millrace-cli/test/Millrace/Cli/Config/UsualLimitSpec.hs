@@ -25,7 +25,7 @@ usualOf limit = case limit of
   LimitIdleSeconds -> seconds settingsIdleSeconds
   LimitTotalSeconds -> if settingsTotalSeconds defaultSettings == 0 then "any time" else "other"
   LimitBytesPerSecond -> maybe "0" (show . fst) (settingsMinimumRate defaultSettings)
-  -- Only the command has a time of its own for the rate.
+  -- The library has no usual time for the rate. The command has.
   LimitRateSeconds -> "10"
   LimitStreams -> show (http2MaximumStreams http2)
   LimitResets -> atOnce (http2Resets http2)

@@ -1,4 +1,4 @@
--- | What is told of a machine.
+-- | The report about a machine.
 module Millrace.Cli.Serve.DoctorSpec (spec) where
 
 import Millrace.Cli.Base.Json

@@ -241,7 +241,7 @@ spec = describe "restarts without losing a request" $ do
     shared port = ["pong", "--reuse-port", "--port", show port]
     restarts = 4 :: Int
 
--- | Starts a server and stops the one before it, so many times; then runs the action while the last one serves.
+-- | Starts a server and stops the one before it, this many times; then runs the action while the last one serves.
 handOver :: Int -> ((Server -> IO a) -> IO a) -> Server -> IO a -> IO a
 handOver 0 _ _ end = served >> end
 handOver left start current end = start $ \next -> stopped current >> handOver (left - 1) start next end

@@ -1,6 +1,6 @@
 {-# LANGUAGE OverloadedStrings #-}
 
--- | What a service manager is told: the test listens on the socket that systemd would have.
+-- | The messages for a service manager: the test listens on the socket that systemd would have.
 module Millrace.Cli.Serve.ServiceManagerSpec (spec) where
 
 import Control.Exception (bracket)

@@ -1,4 +1,4 @@
--- | What a program asks of its operating system, on Windows. Must not know: servers.
+-- | The functions of the operating system that the program needs, on Windows. Must not know: servers.
 --
 -- The folder @posix\/@ has the same names for all other systems; the package description chooses.
 module Millrace.Cli.Base.System
@@ -66,7 +66,7 @@ processNumber = pure 0
 reserveForOwner :: FilePath -> IO ()
 reserveForOwner _ = pure ()
 
--- | Which file it is.
+-- | The identity of a file.
 data FileIdentity = FileIdentity
   deriving (Eq)
 

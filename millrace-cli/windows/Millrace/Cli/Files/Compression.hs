@@ -14,7 +14,7 @@ import Data.ByteString (ByteString)
 import Data.Word (Word64)
 import Millrace.Cli.Files.ContentCoding (Coding)
 
--- | Why something could not be compressed. It can be sent as it is.
+-- | The reason why content was not compressed. It can be sent as it is.
 newtype CompressionFailure
   = -- | There is no encoder for this coding.
     NoEncoder Coding

@@ -1,6 +1,6 @@
 -- | Opens the files of a directory so that nothing outside it can be reached, on Windows. Must not know: HTTP.
 --
--- The same names in @posix\/@ are for all other systems; the package description chooses.
+-- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
 --
 -- A path is looked up once, and the object that was found is checked:
 --
@@ -8,8 +8,8 @@
 -- 2. Windows gives the real path of the opened file, with all links resolved.
 -- 3. While the file is open, nobody can rename or remove it or a directory above it. Readers open that path.
 --
--- Names that reach a file by something other than its own name are refused. A colon leads to the file's streams (@page::$DATA@), and
--- a tilde with a number may be the short name of a file whose long name is never served.
+-- Names that reach a file by something other than its own name are refused. A colon leads to the file's streams
+-- (@page::$DATA@), and a tilde with a number may be the short name of a file whose long name is never served.
 module Millrace.Cli.Files.Root
   ( Root
   , openRoot
@@ -49,8 +49,9 @@ data Root = Root FilePath LinkPolicy -- without a backslash at its end
 -- What an @entry@ of C describes.
 data Found
 
--- | A root at this path. Symbolic links in the path are resolved once, here. Afterwards every look-up begins with the resolved path,
--- so a directory that is removed and created again is still served. Throws 'IOException' if there is no directory at the path.
+-- | A root at this path. Symbolic links in the path are resolved once, here. Afterwards every look-up begins with the
+-- resolved path, so a directory that is removed and created again is still served. Throws 'IOException' if there is no
+-- directory at the path.
 openRoot :: LinkPolicy -> FilePath -> IO Root
 openRoot policy path = withFound path $ \result found ->
   if result /= #{const ENTRY_FOUND}
@@ -75,14 +76,16 @@ withoutBackslash path = if last path == '\\' then init path else path
 lookedUpOnce :: Root -> (Root -> IO a) -> IO a
 lookedUpOnce root use = use root
 
--- | Looks up names below a root and hands over the entry. Until the action ends, normally or not, the file stays open and cannot be
--- moved. Names must be plain (see "Millrace.Cli.Base.RequestPath") and in UTF-8. An empty list is the root itself.
+-- | Looks up names below a root and hands over the entry. Until the action ends, normally or not, the file stays open
+-- and cannot be moved. Names must be plain (see "Millrace.Cli.Base.RequestPath") and in UTF-8. An empty list is the
+-- root itself.
 --
 -- The look-up may wait for a disk. A download holds two handles: this one and that of its reader.
 withEntry :: Root -> [ByteString] -> (Either Problem Entry -> IO a) -> IO a
 withEntry root names use = bracket (openEntry root names) snd (use . fst)
 
--- | The same, with the action that closes the file. Must be called with asynchronous exceptions masked.
+-- | Looks up names below a root, and returns the entry and the action that closes its file. Must be called with
+-- asynchronous exceptions masked.
 openEntry :: Root -> [ByteString] -> IO (Either Problem Entry, IO ())
 openEntry root@(Root path _) names = case traverse windowsName names of
   Nothing -> pure (Left Missing, pure ())
@@ -95,7 +98,7 @@ openEntry root@(Root path _) names = case traverse windowsName names of
         pure (entry, c_close handle)
       else (\problem -> (Left problem, pure ())) <$> problemOf result found
 
--- | May a file stay open when it is not being sent? No: nobody can rename, replace or remove an open file.
+-- | Whether a file may stay open when it is not being sent. No: an open file cannot be renamed, replaced or removed.
 mayStayOpen :: Bool
 mayStayOpen = False
 
@@ -156,8 +159,8 @@ stateAt path = withFound path $ \result found ->
     then stateOf found
     else failureOf found >>= \number -> ioError (IOError Nothing OtherError "open" (windowsError number) Nothing (Just path))
 
--- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ may be among them. The path is that of a
--- 'Directory'.
+-- | The first names in a directory, at most this many, in no particular order. @.@ and @..@ may be among them. The path
+-- is that of a 'Directory'.
 directoryNames :: Int -> FilePath -> IO [ByteString]
 directoryNames count directory = map (encodeUtf8 . Text.pack) . take count <$> listDirectory directory
 

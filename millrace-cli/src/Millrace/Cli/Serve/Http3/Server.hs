@@ -1,4 +1,4 @@
--- | What speaks HTTP\/3 beside a server of https. Must not know: files.
+-- | A server of HTTP\/3 beside a server of https. Must not know: files.
 module Millrace.Cli.Serve.Http3.Server (Http3Server (..)) where
 
 import Millrace.Cli.Serve.Tls (CertificateUser)
@@ -9,7 +9,7 @@ import Network.Wai.Handler.Millrace (Settings)
 data Http3Server = Http3Server
   { -- | The settings of the server of https beside it.
     besideHttp3 :: Settings -> Settings,
-    -- | Tells clients of that server.
+    -- | Announces HTTP\/3 to clients of that server (Alt-Svc).
     announcingHttp3 :: Middleware,
     http3Certificates :: CertificateUser
   }

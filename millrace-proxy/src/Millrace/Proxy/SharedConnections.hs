@@ -1,6 +1,6 @@
 -- | The connections of HTTP\/2 to a target. Many exchanges share each of them. Each capability has its own, so that
 -- threads seldom meet; when the target allows no further exchange on one, another one is opened. Must not know: WAI.
-module Millrace.Proxy.Shared
+module Millrace.Proxy.SharedConnections
   ( Shared,
     newShared,
     Version (..),
@@ -31,7 +31,7 @@ import Millrace.Timer (finishBefore)
 data Shared = Shared
   { sharedSlots :: !(PerCapability Slot),
     sharedNanoseconds :: !Word64,
-    -- | What the target spoke last, if that was negotiated.
+    -- | The version that the target spoke last, if that was negotiated.
     sharedVersion :: !(IORef (Maybe Version))
   }
 
@@ -47,17 +47,17 @@ data Slot = Slot
 data Phase = InUse | Over
   deriving (Eq)
 
--- | None yet, and how many microseconds an unused one is kept.
+-- | Begins without connections. The number is the time for which an unused one is kept, in microseconds.
 newShared :: Int -> IO Shared
 newShared micros = do
   slots <- newPerCapability (Slot [] [] Nothing InUse)
   Shared slots (timeLimitNanoseconds (microseconds micros)) <$> newIORef Nothing
 
--- | What the target spoke last. 'Nothing': it is not known yet.
+-- | The version that the target spoke last. 'Nothing': it is not known yet.
 knownVersion :: Shared -> IO (Maybe Version)
 knownVersion shared = readIORef (sharedVersion shared)
 
--- | What came of beginning an exchange.
+-- | The outcome of 'beginShared'.
 data Got
   = Got !Exchange !Connection
   | -- | The target speaks HTTP\/1.1.
@@ -68,9 +68,9 @@ data Got
     NotValid
 
 -- | @beginShared shared deadline connect fits fields part@ begins an exchange on a connection, or on a new one, for
--- which it waits until the deadline. Call it masked. Several callers wait for the same new connection; @connect@ runs
--- in a thread of its own. If it returns 'Nothing', the target speaks HTTP\/1.1. Throws what @connect@ throws, and the
--- deadline's 'IOError'.
+-- which it waits until the deadline. Call it with asynchronous exceptions masked. Several callers wait for the same new
+-- connection; @connect@ runs in a new thread. If it returns 'Nothing', the target speaks HTTP\/1.1. Throws what
+-- @connect@ throws, and the deadline's 'IOError'.
 beginShared ::
   Shared ->
   Deadline ->
@@ -82,7 +82,7 @@ beginShared ::
 beginShared shared deadline connect fits fields part = go
   where
     go = do
-      slot <- ownPlace (sharedSlots shared)
+      slot <- ownVariable (sharedSlots shared)
       Slot open _ _ _ <- readIORef slot
       found <- tryAll slot open
       case found of
@@ -94,7 +94,7 @@ beginShared shared deadline connect fits fields part = go
             Left failure -> throwIO failure
             Right Version1 -> return SpeaksVersion1
             Right Version2 -> go
-    -- Others took the places on each new connection.
+    -- Other requests took all streams of each new connection.
     waitUntilPassed = finishBefore deadline (newEmptyMVar >>= readMVar)
     tryAll _ [] = return Nothing
     tryAll slot (connection : others) = do
@@ -111,15 +111,15 @@ beginShared shared deadline connect fits fields part = go
             ConnectionLeaving -> retire slot connection >> tryAll slot others
     -- Another thread may have opened one since.
     opened slot before = do
-      place <- newEmptyMVar
+      pending <- newEmptyMVar
       join . atomicModifyIORef' slot $ \known -> case slotOpening known of
         _ | slotPhase known == Over -> (known, ioError (userError "the proxy ends"))
         Just other -> (known, waitFor other)
         Nothing
           | length (slotOpen known) > before -> (known, return (Right Version2))
-          | otherwise -> (known {slotOpening = Just place}, forkIO (openOne slot place) >> waitFor place)
-    waitFor place = finishBefore deadline (readMVar place)
-    openOne slot place = mask $ \restore -> do
+          | otherwise -> (known {slotOpening = Just pending}, forkIO (openOne slot pending) >> waitFor pending)
+    waitFor pending = finishBefore deadline (readMVar pending)
+    openOne slot pending = mask $ \restore -> do
       outcome <- try (restore connect)
       case outcome of
         Right (Just connection) -> do
@@ -130,14 +130,14 @@ beginShared shared deadline connect fits fields part = go
           atomicModifyIORef' slot (\known -> (known {slotOpening = Nothing}, ()))
             >> writeIORef (sharedVersion shared) (Just Version1)
         Left _ -> atomicModifyIORef' slot (\known -> (known {slotOpening = Nothing}, ()))
-      putMVar place (maybe Version1 (const Version2) <$> outcome)
+      putMVar pending (maybe Version1 (const Version2) <$> outcome)
     add connection known
       | slotPhase known == Over = known
       | otherwise = known {slotOpen = slotOpen known ++ [connection]}
 
 retire :: IORef Slot -> Connection -> IO ()
 retire slot connection = do
-  -- A connection that is over needs no end.
+  -- One without exchanges is closed now. 'closeUnused' closes another one after its last exchange.
   count <- exchangeCount connection
   atomicModifyIORef' slot $ \known ->
     if any (same connection) (slotOpen known)
@@ -154,7 +154,7 @@ retire slot connection = do
   where
     same = sameConnection
 
--- | The transport of a link. The link is the transport's.
+-- | Makes a transport of a link. The transport closes the link.
 transportOf :: Link -> Transport
 transportOf link =
   Transport
@@ -164,9 +164,9 @@ transportOf link =
       transportClose = linkClose link
     }
 
--- | How many connections are open and have no exchange. Does not block.
+-- | The number of connections that are open and have no exchange. Does not block.
 unusedCount :: Shared -> IO Int
-unusedCount shared = sum <$> mapM count (allPlaces (sharedSlots shared))
+unusedCount shared = sum <$> mapM count (allVariables (sharedSlots shared))
   where
     count slot = readIORef slot >>= fmap length . filterM isUnused . slotOpen
     isUnused connection = (&&) <$> isUsable connection <*> ((== 0) <$> exchangeCount connection)
@@ -174,7 +174,7 @@ unusedCount shared = sum <$> mapM count (allPlaces (sharedSlots shared))
 -- | Closes connections that have been unused for too long, those that have done their last exchange, and those that are
 -- over or take no more.
 closeUnused :: Shared -> IO ()
-closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
+closeUnused shared = forM_ (allVariables (sharedSlots shared)) $ \slot -> do
   now <- monotonicNanoseconds
   Slot open leaving _ _ <- readIORef slot
   old <- filterM (isOld now) open
@@ -196,6 +196,6 @@ closeUnused shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
 
 -- | Closes all connections. No further ones are opened.
 closeShared :: Shared -> IO ()
-closeShared shared = forM_ (allPlaces (sharedSlots shared)) $ \slot -> do
+closeShared shared = forM_ (allVariables (sharedSlots shared)) $ \slot -> do
   all' <- atomicModifyIORef' slot (\known -> (Slot [] [] Nothing Over, slotOpen known ++ slotLeaving known))
   mapM_ closeConnection all'

@@ -1,5 +1,5 @@
 -- | The program as a reverse proxy, in front of itself.
-module Millrace.Cli.Serve.ProxySpec (spec) where
+module Millrace.Cli.Serve.ReverseProxySpec (spec) where
 
 import Certificates
 import Data.List (isInfixOf, isSuffixOf)
@@ -37,14 +37,16 @@ spec = do
         `shouldReturn` ("millrace: GET /x: no connection to http://127.0.0.1:" ++ gone ++ ": connection refused")
   it "refuses in the same words as a server of files" $ do
     gone <- withServer ["pong", "--port", "0"] (return . show . serverPort)
-    withServer ["proxy", gone, "--port", "0", "--limit", "body-bytes=10", "--limit", "url-bytes=20"] $ \server -> do
-      let asked options path = curl (["-i"] ++ options ++ [serverUrl server ++ path])
-          isPlain line answer = do
-            answer `shouldSatisfy` (("\r\n\r\n" ++ line ++ "\n") `isSuffixOf`)
-            answer `shouldSatisfy` ("X-Content-Type-Options: nosniff\r\n" `isInfixOf`)
-      asked [] "/" >>= isPlain "502 Bad Gateway"
-      asked ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "-d", replicate 20 'x'] "/" >>= isPlain "413 Request Entity Too Large"
-      asked [] ('/' : replicate 20 'x') >>= isPlain "414 Request-URI Too Long"
+    let asked server options path = curl (["-i"] ++ options ++ [serverUrl server ++ path])
+        isPlain line answer = do
+          answer `shouldSatisfy` (("\r\n\r\n" ++ line ++ "\n") `isSuffixOf`)
+          answer `shouldSatisfy` ("X-Content-Type-Options: nosniff\r\n" `isInfixOf`)
+    withServer ["proxy", gone, "--port", "0", "--limit", "url-bytes=20"] $ \server -> do
+      asked server [] "/" >>= isPlain "502 Bad Gateway"
+      asked server [] ('/' : replicate 20 'x') >>= isPlain "414 Request-URI Too Long"
+    withSilentTarget $ \silent -> withServer ["proxy", silent, "--port", "0", "--limit", "body-bytes=10"] $ \server ->
+      asked server ["-H", "Expect:", "-H", "Transfer-Encoding: chunked", "-d", replicate 20 'x'] "/"
+        >>= isPlain "413 Request Entity Too Large"
   it "says which option has targets with a certificate of their own trusted" . withCertificates $ \folder ->
     withServer ["pong", "--port", "0", "--certificate", folder </> "one.pem", "--key", folder </> "one.key"] $ \target -> do
       let url = "https://localhost:" ++ show (serverPort target)

@@ -1,10 +1,10 @@
 {-# LANGUAGE LambdaCase #-}
 
--- | HTTP\/3 beside servers of https: where it is spoken, and what the user is told of it. Must not know: files.
-module Millrace.Cli.Serve.Http3Beside
+-- | Starts servers of HTTP\/3 beside servers of https, and tells the user about them. Must not know: files.
+module Millrace.Cli.Serve.Http3Sidecar
   ( Service (..),
     Origin (..),
-    withHttp3Beside,
+    withHttp3Sidecars,
   )
 where
 
@@ -35,29 +35,29 @@ data Service = Service
     serviceApplication :: Application
   }
 
--- | Where listening sockets come from.
+-- | The origin of listening sockets.
 data Origin
   = OpenedHere
-  | -- | From the program that started this one. This one may be in another network, where a socket of its own reaches nobody: services
-    -- of systemd with @PrivateNetwork@ are.
+  | -- | The program that started this one has opened them. This one may be in another network namespace, where clients
+    -- cannot reach a socket that it opens itself: services of systemd with @PrivateNetwork@ are.
     Inherited
   deriving (Eq, Show)
 
 -- | Runs an action with these servers, those of https with HTTP\/3 beside them where the options want it. Throws
 -- 'Failure' if they demand it and it is not possible.
-withHttp3Beside :: ServerOptions -> Maybe Tls -> [Service] -> ([Service] -> IO a) -> IO a
-withHttp3Beside options protection = go []
+withHttp3Sidecars :: ServerOptions -> Maybe Tls -> [Service] -> ([Service] -> IO a) -> IO a
+withHttp3Sidecars options protection = go []
   where
     go done [] use = use (reverse done)
     go done (service : others) use = case (serverTls options, protection) of
-      (Just chosen, Just tls) | isWanted -> maybe (speaking chosen tls) without (obstacle chosen place)
+      (Just chosen, Just tls) | isWanted -> maybe (speaking chosen tls) without (obstacle chosen endpoint)
       _ -> continue service
       where
-        place = serviceListen service
+        endpoint = serviceListen service
         isWanted =
-          listenSpeaking place == Https
-            && (isRequired || listenHttp3 place == Http3IfPossible && serviceOrigin service == OpenedHere)
-        isRequired = listenHttp3 place == Http3Required
+          listenSpeaking endpoint == Https
+            && (isRequired || listenHttp3 endpoint == Http3IfPossible && serviceOrigin service == OpenedHere)
+        isRequired = listenHttp3 endpoint == Http3Required
         continue ready = go (ready : done) others use
         without reason = if isRequired then throwIO reason else continue service
         speaking chosen tls =
@@ -74,9 +74,10 @@ withHttp3Beside options protection = go []
               unless isRequired (tell ("millrace: https without HTTP/3: " <> failureReason failure))
               without failure
 
--- What is against HTTP\/3, if anything. It is silently left out then, unless the user demands it.
+-- The reason why HTTP\/3 cannot be spoken here, if there is one. HTTP\/3 is then left out silently, unless the user
+-- demands it.
 obstacle :: TlsOptions -> ListenOptions -> Maybe Failure
-obstacle tls place = either Just (const Nothing) http3Libraries <|> clients <|> header
+obstacle tls endpoint = either Just (const Nothing) http3Libraries <|> clients <|> header
   where
     clients =
       ( "clients must show certificates, and HTTP/3 asks for none"
@@ -84,7 +85,7 @@ obstacle tls place = either Just (const Nothing) http3Libraries <|> clients <|> 
       )
         <$ tlsClientAuthorities tls
     header
-      | listenProxyHeader place == ProxyHeaderRequired =
+      | listenProxyHeader endpoint == ProxyHeaderRequired =
         Just ("the header of a proxy is for connections of TCP" `because` "--proxy-protocol ('proxy-protocol')")
       | otherwise = Nothing
     because reason other =

@@ -1,11 +1,11 @@
--- | How a process has a running server read its configuration again, and learns what came of it: by a Unix socket
--- beside the file with the number of the server's process. Must not know: servers, HTTP.
+-- | A Unix socket by which another process asks the server to read its configuration again, and gets the outcome. The
+-- socket is beside the file with the number of the server's process. Must not know: servers, HTTP.
 --
--- A signal could not be answered. The one who asks sends a line, and gets a line that says the outcome, and the reasons
--- behind it. Only the server's user, and root, may connect.
-module Millrace.Cli.Serve.Control
-  ( controlPath,
-    withControl,
+-- A signal could not be answered. The client sends a line. The server answers with a line that says the outcome,
+-- followed by the reasons. Only the server's user, and root, may connect.
+module Millrace.Cli.Serve.ReloadSocket
+  ( reloadSocketPath,
+    withReloadSocket,
     Outcome (..),
     askToReload,
   )
@@ -28,23 +28,23 @@ import Millrace.Socket
 import Millrace.Socket.ByteString (recvBefore, sendAllBefore)
 import Millrace.Timer (threadDelay)
 
--- | Where the socket of a server is, by the path of the file with its number.
-controlPath :: FilePath -> FilePath
-controlPath = (<> ".sock")
+-- | The path of a server's socket, by the path of the file with its number.
+reloadSocketPath :: FilePath -> FilePath
+reloadSocketPath = (<> ".sock")
 
--- | What came of reading a configuration again.
+-- | The outcome of reading a configuration again.
 data Outcome
   = Taken
-  | -- | Nothing has changed, and why.
+  | -- | The server goes on with the old configuration, for this reason.
     Refused String
   deriving (Eq, Show)
 
--- | @withControl path reload action@ listens beside a path. Who asks says which file is to be read, by its canonical path, and @reload@ gets
--- that. The action gets a function that has the socket at the path while it runs another action, and
--- meanwhile does what is asked for there. It replaces the socket of another server, and the next server may replace
--- this one. Throws 'Failure' if the socket cannot be made.
-withControl :: FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
-withControl path reload use = withOwnFile unmade path listening close answered
+-- | @withReloadSocket path reload action@ makes a socket beside a path. The action gets a function that moves the
+-- socket to the path while it runs another action. Meanwhile it answers requests there: each has the canonical path of
+-- a configuration file, with which it calls @reload@. It replaces the socket of another server, and the next server may
+-- replace this one. Throws 'Failure' if the socket cannot be made.
+withReloadSocket :: FilePath -> (ByteString -> IO Outcome) -> ((IO () -> IO ()) -> IO a) -> IO a
+withReloadSocket path reload use = withOwnFile unmade path listening close answered
   where
     answered listener whileThere = use (bracket (forkIO (serving listener)) killThread . const . whileThere)
     listening beside =
@@ -58,9 +58,9 @@ withControl path reload use = withOwnFile unmade path listening close answered
         { failureAttempt = "make the socket " <> path,
           failureReason = reasonOf (toException failure),
           failureRemedy =
-            "'millrace reload' asks there. 'pid-file' is a path of at most 90 bytes that the server's user may write to."
+            "'millrace reload' asks there. 'pid-file' has at most 90 bytes, and the server's user may write to its folder."
         }
-    -- Without a descriptor for a connection, it waits.
+    -- If there is no descriptor for a connection, it waits and tries again.
     serving listener = forever $
       mask $ \restore -> do
         accepted <- try (accept listener)
@@ -75,12 +75,13 @@ answer :: Socket -> (ByteString -> IO Outcome) -> IO ()
 answer client reload = do
   asked <-
     deadlineAfter patienceMicros >>= \deadline ->
-      receiveWhile (\soFar -> Char8.last (Char8.cons ' ' soFar) /= '\n' && ByteString.length soFar < questionBytesMax) deadline client
+      receiveWhile isBegun deadline client
   forM_ (ByteString.stripPrefix question asked >>= ByteString.stripSuffix (Char8.pack "\n")) $ \file -> do
     outcome <- reload file
     deadline <- deadlineAfter patienceMicros
     sendAllBefore deadline client (written outcome)
   where
+    isBegun soFar = not (Char8.isSuffixOf (Char8.pack "\n") soFar) && ByteString.length soFar < questionBytesMax
     patienceMicros = 10000000
     questionBytesMax = 8192
 
@@ -96,8 +97,9 @@ taken, refused :: ByteString
 taken = Char8.pack "taken\n"
 refused = Char8.pack "refused\n"
 
--- | @askToReload deadline path file@ asks the server that listens at a path to read a file, and waits for the outcome, until the deadline. 'Nothing': the server has
--- ended before it said one. Throws 'IOException' if there is no server, and after the deadline.
+-- | @askToReload deadline path file@ asks the server that listens at a path to read a file, and waits for the outcome,
+-- until the deadline. 'Nothing': the server has ended before it answered. Throws 'IOException' if there is no server,
+-- and after the deadline.
 askToReload :: Deadline -> FilePath -> ByteString -> IO (Maybe Outcome)
 askToReload deadline path file = bracket (socket AF_UNIX Stream defaultProtocol) close $ \server -> do
   connectBefore deadline server (SockAddrUnix path)
@@ -108,7 +110,7 @@ askToReload deadline path file = bracket (socket AF_UNIX Stream defaultProtocol)
       | bytes == taken = Just Taken
       | otherwise = Refused . Text.unpack . decodeUtf8With lenientDecode <$> ByteString.stripPrefix refused bytes
 
--- All that comes, as long as the condition holds of what has come, and the other side sends more.
+-- Receives until the other side ends, or until the condition no longer holds for the bytes that have come.
 receiveWhile :: (ByteString -> Bool) -> Deadline -> Socket -> IO ByteString
 receiveWhile wants deadline from = go ByteString.empty
   where

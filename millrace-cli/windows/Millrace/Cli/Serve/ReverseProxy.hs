@@ -1,8 +1,8 @@
 -- | There is no reverse proxy on Windows yet: it needs TLS for its targets, and no OpenSSL is among what is
 -- cross-compiled there. Must not know: files.
 --
--- The same names in @posix\/@ are for all other systems; the package description chooses.
-module Millrace.Cli.Serve.Proxy
+-- For other systems @posix\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
+module Millrace.Cli.Serve.ReverseProxy
   ( withReverseProxy,
     failureResponse,
     isOfLeavingClient,
@@ -27,10 +27,10 @@ withReverseProxy _ _ _ _ =
         failureRemedy = "Run it on Linux."
       }
 
--- | What a client gets when an exception ends its request.
+-- | The answer to a request that an exception has ended.
 failureResponse :: SomeException -> Response
 failureResponse = asRefusal . defaultOnExceptionResponse
 
--- | Did the client end the request that an exception has ended? Only a proxy finds that out.
+-- | Whether the client itself has ended the request that an exception has ended. Only a proxy finds that out.
 isOfLeavingClient :: SomeException -> Bool
 isOfLeavingClient _ = False

@@ -1,7 +1,7 @@
--- | A reverse proxy with the options of the command line. Must not know: files.
+-- | Makes a reverse proxy ("Millrace.Proxy") from the command's options. Must not know: files.
 --
--- The same names in @windows\/@ are for Windows; the package description chooses.
-module Millrace.Cli.Serve.Proxy
+-- For Windows @windows\/@ has a module of this name with the same exports. The .cabal file chooses the folder.
+module Millrace.Cli.Serve.ReverseProxy
   ( withReverseProxy,
     failureResponse,
     isOfLeavingClient,
@@ -19,8 +19,8 @@ import Millrace.Cli.Base.RequestName (requestName)
 import Millrace.Cli.Config.Options
   ( HealthOptions (..),
     HostOption (..),
+    LoadBalancing (..),
     ProxyOptions (..),
-    Spread (..),
     TargetLimits (..),
   )
 import Millrace.Cli.Observe.Upstream
@@ -38,14 +38,15 @@ import Millrace.Tls
   )
 import Network.Wai (Application, Request, Response, rawPathInfo)
 
--- | Runs an action with the proxy's application. Meanwhile its targets are among the others'. The function adapts what
--- clients get when a request cannot be passed on. Throws 'Failure' for targets that are none, and for certificates that
--- cannot be used.
+-- | Runs an action with the proxy's application. Meanwhile its targets are among the 'Upstreams'. The function adapts
+-- the responses to requests that cannot be passed on. Throws 'Failure' for a text that is not a target, and
+-- 'FileFailure' for certificates that cannot be used.
 withReverseProxy :: Upstreams -> (Response -> IO Response) -> ProxyOptions -> (Application -> IO a) -> IO a
 withReverseProxy upstreams adapt options use = do
   targets <- mapM (either (throwIO . noTarget) return . parsed) (proxyTargets options)
   telling <- newSeldomTeller
-  let settings = (settingsOf options telling) {respondToProblem = \_ problem -> adapt (asRefusal (problemResponse problem))}
+  let responding _ problem = adapt (asRefusal (problemResponse problem))
+      settings = (settingsOf options telling) {respondToProblem = responding}
   -- Certificates that cannot be used are reported even if no target needs them.
   when (isJust (proxyAuthorities options)) (void (newClientContext (tlsSettings settings)) `catch` refuse)
   withWatchedProxy settings targets $ \application states ->
@@ -63,7 +64,7 @@ withReverseProxy upstreams adapt options use = do
 failureResponse :: SomeException -> Response
 failureResponse = asRefusal . onExceptionResponse
 
--- | Did the client itself end the request that an exception has ended? Such an exception is not reported.
+-- | Whether the client itself has ended the request that an exception has ended. Such an exception is not reported.
 isOfLeavingClient :: SomeException -> Bool
 isOfLeavingClient failure = (problemCause <$> fromException failure) == Just ClientLeft
 
@@ -87,7 +88,7 @@ settingsOf options telling =
         HostOfTarget -> TargetHost
         HostAlways name -> FixedHost (Char8.pack name),
       forwarding = if proxyTrustsForwarded options then AppendForwarded else ReplaceForwarded,
-      balancing = case proxySpread options of
+      balancing = case proxyLoadBalancing options of
         InTurn -> RoundRobin
         ByLoad -> LeastConnections
         ByClient -> HashOf byClient
@@ -150,6 +151,7 @@ refuse reason = case (fromException reason :: Maybe SettingsError, fromException
   where
     unusable file attempt text =
       FileFailure
+        ["target-authorities"]
         file
         Failure
           { failureAttempt = attempt,

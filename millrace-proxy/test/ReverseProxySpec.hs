@@ -1,7 +1,7 @@
 {-# LANGUAGE OverloadedStrings #-}
 
 -- | What is passed on and back, and when.
-module PassingSpec (spec) where
+module ReverseProxySpec (spec) where
 
 import Control.Concurrent.MVar
 import Control.Monad
