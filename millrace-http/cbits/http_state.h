@@ -20,7 +20,6 @@ typedef struct http_connection_state {
     intptr_t requests_ended;
     intptr_t early_flush;
     intptr_t pace[2];
-    intptr_t is_opened;
     intptr_t expectation;
 } http_connection_state;
 

@@ -679,6 +679,23 @@ spec = describe "HTTP/2" $ do
       answer <- withConnection port $ \client ->
         send client first >> threadDelay 20000 >> closing (send client second) >> receiveAll client
       answer `shouldSatisfy` not . ("HTTP" `B.isInfixOf`)
+  it "is what a connection speaks that begins with its preface, wherever that is cut" $
+    withServer id pong $ \port -> forM_ [1 .. 23] $ \cut -> do
+      let (first, second) = B.splitAt cut preface
+      answer <- withConnection port $ \client -> do
+        send client first >> threadDelay 2000
+        send client (second <> encodeFrame (settingsFrame [])) >> sendEnd client
+        receiveAll client
+      B.drop 3 (B.take 4 answer) `shouldBe` "\4"
+  it "is not what a connection speaks that begins like the preface, wherever that is cut" $
+    withServer id pong $ \port -> forM_ ["PRI * HTTP/2.0\r\nHost: a\r\n\r\n", "PRI / HTTP/1.1\r\nHost: a\r\n\r\n"] $ \bytes -> do
+      statuses <- forM [1, 4, 8, 16, 20] $ \cut -> do
+        let (first, second) = B.splitAt cut bytes
+        withConnection port $ \client -> do
+          send client first >> threadDelay 20000
+          closing (send client second) >> closing (sendEnd client)
+          statusOf <$> receiveAll client
+      statuses `shouldBe` replicate 5 (if "HTTP/2" `B.isInfixOf` bytes then 400 else 200)
   it "ends a connection in an orderly way after setMaximumRequests, and answers what is on its way" $
     withServer (setMaximumRequests (Just 2)) pong $ \port -> withHttp2 port $ \http2 -> do
       replicateM_ 2 ((answerStatus <$> ask http2 (get "/" []) "") `shouldReturn` Just 200)

@@ -1,9 +1,9 @@
 -- |
 -- The header with which a proxy tells the address of its client: the PROXY protocol, versions 1 and 2. Must not know:
--- requests, responses.
-module Millrace.Http.ProxyProtocol (readProxyHeader) where
+-- requests, responses, connections.
+module Millrace.Http.ProxyProtocol (Parsed (..), parseHeader) where
 
-import Control.Exception (IOException, catch, throwIO, toException, try)
+import Control.Exception (IOException, try)
 import Control.Monad (guard)
 import Data.Bits (shiftL, shiftR, (.&.), (.|.))
 import Data.ByteString (ByteString)
@@ -11,55 +11,21 @@ import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import Data.Char (isDigit, isHexDigit)
 import Data.Word (Word16)
-import Foreign.Ptr (castPtr)
-import Millrace.Deadline (Deadline)
-import Millrace.Http.Exception (InvalidRequest (..), isTimeExpired)
-import Millrace.Http.Http1.Connection
-import Millrace.Http.Server.Context (ServerContext (..))
-import Millrace.Http.Server.Limits (Limits (..))
-import Millrace.Http.Server.Settings (ProxyProtocol (..), Settings (..))
 import Network.Socket
 import Text.Read (readMaybe)
 
--- | Reads the header from the input if the settings want one. Returns the client's address, if the header has one.
--- Parks until the header is complete. Throws 'BadProxyHeader', 'IncompleteHeaders', or @TimeExpired@.
-readProxyHeader :: Connection -> IO (Maybe SockAddr)
-readProxyHeader connection
-  | wanted == ProxyProtocolNone = return Nothing
-  | otherwise = do
-    becomeIdle connection
-    arrival <- beginWork connection
-    becomeBusy connection
-    case arrival of
-      Arrived -> phaseDeadline connection (headMicros limits) >>= go
-      _ -> return Nothing
-  where
-    wanted = settingsProxyProtocol (serverSettings (connectionServer connection))
-    limits = connectionLimits connection
-    go :: Deadline -> IO (Maybe SockAddr)
-    go deadline = do
-      bytes <- inputBytes connection
-      count <- inputCount connection
-      -- Copy the text: the address is parsed lazily, and by then the input holds other bytes.
-      header <- B.packCStringLen (castPtr bytes, count) >>= parseHeader
-      case header of
-        Header size address -> address <$ dropInput connection size
-        NoHeader | wanted == ProxyProtocolOptional -> return Nothing
-        NoHeader -> throwIO (BadProxyHeader "there is none")
-        Malformed reason -> throwIO (BadProxyHeader reason)
-        Incomplete -> do
-          more <- fillInput connection deadline `catch` late
-          if more == 0 then throwIO IncompleteHeaders else go deadline
-
-    late failure = throwIO (if isTimeExpired failure then toException RequestTimedOut else failure)
-
+-- | What the bytes are that a connection begins with.
 data Parsed
   = -- | The header's length, and the address if it has one.
     Header !Int !(Maybe SockAddr)
-  | NoHeader
-  | Malformed String
-  | Incomplete
+  | -- | They begin no header.
+    NoHeader
+  | -- | They begin a header that is wrong, for this reason.
+    Malformed String
+  | -- | More bytes must come.
+    Incomplete
 
+-- | Parses the header at the beginning of these bytes.
 parseHeader :: ByteString -> IO Parsed
 parseHeader bytes
   | signature `B.isPrefixOf` bytes = return (parseBinary bytes)

@@ -20,14 +20,14 @@ module Millrace.Http.Http1.Connection
     becomeIdle,
     becomeBusy,
     giveWay,
+    noteGivingWay,
     hasGivenWay,
     isWorking,
+    startWork,
     beginWork,
     endWork,
     startNextRequest,
     Arrival (..),
-    noteOpened,
-    wasOpened,
     readStage,
     writeStage,
     Stage (..),
@@ -106,7 +106,7 @@ import Millrace.Http.Server.Context
 import Millrace.Http.Server.Limits (Limits (..))
 import Millrace.Http.Server.Settings (Settings (..))
 import Millrace.Http.Threads.OnYield
-import Millrace.Http.Threads.Worker (Worker, newWorker)
+import Millrace.Http.Threads.Worker (Worker)
 import Millrace.Http.Transport
 import Network.Wai (Request)
 import System.Posix.Types (Fd (..))
@@ -142,23 +142,15 @@ becomeBusy connection = writeField (connectionState connection) isIdleNow False
 -- | Receives nothing any more, so that an idle connection ends. A request that has just been received is still
 -- answered. Any thread may call this.
 giveWay :: Connection -> IO ()
-giveWay connection = do
-  writeField (connectionState connection) givesWay True
-  endReceiving (connectionTransport connection)
+giveWay connection = noteGivingWay connection >> endReceiving (connectionTransport connection)
+
+-- | Notes that the server has ended what is received.
+noteGivingWay :: Connection -> IO ()
+noteGivingWay connection = writeField (connectionState connection) givesWay True
 
 -- | Was 'giveWay' called?
 hasGivenWay :: Connection -> IO Bool
 hasGivenWay connection = readField (connectionState connection) givesWay
-
--- | Notes that the action of @setOnOpen@ has returned, so that the action of @setOnClose@ must run at the end. The note
--- is not an @IORef@ on the thread's stack: one more word would no longer fit into a thread's first stack chunk
--- (decision 9).
-noteOpened :: Connection -> IO ()
-noteOpened connection = writeField (connectionState connection) isOpened True
-
--- | Was the client let in?
-wasOpened :: Connection -> IO Bool
-wasOpened connection = readField (connectionState connection) isOpened
 
 -- | The phase of the current request, for the case that an exception ends it. Any thread may call this.
 readStage :: Connection -> IO Stage
@@ -324,11 +316,10 @@ inArena :: Connection -> Int -> IO (Ptr a)
 inArena connection offset = (`plusPtr` offset) <$> arena connection
 {-# INLINE inArena #-}
 
--- | A connection on a transport, which the caller must close. It waits, no thread serves it, and it has neither input
--- nor output.
-newConnection :: ServerContext -> Transport -> IO Connection
-newConnection server transport = do
-  worker <- newWorker
+-- | A connection on a transport, which the caller must close, and that this thread serves. It has neither input nor
+-- output.
+newConnection :: ServerContext -> Transport -> Worker -> IO Connection
+newConnection server transport worker = do
   sender <- newRunner
   belongings <- newBelongings
   watchers <- newIORef []
@@ -357,7 +348,7 @@ beginWork connection = do
   where
     limits = connectionLimits connection
 
--- Masked, so that the buffer is not lost.
+-- | Makes a waiting connection work on these bytes. Call it masked, so that the buffer is not lost.
 startWork :: Connection -> Received -> IO Arrival
 startWork _ EndOfStream = return Ended
 startWork connection (Received input count) = do

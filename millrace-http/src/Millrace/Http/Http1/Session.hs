@@ -3,7 +3,7 @@
 --
 -- The loop over requests is tail-recursive, so nothing is on the stack between two requests. With a stack frame per
 -- request every park would have to walk a longer stack.
-module Millrace.Http.Http1.Session (runSession, isLeaving, Ending (..)) where
+module Millrace.Http.Http1.Session (runSession, refuse, isLeaving) where
 
 import Control.Exception
   ( Exception (..),
@@ -14,7 +14,6 @@ import Control.Exception
     onException,
     throwIO,
     toException,
-    try,
   )
 import Control.Monad (unless, void, when)
 import Data.Bits ((.&.), (.|.))
@@ -26,7 +25,6 @@ import Data.Maybe (fromMaybe, isJust)
 import Data.Vault.Lazy (Vault)
 import Data.Word (Word8)
 import Foreign.Ptr (Ptr, castPtr)
-import Foreign.Storable (peek)
 import GHC.IO (unsafeDupableInterleaveIO)
 import Millrace.Http.Answer.Application
   ( Refusal (..),
@@ -48,146 +46,26 @@ import Millrace.Http.Http1.Life (endRequest)
 import Millrace.Http.Http1.Request (keepTarget, makeRequest)
 import Millrace.Http.Http1.State
 import Millrace.Http.Http1.Wire
-import Millrace.Http.Protection (Others (..), Protection (..))
-import Millrace.Http.ProxyProtocol (readProxyHeader)
 import Millrace.Http.Server.Context (Phase (..), ServerContext (..))
 import Millrace.Http.Server.Limits (Limits (..), millisInMicros)
-import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
-import Millrace.Http.Transport
-  ( Transport,
-    closeTransport,
-    hasArrived,
-    isProtected,
-    negotiated,
-    negotiatedProtocol,
-    otherTransport,
-    socketOf,
-    withPeer,
-  )
+import Millrace.Http.Server.Settings (Settings (..))
+import Millrace.Http.Transport (hasArrived, isProtected)
 import Network.HTTP.Types (methodGet, methodHead)
 import Network.Wai (Application, Request)
 import Network.Wai.Internal (RequestBodyLength (..))
 
--- | How a session ended.
-data Ending
-  = -- | The transport is to be closed.
-    Finished
-  | -- | The client speaks HTTP\/2 on this transport, which is to be closed if it is protected. It has sent these bytes, which begin its
-    -- preface (RFC 9113, section 3.4).
-    SpeaksHttp2 !Transport !ByteString
-
--- | Serves a connection until it ends, in the thread that works on it. Reports exceptions through the settings. Throws
--- only asynchronous ones.
-runSession :: Connection -> Application -> IO Ending
-runSession connection application = do
-  outcome <- try (readProxyHeader connection)
-  case outcome of
-    Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
-    Right told ->
-      let known =
-            maybe
-              connection
-              ( \peer ->
-                  connection
-                    { connectionTransport =
-                        withPeer peer (connectionTransport connection)
-                    }
-              )
-              told
-       in case settingsProtection (settingsOf connection) of
-            Nothing -> serveRequests known application
-            Just protection -> serveProtected known protection application
-
-serveRequests :: Connection -> Application -> IO Ending
-serveRequests connection application =
+-- | Serves a connection that works on its first bytes, until it ends, in the thread that works on it. Reports exceptions
+-- through the settings. Throws only asynchronous ones.
+runSession :: Connection -> Application -> IO ()
+runSession connection application =
   asThunk
     ( serve
         connection
         (serviceOf connection (exchangeWithoutBody connection))
         (withinTotalTime (connectionLimits connection) application)
     )
-    `catch` \failure ->
-      do
-        endRequest connection
-        endSession connection failure
-        finished connection
-{-# INLINE serveRequests #-}
-
--- The session is over. A transport that was made here is closed here, and not by a frame that waits below the loop over
--- requests: that stack is to fit into a thread's first kilobyte (decision 9).
-finished :: Connection -> IO Ending
-finished connection = do
-  when (isJust (settingsProtection (settingsOf connection)) && isProtected transport) (closeTransport transport)
-  return Finished
-  where
-    transport = connectionTransport connection
-{-# NOINLINE finished #-}
-
--- The protected connection is another transport on the same socket. Other threads end the connection through the
--- socket.
-serveProtected :: Connection -> Protection -> Application -> IO Ending
-serveProtected connection protection application = do
-  outcome <- try (protect connection protection)
-  case outcome of
-    Left failure -> Finished <$ (forgetInput connection >> endSession connection failure)
-    Right Nothing -> return Finished
-    Right (Just protected)
-      | agreed == Just (C8.pack "h2") -> return (SpeaksHttp2 transport B.empty)
-      | otherwise -> serveRequests protected application
-      where
-        transport = connectionTransport protected
-        agreed = negotiated transport >>= negotiatedProtocol
-{-# NOINLINE serveProtected #-}
-
--- Waits for the first byte, and protects the connection if that byte begins a handshake. Nothing if the connection is
--- over.
-protect :: Connection -> Protection -> IO (Maybe Connection)
-protect connection protection = do
-  arrival <- awaitInput connection
-  case arrival of
-    Arrived -> do
-      bytes <- inputBytes connection
-      first <- peek bytes
-      case socketOf (connectionTransport connection) of
-        Just socket | protectionBeginsWith protection first -> shakeHands socket
-        _ -> others (protectionOthers protection)
-    _ -> Nothing <$ reportEarlyClose connection
-  where
-    -- The handshake may take long, so it runs without the connection's buffers.
-    shakeHands socket = do
-      received <-
-        inputBytes connection >>= \bytes ->
-          inputCount connection >>= \count -> B.packCStringLen (castPtr bytes, count)
-      endWork connection
-      outcome <- try (protectionHandshake protection received socket)
-      case outcome of
-        Right functions ->
-          return (Just connection {connectionTransport = otherTransport functions (connectionPeer connection)})
-        Left failure -> do
-          when (isAsynchronous failure) (throwIO failure)
-          report connection Nothing (toException (HandshakeFailed failure))
-          -- The client has got a response that says why. A slow client gets no more time.
-          unless (isTimeExpired failure) (farewell connection refusedMicros)
-          return Nothing
-    others ServedAsTheyAre = return (Just connection)
-    others (AnsweredWith bytes reason) = do
-      report connection Nothing (toException (HandshakeFailed reason))
-      forgetInput connection
-      sendString connection bytes
-      Nothing <$ farewell connection lingerMicros
-    refusedMicros = 1000000
-
--- Makes the connection work on the client's first bytes.
-awaitInput :: Connection -> IO Arrival
-awaitInput connection = do
-  working <- isWorking connection
-  count <- if working then inputCount connection else return 0
-  if count > 0
-    then return Arrived
-    else do
-      endWork connection
-      becomeIdle connection
-      beginWork connection <* becomeBusy connection
+    `catch` \failure -> endRequest connection >> endSession connection failure
+{-# INLINE runSession #-}
 
 -- Runs an action as the evaluation of a thunk. When a thread parks, GHC's threadPaused walks its stack down to the
 -- first update frame that it has already marked. The handlers below this frame are half of a parked connection's stack
@@ -209,39 +87,14 @@ isLeaving connection = (== InFarewell) <$> readStage connection
 serviceOf :: Connection -> Exchange -> Service
 serviceOf connection = newService (connectionServer connection)
 
-serve :: Connection -> Service -> Application -> IO Ending
+serve :: Connection -> Service -> Application -> IO ()
 serve connection service application = do
   size <- awaitHead connection
   if size > 0
     then do
       keep <- serveRequest connection service application size
-      if keep then serve connection service application else closeAfterResponse connection >> finished connection
-    else if size < 0 then refuseOrChange connection size else finished connection
-
--- Input that is not a request of HTTP/1 may be the preface of HTTP/2.
-refuseOrChange :: Connection -> Int -> IO Ending
-refuseOrChange connection failure = do
-  requests <- requestCount connection
-  bytes <- inputBytes connection
-  count <- inputCount connection
-  beginning <- B.packCStringLen (castPtr bytes, min count (B.length prefaceLines))
-  -- The rest of the preface may be wrong. The HTTP/2 session refuses it then, exactly as on a server of HTTP/2 alone,
-  -- however the bytes were split.
-  if requests == 0
-    && mayChange
-    && (beginning == B.take count prefaceLines || settingsProtocols (settingsOf connection) == OnlyHttp2)
-    then do
-      input <- B.packCStringLen (castPtr bytes, count)
-      endWork connection
-      return (SpeaksHttp2 (connectionTransport connection) input)
-    else throwIO (invalidRequestFromError failure)
-  where
-    mayChange = serverHasHttp2 (connectionServer connection)
-{-# NOINLINE refuseOrChange #-}
-
--- The first lines of HTTP\/2's preface (RFC 9113, section 3.4), which are no request of HTTP\/1.
-prefaceLines :: ByteString
-prefaceLines = C8.pack "PRI * HTTP/2.0\r\n\r\n"
+      if keep then serve connection service application else closeAfterResponse connection
+    else unless (size == 0) (throwIO (invalidRequestFromError size))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Heads
@@ -471,7 +324,7 @@ endSession connection failure = do
         -- could destroy the response on its way.
         when (reached == InResponse) (farewell connection lingerMicros)
 
--- Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input
+-- | Answers input that is not a valid request, or that cannot be served, then closes (RFC 9112, section 9.6). The input
 -- is still at its beginning.
 refuse :: Connection -> InvalidRequest -> IO ()
 refuse connection reason = do
@@ -526,12 +379,6 @@ requestLine connection = do
   return (fromMaybe line (B.stripSuffix (C8.pack "\r") line))
   where
     longestLine target = methodLengthMax + 1 + target + B.length (C8.pack " HTTP/1.1\r")
-
--- Discards the input, because it is not the beginning of a request.
-forgetInput :: Connection -> IO ()
-forgetInput connection = do
-  working <- isWorking connection
-  when working (inputCount connection >>= dropInput connection)
 
 farewell :: Connection -> Int -> IO ()
 farewell connection micros = writeStage connection InFarewell >> linger (connectionTransport connection) micros

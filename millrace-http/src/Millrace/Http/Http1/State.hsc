@@ -18,7 +18,6 @@ module Millrace.Http.Http1.State
     requestsBegun,
     requestsEnded,
     endedWord,
-    isOpened,
     Stage (..),
 
     -- ** Words that are shared with other modules
@@ -126,10 +125,6 @@ requestsEnded = Field #{offset http_connection_state, requests_ended}
 endedWord :: ConnectionState -> AtomicWord
 endedWord (ConnectionState words') = AtomicWord words' (#{offset http_connection_state, requests_ended} `quot` wordSize)
 {-# INLINE endedWord #-}
-
--- | Whether the action of @setOnOpen@ has returned.
-isOpened :: Field ConnectionState Bool
-isOpened = Field #{offset http_connection_state, is_opened}
 
 -- | The phases of a request.
 data Stage

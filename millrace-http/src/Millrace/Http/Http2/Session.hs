@@ -7,8 +7,7 @@
 --
 -- The loop of the driver is tail-recursive, so that nothing is on the stack while it waits.
 module Millrace.Http.Http2.Session
-  ( Control,
-    newControl,
+  ( Session,
     runSession,
     isIdle,
     isLeaving,
@@ -46,14 +45,7 @@ import Millrace.Http.Transport
 import Network.HTTP.Types (http20)
 import qualified Network.Wai as Wai
 
--- | A connection as other threads see it. Empty before the connection uses HTTP\/2.
-newtype Control = Control (IORef (Maybe Session))
-
--- | Not yet.
-newControl :: IO Control
-newControl = Control <$> newIORef Nothing
-
--- A connection, its application, and the state that only the driver uses.
+-- | A connection, its application, and the state that only the driver uses.
 data Session = Session
   { sessionConnection :: !Connection,
     sessionApplication :: !Wai.Application,
@@ -148,30 +140,30 @@ enter session next = do
 -- Sessions
 
 -- | Serves a connection that begins with these bytes, until it is over and no thread works on it any more. Reports
--- exceptions through the settings. Throws only asynchronous ones. The transport stays open.
-runSession :: ServerContext -> Control -> Transport -> ByteString -> Wai.Application -> IO ()
-runSession server control transport input application = mask $ \restore -> do
-  session <- openSession server control transport application
+-- exceptions through the settings. Throws only asynchronous ones. The transport stays open. The action gets the session
+-- when it begins, and 'Nothing' when it is over: from then on no other thread may ask anything of the session.
+runSession :: ServerContext -> Transport -> ByteString -> Wai.Application -> (Maybe Session -> IO ()) -> IO ()
+runSession server transport input application publish = mask $ \restore -> do
+  session <- openSession server transport application
+  publish (Just session)
   outcome <- try (restore (begin session input))
-  closeSession control session outcome
+  closeSession publish session outcome
 
-openSession :: ServerContext -> Control -> Transport -> Wai.Application -> IO Session
-openSession server (Control reference) transport application = do
+openSession :: ServerContext -> Transport -> Wai.Application -> IO Session
+openSession server transport application = do
   engine <- withEngineSettings (serverEngine server) (\settings -> openEngine settings (securityOf transport))
   when (engine == nullPtr) (throwIO (userError "HTTP/2: no memory for a connection"))
   connection <- newConnection server transport engine
-  session <- Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
-  writeIORef reference (Just session)
-  return session
+  Session connection (withinTotalTime (serverLimits server) application) <$> newSessionState
 
 -- Takes only what is in the frame of a thread that serves a connection: its stack is to fit into the first kilobyte
 -- (decision 9).
-closeSession :: Control -> Session -> Either SomeException Ending -> IO ()
-closeSession (Control reference) session outcome = do
+closeSession :: (Maybe Session -> IO ()) -> Session -> Either SomeException Ending -> IO ()
+closeSession publish session outcome = do
   endDriving session outcome
   tellLimit session
   (awaitQuiet connection >> reportLoss connection)
-    `finally` (writeIORef reference Nothing >> freeEngine (connectionEngine connection))
+    `finally` (publish Nothing >> freeEngine (connectionEngine connection))
   -- The engine uses the settings until here.
   withEngineSettings (serverEngine (connectionServer connection)) (const (return ()))
   either (\failure -> when (isAsynchronous failure) (throwIO failure)) (const (return ())) outcome
@@ -542,29 +534,24 @@ data Asked
   | -- | End at once, if no request is being served.
     ToGiveWay
 
-withSession :: Control -> a -> (Session -> IO a) -> IO a
-withSession (Control reference) otherwise' use = readIORef reference >>= maybe (return otherwise') use
-
--- | Whether the connection waits without a request to serve, and is not about to end. 'Nothing' before it uses HTTP\/2.
-isIdle :: Control -> IO (Maybe Bool)
-isIdle control = withSession control Nothing $ \session -> do
+-- | Whether the connection waits without a request to serve, and is not about to end.
+isIdle :: Session -> IO Bool
+isIdle session = do
   waits <- get session isWaiting
   reached <- get session stage
   open <- if waits then streamCount (engineOf session) else return 1
-  return (Just (waits && open == 0 && reached /= Last))
+  return (waits && open == 0 && reached /= Last)
 
 -- | Whether the last GOAWAY was sent.
-isLeaving :: Control -> IO Bool
-isLeaving control = withSession control False (\session -> (== Last) <$> get session stage)
+isLeaving :: Session -> IO Bool
+isLeaving session = (== Last) <$> get session stage
 
 -- | The number of requests that have begun.
-requestCount :: Control -> IO Int
-requestCount control = withSession control 0 (`get` requestsBegun)
+requestCount :: Session -> IO Int
+requestCount session = get session requestsBegun
 
--- | Asks the connection to end. False before it uses HTTP\/2.
-askToEnd :: Control -> Asked -> IO Bool
-askToEnd control asked = withSession control False $ \session -> do
-  requestShutdown (sessionConnection session) $ case asked of
-    ToFinish -> EndSoon
-    ToGiveWay -> EndNow
-  return True
+-- | Asks the connection to end.
+askToEnd :: Session -> Asked -> IO ()
+askToEnd session asked = requestShutdown (sessionConnection session) $ case asked of
+  ToFinish -> EndSoon
+  ToGiveWay -> EndNow

@@ -1,7 +1,6 @@
 -- |
--- One connection of a server, from the moment it is open until it is closed, and what the threads that accept and end
--- connections need of
--- it, whatever protocol it uses. Must not know: listeners.
+-- One connection of a server, from the moment it is accepted until it is closed, whatever protocol it uses; and what the
+-- threads that accept and end connections must know of it. Must not know: listeners.
 --
 -- Exposed for the package's own tests. Not covered by the version policy.
 module Millrace.Http.Server.Connection
@@ -28,36 +27,56 @@ import Control.Monad (forM_, unless, when)
 import qualified Data.ByteString as B
 import qualified Data.ByteString.Char8 as C8
 import qualified Data.ByteString.Lazy.Char8 as LC8
+import qualified Data.ByteString.Unsafe as BU
 import Data.Either (lefts)
+import Data.IORef (IORef, atomicModifyIORef', newIORef, readIORef)
+import Data.Maybe (isJust)
+import Foreign.Marshal.Utils (copyBytes)
+import Foreign.Ptr (castPtr)
 import Millrace.Http.Belongings (endBelongings)
+import Millrace.Http.Exception (InvalidRequest, isAsynchronous, isTimeExpired)
 import Millrace.Http.FileCache (closeFileCache)
 import qualified Millrace.Http.Http1.Connection as Http1
 import qualified Millrace.Http.Http1.Session as Http1
 import qualified Millrace.Http.Http2.Session as Http2
 import Millrace.Http.Server.Context
+import Millrace.Http.Server.Opening
 import Millrace.Http.Server.Settings (Protocols (..), Settings (..))
 import Millrace.Http.Threads.Worker
-import Millrace.Http.Transport (Negotiated (..), Transport, closeTransport, isProtected, negotiated)
+import Millrace.Http.Transport
 import Network.HTTP.Types (hConnection, hContentType, status505)
 import Network.Wai (Application, responseLBS)
 
--- | A connection begins with HTTP\/1, unless HTTP\/2 was negotiated.
+-- | A connection. Only the state of the protocol that the client speaks exists.
 data Served = Served
-  { servedHttp1 :: !Http1.Connection,
-    servedHttp2 :: !Http2.Control
+  { servedServer :: !ServerContext,
+    -- | The transport of the connection, also after a handshake.
+    servedTransport :: !Transport,
+    -- | The thread that serves the connection.
+    servedWorker :: !Worker,
+    servedState :: !(IORef State)
   }
+
+data State
+  = -- The action of @setOnOpen@ has not returned.
+    Unannounced
+  | -- No byte has come.
+    Waiting
+  | -- The same, and the server has ended what is received.
+    GivingWay
+  | -- It is not known yet which protocol the client speaks, or the connection is over.
+    Busy
+  | -- All was sent, and only the client's end is missing.
+    Leaving
+  | SpeakingHttp1 !Http1.Connection
+  | SpeakingHttp2 !Http2.Session
 
 -- | Makes a connection on a transport. The caller must close the transport.
 newServed :: ServerContext -> Transport -> IO Served
-newServed server transport = Served <$> Http1.newConnection server transport <*> Http2.newControl
+newServed server transport = Served server transport <$> newWorker <*> newIORef Unannounced
 
--- | The transport of the connection, also after a handshake.
-servedTransport :: Served -> Transport
-servedTransport = Http1.connectionTransport . servedHttp1
-
--- | The thread that serves the connection.
-servedWorker :: Served -> Worker
-servedWorker = Http1.connectionWorker . servedHttp1
+enter :: Served -> State -> IO State
+enter served next = atomicModifyIORef' (servedState served) (\state -> (next, state))
 
 ------------------------------------------------------------------------------------------------------------------------
 -- Its life
@@ -70,41 +89,90 @@ serveTransport settings application transport = do
   mask_ (runConnection served application (closeTransport transport)) `finally` closeFileCache (serverFiles server)
 
 -- | @runConnection connection application release@ serves the connection and then runs @release@. Call it masked, in a
--- thread of its own, so that the end of the server does not interrupt the cleanup. There is a single exception handler,
--- because every handler takes stack for as long as the connection lives (decision 9).
+-- thread of its own, so that the end of the server does not interrupt the cleanup. There is a single exception handler
+-- while requests are served, because every handler takes stack for as long as the connection lives (decision 9).
 runConnection :: Served -> Application -> IO () -> IO ()
 runConnection served application release = do
-  outcome <- atWork (Http1.connectionWorker connection) $ do
+  outcome <- atWork (servedWorker served) $ do
     -- Masked, as in Warp: no exception can come between this action and the note that the close action has to run.
-    wanted <- settingsOnOpen (serverSettings (Http1.connectionServer connection)) (Http1.connectionPeer connection)
-    Http1.noteOpened connection
+    wanted <- settingsOnOpen (settingsOf served) (transportPeer (servedTransport served))
+    _ <- enter served Busy
     when wanted (serve served application)
-  finish connection outcome `finally` release
-  where
-    connection = servedHttp1 served
+  finish served outcome `finally` release
 
--- Serves the protocol that was negotiated, or that the first bytes show. Not inlined, like 'finish', to keep the stack
+settingsOf :: Served -> Settings
+settingsOf = serverSettings . servedServer
+
+-- Opens the connection, and serves the protocol that the client speaks. Not inlined, like 'finish', to keep the stack
 -- small.
 serve :: Served -> Application -> IO ()
-serve served application
-  | agreed == Just (C8.pack "h2") = http2 (Http1.connectionTransport connection) B.empty
-  | otherwise = do
-    ending <-
-      interruptible
-        (Http1.runSession connection (if settingsProtocols settings == OnlyHttp2 then refused else application))
-    case ending of
-      Http1.Finished -> return ()
-      Http1.SpeaksHttp2 transport beginning -> do
-        http2 transport beginning
-        when (isProtected transport) (closeTransport transport)
-  where
-    connection = servedHttp1 served
-    settings = serverSettings (Http1.connectionServer connection)
-    agreed = negotiated (Http1.connectionTransport connection) >>= negotiatedProtocol
-    http2 transport beginning =
-      interruptible
-        (Http2.runSession (Http1.connectionServer connection) (servedHttp2 served) transport beginning application)
+serve served application = do
+  outcome <- try (openConnection (servedServer served) (noteOpening served) (servedTransport served))
+  case outcome of
+    Left failure
+      | isAsynchronous failure -> throwIO failure
+      | isTimeExpired failure -> return ()
+      | otherwise -> reportTo (servedServer served) Nothing failure
+    Right (OpenedHttp1 transport buffer count) -> do
+      connection <- beginHttp1 served transport buffer count
+      interruptible (Http1.runSession connection $! applicationOfHttp1 served application)
+      closeProtected served transport
+    Right (OpenedHttp2 transport beginning) -> do
+      interruptible (Http2.runSession (servedServer served) transport beginning application (noteHttp2 served))
+      closeProtected served transport
+    Right (OpenedInvalid transport bytes reason) -> do
+      connection <- beginRefusal served transport bytes
+      interruptible (refuse connection reason)
+      closeProtected served transport
+    Right NotOpened -> return ()
 {-# NOINLINE serve #-}
+
+noteOpening :: Served -> OpeningState -> IO ()
+noteOpening served opening = atomicModifyIORef' (servedState served) (\state -> (next state, ()))
+  where
+    next GivingWay = GivingWay
+    next _ = case opening of
+      Waits -> Waiting
+      Works -> Busy
+      Leaves -> Leaving
+
+noteHttp2 :: Served -> Maybe Http2.Session -> IO ()
+noteHttp2 served session = () <$ enter served (maybe Busy SpeakingHttp2 session)
+
+-- A connection of HTTP/1 that works on the first bytes, which are in this buffer.
+beginHttp1 :: Served -> Transport -> Borrowed -> Int -> IO Http1.Connection
+beginHttp1 served transport buffer count = do
+  connection <- Http1.newConnection (servedServer served) transport (servedWorker served)
+  before <- enter served (SpeakingHttp1 connection)
+  case before of
+    GivingWay -> Http1.noteGivingWay connection
+    _ -> return ()
+  connection <$ Http1.startWork connection (Received buffer count)
+{-# NOINLINE beginHttp1 #-}
+
+-- A connection of HTTP/1 that is to say what is wrong with these bytes.
+beginRefusal :: Served -> Transport -> B.ByteString -> IO Http1.Connection
+beginRefusal served transport bytes = do
+  buffer <- borrow
+  BU.unsafeUseAsCStringLen bytes (\(from, count) -> copyBytes (borrowedBytes buffer) (castPtr from) count)
+  beginHttp1 served transport buffer (B.length bytes)
+
+-- If the server itself has ended what is received, that is not the client's mistake. Without a response it may send the
+-- request again (RFC 9112, section 9.3.1).
+refuse :: Http1.Connection -> InvalidRequest -> IO ()
+refuse connection reason = do
+  isOurs <- Http1.hasGivenWay connection
+  unless isOurs (Http1.refuse connection reason)
+
+-- The transport of a handshake is another one on the same socket, which is closed last.
+closeProtected :: Served -> Transport -> IO ()
+closeProtected served transport =
+  when (isJust (settingsProtection (settingsOf served)) && isProtected transport) (closeTransport transport)
+
+applicationOfHttp1 :: Served -> Application -> Application
+applicationOfHttp1 served application
+  | settingsProtocols (settingsOf served) == OnlyHttp2 = refused
+  | otherwise = application
 
 -- The response to an HTTP/1 request on a server that serves only HTTP/2.
 refused :: Application
@@ -116,19 +184,23 @@ refused _ respond =
 
 -- Not inlined: code that runs after the session must keep few words on the stack during it (decision 9). Never throws,
 -- unless evaluating an exception value itself throws.
-finish :: Http1.Connection -> Either SomeException () -> IO ()
-finish connection outcome = do
-  finished <- try $ do
-    Http1.retireEarlyFlush connection
-    Http1.endWork connection
-    opened <- Http1.wasOpened connection
-    when opened (settingsOnClose settings (Http1.connectionPeer connection))
-      `finally` endBelongings (Http1.connectionBelongings connection)
+finish :: Served -> Either SomeException () -> IO ()
+finish served outcome = do
+  state <- readIORef (servedState served)
+  finished <- try (end state)
   forM_ (lefts [outcome, finished]) $ \failure -> do
-    killed <- isKillOfServer (Http1.connectionServer connection) failure
+    killed <- isKillOfServer (servedServer served) failure
     unless killed (settingsOnException settings Nothing failure `catch` ignore)
   where
-    settings = serverSettings (Http1.connectionServer connection)
+    settings = settingsOf served
+    end state = case state of
+      Unannounced -> return ()
+      SpeakingHttp1 connection -> do
+        Http1.retireEarlyFlush connection
+        Http1.endWork connection
+        announceClose `finally` endBelongings (Http1.connectionBelongings connection)
+      _ -> announceClose
+    announceClose = settingsOnClose settings (transportPeer (servedTransport served))
     ignore :: SomeException -> IO ()
     ignore _ = return ()
 {-# NOINLINE finish #-}
@@ -138,24 +210,52 @@ finish connection outcome = do
 
 -- | Whether it waits for a request of which no byte has come. Any thread may call this and the functions below.
 isIdle :: Served -> IO Bool
-isIdle served = Http2.isIdle (servedHttp2 served) >>= maybe (Http1.isIdle (servedHttp1 served)) return
+isIdle served = do
+  state <- readIORef (servedState served)
+  case state of
+    SpeakingHttp1 connection -> Http1.isIdle connection
+    SpeakingHttp2 session -> Http2.isIdle session
+    Waiting -> return True
+    GivingWay -> return True
+    _ -> return False
 
 -- | Whether all responses were sent, and only the client's end of the connection is missing.
 isLeaving :: Served -> IO Bool
-isLeaving served = (||) <$> Http1.isLeaving (servedHttp1 served) <*> Http2.isLeaving (servedHttp2 served)
+isLeaving served = do
+  state <- readIORef (servedState served)
+  case state of
+    SpeakingHttp1 connection -> Http1.isLeaving connection
+    SpeakingHttp2 session -> Http2.isLeaving session
+    Leaving -> return True
+    _ -> return False
 
 -- | The number of requests that have begun.
 requestCount :: Served -> IO Int
-requestCount served = (+) <$> Http1.requestCount (servedHttp1 served) <*> Http2.requestCount (servedHttp2 served)
+requestCount served = do
+  state <- readIORef (servedState served)
+  case state of
+    SpeakingHttp1 connection -> Http1.requestCount connection
+    SpeakingHttp2 session -> Http2.requestCount session
+    _ -> return 0
 
 -- | Asks an HTTP\/2 connection to answer the requests it has received, and then to end. False if the connection does
 -- not use HTTP\/2.
 finishSoon :: Served -> IO Bool
-finishSoon served = Http2.askToEnd (servedHttp2 served) Http2.ToFinish
+finishSoon served = do
+  state <- readIORef (servedState served)
+  case state of
+    SpeakingHttp2 session -> True <$ Http2.askToEnd session Http2.ToFinish
+    _ -> return False
 
 -- | Ends an idle connection. If a request has just been received, it is still answered. If only a part of its head was,
 -- it is not: the client finds the connection closed, and may send it again.
 giveWay :: Served -> IO ()
 giveWay served = do
-  asked <- Http2.askToEnd (servedHttp2 served) Http2.ToGiveWay
-  unless asked (Http1.giveWay (servedHttp1 served))
+  state <- atomicModifyIORef' (servedState served) (\state -> (ending state, state))
+  case state of
+    SpeakingHttp1 connection -> Http1.giveWay connection
+    SpeakingHttp2 session -> Http2.askToEnd session Http2.ToGiveWay
+    _ -> endReceiving (servedTransport served)
+  where
+    ending Waiting = GivingWay
+    ending state = state
